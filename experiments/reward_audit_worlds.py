@@ -1,9 +1,12 @@
 """Reward audit against the learner itself.
 
-Its verdict in 300 worlds and on AdaRAGUE, and what a long simulation says.
+Its verdict in 300 worlds and on AdaRAGUE, and what a long simulation says; and how often it finds
+a small harm.
 
     # part 0 of 1; parts share the work
     python experiments/reward_audit_worlds.py [--worlds 300] [--part 0/1]
+    # a learner that a reward costs 3 to 5 points, tables of 300 questions
+    python experiments/reward_audit_worlds.py --margins --worlds 120
     python experiments/reward_audit_worlds.py --adarague ../shared/data/league/adarague
 
 A world gives questions with a value and a reward for each of three arms. The audit sees a table of
@@ -21,6 +24,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +40,8 @@ Array = NDArray[np.float64]
 ADARAGUE = Path("../shared/data/league/adarague")
 SIZES = (300, 1000, 3000)
 FRESH, ROUNDS, REPLICATIONS = 100_000, 5000, 200
+MARGIN, MARGIN_SIZE = (0.03, 0.05), 300  # of the harm that is to be found, in so many questions
+RATIOS = (0.0, 0.5, 0.75, 1.0, 1.5, np.inf)  # of the true harm to what the audit says it can find
 ARMS = ("nor", "oner", "ircot")
 SETS = ("nq", "squad", "trivia", "hotpotqa")
 SCALES = (0.0, 0.1, 0.4, 1.0, 2.0, 4.0)  # seconds a step
@@ -114,6 +120,26 @@ def crafted_world(rng: np.random.Generator) -> World:
         return value, rewards
 
     return World("crafted", draw)
+
+
+def margin_world(rng: np.random.Generator) -> World:
+    """Arms some points apart, and rewards by arm alone that lead to the worst.
+
+    In a share of the questions all arms are alike in value, so that some worlds are harder to tell
+    apart than others.
+    """
+    middle, step, alike = rng.uniform(0.25, 0.75), rng.uniform(*MARGIN), rng.uniform(0.0, 0.8)
+    order = rng.permutation([-1.0, 0.0, 1.0])
+    means, pay = middle + step / (1.0 - alike) * order, 0.5 - 0.15 * order
+
+    def draw(chance: np.random.Generator, n: int) -> tuple[Array, Array]:
+        same = chance.random((n, 1)) < alike
+        value = np.where(same, chance.random((n, 1)) < middle, chance.random((n, 3)) < means)
+        return value.astype(np.float64), np.clip(
+            pay + 0.15 * chance.standard_normal((n, 3)), 0.0, 1.0
+        )
+
+    return World("margin", draw)
 
 
 def world_of(number: int) -> World:
@@ -218,6 +244,38 @@ def world_row(number: int) -> dict[str, Any]:
         "concordance": concordance(audit.correlations),
     }
     return row | compared(audit.simulation, truth)
+
+
+def margin_row(number: int) -> dict[str, Any]:
+    """Audit of a table of 300 questions of a world that misleads by a little, beside the truth."""
+    world, bandit = margin_world(np.random.default_rng([33, number])), Bandit()
+    table = table_of(*world.draw(np.random.default_rng([34, number]), MARGIN_SIZE))
+    audit = audit_rewards(table, bandit=bandit, n_boot=50)
+    fresh = table_of(*world.draw(np.random.default_rng([35, number]), FRESH))
+    row = compared(audit.simulation, long_simulation(fresh, bandit, 1000 + number))
+    stated = audit.simulation.set_index("policy")["detectable"]
+    return row | {"uniform_detectable": stated[UNIFORM], "best_detectable": stated[BEST]}
+
+
+def margin_summary(rows: pd.DataFrame) -> None:
+    """Share of the small harms that the audit finds, all and by what it says it can find."""
+    print("\n| against | true harm, mean | detectable, median | by ratio | worlds | found |")
+    print("|---|---|---|---|---|---|")
+    for name in ("uniform", "best"):
+        harm, is_shown = -rows[f"{name}_truth"], rows[f"{name}_verdict"] == HARMS
+        stated = rows[f"{name}_detectable"]
+        parts = {"all": pd.Series(data=True, index=rows.index)}
+        ratio = harm / stated
+        parts |= {
+            f"{low:g} to {high:g}": (ratio > low) & (ratio <= high)
+            for low, high in pairwise(RATIOS)
+        }
+        for label, part in parts.items():
+            if part.any():
+                print(
+                    f"| {name} | {harm[part].mean():.3f} | {stated[part].median():.3f} | {label} | "
+                    f"{int(part.sum())} | {is_shown[part].mean():.3f} |"
+                )
 
 
 def summary(rows: pd.DataFrame) -> None:
@@ -381,10 +439,14 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=300)
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--adarague", type=Path)
+    parser.add_argument("--margins", action="store_true", help="small harms at 300 questions")
     parser.add_argument(
         "--out", type=Path, help="folder for the rows of a part, which are joined with those there"
     )
     options = parser.parse_args()
+    if options.margins:
+        margin_summary(pd.DataFrame([margin_row(number) for number in range(options.worlds)]))
+        return
     if options.adarague is None:
         part, parts = map(int, options.part.split("/"))
         rows = pd.DataFrame([world_row(number) for number in range(part, options.worlds, parts)])

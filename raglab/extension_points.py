@@ -172,7 +172,7 @@ def doors_of(name: str) -> list[str]:
     root = Path(__file__).parent
     stubs = [*root.glob("*.pyi"), *root.glob("*/__init__.pyi")]
     names = {stub: [*listed_names(stub.read_text(encoding="utf-8"))] for stub in stubs}
-    for file in ("bandit/__init__.py", "default_learner/__init__.py", "sklearn.py"):
+    for file in ("default_learner/__init__.py", "sklearn.py"):
         text = (root / file).read_text(encoding="utf-8")
         names[root / file] = re.findall(r'^(?:    "|class )(\w+)(?:",$|\()', text, re.MULTILINE)
     modules = {path: path.relative_to(root.parent).with_suffix("").parts for path in names}

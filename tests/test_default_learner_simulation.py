@@ -17,7 +17,6 @@ import pytest
 from raglab.default_learner import (
     ClarificationDefault,
     DefaultLearner,
-    Priced,
     World,
     asks,
     confidence_paths,
@@ -255,25 +254,6 @@ def test_the_oracle_knows_what_a_question_costs() -> None:
             world(base, noise=0.105, names=names), "oracle", users=5, requests=10, seed=0
         )
         assert found.question.mean() == questions
-
-
-def test_a_priced_learner_asks_only_what_is_worth_it() -> None:
-    """Ten for an error against one for a question.
-
-    From nine tenths of the evidence on, nothing is asked.
-    """
-    made = world({"a": {"x": 1.0, "y": 0.0}})
-    plain, priced = (
-        request_outcomes(made, one, users=1, requests=200, seed=0)
-        for one in (DefaultLearner(), Priced(DefaultLearner()))
-    )
-    assert plain.question.sum() == 41
-    # 3 yes, 8 silences: 8 / 9 … 9.5 / 10.5 > 0.9
-    assert np.flatnonzero(priced.question[0]).tolist() == [0, 4, 9]
-    free = request_outcomes(
-        made, Priced(DefaultLearner()), users=1, requests=200, seed=0, question_cost=0.0
-    )
-    assert np.array_equal(free.question, plain.question)
 
 
 def test_users_meet_what_the_world_says() -> None:

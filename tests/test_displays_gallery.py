@@ -6,6 +6,7 @@ import pickle
 import re
 from typing import Any
 
+import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -14,15 +15,21 @@ import test_displays_boundary
 import test_displays_gates
 import test_displays_traffic
 import test_displays_upgrades
+from raglab.bandit import Table
 from raglab.displays import canvas
 from raglab.displays.frontiers import FrontierDisplay
 from raglab.displays.monitors import MonitorDisplay
 from raglab.displays.signals import SignalAuditDisplay
 from raglab.displays.traffic import ReviewDisplay
 from raglab.displays.upgrades import TraceComparisonDisplay
-from test_displays_frontiers import small_table
 from test_displays_monitors import frame
 from test_displays_signals import AUDIT
+
+
+def priced_table() -> Table:
+    """Two arms with costs."""
+    frame = pd.DataFrame({"small": [0.5, 0.3], "large": [1.0, 0.8]})
+    return Table.from_frame(frame, costs={"small": 1.0, "large": 3.0}, order="given")
 
 
 def made() -> dict[str, Any]:
@@ -32,7 +39,7 @@ def made() -> dict[str, Any]:
         **test_displays_gates.made(**more),
         **test_displays_bandits.made(**more),
         "boundary": test_displays_boundary.shown(**more),
-        "frontier": FrontierDisplay.from_table(small_table(), **more),
+        "frontier": FrontierDisplay.from_table(priced_table(), **more),
         "monitor": MonitorDisplay.from_monitor(frame(), **more),
         "signals": SignalAuditDisplay.from_audit(AUDIT, **more),
         "traffic": ReviewDisplay.from_review(test_displays_traffic.made(), **more),

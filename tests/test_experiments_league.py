@@ -39,7 +39,7 @@ from experiments.league.rows import (
     signed,
     verdict_counts,
 )
-from raglab.bandit import fit_priced_policy, frontier
+from raglab import bandit
 
 GUIDE = Path(__file__).parents[1] / "docs" / "league.md"
 GRID = st.integers(-3, 3).map(lambda value: value / 4)
@@ -394,10 +394,10 @@ class TestTables:
         tables, note = arm_tables(*paths)
         assert (len(tables[0].mask), len(tables[1].mask)) == (79, 80)
         assert note.startswith("1 ")
-        policy = fit_priced_policy(tables[0], 1.0, validation=tables[0])
+        policy = bandit.fit_priced_policy(tables[0], 1.0, validation=tables[0])
         worse = tables[1]._replace(value=1.0 - tables[1].value)
         plans = [
-            chosen_plans((tables[0], test), frontier(tables[0]), policy, 0.7)[0][RAGLAB]
+            chosen_plans((tables[0], test), bandit.frontier(tables[0]), policy, 0.7)[0][RAGLAB]
             for test in (tables[1], worse)
         ]
         np.testing.assert_array_equal(*plans)

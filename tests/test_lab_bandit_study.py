@@ -26,7 +26,6 @@ from raglab.lab.search_space import SearchRange, always_answer
 from raglab.lab.trial_search import TrialOutcome, finalists, maximise
 from raglab.live.arm_choice import components, router, table
 from raglab.live.settings import Settings
-from raglab.metrics.intervals import mean_interval
 from raglab.reward import PUBLISHED, reward
 from raglab.store.policies import Policy
 
@@ -87,43 +86,16 @@ def test_a_fixed_arm_is_available_in_every_case() -> None:
 @pytest.mark.parametrize(
     ("learners", "plans", "told"),
     [
-        (
-            [Bandit("ucb1")],
-            {},
-            r"learners must be a mapping .*, got list; write \{'ucb1': Bandit\('ucb1'\)\}",
-        ),
-        (
-            {"a": "ucb1"},
-            {},
-            r"learner 'a' must be a Bandit, .*, got 'ucb1'; write Bandit\('ucb1'\)",
-        ),
-        (
-            {"a": ("ucb1", np.ones((4, 2)))},
-            {},
-            r"learner 'a' must be a Bandit, .*; write Bandit\('ucb1'\)",
-        ),
-        (
-            {"a": Bandit("ucb1")},
-            None,
-            r"plans must be a mapping .*, got NoneType; .*baselines\(table\)",
-        ),
-        (
-            {},
-            {"fair": [0.5, 0.5]},
-            r"plan 'fair' must be \[Q, A\], \[4, 2\], got shape \[2\]; give a row a case",
-        ),
-        ({}, {"fair": np.ones((4, 3))}, r"got shape \[4, 3\]; give a row a case"),
-        (
-            {},
-            {"fair": "uniform"},
-            r"plan 'fair' must be \[Q, A\], \[4, 2\], got 'uniform'; give a row a case",
-        ),
+        ({"a": "ucb1"}, {}, r"learner 'a' must be a Bandit, .*, got 'ucb1'; write Bandit"),
+        ({"a": ("ucb1", np.ones((4, 2)))}, {}, r"learner 'a' must be a Bandit, .*; write Bandit"),
+        ({}, {"fair": [0.5, 0.5]}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got \[0.5, 0.5\]"),
+        ({}, {"fair": "uniform"}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got 'uniform'"),
         ({}, {}, r"there must be a learner or a plan, got none; .*baselines\(table\)"),
     ],
 )
 def test_what_cannot_be_compared_is_told(learners: Any, plans: Any, told: str) -> None:
     """Rule, value, remedy, before anything is played."""
-    with pytest.raises(ValueError, match=rf"^.*{told}.*\.$"):
+    with pytest.raises(ValueError, match=told):
         compare_learners(world(), learners, plans, rounds=4, replications=2)
 
 
@@ -147,35 +119,16 @@ def test_policies_by_head() -> None:
 
 
 def test_the_accounts_of_a_run_are_those_of_the_run() -> None:
-    """Value, rounds and milliseconds by case sum to those of the run, round by round."""
+    """Value by case sums to that of the run; milliseconds are the mean of its rounds."""
     met = world(np.tile(VALUE, (5, 1)))
     found = run(Bandit("ucb1"), met, rounds=80, replications=3, seed=4, engine="numpy")
     one = system.run_earnings(found, met)
     np.testing.assert_allclose(one.value.sum(axis=1), found.value[:, -1])
-    assert one.n.sum(axis=1).tolist() == [80.0] * 3
-    by_hand = np.array(
-        [
-            [met.ms[case, arm] for case, arm in zip(*pair, strict=True)]
-            for pair in zip(found.case, found.arm, strict=True)
-        ]
-    )
-    np.testing.assert_allclose(one.ms.sum(axis=1), by_hand.sum(axis=1))
-    for replication in range(3):
-        np.testing.assert_array_equal(
-            one.n[replication], np.bincount(found.case[replication], minlength=20)
-        )
-
-
-def test_expected_value_of_a_plan_is_what_its_simulation_comes_to() -> None:
-    """Probabilities taken at their expectation equal the mean of 2,000 simulated replications."""
-    met = world(np.tile(VALUE, (5, 1)))
-    plan = np.full((20, 2), 0.5)
-    found = run(plan, met, rounds=50, replications=2000, seed=1)
-    one = system.run_earnings(found, met)
-    two = system.expected_earnings(plan, one.n, met)
-    assert two.value.sum() == pytest.approx(one.value.sum(), rel=0.01)
-    assert two.ms.sum() == pytest.approx(one.ms.sum(), rel=0.01)
-    np.testing.assert_allclose(two.pulls, one.pulls, rtol=0.01)
+    arm = found.arm.astype(int)
+    assert one.ms == pytest.approx(met.ms[found.case, arm].mean())
+    for place in range(20):
+        worth = np.where(found.case == place, met.value[found.case, arm], 0.0).sum(axis=1)
+        np.testing.assert_allclose(one.value[:, place], worth)
 
 
 def test_unknown_milliseconds_are_left_out() -> None:
@@ -183,10 +136,9 @@ def test_unknown_milliseconds_are_left_out() -> None:
 
     NaN where none was.
     """
-    met = world(ms=np.array([[10.0, np.nan]] * 4))
-    n = np.ones((1, 4))
-    assert system.mean_ms(system.expected_earnings(np.full((4, 2), 0.5), n, met)) == 10.0
-    assert np.isnan(system.mean_ms(system.expected_earnings(np.tile([0.0, 1.0], (4, 1)), n, met)))
+    met, n = world(ms=np.array([[10.0, np.nan]] * 4)), np.ones((1, 4))
+    assert system.expected_earnings(np.full((4, 2), 0.5), n, met).ms == 10.0
+    assert np.isnan(system.expected_earnings(np.tile([0.0, 1.0], (4, 1)), n, met).ms)
 
 
 def test_learners_and_baselines_meet_the_same_cases() -> None:
@@ -229,45 +181,6 @@ def test_intervals_of_simulated_policies_hold() -> None:
     assert 0.88 <= np.mean(held) <= 0.99
 
 
-def test_cases_are_the_unit_of_the_intervals() -> None:
-    """A hundred times the rounds over the same 40 cases leaves the interval as wide.
-
-    Cases are chance.
-    """
-    met = world(np.tile(VALUE, (10, 1)))
-    widths = []
-    for rounds in (400, 40_000):
-        sizes: dict[str, Any] = {"rounds": rounds, "replications": 2, "fixed": "hybrid"}
-        row = rows(compare_learners(met, {}, baselines(met, fixed="hybrid"), **sizes).table).loc[
-            FIXED
-        ]
-        widths.append(row["right_high"] - row["right_low"])
-    assert widths[1] > 0.25  # 40 cases: a binomial interval is 0.31 wide
-    assert widths[1] == pytest.approx(widths[0], rel=0.3)
-
-
-def test_a_good_learner_gains_on_chance() -> None:
-    """Rewards that are the labels, an arm right in 80 % against 20 %.
-
-    Thompson's interval lies above uniform's.
-    """
-    rng = np.random.default_rng(0)
-    value = (rng.random((200, 2)) < [0.2, 0.8]).astype(float)
-    met = world(value)
-    found = compare_learners(
-        met,
-        {"t": Bandit()},
-        baselines(met),
-        rounds=500,
-        replications=10,
-        reference=UNIFORM,
-        n_boot=200,
-    )
-    row = rows(found.table).loc["t"]
-    assert row["difference_low"] > 0.1
-    assert row["pulls_iterative"] > 0.9
-
-
 def test_bernoulli_arms_beside_uniform() -> None:
     """Uniform on means 0.9 and 0.1 loses 0.4 a round.
 
@@ -282,12 +195,6 @@ def test_bernoulli_arms_beside_uniform() -> None:
     assert found.loc[UNIFORM, "regret_low"] < 80.0 < found.loc[UNIFORM, "regret_high"]
     assert found.loc["ucb1", "regret"] < 20.0
     assert found.loc["ucb1", ["pulls_arm 0", "pulls_arm 1"]].sum() == pytest.approx(1.0)
-
-
-def test_one_replication_has_no_interval() -> None:
-    """The mean of one says nothing of others."""
-    low, high = mean_interval(np.ones((1, 3)), 0.95)
-    assert np.isnan([low, high]).all()
 
 
 def test_a_search_maximises_within_its_limits() -> None:
@@ -355,13 +262,6 @@ def test_the_same_seed_gives_the_same_study() -> None:
     assert one.env() == two.env()
     assert one.notes == two.notes
     assert not one.trials["margin"].equals(other.trials["margin"])
-
-
-def test_weights_are_a_share() -> None:
-    """w1 … w5 sum to 1 up to rounding."""
-    names = ("margin", "diversity", "latency", "cache", "consistency")
-    weights = [getattr(study().weights, name) for name in names]
-    assert sum(weights) == pytest.approx(1.0, abs=3e-4)
 
 
 def test_the_env_is_read_by_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

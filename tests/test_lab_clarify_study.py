@@ -6,6 +6,7 @@ What it tries, whom it takes, how it compares over seeds, what it writes.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from raglab.lab.clarify_study import (
     RATES,
     TUNED,
     ClarifyStudy,
-    env_text,
     policy_rates,
     search_space,
     seed_differences,
@@ -142,7 +142,8 @@ def test_env_sets_what_was_found(tmp_path: Path) -> None:
     """The settings of the loop read every line, and come to the same learner."""
     learner = DefaultLearner("posterior", 0.4, 0.7, 12, 0.9, half_life_days=30.0, stratify=False)
     path = tmp_path / "clarify.env"
-    path.write_text(env_text(learner, 2.0, 20.0), encoding="utf-8")
+    costs = {**study().settings, "question_cost": 2.0, "error_cost": 20.0}
+    path.write_text(replace(study(), learner=learner, settings=costs).env(), encoding="utf-8")
     settings = Settings(_env_file=path)  # type: ignore[call-arg] # of pydantic-settings
     assert settings.learner == learner
     assert (settings.clarify_question_cost, settings.clarify_error_cost) == (2.0, 20.0)

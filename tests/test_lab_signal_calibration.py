@@ -125,17 +125,6 @@ def test_a_signal_that_is_not_there_is_refused() -> None:
         calibrate_signal(low_scores(), "no_yes")
 
 
-def test_a_study_searches_its_threshold() -> None:
-    """Over the held-out probabilities of the trace, as of any signal that the policy gates on."""
-    made = calibrate_signal(low_scores(), "yes_no")
-    path = "signals.yes_no_probability.min"
-    policy = raglab.lab.starting_policy(made.trace).replace(path, 0.5)
-    extent = raglab.lab.full_space(made.trace, policy)[path]
-    assert 0.0 <= extent.low < 0.5 < extent.high <= 1.0 + 1e-6
-    result = raglab.tune(made.trace, policy=policy, trials=20, repeats=1, seed=0)
-    assert path in result.best.params
-
-
 def test_groups_must_be_known() -> None:
     """A case without one is in no group with the others that have none.
 
@@ -144,7 +133,7 @@ def test_groups_must_be_known() -> None:
     trace = low_scores(100)
     for missing in (None, float("nan")):
         groups = [*(f"d{n}" for n in range(99)), missing]
-        with pytest.raises(ValueError, match="at position 99"):
+        with pytest.raises(ValueError, match="got 99 for 100 cases"):
             calibrate_signal(trace, "yes_no", groups=np.array(groups, dtype=object))
     mixed = np.array([*range(50), *"abcdefghij" * 5], dtype=object)
     assert calibrate_signal(trace, "yes_no", groups=mixed).calibrated.p.shape == (100,)
@@ -257,12 +246,9 @@ class TestLive:
             )
 
     def test_another_function_is_refused(self) -> None:
-        """Of another signal or version, and what is none."""
+        """Of another signal or version."""
         made = calibrate_signal(raglab.add_signals(low_scores(), self.measured()), "yes_no")
-        with pytest.raises(ValueError, match="one of judge"):
+        with pytest.raises(ValueError, match="got judge of '1'"):
             made.signal_function(self.measured(name="judge"))
-        with pytest.raises(ValueError, match="got '2'"):
+        with pytest.raises(ValueError, match="got yes_no of '2'"):
             made.signal_function(self.measured("2"))
-        for wrong in ("yes_no", made, None, len):
-            with pytest.raises(TypeError, match="must be the signal function of yes_no"):
-                made.signal_function(wrong)  # type: ignore[arg-type]

@@ -21,13 +21,10 @@ from raglab.bandit import (
     Table,
     baselines,
     best_fixed_arm,
-    fit_priced_policy,
-    frontier,
     run,
 )
-from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM
-from raglab.bandit.plans import MIXTURE
-from raglab.lab.bandit_study import PRICED, UNTUNED, WITHIN, BanditStudy, table_rows
+from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
+from raglab.lab.bandit_study import UNTUNED, WITHIN, BanditStudy, table_rows
 
 TUNED = "tuned"
 SMALL: dict[str, Any] = {"trials": 6, "replications": 4, "n_boot": 40, "seed": 0}
@@ -166,15 +163,6 @@ class TestSearch:
         assert result.price == 0.0
         assert "spend" in result.comparison
 
-    def test_the_same_seed_gives_the_same_study(self) -> None:
-        """Settings, trials, comparison and notes."""
-        left, right = (
-            raglab.tune_bandit(priced(), bandit="thompson_nig", **SMALL) for _ in range(2)
-        )
-        assert (left.bandit, left.price, left.notes) == (right.bandit, right.price, right.notes)
-        pd.testing.assert_frame_equal(left.trials, right.trials)
-        pd.testing.assert_frame_equal(left.comparison, right.comparison)
-
     def test_a_learner_of_successes_is_switched_and_said(self) -> None:
         """thompson_beta cannot follow costs: a warning, a note, and thompson_nig in the result."""
         with pytest.warns(UserWarning, match="thompson_nig is played"):
@@ -259,9 +247,9 @@ class TestBudget:
             past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL
         )
         shown = rows(result.comparison)
-        gross, mixture = later.gross, frontier(past).mixture_at(0.6)
+        gross, mixture = later.gross, raglab.bandit.frontier(past).mixture_at(0.6)
         assert shown.loc[MIXTURE, "reward"] == pytest.approx((gross @ mixture).mean())
-        plan = fit_priced_policy(past.priced(0.0), 0.6).plan(later)
+        plan = raglab.bandit.fit_priced_policy(past.priced(0.0), 0.6).plan(later)
         assert shown.loc[PRICED, "reward"] == pytest.approx((gross * plan).sum(axis=1).mean())
         assert shown.loc[PRICED, "spend"] == pytest.approx((later.cost * plan).sum(axis=1).mean())
         assert shown.loc[WITHIN, "of_budget"] == pytest.approx(1.0)
@@ -317,25 +305,6 @@ class TestRefusals:
 
 class TestDoors:
     """Short public paths of what was internal."""
-
-    def test_bandits_are_in_one_place(self) -> None:
-        """Tables, baselines, budgets, simulations and logs are in raglab.bandit."""
-        from raglab import bandit
-
-        names = [
-            "Table",
-            "baselines",
-            "best_fixed_arm",
-            "Budget",
-            "run",
-            "log",
-            "learned_state",
-            "frontier",
-            "text_features",
-            "simulate",
-        ]
-        assert set(names) <= set(bandit.__all__)
-        assert all(hasattr(bandit, name) for name in bandit.__all__)
 
     def test_baselines_of_a_table(self) -> None:
         """They need no package of the shore; the fixed arm is net of costs."""

@@ -269,7 +269,7 @@ def of_bandits() -> None:
             if function is not None:
                 # guarded, unlike the table's
                 getattr(learners, function.__name__)(state, bandit, chance, context)
-        learner.choose_arm(state, bandit, rng, on, context)
+        learner.pick_arm(state, bandit, rng, on, context)
     scores.kl_upper(np.array([0.5]), np.array([0.25]))
     scores.student_posterior(np.ones(2), np.ones(2), np.ones(2), Bandit("thompson_nig"))
     learner.nth(on, np.array([1, 0]))

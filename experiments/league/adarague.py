@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from experiments.league.refusals import answer_vote
 from experiments.league.rows import INTERVAL, Row, paired_interval, signed
 from experiments.league.stored import stored_text
-from raglab.bandit import Table, compare_plans, fit_ridge
+from raglab import bandit
 from raglab.metrics import exact_match, token_f1
 from raglab.words.answer_terms import normalise_answer
 
@@ -126,7 +126,7 @@ def chosen_arms(
       development: a part a set, of the same arms.
       judged: a part of each set, whose signals alone are read.
     """
-    every = fit_ridge(
+    every = bandit.fit_ridge(
         np.concatenate([part.signals for part in development]),
         np.concatenate([part.correct for part in development]),
     )
@@ -135,7 +135,7 @@ def chosen_arms(
     chosen = []
     for part, new, held_out in zip(development, judged, held, strict=True):
         correct = part.correct.to_numpy()
-        own, rows = fit_ridge(part.signals, correct), np.arange(len(correct))
+        own, rows = bandit.fit_ridge(part.signals, correct), np.arange(len(correct))
         # A fixed arm is counted on the questions that chose it, which flatters it and no ridge.
         fixed = correct.mean(axis=0)
         plans = {
@@ -276,9 +276,9 @@ def _router_path(folder: Path, name: str) -> Path:
 
 def _difference(correct: pd.DataFrame, reference: str, seed: int) -> tuple[float, float, float]:
     """Accuracy of raglab less that of a reference, on the same questions, with its interval."""
-    table = Table.from_frame(correct[[RAGLAB, reference]], order="given")
+    table = bandit.Table.from_frame(correct[[RAGLAB, reference]], order="given")
     plans = dict(zip(table.arms, np.eye(2), strict=True))
-    row = compare_plans(table, plans, reference=reference, level=INTERVAL, seed=seed).iloc[0]
+    row = bandit.compare_plans(table, plans, reference=reference, level=INTERVAL, seed=seed).iloc[0]
     gain = table.value[:, 0] - table.value[:, 1]
     ends = paired_interval(gain, float(row["difference_low"]), float(row["difference_high"]))
     return float(gain.mean()), *ends

@@ -18,18 +18,8 @@ from numpy.typing import NDArray
 
 from experiments.league.rows import INTERVAL, ROUNDING, Row, paired_interval
 from experiments.league.stored import stored_lines
-from raglab.bandit import (
-    Budget,
-    Frontier,
-    PricedPolicy,
-    Table,
-    choose_price,
-    compare_plans,
-    fit_priced_policy,
-    frontier,
-    play_paced,
-    text_features,
-)
+from raglab import bandit
+from raglab.bandit import Table
 
 # Published reward by budget, dollars a question: arXiv 2604.00136, table of budget compliance, and
 # the repository's experiments/01_stationary_budget_pacing at commit 72ccbef. They are of another
@@ -73,11 +63,11 @@ def paretobandit_rows(
     for path in sorted(folder.glob("val_*.jsonl*")):
         test = path.with_name(path.name.replace("val", "test", 1))
         tables, note = arm_tables(path, test)
-        corners = frontier(tables[0])
+        corners = bandit.frontier(tables[0])
         # The regressions are the same at all budgets; each has its own price, and this one is not
         # used.
         most = float(tables[0].cost.max())
-        policy = fit_priced_policy(tables[0], most, validation=tables[0])
+        policy = bandit.fit_priced_policy(tables[0], most, validation=tables[0])
         for amount, published in sorted(budgets.items()):
             name = path.name.partition(".")[0].removeprefix("val_")
             row = Row("paretobandit", f"{name} / budget {amount:.3g}", "reward", 0, published)
@@ -99,7 +89,7 @@ def arm_tables(validation: Path, test: Path) -> tuple[tuple[Table, Table], str]:
     texts, sources = (
         [[record[key] for record in part] for part in records] for key in ("prompt", "source")
     )
-    features = text_features(texts[0], sources[0], seed=None)
+    features = bandit.text_features(texts[0], sources[0], seed=None)
     tables = []
     for part, *columns in zip(records, texts, sources, strict=True):
         reward, cost = (
@@ -122,7 +112,10 @@ def _plain(prompt: str) -> str:
 
 
 def chosen_plans(
-    tables: tuple[Table, Table], corners: Frontier, policy: PricedPolicy, amount: float
+    tables: tuple[Table, Table],
+    corners: bandit.Frontier,
+    policy: bandit.PricedPolicy,
+    amount: float,
 ) -> tuple[dict[str, NDArray[np.float64]], str]:
     """Plans for the test file that validation chooses within a budget, and what raglab's is."""
     validation, test = tables
@@ -133,15 +126,15 @@ def chosen_plans(
     cost = np.maximum(policy.costs.held_out, 0.0) if policy.costs else validation.cost
     same = {RAGLAB: mixture, MIXTURE: mixture}
     try:
-        price = choose_price(reward, cost, amount, spend=validation.cost)
+        price = bandit.choose_price(reward, cost, amount, spend=validation.cost)
     except ValueError:  # nothing else can be wrong with the predictions of a table
         return same, "no price keeps this budget: raglab is the mixture"
     earned = (price.plan(reward, cost) * validation.gross).sum(axis=1).mean()
     if earned <= (validation.gross @ mixture).mean():
         return same, "the price earns less on validation: raglab is the mixture"
-    priced = policy._replace(budget=Budget(amount, "$"), price=price)
+    priced = policy._replace(budget=bandit.Budget(amount, "$"), price=price)
     # A budget that does not bind has no price that a pacer could start from.
-    plan = play_paced(priced, test).plan if price.price else priced.plan(test)
+    plan = bandit.play_paced(priced, test).plan if price.price else priced.plan(test)
     return {RAGLAB: plan, MIXTURE: mixture}, "the price follows the spend" if price.price else ""
 
 
@@ -149,15 +142,15 @@ def _judged_row(
     row: Row,
     tables: tuple[Table, Table],
     note: str,
-    corners: Frontier,
-    policy: PricedPolicy,
+    corners: bandit.Frontier,
+    policy: bandit.PricedPolicy,
     amount: float,
     seed: int,
 ) -> Row:
     """Row of a budget with what its plans earn on the test file."""
     validation, test = tables
     plans, how = chosen_plans(tables, corners, policy, amount)
-    shown = compare_plans(test, plans, reference=MIXTURE, level=INTERVAL, seed=seed)
+    shown = bandit.compare_plans(test, plans, reference=MIXTURE, level=INTERVAL, seed=seed)
     raglab, mixture = (
         {str(key): value for key, value in line.items()} for line in shown.to_dict("records")
     )
@@ -175,7 +168,7 @@ def _judged_row(
         n=len(gain),
         free=float(mixture["reward"]),
         free_name=", ".join(shares),
-        hindsight=float(frontier(test).reward_at(amount)),
+        hindsight=float(bandit.frontier(test).reward_at(amount)),
         hindsight_name="best fixed mixture of test",
         raglab=float(raglab["reward"]),
         fitted_on=f"{len(validation.mask)} questions of validation",

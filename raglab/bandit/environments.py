@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.bandit.learner import check_count
+from raglab.bandit.learner import check_count, check_mask
 from raglab.bandit.table_frames import Costs, is_whole, read_frame, warn_order_ignored
 from raglab.values import refuse
 
@@ -106,7 +106,7 @@ class Table(NamedTuple):
           >>> table.value.tolist(), table.priced(0.0).value.tolist()
           ([[0.5, 0.5], [1.0, 0.5]], [[0.5, 1.0], [1.0, 1.0]])
         """
-        _check_price(price)
+        _check_costing(price, None)
         if price == self.price:
             return self
         low, high = _cost_ends(self)
@@ -168,8 +168,7 @@ class Table(NamedTuple):
           ... ).value.tolist()
           [[1.0, 0.75], [0.0, nan]]
         """
-        _check_price(price)
-        _check_cost_range(cost_range)
+        _check_costing(price, cost_range)
         if costs is None and (price != 1.0 or cost_range is not None):
             refuse("a price and a cost_range need costs", "none", "state costs, or leave both out")
         parts = read_frame(
@@ -190,27 +189,28 @@ class Table(NamedTuple):
         # costs are charged by the rule of `priced`, from a table that counts them at a price of 0
         if parts.cost is not None:
             table = table._replace(cost=parts.cost, cost_range=cost_range).priced(price)
-        _check_table(table)
+        checked = _check_table(table)
         if order is None:
             warn_order_ignored(parts)
-        return table
+        return table._replace(delay=checked.delay)
 
 
-def _check_cost_range(cost_range: object) -> None:
-    """Refuse a range of costs that is not two numbers.
-
-    Its place beside the costs is checked with these.
-    """
+def _check_costing(price: object, cost_range: object) -> None:
+    """Refuse a price that is no number from 0, and a range of costs that is not two of them."""
+    if not _from_zero(price):
+        refuse("price must be a number from 0", repr(price), "0 charges nothing")
     if cost_range is None:
         return
     ends = tuple(cost_range) if isinstance(cost_range, tuple | list) else ()
-    numbers = all(isinstance(end, int | float | np.number) and 0.0 <= end < np.inf for end in ends)
-    if len(ends) != 2 or not numbers or ends[0] > ends[1]:
-        refuse(
-            "cost_range must be the least and the largest cost, two numbers from 0",
-            repr(cost_range),
-            "state both",
-        )
+    if len(ends) != 2 or not all(map(_from_zero, ends)) or ends[0] > ends[1]:
+        rule = "cost_range must be the least and the largest cost, two numbers from 0"
+        refuse(rule, repr(cost_range), "state both")
+
+
+def _from_zero(value: object) -> bool:
+    """Whether a value is a number from 0."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return is_number and bool(0.0 <= value < np.inf)  # type: ignore[operator] # a number
 
 
 def _cost_ends(table: Table) -> tuple[float, float]:
@@ -226,15 +226,6 @@ def _scaled_reward(net: Array, lowest: float, highest: float) -> Array:
     Costs can push it out, where Beta learners need it.
     """
     return np.clip((net + highest) / (1.0 + highest - lowest), 0.0, 1.0)
-
-
-def _check_price(price: float) -> None:
-    if (
-        isinstance(price, bool)
-        or not isinstance(price, int | float | np.number)
-        or not 0.0 <= price < np.inf
-    ):
-        refuse("price must be a number from 0", repr(price), "0 charges nothing")
 
 
 class Bernoulli(NamedTuple):
@@ -255,6 +246,11 @@ class Bernoulli(NamedTuple):
 
 
 World = Table | Bernoulli
+
+
+def table_costs(table: Table) -> Array:
+    """Costs [Q, A] of a table; one 0 stands for all where it has none."""
+    return np.broadcast_to(np.asarray(table.cost, np.float64), table.mask.shape)
 
 
 def check_world(world: World, rounds: int) -> World:
@@ -281,32 +277,20 @@ def _check_table(world: Table, rounds: int = 1) -> Table:
     shape = (len(value), len(world.arms))
     for name, array in (("value", value), ("reward", reward), ("mask", mask), ("ms", ms)):
         if array.shape != shape or 0 in shape:
-            refuse(
-                f"{name} must be [Q, A], a row a case and a column an arm, {shape}",
-                array.shape,
-                "fill it",
-            )
+            rule = f"{name} must be [Q, A], a row a case and a column an arm, {shape}"
+            refuse(rule, array.shape, "fill it")
     if features.shape != (len(value), len(world.feature_names)):
-        refuse(
-            "features must be [Q, F], a column a feature name", features.shape, "name each feature"
-        )
-    _check_mask(mask)
+        rule = "features must be [Q, F], a column a feature name"
+        refuse(rule, features.shape, "name each feature")
+    check_mask(mask, shape)
     rewards = reward[mask & ~np.isnan(reward)]
-    if not ((rewards >= 0.0) & (rewards <= 1.0)).all():
-        wrong = rewards[~((rewards >= 0.0) & (rewards <= 1.0))][0]
-        refuse(
-            "reward must be in [0, 1], or NaN where it never arrives",
-            wrong,
-            "normalise it (rule S4.4)",
-        )
-    if not np.isfinite(value[mask]).all():
-        refuse(
-            "value of an available arm must be finite",
-            "NaN or infinity",
-            "mask the arm",
-        )
-    if not np.isfinite(features).all():
-        refuse("features must be finite", "NaN or infinity", "impute what is missing")
+    wrong = rewards[~((rewards >= 0.0) & (rewards <= 1.0))]
+    if len(wrong):
+        rule = "reward must be in [0, 1], or NaN where it never arrives"
+        refuse(rule, wrong[0], "normalise it (rule S4.4)")
+    for name, array in (("value of an available arm", value[mask]), ("features", features)):
+        if not np.isfinite(array).all():
+            refuse(f"{name} must be finite", "NaN or infinity", "mask the arm, or impute it")
     checked = world._replace(value=value, reward=reward, mask=mask, features=features, ms=ms)
     return _check_order(_check_costs(checked), rounds)
 
@@ -318,8 +302,7 @@ def _check_costs(world: Table) -> Table:
       ValueError: a cost below 0 or missing where the arm is available, or outside cost_range; a
         price below 0.
     """
-    _check_price(world.price)
-    _check_cost_range(world.cost_range)
+    _check_costing(world.price, world.cost_range)
     cost = np.asarray(world.cost, dtype=np.float64)
     if cost.shape != world.mask.shape:
         if cost.shape != FREE.shape or cost.any():
@@ -331,19 +314,13 @@ def _check_costs(world: Table) -> Table:
         cost = np.broadcast_to(FREE, world.mask.shape)
     low, high = (0.0, np.inf) if world.cost_range is None else world.cost_range
     stated = cost[world.mask]
-    if not (
-        0.0 <= low <= high
-        and (stated >= low).all()
-        and (stated <= high).all()
-        and np.isfinite(stated).all()
-    ):
-        wrong = stated[~((stated >= low) & (stated <= high) & np.isfinite(stated))]
-        value = float(wrong[0]) if len(wrong) else (low, high)
+    wrong = stated[~((stated >= low) & (stated <= high) & np.isfinite(stated))]
+    if len(wrong):
         rule = (
             "the cost of an available arm must be a number from 0, within cost_range where that "
             "is stated"
         )
-        refuse(rule, value, "mask the arm, or widen the range")
+        refuse(rule, float(wrong[0]), "mask the arm, or widen the range")
     return world._replace(cost=cost)
 
 
@@ -381,30 +358,13 @@ def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
     if not ((means >= 0.0) & (means <= 1.0)).all():
         wrong = means[~((means >= 0.0) & (means <= 1.0))][0]
         refuse("means must be in [0, 1]", wrong, "they are probabilities")
-    if means.ndim == 2 and len(means) != rounds:
-        refuse(
-            f"drifting means must have a row a round, {rounds}",
-            len(means),
-            "give a row a round",
-        )
+    shape = (rounds, means.shape[-1])
+    if means.ndim == 2 and means.shape != shape:
+        refuse(f"drifting means must have a row a round, {rounds}", len(means), "give each one")
     if world.mask is None:
         return Bernoulli(means)
     mask = np.asarray(world.mask)
-    if mask.shape not in {means.shape[-1:], (rounds, means.shape[-1])}:
-        refuse(
-            f"mask must be [A] or [T, A], {(rounds, means.shape[-1])}",
-            mask.shape,
-            "one boolean an arm",
-        )
-    _check_mask(mask)
-    return Bernoulli(means, None if mask.all() else mask)
-
-
-def _check_mask(mask: NDArray[np.bool_]) -> None:
-    if mask.dtype != np.bool_:
-        refuse("mask must be of booleans", mask.dtype, "True where available")
-    if not mask.any(axis=-1).all():
-        refuse("mask must leave an arm in every round", "all false", "leave an arm available")
+    return Bernoulli(means, None if check_mask(mask, shape) is None else mask)
 
 
 Arms = NDArray[np.int8]
@@ -459,6 +419,14 @@ class Feed(NamedTuple):
             return self.reward[rows, arm]
         means = self.reward[t if len(self.reward) > 1 else 0, arm]
         return np.asarray(self.uniform[t, replication] < means, np.float64)
+
+    def costs(
+        self, t: NDArray[np.int64] | int, replication: NDArray[np.int64], arm: NDArray[np.int64]
+    ) -> Array:
+        """Costs [N] of rounds that were chosen."""
+        if self.cost is None or self.case is None:
+            return np.zeros(len(arm))
+        return self.cost[self.case[t, replication], arm]
 
 
 class Accounts(NamedTuple):
@@ -517,8 +485,18 @@ def feed(
     Args:
       delay: least and largest, drawn for each round; of a table without delays of its own.
     """
-    tables = _arms_from_table(world) if isinstance(world, Table) else _arms_from_means(world)
-    worth, _, _, mask, features = tables
+    if isinstance(world, Table):
+        worth, reward, features = world.value, world.reward, world.features
+        mask = None if world.mask.all() else world.mask
+    else:
+        rows = max(1 if np.ndim(part) < 2 else len(part) for part in world if part is not None)
+        full = (rows, world.n_arms)
+        worth = reward = np.ascontiguousarray(np.broadcast_to(world.means, full))
+        mask = (
+            None if world.mask is None else np.ascontiguousarray(np.broadcast_to(world.mask, full))
+        )
+        features = np.zeros((rows, 0))
+    best = (worth if mask is None else np.where(mask, worth, -np.inf)).max(axis=-1, keepdims=True)
     rng, shape = stream(seed, block, REWARDS), (rounds, size)
     case = _drawn_rows(world, rng, rounds, size) if isinstance(world, Table) else None
     low, high = delay
@@ -539,8 +517,9 @@ def feed(
         rounds,
         size,
         worth,
-        _gap(worth, mask),
-        *tables[2:4],
+        best - worth,
+        reward,
+        mask,
         None if isinstance(world, Table) else rng.random(shape),
         case,
         features,
@@ -564,29 +543,6 @@ def _drawn_rows(
     return rng.integers(n_rows, size=(rounds, size), dtype=np.int32)
 
 
-def _arms_from_table(world: Table) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
-    mask = None if world.mask.all() else world.mask
-    return world.value, world.value, world.reward, mask, world.features
-
-
-def _arms_from_means(
-    world: Bernoulli,
-) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
-    rows = max(1 if np.ndim(part) < 2 else len(part) for part in world if part is not None)
-    means = np.ascontiguousarray(np.broadcast_to(world.means, (rows, world.n_arms)))
-    mask = (
-        None
-        if world.mask is None
-        else np.ascontiguousarray(np.broadcast_to(world.mask, means.shape))
-    )
-    return means, means, means, mask, np.zeros((rows, 0))
-
-
-def _gap(worth: Array, mask: NDArray[np.bool_] | None) -> Array:
-    best = (worth if mask is None else np.where(mask, worth, -np.inf)).max(axis=-1, keepdims=True)
-    return best - worth
-
-
 def play_accounts(met: Feed, arm: Arms) -> Accounts:
     """Regret, value and pulls of the arms chosen, [T, R]."""
     mine = np.ascontiguousarray(arm.T)
@@ -595,15 +551,7 @@ def play_accounts(met: Feed, arm: Arms) -> Accounts:
     place = mine + np.asarray(rows, np.int64) * met.n_arms
     pulls = np.stack([(mine == number).sum(axis=1) for number in range(met.n_arms)], axis=1)
     regret, value = (np.take(table, place) for table in (met.gap, met.worth))
-    spend = cumulative_spend(met, mine, case)
+    spend = None if met.cost is None or case is None else np.cumsum(met.cost[case, mine], 1)
     return Accounts(
         np.cumsum(regret, 1, out=regret), np.cumsum(value, 1, out=value), pulls, mine, case, spend
     )
-
-
-def cumulative_spend(met: Feed, arm: Arms, case: NDArray[np.int32] | None) -> Array | None:
-    """Cumulative cost of the arms chosen [R, T] in the cases [R, T]; none where nothing costs."""
-    if met.cost is None or case is None:
-        return None
-    spend = met.cost[case, arm]
-    return np.cumsum(spend, 1, out=spend)

@@ -10,6 +10,8 @@ from raglab.values import refuse
 
 Array = NDArray[np.float64]
 FIXED, UNIFORM, ORACLE, ROUTER = "best fixed arm", "uniform", "oracle", "router"
+MIXTURE, PRICED = "best fixed mixture", "ridge with a price"  # those within a budget
+ROUNDING = 1e-9  # that probabilities of a row may miss 1 by
 
 
 def baselines(
@@ -79,3 +81,15 @@ def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
     scores = np.where(pool, np.where(np.isnan(signal), 0.0, signal), -np.inf)
     best = pool & (scores == scores.max(axis=1, keepdims=True))
     return best / best.sum(axis=1, keepdims=True)
+
+
+def check_plan(plan: Array, name: str) -> None:
+    """Refuse rows [..., A] that are no probabilities.
+
+    Raises:
+      ValueError: a row has a number below 0, or does not sum to 1.
+    """
+    wrong = ~((plan >= 0.0).all(axis=-1) & (np.abs(plan.sum(axis=-1) - 1.0) <= ROUNDING))
+    if wrong.any():
+        rule = f"rows of {name} must be >= 0 and sum to 1"
+        refuse(rule, plan[wrong].reshape(-1, plan.shape[-1])[0].tolist(), "they are probabilities")

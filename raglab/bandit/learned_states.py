@@ -1,15 +1,27 @@
-"""First states from history (algebra): what a log or fixed policy on a table teaches (S4.5)."""
+"""What history teaches (algebra): first states, pseudo-counts, a warm start (S4.5)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.bandit.environments import Array, Table, check_world
-from raglab.bandit.learner import CHOSEN, REWARDED, Bandit, State, Steps, check_count, fold, init
+from raglab.bandit.environments import Array, Table
+from raglab.bandit.learner import (
+    CHOSEN,
+    REWARDED,
+    Bandit,
+    State,
+    Stats,
+    Steps,
+    check_bandit,
+    check_reward,
+    fold,
+    init,
+    reward_outcome,
+)
 from raglab.bandit.simulation import follow_costs, run
 from raglab.values import refuse
 
@@ -19,13 +31,12 @@ if TYPE_CHECKING:
 PREFIX = "p_"  # of a log's columns of propensities, which name the arms in their order
 
 
-class History(NamedTuple):
+class Rounds(NamedTuple):
     """Rounds that were played, [N]; reward NaN where none came."""
 
     n_arms: int
     arm: NDArray[np.int64]
     reward: Array
-    context: Array  # [N, F]; F is 0 without features
 
 
 def learned_state(
@@ -71,126 +82,140 @@ def learned_state(
       >>> state.n.tolist(), state.total.tolist()
       ([1.0, 2.0], [0.25, 1.5])
     """
-    if not isinstance(bandit, Bandit):
-        refuse("a history is learned by a Bandit", repr(bandit), f"write Bandit({bandit!r})")
-    if (
-        isinstance(weight, bool | str)
-        or not 0.0 < weight < np.inf
-        or (bandit.window and weight != 1.0)
-    ):
-        refuse(
-            "weight must be above 0, and 1 beside a window",
-            weight,
-            "1 counts history as new rounds",
-        )
+    if not 0.0 < weight < np.inf or (bandit.window and weight != 1.0):
+        remedy = "1 counts history as new rounds"
+        refuse("weight must be above 0, and 1 beside a window", weight, remedy)
     if isinstance(source, Table):
-        past = _played_history(source, bandit, policy, rounds, seed)
+        past, context = _played_rounds(source, bandit, policy, rounds, seed)
     else:
-        past = _logged_history(source, bandit, arms, features)
-    state = init(past.n_arms, bandit=bandit, n_features=past.context.shape[1])
-    state = fold(state, _steps(past, past.context.shape[1] if bandit.linear else 0), bandit)
-    if weight == 1.0:
-        return state
-    return state._replace(
-        **{
-            name: weight * getattr(state, name)
-            for name in ("n", "total", "square", "gram", "moment")
-        }
-    )
+        past = _logged_rounds(source, arms)
+        context = _contexts(source, features) if bandit.linear else np.zeros((len(source), 0))
+    context = context if bandit.linear else context[:, :0]
+    # Each round is CHOSEN and, where its reward is known, REWARDED before the next round.
+    is_known = ~np.isnan(past.reward)
+    at = np.repeat(np.arange(len(past.arm)), np.where(is_known, 2, 1))
+    kind = np.where(np.diff(at, prepend=-1) > 0, CHOSEN, REWARDED)
+    none, reward = np.zeros(len(at)), np.where(is_known, past.reward, 0.0)[at]
+    steps = Steps(kind, past.arm[at], none, reward, none.astype(np.int64), context[at])
+    state = init(past.n_arms, bandit=bandit, n_features=context.shape[1])
+    state = fold(state, steps, bandit)
+    sums = ("n", "total", "square", "gram", "moment")
+    return state._replace(**{name: weight * getattr(state, name) for name in sums})
 
 
-def _steps(past: History, width: int) -> Steps:
-    """Each round as CHOSEN and, where its reward is known, REWARDED before the next round.
-
-    Args:
-      width: number of features that the learner reads.
-    """
-    n_events = np.where(np.isnan(past.reward), 1, 2)
-    at = np.repeat(np.arange(len(past.arm)), n_events)
-    is_chosen = np.diff(at, prepend=-1) > 0
-    reward = np.where(np.isnan(past.reward), 0.0, past.reward)[at]
-    kind, none = np.where(is_chosen, CHOSEN, REWARDED), np.zeros(len(at))
-    return Steps(kind, past.arm[at], none, reward, none.astype(np.int64), past.context[at, :width])
-
-
-def _played_history(
+def _played_rounds(
     table: Table, bandit: Bandit, policy: ArrayLike | None, rounds: int | None, seed: int
-) -> History:
-    """What a fixed policy would have logged."""
-    n_rounds = (
-        len(table.mask) if rounds is None else check_count("rounds", rounds, 1, "play at least one")
-    )
-    world = check_world(table, n_rounds)
-    _, note = follow_costs(bandit, world)
+) -> tuple[Rounds, Array]:
+    """What a fixed policy would have logged, and its contexts [N, F]."""
+    n_rounds = len(table.mask) if rounds is None else rounds
+    _, note = follow_costs(bandit, table)
     if note:
         refuse("the learner of a history must follow the table's costs", note, "name that learner")
-    # for the type checker: check_world gives a table back for a table
-    if not isinstance(world, Table):
-        raise TypeError
-    probabilities = world.mask / world.mask.sum(axis=1, keepdims=True) if policy is None else policy
-    done = run(probabilities, world, rounds=n_rounds, replications=1, seed=seed)
+    probabilities = table.mask / table.mask.sum(axis=1, keepdims=True) if policy is None else policy
+    done = run(probabilities, table, rounds=n_rounds, replications=1, seed=seed)
     case, arm = np.asarray(done.case)[0], done.arm[0].astype(np.int64)
-    return History(world.n_arms, arm, world.reward[case, arm], world.features[case])
+    return Rounds(table.n_arms, arm, table.reward[case, arm]), table.features[case]
 
 
-def _logged_history(
-    log: pd.DataFrame,
-    bandit: Bandit,
-    arms: Sequence[str] | None,
-    features: ArrayLike | Sequence[str] | None,
-) -> History:
+def _logged_rounds(log: pd.DataFrame, arms: Sequence[Any] | None) -> Rounds:
     """Rounds of a log."""
-    import pandas as pd
-
-    if not isinstance(log, pd.DataFrame):
-        refuse(
-            "a history must be a Table or a log",
-            type(log).__name__,
-            "give a DataFrame",
-        )
-    names = [str(head).removeprefix(PREFIX) for head in log.columns if str(head).startswith(PREFIX)]
+    if not hasattr(log, "columns"):
+        remedy = "give a DataFrame"
+        refuse("a history must be a Table or a log", type(log).__name__, remedy)
+    heads = [str(head) for head in log.columns]
+    names = [head.removeprefix(PREFIX) for head in heads if head.startswith(PREFIX)]
     names = names if arms is None else list(arms)
-    column = "action" if "action" in log.columns else "arm"
-    if not names or column not in log.columns or "reward" not in log.columns:
+    column = "action" if "action" in heads else "arm"
+    if not names or not {column, "reward"} <= set(heads):
         rule = "a log must have the columns action or arm, and reward, and name its arms"
-        refuse(rule, ", ".join(map(str, log.columns))[:200], "rename them, or give arms")
-    cells = log[column].tolist()
+        refuse(rule, ", ".join(heads)[:200], "rename them, or give arms")
     keys = range(len(names)) if column == "action" else names
     places = {key: place for place, key in enumerate(keys)}
-    unknown = [cell for cell in cells if cell not in places]
+    unknown = [cell for cell in log[column].unique().tolist() if cell not in places]
     if unknown:
-        refuse(
-            f"{column} must be one of {', '.join(map(str, places))[:200]}",
-            repr(unknown[0]),
-            "name all arms",
-        )
-    arm = np.array([places[cell] for cell in cells], dtype=np.int64)
-    reward = log["reward"].to_numpy(dtype=np.float64, na_value=np.nan)
-    context = np.zeros((len(log), 0))
+        rule = f"{column} must be one of {', '.join(map(str, places))[:200]}"
+        refuse(rule, repr(unknown[0]), "name all arms")
+    arm = np.array([places[cell] for cell in log[column].tolist()], dtype=np.int64)
+    return Rounds(len(names), arm, log["reward"].to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> Array:
+    """Contexts [N, F] of a log's rounds."""
+    if features is None:
+        refuse("a linear learner needs a context", "no features", "name their columns")
+    stated: Any = features
+    is_named = isinstance(features, list | tuple) and all(isinstance(x, str) for x in features)
+    if is_named and (missing := [name for name in stated if name not in log.columns]):
+        rule = f"features must be columns among {', '.join(map(str, log.columns))[:300]}"
+        refuse(rule, ", ".join(missing)[:80], "correct the name")
+    context = np.asarray(log[list(stated)] if is_named else stated, np.float64)
+    if context.ndim != 2 or len(context) != len(log):
+        rule = f"features must be [N, F] of {len(log)} rounds"
+        refuse(rule, context.shape, "give a row a round")
+    return context
+
+
+def history_of(log: pd.DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
+    """Statistics of a log as the learner itself would hold them at its end, [A].
+
+    Args:
+      log: a row a round, with arm and reward, and time where the rows are not in order. A bandit
+        that discounts or has a window forgets the older of them.
+      arms: as the column names them, in the order of the learner's.
+      bandit: settings of the learner.
+
+    Raises:
+      ValueError: a column is missing, an arm is unknown, a reward is NaN or outside [0, 1], or the
+        policy is linear, whose statistics need contexts.
+
+    Example:
+      >>> import pandas as pd
+      >>> log = pd.DataFrame({"arm": ["graph", "hybrid", "graph"], "reward": [0.9, 0.4, 0.2]})
+      >>> history_of(log, ["hybrid", "graph"], Bandit("thompson_beta"))
+      Stats(n=array([1., 2.]), total=array([0., 1.]), square=array([0., 1.]))
+    """
+    check_bandit(bandit)
     if bandit.linear:
-        if features is None:
-            refuse(
-                f"{bandit.algorithm} learns from a context",
-                "no features",
-                "name their columns, or give them [N, F]",
-            )
-        stated = features if isinstance(features, list | tuple) else ()
-        strings = [name for name in stated if isinstance(name, str)]
-        columns = bool(stated) and len(strings) == len(stated)
-        missing = [name for name in strings if name not in log.columns] if columns else []
-        if missing or isinstance(features, str):
-            rule = (
-                f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
-            )
-            refuse(
-                rule,
-                features if isinstance(features, str) else ", ".join(missing)[:80],
-                "name each in a list",
-            )
-        source = log[list(features)] if columns else features  # type: ignore[arg-type]
-        context = np.asarray(source, dtype=np.float64)
-        if context.ndim != 2 or len(context) != len(log):
-            refuse(
-                f"features must be [N, F] of {len(log)} rounds", context.shape, "give a row a round"
-            )
-    return History(len(names), arm, reward, context)
+        refuse("a history has no contexts", f"the policy {bandit.algorithm}", "leave it out")
+    ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
+    past = _logged_rounds(ordered.drop(columns="action", errors="ignore"), arms)
+    outcome = reward_outcome(check_reward(past.reward), bandit)
+    age = np.arange(len(past.arm))[::-1]
+    weight = np.where(age < bandit.window, 1.0, 0.0) if bandit.window else bandit.discount**age
+    return Stats(
+        *(
+            np.bincount(past.arm, weight * value, len(arms)).astype(np.float64)
+            for value in (np.ones(len(past.arm)), outcome, outcome * outcome)
+        )
+    )
+
+
+def warm_start(history: Stats, *, discount: float, most: float) -> Stats:
+    """History scaled by discount, with arms above `most` pseudo-observations cut to these; [A].
+
+    Put it into `Bandit.history`. It does not fade: under a bandit that discounts, `most` should
+    stay well below the 1 / (1 − discount) rounds that such a bandit remembers.
+
+    Args:
+      history: statistics of a log, such as `history_of` gives.
+      discount: factor of all statistics, in [0, 1].
+      most: pseudo-observations of an arm at most, at least 0.
+
+    Raises:
+      ValueError: discount outside [0, 1], or most negative or NaN.
+
+    Source: rule S4.5.
+
+    Example:
+      >>> history = Stats(np.array([10.0, 100.0]), np.array([5.0, 80.0]), np.array([5.0, 80.0]))
+      >>> warm_start(history, discount=0.5, most=20)
+      Stats(n=array([ 5., 20.]), total=array([ 2.5, 16. ]), square=array([ 2.5, 16. ]))
+    """
+    if not 0.0 <= discount <= 1.0:
+        refuse("discount must be in [0, 1]", f"{discount:g}", "it is the weight of an old reward")
+    if not most >= 0.0:
+        refuse("most must be at least 0", f"{most:g}", "it caps pseudo-observations")
+    n = np.asarray(history.n, dtype=np.float64)
+    pseudo_n = np.minimum(discount * n, most)
+    scale = pseudo_n / np.where(n > 0.0, n, 1.0)
+    return Stats(pseudo_n, history.total * scale, history.square * scale)

@@ -8,9 +8,8 @@ What the entries hold stands in `raglab.bandit.learners`: here nothing knows a l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.arguments.plain_arrays import float_array, within_range
 from raglab.values import Floats, refuse
 
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 TIES = ("lowest", "random")
 
 
@@ -36,7 +37,8 @@ class Stats(NamedTuple):
     square: NDArray[np.float64]
 
 
-class Bandit(NamedTuple):
+@dataclass(frozen=True)
+class Bandit:
     """Settings of a learner.
 
     Attributes:
@@ -75,28 +77,19 @@ class Bandit(NamedTuple):
     ties: str = "lowest"
     history: Stats | None = None
 
+    def __post_init__(self) -> None:
+        if LEARNERS:  # defaults of functions are made before the table is filled
+            check_algorithm(self.algorithm)
+
     @property
     def linear(self) -> bool:
         """Whether it learns from a context."""
         return self.algorithm in LEARNERS and LEARNERS[self.algorithm].linear
 
+    def _replace(self, **settings: Any) -> Bandit:  # noqa: ANN401 - settings of any type
+        """Bandit with other settings, as a state or a table has it."""
+        return replace(self, **settings)
 
-def _checked(make: Callable[..., Bandit]) -> Callable[..., Bandit]:
-    """Making of a bandit that stops at a name of no learner, not only the run that uses it."""
-
-    @wraps(make)
-    # fields of any type
-    def new(cls: type[Bandit], *args: Any, **settings: Any) -> Bandit:  # noqa: ANN401
-        bandit = make(cls, *args, **settings)
-        if LEARNERS:  # defaults of functions are made before the table is filled
-            check_algorithm(bandit.algorithm)
-        return bandit
-
-    return new
-
-
-# a NamedTuple has no room for it
-Bandit.__new__ = _checked(Bandit.__new__)  # type: ignore[assignment]
 
 # Keys of files and logs for fields that are named otherwise: formats on disk stay.
 STORED_KEYS: Mapping[str, str] = {"algorithm": "policy"}
@@ -104,13 +97,10 @@ STORED_KEYS: Mapping[str, str] = {"algorithm": "policy"}
 
 def stored_settings(bandit: Bandit) -> dict[str, Any]:
     """Settings by the keys of files and logs."""
-    return {STORED_KEYS.get(name, name): value for name, value in bandit._asdict().items()}
-
-
-def bandit_of(settings: Mapping[str, Any]) -> Bandit:
-    """Settings from the keys of files and logs, as `stored_settings` gives them."""
-    field_names = {key: name for name, key in STORED_KEYS.items()}
-    return Bandit(**{field_names.get(key, key): value for key, value in settings.items()})
+    return {
+        STORED_KEYS.get(field.name, field.name): getattr(bandit, field.name)
+        for field in fields(bandit)
+    }
 
 
 class State(NamedTuple):
@@ -139,6 +129,33 @@ class State(NamedTuple):
     recent_arm: NDArray[np.int64]
     recent_reward: NDArray[np.float64]
     recent_context: NDArray[np.float64]
+
+    @property
+    def net(self) -> State:
+        """What a choice reads: itself; a ledger's is net of what its price charges."""
+        return self
+
+    @property
+    def price(self) -> NDArray[np.float64]:
+        """Value lost a unit of cost: NaN, since nothing is charged, [...]."""
+        return np.full(self.t.shape, np.nan)
+
+    def after_choice(self, arm: Ints, _: Array, bandit: Bandit) -> State:
+        """State after a round, as `record_pull`."""
+        return record_pull(self, arm, bandit)
+
+    def after_rewards(
+        self,
+        rows: Ints,
+        arm: Ints,
+        reward: Array,
+        _: Array,
+        age: Ints,
+        context: Array,
+        bandit: Bandit,
+    ) -> State:
+        """State after rewards, as `record_rewards`."""
+        return record_rewards(self, rows, arm, reward, age, context, bandit)
 
 
 class Choice(NamedTuple):
@@ -270,83 +287,69 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
 def _check_history(bandit: Bandit, n_arms: int | None) -> None:
     if bandit.linear:
         refuse("a history has no contexts", bandit.algorithm, "leave it out")
-    for name, values in zip(Stats._fields, bandit.history or (), strict=True):
-        array = np.asarray(values)
-        if array.ndim != 1 or (n_arms is not None and array.shape != (n_arms,)):
-            refuse(f"history.{name} must be [A], a number an arm", array.shape, "see warm_start")
-        if not (np.isfinite(array).all() and (array >= 0.0).all()):
-            refuse(f"history.{name} must be finite and >= 0", array, "see warm_start")
-    n, total, square = (np.asarray(values, dtype=np.float64) for values in bandit.history or ())
-    if (total > n * (1.0 + ROUNDING)).any() or (square > total * (1.0 + ROUNDING)).any():
-        statistics = (n.tolist(), total.tolist(), square.tolist())
-        refuse(
-            "history must have n >= total >= square, as rewards in [0, 1] do",
-            statistics,
-            "see warm_start",
-        )
+    n, total, square = (np.asarray(part, np.float64) for part in bandit.history or ())
+    shape = n.shape[:1] if n_arms is None else (n_arms,)
+    if not shape or {n.shape, total.shape, square.shape} != {shape}:
+        refuse("history must be [A] each, a number an arm", n.shape, "see warm_start")
+    most = 1.0 + ROUNDING
+    holds = (square >= 0.0) & (total * most >= square) & (n * most >= total) & (n < np.inf)
+    if not holds.all():
+        rule = "history must have finite n >= total >= square >= 0, as rewards in [0, 1] do"
+        refuse(rule, (n.tolist(), total.tolist(), square.tolist()), "see warm_start")
 
 
-def check_mask(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
+def check_mask(
+    mask: ArrayLike | None, shape: tuple[int, ...], floor: float = 0.0
+) -> NDArray[np.bool_] | None:
     """Mask as bool [..., A] of the given shape; none where every arm is available.
 
+    Args:
+      mask: available arms, [A] or [..., A].
+      shape: [..., A].
+      floor: least propensity of every available arm.
+
     Raises:
-      ValueError: it does not fit, is not of booleans, or leaves no arm.
+      ValueError: it does not fit, is not of booleans, leaves no arm, or too many for the floor.
     """
-    if mask is None:
-        return None
-    array = np.asarray(mask)
+    array = np.asarray(True if mask is None else mask)
     if array.dtype != np.bool_:
         refuse("mask must be of booleans", array.dtype, "True where available")
-    if array.shape not in {shape[place:] for place in range(len(shape))}:
+    if mask is not None and array.shape not in {shape[place:] for place in range(len(shape))}:
         refuse(f"mask must be [A] or [..., A] of {shape}", array.shape, "one boolean an arm")
     array = np.broadcast_to(array, shape)
     if not array.any(axis=-1).all():
         refuse("mask must leave an arm in every round", "all false", "leave an arm available")
+    check_floor(floor, int(array.sum(axis=-1).max()))
     return None if array.all() else array
 
 
-def check_context(context: ArrayLike | None, state: State) -> NDArray[np.float64]:
-    """Context as float64 [..., d] that fits the state; d = 0 where the state has none.
+def check_floor(floor: float, n_arms: int) -> None:
+    """Refuse a least propensity that so many arms cannot all have.
+
+    Raises:
+      ValueError: times the number of arms it passes 1.
+    """
+    if floor * n_arms > 1.0:
+        rule = f"floor times {n_arms} arms may not pass 1"
+        refuse(rule, floor, f"at most {1.0 / n_arms:g} fits")
+
+
+def check_context(context: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Context as float64 [..., d] of the given shape; a learner with d = 0 reads none.
 
     Raises:
       ValueError: it is missing, of another width, or not finite.
     """
-    n_features = state.moment.shape[-1]
-    shape = (*state.t.shape, n_features)
-    if context is None:
-        if n_features:
-            refuse(
-                f"context must be [..., {n_features}]",
-                "none",
-                "give the features of init",
-            )
+    width = shape[-1]
+    if width == 0:
         return np.zeros(shape)
-    array = float_array(context, "context")
-    if n_features == 0:
-        return np.zeros(shape)
-    if array.ndim == 0 or array.shape[-1] != n_features:
-        refuse(
-            f"context must be [..., {n_features}]",
-            array.shape,
-            "give the features of init",
-        )
+    array = np.zeros(0) if context is None else float_array(context, "context")
+    if array.ndim == 0 or array.shape[-1] != width:
+        came = "none" if context is None else array.shape
+        refuse(f"context must be [..., {width}]", came, "give the features of init")
     if not np.isfinite(array).all():
         refuse("context must be finite", "NaN or infinity", "impute what is missing")
     return np.broadcast_to(array, shape)
-
-
-def check_context_rows(context: NDArray[np.float64], state: State, n: int) -> NDArray[np.float64]:
-    """Contexts of n steps of one learner, [n, d].
-
-    Raises:
-      ValueError: they do not fit the state, or are not finite.
-    """
-    shape = (n, state.moment.shape[-1])
-    if context.shape != shape:
-        refuse(f"context must be {shape}", context.shape, "give the features of init")
-    if not np.isfinite(context).all():
-        refuse("context must be finite", "NaN or infinity", "impute what is missing")
-    return context
 
 
 def check_arm(arm: ArrayLike, n_arms: int) -> NDArray[np.int64]:
@@ -357,9 +360,8 @@ def check_arm(arm: ArrayLike, n_arms: int) -> NDArray[np.int64]:
     """
     array = np.asarray(arm)
     if not np.issubdtype(array.dtype, np.integer):
-        refuse(
-            f"arm must be a whole number in [0, {n_arms})", array, "it is a place among the arms"
-        )
+        rule = f"arm must be a whole number in [0, {n_arms})"
+        refuse(rule, array, "it is a place among the arms")
     if array.size and not (array.min() >= 0 and array.max() < n_arms):
         refuse(f"arm must be in [0, {n_arms})", array, "it is unknown to this state")
     return array.astype(np.int64)
@@ -373,11 +375,7 @@ def check_age(age: object) -> NDArray[np.int64]:
     """
     array = np.asarray(age)
     if not np.issubdtype(array.dtype, np.integer) or (array < 0).any():
-        refuse(
-            "age must be a whole number of rounds, >= 0",
-            age,
-            "0 is before the next choice",
-        )
+        refuse("age must be a whole number of rounds, >= 0", age, "0 is before the next choice")
     return array.astype(np.int64)
 
 
@@ -387,9 +385,7 @@ def check_reward(reward: Floats | ArrayLike, name: str = "reward") -> NDArray[np
     Raises:
       ValueError: a reward is NaN or outside [0, 1].
     """
-    array = float_array(reward, name)
-    if not bool(((array >= 0.0) & (array <= 1.0)).all()):
-        array = within_range(array, 0.0, 1.0, name)
+    array = within_range(float_array(reward, name), 0.0, 1.0, name)
     wrong = ~((array >= 0.0) & (array <= 1.0))
     if wrong.any():
         remedy = "a missing reward is no update; normalise the others (rule S4.4)"
@@ -407,10 +403,6 @@ def check_count(name: str, value: Any, least: int, remedy: str) -> int:  # noqa:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         refuse(f"{name} must be a whole number >= {least}", repr(value), remedy)
     return int(value)
-
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def record_pull(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
@@ -461,40 +453,45 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
     """State from whose statistics the round that leaves the window is gone; its place is empty."""
     mine = flat(state)
     place = mine.t % bandit.window
-    rows = np.arange(len(place))
-    there = mine.recent_arm[rows, place] >= 0
-    rows, place = rows[there], place[there]
-    arm, reward = mine.recent_arm[rows, place], mine.recent_reward[rows, place]
-    x = mine.recent_context[rows, place]
-    _add(mine, rows, arm, -np.ones(len(rows)), reward_outcome(reward, bandit), x, bandit.prior_mean)
-    empty = rows[mine.n[rows, arm] == 0.0], arm[mine.n[rows, arm] == 0.0]
+    rows = np.flatnonzero(mine.recent_arm[np.arange(len(place)), place] >= 0)
+    at = rows, place[rows]
+    arm, reward, context = mine.recent_arm[at], mine.recent_reward[at], mine.recent_context[at]
+    outcome, none = reward_outcome(reward, bandit), np.zeros(len(rows))
+    _add(mine, rows, arm, none - 1.0, outcome, context, bandit.prior_mean)
+    is_empty = mine.n[rows, arm] == 0.0
     # no digit of what was subtracted stays
     for field in (mine.total, mine.square, mine.gram, mine.moment):
-        field[empty] = 0.0
-    (
-        mine.recent_arm[rows, place],
-        mine.recent_reward[rows, place],
-        mine.recent_context[rows, place],
-    ) = -1, 0.0, 0.0
+        field[rows[is_empty], arm[is_empty]] = 0.0
+    mine.recent_arm[at], mine.recent_reward[at], mine.recent_context[at] = -1, 0.0, 0.0
     return restore_batch(mine, state.t.shape)
 
 
 def _add(
-    mine: State, rows: Ints, arm: Ints, weight: Array, outcome: Array, context: Array, centre: float
+    mine: State,
+    rows: Ints,
+    arm: Ints,
+    weight: Array,
+    outcome: Array,
+    context: Array,
+    centre: float | Array,
+    before: Array | float = 0.0,
+    is_new: NDArray[np.bool_] | bool = True,  # noqa: FBT001 - an array of many
 ) -> None:
     """Add outcomes to the statistics of a state that is one's own; a row may occur more than once.
 
     Args:
-      centre: reward that the sums of a linear learner are taken from, its prior_mean.
+      centre: reward that the sums of a linear learner are taken from: its prior_mean, or of an
+        outcome that replaces another one that.
+      before: the outcome that is replaced, 0 of a new one.
+      is_new: whether it counts as one more.
     """
-    at = rows, arm
-    np.add.at(mine.n, at, weight)
-    np.add.at(mine.total, at, weight * outcome)
-    np.add.at(mine.square, at, weight * (outcome * outcome))
+    at, count = (rows, arm), weight * is_new
+    np.add.at(mine.n, at, count)
+    np.add.at(mine.total, at, weight * (outcome - before))
+    np.add.at(mine.square, at, weight * (outcome * outcome - before * before))
     if mine.moment.shape[-1]:
-        np.add.at(
-            mine.gram, at, weight[:, None, None] * (context[:, :, None] * context[:, None, :])
-        )
+        outer = context[:, :, None] * context[:, None, :]
+        np.add.at(mine.gram, at, count[:, None, None] * outer)
         np.add.at(mine.moment, at, (weight * (outcome - centre))[:, None] * context)
 
 
@@ -510,28 +507,20 @@ def record_rewards(
     """
     mine = flat(state)
     if bandit.window:
-        in_window = age < bandit.window
-        rows, arm, reward, age, context = (
-            rows[in_window],
-            arm[in_window],
-            reward[in_window],
-            age[in_window],
-            context[in_window],
-        )
-        place = (mine.t[rows] - 1 - age) % bandit.window
-        if (mine.recent_arm[rows, place] >= 0).any():
+        held = age < bandit.window
+        rows, arm, reward, age, context = (part[held] for part in (rows, arm, reward, age, context))
+        at = rows, (mine.t[rows] - 1 - age) % bandit.window
+        if (mine.recent_arm[at] >= 0).any():
             refuse("a round has one reward", "a second one", "correct the first with revise")
-        mine.recent_arm[rows, place], mine.recent_reward[rows, place] = arm, reward
-        mine.recent_context[rows, place] = context
-    weight, outcome = np.asarray(bandit.discount**age, np.float64), reward_outcome(reward, bandit)
-    _add(mine, rows, arm, weight, outcome, context, bandit.prior_mean)
+        mine.recent_arm[at], mine.recent_reward[at], mine.recent_context[at] = arm, reward, context
+    weight = np.asarray(bandit.discount**age, np.float64)
+    _add(mine, rows, arm, weight, reward_outcome(reward, bandit), context, bandit.prior_mean)
     return mine
 
 
 DEFAULT = Bandit()
+WHOLE = ("t", "pulls", "recent_arm")  # fields of a state that are whole numbers
 LEAST_COUNT = 0.5  # of a reward's weight; rounding takes less
-_WITHIN_ROUNDS = "age must be less than the rounds chosen"
-_OF_ROUNDS = "a window keeps rewards of rounds that were chosen"
 
 
 def init(
@@ -561,26 +550,22 @@ def init(
             "n_features = 0",
             "name the width of the context",
         )
-    if bandit.floor * n_arms > 1.0:
-        refuse(
-            f"floor times {n_arms} arms may not pass 1",
-            bandit.floor,
-            f"at most {1.0 / n_arms:g} fits",
-        )
-    width = n_features if bandit.linear else 0
-    arms, recent = (*batch, n_arms), (*batch, bandit.window)
-    return State(
-        t=np.zeros(batch, np.int64),
-        pulls=np.zeros(arms, np.int64),
-        n=np.zeros(arms),
-        total=np.zeros(arms),
-        square=np.zeros(arms),
-        gram=np.zeros((*arms, width, width)),
-        moment=np.zeros((*arms, width)),
-        recent_arm=np.full(recent, -1, np.int64),
-        recent_reward=np.zeros(recent),
-        recent_context=np.zeros((*recent, width)),
+    check_floor(bandit.floor, n_arms)
+    shapes = state_shapes(batch, n_arms, n_features if bandit.linear else 0, bandit.window)
+    empty = State._make(
+        np.zeros(shape, np.int64 if name in WHOLE else np.float64)
+        for name, shape in zip(State._fields, shapes, strict=True)
     )
+    return empty._replace(recent_arm=empty.recent_arm - 1)
+
+
+def state_shapes(
+    batch: tuple[int, ...], n_arms: int, width: int, window: int
+) -> list[tuple[int, ...]]:
+    """Shapes of the fields of a state, in their order."""
+    arms, d, recent = (n_arms,), (width,), (window,)
+    ends = ((), arms, arms, arms, arms, arms + d + d, arms + d, recent, recent, recent + d)
+    return [batch + end for end in ends]
 
 
 def scores(
@@ -624,14 +609,14 @@ def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Arr
     return epsilon + floor - epsilon * floor
 
 
-def choose_arm(
+def pick_arm(
     state: State,
     bandit: Bandit,
     rng: np.random.Generator,
     mask: NDArray[np.bool_] | None,
     context: Array,
-) -> tuple[State, Choice]:
-    """What `choose` returns, of arguments that were checked."""
+) -> Choice:
+    """Arm that `choose` takes, of arguments that were checked; the round is not counted yet."""
     score = scores(state, bandit, rng, mask, context)
     if bandit.ties == "random":
         tied = score == score.max(axis=-1, keepdims=True)
@@ -647,7 +632,7 @@ def choose_arm(
             (chance / np.maximum(share, 1e-300) * n_available), n_available - 1
         ).astype(np.int64)
         arm = np.where(chance < share, nth(open_, place), arm)
-    return record_pull(state, arm, bandit), Choice(arm, score)
+    return Choice(arm, score)
 
 
 def choose(
@@ -681,19 +666,26 @@ def choose(
       >>> int(choice.arm), choice.score
       (1, array([-inf,  inf]))
     """
-    n_arms = state.n.shape[-1]
-    check_bandit(bandit, n_arms)
+    choice = pick_arm(state, bandit, rng, *check_round(state, bandit, mask, context))
+    return record_pull(state, choice.arm, bandit), choice
+
+
+def check_round(
+    state: State, bandit: Bandit, mask: ArrayLike | None, context: ArrayLike | None
+) -> tuple[NDArray[np.bool_] | None, Array]:
+    """Mask and context of a round, as `choose` and `propensities` read them.
+
+    Raises:
+      ValueError: as `choose`.
+    """
     _check_fits(state, bandit)
-    checked = check_mask(mask, state.n.shape)
-    most = n_arms if checked is None else int(checked.sum(axis=-1).max())
-    if bandit.floor * most > 1.0:
-        refuse(
-            f"floor times {most} arms may not pass 1", bandit.floor, f"at most {1.0 / most:g} fits"
-        )
-    return choose_arm(state, bandit, rng, checked, check_context(context, state))
+    checked = check_mask(mask, state.n.shape, bandit.floor)
+    return checked, check_context(context, state.t.shape + state.moment.shape[-1:])
 
 
 def _check_fits(state: State, bandit: Bandit) -> None:
+    """Refuse settings outside their ranges, and a state of other settings."""
+    check_bandit(bandit, state.n.shape[-1])
     if bandit.linear and state.moment.shape[-1] == 0:
         refuse(
             f"{bandit.algorithm} needs a state with features",
@@ -705,35 +697,71 @@ def _check_fits(state: State, bandit: Bandit) -> None:
         refuse("state and bandit must have the same window", windows, "give init the same bandit")
 
 
-def _full(name: str, values: NDArray[Any], batch: tuple[int, ...]) -> NDArray[Any]:
-    if values.shape not in {batch[place:] for place in range(len(batch) + 1)}:
-        refuse(
-            f"{name} must be one for all, or fit the state's batch {batch}",
-            values.shape,
-            "give one a replication",
-        )
-    return np.broadcast_to(values, batch)
-
-
-def _check_observations(
+def _learn(
     state: State,
     arm: ArrayLike,
-    rewards: tuple[ArrayLike, ...],
+    old: ArrayLike | None,
+    new: ArrayLike,
     bandit: Bandit,
     context: ArrayLike | None,
-    age: object,
-) -> tuple[Ints, tuple[Array, ...], Array, Ints]:
-    """Checked arm [B], rewards [B], context [B, d] and age [B]."""
-    check_bandit(bandit, state.n.shape[-1])
+    age: ArrayLike,
+) -> State:
+    """State after a reward, or one that replaces the old one, of each replication."""
     _check_fits(state, bandit)
     batch, size = state.t.shape, state.t.size
-    arms = _full("arm", check_arm(arm, state.n.shape[-1]), batch).reshape(size)
-    values = tuple(_full("reward", check_reward(reward), batch).reshape(size) for reward in rewards)
-    x = check_context(context, state).reshape(size, state.moment.shape[-1])
-    ages = _full("age", check_age(age), batch).reshape(size)
+
+    def each(name: str, values: NDArray[Any]) -> NDArray[Any]:
+        if values.shape not in {batch[place:] for place in range(len(batch) + 1)}:
+            rule = f"{name} must be one for all, or fit the state's batch {batch}"
+            refuse(rule, values.shape, "give one a replication")
+        return np.broadcast_to(values, batch).reshape(size)
+
+    arms, ages = each("arm", check_arm(arm, state.n.shape[-1])), each("age", check_age(age))
+    before = None if old is None else each("reward", check_reward(old))
+    after, width = each("reward", check_reward(new)), state.moment.shape[-1]
+    x = check_context(context, (*batch, width)).reshape(size, width)
     if bandit.window and (ages >= state.t.reshape(size)).any():
-        refuse(_WITHIN_ROUNDS, age, _OF_ROUNDS)
-    return arms, values, x, ages
+        remedy = "a window keeps rewards of rounds that were chosen"
+        refuse("age must be less than the rounds chosen", age, remedy)
+    rows = np.arange(size)
+    if before is None:
+        done = record_rewards(state, rows, arms, after, ages, x, bandit)
+    else:
+        done = _replace_rewards(flat(state), rows, arms, before, after, ages, x, bandit)
+    return restore_batch(done, batch)
+
+
+def _replace_rewards(
+    mine: State,
+    rows: Ints,
+    arm: Ints,
+    old: Array,
+    new: Array,
+    age: Ints,
+    context: Array,
+    bandit: Bandit,
+) -> State:
+    """The state, which is one's own, after counted rewards [N] were replaced."""
+    if bandit.window:
+        held = age < bandit.window
+        rows, arm, old, new, age, context = (
+            part[held] for part in (rows, arm, old, new, age, context)
+        )
+        at = rows, (mine.t[rows] - 1 - age) % bandit.window
+        if not ((mine.recent_arm[at] == arm) & (mine.recent_reward[at] == old)).all():
+            refuse("old must be the reward that was counted", old, "give those of that round")
+        mine.recent_reward[at] = new
+    weight = np.asarray(bandit.discount**age, np.float64)
+    _check_counted(mine.n[rows, arm] >= LEAST_COUNT * weight)
+    was, becomes = reward_outcome(old, bandit), reward_outcome(new, bandit)
+    _add(mine, rows, arm, weight, becomes, context, was, was, is_new=False)
+    return mine
+
+
+def _check_counted(counted: NDArray[np.bool_]) -> None:
+    if not counted.all():
+        remedy = "update first, then revise"
+        refuse("old must be a reward that was counted", "an arm without one", remedy)
 
 
 def update(
@@ -764,10 +792,7 @@ def update(
       >>> update(init(2), 1, 0.8, Bandit("ucb1")).total
       array([0. , 0.8])
     """
-    arms, (value,), x, ages = _check_observations(state, arm, (reward,), bandit, context, age)
-    return restore_batch(
-        record_rewards(state, np.arange(len(arms)), arms, value, ages, x, bandit), state.t.shape
-    )
+    return _learn(state, arm, None, reward, bandit, context, age)
 
 
 def revise(
@@ -799,38 +824,7 @@ def revise(
       >>> revise(update(init(2), 1, 0.25, bandit), 1, 0.25, 1.0, bandit).total
       array([0., 1.])
     """
-    arms, (before, after), x, ages = _check_observations(
-        state, arm, (old, new), bandit, context, age
-    )
-    mine, rows = flat(state), np.arange(len(arms))
-    if bandit.window:
-        in_window = ages < bandit.window
-        rows, arms, ages, x = rows[in_window], arms[in_window], ages[in_window], x[in_window]
-        before, after = before[in_window], after[in_window]
-        place = (mine.t[rows] - 1 - ages) % bandit.window
-        if not (
-            (mine.recent_arm[rows, place] == arms) & (mine.recent_reward[rows, place] == before)
-        ).all():
-            refuse(
-                "old must be the reward that was counted",
-                before,
-                "give those of that round",
-            )
-        mine.recent_reward[rows, place] = after
-    weight = np.asarray(bandit.discount**ages, np.float64)
-    if (mine.n[rows, arms] < LEAST_COUNT * weight).any():
-        refuse(
-            "old must be a reward that was counted",
-            "an arm without one",
-            "update first, then revise",
-        )
-    was, becomes = reward_outcome(before, bandit), reward_outcome(after, bandit)
-    at = rows, arms
-    mine.total[at] += weight * (becomes - was)
-    mine.square[at] += weight * (becomes * becomes - was * was)
-    if mine.moment.shape[-1]:
-        mine.moment[at] += (weight * (becomes - was))[:, None] * x
-    return restore_batch(mine, state.t.shape)
+    return _learn(state, arm, old, new, bandit, context, age)
 
 
 class Steps(NamedTuple):
@@ -879,14 +873,13 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
       >>> fold(init(2), steps, Bandit("ucb1")).total
       array([0. , 0.8])
     """
-    check_bandit(bandit, state.n.shape[-1])
     _check_fits(state, bandit)
     if state.t.shape:
         refuse("steps must be of one learner", state.t.shape, "fold each alone")
-    kind, contexts = (
-        np.asarray(steps.kind),
-        check_context_rows(steps.context, state, len(steps.kind)),
-    )
+    kind, shape = np.asarray(steps.kind), (len(steps.kind), state.moment.shape[-1])
+    if steps.context.shape != shape:
+        refuse(f"context must be {shape}", steps.context.shape, "give the features of init")
+    contexts = check_context(steps.context, shape)
     arm, age = check_arm(steps.arm, state.n.shape[-1]), check_age(steps.age)
     check_reward(steps.new[kind != CHOSEN])
     check_reward(steps.old[kind == REVISED])
@@ -897,10 +890,8 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     ):
         if what == CHOSEN:
             state = record_pull(state, place, bandit)
-        elif what == REWARDED:
-            state = update(state, place, new, bandit, context=x, age=late)
         else:
-            state = revise(state, place, old, new, bandit, context=x, age=late)
+            state = _learn(state, place, old if what == REVISED else None, new, bandit, x, late)
     return state
 
 
@@ -920,28 +911,16 @@ def _with_steps_added(
     Raises:
       ValueError: a reward is revised that was not counted.
     """
-    mine, chosen, rewarded, revised = flat(state), kind == CHOSEN, kind == REWARDED, kind == REVISED
-    # so far, [N, A]
-    rewards = np.cumsum((arm[:, None] == np.arange(mine.n.shape[1])) & rewarded[:, None], axis=0)
-    counted = mine.n[0] + rewards
-    if (counted[revised, arm[revised]] < LEAST_COUNT).any():
-        refuse(
-            "old must be a reward that was counted",
-            "an arm without one",
-            "update first, then revise",
-        )
-    # What a step adds: a reward, or what a revised one is more than it was.
+    mine, is_new, revised = flat(state), kind == REWARDED, kind == REVISED
+    # rewards so far, [N, A]
+    counted = np.cumsum((arm[:, None] == np.arange(mine.n.shape[1])) & is_new[:, None], axis=0)
+    _check_counted((mine.n[0] + counted)[revised, arm[revised]] >= LEAST_COUNT)
+    chosen = kind == CHOSEN
+    np.add.at(mine.pulls[0], arm[chosen], 1)
     after = reward_outcome(np.asarray(new_reward, np.float64), bandit)
     before = np.where(revised, reward_outcome(np.asarray(old_reward, np.float64), bandit), 0.0)
-    is_outcome = ~chosen
-    outcome_arm = arm[is_outcome]  # one learner is row 0 of its flat state
-    np.add.at(mine.pulls[0], arm[chosen], 1)
-    np.add.at(mine.n[0], arm[rewarded], 1.0)
-    np.add.at(mine.total[0], outcome_arm, (after - before)[is_outcome])
-    np.add.at(mine.square[0], outcome_arm, (after * after - before * before)[is_outcome])
-    if mine.moment.shape[-1]:
-        x = context[rewarded]
-        np.add.at(mine.gram[0], arm[rewarded], x[:, :, None] * x[:, None, :])
-        centred = after - np.where(revised, before, bandit.prior_mean)
-        np.add.at(mine.moment[0], outcome_arm, centred[is_outcome, None] * context[is_outcome])
+    centre = np.where(revised, before, bandit.prior_mean)
+    # one learner is row 0 of its flat state
+    events = (np.zeros_like(arm), arm, np.ones(len(arm)), after, context, centre, before, is_new)
+    _add(mine, *(part[~chosen] for part in events))
     return restore_batch(mine._replace(t=mine.t + int(chosen.sum())), state.t.shape)

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array
+from raglab.bandit.fixed_plans import check_plan
 from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
     State,
-    check_bandit,
-    check_context,
-    check_mask,
+    check_round,
     uniform_share,
 )
 from raglab.values import refuse
@@ -118,23 +117,15 @@ def _largest(
     mask: ArrayLike | None,
 ) -> FloatArray:
     named = {name: np.asarray(value, dtype=np.float64) for name, value in (free | positive).items()}
-    *values, on = np.broadcast_arrays(
-        *named.values(), np.asarray(True if mask is None else mask, dtype=bool)
-    )
+    *values, on = np.broadcast_arrays(*named.values(), np.asarray(mask is None or mask, bool))
     if not on.any(axis=-1).all():
-        refuse(
-            "one draw at least must take part",
-            "a mask that is false for all",
-            "leave one arm available",
-        )
+        rule = "one draw at least must take part"
+        refuse(rule, "a mask that is false for all", "leave one arm available")
     for name, value in zip(named, values, strict=True):
         wrong = on & ~(np.isfinite(value) & ((value > 0.0) | (name in free)))
         if wrong.any():
-            refuse(
-                f"{name} must be finite{' and above 0' * (name in positive)}",
-                f"{value[wrong][0]:g}",
-                "see the prior",
-            )
+            rule = f"{name} must be finite{' and above 0' * (name in positive)}"
+            refuse(rule, f"{value[wrong][0]:g}", "see the prior")
     # a draw that takes no part gets a parameter that is harmless to every formula
     safe = [np.where(on, value, 1.0).reshape(-1, on.shape[-1]) for value in values]
     available = on.reshape(-1, on.shape[-1])
@@ -183,13 +174,10 @@ def _integrated_probabilities(
             raise ValueError(msg)
         return out
     coarse = points[wrong]
-    finer = np.sort(
-        np.concatenate([coarse, 0.5 * (coarse[:, 1:] + coarse[:, :-1])], axis=-1), axis=-1
-    )
-    finer_params = [value[wrong] for value in params]
-    out[wrong] = _integrated_probabilities(
-        cdf_and_density, finer_params, on[wrong], finer, halvings - 1
-    )
+    middle = 0.5 * (coarse[:, 1:] + coarse[:, :-1])
+    finer = np.sort(np.concatenate([coarse, middle], axis=-1), axis=-1)
+    params = [value[wrong] for value in params]
+    out[wrong] = _integrated_probabilities(cdf_and_density, params, on[wrong], finer, halvings - 1)
     return out
 
 
@@ -360,7 +348,6 @@ def _rest(x: FloatArray) -> FloatArray:
 
 
 Array = NDArray[np.float64]
-SUM_ERROR = 1e-9
 
 
 def propensities(
@@ -399,25 +386,10 @@ def propensities(
       >>> propensities(state, bandit, mask=[False, True]).tolist()
       [0.0, 1.0]
     """
-    check_bandit(bandit, state.n.shape[-1])
-    if bandit.linear and state.moment.shape[-1] == 0:
-        refuse(
-            f"{bandit.algorithm} needs a state with features",
-            "none",
-            "give init the same n_features",
-        )
-    checked = check_mask(mask, state.n.shape)
+    checked, x = check_round(state, bandit, mask, context)
     on = np.ones(state.n.shape, np.bool_) if checked is None else checked
-    x = check_context(context, state)
     best = _greedy_probabilities(state, bandit, on, x)
     available = on.sum(axis=-1, keepdims=True)
-    most = int(available.max())
-    if bandit.floor * most > 1.0:
-        refuse(
-            f"floor times {most} arms may not pass 1",
-            f"{bandit.floor:g}",
-            f"at most {1.0 / most:g} fits",
-        )
     share = uniform_share(bandit, available)
     return np.where(on, (1.0 - share) * best + share / available, 0.0)
 
@@ -440,20 +412,7 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
       [0, 0, 2, 2]
     """
     p, u = float_array(propensity, "propensity"), float_array(uniform, "uniform")
-    if not bool((p >= 0.0).all()):
-        refuse(
-            "propensity must be at least 0",
-            f"{p[~(p >= 0.0)][0]:g}",
-            "0 is an arm that is not available",
-        )
-    total = p.sum(axis=-1)
-    missed = np.abs(total - 1.0) > SUM_ERROR
-    if missed.any():
-        refuse(
-            "propensities of a round must sum to 1",
-            f"{total[missed].flat[0]:.9g}",
-            "divide them by their sum",
-        )
+    check_plan(p, "propensity")
     inside = (u >= 0.0) & (u < 1.0)
     if not inside.all():
         refuse(

@@ -5,14 +5,14 @@ The log a live one would write (S4.7).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.budget import Budget, check_budget, check_keepable, table_costs, unkept_note
+from raglab.bandit.budget import Budget
 from raglab.bandit.environments import (
     POLICY,
     Accounts,
@@ -29,30 +29,21 @@ from raglab.bandit.environments import (
     replication_blocks,
     stream,
 )
+from raglab.bandit.fixed_plans import check_plan
 from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
+    Ints,
     State,
     check_count,
-    choose_arm,
     init,
-    record_pull,
-    record_rewards,
-    update,
-)
-from raglab.bandit.ledgers import (
-    Ledger,
-    budgeted_arms,
-    check_budgeted,
-    net_state,
-    record_choice,
-    record_paid,
-    start_ledger,
+    pick_arm,
 )
 from raglab.bandit.persistence import check_state
 from raglab.bandit.propensity import propensities, sample
+from raglab.extension_points import extension
 from raglab.loops.compiled import check_engine, kernel_of
-from raglab.loops.parallel import run_each
+from raglab.loops.parallel import jobs, run_each
 from raglab.progress import progress
 from raglab.values import refuse
 from raglab.words.html_display import Fold
@@ -61,50 +52,35 @@ from raglab.words.results import Result, Summary, value_text
 if TYPE_CHECKING:
     import pandas as pd
 
-SEED = "state a seed"
 # played where costs are charged, in the place of a learner of successes (rule S4.5)
 COST_FOLLOWER = "thompson_nig"
 
 
-class Regrets(NamedTuple):
-    """Cumulative expected regret and pulls of each replication.
+class Sums(Protocol):
+    """What a learner knows in R replications: a `State`, or one beside the costs of a budget."""
 
-    Attributes:
-      regret: cumulative, in expectation, [R, T].
-      pulls: rounds that chose the arm, [R, A].
-    """
+    @property
+    def net(self) -> State:
+        """What a choice reads."""
 
-    regret: Array
-    pulls: NDArray[np.int64]
+    @property
+    def price(self) -> Array:
+        """Value lost a unit of cost at the next choice; NaN where nothing is charged."""
 
+    def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> Self:
+        """After a round that chose these arms [R] and paid these costs [R]."""
 
-class Simulation(Result, Regrets):
-    """Regret and pulls of each replication, shown by their size and the regret at the end."""
-
-    def frame(self) -> pd.DataFrame:
-        """A row a replication: regret at the end, rounds that chose each arm."""
-        import pandas as pd
-
-        pulls = {f"pulls_{arm}": rounds for arm, rounds in enumerate(self.pulls.T)}
-        return pd.DataFrame({"regret": self.regret[:, -1], **pulls})
-
-    def _summary(self) -> Summary:
-        return _size(self.regret, self.pulls)
-
-
-def _size(regret: Array, pulls: NDArray[np.int64]) -> Summary:
-    """What replications show: how many, regret at the end over them, and the share of pulls."""
-    low, middle, high = map(value_text, np.quantile(regret[:, -1], (0.05, 0.5, 0.95)).tolist())
-    facts = [
-        ("replications", f"{len(regret):,}"),
-        ("rounds", f"{regret.shape[1]:,}"),
-        ("arms", f"{pulls.shape[1]}"),
-        ("regret at the end", middle, f"5 % to 95 %: {low} to {high}"),
-    ]
-    share = pulls.sum(axis=0) / max(1, int(pulls.sum()))
-    rows = ((str(arm), f"{arm_share:.1%}") for arm, arm_share in enumerate(share.tolist()))
-    fold = Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)
-    return Summary(facts, {"pulls": fold})
+    def after_rewards(
+        self,
+        rows: Ints,
+        arm: Ints,
+        reward: Array,
+        cost: Array,
+        age: Ints,
+        context: Array,
+        bandit: Bandit,
+    ) -> Self:
+        """After rewards [N] of these replications, and what their arms cost."""
 
 
 def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tuple[Bandit, str]:
@@ -141,32 +117,41 @@ def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tupl
     return bandit._replace(algorithm=COST_FOLLOWER), note
 
 
-def check_initial(
-    initial: State | Ledger | None,
+def first_ledger(
+    initial: Sums | None,
     bandit: Bandit,
     world: World,
-    budget: Budget | float | None = None,
-) -> None:
-    """Refuse a first state the learner cannot go on from here, or a budget that it cannot keep.
+    budget: Budget | float | None,
+    rounds: int = 0,
+) -> Sums | None:
+    """What a learner begins with: under a budget a ledger, with the budget that it is to keep now.
+
+    Args:
+      rounds: that are played; above 0 a budget below what they cost at least is refused.
 
     Raises:
-      ValueError: a batch of states, other arms, features or window than the learner's; a state
-        without costs beside a budget, or a ledger without one.
+      ValueError: a first state that the learner cannot go on from here, or a budget that it cannot
+        keep.
     """
     if budget is not None:
-        check_budgeted(bandit, world)
+        open_ledger = extension("open_ledger", "budgets", "a budget")
+        ledger: Sums = open_ledger(initial, bandit, world, budget, rounds)
+        return ledger
     if initial is None:
-        return
-    if isinstance(initial, Ledger) != (budget is not None):
-        rule = "initial must be a Ledger with a budget, and a State without one"
-        refuse(rule, type(initial).__name__, "see learned_ledger")
-    if not isinstance(initial, State | Ledger):
-        refuse(
-            "initial must be a State or a Ledger",
-            type(initial).__name__,
-            "make it with learned_state",
-        )
-    state = initial.state if isinstance(initial, Ledger) else initial
+        return None
+    if not isinstance(initial, State):
+        rule = "initial must be a State, or with a budget a Ledger"
+        refuse(rule, type(initial).__name__, "make it with learned_state")
+    check_first_state(initial, bandit, world)
+    return initial
+
+
+def check_first_state(state: State, bandit: Bandit, world: World) -> None:
+    """Refuse a first state the learner cannot go on from here.
+
+    Raises:
+      ValueError: a batch of states, other arms, features or window than the learner's.
+    """
     check_state(state, bandit)
     n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
     shape = (*state.t.shape, state.n.shape[-1], state.moment.shape[-1])
@@ -178,78 +163,71 @@ def check_initial(
         refuse(rule, shape, "make it with learned_state")
 
 
-def first_ledger(
-    initial: State | Ledger | None, bandit: Bandit, world: World, budget: Budget | float | None
-) -> State | Ledger | None:
-    """What a learner begins with.
-
-    Under a budget a ledger, with the budget that it is to keep now.
-    """
-    if budget is None:
-        return initial
-    checked = check_budget(budget)
-    n_features = len(world.feature_names) if bandit.linear and isinstance(world, Table) else 0
-    opened = start_ledger(world.n_arms, bandit, checked, n_features=n_features)
-    return initial._replace(pacer=opened.pacer) if isinstance(initial, Ledger) else opened
-
-
-def repeated_state(initial: State, size: int) -> State:
-    """State of each of so many replications that begin alike, [R, ...]."""
-    return State._make(np.broadcast_to(field, (size, *field.shape)).copy() for field in initial)
+def repeated(value: Any, size: int) -> Any:  # noqa: ANN401 - arrays, or tuples of them
+    """Value of each of so many replications that begin alike: arrays [R, ...], in tuples too."""
+    if isinstance(value, np.ndarray):
+        return np.broadcast_to(value, (size, *value.shape)).copy()
+    if isinstance(value, tuple):
+        return type(value)(*(repeated(part, size) for part in value))
+    return value
 
 
 def stepwise_arms(
-    met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
+    met: Feed,
+    bandit: Bandit,
+    rng: np.random.Generator,
+    initial: Sums | None = None,
+    *,
+    decide: Callable[[int, Sums, NDArray[np.bool_] | None, Array], Ints] | None = None,
+    turns: Iterable[int] | None = None,
 ) -> Arms:
-    """Arms [T, R] of any learner, by `choose` and `update`: the reference of the compiled loops.
+    """Arms [T, R] of any learner, choice by choice: the reference of the compiled loops.
 
     Args:
-      initial: state of one learner that every replication begins with.
+      initial: sums of one learner that every replication begins with.
+      decide: (round, sums, mask, context) to the arms [R]; by `choose` where None.
+      turns: the rounds in order, where a bar shows them.
     """
-    n_features = met.features.shape[1] if bandit.linear else 0
-    state = init(met.n_arms, bandit=bandit, n_features=n_features, batch=(met.size,))
-    if initial is not None:
-        state = repeated_state(initial, met.size)
+    width = met.features.shape[1] if bandit.linear else 0
+    begun = init(met.n_arms, bandit=bandit, n_features=width) if initial is None else initial
+    sums: Sums = repeated(begun, met.size)
     arms = np.empty((met.rounds, met.size), np.int8)
-    arrivals = _arrivals(met)
+    arrivals, everyone = _arrivals(met), np.arange(met.size)
     none = np.zeros((met.size, 0))
-    for t in range(met.rounds):
+    for t in range(met.rounds) if turns is None else turns:
         context = met.features[met.row(t)] if bandit.linear else none
-        state, choice = choose_arm(state, bandit, rng, met.open(t), context)
-        arms[t] = choice.arm
-        when, who = np.divmod(arrivals(t, choice.arm), met.size)
-        arm = arms[when, who].astype(np.int64)
-        reward = met.rewards(when, who, arm)
-        there = ~np.isnan(reward)
-        when, who, arm, reward = when[there], who[there], arm[there], reward[there]
-        reward_context = (
-            met.features[met.case[when, who]]
-            if bandit.linear and met.case is not None
-            else none[who]
-        )
-        state = record_rewards(state, who, arm, reward, t - when, reward_context, bandit)
+        if decide is None:
+            arm = pick_arm(sums.net, bandit, rng, met.open(t), context).arm
+        else:
+            arm = decide(t, sums, met.open(t), context)
+        arms[t] = arm
+        # What a choice costs is known at once; what it is worth may come later, and is learned
+        # beside its cost then.
+        sums = sums.after_choice(arm, met.costs(t, everyone, arm), bandit)
+        when, who = np.divmod(arrivals(t, arm), met.size)
+        chosen = arms[when, who].astype(np.int64)
+        reward = met.rewards(when, who, chosen)
+        there = ~np.isnan(reward)  # a reward that never arrives teaches nothing
+        when, who, chosen, reward = when[there], who[there], chosen[there], reward[there]
+        is_read = bandit.linear and met.case is not None
+        x = met.features[met.case[when, who]] if is_read else none[who]
+        cost = met.costs(when, who, chosen)
+        sums = sums.after_rewards(who, chosen, reward, cost, t - when, x, bandit)
     return arms
 
 
 def _arrivals(met: Feed) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
-    """From a round and its arms [R] to choices (round * R + replication) rewarded in it."""
-    if met.arm_delay is not None and met.case is not None:
-        return _arrivals_by_arm(met, met.arm_delay, met.case)
-    due = (met.delay + np.arange(met.rounds)[:, None] + np.zeros((1, met.size), np.int64)).ravel()
-    there = np.arange(due.size) if met.lost is None else np.flatnonzero(~met.lost.ravel())
-    order = there[np.argsort(due[there], kind="stable")]
-    first = np.searchsorted(due[order], np.arange(met.rounds + 1))
-    return lambda t, _: order[first[t] : first[t + 1]]
+    """From a round and its arms [R] to choices (round * R + replication) rewarded in it.
 
-
-def _arrivals_by_arm(
-    met: Feed, arm_delay: NDArray[np.int64], case: NDArray[np.int32]
-) -> Callable[[int, NDArray[np.int64]], NDArray[np.int64]]:
-    """Arrivals where a delay hangs on the arm, so that it is known only when that is chosen."""
+    A delay may hang on the arm, so that it is known only when that is chosen.
+    """
     waiting: dict[int, list[NDArray[np.int64]]] = {}
+    delay = np.broadcast_to(met.delay, (met.rounds, met.size))
 
     def arrive(t: int, arm: NDArray[np.int64]) -> NDArray[np.int64]:
-        late, choices = arm_delay[case[t], arm], t * met.size + np.arange(met.size)
+        late, choices = delay[t], t * met.size + np.arange(met.size)
+        if met.arm_delay is not None and met.case is not None:
+            late = met.arm_delay[met.case[t], arm]
         if met.lost is not None:
             late, choices = late[~met.lost[t]], choices[~met.lost[t]]
         for rounds in np.unique(late).tolist():
@@ -282,15 +260,15 @@ def _kernel() -> Any:  # noqa: ANN401 - a module
 
 
 def check_simulation(
-    bandit: Bandit, world: Bernoulli | Table, rounds: int, replications: int, engine: str
+    bandit: Bandit, world: World, rounds: int, replications: int, engine: str
 ) -> None:
     """Refuse what cannot be simulated.
 
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    check_count("rounds", rounds, 1, "simulate at least one")
-    check_count("replications", replications, 1, "simulate at least one")
+    for name, count in (("rounds", rounds), ("replications", replications)):
+        check_count(name, count, 1, "simulate at least one")
     check_engine(engine)
     if world.n_arms > np.iinfo(np.int8).max:
         refuse("a world has at most 127 arms", world.n_arms, "leave some out")
@@ -302,73 +280,51 @@ def is_plain(bandit: Bandit, met: Feed) -> bool:
     """Whether a compiled loop says what the learner would.
 
     Nothing delayed, missing or floored, nor forgotten.
-
-    A linear learner may forget: its loop knows how.
     """
-    remembers = (bandit.discount == 1.0 and bandit.window == 0) or bandit.linear
-    settings = remembers and bandit.floor == 0.0 and bandit.ties == "lowest"
-    there = (
-        met.case is None
-        or not np.isnan(met.reward if met.mask is None else met.reward[met.mask]).any()
-    )
-    never_late = (
-        isinstance(met.delay, int) and met.delay == 0 and met.lost is None and met.arm_delay is None
-    )
-    return settings and bandit.history is None and never_late and bool(there)
+    reward = met.reward if met.mask is None else met.reward[met.mask]
+    is_late = met.lost is not None or met.arm_delay is not None or np.any(met.delay)
+    remembers = bandit.discount == 1.0 and bandit.window == 0 and bandit.history is None
+    is_sure = bandit.floor == 0.0 and bandit.ties == "lowest"
+    return bool(remembers and is_sure and not is_late and not np.isnan(reward).any())
 
 
-def play_block(
+def block_arms(
     bandit: Bandit,
-    world: Bernoulli | Table,
-    rounds: int,
-    size: int,
-    seed: int,
-    number: int,
+    met: Feed,
+    world: World,
+    rng: np.random.Generator,
     *,
-    engine: str = "auto",
-    work: float = 0.0,
-    delay: tuple[int, int] = (0, 0),
-    missing: float = 0.0,
-    initial: State | Ledger | None = None,
-) -> Accounts:
-    """One block of replications; the same bits wherever it runs.
+    work: float,
+    engine: str,
+    initial: Sums | None = None,
+) -> Arms:
+    """Arms [T, R] that a learner chooses of what it meets, by its compiled loop where one knows.
 
     Args:
-      work: choices that the whole simulation makes.
-      initial: state of one learner that every replication begins with; a ledger where it keeps a
-        budget.
+      work: choices of the whole simulation, as `kernel` reads them.
+      initial: as `first_ledger` gives it.
+
+    Raises:
+      ValueError: numba is asked for a learner whose loop does not know it.
     """
-    met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
-    rng = stream(seed, number, POLICY)
-    # a first state of a window holds rounds of its own, which the loop does not know; nor does it
-    # know a ledger
-    is_looped = initial is None or (
-        isinstance(initial, State) and bandit.linear and bandit.window == 0
-    )
-    plain = is_plain(bandit, met) and is_looped
+    # of first states the loops know those of linear learners
+    is_known = initial is None or (isinstance(initial, State) and bandit.linear)
+    plain = is_known and is_plain(bandit, met)
     if engine == "numba" and not plain:
         value = "one that forgets, or a floor, a budget, a first state or late rewards"
         refuse("engine numba plays plain learners", value, "use engine='auto'")
     twin = kernel(bandit, work, engine) if plain else None
     if twin is not None:
-        done: Accounts = twin.accounts(met, twin.played(met, bandit, rng, initial))
-        return done
-    if isinstance(initial, Ledger) and isinstance(world, Table):
-        arms = ledger_arms(met, world, bandit, rng, initial)
-    else:
-        arms = stepwise_arms(met, bandit, rng, None if isinstance(initial, Ledger) else initial)
-    return play_accounts(met, arms)
+        arms: Arms = twin.played(met, bandit, rng, initial)
+        return arms
+    return stepwise_arms(_uncharged(met, world, initial), bandit, rng, initial)
 
 
-def ledger_arms(
-    met: Feed, world: Table, bandit: Bandit, rng: np.random.Generator, initial: Ledger
-) -> Arms:
-    """Arms [T, R] of a learner that keeps a budget.
-
-    A ledger charges costs itself, at its own price.
-    """
-    free = met._replace(reward=world.priced(0.0).reward)
-    return budgeted_arms(free, table_costs(world), bandit, rng, initial, _arrivals(met))
+def _uncharged(met: Feed, world: World, initial: Sums | None) -> Feed:
+    """Feed whose rewards are before costs for a ledger, which charges them at its own price."""
+    if initial is None or isinstance(initial, State) or not isinstance(world, Table):
+        return met
+    return met._replace(reward=world.priced(0.0).reward)
 
 
 def simulate(
@@ -379,7 +335,7 @@ def simulate(
     replications: int,
     seed: int,
     mask: ArrayLike | None = None,
-) -> Simulation:
+) -> Run:
     """Cumulative expected regret of a policy on Bernoulli arms.
 
     The summed gaps of the arms it pulled.
@@ -395,9 +351,6 @@ def simulate(
       seed: of all draws.
       mask: arms available, [A] or [T, A]; the gap is that to the best of them.
 
-    Returns:
-      Regret [R, T] and pulls [R, A].
-
     Raises:
       ValueError: means outside [0, 1], a round without an arm, an unknown policy, or rounds below
         1.
@@ -406,47 +359,38 @@ def simulate(
       >>> simulate("ucb1", [0.5, 0.6], rounds=3, replications=2, seed=0).regret.shape
       (2, 3)
     """
-    bandit = Bandit(policy)
-    check_count("rounds", rounds, 1, "simulate at least one")
-    check_count("seed", seed, 0, SEED)
-    world = check_world(
-        Bernoulli(np.asarray(means), None if mask is None else np.asarray(mask)), rounds
-    )
-    check_simulation(bandit, world, rounds, replications, "auto")
-    work = float(rounds * replications)
-    blocks = list(enumerate(replication_blocks(replications)))
-    done = list(
-        run_each(
-            _numbered_block,
-            blocks,
-            bandit,
-            world,
-            rounds,
-            seed,
-            {"work": work},
-            what="simulate",
-            unit="block",
-        )
-    )
-    return Simulation(
-        np.concatenate([each.regret for each in done]),
-        np.concatenate([each.pulls for each in done]),
-    )
+    world = Bernoulli(np.asarray(means), None if mask is None else np.asarray(mask))
+    return run(Bandit(policy), world, rounds=rounds, replications=replications, seed=seed)
 
 
-def _numbered_block(
+def _played_block(
     block: tuple[int, int],
     policy: Bandit | Array,
-    world: Bernoulli | Table,
+    world: World,
     rounds: int,
     seed: int,
+    late: tuple[tuple[int, int], float],
     settings: Mapping[str, Any],
 ) -> Accounts:
-    """One block of replications, (number, size), of a learner or probabilities [1, A] or [N, A]."""
+    """One block of replications, (number, size), of a learner or probabilities [1, A] or [N, A].
+
+    The same bits wherever it runs.
+    """
     number, size = block
+    met = feed(world, rounds, size, seed, number, delay=late[0], missing=late[1])
+    rng = stream(seed, number, POLICY)
     if isinstance(policy, Bandit):
-        return play_block(policy, world, rounds, size, seed, number, **settings)
-    return _stationary(policy, world, rounds, size, seed, number)
+        return play_accounts(met, block_arms(policy, met, world, rng, **settings))
+    # who learns nothing takes the arm by the inverse of its distribution
+    last = policy.shape[-1] - 1 - np.argmax(policy[:, ::-1] > 0.0, axis=-1)
+    upper = np.cumsum(policy, axis=-1)
+    upper[np.arange(policy.shape[-1]) >= last[:, None]] = np.inf
+    chance = rng.random((rounds, size))
+    rows = met.case if met.case is not None else np.arange(rounds)[:, None]
+    arm = np.zeros((rounds, size), np.int8)
+    for edge in upper.T[:-1]:
+        arm += chance >= (edge[rows] if len(upper) > 1 else edge[0])
+    return play_accounts(met, arm)
 
 
 class RunArrays(NamedTuple):
@@ -498,11 +442,21 @@ class Run(Result, RunArrays):
         return self.value if self.spend is None else self.value + self.price * self.spend
 
     def _summary(self) -> Summary:
-        summary = _size(self.regret, self.pulls)
         spend = []
         if self.spend is not None:
             spend = [("mean spend at the end", value_text(self.spend[:, -1].mean()))]
-        return summary._replace(facts=[*summary.facts, *spend], notes=self.notes)
+        low, middle, high = map(value_text, np.quantile(self.regret[:, -1], (0.05, 0.5, 0.95)))
+        facts = [
+            ("replications", f"{len(self.regret):,}"),
+            ("rounds", f"{self.regret.shape[1]:,}"),
+            ("arms", f"{self.pulls.shape[1]}"),
+            ("regret at the end", middle, f"5 % to 95 %: {low} to {high}"),
+            *spend,
+        ]
+        share = self.pulls.sum(axis=0) / max(1, int(self.pulls.sum()))
+        rows = ((str(arm), f"{arm_share:.1%}") for arm, arm_share in enumerate(share.tolist()))
+        fold = Fold("share of pulls", rows, len(share), ("arm", "pulls"), open=True)
+        return Summary(facts, {"pulls": fold}, self.notes)
 
 
 def run(
@@ -514,7 +468,7 @@ def run(
     seed: int = 0,
     delay: int | tuple[int, int] = 0,
     missing: float = 0.0,
-    initial: State | Ledger | None = None,
+    initial: Sums | None = None,
     budget: Budget | float | None = None,
     engine: str = "auto",
     n_jobs: int = 1,
@@ -564,65 +518,75 @@ def run(
       array([[0, 1],
              [0, 1]], dtype=int8)
     """
-    check_count("rounds", rounds, 1, "simulate at least one")
-    check_count("seed", seed, 0, SEED)
-    if isinstance(policy, Bernoulli | Table) and not isinstance(world, Bernoulli | Table):
-        refuse("run takes a policy and a world in this order", "a world first", "swap them")
     if isinstance(policy, str):
-        refuse(
-            "a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})"
-        )
-    met = check_world(world, rounds)
-    late = _check_lateness(delay, missing, met)
-    charged, learner, note = budget is not None, Bandit("ucb1"), ""
+        rule = "a policy must be a Bandit or probabilities"
+        refuse(rule, repr(policy), f"write Bandit({policy!r})")
+    is_learner = isinstance(policy, Bandit)
+    if budget is not None and not is_learner:
+        remedy = "see fit_priced_policy and play_paced"
+        refuse("a budget needs a learner", "probabilities", remedy)
+    met, late = _checked_world(world, rounds, seed, delay, missing)
+    learner, note = Bandit("ucb1"), ""
     if isinstance(policy, Bandit):
-        learner, note = follow_costs(policy, met, charged=charged)
-    elif charged:
-        refuse(
-            "a budget needs a learner",
-            "probabilities",
-            "see fit_priced_policy and play_paced",
-        )
+        learner, note = follow_costs(policy, met, charged=budget is not None)
     check_simulation(learner, met, rounds, replications, engine)
-    check_initial(initial, learner, met, budget)
-    if budget is not None and isinstance(met, Table):
-        check_keepable(met, budget, rounds)
-    fixed = None if isinstance(policy, Bandit) else _check_probabilities(policy, met, rounds)
-    if initial is not None and (note or fixed is not None):
-        refuse(
-            "an initial state must be of the learner that is played",
-            note or "a fixed policy",
-            "leave it out",
-        )
-    if note:
-        warn_user(note)
+    first = _checked_start(initial, learner, met, budget, rounds, note, is_learner=is_learner)
+    played = learner if isinstance(policy, Bandit) else _check_probabilities(policy, met, rounds)
     blocks = list(enumerate(replication_blocks(replications)))
-    settings: dict[str, Any] = {
-        "engine": engine,
-        "work": float(rounds * replications),
-        "delay": late,
-    }
-    settings |= {"missing": missing, "initial": first_ledger(initial, learner, met, budget)}
-    shared = (learner if fixed is None else fixed, met, rounds, seed, settings)
-    if n_jobs == 1 or len(blocks) == 1:
-        done = list(run_each(_numbered_block, blocks, *shared, what="simulate", unit="block"))
-    else:
-        from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
-
-        calls = (delayed(_numbered_block)(block, *shared) for block in blocks)
-        played = Parallel(n_jobs=n_jobs, return_as="generator")(calls)
-        done = list(progress(played, "simulate", "block", total=len(blocks)))
-    whole = (
-        Run(*done[0])
-        if len(done) == 1
-        else Run(*(_join_blocks(part) for part in zip(*done, strict=True)))
+    settings = {"engine": engine, "work": float(rounds * replications), "initial": first}
+    shared = (played, met, rounds, seed, (late, missing), settings)
+    with jobs(n_jobs):
+        done = list(run_each(_played_block, blocks, *shared, what="simulate", unit="block"))
+    whole = Run(
+        *(None if part[0] is None else np.concatenate(part) for part in zip(*done, strict=True))
     )
-    price = met.price if isinstance(met, Table) else 0.0
     over = _warn_unkept(
         budget, None if whole.spend is None else float(whole.spend[:, -1].mean()), rounds
     )
+    price = met.price if isinstance(met, Table) else 0.0
     notes = tuple(filter(None, (note, over)))
     return whole._replace(price=price, arm_value=_arm_values(met, rounds), notes=notes)
+
+
+def _checked_world(
+    world: World, rounds: int, seed: int, delay: int | tuple[int, int], missing: float
+) -> tuple[World, tuple[int, int]]:
+    """World with arrays of the right types, and the least and greatest delay drawn in it.
+
+    Raises:
+      ValueError: as `run`; or the table states delays of its own.
+    """
+    check_count("rounds", rounds, 1, "simulate at least one")
+    check_count("seed", seed, 0, "state a seed")
+    met, late = check_world(world, rounds), check_delay(delay, missing)
+    if late != (0, 0) and isinstance(met, Table) and met.delay is not None:
+        value = f"{delay} beside the table's own"
+        refuse("delay must be stated once", value, "leave one of them out")
+    return met, late
+
+
+def _checked_start(
+    initial: Sums | None,
+    learner: Bandit,
+    world: World,
+    budget: Budget | float | None,
+    rounds: int,
+    note: str,
+    *,
+    is_learner: bool = True,
+) -> Sums | None:
+    """What a learner begins with; the note, if it is played in the place of another, is warned of.
+
+    Raises:
+      ValueError: as `first_ledger`; or a first state of another learner.
+    """
+    first = first_ledger(initial, learner, world, budget, rounds)
+    if initial is not None and (note or not is_learner):
+        rule = "an initial state must be of the learner that is played"
+        refuse(rule, note or "a fixed policy", "leave it out")
+    if note:
+        warn_user(note)
+    return first
 
 
 def _warn_unkept(budget: Budget | float | None, spend: float | None, rounds: int) -> str:
@@ -633,24 +597,13 @@ def _warn_unkept(budget: Budget | float | None, spend: float | None, rounds: int
     Args:
       spend: in all rounds.
     """
-    note = "" if budget is None or spend is None else unkept_note(budget, spend / rounds, rounds)
+    if budget is None or spend is None:
+        return ""
+    unkept_note = extension("unkept_note", "budgets", "a budget")
+    note: str = unkept_note(budget, spend / rounds, rounds)
     if note:
         warn_user(note)
     return note
-
-
-def _check_lateness(delay: int | tuple[int, int], missing: float, world: World) -> tuple[int, int]:
-    """Least and greatest delay that is drawn in a world.
-
-    Raises:
-      ValueError: as `check_delay`; or the table states delays of its own.
-    """
-    late = check_delay(delay, missing)
-    if late != (0, 0) and isinstance(world, Table) and world.delay is not None:
-        refuse(
-            "delay must be stated once", f"{delay} beside the table's own", "leave one of them out"
-        )
-    return late
 
 
 def _arm_values(world: World, rounds: int) -> Array | None:
@@ -663,49 +616,18 @@ def _arm_values(world: World, rounds: int) -> Array | None:
     return world.means if world.mask is None else np.where(world.mask, world.means, np.nan)
 
 
-def _join_blocks(parts: tuple[Any, ...]) -> Any:  # noqa: ANN401 - arrays, or none
-    return None if parts[0] is None else np.concatenate(parts)
-
-
 def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
     """Probabilities as float64, [1, A] or [N, A]."""
     probabilities = np.asarray(policy, dtype=np.float64)
-    met = feed(world, 1, 1, 0, 0) if isinstance(world, Table) else feed(world, rounds, 1, 0, 0)
+    met = feed(world, 1 if isinstance(world, Table) else rounds, 1, 0, 0)
     if probabilities.shape not in {(met.n_arms,), met.worth.shape}:
-        shape = probabilities.shape
-        refuse(
-            f"a policy must be a Bandit, [{met.n_arms}], or {met.worth.shape}",
-            shape,
-            "give a number an arm",
-        )
+        rule = f"a policy must be a Bandit, [{met.n_arms}], or {met.worth.shape}"
+        refuse(rule, probabilities.shape, "give a number an arm")
     rows = np.atleast_2d(probabilities)
-    wrong = ~((rows >= 0.0).all(axis=-1) & (np.abs(rows.sum(axis=-1) - 1.0) <= 1e-9))
-    if wrong.any():
-        refuse(
-            "a policy's rows must be >= 0 and sum to 1",
-            rows[wrong][0].tolist(),
-            "they are probabilities",
-        )
+    check_plan(rows, "a policy")
     if met.mask is not None and (np.broadcast_to(rows, met.mask.shape)[~met.mask] > 0.0).any():
         refuse("a policy may give nothing to an unavailable arm", "some", "give a row a case")
     return rows
-
-
-def _stationary(
-    policy: Array, world: World, rounds: int, size: int, seed: int, number: int
-) -> Accounts:
-    """One block of a policy that learns nothing: the arm by the inverse of its distribution."""
-    met = feed(world, rounds, size, seed, number)
-    last = policy.shape[-1] - 1 - np.argmax(policy[:, ::-1] > 0.0, axis=-1)
-    upper = np.where(
-        np.arange(policy.shape[-1]) >= last[:, None], np.inf, np.cumsum(policy, axis=-1)
-    )
-    chance = stream(seed, number, POLICY).random((rounds, size))
-    rows = met.case if met.case is not None else np.arange(rounds)[:, None]
-    arm = np.zeros((rounds, size), np.int8)
-    for edge in upper.T[:-1]:
-        arm += chance >= (edge[rows] if len(upper) > 1 else edge[0])
-    return play_accounts(met, arm)
 
 
 def log(
@@ -715,7 +637,7 @@ def log(
     rounds: int,
     seed: int = 0,
     delay: int | tuple[int, int] = 0,
-    initial: State | Ledger | None = None,
+    initial: Sums | None = None,
     budget: Budget | float | None = None,
 ) -> pd.DataFrame:
     """One learner's rounds in a world, by its exact propensities, as a live system logs them.
@@ -753,109 +675,42 @@ def log(
     """
     import pandas as pd
 
-    check_count("rounds", rounds, 1, "log at least one")
-    checked = check_world(world, rounds)
+    checked, late = _checked_world(world, rounds, seed, delay, 0.0)
     learner, note = follow_costs(bandit, checked, charged=budget is not None)
-    check_initial(initial, learner, checked, budget)
-    if budget is not None and isinstance(checked, Table):
-        check_keepable(checked, budget, rounds)
-    if note and initial is not None:
-        refuse("an initial state must be of the learner that is played", note, "leave it out")
-    if note:
-        warn_user(note)
-    met = feed(checked, rounds, 1, seed, 0, delay=_check_lateness(delay, 0.0, checked))
-    names = (
-        checked.arms if isinstance(checked, Table) else tuple(str(arm) for arm in range(met.n_arms))
-    )
-    first = first_ledger(initial, learner, checked, budget)
-    if isinstance(first, Ledger) and isinstance(checked, Table):
-        met = met._replace(reward=checked.priced(0.0).reward)
-    played = _logged_rounds(learner, met, seed, first)
+    first = _checked_start(initial, learner, checked, budget, rounds, note)
+    met = feed(checked, rounds, 1, seed, 0, delay=late)
+    met = _uncharged(met, checked, first)
+    # the uniforms come from the policy's own stream, as everywhere
+    rng = stream(seed, 0, POLICY)
+    chance = rng.random(rounds)
+    share, price = np.empty((rounds, met.n_arms)), np.empty(rounds)
+
+    def decide(t: int, sums: Sums, mask: NDArray[np.bool_] | None, context: Array) -> Ints:
+        # read before the round is counted, and the arm is drawn by them: so they are exact
+        share[t] = propensities(sums.net, learner, mask=mask, context=context)[0]
+        price[t] = sums.price[0]
+        return sample(share[t : t + 1], chance[t : t + 1])
+
+    turns = progress(range(rounds), "log", "round")
+    action = stepwise_arms(met, learner, rng, first, decide=decide, turns=turns)[:, 0]
+    arm, nobody, at = action.astype(np.int64), np.zeros(rounds, np.int64), np.arange(rounds)
     case = np.full(rounds, -1) if met.case is None else met.case[:, 0].astype(np.int64)
-    rows = case if met.case is not None else np.arange(rounds) % len(met.worth)
-    cost = np.zeros(rounds) if met.cost is None else met.cost[rows, played.action]
+    rows = case if met.case is not None else at % len(met.worth)
+    cost = met.costs(at, nobody, arm)
     _warn_unkept(budget, float(cost.sum()), rounds)
+    waited = np.broadcast_to(met.delay, (rounds, 1))[:, 0]
+    names = checked.arms if isinstance(checked, Table) else [str(a) for a in range(met.n_arms)]
     return pd.DataFrame(
         {
-            "action": played.action,
-            "arm": [names[arm] for arm in played.action],
-            "reward": played.reward,
-            "propensity": played.share[np.arange(rounds), played.action],
+            "action": arm,
+            "arm": [names[number] for number in arm],
+            "reward": met.rewards(at, nobody, arm),
+            "propensity": share[at, arm],
             "case": case,
-            "value": met.worth[rows, played.action],
+            "value": met.worth[rows, arm],
             "cost": cost,
-            "delay": played.delay,
-            **({} if played.price is None else {"price": played.price}),
-            **{f"p_{name}": played.share[:, number] for number, name in enumerate(names)},
+            "delay": waited if met.arm_delay is None else met.arm_delay[rows, arm],
+            **({} if budget is None else {"price": price}),
+            **{f"p_{name}": share[:, number] for number, name in enumerate(names)},
         }
     )
-
-
-class LoggedRounds(NamedTuple):
-    """Rounds of one learner, [T]."""
-
-    action: NDArray[np.int64]
-    reward: Array  # NaN never arrives
-    delay: NDArray[np.int64]
-    share: Array  # [T, A] propensities
-    price: Array | None  # value lost a unit of cost; none without a budget
-
-
-def _logged_rounds(
-    bandit: Bandit, met: Feed, seed: int, initial: State | Ledger | None
-) -> LoggedRounds:
-    """Rounds of one replication's block, each drawn by the propensities of the state before it."""
-    rounds = met.rounds
-    state: State | Ledger
-    state = init(
-        met.n_arms, bandit=bandit, n_features=met.features.shape[1] if bandit.linear else 0
-    )
-    state = state if initial is None else initial
-    cost = (
-        met.cost
-        if isinstance(state, Ledger) and met.cost is not None
-        else np.zeros((len(met.worth), met.n_arms))
-    )
-    price = np.empty(rounds)
-    # the uniforms come from the policy's own stream, as everywhere
-    chance = stream(seed, 0, POLICY).random(rounds)
-    share, actions, rewards = (
-        np.empty((rounds, met.n_arms)),
-        np.empty(rounds, np.int64),
-        np.empty(rounds),
-    )
-    late, waiting = np.zeros(rounds, np.int64), dict[int, list[int]]()
-    contexts: list[Array | None] = []
-    for t in progress(range(rounds), "log", "round"):
-        # row of the tables: the case that came, or the round where means drift
-        row = int(np.ravel(met.row(t))[0])
-        contexts.append(met.features[row] if bandit.linear else None)
-        mask = None if met.mask is None else met.mask[row]
-        # propensities are read before the round is counted, and the arm is drawn by them: so they
-        # are exact
-        reads = net_state(state) if isinstance(state, Ledger) else state
-        share[t] = propensities(reads, bandit, mask=mask, context=contexts[t])
-        arm = sample(share[t], chance[t])
-        if isinstance(state, Ledger):
-            price[t] = state.pacer.price
-            state = record_choice(state, arm, cost[row, arm], bandit)
-        else:
-            state = record_pull(state, arm, bandit)
-        (rewards[t],) = met.rewards(np.array([t]), np.array([0]), np.array([arm], dtype=np.int8))
-        actions[t] = arm
-        late[t] = met.delay if isinstance(met.delay, int) else met.delay[t, 0]
-        if met.arm_delay is not None:
-            late[t] = met.arm_delay[row, arm]
-        waiting.setdefault(t + int(late[t]), []).append(t)
-        # a reward that never arrives teaches nothing
-        for when in waiting.pop(t, []):
-            if not np.isnan(rewards[when]):
-                action, reward, context = int(actions[when]), float(rewards[when]), contexts[when]
-                if isinstance(state, Ledger):
-                    paid = cost[int(np.ravel(met.row(when))[0]), action]
-                    state = record_paid(
-                        state, action, reward, paid, bandit, context=context, age=t - when
-                    )
-                else:
-                    state = update(state, action, reward, bandit, context=context, age=t - when)
-    return LoggedRounds(actions, rewards, late, share, price if isinstance(state, Ledger) else None)

@@ -34,7 +34,7 @@ class FrameParts(NamedTuple):
     features: Array  # [Q, F]
     feature_names: tuple[str, ...]
     cost: Array | None  # [Q, A]; none stated
-    delay: NDArray[np.int64] | None  # [Q] or [Q, A]
+    delay: NDArray[Any] | None  # [Q] or [Q, A], not checked
 
 
 def read_frame(
@@ -52,42 +52,74 @@ def read_frame(
       ValueError: a column or cell breaks a rule; the message names row and column, and counts the
         bad cells.
     """
-    # What is not named as a feature, a cost or a delay counts as an arm, so a stray column is
-    # refused and never played.
-    heads = _frame_heads(frame, features)
-    if isinstance(delay, str) and delay not in heads:
-        _refuse_frame(
-            f"delay must be a column among {', '.join(heads)[:300]}", delay, "correct the name"
-        )
-    named = (*_cost_columns(costs, heads), *([delay] if isinstance(delay, str) else []))
-    arms = tuple(head for head in heads if head not in {*features, *named})
-    if not arms:
-        _refuse_frame(
-            "a frame must have a row and an arm",
-            "columns of features and costs alone",
-            "add the rewards",
-        )
+    late = [delay] if isinstance(delay, str) else []
+    frame, arms, by_arm = _named_columns(frame, costs, features, late)
     remedy = "normalise it (rule S4.4), or name it in features"
-    reward = _frame_numbers(frame, arms, heads, "a reward", (0.0, 1.0), remedy)
-    context = _frame_numbers(
-        frame, features, heads, "a feature", (-np.inf, np.inf), "fill or drop it"
-    )
-    available = _available(frame, reward, mask, arms)
+    reward = _numbers(frame, arms, "a reward", (0.0, 1.0), remedy)
     # A context without a number has no linear score, and nothing may stand in for it.
-    if np.isnan(context).any():
-        row, number = (int(place[0]) for place in np.nonzero(np.isnan(context)))
-        value = f"none in {_frame_place(frame, row)}, column {features[number]}"
-        _refuse_frame("a feature must not be missing", value, "fill or drop it")
+    whole = (-np.inf, np.inf)
+    context = _numbers(frame, features, "a feature", whole, "fill or drop it", is_needed=True)
     names = tuple(features)
-    if intercept and not _has_constant(context):
+    # A linear learner has its intercept in a feature that is the same number, not 0, in every row.
+    is_constant = (context == context[:1]).all(axis=0) & (context[0] != 0.0)
+    if intercept and not is_constant.any():
         if INTERCEPT in names:
             rule = f"a feature called {INTERCEPT} must be the same in every row"
             _refuse_frame(rule, "one that varies", "rename it, or say intercept=False")
         context, names = np.column_stack([np.ones(len(frame)), context]), (INTERCEPT, *names)
-    cost = None if costs is None else _frame_costs(frame, costs, arms, heads, available)
-    return FrameParts(
-        arms, reward, available, context, names, cost, _frame_delay(frame, delay, arms, heads)
-    )
+    available = _available(frame, reward, mask, arms)
+    cost = None if costs is None else _costs(frame, by_arm or costs, arms, available)
+    rounds: NDArray[Any] | None = None
+    if late:
+        rounds = _numbers(frame, late, "a delay", (0.0, MOST), "fill it", is_needed=True)[:, 0]
+    elif np.ndim(delay) == 2:  # [Q, A]
+        rounds = _matrix(frame, delay, arms, "delay")
+    elif delay is not None:
+        rounds = np.full(len(frame), delay) if np.ndim(delay) == 0 else np.asarray(delay)
+    return FrameParts(arms, reward, available, context, names, cost, rounds)
+
+
+def _named_columns(
+    frame: pd.DataFrame,
+    costs: Costs | None,
+    features: Sequence[str],
+    late: Sequence[str],
+) -> tuple[pd.DataFrame, tuple[str, ...], dict[str, Any]]:
+    """Frame with names that are texts, its arms, and what is stated of the cost of each.
+
+    Raises:
+      ValueError: no frame, a name twice or a column that is not there.
+    """
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        rule = "rewards must be a pandas DataFrame"
+        _refuse_frame(rule, type(frame).__name__, "make a column an arm")
+    # What is not named as a feature, a cost or a delay counts as an arm, so a stray column is
+    # refused and never played.
+    frame = frame.set_axis([str(head) for head in frame.columns], axis=1)
+    heads = frame.columns
+    if not heads.is_unique:
+        twice = heads[heads.duplicated()][0]
+        _refuse_frame("arms must have different names", f"{twice!r} twice", "rename or drop one")
+    by_arm: dict[str, Any] = {}
+    if isinstance(costs, Mapping | pd.Series):
+        by_arm = {str(arm): cost for arm, cost in costs.items()}
+    paid = [cost for cost in by_arm.values() if isinstance(cost, str)]
+    read: dict[str, Sequence[str]] = {
+        "features must be a list of columns": features,
+        "a cost must be a number, or a column": paid,
+        "delay must be a column": late,
+    }
+    for rule, names in read.items():
+        missing = [str(name) for name in names if name not in heads]
+        if missing or isinstance(features, str) or len({*features}) < len(features):
+            value = ", ".join(missing)[:80] or features
+            _refuse_frame(f"{rule} among {', '.join(heads)[:300]}", value, "correct the name")
+    arms = tuple(heads.difference([*features, *paid, *late], sort=False))
+    if not arms or not len(frame):
+        _refuse_frame("a frame must have a row and an arm", frame.shape, "add the rewards")
+    return frame, arms, by_arm
 
 
 def _available(
@@ -110,108 +142,56 @@ def _available(
         available = available & stated
     # a round without any arm leaves nothing to choose
     if not available.any(axis=1).all():
-        row = _frame_place(frame, int(np.flatnonzero(~available.any(axis=1))[0]))
+        row = _place(frame, int(np.flatnonzero(~available.any(axis=1))[0]))
         _refuse_frame("a round must have a reward of some arm", f"none in {row}", "drop the row")
     return available
 
 
-def _has_constant(context: Array) -> bool:
-    """Whether a feature is the same number, not 0, in every row.
-
-    A linear learner has its intercept there.
-    """
-    return bool(((context == context[:1]).all(axis=0) & (context[0] != 0.0)).any())
-
-
-def _frame_heads(frame: pd.DataFrame, features: Sequence[str]) -> list[str]:
-    """Names of the columns of a frame of rewards."""
-    import pandas as pd
-
-    if not isinstance(frame, pd.DataFrame):
-        _refuse_frame(
-            "rewards must be a pandas DataFrame",
-            type(frame).__name__,
-            "make a column an arm",
-        )
-    heads = [str(head) for head in frame.columns]
-    if len(set(heads)) < len(heads):
-        twice = next(head for place, head in enumerate(heads) if head in heads[:place])
-        _refuse_frame(
-            "arms must have different names", f"{twice!r} twice", "rename or drop a column"
-        )
-    missing = (
-        [str(name) for name in features if name not in heads]
-        if not isinstance(features, str)
-        else [features]
-    )
-    if missing:
-        rule = f"features must be a list of columns among {', '.join(heads)[:300]}"
-        _refuse_frame(rule, ", ".join(missing)[:80], "correct the name")
-    if len(set(features)) < len(features):
-        twice = next(name for place, name in enumerate(features) if name in features[:place])
-        _refuse_frame("features must be different columns", f"{twice} twice", "name it once")
-    if not len(frame) or len(heads) == len(features):
-        _refuse_frame(
-            "a frame must have a row and an arm",
-            frame.shape,
-            "write a column an arm",
-        )
-    return heads
-
-
-def _frame_place(frame: pd.DataFrame, row: int) -> str:
+def _place(frame: pd.DataFrame, row: int) -> str:
     """Position of a row, and its label where that is another."""
     label = frame.index[row]
     same = isinstance(label, int | np.integer) and int(label) == row
     return f"row {row}" if same else f"row {row} (index {_shown(label)})"
 
 
-def _frame_numbers(
+def _numbers(
     frame: pd.DataFrame,
     columns: Sequence[str],
-    heads: Sequence[str],
     what: str,
     allowed: tuple[float, float],
     remedy: str,
+    *,
+    is_needed: bool = False,
 ) -> Array:
-    """Numbers of some columns, float64 [rows, columns], NaN where missing; infinity is none."""
-    out = np.full((len(frame), len(columns)), np.nan)
-    n_rounded = 0
-    wrong: list[tuple[int, str, Any]] = []
-    for place, column in enumerate(columns):
-        cells = frame.iloc[:, heads.index(column)]
-        for row, (cell, gone) in enumerate(zip(cells.tolist(), cells.isna().tolist(), strict=True)):
-            if gone:
-                continue
-            number: float = (
-                float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
-            )
-            if allowed[0] <= number <= allowed[1]:
-                out[row, place] = number
-            elif allowed[0] - ROUNDING <= number <= allowed[1] + ROUNDING:  # of single precision
-                out[row, place] = min(max(number, allowed[0]), allowed[1])
-                n_rounded += 1
-            else:
-                wrong.append((row, column, cell))
-    if n_rounded:
-        warn_user(f"{rounding_note(f'cells of {what}', n_rounded, out.size, *allowed)}.")
-    if wrong:
-        row, column, cell = min(wrong, key=lambda place: place[0])
+    """Numbers of some columns, float64 [rows, columns]; NaN where missing, if none is needed."""
+    low, high = allowed
+    cells = frame[list(columns)]
+
+    def number(cell: Any) -> float:  # noqa: ANN401 - of a user; infinity and texts are no numbers
+        return float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
+
+    found = np.frompyfunc(number, 1, 1)(cells.to_numpy(object)).astype(np.float64, order="C")
+    inside = (found >= low) & (found <= high)
+    # of single precision
+    rounded = ~inside & (found >= low - ROUNDING) & (found <= high + ROUNDING)
+    wrong = ~inside & ~rounded & (is_needed | cells.notna().to_numpy(np.bool_))
+    if rounded.any():
+        note = rounding_note(f"cells of {what}", int(rounded.sum()), found.size, *allowed)
+        warn_user(f"{note}.")
+    if wrong.any():
+        row, number_of = (int(place[0]) for place in np.nonzero(wrong))
         value = (
-            f"{_shown(cell)} in {_frame_place(frame, row)}, column {column}, one of {len(wrong)} "
-            "such cells"
+            f"{_shown(cells.iloc[row, number_of])} in {_place(frame, row)}, column "
+            f"{columns[number_of]}, one of {int(wrong.sum())} such cells"
         )
-        span = f" from {allowed[0]:g}" * (allowed[0] == 0.0) + f" to {allowed[1]:g}" * (
-            allowed[1] == 1.0
-        )
-        _refuse_frame(f"{what} must be a number{span}", value, remedy)
-    return out
+        ends = f" from {low:g}" * (low == 0.0) + f" to {high:g}" * (high == 1.0)
+        _refuse_frame(f"{what} must be a number{ends}", value, remedy)
+    return np.where(inside | rounded, np.clip(found, low, high), np.nan)
 
 
-# of a user
 def _matrix(
     frame: pd.DataFrame,
-    values: Any,  # noqa: ANN401
+    values: Any,  # noqa: ANN401 - of a user
     arms: Sequence[str],
     name: str,
 ) -> NDArray[Any]:
@@ -223,37 +203,18 @@ def _matrix(
         if sorted(columns) != sorted(arms):
             rule = f"{name} must have a column for each arm, {', '.join(arms)[:300]}"
             _refuse_frame(rule, ", ".join(columns)[:200], "rename its columns")
-        values = values.iloc[:, [columns.index(arm) for arm in arms]].to_numpy()
-    array = np.asarray(values)
-    if array.shape != (len(frame), len(arms)):
-        rule = (
-            f"{name} must be [Q, A], a row a round and a column an arm, {(len(frame), len(arms))}"
-        )
+        values = values.set_axis(columns, axis=1)[list(arms)].to_numpy()
+    array, shape = np.asarray(values), (len(frame), len(arms))
+    if array.shape != shape:
+        rule = f"{name} must be [Q, A], a row a round and a column an arm, {shape}"
         _refuse_frame(rule, array.shape, "give a number a cell")
     return array
 
 
-def _cost_columns(costs: Costs | None, heads: Sequence[str]) -> tuple[str, ...]:
-    """Columns that hold costs, by the mapping from arms to them."""
-    import pandas as pd
-
-    if not isinstance(costs, Mapping | pd.Series):
-        return ()
-    columns = tuple(
-        dict.fromkeys(cell for cell in dict(costs.items()).values() if isinstance(cell, str))
-    )
-    missing = [column for column in columns if column not in heads]
-    if missing:
-        rule = f"a cost must be a number, or a column among {', '.join(heads)[:300]}"
-        _refuse_frame(rule, ", ".join(missing)[:80], "correct the name")
-    return columns
-
-
-def _frame_costs(
+def _costs(
     frame: pd.DataFrame,
-    costs: Costs,
+    costs: Any,  # noqa: ANN401 - a number or a column by arm, or [Q, A]
     arms: Sequence[str],
-    heads: Sequence[str],
     mask: NDArray[np.bool_],
 ) -> Array:
     """Costs [Q, A], NaN where an arm that was not available states none.
@@ -261,104 +222,29 @@ def _frame_costs(
     Raises:
       ValueError: an arm without its cost, a cost below 0, or none where the arm was available.
     """
-    import pandas as pd
-
-    if isinstance(costs, pd.DataFrame) or (
-        not isinstance(costs, Mapping | pd.Series) and np.ndim(costs) > 0
-    ):
-        stated = _matrix(frame, costs, arms, "costs")
-        try:
-            cost = stated.astype(np.float64)
-        except (TypeError, ValueError):
-            _refuse_frame(
-                "costs must be numbers from 0", f"cells of type {stated.dtype}", "give numbers"
-            )
-    elif isinstance(costs, Mapping | pd.Series):
-        cost = _costs_of_arms(frame, costs, arms, heads)
+    if isinstance(costs, dict):
+        if set(costs) != set(arms):
+            value = ", ".join(sorted(set(costs) ^ set(arms)))[:200]
+            rule = f"costs must name each arm once, {', '.join(arms)[:300]}"
+            _refuse_frame(rule, f"{value} in one of the two alone", "complete them")
+        span = (0.0, MOST)
+        columns = [
+            _numbers(frame, [cost], "a cost", span, "measure it")[:, 0]
+            if isinstance(cost, str)
+            else np.full(len(frame), cost, np.float64)
+            for cost in (costs[arm] for arm in arms)
+        ]
+        cost = np.column_stack(columns)
     else:
-        _refuse_frame(
-            "costs must be a mapping or a Series by arm, or [Q, A]",
-            type(costs).__name__,
-            'write {"bm25": 0.0, "hybrid": "usd_hybrid"}',
-        )
-    wrong = mask & ~((cost >= 0.0) & (cost <= MOST))
+        cost = _matrix(frame, costs, arms, "costs").astype(np.float64)
+    is_cost = (cost >= 0.0) & (cost <= MOST)
+    wrong = mask & ~is_cost
     if wrong.any():
         row, number = (int(place[0]) for place in np.nonzero(wrong))
-        value = (
-            f"{cost[row, number]:g} in {_frame_place(frame, row)}, arm {arms[number]}, one of "
-            f"{int(wrong.sum())}"
-        )
-        _refuse_frame(
-            "the cost of an available arm must be a number from 0",
-            value,
-            "mask the arm",
-        )
-    return np.where((cost >= 0.0) & (cost <= MOST), cost, np.nan)
-
-
-def _costs_of_arms(
-    frame: pd.DataFrame,
-    costs: Mapping[str, Any] | pd.Series[Any],
-    arms: Sequence[str],
-    heads: Sequence[str],
-) -> Array:
-    """Costs [Q, A] of a number or a column for each arm."""
-    by_arm: dict[str, Any] = {str(arm): cost for arm, cost in costs.items()}
-    if set(by_arm) != set(arms):
-        value = ", ".join(sorted(set(by_arm) ^ set(arms)))[:200]
-        _refuse_frame(
-            f"costs must name each arm once, {', '.join(arms)[:300]}",
-            f"{value} in one of the two alone",
-            "complete them",
-        )
-    out = np.empty((len(frame), len(arms)))
-    for number, arm in enumerate(arms):
-        cost = by_arm[arm]
-        if isinstance(cost, str):
-            out[:, number] = _frame_numbers(
-                frame, [cost], heads, "a cost", (0.0, MOST), "measure it"
-            )[:, 0]
-            continue
-        if not isinstance(cost, _NUMBERS) or not 0.0 <= cost <= MOST:
-            _refuse_frame(
-                f"the cost of {arm} must be a number from 0", _shown(cost), "state it in your unit"
-            )
-        out[:, number] = float(cost)
-    return out
-
-
-def _frame_delay(
-    frame: pd.DataFrame,
-    delay: int | str | ArrayLike | None,
-    arms: Sequence[str],
-    heads: Sequence[str],
-) -> NDArray[np.int64] | None:
-    """Rounds until a reward is there, [Q] or [Q, A].
-
-    Raises:
-      ValueError: they are no whole numbers from 0, or of another shape.
-    """
-    import pandas as pd
-
-    if delay is None:
-        return None
-    if isinstance(delay, str):
-        rounds: NDArray[Any] = _frame_numbers(
-            frame, [delay], heads, "a delay", (0.0, MOST), "fill it"
-        )[:, 0]
-    elif isinstance(delay, pd.DataFrame) or np.ndim(delay) == 2:  # [Q, A]
-        rounds = _matrix(frame, delay, arms, "delay")
-    else:
-        rounds = np.asarray(delay)
-        rounds = np.full(len(frame), rounds) if rounds.ndim == 0 else rounds
-    if rounds.shape not in {(len(frame),), (len(frame), len(arms))} or not is_whole(rounds):
-        value = f"{rounds.dtype} of {rounds.shape}"
-        _refuse_frame(
-            "delay must be whole numbers of rounds from 0, one a row or [Q, A]",
-            value,
-            "0 is at once",
-        )
-    return rounds.astype(np.int64)
+        place = f"{_place(frame, row)}, arm {arms[number]}, one of {int(wrong.sum())}"
+        rule = "the cost of an available arm must be a number from 0"
+        _refuse_frame(rule, f"{cost[row, number]:g} in {place}", "mask the arm")
+    return np.where(is_cost, cost, np.nan)
 
 
 def is_whole(rounds: NDArray[Any]) -> bool:

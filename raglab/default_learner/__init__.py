@@ -38,7 +38,6 @@ from raglab.default_learner.default_updates import (
 )
 from raglab.default_learner.document_roles import document_roles
 from raglab.default_learner.simulation import (
-    Priced,
     World,
     confidence_paths,
     request_outcomes,
@@ -64,7 +63,6 @@ __all__ = [
     "ClarificationRequest",
     "Counts",
     "DefaultLearner",
-    "Priced",
     "Split",
     "Suggested",
     "World",

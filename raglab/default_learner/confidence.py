@@ -31,7 +31,6 @@ N_SIGNALS = 6  # of them that are sums of signals
 HALF = 0.5  # vote of a silent success
 # votes for and against a rate before it was seen: near 0 or near 1, as those of defaults are
 PRIOR = 0.1
-TABLE = 4  # cells of a table a row before sorting is cheaper
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -114,41 +113,32 @@ def check_learner(learner: DefaultLearner) -> DefaultLearner:
     Raises:
       ValueError: an unknown rule, or a setting out of its range.
     """
-    if learner.rule not in RULES:
-        refuse(
-            f"rule must be one of {', '.join(RULES)}",
-            repr(learner.rule),
-            "vote_share is the published one",
-        )
-    if not 0.0 <= learner.ask_below <= learner.apply_above <= 1.0:
-        refuse(
+    rows = (
+        (f"rule must be one of {', '.join(RULES)}", learner.rule, learner.rule in RULES),
+        (f"split must be one of {', '.join(SPLITS)}", learner.split, learner.split in SPLITS),
+        (
             "ask_below and apply_above must be in [0, 1] and in this order",
             f"{learner.ask_below} and {learner.apply_above}",
-            "they are confidences",
-        )
-    if not 0.0 < learner.level < 1.0:
-        refuse(
-            "level must be in (0, 1)",
-            learner.level,
-            "0.8 is a lower bound that holds in 80 % of rows",
-        )
-    if not 1 <= learner.every < np.inf or learner.every % 1:
-        refuse("every must be a whole number >= 1", learner.every, "it counts requests")
-    for name in ("prior_yes", "prior_no"):
-        if not 0.0 < getattr(learner, name) < np.inf:
-            refuse(f"{name} must be > 0", getattr(learner, name), "1 and 1 is the flat prior")
-    if not 0.0 <= learner.half_life_days < np.inf:
-        refuse("half_life_days must be >= 0", learner.half_life_days, "0 never forgets")
-    if not 0.0 < learner.alpha < 1.0:
-        refuse(
-            "alpha must be in (0, 1)", learner.alpha, "it is the chance that a row of noise splits"
-        )
-    if learner.split not in SPLITS:
-        refuse(
-            f"split must be one of {', '.join(SPLITS)}",
-            repr(learner.split),
-            "source is the published one",
-        )
+            0.0 <= learner.ask_below <= learner.apply_above <= 1.0,
+        ),
+        ("level must be in (0, 1)", learner.level, 0.0 < learner.level < 1.0),
+        ("alpha must be in (0, 1)", learner.alpha, 0.0 < learner.alpha < 1.0),
+        (
+            "every must be a whole number >= 1",
+            learner.every,
+            1 <= learner.every < np.inf and learner.every % 1 == 0,
+        ),
+        ("prior_yes must be > 0", learner.prior_yes, 0.0 < learner.prior_yes < np.inf),
+        ("prior_no must be > 0", learner.prior_no, 0.0 < learner.prior_no < np.inf),
+        (
+            "half_life_days must be >= 0",
+            learner.half_life_days,
+            0.0 <= learner.half_life_days < np.inf,
+        ),
+    )
+    for rule, value, holds in rows:
+        if not holds:
+            refuse(rule, value, "see DefaultLearner")
     return learner
 
 
@@ -187,13 +177,23 @@ def no_votes(n_values: int, batch: tuple[int, ...] = ()) -> Votes:
     return Votes(np.zeros((*batch, n_values, N_COUNTS)), np.zeros(batch))
 
 
-def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike = -1) -> Votes:
+def add_signal(
+    votes: Votes,
+    value: ArrayLike,
+    signal: ArrayLike,
+    named: ArrayLike = -1,
+    learner: DefaultLearner | None = None,
+) -> Votes:
     """Votes after one signal a row.
+
+    Under a learner that reads words the last one on each value is noted: a no casts doubt on it,
+    until it is accepted or named.
 
     Args:
       value: place of the value that the signal is about, int [...].
       signal: place in `SIGNALS`, int [...]; -1 none.
       named: place of the value that a user named who rejected this one, int [...]; -1 none.
+      learner: settings; without them no word is noted.
 
     Raises:
       ValueError: a place that is not there, or a value named without a rejection, or the rejected
@@ -206,60 +206,34 @@ def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLi
       [[0.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
     """
     n_values = votes.counts.shape[-2]
-    whats = (np.asarray(value), np.asarray(signal), np.asarray(named))
-    about, kind, correction = (np.broadcast_to(what, votes.n.shape).reshape(-1) for what in whats)
-    for name, what, ends in (
-        ("value", about, n_values),
-        ("signal", kind, len(SIGNALS)),
-        ("named", correction, n_values),
-    ):
-        if what.size and not (what.min() >= (-1 if name != "value" else 0) and what.max() < ends):
-            refuse(
-                f"{name} must be a place below {ends}",
-                f"{what.min()} to {what.max()}",
-                "-1 is no signal, no name",
-            )
-    counts = votes.counts.copy()
-    flat = counts.reshape(-1, N_COUNTS)  # a row a value
-    row = np.arange(about.size) * n_values
-    there = kind >= 0
-    flat[(row + about)[there], PLACE[kind[there]]] += 1.0
-    if (correction >= 0).any():
-        corrects = correction >= 0
-        if ((kind != SIGNALS.index("explicit_no")) & corrects).any() or (correction == about)[
-            corrects
-        ].any():
-            refuse(
-                "named must come with explicit_no and be another value",
-                "none or the same",
-                "-1 names none",
-            )
-        flat[(row + correction)[corrects], NAMED] += 1.0
-        flat[(row + about)[corrects], CORRECTED] += 1.0
-    return Votes(counts, votes.n + there.reshape(votes.n.shape))
-
-
-def add_word(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike = -1) -> Votes:
-    """Votes with the last word on each value noted, after the signals of `add_signal`.
-
-    Arguments as there.
-
-    A no casts doubt on a value, until it is accepted or named.
-
-    Source: rule S5.4.
-    """
-    n_values = votes.counts.shape[-2]
     about, kind, correction = (
         np.broadcast_to(what, votes.n.shape).reshape(-1)
         for what in map(np.asarray, (value, signal, named))
     )
+    for name, what, least, end in (
+        ("value", about, 0, n_values),
+        ("signal", kind, -1, len(SIGNALS)),
+        ("named", correction, -1, n_values),
+    ):
+        if not ((what >= least) & (what < end)).all():
+            came = f"{what.min()} to {what.max()}"
+            refuse(f"{name} must be a place below {end}", came, "-1 is no signal, no name")
+    rejects, corrects = kind == SIGNALS.index("explicit_no"), correction >= 0
+    if (corrects & (~rejects | (correction == about))).any():
+        rule = "named must come with explicit_no and be another value"
+        refuse(rule, "none or the same", "-1 names none")
     counts = votes.counts.copy()
-    flat = counts.reshape(-1, N_COUNTS)
-    row = np.arange(about.size) * n_values
-    for name, doubt in (("explicit_no", 1.0), ("explicit_yes", 0.0)):
-        flat[(row + about)[kind == SIGNALS.index(name)], DOUBTED] = doubt
-    flat[(row + correction)[correction >= 0], DOUBTED] = 0.0
-    return votes._replace(counts=counts)
+    flat = counts.reshape(-1, N_COUNTS)  # a row a value
+    row, there = np.arange(about.size) * n_values, kind >= 0
+    at, right = row + about, (row + correction)[corrects]
+    flat[at[there], PLACE[kind[there]]] += 1.0
+    flat[right, NAMED] += 1.0
+    flat[at[corrects], CORRECTED] += 1.0
+    if learner is not None and learner.rule == "posterior" and learner.on_word:
+        flat[at[rejects], DOUBTED] = 1.0
+        flat[at[kind == SIGNALS.index("explicit_yes")], DOUBTED] = 0.0
+        flat[right, DOUBTED] = 0.0
+    return Votes(counts, votes.n + there.reshape(votes.n.shape))
 
 
 def decay_votes(votes: Votes, remainder: ArrayLike) -> Votes:
@@ -290,14 +264,9 @@ def for_and_against(votes: Votes) -> tuple[Array, Array]:
 
 def mean(votes: Votes, learner: DefaultLearner) -> Array:
     """Posterior mean rate of each value, [..., V]; −inf for what was never voted on."""
-    return _mean(*for_and_against(votes), _voted_values(votes), learner)
-
-
-def _mean(
-    for_it: Array, against: Array, known: NDArray[np.bool_], learner: DefaultLearner
-) -> Array:
+    for_it, against = for_and_against(votes)
     rate = (learner.prior_yes + for_it) / (learner.prior_yes + learner.prior_no + for_it + against)
-    return np.where(known, rate, -np.inf)
+    return np.where(_voted_values(votes), rate, -np.inf)
 
 
 def top(votes: Votes, learner: DefaultLearner) -> NDArray[np.intp]:
@@ -337,16 +306,13 @@ def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
         return np.asarray(best / np.where(votes.n > 0.0, votes.n, 1.0))
     if votes.counts.shape[-2] == 0:
         return np.zeros(votes.n.shape)
-    both, known = for_and_against(votes), _voted_values(votes)
-    lead = _mean(*both, known, learner).argmax(axis=-1)
-    # of the leading values, rows in a line
-    at = np.arange(lead.size) * known.shape[-1] + lead.ravel()
-    right, wrong = (part.reshape(-1)[at].reshape(lead.shape) for part in both)
-    there = known.any(axis=-1)
+    # of the leading values
+    lead = np.expand_dims(mean(votes, learner).argmax(axis=-1), -1)
+    right, wrong = (np.take_along_axis(part, lead, -1)[..., 0] for part in for_and_against(votes))
+    there = _voted_values(votes).any(axis=-1)
     if learner.on_word:
-        words = votes.counts.reshape(-1, N_COUNTS)[at]
-        is_confirmed = (words[:, YES] + words[:, NAMED] > 0.0) & (words[:, DOUBTED] == 0.0)
-        there &= is_confirmed.reshape(lead.shape)
+        words = np.take_along_axis(votes.counts, lead[..., None], -2)[..., 0, :]
+        there &= (words[..., YES] + words[..., NAMED] > 0.0) & (words[..., DOUBTED] == 0.0)
     return np.where(there, quantile(right, wrong, learner, 1.0 - learner.level), 0.0)
 
 
@@ -383,9 +349,7 @@ def question_schedule(
 
 
 def quantile(right: ArrayLike, wrong: ArrayLike, learner: DefaultLearner, share: float) -> Array:
-    """Quantile of the Beta posterior of a rate, [...].
-
-    Where both are whole or half votes, as without forgetting, each pair that occurs is found once.
+    """Quantile of the Beta posterior of a rate, [...]; each pair of votes is found once.
 
     Args:
       right, wrong: votes for and against, [...].
@@ -393,30 +357,11 @@ def quantile(right: ArrayLike, wrong: ArrayLike, learner: DefaultLearner, share:
     """
     from scipy.special import betaincinv
 
-    def inverse(yes: NDArray[Any], no: NDArray[Any]) -> Array:
-        return np.asarray(betaincinv(learner.prior_yes + yes, learner.prior_no + no, share))
-
-    votes_for, votes_against = np.broadcast_arrays(
-        np.asarray(right, np.float64), np.asarray(wrong, np.float64)
-    )
-    if votes_for.size <= TABLE or not (_halves(votes_for) and _halves(votes_against)):
-        return inverse(votes_for, votes_against)
-    width = int(votes_against.max() / HALF) + 1
-    cells = (int(votes_for.max() / HALF) + 1) * width
-    code = (votes_for / HALF).astype(np.int64) * width + (votes_against / HALF).astype(np.int64)
-    if cells > TABLE * votes_for.size:
-        each, back = np.unique(code, return_inverse=True)
-        return inverse(each // width * HALF, each % width * HALF)[back].reshape(votes_for.shape)
-    table = np.zeros(cells)
-    table[code] = 1.0
-    each = np.flatnonzero(table)
-    table[each] = inverse(each // width * HALF, each % width * HALF)
-    return np.asarray(table[code])
-
-
-def _halves(votes: Array) -> bool:
-    doubled = votes / HALF
-    return bool((doubled == np.rint(doubled)).all())
+    # a pair is one complex number, which sorting keeps to the last digit
+    pairs = np.asarray(np.asarray(right, np.float64) + 1j * np.asarray(wrong, np.float64))
+    each, back = np.unique(pairs, return_inverse=True)
+    found = betaincinv(learner.prior_yes + each.real, learner.prior_no + each.imag, share)
+    return np.asarray(found, np.float64)[back].reshape(pairs.shape)
 
 
 def _voted_values(votes: Votes) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
-from math import isfinite, isnan
+from math import isfinite
 from operator import add
 from typing import Literal, NamedTuple
 
@@ -28,7 +28,6 @@ from raglab.default_learner.confidence import (
     Rule,
     Signal,
     add_signal,
-    add_word,
     arrays,
     band,
     check_learner,
@@ -45,7 +44,6 @@ from raglab.values import refuse
 from raglab.words.canonical import canonical_json, instant
 from raglab.words.languages import Reason, say
 
-WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
 SHARE = 1.0  # votes that each candidate has before the first
 SUM = 1.0 + 1e-9  # most that shares may sum to, with their rounding
 
@@ -293,9 +291,7 @@ def update(
     # who says no and names a value votes for it as well
     correction = names.index(named[0]) if named else -1
     places = (names.index(value), SIGNALS.index(signal), correction)
-    votes = add_signal(votes, *places)
-    if settings.rule == "posterior" and settings.on_word and signal in WORDS:
-        votes = add_word(votes, *places)
+    votes = add_signal(votes, *places, settings)
     by_name = dict(zip(names, vote_counts(votes).tolist(), strict=True))
     return default.model_copy(
         update={
@@ -353,12 +349,12 @@ def gate(
       apply_above: confidence above which the value is applied, in [0, 1].
 
     Raises:
-      ValueError: a confidence that is NaN, or thresholds that are no confidences in this order.
+      ValueError: thresholds that are no confidences in this order.
 
     Source: rule S5.5.
     """
     limits = check_learner(DefaultLearner(ask_below=ask_below, apply_above=apply_above))
-    return GATES[int(band(_row_confidence(default), limits))]
+    return GATES[int(band(default.confidence, limits))]
 
 
 def met(default: ClarificationDefault, *, now: datetime) -> ClarificationDefault:
@@ -389,9 +385,7 @@ def asks(default: ClarificationDefault, learner: DefaultLearner) -> bool:
 
     Source: rule S5.5; a schedule, no coin.
     """
-    return bool(
-        question_schedule(_row_confidence(default), default.requests, check_learner(learner))
-    )
+    return bool(question_schedule(default.confidence, default.requests, check_learner(learner)))
 
 
 def fills_in(
@@ -425,7 +419,7 @@ def fills_in(
     """
     if default is None or not leads(default, value, learner):
         return False
-    if _row_confidence(default) < learner.ask_below:
+    if default.confidence < learner.ask_below:
         return False
     return not asks(default, learner) or (worth is not None and not worth.asks)
 
@@ -477,12 +471,6 @@ def lookup(
         ),
         default=None,
     )
-
-
-def _row_confidence(default: ClarificationDefault) -> float:
-    if isnan(default.confidence):
-        refuse("confidence must be a number", "nan", "the row was not made by `update`")
-    return default.confidence
 
 
 def _check_vote(value: str, signal: str, corrected_to: str | None) -> tuple[str, ...]:

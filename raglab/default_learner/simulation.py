@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,9 +24,7 @@ from raglab.default_learner.confidence import (
     DefaultLearner,
     Votes,
     add_signal,
-    add_word,
     decay_votes,
-    for_and_against,
     mean,
     no_votes,
     question_schedule,
@@ -35,10 +32,9 @@ from raglab.default_learner.confidence import (
     vote_counts,
 )
 from raglab.default_learner.confidence import check_learner as settled
-from raglab.default_learner.default_updates import SHARE
 from raglab.default_learner.stratification import doubts, evidence
+from raglab.loops.parallel import jobs, run_each
 from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval
-from raglab.progress import progress
 from raglab.values import refuse
 
 if TYPE_CHECKING:
@@ -65,8 +61,8 @@ class World(NamedTuple):
       traffic: share of the requests, [C].
       scenes: share of a context's requests, [C, S].
       shares: of the users, by true value, [C, S, V].
-      stray: shares of the values that a noisy request wants, [C, S, V].
-      noise: probability that a request wants another value than its user's own, [C].
+      noise: probability that a request wants another value than its user's own, any of them alike,
+        [C].
       drift: probability, at a request, that the user's true values of the context are drawn again,
         [C].
       columns: names of what is seen of a scene.
@@ -86,7 +82,6 @@ class World(NamedTuple):
     traffic: Array
     scenes: Array
     shares: Array
-    stray: Array
     noise: Array
     drift: Array
     columns: tuple[str, ...]
@@ -104,6 +99,12 @@ class World(NamedTuple):
         """Most values that a column has."""
         n_known = int(self.levels.max(initial=-1)) + 1
         return max(n_known, self.noise_levels if self.noise_columns else 0, 1)
+
+    @property
+    def offered(self) -> NDArray[np.bool_]:
+        """Places of the candidate values of each context, [C, V]."""
+        known = np.array([len(candidates) for candidates in self.values])
+        return np.arange(self.shares.shape[-1]) < known[:, None]
 
     @property
     def slots(self) -> int:
@@ -195,7 +196,6 @@ def world(
             _normalised_shares("traffic", np.ones(count) if traffic is None else traffic),
             there / there.sum(axis=1, keepdims=True),
             table,
-            _uniform_values(values, table.shape),
             np.broadcast_to(np.asarray(noise, np.float64), (count,)),
             np.broadcast_to(np.asarray(drift, np.float64), (count,)),
             (column,) if column else (),
@@ -218,14 +218,6 @@ def _normalised_shares(name: str, numbers: ArrayLike) -> Array:
     return np.asarray(parts / parts.sum())
 
 
-def _uniform_values(values: Sequence[Sequence[str]], shape: tuple[int, ...]) -> Array:
-    """Every value of a context alike, [C, S, V]."""
-    table = np.zeros(shape)
-    for row, candidates in enumerate(values):
-        table[row, :, : len(candidates)] = 1.0
-    return table
-
-
 def check_simulated_world(world: World) -> World:
     """The world itself.
 
@@ -236,25 +228,18 @@ def check_simulated_world(world: World) -> World:
         part = np.asarray(getattr(world, name), np.float64)
         if not ((part >= 0.0) & (part <= 1.0)).all():
             refuse(f"{name} must be in [0, 1]", np.unique(part).tolist(), "it is a probability")
-    for name in ("traffic", "scenes", "shares"):
+    is_met = {"traffic": True, "scenes": True, "shares": world.scenes > 0.0}
+    for name, wanted in is_met.items():
         sums = getattr(world, name).sum(axis=-1)
-        wanted = (world.scenes > 0.0) if name == "shares" else np.ones_like(sums, dtype=bool)
-        if (np.abs(sums - 1.0) > SUMS_TO_ONE)[wanted].any():
-            refuse(f"{name} must sum to 1", sums[wanted].ravel()[:5].tolist(), "they are shares")
-    check_count("noise_columns", world.noise_columns, 0, "0 is none")
-    check_count("noise_levels", world.noise_levels, 1, "a column has at least one value")
-    check_count("at_once", world.at_once, 0, "0 is every context")
+        if ((np.abs(sums - 1.0) > SUMS_TO_ONE) & wanted).any():
+            refuse(f"{name} must sum to 1", sums.ravel()[:5].tolist(), "they are shares")
+    sizes = {name: getattr(world, name) for name in ("noise_columns", "noise_levels", "at_once")}
+    for name, size in sizes.items():
+        check_count(name, size, int(name == "noise_levels"), "0 is none")
     # Scenes, values and levels are numbered in 16 bits.
-    sizes = {
-        "contexts": world.scenes.shape[0],
-        "scenes": world.scenes.shape[-1],
-        "values": world.shares.shape[-1],
-    }
-    for name, size in {
-        **sizes,
-        "noise_levels": world.noise_levels,
-        "noise_columns": world.noise_columns,
-    }.items():
+    n_contexts, n_scenes, n_values = world.shares.shape
+    sizes |= {"contexts": n_contexts, "scenes": n_scenes, "values": n_values}
+    for name, size in sizes.items():
         if size > MOST_NUMBERED:
             refuse(f"{name} must be at most {MOST_NUMBERED:,}", f"{size:,}", "leave some out")
     if not world.per_day > 0.0:
@@ -280,7 +265,7 @@ def crowd(world: World, users: int, requests: int, seed: int, block: int) -> Cro
     scene = _sample_place(np.cumsum(world.scenes, axis=-1)[here], rng[TRAFFIC].random(shape))
     own = _true_values(world, topic, slot, scene, rng[OWN])
     strays = rng[STRAYS].random(shape) < world.noise[here]
-    wanted = np.where(strays, _stray(world, here, scene, own, rng[STRAYS].random(shape)), own)
+    wanted = np.where(strays, _stray(world, here, own, rng[STRAYS].random(shape)), own)
     columns = [np.broadcast_to(world.levels[here, scene], (*shape, len(world.columns)))]
     if world.noise_columns:
         columns.append(
@@ -336,14 +321,11 @@ def _true_values(
     return own
 
 
-def _stray(world: World, here: NDArray[np.intp], scene: Small, own: Small, uniform: Array) -> Small:
-    """Another value than the user's own, by the strays' shares.
-
-    The own one where there is no other.
-    """
-    table = world.stray[here, scene].copy()
-    np.put_along_axis(table, own[..., None].astype(np.intp), 0.0, axis=-1)
-    cumulated = np.cumsum(table, axis=-1)
+def _stray(world: World, here: NDArray[np.intp], own: Small, uniform: Array) -> Small:
+    """Another value than the user's own, all alike; the own one where there is no other."""
+    others = world.offered[here].astype(np.float64)
+    np.put_along_axis(others, own[..., None].astype(np.intp), 0.0, axis=-1)
+    cumulated = np.cumsum(others, axis=-1)
     return np.where(cumulated[..., -1] > 0.0, _sample_place(cumulated, uniform), own)
 
 
@@ -375,7 +357,7 @@ class DefaultRowArrays:
     confidence: Array
     met: NDArray[np.int32]
     day: Array
-    strata: Array | None  # [P, M, L, V, 7]; none where rows never split
+    strata: Array  # [P, M, L, V, 7]; L is 0 where rows never split
     column: Small
     split_at: NDArray[np.int32]
     there: NDArray[np.bool_]  # [P, L]
@@ -383,8 +365,6 @@ class DefaultRowArrays:
     def at(self, who: Index, slot: Small, level: Small) -> tuple[Index, Index]:
         """Most specific row that each user's request meets, [U], and the parent of its slot."""
         parent = who * self.slots + slot
-        if self.strata is None:
-            return parent, parent
         column, row = self.column[parent], parent * (1 + self.n_levels)
         if not (column >= 0).any():
             return row, parent
@@ -409,14 +389,6 @@ class DefaultRowArrays:
         )
         return np.where(offered, score, -np.inf)
 
-    def gain(self, row: Index, offered: NDArray[np.bool_], error_cost: float) -> Array:
-        """What a question between the values offered saves, [U]: as `worth_asking` of `shares`."""
-        for_it, _ = for_and_against(Votes(self.counts[row], self.n[row]))
-        weight = np.where(offered, SHARE + for_it, 0.0)
-        return np.asarray(
-            error_cost * np.maximum(1.0 - weight.max(axis=1) / weight.sum(axis=1), 0.0)
-        )
-
     def vote(self, row: Index, value: Index, signal: Index, named: Index, day: float) -> None:
         """One signal to each row, all different."""
         before = Votes(self.counts[row], self.n[row])
@@ -424,9 +396,7 @@ class DefaultRowArrays:
             before = decay_votes(
                 before, 0.5 ** ((day - self.day[row]) / self.learner.half_life_days)
             )
-        after = add_signal(before, value, signal, named)
-        if self.learner.rule == "posterior" and self.learner.on_word:
-            after = add_word(after, value, signal, named)
+        after = add_signal(before, value, signal, named, self.learner)
         self.counts[row], self.n[row], self.day[row] = after.counts, after.n, day
         self.confidence[row] = vote_confidence(after, self.learner)
 
@@ -434,7 +404,7 @@ class DefaultRowArrays:
         self, parent: Index, value: Index, signal: Index, named: Index, level: Small
     ) -> None:
         """The same signal to the counts by condition of rows that are not split."""
-        if self.strata is None:
+        if not self.n_levels:
             return
         column = np.arange(level.shape[1])
 
@@ -443,7 +413,7 @@ class DefaultRowArrays:
             of = np.flatnonzero(there & (self.column[parent] < 0))
             where = np.broadcast_to(what, there.shape)[of][:, None]
             cell = (parent[of][:, None], column, level[of], place[of][:, None], where)
-            self.strata[cell] += 1.0  # type: ignore[index]
+            self.strata[cell] += 1.0
 
         more(signal >= 0, value, PLACE[signal])
         if (named >= 0).any():
@@ -459,7 +429,7 @@ class DefaultRowArrays:
           success: value that each row's last signal was a success of, -1 none.
           level: of its request, [D, M].
         """
-        if self.strata is None:
+        if not self.n_levels:
             return
         going = self.column[parent] < 0
         parent, success, level = parent[going], success[going], level[going]
@@ -467,17 +437,6 @@ class DefaultRowArrays:
             self._stratify_at_success(parent, success, level, request, day)
             return
         # Votes may age, strata do not; each request has a value of every column.
-        of_all, wrong_all = _trials(self.strata[parent, 0].sum(axis=1))
-        # All wrong outcomes under one value of a column, and nothing else there, would be the most
-        # evidence.
-        most = evidence(
-            np.stack([wrong_all, 0 * wrong_all], -1), np.stack([wrong_all, of_all - wrong_all], -1)
-        )
-        parent = parent[
-            (wrong_all.any(axis=1)) & (most[..., 0].max(axis=1) >= 1.0 / self.learner.alpha)
-        ]
-        if not len(parent):
-            return
         counts = np.moveaxis(self.strata[parent], 2, 3)  # [D, M, V, L, 7]
         of, wrong = _trials(counts)
         parts = (of > 0).sum(axis=-1)
@@ -501,8 +460,6 @@ class DefaultRowArrays:
 
         As `source_split`.
         """
-        if self.strata is None:
-            return
         there = success >= 0
         parent, success, level = parent[there], success[there], level[there]
         if not len(parent):
@@ -526,8 +483,6 @@ class DefaultRowArrays:
 
         As `default_learner.split`.
         """
-        if self.strata is None:
-            return
         first = parent * (1 + self.n_levels)
         counts = self.strata[parent, column]  # [D, L, V, 7]
         total = counts[..., [YES, SILENT, NO, FAILED]].sum(axis=(1, 2, 3))
@@ -558,7 +513,7 @@ def empty_rows(world: World, users: int, learner: DefaultLearner) -> DefaultRowA
     splits = learner.stratify and n_columns > 0
     n_levels, parents = world.n_levels if splits else 0, users * world.slots
     size = parents * (1 + n_levels)
-    strata: Any = np.zeros((parents, n_columns, n_levels, n_values, N_COUNTS)) if splits else None
+    strata = np.zeros((parents, n_columns, n_levels, n_values, N_COUNTS))
     return DefaultRowArrays(
         learner,
         world.slots,
@@ -584,19 +539,7 @@ SIGNAL_YES, SIGNAL_NO, SIGNAL_OK, SIGNAL_FAILURE = (
 )
 
 
-class Priced(NamedTuple):
-    """A learner that asks only where a question is worth its cost, as the loop does.
-
-    See `worth_asking`.
-
-    Attributes:
-      learner: settings of the learner.
-    """
-
-    learner: DefaultLearner
-
-
-Policy: TypeAlias = DefaultLearner | Priced | Baseline
+Policy: TypeAlias = DefaultLearner | Baseline
 
 
 class RequestOutcomes(NamedTuple):
@@ -645,7 +588,7 @@ def request_outcomes(
 
     Args:
       world: the world that the users live in.
-      policy: a learner, a `Priced` one, or a baseline by name.
+      policy: a learner, or a baseline by name.
       users: number of users.
       requests: of each user.
       seed: of the world and the users.
@@ -659,27 +602,30 @@ def request_outcomes(
     check_count("users", users, 1, "simulate at least one")
     check_count("requests", requests, 1, "simulate at least one")
     check_count("seed", seed, 0, "the same seed gives the same bits")
-    if not isinstance(policy, DefaultLearner | Priced) and policy not in BASELINES:
-        rule = f"a policy must be a DefaultLearner, a Priced one, or one of {', '.join(BASELINES)}"
+    if not isinstance(policy, DefaultLearner) and policy not in BASELINES:
+        rule = f"a policy must be a DefaultLearner, or one of {', '.join(BASELINES)}"
         refuse(rule, repr(policy), "choose one of them")
-    valid_world = check_simulated_world(world)
-
-    def block_outcomes(block: int, size: int) -> RequestOutcomes:
-        met = crowd(valid_world, size, requests, seed, block)
-        play = _oracle if policy == ORACLE else partial(_play_block, policy=policy)
-        return play(valid_world, met, question_cost=question_cost, error_cost=error_cost)
-
-    work = list(enumerate(user_blocks(users)))
-    if n_jobs == 1 or len(work) == 1:
-        done = [block_outcomes(block, size) for block, size in progress(work, "simulate", "block")]
-    else:
-        from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
-
-        played = Parallel(n_jobs=n_jobs, return_as="generator")(
-            delayed(block_outcomes)(block, size) for block, size in work
-        )
-        done = list(progress(played, "simulate", "block", total=len(work)))
+    shared = (check_simulated_world(world), policy, requests, seed, question_cost, error_cost)
+    blocks = list(enumerate(user_blocks(users)))
+    with jobs(n_jobs):
+        done = list(run_each(_block_outcomes, blocks, *shared, what="simulate", unit="block"))
     return RequestOutcomes(*(np.concatenate(parts) for parts in zip(*done, strict=True)))
+
+
+def _block_outcomes(
+    block: tuple[int, int],
+    world: World,
+    policy: Policy,
+    requests: int,
+    seed: int,
+    question_cost: float,
+    error_cost: float,
+) -> RequestOutcomes:
+    """Outcomes of one block of users, (number, size)."""
+    met = crowd(world, block[1], requests, seed, block[0])
+    if policy == ORACLE:
+        return _oracle(world, met, question_cost, error_cost)
+    return _play_block(world, met, policy)
 
 
 def _oracle(world: World, met: Crowd, question_cost: float, error_cost: float) -> RequestOutcomes:
@@ -692,7 +638,7 @@ def _oracle(world: World, met: Crowd, question_cost: float, error_cost: float) -
     unseen = noise * (1.0 - world.detects)
     asking = question_cost * (1.0 + unseen * (1.0 - world.names))
     silent = noise * world.detects * question_cost + unseen * error_cost <= asking
-    strays = world.stray[here, met.scene].copy()
+    strays = world.offered[here].astype(np.float64)
     np.put_along_axis(strays, met.own[..., None].astype(np.intp), -1.0, axis=-1)
     off = met.wanted != met.own
     empty = off & met.detect
@@ -712,27 +658,22 @@ def _account(
 ) -> RequestOutcomes:
     never = np.full(met.topic.shape, NONE)
     split, column = (never, never) if rows is None else (rows.split_at, rows.column)
-    by_user = [
-        np.ascontiguousarray(part.T) for part in (question, error, unanswered, unnoticed, met.slot)
-    ]
+    by_request = (question, error, unanswered, unnoticed, met.slot)
+    by_user: Any = (np.ascontiguousarray(part.T) for part in by_request)
     of_slots = (
         split.reshape(never.shape).astype(np.int32),
         column.reshape(never.shape).astype(np.int16),
     )
-    fields: Any = (*by_user, met.topic, *of_slots)
-    return RequestOutcomes(*fields)
+    return RequestOutcomes(*by_user, met.topic, *of_slots)
 
 
-def _play_block(
-    world: World, met: Crowd, policy: Policy, question_cost: float, error_cost: float
-) -> RequestOutcomes:
+def _play_block(world: World, met: Crowd, policy: Policy) -> RequestOutcomes:
     """One block under a learner, request by request."""
-    learner = settled(policy.learner if isinstance(policy, Priced) else _policy_learner(policy))
+    is_learner = isinstance(policy, DefaultLearner)
+    learner = settled(policy if is_learner else DefaultLearner(stratify=False))
     requests, users = met.slot.shape
     rows, who = empty_rows(world, users, learner), np.arange(users)
-    # a field, no frame
-    known = np.array([len(candidates) for candidates in world.values])  # noqa: PD011
-    offered = np.arange(world.shares.shape[-1]) < known[met.topic][..., None]  # [U, slots, V]
+    offered = world.offered[met.topic]  # [U, slots, V]
     question, error, unanswered, unnoticed = (np.zeros((requests, users), bool) for _ in range(4))
     for t in range(requests):
         day, slot, wanted, level = (
@@ -747,11 +688,9 @@ def _play_block(
         value = liking.argmax(axis=1)
         learned = liking[who, value] > 0.0
         empty = (value != wanted) & met.detect[t]
-        wants = (
-            np.full(users, policy == ALWAYS)
-            if policy in (ALWAYS, NEVER)
-            else rows.asks(row) | ~learned | empty
-        )
+        ask = rows.asks(row) | ~learned | empty
+        if not is_learner:
+            ask = np.full(users, policy == ALWAYS)
         rows.met[row] += 1
         # A default that comes back empty is a sign for a split, without a vote (rule S5.4).
         failed = np.flatnonzero(empty & learned)
@@ -765,18 +704,11 @@ def _play_block(
         liking[empty, value[empty]] = -np.inf  # what came back empty is not proposed
         choice[empty, value[empty]] = False
         value = liking.argmax(axis=1)
-        # A priced policy asks only where the answer is expected to save more than the question
-        # costs (rule S5.5).
-        ask = (
-            wants & (rows.gain(row, choice, error_cost) > question_cost)
-            if isinstance(policy, Priced)
-            else wants
-        )
         right, none = value == wanted, empty & (policy == NEVER)
         wrong = ~ask & ~right & ~none
         rejects = (ask & ~right) | (wrong & met.notice[t])
         signal = np.where(
-            rejects, SIGNAL_NO, np.where(ask, SIGNAL_YES, np.where(wants | none, NONE, SIGNAL_OK))
+            rejects, SIGNAL_NO, np.where(ask, SIGNAL_YES, np.where(none, NONE, SIGNAL_OK))
         )
         names = rejects & (met.name[t] | wrong)  # who corrects a silent answer says what was wanted
         ballot = (value, signal, np.where(names, wanted, NONE))
@@ -805,10 +737,6 @@ def _count_votes(
     success = np.where(named >= 0, named, accepted)
     spoken = signal >= 0
     rows.stratify(parent[spoken], success[spoken], level[spoken], t + 1, day)
-
-
-def _policy_learner(policy: DefaultLearner | Baseline) -> DefaultLearner:
-    return policy if isinstance(policy, DefaultLearner) else DefaultLearner(stratify=False)
 
 
 HUNDRED = 100.0
@@ -848,8 +776,7 @@ def simulate(
 
     Args:
       world: the world that the users live in.
-      policies: name -> learner, a `Priced` one, or one of `BASELINES`, which `request_outcomes`
-        describes.
+      policies: name -> learner, or one of `BASELINES`, which `request_outcomes` describes.
       users: number of users.
       requests: of each user.
       seed: of the world and the users.

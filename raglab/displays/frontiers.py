@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from raglab.bandit.budget import Budget, check_budget, frontier
+from raglab.bandit.budget import Budget, check_budget
 from raglab.bandit.environments import Table
 from raglab.displays import canvas
 from raglab.displays.display import FrameDisplay, spaced_rows
 from raglab.displays.tables import estimate_cells
+from raglab.extension_points import extension
 from raglab.words.results import Summary
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class FrontierDisplay(FrameDisplay):
         """
         import pandas as pd
 
-        corners = frontier(table)
+        corners = extension("frontier", "budgets", "a frontier")(table)
         arms = [table.arms[int(np.argmax(share))] for share in corners.mixture]
         drawn = pd.DataFrame(
             {"kind": CORNER, "policy": arms, "spend": corners.spend, "reward": corners.reward}

@@ -18,6 +18,7 @@ from raglab.signals import BUILT_IN_SET, NAMES, SignalSet
 from raglab.store.policies import Policy
 from raglab.values import Curve, Status, TraceData
 
+Array = NDArray[np.float64]
 P_RIGHT = "P(right)"  # of a decision by expected cost, beside the signals
 
 
@@ -31,7 +32,7 @@ class AnswerSignals(NamedTuple):
     known: the signals of the trace.
     """
 
-    score: Mapping[str, NDArray[np.float64]]
+    score: Mapping[str, Array]
     right: NDArray[np.bool_]
     label: NDArray[np.int8]
     explicit: bool

@@ -9,43 +9,41 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.budget import START, Budget, check_budget, choose_price, frontier, table_costs
-from raglab.bandit.environments import Table, check_world
-from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
+from raglab.bandit.budget import START, Budget, check_budget
+from raglab.bandit.environments import Table, check_world, table_costs
+from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, baselines, best_fixed_arm
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit, check_count, stored_settings
-from raglab.bandit.ledgers import check_budgeted
-from raglab.bandit.plans import MIXTURE
-from raglab.bandit.priced_policy import fit_priced_policy
-from raglab.bandit.simulation import Run, follow_costs, run
+from raglab.bandit.simulation import follow_costs, run
 from raglab.decision.trace_view import TraceView, answered_traces
+from raglab.extension_points import extension
 from raglab.lab.fresh_tables import REPLICATIONS
-from raglab.lab.learner_comparison import compare_learners, mean_ms, run_earnings
+from raglab.lab.learner_comparison import compare_learners, run_earnings
 from raglab.lab.reward_audit import ArmTables, arm_tables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
+from raglab.lab.search_studies import SearchStudy, env_lines
 from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
 from raglab.policy import PolicyData
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
 from raglab.store.case_labels import check_split_names
 from raglab.values import NONE, refuse
 from raglab.words.canonical import digest
-from raglab.words.results import Result, Summary, value_text
+from raglab.words.results import Summary, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.tracking import TrackedRun
+    from raglab.lab.tracking import TrackedData
 
 Array = NDArray[np.float64]
 WEIGHTS = tuple(COMPONENT_TABLE[name].weight for name in COMPONENTS)  # w1 … w5
 TUNED, PUBLISHED_WEIGHTS, UNTUNED = "tuned", "published weights", "settings as they were"
-WITHIN, PRICED = "oracle within the budget", "ridge with a price"
+WITHIN = "oracle within the budget"
 UNKNOWN = 1e9  # excess of a latency that nobody measured, in ms
 ROUNDS = 1000  # of each simulation, where none are stated
 LEAST_ROWS = 4  # of a table that is split: two to tune on, two to judge
@@ -61,11 +59,10 @@ SEARCHED = {  # settings of a learner that are tried, where it reads them, in th
     "threshold": SearchRange(0.0, 1.0),
 }
 QUANTILE = "threshold_quantile"  # rewards lie close together, so their quantile is tried
-MEASURES = ("right", "value", "reward", "spend", "regret", "ms")  # that a tracker is given
 
 
 @dataclass(frozen=True, repr=False)
-class BanditStudy(Result):
+class BanditStudy(SearchStudy):
     """Outcome of a study of a bandit.
 
     Attributes:
@@ -86,7 +83,8 @@ class BanditStudy(Result):
         order, a half at random, or all of it where another table judges.
     """
 
-    TABLE = "comparison"
+    KIND = "bandit"
+    MEASURES = ("right", "value", "reward", "spend", "regret", "ms")
 
     bandit: Bandit
     trials: pd.DataFrame
@@ -116,51 +114,34 @@ class BanditStudy(Result):
 
         Of a table weights, price and budget are not among them.
         """
-        of_reward, of_trace = {}, {}
-        if self.weights is not None:
-            of_reward = {
-                COMPONENT_TABLE[name].variable: getattr(self.weights, COMPONENT_TABLE[name].weight)
-                for name in COMPONENTS
-            } | {"LAMBDA": self.weights.lambda_}
-            of_trace = {"BUDGET_MS": self.settings["budget_ms"]}
+        rows: dict[str, Any] = {"POLICY": self.bandit.algorithm}
+        for name in COMPONENTS if self.weights is not None else ():
+            component = COMPONENT_TABLE[name]
+            rows[component.variable] = getattr(self.weights, component.weight)
+        rows |= {} if self.weights is None else {"LAMBDA": self.weights.lambda_}
         names = ("threshold", "exploration", "epsilon", "prior_strength", "floor")
-        of_learner = {name.upper(): getattr(self.bandit, name) for name in names}
-        rows = {"POLICY": self.bandit.algorithm} | of_reward | of_learner | of_trace
-        return "".join(f"RAGLAB_BANDIT_{name}={value}\n" for name, value in rows.items())
+        rows |= {name: getattr(self.bandit, name) for name in names}
+        rows |= {} if self.weights is None else {"BUDGET_MS": self.settings["budget_ms"]}
+        return env_lines("RAGLAB_BANDIT", rows)
 
-    def track(self, folder: str | Path | None = None) -> TrackedRun:
-        """Log the study as one MLflow run.
+    def _run_name(self) -> str:
+        return f"{self.bandit.algorithm}: {len(self.trials)} trials"
 
-        Settings and values found, metrics, tables of trials and comparison.
-
-        Args:
-          folder: as for `raglab.track`.
-        """
-        from raglab.lab.tracking import TrackedData, search_metrics, track_run
-
+    def _tuned(self) -> Mapping[str, Any]:
         values = stored_settings(self.bandit) | {"price": self.price}
-        values |= {} if self.weights is None else self.weights._asdict()
-        tuned = {f"tuned.{name}": value for name, value in values.items() if name != "history"}
-        kind = "table" if self.weights is None else "trace"
-        source, tag = str(self.settings[kind]), "table_digest"
-        tags = {}
+        values.pop("history", None)
+        return values if self.weights is None else values | self.weights._asdict()
+
+    def _source(self) -> tuple[dict[str, str], TrackedData | None]:
+        from raglab.lab.tracking import TrackedData
+
+        kind, tag = ("table", "table_digest")
         if self.weights is not None:
-            tag, tags = "trace_fingerprint", {"policy_id": str(self.settings["policy_id"])}
-        splits = {
-            key.partition("_")[0]: self.settings[key] for key in _SIZES & self.settings.keys()
-        }
-        measures = [name for name in map(str, self.comparison) if name.split("_")[0] in MEASURES]
-        return track_run(
-            f"{self.bandit.algorithm}: {len(self.trials)} trials: {digest(self.env(), 12)}",
-            "bandit",
-            {**self.settings, **tuned},
-            search_metrics(self.trials, self.comparison, measures),
-            {"trials": self.trials, "comparison": self.comparison},
-            folder,
-            tags={tag: source, **tags},
-            texts={"bandit.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"},
-            data=TrackedData(kind, source, splits),
-        )
+            kind, tag = ("trace", "trace_fingerprint")
+        source = str(self.settings[kind])
+        policy = {key: str(self.settings[key]) for key in ("policy_id",) if key in self.settings}
+        splits = {key.split("_")[0]: self.settings[key] for key in _SIZES & self.settings.keys()}
+        return {tag: source, **policy}, TrackedData(kind, source, splits)
 
 
 _SIZES = {"tune_cases", "report_cases", "tune_rows", "judge_rows"}
@@ -175,126 +156,45 @@ class Play(NamedTuple):
     budget: Budget | None = None
 
 
-class Rivals(NamedTuple):
-    """Policies that learn nothing, [Q, A] of the rows that judge, and the fixed arm among them."""
-
-    plans: dict[str, Array]
-    fixed: str | None
-
-    @property
-    def left_out(self) -> dict[str, str]:
-        """Plans under a budget that could not be made, as a setting; {} where none is missing."""
-        within = (MIXTURE, PRICED) if WITHIN in self.plans else ()
-        names = ", ".join(name for name in within if name not in self.plans)
-        return {"left_out": names} if names else {}
-
-
 @dataclass(frozen=True)
-class TraceProblem:
-    """Study of a trace: the cases that tune and judge, first settings, the highest mean latency."""
+class BanditProblem:
+    """What is searched: settings of a learner, and either reward weights or a price.
 
-    tune: ArmTables
-    judge: ArmTables
-    base: Bandit
-    rounds: int
-    most_ms: float
-
-    before: ClassVar[str] = PUBLISHED_WEIGHTS
-    measure: ClassVar[str] = "right"
-    budget: ClassVar[None] = None
-
-    @property
-    def limit(self) -> str:
-        """What a feasible trial keeps."""
-        return f"the mean latency within {self.most_ms:g} ms"
-
-    @property
-    def space(self) -> dict[str, SearchRange]:
-        """What is tried, by name."""
-        weights = {name: SearchRange(0.0, 1.0) for name in WEIGHTS}
-        return {**weights, "lambda_": SearchRange(0.25, 16.0, log=True), **learner_space(self.base)}
-
-    @property
-    def start(self) -> Play:
-        """The published weights and the learner as it is."""
-        return Play(self.base)
-
-    def first(self) -> dict[str, float]:
-        """Values of the start, for the first trial."""
-        weights = {name: float(getattr(PUBLISHED, name)) for name in (*WEIGHTS, "lambda_")}
-        return weights | first_values(self.base, self._rewards(PUBLISHED), self.space)
-
-    def _rewards(self, weights: RewardWeights) -> Array:
-        return self.tune.rewards(weights)[self.tune.world.mask]
-
-    def play(self, params: Mapping[str, Any]) -> Play:
-        """Settings of the values of a trial, to so many digits that a `.env` says the same."""
-        total = sum(params[name] for name in WEIGHTS) or 1.0
-        shares = {name: round(params[name] / total, DIGITS) for name in WEIGHTS}
-        weights = PUBLISHED._replace(**shares, lambda_=round_value(params["lambda_"]))
-        return Play(tuned_learner(params, self.base, self._rewards(weights)), weights)
-
-    def met(self, part: ArmTables, play: Play) -> Table:
-        """Table that a learner meets: its reward is what the learner sees."""
-        return part.world._replace(reward=part.rewards(play.weights))
-
-    def outcome(self, done: Run, play: Play) -> TrialOutcome:
-        """What a simulation on the cases tuned on came to."""
-        ms = mean_ms(run_earnings(done, self.tune.world))
-        over = UNKNOWN if np.isnan(ms) else ms - self.most_ms  # missing never passes
-        measures = {"ms": ms, "threshold": play.learner.threshold}
-        return TrialOutcome(_mean_value(done, self.rounds), {"mean_ms": over}, measures)
-
-    def rivals(self) -> Rivals:
-        """The best fixed arm is chosen on the cases tuned on, as the bandit is."""
-        fixed = None if self.tune is self.judge else best_fixed_arm(self.tune.world)
-        return Rivals(baselines(self.judge.world, self.judge.router, fixed=fixed), fixed)
-
-    @property
-    def judged(self) -> Table:
-        """Table of the cases that judge."""
-        return self.judge.world
-
-    @property
-    def measures(self) -> dict[str, Array]:
-        """Further measures of the comparison."""
-        return {}
-
-
-@dataclass(frozen=True)
-class TableProblem:
-    """Study of a table.
-
-    tune, judge: tables of the same scale of rewards, at a price of 0. base: settings to start from.
-    budget: None without one. price: that the value is net of; under a budget the one to start from.
-    charges: whether the price that the learner is charged is searched. rounds: of each simulation.
+    tune, judge: tables that trials are played on and that the result is judged on, of the same
+    scale of rewards, at a price of 0; one table for both where a trace has no splits. base:
+    settings to start from. rounds: of each simulation. arms: of a trace, how its two tables are
+    scored by other weights; none of a table. most_ms: highest mean latency, of a trace. budget:
+    None without one. price: that the value is net of; under a budget the one to start from.
+    charges: whether the price that the learner is charged is searched.
     """
 
     tune: Table
     judge: Table
     base: Bandit
     rounds: int
-    budget: Budget | None
-    price: float
-    charges: bool
+    arms: tuple[ArmTables, ...] = ()
+    most_ms: float = 0.0
+    budget: Budget | None = None
+    price: float = 0.0
+    charges: bool = False
 
-    before: ClassVar[str] = UNTUNED
+    @property
+    def untuned(self) -> str:
+        """Name of the settings that the search began with."""
+        return PUBLISHED_WEIGHTS if self.arms else UNTUNED
 
     @property
     def measure(self) -> str:
         """Name of what the comparison judges by."""
-        return "value" if self.budget is None else "reward"
-
-    @property
-    def limit(self) -> str:
-        """What a feasible trial keeps."""
-        limit = 0.0 if self.budget is None else self.budget.per_question
-        return f"{KEPT:g} of the budget of {limit:.4g}"
+        return "right" if self.arms else "reward" if self.budget is not None else "value"
 
     @property
     def space(self) -> dict[str, SearchRange]:
         """What is tried, by name."""
         space = learner_space(self.base)
+        if self.arms:
+            weights = {name: SearchRange(0.0, 1.0) for name in WEIGHTS}
+            return {**weights, "lambda_": SearchRange(0.25, 16.0, log=True), **space}
         if not self.charges:
             return space
         unit, reach, steps = self.price, PRICES_OF_TABLE, {}
@@ -304,28 +204,40 @@ class TableProblem:
 
     @property
     def start(self) -> Play:
-        """Settings as they were."""
+        """The published weights, and the learner and its price as they are."""
         price = self.price if self.charges else 0.0
         budget = None if self.budget is None else self.budget._replace(price=price)
         return Play(self.base, price=price, budget=budget)
 
     def first(self) -> dict[str, float]:
-        """Values of the start, for the first trial."""
-        price = self.price if self.budget is None else 0.0
-        own = first_values(self.base, self._rewards(price), self.space)
-        own |= {"price": self.price} if self.charges else {}
-        return own | ({} if self.budget is None else {"step": self.budget.step})
-
-    def _rewards(self, price: float) -> Array:
-        return self.tune.priced(price).reward[self.tune.mask]
+        """Values of the start, within what is tried, for the first trial."""
+        space, start = self.space, self.start
+        values = {name: float(getattr(PUBLISHED, name)) for name in (*WEIGHTS, "lambda_")}
+        values |= {"price": self.price, "step": self.budget.step if self.budget else 0.0}
+        values |= first_values(self.base, self._rewards(start), space)
+        return {
+            name: float(np.clip(values[name], tried.low, tried.high))
+            for name, tried in space.items()
+        }
 
     def play(self, params: Mapping[str, Any]) -> Play:
-        """Settings of the values of a trial."""
-        price, budget = round_value(params["price"]) if self.charges else 0.0, self.budget
-        if budget is not None:
-            budget = budget._replace(price=price, step=round_value(params["step"]))
-        rewards = self._rewards(0.0 if budget is not None else price)
-        return Play(tuned_learner(params, self.base, rewards), price=price, budget=budget)
+        """Settings of the values of a trial, to so many digits that a `.env` says the same."""
+        play = Play(self.base, budget=self.budget)
+        if self.arms:
+            total = sum(params[name] for name in WEIGHTS) or 1.0
+            shares = {name: round(params[name] / total, DIGITS) for name in WEIGHTS}
+            weights = PUBLISHED._replace(**shares, lambda_=round_value(params["lambda_"]))
+            play = play._replace(weights=weights)
+        if self.charges:
+            play = play._replace(price=round_value(params["price"]))
+        if self.budget is not None:
+            step = round_value(params["step"])
+            play = play._replace(budget=self.budget._replace(price=play.price, step=step))
+        return play._replace(learner=tuned_learner(params, self.base, self._rewards(play)))
+
+    def _rewards(self, play: Play) -> Array:
+        """Rewards of the rows tuned on, of which a threshold is a quantile."""
+        return self.met(self.tune, play).reward[self.tune.mask]
 
     def met(self, part: Table, play: Play) -> Table:
         """Table that a learner meets: charged its price, judged net of the table's own.
@@ -334,66 +246,59 @@ class TableProblem:
         """
         own = self.price if self.budget is None and self.charges else 0.0
         table = part._replace(value=part.gross - own * table_costs(part))
-        return (
-            table
-            if play.budget is not None
-            else table._replace(reward=table.priced(play.price).reward)
-        )
+        if self.arms:
+            arms = self.arms[-1 if part is self.judge else 0]
+            return table._replace(reward=arms.rewards(play.weights))
+        if play.budget is not None:
+            return table
+        return table._replace(reward=table.priced(play.price).reward)
 
-    def outcome(self, done: Run, play: Play) -> TrialOutcome:
-        """What a simulation on the rows tuned on came to."""
-        spend = 0.0 if done.spend is None else float(done.spend[:, -1].mean()) / self.rounds
-        budget = self.budget
-        excess = {} if budget is None else {"spend": spend - KEPT * budget.per_question}
-        measures = {"spend": spend, "threshold": play.learner.threshold}
-        return TrialOutcome(_mean_value(done, self.rounds), excess, measures)
+    def simulate(self, play: Play, sizes: Mapping[str, Any]) -> TrialOutcome:
+        """What a play comes to on the rows tuned on; a budget is kept by a pacer."""
+        with warnings.catch_warnings():  # a trial over the budget is infeasible, its row says so
+            warnings.filterwarnings("ignore", message="The mean spend of ")
+            met = self.met(self.tune, play)
+            done = run(play.learner, met, budget=play.budget, rounds=self.rounds, **sizes)
+        if self.arms:
+            used = {"ms": run_earnings(done, self.tune).ms}
+            # missing never passes
+            excess = {"mean_ms": UNKNOWN if np.isnan(used["ms"]) else used["ms"] - self.most_ms}
+        else:
+            spend = 0.0 if done.spend is None else float(done.spend[:, -1].mean()) / self.rounds
+            used, excess = {"spend": spend}, {}
+            if self.budget is not None:
+                excess = {"spend": spend - KEPT * self.budget.per_question}
+        value = float(done.value[:, -1].mean()) / self.rounds
+        return TrialOutcome(value, excess, used | {"threshold": play.learner.threshold})
 
-    def rivals(self) -> Rivals:
-        """Policies that learn nothing, chosen on the rows tuned on."""
-        tune, judge = self.met(self.tune, self.start), self.judged
+    def rivals(self) -> tuple[dict[str, Array], str | None]:
+        """Policies that learn nothing, [Q, A] of the rows that judge, and the fixed arm among them.
+
+        They are chosen on the rows tuned on, as the learner is; the fixed arm is None where it is
+        chosen on the rows that judge.
+        """
+        tune, judge = (self.met(part, self.start) for part in (self.tune, self.judge))
         # A fixed arm must be there in every row of both tables, and cost no more than the budget.
         usable = judge.mask.all(axis=0)
         if self.budget is not None:
             with np.errstate(invalid="ignore"):
                 usable = usable & (table_costs(tune).mean(axis=0) <= self.budget.per_question)
-        fixed = best_fixed_arm(tune._replace(mask=tune.mask & usable))
-        plans = baselines(judge, fixed=fixed)
-        if fixed is None:
+        is_apart = self.tune is not self.judge
+        fixed = best_fixed_arm(tune._replace(mask=tune.mask & usable)) if is_apart else None
+        router = self.arms[-1].router if self.arms else None
+        plans = baselines(judge, router, fixed=fixed)
+        if is_apart and fixed is None:
             plans.pop(FIXED, None)
-        if self.budget is None:
-            return Rivals(plans, fixed)
-        # Under a budget the best of every row is not to be had: the best within it is. A plan that
-        # cannot be made of these rows is left out, and named in the settings.
-        del plans[ORACLE]
-        try:
-            mixture = frontier(tune).mixture_at(self.budget)
-            if judge.mask[:, mixture > 0.0].all():
-                plans[MIXTURE] = np.broadcast_to(mixture, judge.mask.shape)
-        except ValueError:
-            pass
-        try:
-            if np.ptp(tune.features, axis=0).any():
-                plans[PRICED] = fit_priced_policy(tune, self.budget).plan(judge)
-        except ValueError:
-            pass
-        plans[WITHIN] = _plan_within(judge.value, judge, self.budget)
-        return Rivals(plans, fixed)
-
-    @property
-    def judged(self) -> Table:
-        """Table of the rows that judge."""
-        return self.met(self.judge, self.start)
-
-    @property
-    def measures(self) -> dict[str, Array]:
-        """Further measures of the comparison: spend and reward apart."""
-        if not self.judge.has_costs:
-            return {}
-        is_net = self.budget is None and self.charges
-        return {"spend": table_costs(self.judge)} | ({"reward": self.judge.gross} if is_net else {})
+        if self.budget is not None:
+            # The best of every row is not to be had under a budget: the best within it is.
+            del plans[ORACLE]
+            plans |= _of_budgets("study_plans")(tune, judge, self.budget)
+            plans[WITHIN] = _of_budgets("plan_within")(judge.value, judge, self.budget)
+        return plans, fixed
 
 
-Problem: TypeAlias = TraceProblem | TableProblem
+def _of_budgets(point: str) -> Any:  # noqa: ANN401 - a function of the room
+    return extension(point, "budgets", "a budget")
 
 
 @answered_traces("trace")
@@ -471,15 +376,16 @@ def tune_bandit(
     sizes: dict[str, Any] = {"replications": replications, "seed": seed, "engine": engine}
     settings: dict[str, Any] = {"trials": trials, "replications": replications, "sampler": sampler}
     settings |= {"seed": seed, "level": level, "n_boot": n_boot}
-    problem: Problem
+    of_trace = {"policy": policy, "budget_ms": budget_ms, "latency_budget_ms": latency_budget_ms}
+    is_table, notes = isinstance(trace, Table), []
+    foreign = of_trace if is_table else {"judge": judge, "budget": budget}
+    if stated := [name for name, value in foreign.items() if value is not None]:
+        kind = "a trace" if is_table else "a table"
+        msg = f"{', '.join(stated)} of tune_bandit must be left out without {kind}, got a value."
+        raise ValueError(msg)
     if isinstance(trace, Table):
-        of_trace = {
-            "policy": policy,
-            "budget_ms": budget_ms,
-            "latency_budget_ms": latency_budget_ms,
-        }
-        _refuse_arguments(of_trace, "a trace")
-        problem, notes = _table_problem(trace, base, judge, budget, rounds, seed)
+        problem, switched = _table_problem(trace, base, judge, budget, rounds, seed)
+        notes += filter(None, [switched])
         settings |= {
             "budget": None if problem.budget is None else problem.budget.per_question,
             "price": problem.price,
@@ -490,47 +396,57 @@ def tune_bandit(
             "judge_rows": len(problem.judge.mask),
         }
     else:
-        _refuse_arguments({"judge": judge, "budget": budget}, "a table")
         if policy is None:
             refuse("tune_bandit takes a trace with a policy", "a trace alone", "give the policy")
         of_question = BUDGET_MS if budget_ms is None else budget_ms
         most_ms = of_question if latency_budget_ms is None else latency_budget_ms
-        problem = _trace_problem(
-            trace, policy, base, ROUNDS if rounds is None else rounds, of_question, most_ms
+        splits = trace.counted().keys()
+        check_split_names(splits - {NONE})
+        whole: Any = trace
+        is_split = {"tune", "report"} <= splits
+        parts = [whole.split(name) for name in ("tune", "report")] if is_split else [whole]
+        arms = tuple(arm_tables(part, policy, budget_ms=of_question) for part in parts)
+        problem = BanditProblem(
+            arms[0].world, arms[-1].world, base, ROUNDS if rounds is None else rounds, arms, most_ms
         )
-        same = "No splits tune and report: judged on the cases tuned on, rates flatter."
-        notes = [same] if problem.tune is problem.judge else []
+        if not is_split:
+            notes.append("No splits tune and report: judged on the cases tuned on, rates flatter.")
         settings |= {
             "budget_ms": of_question,
             "latency_budget_ms": most_ms,
             "policy_id": policy.policy_id,
             "trace": trace.meta.get("fingerprint"),
-            "tune_cases": len(problem.tune.world.mask),
-            "report_cases": len(problem.judge.world.mask),
+            "tune_cases": len(problem.tune.mask),
+            "report_cases": len(problem.judge.mask),
         }
 
     def judged(params: Mapping[str, Any]) -> TrialOutcome:
-        return _simulate(problem.play(params), problem, sizes)
+        return problem.simulate(problem.play(params), sizes)
 
     # The settings as they are make a trial too, so that what is found earns no less here.
-    first = {
-        name: float(np.clip(value, problem.space[name].low, problem.space[name].high))
-        for name, value in problem.first().items()
-    }
     study, tried = maximise(
-        judged, problem.space, trials=trials, sampler=sampler, seed=seed, first=[first]
+        judged, problem.space, trials=trials, sampler=sampler, seed=seed, first=[problem.first()]
     )
     # The best of many short simulations is partly lucky: finalists meet other chance, and more of
-    # it.
+    # it. Under a budget the best of those that keep it there, else the one that spends least.
     again = {**sizes, "seed": seed + 1, "replications": AGAIN * replications}
-    best = _best_finalist(tried, problem, again)
-    rivals = problem.rivals()
-    settings |= rivals.left_out
-    table, compared = _compare(problem, best, rivals, {**again, "level": level, "n_boot": n_boot})
-    notes += [*_study_notes(table, tried, rivals, problem), *compared]
+    scored = []
+    for row in finalists(tried):
+        play = problem.play({name: row[name] for name in problem.space})
+        outcome = problem.simulate(play, again)
+        over = max(0.0, outcome.excess.get("spend", 0.0))
+        scored.append(((-over, outcome.value), play))
+    best = max(scored, key=lambda entry: entry[0])[1]
+    plans, fixed = problem.rivals()
+    if problem.budget is not None and not {MIXTURE, PRICED} <= plans.keys():
+        left_out = [name for name in (MIXTURE, PRICED) if name not in plans]
+        settings["left_out"] = ", ".join(left_out)
+    how = {**again, "level": level, "n_boot": n_boot, "fixed": fixed}
+    table, compared = _compare(problem, best, plans, how)
+    notes += [*_study_notes(table, tried, fixed, problem), *compared]
     return BanditStudy(
         bandit=best.learner,
-        weights=best.weights if isinstance(problem, TraceProblem) else None,
+        weights=best.weights if problem.arms else None,
         price=best.price,
         budget=best.budget,
         trials=tried,
@@ -541,32 +457,6 @@ def tune_bandit(
     )
 
 
-def _refuse_arguments(values: Mapping[str, object], kind: str) -> None:
-    """Refuse arguments that the other kind of source takes."""
-    stated = [name for name, value in values.items() if value is not None]
-    if stated:
-        msg = f"{', '.join(stated)} of tune_bandit must be left out without {kind}, got a value."
-        raise ValueError(msg)
-
-
-def _trace_problem(
-    trace: TraceView,
-    policy: PolicyData,
-    base: Bandit,
-    rounds: int,
-    budget_ms: float,
-    most_ms: float,
-) -> TraceProblem:
-    """Tables of the splits `tune` and `report`; of all cases for both without them."""
-    splits = trace.counted().keys()
-    check_split_names(splits - {NONE})
-    of_splits: Any = trace
-    is_split = {"tune", "report"} <= splits
-    parts = [of_splits.split(name) for name in ("tune", "report")] if is_split else [trace]
-    tables = [arm_tables(part, policy, budget_ms=budget_ms) for part in parts]
-    return TraceProblem(tables[0], tables[-1], base, rounds, most_ms)
-
-
 def _table_problem(
     table: Table,
     base: Bandit,
@@ -574,7 +464,7 @@ def _table_problem(
     budget: Budget | float | None,
     rounds: int | None,
     seed: int,
-) -> tuple[TableProblem, list[str]]:
+) -> tuple[BanditProblem, str]:
     """Tables to tune on and to judge, the learner that is played, and a note if it was switched.
 
     Raises:
@@ -584,72 +474,69 @@ def _table_problem(
     checked = None if budget is None else check_budget(budget)
     if checked is not None and not table.has_costs:
         refuse("a budget needs a table with costs", "none", "state costs= in Table.from_frame")
-    tune, judged = _split_rows(table, seed) if judge is None else _two_tables(table, judge)
+    tune, judged = _tune_and_judge(table, judge, seed)
     # A learner that cannot follow costs is switched before anything is searched.
     learner, switched = follow_costs(base, table, charged=checked is not None)
     if switched:
         warn_user(switched)
     price = table.price
     if checked is not None:
-        check_budgeted(learner, tune)  # some learners cannot keep one
+        _of_budgets("check_budgeted")(learner, tune)  # some learners cannot keep one
         # what nothing can keep is refused with the least spend that there is
         for part in (tune, judged):
-            _plan_within(part.gross, part, checked)
+            _of_budgets("plan_within")(part.gross, part, checked)
         price = START / checked.per_question if checked.price is None else checked.price
     n_rounds = check_count("rounds", ROUNDS if rounds is None else rounds, 1, "simulate one")
     if table.order != "replacement":  # each row is played once
         n_rounds = min(n_rounds, len(tune.mask), len(judged.mask))
     charges = checked is not None or table.is_charged
-    parts = tune.priced(0.0), judged.priced(0.0)
-    problem = TableProblem(*parts, learner, n_rounds, checked, price, charges)
-    return problem, [switched] if switched else []
+    problem = BanditProblem(
+        tune, judged, learner, n_rounds, budget=checked, price=price, charges=charges
+    )
+    return problem, switched
 
 
-def _split_rows(table: Table, seed: int) -> tuple[Table, Table]:
-    """Halves of a table's rows: by their order where it is given, else at random."""
-    n_rows = len(table.mask)
-    if n_rows < LEAST_ROWS:
-        rule = f"a table that is split must have at least {LEAST_ROWS} rows"
-        refuse(rule, n_rows, "give judge=")
-    rows = np.arange(n_rows)
-    if table.order != "given":
-        rows = np.random.default_rng(seed).permutation(n_rows)
-    # Both halves keep the whole table's scale of costs: a reward means the same in each.
-    whole = _checked(table)
-    if whole.has_costs:
-        whole = whole._replace(cost_range=_cost_range(whole))
-    half = n_rows // 2
-    return table_rows(whole, np.sort(rows[:half])), table_rows(whole, np.sort(rows[half:]))
+def _tune_and_judge(table: Table, judge: Table | None, seed: int) -> list[Table]:
+    """A table and the one that judges, or its halves, on one scale of costs, at a price of 0.
 
-
-def _cost_range(table: Table) -> tuple[float, float]:
-    return table.cost_range or (float(np.nanmin(table.cost)), float(np.nanmax(table.cost)))
-
-
-def _two_tables(table: Table, judge: Table) -> tuple[Table, Table]:
-    """Table that is tuned on and another that judges, on one scale of costs.
+    The halves go by the order of the rows where it is given, else they are drawn.
 
     Raises:
-      ValueError: other arms, features, price or order.
+      ValueError: too few rows; a judge of other arms, features, price or order.
     """
-    for name in ("arms", "feature_names", "price", "order"):
-        left, right = getattr(table, name), getattr(judge, name)
-        if left != right:
-            msg = f"judge must have the table's {name}, {left}, got {right}."
-            raise ValueError(msg)
-    tune, judged = (_checked(part).priced(0.0) for part in (table, judge))
-    if tune.has_costs or judged.has_costs:
-        (low, high), (least, most) = _cost_range(tune), _cost_range(judged)
-        shared = min(low, least), max(high, most)
-        tune, judged = (
-            part._replace(cost_range=shared).priced(table.price) for part in (tune, judged)
-        )
-    return tune, judged
+    n_rows = len(table.mask)
+    if judge is None:
+        if n_rows < LEAST_ROWS:
+            rule = f"a table that is split must have at least {LEAST_ROWS} rows"
+            refuse(rule, n_rows, "give judge=")
+        rows = np.arange(n_rows)
+        if table.order != "given":
+            rows = np.random.default_rng(seed).permutation(n_rows)
+        halves = np.split(rows, [n_rows // 2])
+        parts = [table_rows(_checked(table), np.sort(half)) for half in halves]
+    else:
+        for name in ("arms", "feature_names", "price", "order"):
+            left, right = getattr(table, name), getattr(judge, name)
+            if left != right:
+                msg = f"judge must have the table's {name}, {left}, got {right}."
+                raise ValueError(msg)
+        parts = [_checked(table), _checked(judge)]
+    if not any(part.has_costs for part in parts):
+        return parts
+    # A reward means the same in both: they share the scale of the costs, halves that of the whole.
+    wholes = [table] if judge is None else parts
+    ranges = [each.cost_range or (np.nanmin(each.cost), np.nanmax(each.cost)) for each in wholes]
+    lows, highs = zip(*ranges, strict=True)
+    shared = (float(min(lows)), float(max(highs)))
+    if judge is None:
+        return [part._replace(cost_range=shared).priced(0.0) for part in parts]
+    return [part.priced(0.0)._replace(cost_range=shared) for part in parts]
 
 
 def _checked(table: Table) -> Table:
     """Table with arrays of its shape; its costs too, where one 0 stands for all."""
-    return cast("Table", check_world(table, 1))
+    checked: Any = check_world(table, 1)
+    return checked  # type: ignore[no-any-return]
 
 
 def table_rows(table: Table, rows: NDArray[np.intp]) -> Table:
@@ -694,120 +581,78 @@ def first_values(
     return own
 
 
-def _mean_value(done: Run, rounds: int) -> float:
-    return float(done.value[:, -1].mean()) / rounds
-
-
-def _simulate(play: Play, problem: Problem, sizes: Mapping[str, Any]) -> TrialOutcome:
-    """What a play comes to on the cases tuned on; a budget is kept by a pacer from its price on."""
-    tune: Any = problem.tune
-    with warnings.catch_warnings():  # a trial over the budget is infeasible, which its row says
-        warnings.filterwarnings("ignore", message="The mean spend of ")
-        met = problem.met(tune, play)
-        done = run(play.learner, met, budget=play.budget, rounds=problem.rounds, **sizes)
-    return problem.outcome(done, play)
-
-
-def _best_finalist(tried: pd.DataFrame, problem: Problem, sizes: Mapping[str, Any]) -> Play:
-    """Best of the finalists on other chance, the first of equals.
-
-    Under a budget the best of those that keep it there; where none keeps it, the one that spends
-    least.
-    """
-    scored = []
-    for row in finalists(tried):
-        play = problem.play({name: row[name] for name in problem.space})
-        outcome = _simulate(play, problem, sizes)
-        over = max(0.0, outcome.excess.get("spend", 0.0))
-        scored.append(((-over, outcome.value), play))
-    return max(scored, key=lambda entry: entry[0])[1]
-
-
 def _compare(
-    problem: Problem, tuned: Play, rivals: Rivals, sizes: Mapping[str, Any]
+    problem: BanditProblem, tuned: Play, plans: Mapping[str, Array], how: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Tuned learner beside its old settings and policies that learn nothing, on judging rows.
 
     With the notes of the comparison.
     """
-    plays = {TUNED: tuned, problem.before: problem.start}
-    part: Any = problem.judge
-    names = {name: (play.learner, problem.met(part, play).reward) for name, play in plays.items()}
-    settings: dict[str, Any] = {
-        "rounds": problem.rounds,
-        "reference": TUNED,
-        "fixed": rivals.fixed,
-        "budgets": {name: play.budget for name, play in plays.items() if play.budget is not None},
-        **sizes,
-    }
+    judge, judged = problem.judge, problem.met(problem.judge, problem.start)
+    plays = {TUNED: tuned, problem.untuned: problem.start}
+    names = {name: (play.learner, problem.met(judge, play).reward) for name, play in plays.items()}
+    settings: dict[str, Any] = {"rounds": problem.rounds, "reference": TUNED, **how}
+    settings["budgets"] = {name: play.budget for name, play in plays.items() if play.budget}
+    # The same plays judged by further measures: what they see, and so what they choose, stays.
+    measures = {problem.measure: judged.value}
+    if judge.has_costs:
+        measures["spend"] = table_costs(judge)
+        if problem.charges and problem.budget is None:
+            measures["reward"] = judge.gross
     with warnings.catch_warnings():  # the table says what was spent
         warnings.filterwarnings("ignore", message="The mean spend of ")
-        shown = compare_learners(problem.judged, names, rivals.plans, **settings)
-        # The same plays judged by another measure: what they see, and so what they choose, does
-        # not hang on it.
-        apart = {
-            measure: compare_learners(
-                problem.judged._replace(value=values), names, rivals.plans, **settings
-            ).table
-            for measure, values in problem.measures.items()
+        shown = {
+            measure: compare_learners(judged._replace(value=values), names, plans, **settings)
+            for measure, values in measures.items()
         }
-    table = shown.table.rename(
-        columns={f"right{end}": f"{problem.measure}{end}" for end in END_NAMES}
-    )
-    for measure, measured in apart.items():
+    first, *further = shown
+    table = shown[first].table.rename(columns={f"right{end}": f"{first}{end}" for end in END_NAMES})
+    for measure in further:
         for end in END_NAMES:
-            table[f"{measure}{end}"] = measured[f"right{end}"]
+            table[f"{measure}{end}"] = shown[measure].table[f"right{end}"]
     drop = ["ms"] if table["ms"].isna().all() else []
     if problem.budget is not None:
         table["of_budget"] = table["spend"] / problem.budget.per_question
         drop += [f"regret{end}" for end in END_NAMES]
     shares = [name for name in table.columns if name.startswith("pulls_")]
     columns = [name for name in table.columns if name not in {*drop, *shares}]
-    return table[[*columns, *shares]], shown.notes
-
-
-def _plan_within(reward: Array, table: Table, budget: Budget) -> Array:
-    """Plan [Q, A] of most reward within a budget, by one who knows every reward and cost.
-
-    Raises:
-      ValueError: the budget is below the spend of the cheapest arm of each row.
-    """
-    known, cost = (np.where(table.mask, cells, 0.0) for cells in (reward, table_costs(table)))
-    return choose_price(known, cost, budget, mask=table.mask).plan(known, cost, table.mask)
+    return table[[*columns, *shares]], shown[first].notes
 
 
 def _study_notes(
-    table: pd.DataFrame, tried: pd.DataFrame, rivals: Rivals, problem: Problem
+    table: pd.DataFrame, tried: pd.DataFrame, fixed: str | None, problem: BanditProblem
 ) -> list[str]:
     """What tuned beats on the rows that judge, and whether it keeps its limit.
 
     Two policies are named: the settings as they were, and the best that needs no learning online
     and keeps the budget.
     """
-    rows = {str(row["policy"]): row for row in table.to_dict("records")}
-    simple = [name for name in rows if name not in {TUNED, problem.before, ORACLE, WITHIN}]
-    if problem.budget is not None:
-        simple = [name for name in simple if rows[name]["spend_low"] <= problem.budget.per_question]
+    rows, budget = {str(row["policy"]): row for row in table.to_dict("records")}, problem.budget
+    simple = [name for name in rows if name not in {TUNED, problem.untuned, ORACLE, WITHIN}]
+    limit = f"the mean latency within {problem.most_ms:g} ms"
+    if budget is not None:
+        limit = f"{KEPT:g} of the budget of {budget.per_question:.4g}"
+        simple = [name for name in simple if rows[name]["spend_low"] <= budget.per_question]
     best = max(simple, key=lambda name: rows[name][problem.measure], default=None)
     # What was chosen on the cases that judge it is never called better (rule S4.7).
     apart = problem.tune is not problem.judge
     ahead = "beats" if apart else "is ahead, on the cases tuned on, of"
     notes = []
-    for name in filter(None, (best, problem.before)):
+    for name in filter(None, (best, problem.untuned)):
         gain, low, high = (
             -float(rows[name][f"difference{end}"]) + 0.0 for end in ("", "_high", "_low")
         )
         verb = ahead if low > 0.0 else "is worse than" if high < 0.0 and apart else "does not beat"
-        shown = f"{name}, {rivals.fixed}" if name == FIXED and rivals.fixed else name
+        shown = f"{name}, {fixed}" if name == FIXED and fixed else name
         simpler = "; that needs no learning online" if name == best and low <= 0.0 else ""
         size = f"{gain:+.4g} a round ({low:+.4g} to {high:+.4g})"
         notes.append(f"Tuned {verb} {shown}: {size}{simpler}.")
     if not tried["feasible"].any():
-        notes.append(f"No trial keeps {problem.limit}; the nearest is judged.")
-    if problem.budget is not None and rows[TUNED]["spend_low"] > problem.budget.per_question:
+        notes.append(f"No trial keeps {limit}; the nearest is judged.")
+    if budget is not None and rows[TUNED]["spend_low"] > budget.per_question:
         notes.append(f"Tuned spends {rows[TUNED]['of_budget']:.3g} times the budget.")
     # No trial can judge the weight of a component that never varies.
-    if isinstance(problem, TraceProblem) and not problem.tune.measured["cache_hit"].any():
+    if problem.arms and not problem.arms[0].measured["cache_hit"].any():
         notes.append("No answer came from a cache, so w4 decides nothing; set it by hand.")
     return notes
 

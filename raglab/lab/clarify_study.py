@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,17 +20,15 @@ from raglab.default_learner.simulation import (
     request_outcomes,
 )
 from raglab.lab.search_space import SearchRange, round_value
+from raglab.lab.search_studies import SearchStudy, env_lines
 from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
 from raglab.values import refuse
-from raglab.words.canonical import digest
-from raglab.words.results import Result, Summary, value_text
+from raglab.words.results import Summary, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from raglab.lab.tracking import TrackedRun
 
 RATES = ("questions", "errors", "unanswered", "cost")  # per 100 requests
 HUNDRED = 100.0
@@ -109,13 +106,13 @@ def summary(by_seed: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
     """Mean over the seeds of each policy, and the ends between which `level` of the seeds lie."""
     import pandas as pd
 
-    rows: list[dict[str, Any]] = []
+    rows = []
     for name, part in by_seed.groupby("policy", sort=False):
         row: dict[str, Any] = {"policy": name}
         for rate in RATES:
             values = part[rate].to_numpy(dtype=np.float64)
-            ends = map(float, (values.mean(), *percentile_interval(values, level)))
-            row |= dict(zip((rate, f"{rate}_low", f"{rate}_high"), ends, strict=True))
+            low, high = map(float, percentile_interval(values, level))
+            row |= {rate: float(values.mean()), f"{rate}_low": low, f"{rate}_high": high}
         rows.append(row | {"seeds": len(part)})
     return pd.DataFrame(rows)
 
@@ -124,12 +121,9 @@ def seed_differences(by_seed: pd.DataFrame, reference: str, level: float = 0.95)
     """Rates of `reference` minus those of every other policy, by seed, as `summary` gives them."""
     import pandas as pd
 
-    parts = {
-        name: part.set_index("seed")[list(RATES)]
-        for name, part in by_seed.groupby("policy", sort=False)
-    }
-    own = parts.pop(reference)
-    apart = {name: own - part for name, part in parts.items()}
+    rates = by_seed.set_index(["policy", "seed"])[list(RATES)]
+    names = [name for name in by_seed["policy"].unique() if name != reference]
+    apart = {name: rates.loc[reference] - rates.loc[name] for name in names}
     return summary(pd.concat(apart, names=["policy"]).reset_index(), level)
 
 
@@ -138,11 +132,22 @@ OBJECTIVES = ("cost", "questions")
 PUBLISHED = DefaultLearner()
 PUBLISHED_RULE, POSTERIOR_RULE, TUNED = "published rule", "posterior", "tuned"
 MOST_ERRORS = 0.02  # silent, of all requests
+ONLINE = (  # settings of the learner that a `.env` states
+    "rule",
+    "ask_below",
+    "apply_above",
+    "every",
+    "level",
+    "half_life_days",
+    "stratify",
+    "split",
+    "alpha",
+)
 SWITCH = SearchRange(float("nan"), float("nan"))
 
 
 @dataclass(frozen=True, repr=False)
-class ClarifyStudy(Result):
+class ClarifyStudy(SearchStudy):
     """Outcome of a study of clarification.
 
     learner: what was found. trials: a row a trial: `value` (minus the objective), `feasible`,
@@ -152,7 +157,8 @@ class ClarifyStudy(Result):
     what differs from the published rule. study: Optuna's own.
     """
 
-    TABLE = "comparison"
+    KIND = "clarify"
+    MEASURES = RATES
 
     learner: DefaultLearner
     trials: pd.DataFrame
@@ -169,53 +175,15 @@ class ClarifyStudy(Result):
         return Summary([*facts, ("trials", f"{len(self.trials):,}")], tables, self.notes)
 
     def env(self) -> str:
-        """Lines for a `.env` that put what was found to work."""
-        return env_text(self.learner, self.settings["question_cost"], self.settings["error_cost"])
+        """Lines for a `.env` that set the learner and the costs of the loop."""
+        costs = {name: self.settings[name] for name in ("question_cost", "error_cost")}
+        return env_lines("RAGLAB_CLARIFY", {name: self._tuned()[name] for name in ONLINE} | costs)
 
-    def track(self, folder: str | Path | None = None) -> TrackedRun:
-        """Log the study as one MLflow run.
+    def _run_name(self) -> str:
+        return f"{self.settings['world']}: least {self.settings['objective']}"
 
-        Settings and values found, metrics, tables of trials and comparison.
-
-        Args:
-          folder: as for `raglab.track`.
-        """
-        from raglab.lab.tracking import search_metrics, track_run
-
-        settings, env = self.settings, self.env()
-        tuned = {f"tuned.{name}": value for name, value in self.learner._asdict().items()}
-        measures = [f"{name}{end}" for name in RATES for end in ("", "_low", "_high")]
-        return track_run(
-            f"{settings['world']}: least {settings['objective']}: {digest(env, 12)}",
-            "clarify",
-            {**settings, **tuned},
-            search_metrics(self.trials, self.comparison, measures),
-            {"trials": self.trials, "comparison": self.comparison, "differences": self.differences},
-            folder,
-            texts={"clarify.env": env, "notes.txt": "\n".join(self.notes) + "\n"},
-        )
-
-
-def env_text(learner: DefaultLearner, question_cost: float = 1.0, error_cost: float = 10.0) -> str:
-    """Lines for a `.env` that set the learner and the costs of the loop."""
-    names = (
-        "rule",
-        "ask_below",
-        "apply_above",
-        "every",
-        "level",
-        "half_life_days",
-        "stratify",
-        "split",
-        "alpha",
-    )
-    rows: dict[str, Any] = {name: getattr(learner, name) for name in names}
-    rows |= {
-        "stratify": str(learner.stratify).lower(),
-        "question_cost": question_cost,
-        "error_cost": error_cost,
-    }
-    return "".join(f"RAGLAB_CLARIFY_{name.upper()}={value}\n" for name, value in rows.items())
+    def _tuned(self) -> Mapping[str, Any]:
+        return self.learner._asdict()
 
 
 def tune_clarification(
@@ -273,11 +241,7 @@ def tune_clarification(
     Example: `print(tune_clarification(tune, held_out).env())`.
     """
     if objective not in OBJECTIVES:
-        refuse(
-            f"objective must be one of {', '.join(OBJECTIVES)}",
-            repr(objective),
-            "choose one of them",
-        )
+        refuse(f"objective must be one of {', '.join(OBJECTIVES)}", objective, "choose one")
     if not 0.0 <= most_errors <= 1.0:
         refuse("most_errors must be in [0, 1]", most_errors, "it is a share of the requests")
     costs = {"question_cost": question_cost, "error_cost": error_cost}
@@ -298,7 +262,13 @@ def tune_clarification(
     # The best of many trials is partly lucky: other users, and more of them, choose among the first
     # few.
     again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
-    learner, within = _best_learner(table, space, base, tune, objective, most_errors, again)
+    scored = []
+    for row in finalists(table, nearest="errors"):
+        tried = trial_learner({name: row[name] for name in space}, base)
+        rates = policy_rates(tune, tried, **again)
+        over = max(rates["errors"] / HUNDRED - most_errors, 0.0)
+        scored.append((over, rates[objective], tried))
+    over, _, learner = min(scored, key=lambda finalist: finalist[:2])
     # Judged on a third set of users, on which nothing was chosen.
     plans: dict[str, Policy] = {
         TUNED: learner,
@@ -335,7 +305,7 @@ def tune_clarification(
     }
     most, tuned = HUNDRED * most_errors, comparison.iloc[0]
     limit = f"{most:.4g} silent errors per 100 requests"
-    notes = [] if within else [f"No trial keeps to {limit}; the winner is the nearest."]
+    notes = [] if over <= 0.0 else [f"No trial keeps to {limit}; the winner is the nearest."]
     verb = "keeps to" if tuned["errors_high"] <= most else "keeps, not in every seed, to"
     verb = verb if tuned["errors"] <= most else "breaks"
     same = " (on the contexts tuned on)" if held_out is tune else ""
@@ -399,26 +369,3 @@ def _learner_values(base: DefaultLearner, space: Mapping[str, SearchRange]) -> d
         "stratify": base.stratify,
     }
     return {name: own[name] for name in space}
-
-
-def _best_learner(
-    table: pd.DataFrame,
-    space: Mapping[str, SearchRange],
-    base: DefaultLearner,
-    tune: World,
-    objective: str,
-    most_errors: float,
-    again: Mapping[str, Any],
-) -> tuple[DefaultLearner, bool]:
-    """Best of the finalists on other users, and whether it is within the limit.
-
-    The nearest to it where none is.
-    """
-    scored = []
-    for row in finalists(table, nearest="errors"):
-        learner = trial_learner({name: row[name] for name in space}, base)
-        rates = policy_rates(tune, learner, **again)
-        over = max(rates["errors"] / HUNDRED - most_errors, 0.0)
-        scored.append((over, rates[objective], learner))
-    over, _, learner = min(scored, key=lambda finalist: finalist[:2])
-    return learner, over <= 0.0

@@ -12,16 +12,25 @@ are equal, since each case gives its values to its arms by turns, and the cases 
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.budget import Budget
-from raglab.bandit.environments import BLOCK, POLICY, Arms, Feed, Table, check_world, feed, stream
+from raglab.bandit.environments import (
+    POLICY,
+    Arms,
+    Feed,
+    Table,
+    check_world,
+    feed,
+    replication_blocks,
+    stream,
+)
 from raglab.bandit.learner import Bandit
-from raglab.bandit.ledgers import Ledger
-from raglab.bandit.simulation import first_ledger, is_plain, kernel, ledger_arms, stepwise_arms
+from raglab.bandit.simulation import block_arms, first_ledger
 from raglab.metrics.intervals import t_quantile
 
 Array = NDArray[np.float64]
@@ -127,45 +136,69 @@ def learner_values(
       budget: that the learner keeps.
     """
     rounds, replications = fresh.case.shape
-    copies = cast("Table", check_world(by_turns(world), rounds))
-    first, drawn = first_ledger(None, bandit, copies, budget), copies._replace(order="replacement")
+    copies: Any = check_world(by_turns(world), rounds)
     # An arm chosen whatever the case is earns its mean over the table: the luck of the draws is
     # left out.
     means = copies.value[fresh.row].mean(axis=2).reshape(-1, copies.n_arms)
-    blind = not (bandit.linear or isinstance(first, Ledger) or world.order == "given") and bool(
+    blind = not (bandit.linear or budget is not None or world.order == "given") and bool(
         world.mask.all()
     )
     earned, expected = [], []
-    # Blocks as large as those of a simulation, each with a stream of its own.
-    for number, start in enumerate(range(0, replications, BLOCK), FIRST_BLOCK):
-        case = np.ascontiguousarray(fresh.case[:, start : start + BLOCK])
-        met = feed(drawn, rounds, case.shape[1], seed, number)._replace(case=case)
-        if copies.delay is not None and np.ndim(met.delay):
-            met = met._replace(delay=copies.delay.reshape(len(copies.mask), -1)[:, 0][case])
-        rng = stream(seed, number, POLICY)
-        if isinstance(first, Ledger):
-            arm = ledger_arms(met, copies, bandit, rng, first)
-        else:
-            arm = played_arms(bandit, met, rng, work, engine)
-        earned.append(met.worth[case, arm].mean(axis=0))
-        expected.append(means[np.arange(start, start + case.shape[1]) // TWINS, arm].mean(axis=0))
+    for part, met, arm in table_arms(
+        bandit,
+        copies._replace(order="replacement"),
+        rounds,
+        replications,
+        lambda part, _: fresh.case[:, part],
+        number=FIRST_BLOCK,
+        seed=seed,
+        engine=engine,
+        work=work,
+        budget=budget,
+    ):
+        earned.append(met.worth[met.case, arm].mean(axis=0))
+        places = np.arange(part.start, part.stop) // TWINS
+        expected.append(means[places, arm].mean(axis=0))
     values = np.concatenate(earned).reshape(2, -1, TWINS)
     return values, np.concatenate(expected).reshape(2, -1, TWINS) if blind else None
 
 
-def played_arms(
-    bandit: Bandit, met: Feed, rng: np.random.Generator, work: float, engine: str
-) -> Arms:
-    """Arms [T, R] that a learner chooses of what it meets, by its compiled loop where one knows.
+def table_arms(
+    bandit: Bandit,
+    world: Table,
+    rounds: int,
+    replications: int,
+    rows: Callable[[slice, NDArray[np.int32]], NDArray[np.int32]],
+    *,
+    number: int,
+    seed: int,
+    engine: str,
+    work: float,
+    budget: Budget | None = None,
+) -> Iterator[tuple[slice, Feed, Arms]]:
+    """Blocks of replications of a learner, each on a resampled table of its own.
+
+    Of each block its replications, what they meet, and the arms that are chosen, [T, R].
 
     Args:
+      world: of which all tables are made.
+      rows: rows of the world that replications meet, [T, R], from which of them there are and cases
+        drawn for them.
+      number: of the first block; each has streams of its own.
       work: choices of the whole simulation, as `simulation.kernel` reads them.
+      budget: that the learner keeps.
     """
-    compiled = kernel(bandit, work, engine) if is_plain(bandit, met) else None
-    if compiled is None:
-        return stepwise_arms(met, bandit, rng)
-    arms: Arms = compiled.played(met, bandit, rng)
-    return arms
+    first, start = first_ledger(None, bandit, world, budget), 0
+    for block, size in enumerate(replication_blocks(replications), number):
+        part, met = slice(start, start + size), feed(world, rounds, size, seed, block)
+        case = np.ascontiguousarray(rows(part, cast("NDArray[np.int32]", met.case)))
+        met = met._replace(case=case)
+        if world.delay is not None and np.ndim(met.delay):
+            met = met._replace(delay=world.delay.reshape(len(world.mask), -1)[:, 0][case])
+        rng = stream(seed, block, POLICY)
+        how: dict[str, Any] = {"work": work, "engine": engine, "initial": first}
+        yield part, met, block_arms(bandit, met, world, rng, **how)
+        start += size
 
 
 def plan_values(by_row: Array, fresh: FreshTables) -> tuple[Array, Array]:

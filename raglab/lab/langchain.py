@@ -50,6 +50,11 @@ FIRST = (
 # in place of a key of the metadata: what a store gives beside a document
 STORE_SCORE = "store_score"
 FROM_METADATA = ("source", "page", "page_label", *TAG_KEYS, "entities")
+OWN = FIRST + FROM_METADATA
+SQUARED: Mapping[str | None, Callable[[float], float]] = {  # distance of unit vectors, squared
+    "l2": lambda score: score,
+    "euclidean": lambda score: score * score,
+}
 # by which a similarity in single precision may leave its range, or the order of the hits
 ROUNDING = 1e-5
 
@@ -130,17 +135,11 @@ def hits_frame(
     """
     import pandas as pd
 
-    is_store = _is_store(source)
-    _check_scores(scores or {}, distance, is_store=is_store)
-    _check_distance(distance, embeddings, is_store=is_store, scored=bool(scores))
-    # Before the first request, which may take time and cost money.
-    for case in cases:
-        if len(case.query) > LONGEST_QUESTION:
-            rule = f"query must have at most {LONGEST_QUESTION} characters"
-            raise _fault(rule, "shorten it", f"{len(case.query)}", case.id)
-    keys = _keys(columns)
+    named = dict(scores or {})
+    _check_source(source, cases, distance, embeddings, named, columns or {})
+    keys = {name: name for name in FROM_METADATA} | dict(columns or {})
     # Asked for only where it is used, since not every store has a score.
-    with_score = distance is not None or STORE_SCORE in (scores or {}).values()
+    with_score = distance is not None or STORE_SCORE in named.values()
     hits_by_case = [
         _case_hits(source, case, k, search(case) if search else {}, with_score=with_score)
         for case in cases
@@ -149,10 +148,8 @@ def hits_frame(
     # is stated.
     if embeddings is not None:
         cosines = _embedding_cosines(hits_by_case, cases, embeddings)
-    elif distance is not None:
-        cosines = _store_cosines(hits_by_case, cases, distance)
     else:
-        cosines = [np.full(len(hits), np.nan) for hits in hits_by_case]
+        cosines = [_store_cosines(*of, distance) for of in zip(hits_by_case, cases, strict=True)]
     rows: list[dict[str, Any]] = []
     for case, hits, cosine in zip(cases, hits_by_case, cosines, strict=True):
         case_columns: dict[str, Any] = {
@@ -164,19 +161,21 @@ def hits_frame(
         passages = [_passage(hit, keys, first_page) for hit in hits]
         _check_scope(case, passages)
         for rank, (hit, passage) in enumerate(zip(hits, passages, strict=True)):
-            measured = {"score": float(cosine[rank]), "rank": rank, "l2": _l2(hit.score, distance)}
-            reranked = {"s_rerank": hit.document.metadata.get(probability) if probability else None}
-            own = {name: _own_score(hit, key) for name, key in (scores or {}).items()}
-            rows.append(case_columns | measured | reranked | passage | own)
+            measured = {"score": float(cosine[rank]), "rank": rank}
+            measured["l2"] = SQUARED[distance](hit.score) if distance in SQUARED else None
+            measured["s_rerank"] = hit.document.metadata.get(probability) if probability else None
+            for name, key in named.items():
+                value = hit.score if key == STORE_SCORE else hit.document.metadata.get(key)
+                measured[name] = None if value is None else _number(value, hit.hit_id)
+            rows.append(case_columns | passage | measured)
         # A case without hits keeps a row, else it is no case of the trace.
         if not hits:
             rows.append(case_columns)
     # A column that the source cannot fill is left out: empty, it would read as measured and
     # missing.
-    named = [*FIRST, *FROM_METADATA, *(scores or {})]
     left_out = {"expect_status"} if all(case.expect_status is None for case in cases) else set()
     left_out |= {"score", "l2"} if distance is None and embeddings is None else set()
-    return pd.DataFrame(rows, columns=[name for name in named if name not in left_out])
+    return pd.DataFrame(rows, columns=[name for name in (*OWN, *named) if name not in left_out])
 
 
 def trace_from_langchain(
@@ -218,70 +217,93 @@ def trace_from_langchain(
     return trace_from_frame(frame, score=score, signals=own, policy=policy, name=name)
 
 
-def _is_store(source: object) -> bool:
+def _check_source(
+    source: object,
+    cases: Sequence[Case],
+    distance: str | None,
+    embeddings: object,
+    scores: Mapping[str, str],
+    columns: Mapping[str, str],
+) -> None:
+    """Stop before the first request, which may take time and cost money."""
     try:
         from langchain_core.retrievers import BaseRetriever
         from langchain_core.vectorstores import VectorStore
     except ImportError as error:
-        msg = (
-            "hits_frame needs langchain-core, which is not installed; pip install "
-            '"raglab-toolkit[langgraph]".'
-        )
+        msg = 'langchain-core is not installed; pip install "raglab-toolkit[langgraph]".'
         raise ImportError(msg) from error
-    if not isinstance(source, VectorStore | BaseRetriever):
-        rule = "a source of hits must be a VectorStore or a BaseRetriever of langchain_core"
-        raise _fault(rule, "wrap it in one, or use trace_from_frame", type(source).__name__)
-    return isinstance(source, VectorStore)
+    is_store, kinds = isinstance(source, VectorStore), ", ".join(get_args(Distance))
+    measure = f"pass distance, one of {kinds}, or embeddings, or scores to do without"
+    is_unmeasured = distance is None and embeddings is None and not scores
+    long = [case.query for case in cases if len(case.query) > LONGEST_QUESTION]
+    own = [name for name in scores if name in OWN]
+    renamed = [name for name in columns if name not in FROM_METADATA]
+    in_store = STORE_SCORE in scores.values() and (not is_store or distance is not None)
+    checks = (
+        (
+            not isinstance(source, VectorStore | BaseRetriever),
+            "a source of hits must be a VectorStore or a BaseRetriever of langchain_core",
+            type(source).__name__,
+            "wrap it in one, or use trace_from_frame",
+        ),
+        (
+            own,
+            f"a score must have a name that is none of {', '.join(OWN)}",
+            shown_value(own),
+            "rename it",
+        ),
+        (
+            in_store,
+            f"{STORE_SCORE} must be the score of a vector store whose distance is not stated",
+            f"distance={distance!r}",
+            "name a key of the metadata, or leave out distance",
+        ),
+        (is_unmeasured and is_store, "what a store's scores are must be stated", None, measure),
+        (
+            is_unmeasured,
+            "hits must have a distance to the query, and a retriever gives none",
+            None,
+            "pass embeddings, the vector store behind it, or scores to do without",
+        ),
+        (
+            distance is not None and embeddings is not None,
+            "cosines are either given or measured",
+            "both",
+            "leave out distance or embeddings",
+        ),
+        (
+            distance is not None and not is_store,
+            "a retriever gives documents without scores, so that no distance can be stated",
+            shown_value(distance),
+            "pass embeddings, or the vector store behind it",
+        ),
+        (
+            distance not in {None, *get_args(Distance)},
+            f"distance must be one of {kinds}",
+            shown_value(distance),
+            "see the store's manual",
+        ),
+        (
+            long,
+            f"query must have at most {LONGEST_QUESTION} characters",
+            f"{len(long[0]) if long else 0}",
+            "shorten it",
+        ),
+        (
+            renamed,
+            f"columns may rename {', '.join(FROM_METADATA)}",
+            shown_value(renamed),
+            "write {'source': 'file_path'}",
+        ),
+    )
+    for is_wrong, rule, value, remedy in checks:
+        if is_wrong:
+            raise _fault(rule, remedy, value)
 
 
 def _fault(rule: str, remedy: str, value: str | None = None, row: str | None = None) -> InputError:
     """Error of the hits of a source; `row` is the id of a case or hit."""
     return input_error(Where("langchain", id=row), rule, remedy, value)
-
-
-def _check_scores(scores: Mapping[str, str], distance: str | None, *, is_store: bool) -> None:
-    own = (*FIRST, *FROM_METADATA)
-    for name, key in scores.items():
-        if name in own:
-            rule = f"a score must have a name that is none of the frame's own, {', '.join(own)}"
-            raise _fault(rule, "rename it", shown_value(name))
-        if key == STORE_SCORE and (not is_store or distance is not None):
-            rule = f"{STORE_SCORE} must be the score of a vector store whose distance is not stated"
-            value = f"distance={distance!r}" if is_store else "a retriever"
-            raise _fault(rule, "name a key of the metadata, or leave out distance", value)
-
-
-def _check_distance(
-    distance: str | None, embeddings: object, *, is_store: bool, scored: bool
-) -> None:
-    one_of = ", ".join(get_args(Distance))
-    if distance is None:
-        if embeddings is None and not scored:
-            rule = "hits must have a distance to the query, and a retriever gives none"
-            remedy = "pass embeddings, the vector store behind it, or scores to do without"
-            if is_store:
-                rule = "what a vector store's scores are must be stated, for it does not say"
-                remedy = f"pass distance, one of {one_of}, or embeddings, or scores to do without"
-            raise _fault(rule, remedy)
-    elif embeddings is not None:
-        rule = "cosines are either given or measured"
-        raise _fault(rule, "leave out distance or embeddings", "both")
-    elif not is_store:
-        rule = "a retriever gives documents without scores, so that no distance can be stated"
-        remedy = "pass embeddings, or the vector store behind it"
-        raise _fault(rule, remedy, shown_value(distance))
-    elif distance not in get_args(Distance):
-        rule = f"distance must be one of {one_of}"
-        raise _fault(rule, "see the store's manual", shown_value(distance))
-
-
-def _keys(columns: Mapping[str, str] | None) -> dict[str, str]:
-    """Key of the metadata for each column."""
-    for name in columns or ():
-        if name not in FROM_METADATA:
-            rule = f"columns may rename {', '.join(FROM_METADATA)}"
-            raise _fault(rule, "write {'source': 'file_path'}", shown_value(name))
-    return {name: name for name in FROM_METADATA} | dict(columns or {})
 
 
 def _case_hits(
@@ -323,12 +345,6 @@ def _number(score: Any, hit_id: str) -> float:  # noqa: ANN401 - whatever a stor
     return number
 
 
-def _own_score(hit: _StoreHit, key: str) -> float | None:
-    """Score of a hit by a key of its metadata, or the store's; None where there is none."""
-    value = hit.score if key == STORE_SCORE else hit.document.metadata.get(key)
-    return None if value is None else _number(value, hit.hit_id)
-
-
 def _document_id(document: Document) -> str:
     """Id of a document, else a hash of its text and metadata."""
     if document.id:
@@ -337,34 +353,20 @@ def _document_id(document: Document) -> str:
     return digest(made_of, 12)
 
 
-def _l2(score: float, distance: str | None) -> float | None:
-    """Squared distance that a store's score states; None where it is no distance of vectors."""
-    return {"l2": score, "euclidean": score * score}.get(distance or "")
-
-
-def _cosine(score: float, distance: str | None) -> float:
-    """Cosine of unit vectors that a store's score states (rule S1.1)."""
-    l2 = _l2(score, distance)
-    if l2 is not None:
-        return 1.0 - l2 / 2.0
-    return 1.0 - score if distance == "cosine_distance" else score
-
-
-def _store_cosines(
-    hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], distance: str | None
-) -> list[Array]:
-    """Cosines from a store's scores, which must come best first."""
-    cosines = []
-    for case, hits in zip(cases, hits_by_case, strict=True):
-        cosine = np.array([_cosine(hit.score, distance) for hit in hits], dtype=np.float64)
-        worse = np.flatnonzero(np.diff(cosine) > ROUNDING)
-        if len(worse):
-            score, next_score = hits[int(worse[0])].score, hits[int(worse[0]) + 1].score
-            rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
-            remedy = f"state another, of {', '.join(get_args(Distance))}, or pass embeddings"
-            raise _fault(rule, remedy, f"{score:g}, then {next_score:g}", case.id)
-        cosines.append(_exact_cosine(cosine))
-    return cosines
+def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) -> Array:
+    """Cosines of unit vectors from a store's scores, which must come best first (rule S1.1)."""
+    score = np.array([hit.score for hit in hits], dtype=np.float64)
+    if distance is None:
+        return score * np.nan
+    cosine = 1.0 - score if distance == "cosine_distance" else score
+    if distance in SQUARED:
+        squared = np.array([SQUARED[distance](hit.score) for hit in hits], dtype=np.float64)
+        cosine = 1.0 - squared / 2.0
+    for place in np.flatnonzero(np.diff(cosine) > ROUNDING)[:1]:
+        rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
+        remedy = f"state another, of {', '.join(get_args(Distance))}, or pass embeddings"
+        raise _fault(rule, remedy, f"{score[place]:g}, then {score[place + 1]:g}", case.id)
+    return _exact_cosine(cosine)
 
 
 def _embedding_cosines(
@@ -372,16 +374,14 @@ def _embedding_cosines(
 ) -> list[Array]:
     """Cosines of each case's query and hits."""
     texts = list(dict.fromkeys(hit.document.page_content for hits in hits_by_case for hit in hits))
-    place = {text: number for number, text in enumerate(texts)}
-    vectors = _unit_rows(embeddings.embed_documents(texts)) if texts else np.empty((0, 0))
-    cosines = []
-    for case, hits in zip(cases, hits_by_case, strict=True):
-        rows = vectors[[place[hit.document.page_content] for hit in hits]]
-        cosines.append(
-            _exact_cosine(rows @ _unit_rows([embeddings.embed_query(case.query)])[0])
-            if hits
-            else np.empty(0)
-        )
+    rows = _unit_rows(embeddings.embed_documents(texts)) if texts else ()
+    vectors = dict(zip(texts, rows, strict=True))
+    cosines = [np.empty(0)] * len(cases)
+    for at, (case, hits) in enumerate(zip(cases, hits_by_case, strict=True)):
+        if hits:
+            query = _unit_rows([embeddings.embed_query(case.query)])[0]
+            of_hits = np.array([vectors[hit.document.page_content] for hit in hits])
+            cosines[at] = _exact_cosine(of_hits @ query)
     return cosines
 
 
@@ -396,11 +396,14 @@ def _exact_cosine(cosine: Array) -> Array:
 
 
 def _passage(hit: _StoreHit, keys: Mapping[str, str], first_page: int) -> dict[str, Any]:
-    """Columns that a document gives."""
+    """Columns that a document gives; whoever reads the frame checks what they hold."""
     columns = {name: hit.document.metadata.get(key) for name, key in keys.items()}
-    columns |= {name: _tag(hit, keys[name], columns[name]) for name in TAG_KEYS}
-    for name in ("source", "page_label"):
-        columns[name] = None if columns[name] is None else str(columns[name])
+    for name, value in columns.items():
+        # a version may be a number
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_text = name in {"source", "page_label"} and value is not None
+        if is_text or (name in TAG_KEYS and is_number):
+            columns[name] = str(value)
     if columns["page"] is not None:
         page = whole_number(columns["page"])
         if type(page) is not int or page < first_page:
@@ -411,22 +414,9 @@ def _passage(hit: _StoreHit, keys: Mapping[str, str], first_page: int) -> dict[s
     columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
     for name, value in columns.items():
         if not is_unicode(value):
-            rule, fault = (
-                f"{name} must be Unicode",
-                f"half a surrogate pair in {shown_value(value)}",
-            )
-            raise _fault(rule, "correct the text", fault, hit.hit_id)
+            rule, half = f"{name} must be Unicode", f"half a surrogate pair in {shown_value(value)}"
+            raise _fault(rule, "correct the text", half, hit.hit_id)
     return columns
-
-
-def _tag(hit: _StoreHit, key: str, value: object) -> str | None:
-    """A tag as text; a version may be a number."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    rule, remedy = f"{key} must be a text or a number", "rename it by columns, or correct it"
-    raise _fault(rule, remedy, shown_value(value), hit.hit_id)
 
 
 def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:

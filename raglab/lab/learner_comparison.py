@@ -58,15 +58,14 @@ class LearnerComparison(Result):
 
 
 class Earnings(NamedTuple):
-    """What a policy came to in each replication and case, [R, Q].
+    """What a policy came to: value of each replication and case, [R, Q].
 
-    Pulls [A], of all rounds of all replications.
+    ms: mean of a round, of the rounds where it is known; NaN where none are. pulls: of all rounds
+    of all replications, [A].
     """
 
     value: Array
-    n: Array  # rounds of the case
-    ms: Array
-    timed: Array  # rounds whose milliseconds are known
+    ms: float
     pulls: Array
 
 
@@ -123,18 +122,26 @@ def compare_learners(
         known), and `pulls_<arm>` (share of the rounds).
 
     Raises:
-      ValueError: learners or plans that are no mapping, or neither of them; a learner that is no
-        `Bandit`, or a plan of another shape than [Q, A].
+      ValueError: neither learners nor plans; a learner that is no `Bandit`, or a plan of another
+        shape than [Q, A].
 
     Source: rule S4.7.
     """
     import pandas as pd
 
-    _check_compared(world, learners, plans)
+    if not learners and not plans:
+        refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
     trained: dict[str, tuple[Bandit, Table]] = {}
     for name, settings in learners.items():
-        bandit, reward = (settings, world.reward) if isinstance(settings, Bandit) else settings
+        bandit, reward = settings if isinstance(settings, tuple) else (settings, world.reward)
+        if not isinstance(bandit, Bandit):
+            rule = f"learner {name!r} must be a Bandit, or a Bandit and rewards"
+            refuse(rule, f"{bandit!r:.80}", "write Bandit('ucb1')")
         trained[name] = bandit, world._replace(reward=reward)
+    for name, plan in plans.items():
+        if np.shape(plan) != world.mask.shape:
+            rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
+            refuse(rule, f"{plan!r:.80}", "give a row a case, a column an arm")
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}
     how: dict[str, Any] = {"engine": engine, "n_jobs": n_jobs}
@@ -142,12 +149,10 @@ def compare_learners(
         name: run(bandit, met, **sizes, **how, budget=budget_by_learner.get(name))
         for name, (bandit, met) in progress(trained.items(), "simulate", "learner")
     }
-    cases = _drawn_cases(
-        next(iter(runs.values())) if runs else run(plans[next(iter(plans))], world, **sizes)
-    )
-    drawn = _per_case(cases, len(world.mask))
+    played = next(iter(runs.values())) if runs else run(next(iter(plans.values())), world, **sizes)
+    drawn = _per_case(cast("NDArray[np.int32]", played.case), len(world.mask))
     # The same cases for all: what chance the draws leave is the same on both sides of a difference.
-    each = {name: run_earnings(played, world) for name, played in runs.items()}
+    each = {name: run_earnings(done, world) for name, done in runs.items()}
     each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
     best_arms = greedy_arms(world.value, world.mask)
     best = expected_earnings(best_arms, drawn, world)
@@ -168,35 +173,20 @@ def compare_learners(
         accounts[name] = Account(mean, np.zeros(len(world.mask)), *values, fixed=False)
     notes = []
     if FIXED in plans and fixed is None and len(world.mask) > 1:
-        accounts[FIXED], flattery = _chosen_account(accounts[FIXED], copies, fresh)
-        notes.append(flattery)
+        # the fixed arm that each table chooses for itself, and how much choosing flatters it
+        arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
+        earned, expected, everywhere = best_arm_values(value, arms, fresh)
+        accounts[FIXED] = accounts[FIXED]._replace(fresh=earned, expected=expected, fixed=False)
+        notes.append(
+            f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
+            f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
+            "all (fixed= takes one chosen on others)."
+        )
     rows = _comparison_rows(each, best, accounts, against, rounds, level)
     shares = [_pull_shares(earnings.pulls, world.arms) for earnings in each.values()]
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
     notes += [f"{name}: {note}" for name in runs for note in runs[name].notes]
     return LearnerComparison(table, runs, against, tuple(notes))
-
-
-def _check_compared(world: Table, learners: object, plans: object) -> None:
-    """Stop at what cannot be compared, before anything is played."""
-    for name, value in (("learners", learners), ("plans", plans)):
-        if not isinstance(value, Mapping):
-            example = "{'ucb1': Bandit('ucb1')}" if name == "learners" else "baselines(table)"
-            refuse(f"{name} must be a mapping by name", type(value).__name__, f"write {example}")
-    learners, plans = cast("Mapping[str, Any]", learners), cast("Mapping[str, Any]", plans)
-    if not learners and not plans:
-        refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
-    for name, settings in learners.items():
-        bandit = settings[0] if type(settings) is tuple and settings else settings
-        if not isinstance(bandit, Bandit):
-            rule = f"learner {name!r} must be a Bandit, or a Bandit and rewards"
-            refuse(rule, f"{bandit!r:.80}", "write Bandit('ucb1')")
-    for name, plan in plans.items():
-        shape = () if isinstance(plan, str | Bandit) else np.shape(plan)
-        if shape != world.mask.shape:
-            value = f"shape {list(shape)}" if shape else f"{plan!r:.80}"
-            rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
-            refuse(rule, value, "give a row a case, a column an arm")
 
 
 def _plan_accounts(
@@ -215,9 +205,9 @@ def _plan_accounts(
     value, accounts = np.where(copies.mask, copies.value, 0.0), {}
     for name, plan in whole.items():
         by_row, earnings = (plan * value).sum(axis=1), each.get(name, best)
-        mean = earnings.value.sum(axis=1) / earnings.n.sum(axis=1)
+        mean, n_cases = earnings.value.sum(axis=1) / len(fresh.case), earnings.value.shape[1]
         values = plan_values(by_row, fresh)
-        accounts[name] = Account(mean, by_row[: earnings.n.shape[1]], *values, fixed=True)
+        accounts[name] = Account(mean, by_row[:n_cases], *values, fixed=True)
     return accounts
 
 
@@ -260,16 +250,12 @@ def compare_on_arms(
 
 def run_earnings(simulation: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
-    case, n_cases = _drawn_cases(simulation), len(world.mask)
+    case, n_cases = cast("NDArray[np.int32]", simulation.case), len(world.mask)
     arm = simulation.arm.astype(np.intp)
-    ms = world.ms[case, arm]
-    return Earnings(
-        value=_per_case(case, n_cases, world.value[case, arm]),
-        n=_per_case(case, n_cases),
-        ms=_per_case(case, n_cases, np.nan_to_num(ms)),
-        timed=_per_case(case, n_cases, ~np.isnan(ms)),
-        pulls=simulation.pulls.sum(axis=0).astype(np.float64),
-    )
+    ms, value = world.ms[case, arm], _per_case(case, n_cases, world.value[case, arm])
+    timed = _per_case(case, n_cases, ~np.isnan(ms))
+    mean = _mean_ms(_per_case(case, n_cases, np.nan_to_num(ms)), timed)
+    return Earnings(value, mean, simulation.pulls.sum(axis=0).astype(np.float64))
 
 
 def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
@@ -277,19 +263,12 @@ def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
     known = world.mask & ~np.isnan(world.ms)
     value, ms = np.where(world.mask, world.value, 0.0), np.where(known, world.ms, 0.0)
     value, ms, timed = (drawn * (plan * cells).sum(axis=1) for cells in (value, ms, known))
-    return Earnings(value, drawn, ms, timed, pulls=drawn.sum(axis=0) @ plan)
+    return Earnings(value, _mean_ms(ms, timed), drawn.sum(axis=0) @ plan)
 
 
-def mean_ms(earnings: Earnings) -> float:
-    """Mean milliseconds a round, of the rounds where they are known; NaN where none are."""
-    total = float(earnings.timed.sum())
-    return float(earnings.ms.sum()) / total if total > MS_KNOWN else float("nan")
-
-
-def _drawn_cases(simulation: Run) -> NDArray[np.int32]:
-    if simulation.case is None:
-        refuse("a run must be over a table", "arms of known means", "see compare_on_arms")
-    return simulation.case
+def _mean_ms(ms: Array, timed: Array) -> float:
+    total = float(timed.sum())
+    return float(ms.sum()) / total if total > MS_KNOWN else float("nan")
 
 
 def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | None = None) -> Array:
@@ -301,18 +280,6 @@ def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | Non
         .reshape(len(cases), n_cases)
         .astype(np.float64)
     )
-
-
-def _chosen_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
-    """Account of the fixed arm each table chooses for itself, and how much choosing flatters it."""
-    arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
-    earned, expected, everywhere = best_arm_values(value, arms, fresh)
-    note = (
-        f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
-        f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
-        "all (fixed= takes one chosen on others)."
-    )
-    return account._replace(fresh=earned, expected=expected, fixed=False), note
 
 
 def _comparison_rows(
@@ -327,7 +294,8 @@ def _comparison_rows(
 
     The account "" is the oracle's.
     """
-    played = best.n.sum()
+    replications, n_cases = best.value.shape
+    played = float(rounds * replications)
     highest, reference = best.value.sum() / played, each[against].value.sum() / played
     oracle = accounts[""]
     none = np.zeros_like(oracle.fresh)
@@ -335,7 +303,7 @@ def _comparison_rows(
     nothing = Account(*means, none, none, fixed=True)
     # Cases that all agree leave no variance; the exact binomial gives the width that they leave
     # open.
-    never = float(clopper_pearson(0, best.n.shape[1], level).high)
+    never = float(clopper_pearson(0, n_cases, level).high)
     rows: list[dict[str, Any]] = []
     for name, earnings in each.items():
         value = earnings.value.sum() / played
@@ -357,7 +325,7 @@ def _comparison_rows(
         row: dict[str, Any] = {"policy": name, **_with_ends("right", value, right)}
         row |= _with_ends("regret", rounds * (highest - value), lost)
         row |= _with_ends("difference", value - reference, gap)
-        rows.append(row | {"ms": mean_ms(earnings)})
+        rows.append(row | {"ms": earnings.ms})
     return rows
 
 

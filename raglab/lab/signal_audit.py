@@ -44,15 +44,16 @@ from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
 from raglab.progress import progress
-from raglab.replay import each_shard
+from raglab.replay import cases_by_shard, each_shard
 from raglab.signals import DOUBLE, Signal, SignalSet
 from raglab.store.policies import Policy
-from raglab.values import Latency, Status, TraceData
+from raglab.values import Status, TraceData
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 FOLDS, REPEATS = 10, 2  # of the cross-validation
 EVERYWHERE, CONSTANT = "missing everywhere", "the same in every case"
 # Stages of retrieval, as a trace's latencies name them, that a signal is read from.
@@ -78,11 +79,13 @@ LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])
 class LabelledSignals(NamedTuple):
     """What every case measures, and what each action would earn it.
 
-    cases: as a fit reads them. can_answer: whether there are hits, [Q].
+    cases: as a fit reads them. can_answer: whether there are hits, [Q]. ms: that each signal took,
+    [S, Q], NaN where nobody measured it.
     """
 
     cases: DecisionCases
     can_answer: NDArray[np.bool_]
+    ms: Array
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -98,11 +101,9 @@ class LabelledSignals(NamedTuple):
 
     def rows(self, keep: NDArray[Any]) -> LabelledSignals:
         """The same of some cases."""
-        return LabelledSignals(self.cases.rows(keep), self.can_answer[keep])
+        return LabelledSignals(self.cases.rows(keep), self.can_answer[keep], self.ms[:, keep])
 
-    def case_costs(
-        self, decided: NDArray[np.integer[Any]] | int, matrix: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def case_costs(self, decided: NDArray[np.integer[Any]] | int, matrix: Array) -> Array:
         """What each case costs under a decision, [Q].
 
         Nothing retrieved is refused before, as by a hard gate.
@@ -115,7 +116,7 @@ class LabelledSignals(NamedTuple):
         label = LABELS[self.cases.classes]
         is_right = np.where(status == Status.ok, self.right, self.cases.options_right)
         cell = (status.astype(np.int64) * len(Status) + label) * 2 + is_right
-        costs: NDArray[np.float64] = matrix[label, OUTCOME_OF_CELL[cell]]
+        costs: Array = matrix[label, OUTCOME_OF_CELL[cell]]
         return costs
 
 
@@ -226,9 +227,14 @@ def audit_signals(
     here = tune_cases(trace)
     check_recorded(here, start, arm, "an audit")
     # Of each shard only its signals are kept, so that hits of a large trace never have to fit in
-    # memory.
-    joined = _join_shards(list(each_shard(shard_signals, here, start, arm, what="measure")))
-    labelled = joined.labelled
+    # memory. Cases go by their ids: folds must not depend on the order of the rows.
+    parts = list(each_shard(shard_signals, here, start, arm, what="measure"))
+    of_cases = [case for cases in cases_by_shard(here) for case in cases]
+    labelled = LabelledSignals(
+        join_decision_cases([part.cases for part in parts]),
+        np.concatenate([part.can_answer for part in parts]),
+        np.concatenate([part.ms for part in parts], axis=1),
+    ).rows(np.argsort([case.id for case in of_cases], kind="stable"))
     _check_folds(labelled, folds, repeats)
     matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)
     known, signals = labelled.cases.known, labelled.cases.signals
@@ -239,16 +245,16 @@ def audit_signals(
     table["nearest"] = np.array(known.names, dtype=object)[nearest]
     table["rank_correlation"] = off_diagonal[np.arange(len(signals)), nearest]
     table.loc[table["rank_correlation"].isna(), "nearest"] = ""
-    table["ms"] = [_milliseconds(joined.latency, name) for name in known.names]
+    table["ms"] = pd.DataFrame(labelled.ms.T).median().to_numpy()
     # Costs take hundreds of fits; without repeats the audit is the rest, at once.
     cost, free, rows = np.nan, np.nan, dict[str, tuple[float, ...]]()
     if repeats:
         names = _varying(labelled.cases, known.names)
-        parts = audit_folds(labelled, names, folds, repeats, seed)
+        drawn = audit_folds(labelled, names, folds, repeats, seed)
         same = _doubles(names, correlations, known)
         # hundreds of small fits, over which threads would only wait for each other
         with threadpool_limits(1):
-            cost, free, rows = _costed(labelled, same, matrix, parts, seed, level)
+            cost, free, rows = _costed(labelled, same, matrix, drawn, seed, level)
     costed = pd.DataFrame.from_dict(rows, orient="index", columns=list(COSTS), dtype=np.float64)
     table = table.join(costed, on="signal")
     # What never varies is worth nothing; of what no case has it is unknown.
@@ -263,7 +269,7 @@ def audit_signals(
         correlations=pd.DataFrame(correlations, index=list(known.names), columns=list(known.names)),
         cost=cost,
         cost_without_signals=free,
-        split="tune" if joined.tune else "all",
+        split="tune" if all(case.split == "tune" for case in of_cases) else "all",
         cases=len(labelled.can_answer),
         level=level,
         notes=(*direction_notes(labelled.cases, level), *headline),
@@ -271,52 +277,20 @@ def audit_signals(
     )
 
 
-class ShardSignals(NamedTuple):
-    """Signals, labels, ids [Q], retrieval times of a shard's cases, and if all are for tuning.
-
-    latency: of the arm at depth 0, [Q, 1, 1, stages]; None where nobody measured it.
-    """
-
-    labelled: LabelledSignals
-    ids: list[str]
-    tune: bool
-    latency: Latency | None
-
-
-def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> ShardSignals:
+def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> LabelledSignals:
     """What an audit reads of one trace in memory; pure, so that any worker may measure it."""
     evidence = measured_tables(trace, policy, arm).evidence
-    at, spent = trace.arm(arm or trace.arms[0]), trace.latency
-    return ShardSignals(
-        labelled=LabelledSignals(decision_cases(evidence), evidence.n_hits[0] >= 1),
-        ids=[case.id for case in trace.cases],
-        tune=all(case.split == "tune" for case in trace.cases),
-        latency=None if spent is None else spent._replace(ms=spent.ms[:, [at], :1]),
-    )
+    cases, at = decision_cases(evidence), trace.arm(arm or trace.arms[0])
+    ms = np.full(cases.signals.shape, np.nan)
+    for row, name in enumerate(cases.known.names):
+        stages = NEEDS.get(name, (f"{SIGNAL_STAGE}{name}",))
+        if trace.latency is not None and set(stages) <= set(trace.latency.stages):
+            places = [trace.latency.stages.index(stage) for stage in stages]
+            ms[row] = trace.latency.ms[:, at, 0][:, places].sum(axis=1)
+    return LabelledSignals(cases, evidence.n_hits[0] >= 1, ms)
 
 
-def _join_shards(parts: Sequence[ShardSignals]) -> ShardSignals:
-    """Cases of all shards in the order of the ids: folds must not depend on the order of the rows.
-
-    Without times where a shard has none, or of other stages.
-    """
-    ids = [case_id for part in parts for case_id in part.ids]
-    timed = [part.latency for part in parts if part.latency is not None]
-    alike = len(timed) == len(parts) and len({spent.stages for spent in timed}) == 1
-    every = LabelledSignals(
-        join_decision_cases([part.labelled.cases for part in parts]),
-        np.concatenate([part.labelled.can_answer for part in parts]),
-    )
-    ms = np.concatenate([spent.ms for spent in timed]) if alike else None
-    return ShardSignals(
-        labelled=every.rows(np.argsort(ids, kind="stable")),
-        ids=ids,
-        tune=all(part.tune for part in parts),
-        latency=None if ms is None else timed[0]._replace(ms=ms),
-    )
-
-
-def rank_correlations(signals: NDArray[np.float64]) -> NDArray[np.float64]:
+def rank_correlations(signals: Array) -> Array:
     """Spearman's rank correlation of any two rows over the columns that have both, [S, S].
 
     NaN where one is constant.
@@ -327,23 +301,10 @@ def rank_correlations(signals: NDArray[np.float64]) -> NDArray[np.float64]:
       ... ).tolist()
       [[1.0, 1.0, nan], [1.0, 1.0, nan], [nan, nan, nan]]
     """
-    from scipy.stats import rankdata
+    import pandas as pd
 
-    size = len(signals)
-    table = np.full((size, size), np.nan)
-    known = ~np.isnan(signals)
-    for first in range(size):
-        for second in range(first, size):
-            both = known[first] & known[second]
-            if not both.any():
-                continue
-            ranks = [rankdata(signals[row, both]) for row in (first, second)]
-            a, b = (rank - rank.mean() for rank in ranks)
-            spread = float(np.sqrt((a * a).sum() * (b * b).sum()))
-            if spread > 0.0:
-                share = np.clip((a * b).sum() / spread, -1.0, 1.0)
-                table[first, second] = table[second, first] = share
-    return table
+    correlations: Array = pd.DataFrame(signals.T).corr("spearman").to_numpy()
+    return correlations
 
 
 class AuditFold(NamedTuple):
@@ -383,10 +344,10 @@ def audit_folds(
 def crossed_costs(
     labelled: LabelledSignals,
     names: Sequence[str],
-    matrix: NDArray[np.float64],
+    matrix: Array,
     folds: Sequence[AuditFold],
     seed: int = 0,
-) -> NDArray[np.float64]:
+) -> Array:
     """Cost of each case under decisions by models that did not see it, mean over repeats, [Q].
 
     Without a signal that varies the decision is the better of always answering and always refusing.
@@ -432,7 +393,7 @@ COSTS = ("cost", "cost_without", *WORTHS[:6], "cost_alone", *WORTHS[6:])
 def _costed(
     labelled: LabelledSignals,
     doubles: Mapping[str, frozenset[str]],
-    matrix: NDArray[np.float64],
+    matrix: Array,
     folds: Sequence[AuditFold],
     seed: int,
     level: float,
@@ -444,10 +405,10 @@ def _costed(
     """
 
     @cache
-    def paid(names: tuple[str, ...]) -> NDArray[np.float64]:
+    def paid(names: tuple[str, ...]) -> Array:
         return crossed_costs(labelled, names, matrix, folds, seed)
 
-    def paid_without(left_out: frozenset[str]) -> NDArray[np.float64]:
+    def paid_without(left_out: frozenset[str]) -> Array:
         return paid(tuple(name for name in doubles if name not in left_out))
 
     every, none = paid_without(frozenset()), paid(())
@@ -461,7 +422,7 @@ def _costed(
     return cost, float(none.mean()), rows
 
 
-def _mean_difference(paired: NDArray[np.float64], level: float) -> tuple[float, float, float]:
+def _mean_difference(paired: Array, level: float) -> tuple[float, float, float]:
     """Mean of paired differences with its t interval over cases.
 
     Without one where no case differs.
@@ -501,7 +462,7 @@ def _signal_row(signal: Signal, labelled: LabelledSignals, level: float) -> dict
 
 
 def _doubles(
-    names: Sequence[str], correlations: NDArray[np.float64], known: SignalSet
+    names: Sequence[str], correlations: Array, known: SignalSet
 ) -> dict[str, frozenset[str]]:
     """Each signal with those that repeat it."""
     rows = {name: np.nan_to_num(np.abs(correlations[known.place(name)])) for name in names}
@@ -509,20 +470,6 @@ def _doubles(
         name: frozenset({name, *(double for double in names if row[known.place(double)] >= DOUBLE)})
         for name, row in rows.items()
     }
-
-
-def _milliseconds(latency: Latency | None, name: str) -> float:
-    """Milliseconds a case of the stages that a signal needs, median over cases at depth 0.
-
-    NaN where unknown.
-    """
-    stages = NEEDS.get(name, (f"{SIGNAL_STAGE}{name}",))
-    if latency is None or not set(stages) <= set(latency.stages):
-        return float("nan")
-    places = [latency.stages.index(stage) for stage in stages]
-    spent = latency.ms[:, 0, 0][:, places].sum(axis=1)
-    measured = spent[~np.isnan(spent)]
-    return float(np.median(measured)) if len(measured) else float("nan")
 
 
 def _check_folds(signals: LabelledSignals, folds: int, repeats: int) -> None:

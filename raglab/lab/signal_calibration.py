@@ -25,6 +25,7 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 _SOURCE = "calibrate_signal("  # stands in the source of a calibrated signal
 
 
@@ -57,7 +58,7 @@ class SignalCalibration(Result):
         """The map, fitted to all labelled cases; `raglab.calibration.apply` applies it."""
         return self.calibrated.calibrator
 
-    def probability(self, values: ArrayLike) -> NDArray[np.float64]:
+    def probability(self, values: ArrayLike) -> Array:
         """Probability of values of the signal, [...]; NaN stays NaN."""
         return calibration.apply(self.calibrator, values)
 
@@ -72,24 +73,16 @@ class SignalCalibration(Result):
           function: that measured the signal, as it was given to `raglab.add_signals`.
 
         Raises:
-          TypeError: no signal function.
           ValueError: that of another signal, or of another version than the one that was
             calibrated.
 
         Example:
           `system = System.open("out/index", policy=policy, signals=[made.signal_function(judge)])`
         """
-        if not isinstance(function, SignalFunction):
-            kind = type(function).__name__
-            msg = f"function must be the signal function of {self.signal}, got {kind}."
-            raise TypeError(msg)
-        if function.name != self.signal:
-            msg = f"function must measure the signal {self.signal}, got one of {function.name}."
-            raise ValueError(msg)
-        if self.version and function.version != self.version:
+        if function.name != self.signal or function.version != (self.version or function.version):
             msg = (
-                f"function must be of version {self.version!r}, which was calibrated, got "
-                f"{function.version!r}; calibrate {self.signal} anew."
+                f"function must measure {self.signal} of version {self.version!r}, got "
+                f"{function.name} of {function.version!r}; calibrate anew."
             )
             raise ValueError(msg)
         map_of = [part if isinstance(part, str) else part.tolist() for part in self.calibrator]
@@ -109,12 +102,12 @@ class SignalCalibration(Result):
         parts = {"before": self.before, "in sample": self.calibrated.in_sample}
         parts["cross-fitted"] = self.calibrated.cross_fitted
         rows = {
-            name: (part.n, part.ece, part.smooth_ece, part.brier.score)
+            name: {"n": part.n, "ece": part.ece, "smooth_ece": part.smooth_ece}
+            | {"brier": part.brier.score}
             for name, part in parts.items()
             if part is not None
         }
-        columns = ["n", "ece", "smooth_ece", "brier"]
-        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        return pd.DataFrame.from_dict(rows, orient="index")
 
     def _summary(self) -> Summary:
         ends = f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"
@@ -125,12 +118,9 @@ class SignalCalibration(Result):
             (f"AUROC of {self.name}", f"{self.auroc_stored:.3f}"),
         ]
         judgements = self.frame().rename_axis("judgement").reset_index()
-        after, before = self.calibrated.cross_fitted, self.before
-        stays = before is not None and after.ece >= before.ece
-        notes = (
-            ["The calibration error does not fall: the map gains nothing here."] if stays else []
-        )
-        return Summary(facts, {"judgements": judgements}, notes)
+        stays = self.before is not None and self.calibrated.cross_fitted.ece >= self.before.ece
+        note = "The calibration error does not fall: the map gains nothing here."
+        return Summary(facts, {"judgements": judgements}, [note] if stays else [])
 
 
 class _CalibratedRows:
@@ -146,9 +136,7 @@ class _CalibratedRows:
 
     def __call__(self, rows: pd.DataFrame) -> Sequence[float]:
         """Probabilities of rows."""
-        numbers = np.array(
-            [np.nan if value is None else float(value) for value in self.function(rows)]
-        )
+        numbers = np.array(list(self.function(rows)), dtype=np.float64)  # None is NaN
         return list(calibration.apply(self.calibrator, numbers).tolist())
 
     @property
@@ -199,21 +187,36 @@ def calibrate_signal(
     Example:
       `made = raglab.lab.calibrate_signal(trace, "yes_no"); made.trace.signal("yes_no_probability")`
     """
+    import pandas as pd
+
     check_in_memory(trace, "calibrate_signal")
     values = trace.signal(signal, arm).to_numpy(dtype=np.float64)
     stated = trace.meta.get("signals", {}).get(signal, {})
     probability = name or f"{signal}_probability"
-    _check_source(signal, probability, str(stated.get("source", "")))
+    source = str(stated.get("source", ""))
+    if probability == signal:
+        msg = f"name must be another than the signal's, got {probability!r}."
+        raise ValueError(msg)
+    if _SOURCE in source:
+        msg = f"a signal must not be made of the labels, got {signal} from {source}."
+        raise ValueError(msg)
     status = np.array([case.expect_status or "" for case in trace.cases])
     rows = np.flatnonzero(np.isin(status, ("ok", "refuse")) & ~np.isnan(values))
     y = status[rows] == "ok"
     check_kinds(y, "a calibration needs", f"cases labelled ok with the signal {signal}")
-    of_group = _row_groups(groups, rows, len(trace))
+    of_group = None
+    if groups is not None:
+        named = pd.Series(np.asarray(groups))
+        if len(named) != len(trace) or named.isna().any():
+            got = f"{named.count():,} for {len(trace):,} cases"
+            msg = f"groups must have one value a case, got {got}."
+            raise ValueError(msg)
+        of_group = (named.astype(str) if named.dtype == object else named)[rows]
     rng = np.random.default_rng(seed)
     fitted = calibration.calibrated(
         y, values[rows], method=method, folds=folds, groups=of_group, rng=rng
     )
-    inside = bool(((values[rows] >= 0.0) & (values[rows] <= 1.0)).all())
+    is_inside = values[rows].min() >= 0.0 and values[rows].max() <= 1.0
     cases = ScoredCases(values[rows], y, np.zeros(len(y), dtype=bool))
     _, _, area, low, high = cases.ranking()
     column = calibration.apply(fitted.calibrator, trace.columns[signal])
@@ -227,7 +230,7 @@ def calibrate_signal(
     declared = own_signal(
         probability, higher="surer", unit="probability", source=source, **as_stated
     )
-    before = calibration.judged(y, values[rows]) if inside else None
+    before = calibration.judged(y, values[rows]) if is_inside else None
     if text := cases.contradiction(signal):
         warn_user(text)
     version = str(stated.get("version") or "")
@@ -243,40 +246,3 @@ def calibrate_signal(
         auroc_stored=float(metrics.auroc(y, fitted.p)),
         version=version,
     )
-
-
-def _check_source(signal: str, name: str, source: str) -> None:
-    """Stop where a signal would take its own place, or holds what the labels say already.
-
-    Raises:
-      ValueError: see above.
-    """
-    if name == signal:
-        msg = f"name must be another than the signal's, got {name!r}."
-        raise ValueError(msg)
-    if _SOURCE in source:
-        msg = f"a signal must not be made of the labels, got {signal} from {source}."
-        raise ValueError(msg)
-
-
-def _row_groups(
-    groups: ArrayLike | None, rows: NDArray[np.int64], n: int
-) -> NDArray[np.int64] | None:
-    """Numbers of the groups of some cases.
-
-    Raises:
-      ValueError: another number of values than cases, or one that is missing.
-    """
-    if groups is None:
-        return None
-    import pandas as pd
-
-    values = np.asarray(groups)
-    if values.shape != (n,):
-        msg = f"groups must have one value a case, got shape {values.shape} for {n} cases."
-        raise ValueError(msg)
-    for at in np.flatnonzero(pd.isna(values))[:1]:
-        msg = f"groups must have a value for each case, got {values[at]!r} at position {at}."
-        raise ValueError(msg)
-    comparable = values.astype(str) if values.dtype == object else values
-    return np.unique(comparable[rows], return_inverse=True)[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,13 @@ from raglab.decision.signal_values import arm_order
 from raglab.decision.trace_view import TracePart, TraceView, answered_traces
 from raglab.lab.decision_fitting import decision_cases, scored_cases
 from raglab.loops.parallel import run_each
-from raglab.replay import cases_by_shard, each_shard
+from raglab.replay import each_shard
 from raglab.values import SOURCE_GRADES, TraceData, source_grades
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 NONE = "(none)"  # value of a case of which the column says nothing
 SEVERAL = "(several)"  # line of a case whose documents are of several
 HIGHER_IS_BETTER = ("coverage", "pass_rate")
@@ -164,7 +165,7 @@ def slices(
 
 
 def _slice_counts(
-    cells: NDArray[np.int8], place: int, matrix: NDArray[np.float64]
+    cells: NDArray[np.int8], place: int, matrix: Array
 ) -> tuple[int, int, int, float]:
     """Counted of a rate, counted were undecided answers right, of how many, and mean cost."""
     counts = np.bincount(cells, minlength=metrics.N_CELLS)
@@ -237,11 +238,12 @@ def business_lines(
     tag = next((tag for tag in LINE_TAGS if not named.isdisjoint(lines[tag])), LINE_TAGS[0])
     of_cases = []
     for statement in stated:
-        names = () if isinstance(statement, str) else statement
-        of_case = (document for source in names for document in meanings[source].documents)
-        tags = {lines[tag][document] for document in of_case if document in lines[tag]}
-        line = statement if isinstance(statement, str) else next(iter(tags), NONE)
-        of_cases.append(SEVERAL if len(tags) > 1 else line)
+        line = statement
+        if not isinstance(statement, str):
+            of_case = {document for name in statement for document in meanings[name].documents}
+            tags = [*{lines[tag][document] for document in of_case & lines[tag].keys()}]
+            line = SEVERAL if tags[1:] else (tags or [NONE])[0]
+        of_cases.append(line)
     return of_cases
 
 
@@ -262,20 +264,15 @@ def stated_columns(trace: TraceData) -> StatedColumns:
     """Columns of the cases of one trace in memory; pure, so that any worker may read them."""
     import pandas as pd
 
-    rows = [
-        {
-            "language": text_value(case.extra.get("lang"))
-            or text_value(case.extra.get("language")),
-            "line": text_value(case.extra.get("line"))
-            or text_value(case.extra.get("domain"))
-            or line_sources(case),
-            "doctype": text_value(case.doctype),
-            "intent": text_value(case.intent),
-            "named_documents": "yes" if case.selected_sources else "no",
-            "label": text_value(case.expect_status),
-        }
-        for case in trace.cases
-    ]
+    rows = []
+    for case in trace.cases:
+        lang, language, line, domain = (
+            text_value(case.extra.get(key)) for key in ("lang", "language", "line", "domain")
+        )
+        named = "yes" if case.selected_sources else "no"
+        kinds = (text_value(case.doctype), text_value(case.intent), named)
+        label = text_value(case.expect_status)
+        rows.append((lang or language, line or domain or line_sources(case), *kinds, label))
     columns = pd.DataFrame(rows, columns=list(STATED), dtype=object)
     lines = {
         tag: {
@@ -323,37 +320,19 @@ GRADED, BINARY, UNGRADED = f"nDCG@{NDCG_AT} (graded)", f"nDCG@{NDCG_AT} (binary)
 Gains = Literal["graded", "binary"]
 
 
-def ndcg_measures(trace: TraceView) -> tuple[str, ...]:
-    """Names of nDCG@10 of a trace's cases, the one to judge by first.
-
-    Where no case grades its sources there is one, `nDCG@10`; else `nDCG@10 (graded)`, whose gains
-    are the grades, and `nDCG@10 (binary)`, to which every relevant source is worth the same.
-    """
-    return _measures(
-        graded=any(
-            case.extra.get(SOURCE_GRADES) for cases in cases_by_shard(trace) for case in cases
-        )
-    )
-
-
-def _measures(*, graded: bool) -> tuple[str, ...]:
-    return (GRADED, BINARY) if graded else (UNGRADED,)
-
-
 class RankedCases(NamedTuple):
     """Where the expected sources of cases stand, of the q cases that expect one.
 
     n_cases: of the trace, Q. rows: positions of the judged ones, [q]. graded: whether any case
-    grades its sources. arms: of the trace. measures: of each order of an arm, by both names,
-    [3, q]: place of the first expected source (infinite for none), nDCG@10 by grades, and by number
-    of sources. reranked: arms of which a reranker changed the order.
+    grades its sources. measures: of each order of an arm, by both names, [3, q]: place of the first
+    expected source (infinite for none), nDCG@10 by grades, and by number of sources. reranked: arms
+    of which a reranker changed the order.
     """
 
     n_cases: int
     rows: NDArray[np.int64]
     graded: bool
-    arms: tuple[str, ...]
-    measures: dict[tuple[str, str], NDArray[np.float64]]
+    measures: dict[tuple[str, str], Array]
     reranked: frozenset[str]
 
 
@@ -365,14 +344,11 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     """
     grades = {row: source_grades(case) for row, case in enumerate(trace.cases)}
     judged = {row: of_case for row, of_case in grades.items() if of_case}
-    sources = {source for of_case in judged.values() for source in of_case}
-    meanings = source_meanings(sources, known_documents(trace))
+    meanings = source_meanings(set().union(*judged.values()), known_documents(trace))
     check_clear([trace.cases[row] for row in judged], meanings)
     judged = {row: _distinct_grades(of_case, meanings) for row, of_case in judged.items()}
-    best = [_ideal_gains(of_case, meanings) for of_case in judged.values()]
-    ideal = np.zeros((2, len(judged), max((len(gains[0]) for gains in best), default=0)))
-    for at, gains in enumerate(best):
-        ideal[:, at, : len(gains[0])] = gains
+    best = _gain_table([_source_gains(of_case, meanings) for of_case in judged.values()])
+    ideal = -np.sort(-best, axis=2)[:, :, :NDCG_AT]
     named = chunk_sources(trace.chunks, meanings)
     documents: list[Any] = [chunk.document for chunk in trace.chunks]
     pages = [(chunk.document, chunk.page_shown) for chunk in trace.chunks]
@@ -380,26 +356,34 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
         pages if any(meanings[source].page for source in of_case) else documents
         for of_case in judged.values()
     ]
-    width, measures = min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), {}
+    measures = {}
     for pair, hits in ordered_hits(trace, orders).items():
-        reached = np.zeros((2, len(judged), width))
-        for at, (row, of_case) in enumerate(judged.items()):
-            pairs = _first_gains(hits[row].tolist(), ranked[at], named, of_case)[:width]
-            reached[:, at, : len(pairs)] = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
+        reached = _gain_table(
+            [
+                _first_gains(hits[row].tolist(), of_list, named, of_case)
+                for (row, of_case), of_list in zip(judged.items(), ranked, strict=True)
+            ]
+        )[:, :, : max(DEPTHS_OF_LIST)]
         is_hit = reached[0] > 0.0
         first = np.where(is_hit.any(axis=1), is_hit.argmax(axis=1), np.inf)
         ndcg = [metrics.graded_ndcg(*of, NDCG_AT) for of in zip(reached, ideal, strict=True)]
         measures[pair] = np.stack([first, *ndcg])
-    n_reranked = trace.hits.n_reranked[:, :, 0]
-    reranked = [name for at, name in enumerate(trace.arms) if (n_reranked[:, at] > 0).any()]
+    is_reranked = (trace.hits.n_reranked[:, :, 0] > 0).any(axis=0)
     return RankedCases(
         len(trace),
         np.array(list(judged), dtype=np.int64),
         any(case.extra.get(SOURCE_GRADES) for case in trace.cases),
-        trace.arms,
         measures,
-        frozenset(reranked),
+        frozenset(np.array(trace.arms)[is_reranked].tolist()),
     )
+
+
+def _gain_table(gains: Sequence[Sequence[tuple[float, float]]]) -> Array:
+    """Gains of each case, by grade and by number, behind which follow zeros, [2, q, R]."""
+    table = np.zeros((2, len(gains), max(map(len, gains), default=0) or 1))
+    for row, of_case in enumerate(gains):
+        table[:, row, : len(of_case)] = np.array(of_case, dtype=np.float64).reshape(-1, 2).T
+    return table
 
 
 def ordered_hits(
@@ -452,20 +436,15 @@ def _first_gains(
 def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
     """Ranked cases of all shards, in order."""
     parts = list(each_shard(ranked_cases, trace, tuple(orders), what="rank"))
-    starts = np.cumsum([0, *(part.n_cases for part in parts)])
-    return RankedCases(
-        n_cases=int(starts[-1]),
-        rows=np.concatenate(
-            [part.rows + start for part, start in zip(parts, starts, strict=False)]
-        ),
-        graded=any(part.graded for part in parts),
-        arms=parts[0].arms,
-        measures={
-            pair: np.concatenate([part.measures[pair] for part in parts], axis=1)
-            for pair in parts[0].measures
-        },
-        reranked=frozenset().union(*(part.reranked for part in parts)),
-    )
+    ends = np.cumsum([part.n_cases for part in parts])
+    rows = [part.rows + end - part.n_cases for part, end in zip(parts, ends, strict=True)]
+    measures = {
+        pair: np.concatenate([part.measures[pair] for part in parts], axis=1)
+        for pair in parts[0].measures
+    }
+    is_graded, reranked = any(part.graded for part in parts), [part.reranked for part in parts]
+    reranked_arms = frozenset().union(*reranked)
+    return RankedCases(int(ends[-1]), np.concatenate(rows), is_graded, measures, reranked_arms)
 
 
 @answered_traces("trace")
@@ -499,7 +478,7 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     import pandas as pd
 
     judged = _all_ranked(trace, (FINAL, FUSED))
-    names, rows = _measures(graded=judged.graded), []
+    names, rows = (GRADED, BINARY) if judged.graded else (UNGRADED,), []
     for (arm, order), (first, *ndcg) in judged.measures.items():
         if order == FINAL or arm in judged.reranked:
             each = [*(first < k for k in DEPTHS_OF_LIST), *ndcg[: len(names)]]
@@ -510,7 +489,7 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     return table
 
 
-def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> NDArray[np.float64]:
+def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> Array:
     """nDCG@10 of every case under every arm in its final order, [Q, A].
 
     NaN where a case expects no source.
@@ -522,13 +501,13 @@ def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> NDArray[np.float6
     Raises:
       ValueError: other gains, or grades that are none.
     """
-    if gains not in get_args(Gains):
-        msg = f"gains must be one of {', '.join(get_args(Gains))}, got {gains!r}."
+    places = {"graded": 1, "binary": 2}
+    if gains not in places:
+        msg = f"gains must be one of {', '.join(places)}, got {gains!r}."
         raise ValueError(msg)
     judged = _all_ranked(trace, (FINAL,))
-    values = np.full((judged.n_cases, len(judged.arms)), np.nan)
-    for at, arm in enumerate(judged.arms):
-        values[judged.rows, at] = judged.measures[arm, FINAL][1 + (gains == "binary")]
+    values = np.full((judged.n_cases, len(judged.measures)), np.nan)
+    values[judged.rows] = np.transpose([of[places[gains]] for of in judged.measures.values()])
     return values
 
 
@@ -543,10 +522,10 @@ def _distinct_grades(
     return {source: grade for source, grade in grades.items() if source in named.values()}
 
 
-def _ideal_gains(
+def _source_gains(
     grades: Mapping[str, float], meanings: Mapping[str, Meaning]
-) -> NDArray[np.float64]:
-    """Gains of a case's best source order, by grades and by number, first 10 descending, [2, R].
+) -> list[tuple[float, float]]:
+    """Gains of the best order of a case's sources, by grade and by number, in any order.
 
     A document of which pages are expected too is met by the first of these, so that its gain is
     added to that of the page with the highest grade: no order reaches more, and with these pages in
@@ -565,4 +544,4 @@ def _ideal_gains(
         best, *rest = sorted(of_page.values(), reverse=True) or [0.0]
         first = (best, 1.0) if whole is None else (best + whole, 2.0 if of_page else 1.0)
         gains += [first, *((grade, 1.0) for grade in rest)]
-    return -np.sort(-np.array(gains).T, axis=1)[:, :NDCG_AT]
+    return gains

@@ -66,6 +66,7 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 Method = Literal["quantile", "refit"]
 LEAST_OK = 20  # questions labelled ok below which all questions are mapped on
 UNMEASURED, OUTSIDE, BOUNDED, REFITTED = "unmeasured", "outside", "bounded", "refitted"
@@ -250,7 +251,16 @@ def rescale_thresholds(
     old_arm = certified_arm if arm is None and certified_arm in trace.arms else arm
     arms = paired_arms(trace, to, old_arm, to_arm, "to_arm")
     promised = _promised(policy, targets, delta)
-    _check_method(policy, method, promised)
+    fitted = "a fused gate" if policy.fused.enabled else "a decision model"
+    if method not in get_args(Method):
+        msg = f"method must be one of {', '.join(get_args(Method))}, got {method!r}."
+        raise ValueError(msg)
+    if method == "refit" and not promised.targets:
+        msg = "refit must have targets to choose by, got none; state targets=."
+        raise ValueError(msg)
+    if method == "quantile" and (policy.fused.enabled or policy.decision.rule == EXPECTED_COST):
+        msg = f"{fitted} can not be moved, got method {method!r}; method='refit', or switch it off."
+        raise ValueError(msg)
     _check_same_cases(trace, to)
     labels = label_validity(trace, to)
     there = _mapping_cases(to)
@@ -293,24 +303,6 @@ def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float 
     if "delta" in rows.get("mix", {}):
         why = "The mix of the old certificate is an estimate; certify anew with it."
     return Promised(wanted, costs, budget, stated, why, stated_mix(rows))
-
-
-def _check_method(policy: Policy, method: str, promised: Promised) -> None:
-    if method not in get_args(Method):
-        msg = f"method must be one of {', '.join(get_args(Method))}, got {method!r}."
-        raise ValueError(msg)
-    if method == "refit":
-        if not promised.targets:
-            msg = "refit must have targets to choose by, got none; state targets=."
-            raise ValueError(msg)
-        return
-    if policy.fused.enabled or policy.decision.rule == EXPECTED_COST:
-        fitted = "a fused gate" if policy.fused.enabled else "a decision model"
-        msg = (
-            f"{fitted} can not be moved, got method {method!r}; its weights are of the old scores: "
-            "method='refit', or switch it off."
-        )
-        raise ValueError(msg)
 
 
 def _all_cases(trace: TraceView) -> list[Case]:
@@ -373,7 +365,7 @@ class Scores(NamedTuple):
     Known: the signals.
     """
 
-    by_path: dict[str, NDArray[np.float64]]
+    by_path: dict[str, Array]
     known: SignalSet
 
 
@@ -402,24 +394,22 @@ def _passes_above(swept: Threshold) -> float:
     return 1.0 if swept.side == "floor" else -1.0
 
 
-def _all_scores(trace: TraceView, policy: Policy, arm: str) -> Scores:
-    """Scores of all cases."""
-    parts = list(each_shard(shard_scores, trace, policy, arm, what="measure"))
-    by_path = {
-        path: np.concatenate([part.by_path[path] for part in parts]) for path in parts[0].by_path
-    }
-    return Scores(by_path, parts[0].known)
-
-
 def _mapped_thresholds(
     here: TraceView, there: TraceView, policy: Policy, arms: tuple[str, str]
 ) -> Mapped:
     """Policy whose thresholds are moved to the scores of the new cases."""
     import pandas as pd
 
-    views = (here, there)
-    before, after = (_all_scores(view, policy, arm) for view, arm in zip(views, arms, strict=True))
-    labels = [label_codes(_all_cases(view)) for view in views]
+    both, labels = list[Scores](), []
+    for view, arm in zip((here, there), arms, strict=True):
+        parts = list(each_shard(shard_scores, view, policy, arm, what="measure"))
+        joined = {
+            path: np.concatenate([part.by_path[path] for part in parts])
+            for path in parts[0].by_path
+        }
+        both.append(Scores(joined, parts[0].known))
+        labels.append(label_codes(_all_cases(view)))
+    before, after = both
     # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
     is_ok = [label == Status.ok for label in labels]
     notes, missing, changes, rows = [], list[str](), dict[str, float](), list[tuple[Any, ...]]()
@@ -444,7 +434,9 @@ def _mapped_thresholds(
                 )
             continue
         ranked = [ScoredCases.of_labels(*pair) for pair in zip(scores, labels, strict=True)]
-        _warn_of_turned(path, *ranked)
+        turned = ranked[1].contradiction(f"the new score of {path}")
+        if turned and ranked[0].ranking().low > 0.5:
+            warn_user(turned)
         moved, note = _moved_value(swept, value, scores, old, new)
         low = changes.get(f"{swept.section}.min", -np.inf)
         if swept.signal and swept.key == "max" and low > moved:
@@ -463,18 +455,7 @@ def _mapped_thresholds(
     return Mapped(changed, pd.DataFrame(rows, columns=COLUMNS), tuple(notes), tuple(missing))
 
 
-def _warn_of_turned(path: str, old: ScoredCases, new: ScoredCases) -> None:
-    """Warn where what passes a gate ranks ok above refuse in the old trace, and below in the new.
-
-    Args:
-      path: of the threshold.
-    """
-    turned = new.contradiction(f"the new score of {path}")
-    if turned and old.ranking().low > 0.5:
-        warn_user(turned)
-
-
-def _is_same(old: NDArray[np.float64], new: NDArray[np.float64]) -> bool:
+def _is_same(old: Array, new: Array) -> bool:
     """Whether the scores are the same, in any order."""
     return np.array_equal(np.sort(old), np.sort(new), equal_nan=True)
 
@@ -496,9 +477,9 @@ def _check_declared(before: Scores, after: Scores) -> None:
 def _moved_value(
     swept: Threshold,
     value: float,
-    scores: tuple[NDArray[np.float64], NDArray[np.float64]],
-    old_ok: NDArray[np.float64],
-    new_ok: NDArray[np.float64],
+    scores: tuple[Array, Array],
+    old_ok: Array,
+    new_ok: Array,
 ) -> tuple[float, str]:
     """Threshold on the new scores within its range, and a note.
 
@@ -519,9 +500,7 @@ def _moved_value(
     return value if moved == threshold else float(np.clip(sign * moved, swept.low, swept.high)), ""
 
 
-def quantile_map(
-    threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]
-) -> float:
+def quantile_map(threshold: float, source: Array, target: Array) -> float:
     """Threshold on another embedder's score that answers the same share of the same queries.
 
     It needs no labels.
@@ -618,22 +597,31 @@ def _tested(
     A further look where these cases were certified on before.
     """
     view: Any = to
-    by_split = trace_queries(to)
-    lacking = _relabelled(to, policy, labels, arm)
-    if not lacking and "certify" not in by_split:
-        lacking = "The new trace has no split certify: nothing is promised."
-    lacking = lacking or promised.defect
-    if not lacking and not promised.targets:
-        lacking = "No targets and no certificate: nothing is promised."
+    by_split, stated = trace_queries(to), promised.stated
+    lacking = (
+        _relabelled(to, policy, labels, arm)
+        or (
+            ""
+            if "certify" in by_split
+            else "The new trace has no split certify: nothing is promised."
+        )
+        or promised.defect
+        or ("" if promised.targets else "No targets and no certificate: nothing is promised.")
+    )
     if lacking:
         return None, (lacking,)
-    cases, stated = view.split("certify"), promised.stated
     path = None if looks is None else Path(looks)
-    basis = trace_basis(cases)
+    queries, basis = by_split["certify"], trace_basis(view.split("certify"))
     if stated is not None and basis_conflict(stated["basis"], basis):
         text = f"The new certify cases are judged by {basis}, the old by {stated['basis']}."
         return None, (text,)
-    reuse = _unknown_choices(path, by_split["certify"], stated) or _reuse(old, by_split, stated)
+    before = {} if path is None else recorded_looks(path, hash_queries(queries), queries)
+    known = None if stated is None else stated.get("key")
+    unknown = sum(not record.hypotheses for key, record in before.items() if key != known)
+    if unknown:
+        text = f"{looks} holds {unknown:,} looks that do not state among how many candidates"
+        return None, (f"{text} they chose: take new cases.",)
+    reuse = _reuse(old, by_split, stated)
     if isinstance(reuse, str):
         return None, (reuse,)
     terms = CertificationSettings(
@@ -648,21 +636,6 @@ def _tested(
     )
     certification = certify_alone(view, policy, terms)
     return certification, _broken_promises(certification) if certification.policy is None else ()
-
-
-def _unknown_choices(
-    looks: Path | None, queries: list[str], stated: Mapping[str, Any] | None
-) -> str:
-    """Why the looks that a file remembers allow no further one; empty where they do."""
-    before = {} if looks is None else recorded_looks(looks, hash_queries(queries), queries)
-    known = None if stated is None else stated.get("key")
-    unknown = sum(not record.hypotheses for key, record in before.items() if key != known)
-    if not unknown:
-        return ""
-    return (
-        f"{looks} holds {unknown:,} looks of an older raglab, which do not state among how many "
-        "candidates they chose: take new cases."
-    )
 
 
 def _reuse(
@@ -702,11 +675,11 @@ def _broken_promises(certification: Certification) -> tuple[str, ...]:
     for promise in certificate.promises:
         if promise.n and promise.bound <= promise.alpha:
             continue
+        best = f"{promise.n:,} cases: these certify {promise.bound:.4g}"
+        need = f"{promise.name} ≤ {promise.alpha:g} has {best}."
         if promise.name in certification.needs:
-            sentences.append(need_line(promise.name, certification.needs[promise.name]))
-        else:
-            best = f"{promise.n:,} cases: these certify {promise.bound:.4g}"
-            sentences.append(f"{promise.name} ≤ {promise.alpha:g} has {best}.")
+            need = need_line(promise.name, certification.needs[promise.name])
+        sentences.append(need)
     return tuple(sentences)
 
 
@@ -715,18 +688,17 @@ def _judged(
 ) -> tuple[Retest | None, Retest | None, list[str]]:
     """Verdict of split report on the mapped and on the old thresholds, and why there is none."""
     view: Any = to
-    results: list[Retest | None] = [None, None]
+    results: dict[str, Retest | None] = {"mapped": None, "old": None}
     doubts = list[str]()
-    if not promised.targets or "report" not in trace_queries(to):
-        return None, None, doubts
-    cases, corners = view.split("report"), stated_corners(promised.stated or {})
-    terms: Any = {"delta": promised.delta, "arm": arm, "costs": promised.costs, "corners": corners}
-    for place, (name, judged) in enumerate((("mapped", policy), ("old", old))):
-        try:
-            results[place] = retest(judged, cases, promised.targets, **terms)
-        except ValueError as error:  # too many answers missing, or a model of other hits
-            doubts.append(f"The {name} policy is not judged on split report: {error}")
-    return results[0], results[1], doubts
+    if promised.targets and "report" in trace_queries(to):
+        cases, corners = view.split("report"), stated_corners(promised.stated or {})
+        terms: Any = {"delta": promised.delta, "arm": arm, "costs": promised.costs}
+        for name, judged in (("mapped", policy), ("old", old)):
+            try:
+                results[name] = retest(judged, cases, promised.targets, corners=corners, **terms)
+            except ValueError as error:  # too many answers missing, or a model of other hits
+                doubts.append(f"The {name} policy is not judged on split report: {error}")
+    return results["mapped"], results["old"], doubts
 
 
 def _relabelled(to: TraceView, policy: Policy, labels: NDArray[np.int8], arm: str) -> str:
@@ -735,16 +707,10 @@ def _relabelled(to: TraceView, policy: Policy, labels: NDArray[np.int8], arm: st
     A name that now means another text would count as correct. Empty where none must.
     """
     cases = _all_cases(to)
-    is_certify = np.array([case.split == "certify" for case in cases], dtype=bool)
-    lost = is_certify & (labels == Validity.lost)
+    lost = (labels == Validity.lost) & [case.split == "certify" for case in cases]
     if to.has_answers:  # what is judged by text is not judged by sources
         lost &= ~may_be_judged(cases)
     if lost.any():
         lost &= decide_policies(to, [policy], arm)[0].status == Status.ok
-    if not lost.any():
-        return ""
-    first = cases[int(np.argmax(lost))].id
-    return (
-        f"{int(lost.sum()):,} certify cases that the policy answers must be labelled again, such "
-        f"as {first}."
-    )
+    rule = "certify cases that the policy answers must be labelled again, such as"
+    return f"{lost.sum():,} {rule} {cases[int(lost.argmax())].id}." if lost.any() else ""

@@ -34,7 +34,7 @@ from raglab.replay import decide_policies
 from raglab.replaying.breakpoints import acting_paths, swept_paths, threshold_values
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import UNLABELLED, Case, Status, TraceData, label_codes
+from raglab.values import UNLABELLED, Case, Status, label_codes
 from raglab.words.characters import plain_question
 from raglab.words.html_display import Cell
 from raglab.words.results import Result, Summary
@@ -42,6 +42,7 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 SIDES = ("old", "new")
 HIT, MISS = 1, metrics.CELLS + 1  # cells of a case labelled ok: answered rightly, refused
 SHARES = (10, 50, 90)  # percent of the questions, of quantiles
@@ -141,12 +142,9 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
 
     frames = []
     for cases in (old, new):
-        named = (sorted(case.selected_sources) for case in cases)
-        questions = [
-            (plain_question(case.query), *of) for case, of in zip(cases, named, strict=True)
-        ]
-        ids = [case.id for case in cases]
-        frames.append(pd.DataFrame({"question": questions, "id": ids, "row": range(len(ids))}))
+        questions = [(plain_question(case.query), *sorted(case.selected_sources)) for case in cases]
+        frame = pd.DataFrame({"question": questions, "id": [case.id for case in cases]})
+        frames.append(frame.assign(row=range(len(cases))))
     same = frames[0].merge(frames[1], on=["question", "id"])
     remaining = []
     for frame, rows in zip(frames, (same["row_x"], same["row_y"]), strict=True):
@@ -210,32 +208,36 @@ def compare_traces(
         raise ValueError(msg)
     arms = paired_arms(old, new, arm, new_arm)
     free = always_answer(Policy.load())
-    policies = (policy or free, after or policy or free)
-    notes = (
-        []
-        if policy is not None
-        else [f"Decided by always-answer ({free.policy_id}): what retrieval alone changes."]
-    )
-    traces = [part.loaded().subset(rows) for part, rows in ((old, pairs.old), (new, pairs.new))]
+    notes = [f"Decided by always-answer ({free.policy_id}): what retrieval alone changes."]
+    if policy is not None:
+        notes, free = [], policy
+    sides = [
+        Side(part.loaded().subset(rows), by, at)
+        for part, rows, by, at in zip(
+            (old, new), (pairs.old, pairs.new), (free, after or free), arms, strict=True
+        )
+    ]
     # judged by text in one, by sources in the other
-    if (traces[0].answers is None) != (traces[1].answers is None):
-        traces = [replace(part, answers=None) for part in traces]
+    if len({side.trace.answers is None for side in sides}) > 1:
+        sides = [side._replace(trace=replace(side.trace, answers=None)) for side in sides]
         notes.append("Answers are recorded in one trace alone: both are judged by sources.")
-    first, second = _decided(traces, policies, arms)
-    labelled = pairs.same_label & (label_codes(traces[0].cases) != UNLABELLED)
-    judged = [part.subset(np.flatnonzero(labelled)) for part in traces]
-    table, basis, in_sample, more = _rates(judged, policies, arms, costs)
-    shown = (policy or Policy.load(), after or policy or Policy.load())
-    signals, scores, unread = _signals(traces, shown, arms, labelled)
+    first, second = (side.decisions for side in sides)
+    labelled = pairs.same_label & (label_codes(sides[0].trace.cases) != UNLABELLED)
+    judged = [side._replace(trace=side.trace.subset(np.flatnonzero(labelled))) for side in sides]
+    table, basis, in_sample, more = _rates(judged, costs)
+    thresholds = [side.policy if policy else Policy.load() for side in sides]
+    signals, scores, unread = _signals(
+        [side._replace(policy=by) for side, by in zip(sides, thresholds, strict=True)], labelled
+    )
     if unread:
         notes.append(f"Thresholds without a row in signals: {', '.join(unread)}.")
-    for side, part, each in zip(SIDES, (old, new), policies, strict=True):
-        if idle := [name for name in acting_gates(each) if name in gates_off(part)]:
-            names = ", ".join(idle)
-            notes.append(f"Gates of {each.policy_id} off in the {side} trace: {names}.")
+    for name, part, side in zip(SIDES, (old, new), sides, strict=True):
+        if idle := [gate for gate in acting_gates(side.policy) if gate in gates_off(part)]:
+            gates = ", ".join(idle)
+            notes.append(f"Gates of {side.policy.policy_id} off in the {name} trace: {gates}.")
     old_name, new_name = (
-        f"{part.meta.get('fingerprint', 'no fingerprint')} {at} {of.policy_id}"
-        for part, at, of in zip((old, new), arms, policies, strict=True)
+        f"{part.meta.get('fingerprint', 'no fingerprint')} {side.arm} {side.policy.policy_id}"
+        for part, side in zip((old, new), sides, strict=True)
     )
     return TraceComparison(
         old=old_name,
@@ -245,10 +247,10 @@ def compare_traces(
         table=table,
         decisions=_flow(first, second, labelled),
         changed=_changed(first, second, labelled, arms),
-        hits=_hits(traces, judged, arms),
+        hits=_hits(sides, judged),
         signals=signals,
         scores=scores,
-        settings=_settings((old, new), arms, policies),
+        settings=_settings((old, new), sides),
         left_out={
             "of the old trace alone": len(old) - len(labelled),
             "of the new trace alone": len(new) - len(labelled),
@@ -281,36 +283,40 @@ def paired_arms(
     return first, new_arm or (first if first in new.arms else new.arms[0])
 
 
-def _decided(
-    traces: Sequence[Trace], policies: Sequence[Policy], arms: Sequence[str]
-) -> list[Decisions]:
-    """Decisions of each policy on its trace."""
-    rows = zip(traces, policies, arms, strict=True)
-    return [decide_policies(trace, [policy], arm)[0] for trace, policy, arm in rows]
+class Side(NamedTuple):
+    """A trace, the policy that decides it, and its arm."""
+
+    trace: Trace
+    policy: Policy
+    arm: str
+
+    @property
+    def decisions(self) -> Decisions:
+        """What the policy decides."""
+        return decide_policies(self.trace, [self.policy], self.arm)[0]
 
 
 def _rates(
-    judged: Sequence[Trace],
-    policies: tuple[Policy, Policy],
-    arms: tuple[str, str],
-    costs: metrics.Costs | None,
+    judged: Sequence[Side], costs: metrics.Costs | None
 ) -> tuple[pd.DataFrame, str, str, list[str]]:
     """Table of the judged cases, their basis, what is in sample, and notes."""
     import pandas as pd
 
-    if not len(judged[0]):
+    if not len(judged[0].trace):
         columns = ["measure", *SIDES, "difference", "low", "high", "p"]
         return pd.DataFrame(columns=columns), "none", "", []
-    first, second = _decided(judged, policies, arms)
-    sides = zip(policies, SIDES, strict=True)
-    names = [f"Policy {each.policy_id} on the {side} trace" for each, side in sides]
+    first, second = (side.decisions for side in judged)
+    names = [
+        f"Policy {side.policy.policy_id} on the {name} trace"
+        for side, name in zip(judged, SIDES, strict=True)
+    ]
     if first.basis.kind != second.basis.kind:
         bases = f"{first.basis} and {second.basis}"
         msg = f"two traces must be judged on one basis (rule S6.3), got {bases}; see with_basis."
         raise ValueError(msg)
     missing = dict(zip(names, (first.missing_answers, second.missing_answers), strict=True))
     check_compared(missing)
-    learned = [trace_learned([each], judged[0])[0] for each in policies]
+    learned = [trace_learned([side.policy], judged[0].trace)[0] for side in judged]
     in_sample = learned_text(names, SIDES, learned)
     notes = [f"{name}: {shortfall}." for name, shortfall in missing.items() if shortfall.k]
     notes += filter(None, [headline_note(first.trace, first.status_only)])
@@ -371,21 +377,16 @@ def _where(values: Sequence[Any], is_shown: NDArray[np.bool_]) -> list[Any]:
     return [value if shown else None for value, shown in rows]
 
 
-def _first_documents(trace: TraceData, arm: str) -> list[list[str]]:
-    """First five documents of each question, each at the place of its best chunk."""
-    names = [chunk.document for chunk in trace.chunks]
-    ranked = ordered_hits(trace)[arm, FINAL].tolist()
-    return [
-        list(dict.fromkeys(names[chunk] for chunk in row if chunk >= 0))[:OVERLAP_AT]
-        for row in ranked
-    ]
-
-
-def _hits(traces: Sequence[Trace], judged: Sequence[Trace], arms: tuple[str, str]) -> pd.DataFrame:
+def _hits(sides: Sequence[Side], judged: Sequence[Side]) -> pd.DataFrame:
     """Rows of `TraceComparison.hits`."""
     import pandas as pd
 
-    lists = [_first_documents(*of) for of in zip(traces, arms, strict=True)]
+    lists = []  # first five documents of each question, each at the place of its best chunk
+    for trace, _, arm in sides:
+        names = [chunk.document for chunk in trace.chunks]
+        ranked = ordered_hits(trace)[arm, FINAL].tolist()
+        documents = ([names[chunk] for chunk in row if chunk >= 0] for row in ranked)
+        lists.append([[*dict.fromkeys(of_case)][:OVERLAP_AT] for of_case in documents])
     both = [pair for pair in zip(*lists, strict=True) if any(pair)]
     same = sum(old[:1] == new[:1] for old, new in both)
     overlap = np.array([len({*old} & {*new}) / max(len(old), len(new)) for old, new in both])
@@ -399,7 +400,11 @@ def _hits(traces: Sequence[Trace], judged: Sequence[Trace], arms: tuple[str, str
         ("same_first_document", *blank, shares[0], float(low), float(high), n),
         ("overlap_of_first_5", *blank, shares[1], *map(float, ends), n),
     ]
-    ranks = [_hit_ranks(trace, arm) for trace, arm in zip(judged, arms, strict=True)]
+    # place from 0 of the first expected source, of cases that expect one
+    ranks = [
+        ranked_cases(trace, (FINAL,)).measures[arm, FINAL][0] if len(trace) else np.zeros(0)
+        for trace, _, arm in judged
+    ]
     place, size = metrics.RATES.index("pass_rate"), len(ranks[0])
     for k in (1, OVERLAP_AT):
         before, after = (np.where(rank < k, HIT, MISS) for rank in ranks)
@@ -409,23 +414,14 @@ def _hits(traces: Sequence[Trace], judged: Sequence[Trace], arms: tuple[str, str
     return pd.DataFrame(rows, columns=["measure", *SIDES, "value", "low", "high", "n"])
 
 
-def _hit_ranks(trace: Trace, arm: str) -> NDArray[np.int64]:
-    """Place from 0 of first expected sources among documents or pages, of cases with one, [q]."""
-    if not len(trace):
-        return np.zeros(0, dtype=np.int64)
-    first = ranked_cases(trace, (FINAL,)).measures[arm, FINAL][0]
-    return np.where(np.isinf(first), len(trace.chunks), first).astype(np.int64)
-
-
-def _threshold_scores(
-    trace: TraceData, policy: Policy, arm: str
-) -> tuple[dict[str, NDArray[np.float64]], Mapping[str, Threshold], list[str]]:
+def _threshold_scores(side: Side) -> tuple[dict[str, Array], Mapping[str, Threshold], set[str]]:
     """What each acting threshold of a policy is compared with, [Q]; all thresholds.
 
     Paths without such a number.
     """
-    evidence, thresholds = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
-    known, paths, scores = swept_paths(evidence.known), acting_paths(evidence, policy), {}
+    evidence = measured_tables(side.trace, side.policy, side.arm).evidence
+    known, paths = swept_paths(evidence.known), acting_paths(evidence, side.policy)
+    thresholds, scores = policy_thresholds([side.policy]), {}
     for path in paths:
         if path not in known or known[path].whole or path.startswith("decision."):
             continue
@@ -434,68 +430,57 @@ def _threshold_scores(
             scores[path] = chain.measurement(evidence, known[path].meets)[0, evidence.l2.shape[1]]
         else:
             scores[path] = threshold_values(evidence, thresholds, path, 0)[0]
-    return scores, known, [path for path in paths if path not in scores]
+    return scores, known, {*paths} - scores.keys()
 
 
 def _signals(
-    traces: Sequence[Trace],
-    policies: tuple[Policy, Policy],
-    arms: tuple[str, str],
-    labelled: NDArray[np.bool_],
+    sides: Sequence[Side], labelled: NDArray[np.bool_]
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Tables `signals` and `scores`, and the acting thresholds that have no row there."""
     import pandas as pd
-
-    (old, known, unread), (new, _, not_new) = (
-        _threshold_scores(*of) for of in zip(traces, policies, arms, strict=True)
-    )
-    cases, rows = traces[0].cases, []
-    frames = [pd.DataFrame(columns=["path", "case_id", "label", *SIDES])]
-    labels = _where([case.expect_status for case in cases], labelled)
-    ids = [case.id for case in cases]
-    for path in (path for path in old if path in new):
-        threshold, pair = known[path], np.stack([old[path], new[path]])
-        row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
-        for side, values, policy in zip(SIDES, pair, policies, strict=True):
-            measured, at = values[np.isfinite(values)], float(policy.value(path))
-            passes = measured >= at if threshold.side == "floor" else measured <= at
-            some = len(measured) > 0
-            row[f"threshold_{side}"] = at
-            row[f"passes_{side}"] = passes.mean() if some else np.nan
-            ends = np.percentile(measured, SHARES) if some else np.full(len(SHARES), np.nan)
-            row |= {f"q{share}_{side}": end for share, end in zip(SHARES, ends, strict=True)}
-            row[f"missing_{side}"] = len(values) - len(measured)
-        rows.append(row | {"rank_correlation": _rank_correlation(*pair)})
-        columns = {"path": path, "case_id": ids, "label": labels, "old": pair[0], "new": pair[1]}
-        frames.append(pd.DataFrame(columns))
-    scores = pd.concat(frames[1:] or frames, ignore_index=True)
-    alone = old.keys() ^ new.keys()
-    return pd.DataFrame(rows), scores, sorted({*unread, *not_new, *alone})
-
-
-def _rank_correlation(old: NDArray[np.float64], new: NDArray[np.float64]) -> float:
-    """Spearman's rank correlation over the questions that both measure.
-
-    NaN where one does not vary.
-    """
     from scipy.stats import rankdata
 
-    both = np.isfinite(old) & np.isfinite(new)
-    ranks = [rankdata(values[both]) for values in (old, new)]
-    varies = all(len(rank) and rank.min() < rank.max() for rank in ranks)
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1]) if varies else float("nan")
+    (old, known, unread), (new, _, not_new) = map(_threshold_scores, sides)
+    cases, rows = sides[0].trace.cases, []
+    labels = _where([case.expect_status for case in cases], labelled)
+    ids = [case.id for case in cases]
+    frames = [pd.DataFrame(columns=["path", "case_id", "label", *SIDES])]
+    for path in (path for path in old if path in new):
+        threshold, pair = known[path], np.stack([old[path], new[path]])
+        pair = np.where(np.isfinite(pair), pair, np.nan)
+        row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
+        for name, values, side in zip(SIDES, pair, sides, strict=True):
+            measured, at = values[~np.isnan(values)], float(side.policy.value(path))
+            passes = measured >= at if threshold.side == "floor" else measured <= at
+            row[f"threshold_{name}"] = at
+            row[f"passes_{name}"] = passes.mean() if len(measured) else np.nan
+            ends = np.percentile(measured, SHARES) if len(measured) else [np.nan] * len(SHARES)
+            row |= {f"q{share}_{name}": end for share, end in zip(SHARES, ends, strict=True)}
+            row[f"missing_{name}"] = len(values) - len(measured)
+        both = pair[:, ~np.isnan(pair).any(axis=0)]
+        varies = both.size and np.ptp(both, axis=1).all()
+        ranked = np.corrcoef(rankdata(both, axis=1))[0, 1] if varies else np.nan
+        rows.append(row | {"rank_correlation": float(ranked)})
+        columns = {
+            "path": path,
+            "case_id": ids,
+            "label": labels,
+            "old": old[path],
+            "new": new[path],
+        }
+        frames.append(pd.DataFrame(columns))
+    scores = pd.concat(frames[1:] or frames, ignore_index=True)
+    return pd.DataFrame(rows), scores, sorted(unread | not_new | (old.keys() ^ new.keys()))
 
 
-def _settings(
-    traces: tuple[StudyTrace, StudyTrace], arms: tuple[str, str], policies: tuple[Policy, Policy]
-) -> pd.DataFrame:
+def _settings(traces: Sequence[StudyTrace], sides: Sequence[Side]) -> pd.DataFrame:
     """Settings that differ, a row each; None where a trace states none."""
     import pandas as pd
 
     facts = []
-    for trace, arm, policy in zip(traces, arms, policies, strict=True):
+    for trace, side in zip(traces, sides, strict=True):
         meta = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
-        own = {"arm": arm, "policy": policy.policy_id}
+        own = {"arm": side.arm, "policy": side.policy.policy_id}
         facts.append(own | dict(_flat(meta.pop("parameters", {}))) | dict(_flat(meta)))
     pairs = {name: [stated.get(name) for stated in facts] for name in facts[0] | facts[1]}
     rows = [(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]

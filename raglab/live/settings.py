@@ -292,7 +292,7 @@ class Settings(BaseSettings):
             raise input_error(
                 Where(variable("bandit_floor")), rule, "lower it", f"{self.bandit_floor:g}"
             )
-        stated = self._stated("bandit_", Bandit._fields)
+        stated = self._stated("bandit_", [*Bandit.__dataclass_fields__])
         bandit = Bandit(algorithm=self.bandit_policy, **stated)
         if self.bandit_prior is None or bandit.linear:
             return bandit

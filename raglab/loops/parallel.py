@@ -95,6 +95,16 @@ def parallel_workers(kind: str | Client = "threads", n: int | None = None) -> It
         _current.reset(before)
 
 
+@contextmanager
+def jobs(n_jobs: int) -> Iterator[None]:
+    """Loops inside the block by so many processes, as joblib counts them; 1 leaves them as is."""
+    if n_jobs == 1:
+        yield
+    else:
+        with parallel_workers("joblib", n_jobs if n_jobs > 0 else processors() + 1 + n_jobs):
+            yield
+
+
 def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a client
     if n is not None and (type(n) is not int or n < 1):
         refuse(

@@ -11,20 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.bandit.budget import (
-    Budget,
+from raglab.bandit.budget import Budget, check_budget
+from raglab.bandit.environments import Table, table_costs
+from raglab.bandit.learner import check_arm
+from raglab.extensions.budgets.prices import (
     Pacer,
     PriceChoice,
-    check_budget,
     choose_price,
     pace,
     priced_arms,
     start_pacer,
-    table_costs,
 )
-from raglab.bandit.environments import Table
-from raglab.bandit.learner import check_arm
-from raglab.bandit.ridge import RidgeFit, fit_ridge
+from raglab.extensions.budgets.ridge import RidgeFit, fit_ridge
 from raglab.values import refuse
 
 if TYPE_CHECKING:

@@ -12,20 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.bandit import Bandit, Table
-from raglab.bandit.budget import (
-    REACH,
+from raglab.bandit import (
+    Bandit,
     Budget,
+    Table,
     choose_price,
+    compare_plans,
+    fit_priced_policy,
     frontier,
+    learned_ledger,
+    log,
     pace,
-    priced_arms,
+    play_paced,
+    run,
     start_pacer,
 )
-from raglab.bandit.ledgers import learned_ledger, net_state, start_ledger
-from raglab.bandit.plans import MIXTURE, compare_plans
-from raglab.bandit.priced_policy import fit_priced_policy, play_paced
-from raglab.bandit.simulation import log, run
+from raglab.bandit.fixed_plans import MIXTURE
+from raglab.extensions.budgets.ledgers import start_ledger
+from raglab.extensions.budgets.prices import REACH, priced_arms
 from raglab.lab.bandit_study import baselines, compare_learners
 from raglab.off_policy.evaluation import estimate
 
@@ -216,7 +220,7 @@ def test_a_pacer_is_a_value() -> None:
     with pytest.raises(ValueError, match="at least 0, got -1"):
         pace(first, -1.0)
     for wrong in (0.0, -1.0, np.inf, np.nan, Budget(1.0, price=0.0), Budget(1.0, step=0.0)):
-        with pytest.raises(ValueError, match="must be above 0"):
+        with pytest.raises(ValueError, match="number above 0"):
             start_pacer(wrong)
 
 
@@ -436,7 +440,7 @@ def test_net_sums_are_those_of_net_rewards() -> None:
     x = np.column_stack([np.ones(30), rng.normal(size=30)])
     bandit = Bandit("lin_ucb", prior_mean=0.7)
     ledger = learned_ledger(arm, reward, cost, bandit, Budget(1.0, price=0.3), n_arms=2, context=x)
-    net, state = reward - 0.3 * cost, net_state(ledger)
+    net, state = reward - 0.3 * cost, ledger.net
     for number in range(2):
         at = arm == number
         assert state.n[number] == at.sum()
@@ -600,8 +604,8 @@ def test_a_history_of_costs_is_checked() -> None:
         (bandit, [1.0, -3.0], None, "number from 0, got -3"),
         (bandit, [1.0], None, r"must be \[N\] each"),
         (ridge, [1.0, 1.0], [[1.0]], "of 2 rounds"),
-        (ridge, [1.0, 1.0], [[1.0], [np.nan]], "NaN or infinity"),
-        (ridge, [1.0, 1.0], [1.0, 1.0], "learns from a context"),
+        (ridge, [1.0, 1.0], [[1.0], [np.nan]], "must be finite"),
+        (ridge, [1.0, 1.0], [1.0, 1.0], "of 2 rounds"),
     ]
     for learner, cost, context, rule in cases:
         with pytest.raises(ValueError, match=rule):

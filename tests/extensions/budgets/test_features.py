@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.bandit import Bandit, Table
-from raglab.bandit.ridge import STRENGTHS, fit_ridge, ridge_strength
-from raglab.bandit.simulation import run
-from raglab.bandit.text_context import text_features
+from raglab.bandit import Bandit, Table, fit_ridge, ridge_strength, run, text_features
+from raglab.extensions.budgets.ridge import STRENGTHS
 
 TEXTS = [
     "How do I reset the router?",

@@ -6,14 +6,18 @@ Both are on the same questions.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.bandit.budget import ROUNDING, Budget, check_budget, frontier, table_costs
-from raglab.bandit.environments import Table
+from raglab.bandit.budget import Budget, check_budget
+from raglab.bandit.environments import Table, table_costs
+from raglab.bandit.fixed_plans import MIXTURE, PRICED, check_plan
 from raglab.bandit.learner import check_count
+from raglab.extensions.budgets.priced_policy import fit_priced_policy
+from raglab.extensions.budgets.prices import choose_price, frontier
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.values import refuse
 
@@ -21,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-MIXTURE = "best fixed mixture"
 RESAMPLES = 100  # in memory at a time
 FEWEST = 10  # questions below which an interval by resampling is said to be too narrow
 
@@ -129,29 +132,49 @@ def compare_plans(
     return result
 
 
+def plan_within(reward: Array, table: Table, budget: Budget | float) -> Array:
+    """Plan [Q, A] of most reward within a budget, by one who knows every reward and cost.
+
+    Args:
+      reward: that is known of each arm, [Q, A]; not read where the arm is masked.
+      table: with costs.
+      budget: mean cost of a question.
+
+    Raises:
+      ValueError: the budget is below the spend of the cheapest arm of each question.
+    """
+    known, cost = (np.where(table.mask, cells, 0.0) for cells in (reward, table_costs(table)))
+    return choose_price(known, cost, budget, mask=table.mask).plan(known, cost, table.mask)
+
+
+def study_plans(tune: Table, judge: Table, budget: Budget | float) -> dict[str, Array]:
+    """Plans within a budget that are chosen on one table and judged on another, by name, [Q, A].
+
+    The best fixed mixture, and a policy of ridges with a price where some feature varies. A plan
+    that cannot be made of these rows is left out.
+    """
+    plans: dict[str, Array] = {}
+    with suppress(ValueError):
+        mixture = frontier(tune).mixture_at(budget)
+        if judge.mask[:, mixture > 0.0].all():
+            plans[MIXTURE] = np.broadcast_to(mixture, judge.mask.shape)
+    with suppress(ValueError):
+        if np.ptp(tune.features, axis=0).any():
+            plans[PRICED] = fit_priced_policy(tune, budget).plan(judge)
+    return plans
+
+
 def _plan_rows(table: Table, name: str, plan: ArrayLike) -> Array:
     """Probabilities [Q, A] of a plan, checked."""
     rows = np.asarray(plan, np.float64)
     if rows.shape not in {table.mask.shape, table.mask.shape[1:]}:
-        refuse(
-            f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}",
-            rows.shape,
-            "give a number an arm",
-        )
+        rule = f"plan {name!r} must be [A] or [Q, A] of {table.mask.shape}"
+        refuse(rule, rows.shape, "give a number an arm")
+    check_plan(rows, f"plan {name!r}")
     rows = np.broadcast_to(rows, table.mask.shape)
-    wrong = ~((rows >= 0.0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) <= ROUNDING))
-    if wrong.any():
-        refuse(
-            f"rows of plan {name!r} must be >= 0 and sum to 1",
-            rows[wrong][0].tolist(),
-            "they are probabilities",
-        )
     if (rows[~table.mask] > 0.0).any():
-        refuse(
-            f"plan {name!r} may give nothing to an unavailable arm",
-            "some",
-            "give a row a question",
-        )
+        rule = f"plan {name!r} may give nothing to an unavailable arm"
+        refuse(rule, "some", "give a row a question")
     return rows
 
 
