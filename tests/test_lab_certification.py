@@ -24,20 +24,20 @@ from raglab.certify import cases_needed, certification_chance, certify, hoeffdin
 from raglab.cli import app
 from raglab.decision.learned_cases import queries_hash
 from raglab.lab.answer_signals import answer_signals
-from raglab.lab.certificate_checks import certificate_defect, check_policy, retrieve_trace
 from raglab.lab.certification import (
-    Certification,
-    certificate_lines,
+    LIKELY,
     certify_best,
     certify_policy,
+    check_policy,
+    retrieve_trace,
 )
-from raglab.lab.certification_needs import need_note
-from raglab.lab.certification_texts import diagnosis
-from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
+from raglab.lab.certification_counts import counted_losses
+from raglab.lab.certification_words import Certification, asking_note, certificate_lines, need_note
 from raglab.lab.gate_fitting import case_signals
-from raglab.lab.looks import recorded_looks
+from raglab.lab.looks import certificate_defect, recorded_looks
 from raglab.lab.search_space import always_answer
 from raglab.lab.study_cases import study_splits
+from raglab.lab.targets import diagnosis
 from raglab.metrics import N_CELLS, cell_costs, cost_matrix, upper_bound
 from raglab.replay import decide, sweep
 from raglab.store.policies import Policy

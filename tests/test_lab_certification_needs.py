@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raglab.certify import data_need, fixed_sequence, hoeffding_bentkus, holm
-from raglab.lab.certification_needs import (
+from raglab.lab.certification_words import (
     missing_cases,
     missing_questions,
     need_frame,

@@ -10,9 +10,8 @@ import pytest
 
 from labelled import free_policy, labelled
 from raglab.decision.outcome_codes import CELL_OF_CODE
-from raglab.lab.certificate_checks import retest
-from raglab.lab.certification import certify_best, certify_policy
-from raglab.lab.certified_losses import COST, certified_tally, question_losses, tally_losses
+from raglab.lab.certification import certify_best, certify_policy, retest
+from raglab.lab.certification_counts import COST, certified_tally, question_losses, tally_losses
 from raglab.metrics import RATES, cell_costs, cost_matrix, denominators, label_counts
 from raglab.metrics import rate_counts as counts_of
 from raglab.replay import trace_codes

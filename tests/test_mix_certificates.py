@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 import raglab
 from labelled import free_policy, labelled, noted
 from raglab import metrics
-from raglab.lab.certificate_checks import certificate_defect, check_policy, stated_mix
-from raglab.lab.certification import certify_best, certify_policy
-from raglab.lab.certified_losses import (
+from raglab.lab.certification import certify_best, certify_policy, check_policy
+from raglab.lab.certification_counts import (
     COST,
     UNEARNED_CELL,
     certified_tally,
@@ -27,6 +26,7 @@ from raglab.lab.certified_losses import (
     in_mix,
     unit_cells,
 )
+from raglab.lab.looks import certificate_defect, stated_mix
 from raglab.lab.search_space import always_answer
 from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.metrics import binomial_p

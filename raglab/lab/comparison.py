@@ -40,7 +40,7 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.certification import Certification
+    from raglab.lab.certification_words import Certification
 
 # role of a candidate that did not compete: no reason against what was selected
 BESIDE = "shown beside"

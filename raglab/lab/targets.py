@@ -1,4 +1,4 @@
-"""Targets (shore): which are met, reachable together, or certifiable (S6.2, S6.4, S6.9)."""
+"""Targets (shore): which are met or reachable, what signals could carry (S6.2, S6.4, S6.9)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.certify import MAX_OVER_ASK
+from raglab.certify import MAX_OVER_ASK, cases_needed, certification_chance
 from raglab.lab.answer_signals import (
     NO_THRESHOLD,
     AnswerSignals,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 DELTA = 0.10  # one-sided error of what can be certified at all
 USUAL_TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20)
 UNREACHABLE = "not met; all targets together cannot be met with these signals"
+EVEN = 0.5  # probability of a certificate from which on a signal is said to reach a target
 BOUGHT = "not met: within its target only by asking back or refusing"
 
 
@@ -266,3 +267,91 @@ def surest_threshold(signals: AnswerSignals, delta: float = DELTA) -> tuple[Thre
             if not bounds[place] >= least:
                 best, least = every.at(place), float(bounds[place])
     return best, least
+
+
+DIAGNOSIS = [
+    "signal",
+    "AUROC",
+    "AUROC_low",
+    "AUROC_high",
+    "coverage",
+    "wrong",
+    "answered",
+    "risk",
+    "lowest_risk",
+    "chance",
+    "verdict",
+]
+NO_SEPARATION, NOT_MEASURED = "does not separate", "not measured"
+
+
+def diagnosis(
+    right: NDArray[np.bool_],
+    scores: Mapping[str, NDArray[np.float64]],
+    alpha: float,
+    delta: float = 0.1,
+    *,
+    size: float = 1.0,
+) -> pd.DataFrame:
+    """What each signal could carry.
+
+    Whether it ranks right above wrong, and the lowest risk where enough is answered.
+
+    Args:
+      right: whether each case is right if answered, [Q].
+      scores: signal -> its values, higher is surer, [Q].
+      alpha: wanted risk.
+      size: cases to certify on, over these.
+
+    Returns: a row a signal, the best AUROC first: `AUROC` with interval; `coverage`, the smallest
+      one at which as many are answered as `cases_needed` asks for; `wrong`, `answered` and `risk`
+      there; `lowest_risk` at that coverage or more; `chance`, probability that its best threshold
+      is certified (chosen here, so it flatters); `verdict`.
+
+    Source: rules S6.4, S6.9.
+    """
+    import pandas as pd
+
+    needed, rows = cases_needed(alpha, delta), []
+    # of a signal without any error
+    best_low = float(metrics.auroc_interval(right, right.astype(np.float64)).low)
+    n_rarer, rarer = min((int(right.sum()), "right"), (int((~right).sum()), "wrong"))
+    for name, score in scores.items():
+        row: dict[str, Any] = {"signal": name, "verdict": NOT_MEASURED}
+        rows.append(row)
+        if np.isnan(score).all():
+            continue
+        low, high = metrics.auroc_interval(right, score)
+        row |= {"AUROC": metrics.auroc(right, score), "AUROC_low": float(low)}
+        row["AUROC_high"] = float(high)
+        curve = metrics.risk_coverage(right, score)
+        # With fewer answered cases even no error at all certifies nothing, so those coverages are
+        # left out; the verdict of a signal without any says so.
+        usable = np.round(curve.n * size) >= needed
+        k, n, risks = curve.k[usable], curve.n[usable], curve.y[usable]
+        if len(k):
+            chances = certification_chance(k, n, n * size, alpha, delta)
+            row |= {"coverage": float(curve.x[usable][0]), "wrong": int(k[0])}
+            row |= {"answered": int(n[0]), "risk": float(risks[0])}
+            row |= {"lowest_risk": float(risks.min()), "chance": float(chances.max())}
+            row["free_risk"] = float(curve.y[-1])
+        row["verdict"] = _signal_verdict(row, alpha, needed)
+        if row["verdict"] == NO_SEPARATION and not best_low > 0.5:
+            row["verdict"] = f"too few cases to tell: {n_rarer} {rarer}"
+    # Stated in full: where no signal answers enough, the table still has every column.
+    frame = pd.DataFrame(rows, columns=DIAGNOSIS)
+    return frame.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)
+
+
+def _signal_verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
+    if "risk" not in row:
+        return f"too few cases: {needed} must be answered"
+    if row["free_risk"] <= alpha:
+        return "always answering reaches it"
+    if not row["AUROC_low"] > 0.5:
+        return NO_SEPARATION
+    if row["lowest_risk"] > alpha:
+        return "separates, but not down to the target"
+    return (
+        "within reach" if row["chance"] >= EVEN else "reached here, but a certificate is unlikely"
+    )

@@ -19,17 +19,15 @@ from raglab.displays.tables import (
 )
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.answer_signals import AnswerSignals
-from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
-from raglab.lab.certification_cases import SPLITS
-from raglab.lab.certification_needs import need_frame
-from raglab.lab.certification_texts import diagnosis
-from raglab.lab.certified_losses import COST, asking_note
+from raglab.lab.certification import Retest, check_policy
+from raglab.lab.certification_counts import COST, SPLITS
+from raglab.lab.certification_words import asking_note, need_frame
 from raglab.lab.decision_fitting import tells_apart
-from raglab.lab.looks import trace_hash
+from raglab.lab.looks import certificate_defect, trace_hash
 from raglab.lab.rates_by_group import COMMON, group_rates
 from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
-from raglab.lab.targets import DELTA, USUAL_TARGETS, certifiable, surest_threshold
+from raglab.lab.targets import DELTA, USUAL_TARGETS, certifiable, diagnosis, surest_threshold
 from raglab.metrics import OBJECTIVES
 from raglab.values import Status
 from raglab.words.canonical import percent
