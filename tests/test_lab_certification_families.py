@@ -25,6 +25,7 @@ from raglab.lab.certification import (
 )
 from raglab.lab.certification_counts import (
     RISK,
+    CertificationSettings,
     certified_tally,
     counted_losses,
     pilot_counts,
@@ -282,7 +283,7 @@ def test_pilot_figures_come_from_models_that_never_saw_the_case(trace: Trace) ->
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine", "confidence", "gap", "hybrid"])
     family = grid(pilot, fitted)
     seen = tally_losses(certified_tally(pilot, family, None), [RISK], None)
-    unseen = pilot_counts(pilot, family, [RISK]).losses
+    unseen = pilot_counts(pilot, family, CertificationSettings({RISK: 0.1})).losses
     few = seen.n[:, 0] < 100  # where all are answered nothing can differ
     assert unseen.k[few].sum() / unseen.n[few].sum() > seen.k[few].sum() / seen.n[few].sum()
     assert unseen.cost[few].mean() > seen.cost[few].mean()
@@ -303,8 +304,10 @@ def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace: Trace
     ]
     ratios = [[one.replace("decision.ratio", ratio) for ratio in (0.5, 1.0, 2.0)] for one in two]
     free = [POLICY, BY_COST, always_answer(POLICY)]
+    both = {RISK: 0.1, "expected_cost": 0.1}
     mixed = [policy for row in zip(free, *ratios, strict=True) for policy in row]
-    counts = pilot_counts(pilot, mixed, [RISK, "expected_cost"], {"refuse": {"answered_wrong": 3}})
+    terms = CertificationSettings(both, {"refuse": {"answered_wrong": 3}})
+    counts = pilot_counts(pilot, mixed, terms)
     assert counts.notes == ()
     plain = tally_losses(
         certified_tally(pilot, mixed, None),

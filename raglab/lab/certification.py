@@ -375,7 +375,8 @@ def pilot_order(
     Source: rule S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
     """
     rows = np.flatnonzero((counts.at_best(size).p(alphas) <= delta).all(axis=1))
-    return rows[certify.pareto_order(counts.subset(rows).p(alphas).max(axis=1), -counts.cost[rows])]
+    p = counts.p(alphas).max(axis=1)
+    return rows[certify.pareto_order(p[rows], -counts.cost[rows])]
 
 
 def nearest_target(order: TestOrder, terms: CertificationSettings) -> tuple[float, float]:
