@@ -839,7 +839,7 @@ def _untested(
             for place, name in enumerate(terms.targets)
             if best.mixed(place) is None
         }
-        whose = f" by the pilot, for the likeliest of {len(offered):,} candidates on {n_cases:,}"
+        whose = f" (expected of the likeliest of {len(offered):,} candidates on {n_cases:,} cases)"
     lacking = lacking_cases(sizes, terms, order.n_tests)
     certificate = _certificate(
         cases,

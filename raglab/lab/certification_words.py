@@ -182,7 +182,7 @@ def untested_reason(
         for name, (needed, n_cases) in lacking.items()
     )
     lacks = needs or "no candidate can pass in this mix even if none is lost"
-    return f"not certified: {lacks}, at delta {terms.level:g}{of_what}; no look was taken"
+    return f"not certified: {lacks}{of_what}, at delta {terms.level:g}; no look was taken"
 
 
 def lacking_cases(

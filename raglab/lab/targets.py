@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.certify import MAX_OVER_ASK, cases_needed, certification_chance
 from raglab.lab.answer_signals import (
-    NO_THRESHOLD,
     AnswerSignals,
     ThresholdRates,
     threshold_rates,
 )
 from raglab.metrics import RATE_TABLE
-from raglab.values import Status
+from raglab.values import Status, refuse
 from raglab.words.canonical import decimals
 
 if TYPE_CHECKING:
@@ -119,8 +118,7 @@ def _least(min_coverage: float | None, n_ok: int, n_cases: int, max_over_ask: fl
     least = least_coverage(n_ok, n_cases) if min_coverage is None else min_coverage
     for name, share in (("min_coverage", least), ("max_over_ask", max_over_ask)):
         if not 0.0 <= share <= 1.0:
-            msg = f"{name} must be in [0, 1], got {share}; it is a share of cases, 0.1 for 10 %."
-            raise ValueError(msg)
+            refuse(f"{name} must be in [0, 1]", share, "it is a share of cases, 0.1 for 10 %")
     return least
 
 
@@ -227,20 +225,19 @@ def verdicts(
     beside = {"coverage": least, "over_ask_rate": most}
     holds = {"coverage": bool(enough), "over_ask_rate": bool(little)}
     limits = dict(targets) | {name: beside[name] for name in beside if name not in targets}
-    target_verdicts = []
-    for name, limit in limits.items():
-        is_target = name in targets
-        if not is_target:
+
+    def verdict(name: str, limit: float) -> TargetVerdict:
+        if name not in targets:
             says = "met" if holds[name] else "not met"
         elif not target_met(name, row[name], limit):
             says = missed
         else:
             says = "met" if all(holds.values()) or RATE_TABLE[name].better == "high" else BOUGHT
         k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
-        target_verdicts.append(
-            TargetVerdict(name, limit, int(k), int(n), float(low), float(high), says, is_target)
-        )
-    return target_verdicts
+        counts = int(k), int(n), float(low), float(high)
+        return TargetVerdict(name, limit, *counts, says, name in targets)
+
+    return [verdict(name, limit) for name, limit in limits.items()]
 
 
 def certifiable(n: int, delta: float = DELTA) -> float:
@@ -254,19 +251,6 @@ def certifiable(n: int, delta: float = DELTA) -> float:
         (t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t),
         float("nan"),
     )
-
-
-def surest_threshold(signals: AnswerSignals, delta: float = DELTA) -> tuple[ThresholdRates, float]:
-    """Threshold on one signal with least upper hallucination bound, and that bound; in sample."""
-    best, least = NO_THRESHOLD, float("nan")
-    for signal in signals.score:
-        every = threshold_rates(signals, signal)
-        if len(every.answered):
-            bounds = np.asarray(metrics.upper_bound(every.wrong, every.answered, delta))
-            place = int(np.argmin(bounds))
-            if not bounds[place] >= least:
-                best, least = every.at(place), float(bounds[place])
-    return best, least
 
 
 DIAGNOSIS = [
@@ -321,37 +305,29 @@ def diagnosis(
         rows.append(row)
         if np.isnan(score).all():
             continue
-        low, high = metrics.auroc_interval(right, score)
-        row |= {"AUROC": metrics.auroc(right, score), "AUROC_low": float(low)}
-        row["AUROC_high"] = float(high)
+        low, high = map(float, metrics.auroc_interval(right, score))
+        row |= {"AUROC": metrics.auroc(right, score), "AUROC_low": low, "AUROC_high": high}
         curve = metrics.risk_coverage(right, score)
         # With fewer answered cases even no error at all certifies nothing, so those coverages are
         # left out; the verdict of a signal without any says so.
         usable = np.round(curve.n * size) >= needed
         k, n, risks = curve.k[usable], curve.n[usable], curve.y[usable]
-        if len(k):
-            chances = certification_chance(k, n, n * size, alpha, delta)
-            row |= {"coverage": float(curve.x[usable][0]), "wrong": int(k[0])}
-            row |= {"answered": int(n[0]), "risk": float(risks[0])}
-            row |= {"lowest_risk": float(risks.min()), "chance": float(chances.max())}
-            row["free_risk"] = float(curve.y[-1])
-        row["verdict"] = _signal_verdict(row, alpha, needed)
-        if row["verdict"] == NO_SEPARATION and not best_low > 0.5:
-            row["verdict"] = f"too few cases to tell: {n_rarer} {rarer}"
+        if not len(k):
+            row["verdict"] = f"too few cases: {needed} must be answered"
+            continue
+        chance = float(certification_chance(k, n, n * size, alpha, delta).max())
+        row |= {"coverage": float(curve.x[usable][0]), "wrong": int(k[0]), "answered": int(n[0])}
+        row |= {"risk": float(risks[0]), "lowest_risk": float(risks.min()), "chance": chance}
+        if curve.y[-1] <= alpha:
+            row["verdict"] = "always answering reaches it"
+        elif not low > 0.5:
+            few = f"too few cases to tell: {n_rarer} {rarer}"
+            row["verdict"] = NO_SEPARATION if best_low > 0.5 else few
+        elif row["lowest_risk"] > alpha:
+            row["verdict"] = "separates, but not down to the target"
+        else:
+            unlikely = "reached here, but a certificate is unlikely"
+            row["verdict"] = "within reach" if chance >= EVEN else unlikely
     # Stated in full: where no signal answers enough, the table still has every column.
     frame = pd.DataFrame(rows, columns=DIAGNOSIS)
     return frame.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)
-
-
-def _signal_verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
-    if "risk" not in row:
-        return f"too few cases: {needed} must be answered"
-    if row["free_risk"] <= alpha:
-        return "always answering reaches it"
-    if not row["AUROC_low"] > 0.5:
-        return NO_SEPARATION
-    if row["lowest_risk"] > alpha:
-        return "separates, but not down to the target"
-    return (
-        "within reach" if row["chance"] >= EVEN else "reached here, but a certificate is unlikely"
-    )
