@@ -51,7 +51,6 @@ from raglab.lab.certification_counts import (
     RISK,
     CertificationSettings,
     CertifyCases,
-    CertifyPolicies,
     PilotCounts,
     RateCounts,
     SplitCounts,
@@ -186,11 +185,10 @@ def certify_alone(trace: StudyTrace, policy: Policy, terms: CertificationSetting
         rule = f"costs must be those of a target {COST}"
         refuse(rule, f"the targets {', '.join(terms.targets)}", f"add {COST}, or leave costs= out")
     cases = certify_splits(trace)
-    offered = distinct_candidates([policy], cases)
-    learned_on = cases.held_out if cases.pilot is None else cases.pilot
-    _warn_of_refusals(learned_on, policy, terms.arm)
-    notes, order = _depth_note(trace, offered.policies), TestOrder("single", np.arange(1))
-    return _certification(cases, offered, order, terms, notes)
+    offered, doubts = distinct_candidates([policy], cases)
+    _warn_of_refusals(cases.learned_on, policy, terms.arm)
+    notes, order = _depth_note(trace, offered), TestOrder("single", np.arange(1))
+    return _certification(cases, offered, order, terms, (*doubts, *notes))
 
 
 @answered_traces("trace")
@@ -260,10 +258,9 @@ def certify_best(
     terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
     cases = certify_splits(trace)
     # The cases that an order is learned on are replayed several times, in memory measured once.
-    replayed = held_trace(cases.held_out if cases.pilot is None else cases.pilot)
-    listed = None
+    replayed, is_family = held_trace(cases.learned_on), isinstance(candidates, Policy)
     if isinstance(candidates, Policy):
-        start = limit_depth(candidates, trace)
+        listed, start = None, limit_depth(candidates, trace)
     else:
         every = [*(candidates.values() if isinstance(candidates, Mapping) else candidates)]
         if not every:
@@ -271,22 +268,22 @@ def certify_best(
         if paths is not None:
             refuse("paths must vary one policy", f"a list of {len(every)}", "leave them out")
         listed = distinct_candidates(every, cases)
-        start = listed.policies[0]
-    passes_once = listed is not None or cases.pilot is None
-    with nullcontext(replayed) if passes_once else pilot_trace(replayed, start, arm) as pilot:
-        offered = listed or distinct_candidates(grid(pilot, start, arm, paths), cases)
+        start = every[0]
+    passes_twice = is_family and cases.pilot is not None
+    with pilot_trace(replayed, start, arm) if passes_twice else nullcontext(replayed) as pilot:
+        offered, doubts = listed or distinct_candidates(grid(pilot, start, arm, paths), cases)
         # Which candidates are tested, and in which order, is settled before the cases to certify on
         # are looked at.
-        order = candidate_order(pilot, cases, offered.policies, terms)
+        order = candidate_order(pilot, cases, offered, terms)
     # What a mix needs is of each label, of which the number of cases says nothing.
     n_cases = {} if terms.mix else dict.fromkeys(terms.targets, cases.n_questions)
     if not len(order.places) or lacking_cases(n_cases, terms, order.n_tests):
-        return _untested(cases, offered, order, terms)
-    if listed is None:
+        return _untested(cases, offered, order, terms, doubts)
+    if is_family:
         _warn_of_refusals(replayed, start, arm)
-    notes = () if listed is None else _depth_note(trace, listed.policies)
+    notes = doubts if is_family else (*doubts, *_depth_note(trace, offered))
     measured = replayed if cases.pilot is None else None
-    return _certification(cases, offered, order, terms, notes, measured, is_family=listed is None)
+    return _certification(cases, offered, order, terms, notes, measured, is_family=is_family)
 
 
 def _depth_note(trace: StudyTrace, policies: Sequence[Policy]) -> tuple[str, ...]:
@@ -677,7 +674,7 @@ class Decided(NamedTuple):
 
 def _certification(
     cases: CertifyCases,
-    candidates: CertifyPolicies,
+    offered: Sequence[Policy],
     order: TestOrder,
     terms: CertificationSettings,
     notes: Sequence[str],
@@ -691,7 +688,7 @@ def _certification(
       replayed: those cases measured, where they are.
       is_family: whether the candidates are those of one policy, which is the first of them.
     """
-    offered, held_out = candidates.policies, cases.held_out
+    held_out = cases.held_out
     measured = held_out if replayed is None else replayed
     # In the order that the pilot fixed: these cases must not choose what is tested first.
     tried, failed = [offered[place] for place in order.places], failed_count(held_out)
@@ -748,7 +745,6 @@ def _certification(
             *missing_notes(gaps, "the cases certified on"),
             *unmeasured_note(held_out, offered[0]),
             *(order.pilot.notes if order.pilot else ()),
-            *candidates.doubts,
             *notes,
         ),
         chance=nearest[1],
@@ -819,14 +815,15 @@ def _earned(
 
 def _untested(
     cases: CertifyCases,
-    candidates: CertifyPolicies,
+    offered: Sequence[Policy],
     order: TestOrder,
     terms: CertificationSettings,
+    doubts: Sequence[str],
 ) -> Certification:
     """Result where no candidate can pass: none is tested, and no look is taken."""
     import pandas as pd
 
-    offered, n_cases, pilot = candidates.policies, cases.n_questions, order.pilot
+    n_cases, pilot = cases.n_questions, order.pilot
     sizes, whose = dict.fromkeys(terms.targets, n_cases), ""
     if order.n_tests > 1:
         whose = f" for {order.n_tests:,} tests at once"
@@ -868,7 +865,7 @@ def _untested(
         notes=(
             *certificate_notes(certificate, nearest, terms, unsplit=False),
             *(pilot.notes if pilot else ()),
-            *candidates.doubts,
+            *doubts,
         ),
         chance=nearest[1],
     )

@@ -150,6 +150,11 @@ class CertifyCases(NamedTuple):
     numbers: NDArray[np.int64]
 
     @property
+    def learned_on(self) -> StudyTrace:
+        """Cases that an order is learned on, without a pilot those to certify on."""
+        return self.held_out if self.pilot is None else self.pilot
+
+    @property
     def queries(self) -> Sequence[str]:
         """Questions of the cases to certify on."""
         return self.by_split[self.tested]
@@ -195,18 +200,13 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
     return CertifyCases(pilot, held_out, split, by_split, counted_questions(cases))
 
 
-class CertifyPolicies(NamedTuple):
-    """Candidates, each once, with doubts whether any learned from the cases to certify on."""
-
-    policies: list[Policy]
-    doubts: tuple[str, ...]
-
-
-def distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> CertifyPolicies:
-    """Candidates, each policy once, of which none may have learned from the cases to certify on.
+def distinct_candidates(
+    candidates: Iterable[Policy], cases: CertifyCases
+) -> tuple[list[Policy], tuple[str, ...]]:
+    """Candidates, each policy once, and notes on those that may have learned from these cases.
 
     Raises:
-      ValueError: one that has, alone or with others.
+      ValueError: one that has learned from the cases to certify on, alone or with others.
     """
     by_id: dict[str, Policy] = {}
     for policy in candidates:  # of equal ones that which remembers a look
@@ -218,7 +218,7 @@ def distinct_candidates(candidates: Iterable[Policy], cases: CertifyCases) -> Ce
         check_unlearned(learned)
     doubts = [learned.doubt for learned in rows if learned.doubt]
     lead = f"Of {len(doubts):,} of {len(policies):,} candidates: " if len(policies) > 1 else ""
-    return CertifyPolicies(policies, tuple(f"{lead}{doubt}" for doubt in doubts[:1]))
+    return policies, tuple(f"{lead}{doubt}" for doubt in doubts[:1])
 
 
 class RateCounts(NamedTuple):
