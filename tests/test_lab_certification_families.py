@@ -5,7 +5,6 @@ What a model was fitted on is refused.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from raglab.lab.certification import (
     PATHS,
     certify_best,
     certify_policy,
-    check_policy,
     declared_family,
     grid,
 )
@@ -31,7 +29,6 @@ from raglab.lab.certification_counts import (
     pilot_counts,
     tally_losses,
 )
-from raglab.lab.certification_words import certificate_lines
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.search_space import always_answer
 from raglab.replay import decide
@@ -230,39 +227,6 @@ def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None
     assert certify_best(trace, idle, paths=ONE, **told).policy is not None
     with pytest.raises(ValueError, match="those that the model of the decision was fitted on"):
         certify_policy(trace, refused, **told)
-
-
-def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(trace: Trace) -> None:
-    """Neither fit, family nor order.
-
-    With other labels there, the same ratios stand in the same order.
-    """
-    other = relabelled(trace, "certify")
-    one, two = (
-        certify_best(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other)
-    )
-    assert one.table["policy_id"].tolist() == two.table["policy_id"].tolist()
-    assert (one.policy is not None, two.policy) == (True, None)
-
-
-def test_a_certified_ratio_is_told_remembered_and_checked(trace: Trace, tmp_path: Path) -> None:
-    """Coverage, over-ask and ratio in the text, all of it in the YAML; new cases uphold it.
-
-    A second look is noted.
-    """
-    looks = tmp_path / "looks.jsonl"
-    found = certify_best(trace, BY_COST, targets=TARGET, looks=looks)
-    made, told = found.certificate, "\n".join(certificate_lines(found))
-    ratio = found.policy.decision.ratio
-    assert f"changed: decision.ratio {ratio:g}" in told
-    found.policy.save(tmp_path / "c.yaml")
-    back = Policy.load(tmp_path / "c.yaml")
-    assert (back.decision.ratio, (back.certificate or {})["coverage"]) == (ratio, made.coverage)
-    again = check_policy(labelled(31, {"": 600}), back)
-    assert (again.verdict, again.over_ask) == ("upheld", 0.0)
-    assert 0.0 < again.coverage < 1.0
-    with pytest.raises(ValueError, match="certified on once"):
-        certify_best(trace, BY_COST, targets={"hallucination_rate": 0.3}, looks=looks)
 
 
 def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> None:

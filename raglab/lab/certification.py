@@ -384,29 +384,26 @@ def nearest_target(order: TestOrder, terms: CertificationSettings) -> tuple[floa
 
     Source: rule S6.9.
     """
-    none = (float("nan"), float("nan"))
-    if order.pilot is None or RISK not in terms.targets or order.pilot.losses.mix is not None:
+    none, pilot = (float("nan"), float("nan")), order.pilot
+    if pilot is None or RISK not in terms.targets or pilot.losses.mix is not None:
         return none
-    counts, n_targets = order.pilot.losses, len(terms.targets)
-    # Candidates that lost alike are one: there are far fewer of them.
-    alike = np.unique(np.concatenate([counts.k, counts.n], axis=1), axis=0)
-    k, n = alike[:, :n_targets], alike[:, n_targets:]
+    counts = pilot.losses
 
-    def chance(place: int, alpha: float) -> NDArray[np.float64]:
-        wrong, answered = k[:, place], n[:, place]
-        coming = answered * order.size
-        return certify.certification_chance(wrong, answered, coming, alpha, terms.level)
+    def chance(name: str, alpha: float) -> NDArray[np.float64]:
+        place = counts.names.index(name)
+        k, n, limit = counts.k[:, place], counts.n[:, place], alpha / counts.scale[place]
+        return certify.certification_chance(k, n, n * order.size, float(limit), terms.level)
 
-    likely = np.ones(len(k))
-    for place, (name, alpha) in enumerate(terms.targets.items()):
+    likely = np.ones(len(counts.k))
+    for name, alpha in terms.targets.items():
         if name != RISK:
-            likely = likely * chance(place, float(alpha / counts.scale[place]))
-    at = counts.names.index(RISK)
+            likely = likely * chance(name, alpha)
     for alpha in ALPHAS:
-        if alpha < order.pilot.free_rate:
-            best = float((likely * chance(at, alpha)).max(initial=0.0))
-            if best >= LIKELY:
-                return alpha, best
+        if (
+            alpha < pilot.free_rate
+            and (best := float((likely * chance(RISK, alpha)).max())) >= LIKELY
+        ):
+            return alpha, best
     return none
 
 

@@ -107,9 +107,8 @@ def certificate_lines(certification: Certification) -> list[str]:
     lead = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
     lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}."]
     lines += [": ".join(row) for row in certification.facts]
-    for promise in certificate.promises:
-        bound = (decimals if promise.name == COST else percent)(promise.bound)
-        lines.append(f"{promise.name}: {promise.k:g} of {promise.n}, upper bound {bound}")
+    for name, _, k, n, bound in certificate.promises:
+        lines.append(f"{name}: {k:g} of {n}, upper bound {decimals(bound)}")
     return lines + [f"note: {note}" for note in certification.notes]
 
 
