@@ -288,18 +288,16 @@ def gate_counts(
     if int(groups.min(initial=0)) < 0:
         remedy = "np.unique(..., return_inverse=True) numbers them"
         refuse("groups must be numbers from 0", groups.min(), remedy)
-    n_groups = int(groups.max(initial=-1)) + 1
     sizes = [len(levels) + 1 for levels in thresholds]
-    cell = np.zeros(len(groups), dtype=np.int64)
-    for score, levels in zip(scores, thresholds, strict=True):
-        cell *= len(levels) + 1
-        cell += np.where(np.isnan(score), 0, np.searchsorted(levels, score, side="right"))
-    counts = np.bincount(cell * n_groups + groups, minlength=int(np.prod(sizes)) * n_groups)
-    counts = counts.reshape(*sizes, n_groups)
+    counts = np.zeros((*sizes, int(groups.max(initial=-1)) + 1), dtype=np.int64)
+    passed = (
+        np.where(np.isnan(score), 0, np.searchsorted(levels, score, side="right"))
+        for score, levels in zip(scores, thresholds, strict=True)
+    )
+    np.add.at(counts, (*passed, groups), 1)
     for axis in range(len(sizes)):  # passes t gates' levels and more
         counts = np.flip(np.cumsum(np.flip(counts, axis), axis=axis), axis)
-    passing: NDArray[np.int64] = counts[(slice(1, None),) * len(sizes)]
-    return passing
+    return counts[(slice(1, None),) * len(sizes)]
 
 
 def check_levels(alpha: float, delta: float) -> None:
