@@ -23,13 +23,13 @@ from raglab.decision.scoring import trace_basis, trace_status_only
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.paired_differences import difference_text, paired_table
-from raglab.metrics.costs import LABELS, OUTCOMES, SAME
+from raglab.metrics.costs import LABELS, SAME
 from raglab.replay import each_shard, shard_codes
 from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
 from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
-from raglab.values import SCHEMA_VERSION, TraceData, check_labelled, label_codes, refuse
+from raglab.values import SCHEMA_VERSION, TraceData, check_labelled, counted, label_codes, refuse
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -205,21 +205,16 @@ def compare_baselines(
     if before.basis != after.basis:
         rule = f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)"
         refuse(rule, f"cases judged by {after.basis}", SAVE_AGAIN)
-    differs = np.argwhere(before.costs != after.costs)
-    for label, outcome in differs[:1].tolist():
-        name = f"{LABELS[label]}.{OUTCOMES[outcome]}"
-        rule = f"a baseline must be compared by its own costs, {name}="
-        value = f"{name}={after.costs[label, outcome]:g}"
+    if not np.array_equal(before.costs, after.costs):
         remedy = "leave the costs out, or save it again with them"
-        refuse(f"{rule}{before.costs[label, outcome]:g}", value, remedy)
+        refuse("a baseline must be compared by its own costs", "others", remedy)
     # An id with another question or label is another case.
     pairs, unpaired = _paired(before, after)
     shared = min(len(before.cases), len(after.cases))
     # A small rest that still pairs is no sample of the cases (rule S6.12).
     if not pairs or len(pairs) < LEAST_PAIRED * shared:
         rule = f"{LEAST_PAIRED:.0%} of the cases must be paired with the baseline by id, question"
-        reasons = ", ".join(f"{count} {reason}" for reason, count in unpaired.items() if count)
-        refuse(f"{rule} and label", f"{len(pairs)} of {shared} ({reasons})", SAVE_AGAIN)
+        refuse(f"{rule} and label", f"{len(pairs)} of {shared}, {counted(unpaired)}", SAVE_AGAIN)
     # Every rate and cost follows from the outcome cells, so no trace is needed here.
     cells = np.array([(first.cell, second.cell) for first, second in pairs], dtype=np.int64).T
     prices = metrics.cell_costs(before.costs)[cells]
@@ -298,14 +293,10 @@ def _losses(
 def _changed(pairs: Pairs, losses: NDArray[np.float64]) -> pd.DataFrame:
     import pandas as pd
 
-    columns = ["case_id", "label", *SIDES, "loss"]
-    rows = [
-        (first.id, first.label, first.outcome, second.outcome, loss)
-        for (first, second), loss in zip(pairs, losses.tolist(), strict=True)
-        if first.outcome != second.outcome
-    ]
-    rows.sort(key=lambda row: (-row[-1], row[0]))
-    return pd.DataFrame(rows, columns=columns)
+    rows = [(old.id, old.label, old.outcome, new.outcome) for old, new in pairs]
+    table = pd.DataFrame(rows, columns=["case_id", "label", *SIDES]).assign(loss=losses)
+    table = table[table["before"] != table["after"]]
+    return table.sort_values(["loss", "case_id"], ascending=[False, True], ignore_index=True)
 
 
 def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
