@@ -663,10 +663,15 @@ class Decided(NamedTuple):
     failed: int
 
     def corners(self, terms: CertificationSettings) -> NDArray[np.float64] | None:
-        """Outermost mixes, [V, 3]; None of the cases' own mix. A mix may be refused."""
-        if self.units is None:
+        """Outermost mixes, [V, 3], what is not stated in the ratio of the cases; None of their own.
+
+        Raises:
+          ValueError: a label with a share and no question.
+        """
+        if self.units is None or terms.traffic is None:
             return None
-        return terms.corners(metrics.label_counts(self.units[0, 0]) - self.failed)
+        labels = metrics.label_counts(self.units[0, 0]) - self.failed
+        return terms.traffic.at_labels(labels).vertices(labels)
 
 
 def _certification(

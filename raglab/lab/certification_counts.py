@@ -79,16 +79,6 @@ class CertificationSettings(NamedTuple):
             return self.mix
         return self.mix.at(self.delta / self.divisor / 2.0)
 
-    def corners(self, labels: NDArray[np.int64] | None) -> NDArray[np.float64] | None:
-        """Outermost mixes, what is not stated in the ratio of the cases; None of their own.
-
-        Args:
-          labels: distinct questions by label, [3]; None without a mix.
-        """
-        if labels is None or self.traffic is None:
-            return None
-        return self.traffic.at_labels(labels).vertices(labels)
-
     @property
     def level(self) -> float:
         """Level of the tests, what the mix leaves of it.
@@ -479,8 +469,7 @@ def in_mix(
     """
     weighed = weighed_by_mix(losses.cells, corners.mean(axis=0)).weights
     of_mix = counted_losses(weighed, losses.names, losses.costs)
-    every = np.eye(metrics.N_CELLS, dtype=np.int64)
-    of_cell = counted_losses(every, losses.names, losses.costs)
+    of_cell = losses.of_cell(metrics.WRONG_CELL)
     if units is None:
         units = np.repeat(losses.cells[:, None], len(losses.names), axis=1)
     counted = of_cell.n.T.astype(np.float64)
