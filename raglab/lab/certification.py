@@ -936,9 +936,9 @@ def _noted_look(
     if terms.costs and COST in terms.targets:
         more.append(metrics.stated_costs(metrics.cost_matrix(terms.costs)))
     of_mix: list[Any] = []
-    if terms.mix is not None and (corners := decided.corners(terms)) is not None:
-        units = decided.units.tolist()
-        of_mix = [terms.mix.rows, terms.mix.is_fixed, corners.tolist(), units]
+    corners, units = decided.corners(terms), decided.units
+    if terms.mix is not None and corners is not None and units is not None:
+        of_mix = [terms.mix.rows, terms.mix.is_fixed, corners.tolist(), units.tolist()]
 
     def key_at(delta: float, divisor: int) -> str:
         divided = [{"divisor": divisor}] if divisor > 1 else []
@@ -1120,8 +1120,8 @@ def retest(
     over_ask = float(counts.over_ask[0])
     open_cells = int(answered.cells[0, metrics.PLAIN_CELLS :].sum())
     undecided = f"{open_cells:,} undecided answers count as wrong." if open_cells else ""
-    notes = filter(None, (headline_note(trace), asking_note(over_ask, ()), undecided))
-    notes = (*notes, *missing_notes(missing, "these cases"))
+    said = filter(None, (headline_note(trace), asking_note(over_ask, ()), undecided))
+    notes = (*said, *missing_notes(missing, "these cases"))
     return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
 
 

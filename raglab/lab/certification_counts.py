@@ -587,6 +587,6 @@ def free_policies(
     losses = counted_losses(cells, list(terms.targets), terms.costs)
     if corners is not None:
         losses = in_mix(losses, corners, terms.level)
-    passes = (losses.p(terms.alphas) <= terms.level).all(axis=1).tolist()
+    joint = losses.p(terms.alphas).max(axis=1)
     names = ("always-answer", "always-refuse", "always-ask")
-    return tuple(name for name, keeps in zip(names, passes, strict=True) if keeps)
+    return tuple(name for name, p in zip(names, joint, strict=True) if p <= terms.level)

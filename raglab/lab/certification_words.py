@@ -87,7 +87,7 @@ class Certification(Result):
         certificate, facts = self.certificate, certificate_facts(self.certificate)
         if self.policy is None:
             return facts
-        changed = self.table.set_index("policy_id")["changed"][certificate.chosen]
+        changed = self.table.set_index("policy_id")["changed"][str(certificate.chosen)]
         shown = number_texts(changed) or "nothing"
         return [("chosen", str(certificate.chosen)), ("changed", shown), *facts]
 
