@@ -1120,8 +1120,8 @@ def retest(
     over_ask = float(counts.over_ask[0])
     open_cells = int(answered.cells[0, metrics.PLAIN_CELLS :].sum())
     undecided = f"{open_cells:,} undecided answers count as wrong." if open_cells else ""
-    said = filter(None, (headline_note(trace), asking_note(over_ask, ()), undecided))
-    notes = (*said, *missing_notes(missing, "these cases"))
+    texts = filter(None, (headline_note(trace), asking_note(over_ask, ()), undecided))
+    notes = (*texts, *missing_notes(missing, "these cases"))
     return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
 
 

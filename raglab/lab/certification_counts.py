@@ -327,7 +327,7 @@ def counted_losses(
     sizes, most = metrics.denominators(counts, labels), float(matrix.max()) or 1.0
     n_cases = labels.sum(axis=-1)
     at = [(*metrics.RATES, COST).index(name) for name in names]
-    answered, asked = metrics.COUNTS.index("answered"), metrics.RATES.index("over_ask_rate")
+    answered, idle = metrics.COUNTS.index("answered"), metrics.RATES.index("over_ask_rate")
     is_cost = np.array([name == COST for name in names], dtype=bool)
     return RateCounts(
         names=tuple(names),
@@ -337,7 +337,7 @@ def counted_losses(
         n=np.column_stack([sizes, n_cases])[:, at],
         cost=np.asarray(metrics.expected_cost(cells, matrix), dtype=np.float64),
         coverage=counts[:, answered] / np.maximum(1, n_cases),
-        over_ask=counts[:, asked] / np.maximum(1, sizes[:, asked]),
+        over_ask=counts[:, idle] / np.maximum(1, sizes[:, idle]),
         scale=np.where(is_cost, most, 1.0),
         graded=is_cost & bool(((matrix > 0.0) & (matrix < most)).any()),
         missing=np.zeros((len(cells), 2), dtype=np.int64),
