@@ -96,7 +96,6 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import decide_policies, each_part, part_evidence, tally
 from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_at
 from raglab.store.case_labels import counted_questions
-from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace, Trace
 from raglab.values import SCHEMA_VERSION, refuse
@@ -1148,8 +1147,9 @@ def retrieve_trace(
       ValueError: the policy holds no certificate where nothing is stated, or no case is of the
         split.
     """
-    # with FAISS and BM25, which the check of a trace needs not
+    # with readers of documents, FAISS and BM25, which the check of a trace needs not
     from raglab.live.trace_building import build_trace
+    from raglab.store.loaders import load_cases, load_corpus
 
     certificate = stated_certificate(policy) if stated is None else stated
     own = certificate.get("retrieval", {})
