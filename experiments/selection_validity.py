@@ -30,7 +30,8 @@ from scipy.special import expit
 from raglab import metrics
 from raglab.certify import fixed_sequence
 from raglab.gating.expected_cost import CLASSES, action_costs, expected_costs, least_cost
-from raglab.lab.certified_losses import RISK, RateCounts, counted_losses, pilot_order
+from raglab.lab.certification import pilot_order
+from raglab.lab.certification_counts import RISK, RateCounts, counted_losses
 from raglab.lab.decision_fitting import DecisionCases, fit_model, stratified_folds
 from raglab.metrics import DISTINCT_CELL
 from raglab.signals import NAMES, signal
@@ -373,6 +374,8 @@ def certified(
     """
     alphas = np.array([alpha])
     order = pilot_order(pilot, alphas, DELTA, size)
+    if not len(order):  # none can certify anything at its expected number of answers
+        return None
     passed = fixed_sequence(rates(held_out, family, family.values[order]).p(alphas)[:, 0], DELTA)
     return (
         float(family.values[order][passed][np.argmin(pilot.cost[order][passed])])

@@ -15,17 +15,17 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log, log1p
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import check_present, float_array, within_range
-from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
+from raglab.metrics import binomial_p, check_delta, upper_bound
 from raglab.values import Floats, Ints, refuse
 from raglab.words.canonical import decimals
-from raglab.words.html_display import Cell, Fold, Mark, short
-from raglab.words.results import Result, Summary, cell
+from raglab.words.html_display import Cell, short
+from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,8 +50,7 @@ def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
     """
     check_levels(alpha, delta)
     if errors < 0:
-        msg = f"errors must not be negative, got {errors}."
-        raise ValueError(msg)
+        refuse("errors must not be negative", errors, "they are counted")
     low = ceil(min(log(delta) / log1p(-alpha), _MOST_CASES))  # without an error
     if errors == 0:
         return low
@@ -59,14 +58,8 @@ def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
     high = 2 * (low + errors)
     while float(binomial_p(errors, high, alpha)) > delta:
         low, high = high, 2 * high
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (
-            (middle + 1, high)
-            if float(binomial_p(errors, middle, alpha)) > delta
-            else (low, middle)
-        )
-    return low
+    # the p-value falls as cases are added
+    return bisect_left(range(high), -delta, low, key=lambda n: -float(binomial_p(errors, n, alpha)))
 
 
 def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
@@ -105,8 +98,7 @@ def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
       >>> fixed_sequence(np.array([0.01, 0.09, 0.5, 0.01]), 0.1)
       array([ True,  True, False, False])
     """
-    rejected: NDArray[np.bool_] = np.logical_and.accumulate(float_array(p, "p") <= delta)
-    return rejected
+    return np.asarray(np.logical_and.accumulate(float_array(p, "p") <= delta))
 
 
 def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
@@ -122,8 +114,7 @@ def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
       >>> holm(np.array([0.5, 0.01, 0.04]), 0.1)
       array([False,  True,  True])
     """
-    rejected: NDArray[np.bool_] = holm_adjusted(p) <= delta
-    return rejected
+    return np.asarray(holm_adjusted(p) <= delta)
 
 
 def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -215,14 +206,9 @@ def data_need(alpha: float, answered: int, wrong: int, delta: float = 0.1) -> Da
       >>> data_need(0.01, 100, 0).needed, round(data_need(0.01, 100, 0).best, 4)
       ((230, 388, 531), 0.0228)
     """
-    needed = (
-        cases_needed(alpha, delta),
-        cases_needed(alpha, delta, 1),
-        cases_needed(alpha, delta, 2),
-    )
-    return DataNeed(
-        alpha, delta, needed, answered, wrong, float(upper_bound(wrong, answered, delta))
-    )
+    free, single, double = (cases_needed(alpha, delta, errors) for errors in range(3))
+    best = float(upper_bound(wrong, answered, delta))
+    return DataNeed(alpha, delta, (free, single, double), answered, wrong, best)
 
 
 HOPES = 64  # equally likely values of a rate that its posterior is read at
@@ -255,11 +241,10 @@ def certification_chance(
     from scipy.special import bdtrik, betainc, betaincinv
 
     check_levels(alpha, delta)
-    wrong, answered, coming = (
-        float_array(part, name) for part, name in ((k, "k"), (n, "n"), (size, "size"))
-    )
-    for name, part in (("k", wrong), ("n", answered), ("size", coming)):
+    counts = {name: float_array(part, name) for name, part in (("k", k), ("n", n), ("size", size))}
+    for name, part in counts.items():
         check_present(part, name, "count the cases, 0 where there is none")
+    wrong, answered, coming = counts.values()
     new = np.round(coming).astype(np.int64)
     # The most errors that certify: the exact inverse lies between two counts, and rounding may miss
     # by one.
@@ -297,27 +282,22 @@ def gate_counts(
     Raises:
       ValueError: thresholds that do not ascend, or a group below 0.
     """
-    if any(bool((np.diff(levels) <= 0.0).any()) for levels in thresholds):
-        msg = "thresholds must ascend, each one once; np.unique sorts them."
-        raise ValueError(msg)
+    for levels in thresholds:
+        if (np.diff(levels) <= 0.0).any():
+            refuse("thresholds must ascend, each one once", "others", "np.unique sorts them")
     if int(groups.min(initial=0)) < 0:
-        refuse(
-            "groups must be numbers from 0",
-            groups.min(),
-            "np.unique(..., return_inverse=True) numbers them",
-        )
-    n_groups = int(groups.max(initial=-1)) + 1
+        remedy = "np.unique(..., return_inverse=True) numbers them"
+        refuse("groups must be numbers from 0", groups.min(), remedy)
     sizes = [len(levels) + 1 for levels in thresholds]
-    cell = np.zeros(len(groups), dtype=np.int64)
-    for score, levels in zip(scores, thresholds, strict=True):
-        cell *= len(levels) + 1
-        cell += np.where(np.isnan(score), 0, np.searchsorted(levels, score, side="right"))
-    counts = np.bincount(cell * n_groups + groups, minlength=int(np.prod(sizes)) * n_groups)
-    counts = counts.reshape(*sizes, n_groups)
+    counts = np.zeros((*sizes, int(groups.max(initial=-1)) + 1), dtype=np.int64)
+    passed = (
+        np.where(np.isnan(score), 0, np.searchsorted(levels, score, side="right"))
+        for score, levels in zip(scores, thresholds, strict=True)
+    )
+    np.add.at(counts, (*passed, groups), 1)
     for axis in range(len(sizes)):  # passes t gates' levels and more
         counts = np.flip(np.cumsum(np.flip(counts, axis), axis=axis), axis)
-    passing: NDArray[np.int64] = counts[(slice(1, None),) * len(sizes)]
-    return passing
+    return counts[(slice(1, None),) * len(sizes)]
 
 
 def check_levels(alpha: float, delta: float) -> None:
@@ -432,16 +412,11 @@ class Certificate(Result):
 
     def _summary(self) -> Summary:
         is_certified = self.chosen is not None
-        mark: Mark = "good" if is_certified else "bad"
-        chosen = Cell(short(str(self.chosen)) if is_certified else "none", mark=mark)
-        promises = [tuple(map(cell, promise)) for promise in self.promises]
-        fold = Fold("promises", promises, None, Promise._fields, open=True)
-        return Summary(
-            [("chosen", chosen), *certificate_facts(self)],
-            {"promises": fold},
-            (self.reason,),
-            "Certificate" if is_certified else "No certificate",
-        )
+        shown = short(str(self.chosen)) if is_certified else "none"
+        chosen = Cell(shown, mark="good" if is_certified else "bad")
+        title = "Certificate" if is_certified else "No certificate"
+        facts = [("chosen", chosen), *certificate_facts(self)]
+        return Summary(facts, {"promises": self.table}, (self.reason,), title)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -475,13 +450,14 @@ class Certificate(Result):
         The promise is alpha: the bound describes these cases, at a threshold that was chosen on
         them.
         """
-        worst = max(self.promises, key=lambda promise: promise.bound / promise.alpha, default=None)
-        return worst.bound if worst is not None and self.chosen is not None else float("nan")
+        if self.chosen is None:
+            return float("nan")
+        return max(self.promises, key=lambda promise: promise.bound / promise.alpha).bound
 
     @property
     def rows(self) -> dict[str, Any]:
         """Certificate as a policy file holds it."""
-        return {
+        rows: dict[str, Any] = {
             "policy_id": self.chosen,
             "promises": [
                 promise._asdict() | {"bound": promise.bound if promise.n else None}
@@ -507,18 +483,14 @@ class Certificate(Result):
             "looks_recorded": self.looks_recorded,
             "spent": self.delta if self.spent is None else self.spent,
             "reason": self.reason,
-            **({} if self.basis is None else {"basis": self.basis}),
-            **(
-                {}
-                if self.mix is None
-                else {"mix": dict(self.mix), "mix_corners": [*map(list, self.mix_corners)]}
-            ),
-            **(
-                {}
-                if self.undecided is None
-                else {"undecided": self.undecided, "missing_answers": self.missing_answers}
-            ),
         }
+        if self.basis is not None:
+            rows["basis"] = self.basis
+        if self.mix is not None:
+            rows |= {"mix": dict(self.mix), "mix_corners": [*map(list, self.mix_corners)]}
+        if self.undecided is not None:
+            rows |= {"undecided": self.undecided, "missing_answers": self.missing_answers}
+        return rows
 
 
 def certificate_facts(certificate: Certificate) -> list[tuple[str, ...]]:
@@ -592,53 +564,50 @@ def certify(
       (0.9, 0.5)
     """
     check_levels(alpha, delta)
+    if method not in get_args(Method):
+        refuse("method must be fixed_sequence or holm", repr(method), "leave it out")
     if start is not None and (method == "holm" or np.isnan(start)):
         value = "one for holm, which tests every level" if method == "holm" else "NaN"
         refuse("start must be a score at which a fixed sequence begins", value, "leave it out")
     loss, score = _certify_cases(correct, scores, graded=graded)
     # A mean of grades has no exact binomial test: Hoeffding and Bentkus bound it instead.
     graded = bool(((loss > 0.0) & (loss < 1.0)).any())
-    levels, n, total = (_graded_levels if graded else _loss_levels)(score, loss)
+    levels, n, total = _levels(score, loss)
     p_value: Any = hoeffding_bentkus if graded else binomial_p
     p = np.asarray(p_value(total, n, alpha))
     needed = cases_needed(alpha, delta)
-    least = int(np.searchsorted(n, needed))  # levels above it can not pass, whatever the labels
-    # The start rests on numbers of answered cases alone: one chosen by labels would void the
-    # confidence.
-    if method == "holm":
-        first = least
-    elif start is not None:
-        first = max(least, int(np.searchsorted(-levels, -start, side="right")) - 1)
-    else:
-        first = min(int(np.searchsorted(n, START * needed)), max(least, len(n) - 1))
-    rejected = _tests(method)(p[first:], delta)
+    first = _first_level(levels, n, needed, method, start)
+    rejected = (fixed_sequence if method == "fixed_sequence" else holm)(p[first:], delta)
     passed = first + np.flatnonzero(rejected)
     # A fixed sequence ends at its first failure, which is tested too.
     tested = len(rejected) if method == "holm" else min(len(rejected), len(passed) + 1)
     facts: dict[str, Any] = {"delta": delta, "method": method, "tested": tested}
     facts |= {"candidates": len(levels), "cases": len(score)}
+
+    def promise_at(at: int) -> Promise:
+        # exact for a share, for grades the highest mean that is not rejected
+        bound = (graded_bound if graded else upper_bound)(total[at], n[at], delta)
+        return Promise("risk", alpha, float(total[at]), int(n[at]), float(bound))
+
     # Without a certificate the reason names what is short: cases, or the bound of the nearest
     # level.
+    if not len(passed) and first == len(n):
+        needs = f"a risk of {alpha:g} needs {needed} answered cases without an error at delta"
+        reason = f"{needs} {delta:g}, got {int(n.max(initial=0))}"
+        return Certificate(None, (), 0.0, (), "risk", reason=reason, **facts)
     if not len(passed):
-        if first == len(n):
-            needs = (
-                f"a risk of {alpha:g} needs {needed} answered cases without an error at delta "
-                f"{delta:g}"
-            )
-            reason = f"{needs}, got {int(n.max(initial=0))}"
-            return Certificate(None, (), 0.0, (), "risk", reason=reason, **facts)
         lowest = first + int(np.argmin(upper_bound(np.ceil(total[first:]), n[first:], delta)))
-        tried = {
-            at: _promise(alpha, total[at], n[at], delta, graded=graded) for at in {first, lowest}
-        }
-        reason = _why_not(
-            tried[first], float(levels[first]), tried[lowest].bound, float(levels[lowest])
+        tried, best = promise_at(first), decimals(promise_at(lowest).bound, alpha)
+        reason = (
+            f"the first level tried, {decimals(levels[first])}, has {decimals(tried.k)} wrong of "
+            f"{tried.n}, upper bound {decimals(tried.bound, alpha)} above alpha "
+            f"{decimals(alpha, tried.bound)}; the bound is lowest, {best}, at "
+            f"{decimals(levels[lowest])}"
         )
-        return Certificate(None, (), 0.0, (tried[first],), "risk", reason=reason, **facts)
-    last = int(passed.max())
-    promise = _promise(alpha, total[last], n[last], delta, graded=graded)
+        return Certificate(None, (), 0.0, (tried,), "risk", reason=reason, **facts)
+    promise = promise_at(int(passed.max()))
     return Certificate(
-        float(levels[last]),
+        float(levels[passed.max()]),
         tuple(levels[passed].tolist()),
         promise.n / len(score),
         (promise,),
@@ -648,23 +617,23 @@ def certify(
     )
 
 
-# numbers
-def _promise(
-    alpha: float,
-    total: Any,  # noqa: ANN401
-    n: Any,  # noqa: ANN401
-    delta: float,
-    *,
-    graded: bool,
-) -> Promise:
-    """What was seen at a level.
+def _first_level(
+    levels: NDArray[np.float64],
+    n: NDArray[np.int64],
+    needed: int,
+    method: Method,
+    start: float | None,
+) -> int:
+    """Level that is tested first.
 
-    The bound is exact for a share, for grades the highest mean that is not rejected.
+    It rests on numbers of answered cases alone: one chosen by labels would void the confidence.
     """
-    bound = (
-        graded_bound(float(total), int(n), delta) if graded else float(upper_bound(total, n, delta))
-    )
-    return Promise("risk", alpha, float(total), int(n), bound)
+    least = int(np.searchsorted(n, needed))  # levels above it can not pass, whatever the labels
+    if method == "holm":
+        return least
+    if start is not None:
+        return max(least, int(np.searchsorted(-levels, -start, side="right")) - 1)
+    return min(int(np.searchsorted(n, START * needed)), max(least, len(n) - 1))
 
 
 def graded_bound(total: float, n: int, delta: float) -> float:
@@ -688,20 +657,12 @@ def graded_bound(total: float, n: int, delta: float) -> float:
     return float(brentq(over, low, high)) if low < high and over(high) < 0.0 else 1.0
 
 
-def _loss_levels(
+def _levels(
     score: NDArray[np.float64], loss: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """Score levels from the highest, how many are answered at each, and how many of them wrong."""
-    curve = risk_coverage(loss == 0.0, score)
-    return curve.at, curve.n, curve.k.astype(np.float64)
+    """Score levels from the highest, how many are answered at each, and the sum of their losses.
 
-
-def _graded_levels(
-    score: NDArray[np.float64], loss: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """`_loss_levels` where the loss has grades, summed in their own order.
-
-    The order of the rows is nothing to them.
+    Losses are summed in their own order, so that the order of the rows changes nothing.
     """
     known = np.flatnonzero(~np.isnan(score))
     known = known[np.lexsort((loss[known], -score[known]))]
@@ -710,24 +671,14 @@ def _graded_levels(
     return 0.0 - levels, np.bincount(place, minlength=len(levels)).cumsum(), total
 
 
-def _tests(method: str) -> Any:  # noqa: ANN401 - a function
-    if method not in {"fixed_sequence", "holm"}:
-        msg = f"method must be fixed_sequence or holm, got {method!r}."
-        raise ValueError(msg)
-    return fixed_sequence if method == "fixed_sequence" else holm
-
-
 def _certify_cases(
     correct: ArrayLike, scores: ArrayLike, *, graded: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Losses and scores of the cases."""
     right, score = float_array(correct, "correct"), float_array(scores, "scores")
     if right.ndim != 1 or right.shape != score.shape:
-        msg = (
-            f"correct and scores must be one row a case each, got shapes {right.shape} and "
-            f"{score.shape}."
-        )
-        raise ValueError(msg)
+        shapes = f"shapes {right.shape} and {score.shape}"
+        refuse("correct and scores must be one row a case each", shapes, "give both of all cases")
     if not len(right):
         refuse("a certificate needs at least one case", "none", "check the split")
     right = within_range(right, 0.0, 1.0, "correct")
@@ -735,23 +686,9 @@ def _certify_cases(
     if odd.any():
         position = int(odd.argmax())
         shown = f"{right[position]:g} at position {position} ({int(odd.sum())} such cases)"
-        refuse(
-            f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN",
-            shown,
-            "give (correct, scores) of labelled cases, grades by graded=True",
-        )
+        rule = f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN"
+        refuse(rule, shown, "give (correct, scores) of labelled cases, grades by graded=True")
     return 1.0 - right, score
-
-
-def _why_not(first: Promise, level: float, lowest: float, at: float) -> str:
-    """Why nothing passes: the first level tested, and the lowest bound of all."""
-    bound, alpha = decimals(first.bound, first.alpha), decimals(first.alpha, first.bound)
-    return (
-        f"the first level tried, {decimals(level)}, has {decimals(first.k)} wrong of {first.n}, "
-        f"upper bound {bound} "
-        f"above alpha {alpha}; the bound is lowest, {decimals(lowest, first.alpha)}, at "
-        f"{decimals(at)}"
-    )
 
 
 class LabelNoiseBound(NamedTuple):

@@ -299,7 +299,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_check_speaks_in_exit_codes",
         ),
         "test_lab_certification_families.py": (
-            "test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost",
             "test_lists_of_several_models_and_none_are_cross_fitted_by_model",
         ),
         "test_lab_clarify_study.py": (

@@ -18,7 +18,7 @@ from arms import two_arms
 from labelled import free_policy, labelled
 from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM
 from raglab.cli import app
-from raglab.lab import certification_texts, study_cases
+from raglab.lab import study_cases, targets
 
 SMALL = ("--rounds", "120", "--replications", "4")
 
@@ -199,13 +199,13 @@ def test_the_chance_of_a_certificate_is_that_of_all_cases(
     free_policy().save(tmp_path / "p.yaml")
     monkeypatch.setattr(study_cases, "MOST_REFITTED", 40)
     sizes = []
-    whole = certification_texts.diagnosis
+    whole = targets.diagnosis
 
     def diagnosis(*given: Any, size: float) -> pd.DataFrame:
         sizes.append((len(given[0]), size))
         return whole(*given, size=size)
 
-    monkeypatch.setattr(certification_texts, "diagnosis", diagnosis)
+    monkeypatch.setattr(targets, "diagnosis", diagnosis)
     told = certified(
         str(tmp_path / "t.parquet"),
         "-p",

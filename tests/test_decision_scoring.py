@@ -15,7 +15,7 @@ from commands import run
 from labelled import free_policy, labelled
 from parts import in_parts
 from raglab.decision.scoring import status_only, status_only_sentence, trace_status_only
-from raglab.lab.certification import certificate_lines
+from raglab.lab.certification_words import certificate_lines
 from raglab.store.traces import Trace
 from raglab.values import Case
 

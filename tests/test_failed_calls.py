@@ -28,7 +28,7 @@ from raglab.decision.trace_view import (
     failed_count,
     failed_sentence,
 )
-from raglab.lab.certified_losses import certified_tally, tally_losses
+from raglab.lab.certification_counts import certified_tally, tally_losses
 from raglab.lab.rates_by_group import group_rates
 from raglab.lab.slice_rates import slices
 from raglab.lab.trace_comparison import compare_traces

@@ -5,7 +5,6 @@ What a model was fitted on is refused.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,16 @@ from labelled import free_policy, labelled, noted, relabelled
 from raglab.decision.learned_cases import queries_hash
 from raglab.decision.measurement import measured_tables, structure_hash
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import certificate_lines, certify_best, certify_policy
-from raglab.lab.certification_families import PATHS, declared_family, grid
-from raglab.lab.certified_losses import (
+from raglab.lab.certification import (
+    PATHS,
+    certify_best,
+    certify_policy,
+    declared_family,
+    grid,
+)
+from raglab.lab.certification_counts import (
     RISK,
+    CertificationSettings,
     certified_tally,
     counted_losses,
     pilot_counts,
@@ -141,7 +145,7 @@ def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(
     assert {one.decision.ratio for one in family} == {*np.unique(at[~np.isnan(at)]).tolist(), 1.0}
     assert {one.replace("decision.ratio", 1.0).policy_id for one in family} == {off.policy_id}
     assert grid(relabelled(pilot, "tune"), off) == family
-    monkeypatch.setattr("raglab.lab.certification_families.MOST", 5)
+    monkeypatch.setattr("raglab.lab.certification.MOST", 5)
     few = {one.decision.ratio for one in grid(pilot, off)}
     assert len(few) == 5
     assert {float(np.nanmin(at)), float(np.nanmax(at)), 1.0} < few
@@ -151,7 +155,7 @@ def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not where a gate of the chain decides too, nor a bound that only warns or is off."""
-    monkeypatch.setattr("raglab.lab.certification_families.MOST", 50)
+    monkeypatch.setattr("raglab.lab.certification.MOST", 50)
     alone = always_answer(POLICY).replace(
         "signals", {"top1_cosine": {"min": 0.4}, "gap": {"max": 1.2}}
     )
@@ -225,39 +229,6 @@ def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None
         certify_policy(trace, refused, **told)
 
 
-def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(trace: Trace) -> None:
-    """Neither fit, family nor order.
-
-    With other labels there, the same ratios stand in the same order.
-    """
-    other = relabelled(trace, "certify")
-    one, two = (
-        certify_best(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other)
-    )
-    assert one.table["policy_id"].tolist() == two.table["policy_id"].tolist()
-    assert (one.policy is not None, two.policy) == (True, None)
-
-
-def test_a_certified_ratio_is_told_remembered_and_checked(trace: Trace, tmp_path: Path) -> None:
-    """Coverage, over-ask and ratio in the text, all of it in the YAML; new cases uphold it.
-
-    A second look is noted.
-    """
-    looks = tmp_path / "looks.jsonl"
-    found = certify_best(trace, BY_COST, targets=TARGET, looks=looks)
-    made, told = found.certificate, "\n".join(certificate_lines(found))
-    ratio = found.policy.decision.ratio
-    assert f"changed: decision.ratio {ratio:g}" in told
-    found.policy.save(tmp_path / "c.yaml")
-    back = Policy.load(tmp_path / "c.yaml")
-    assert (back.decision.ratio, (back.certificate or {})["coverage"]) == (ratio, made.coverage)
-    again = check_policy(labelled(31, {"": 600}), back)
-    assert (again.verdict, again.over_ask) == ("upheld", 0.0)
-    assert 0.0 < again.coverage < 1.0
-    with pytest.raises(ValueError, match="certified on once"):
-        certify_best(trace, BY_COST, targets={"hallucination_rate": 0.3}, looks=looks)
-
-
 def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> None:
     """A manifest leaves those out.
 
@@ -276,7 +247,7 @@ def test_pilot_figures_come_from_models_that_never_saw_the_case(trace: Trace) ->
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine", "confidence", "gap", "hybrid"])
     family = grid(pilot, fitted)
     seen = tally_losses(certified_tally(pilot, family, None), [RISK], None)
-    unseen = pilot_counts(pilot, family, [RISK]).losses
+    unseen = pilot_counts(pilot, family, CertificationSettings({RISK: 0.1})).losses
     few = seen.n[:, 0] < 100  # where all are answered nothing can differ
     assert unseen.k[few].sum() / unseen.n[few].sum() > seen.k[few].sum() / seen.n[few].sum()
     assert unseen.cost[few].mean() > seen.cost[few].mean()
@@ -297,8 +268,10 @@ def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace: Trace
     ]
     ratios = [[one.replace("decision.ratio", ratio) for ratio in (0.5, 1.0, 2.0)] for one in two]
     free = [POLICY, BY_COST, always_answer(POLICY)]
+    both = {RISK: 0.1, "expected_cost": 0.1}
     mixed = [policy for row in zip(free, *ratios, strict=True) for policy in row]
-    counts = pilot_counts(pilot, mixed, [RISK, "expected_cost"], {"refuse": {"answered_wrong": 3}})
+    terms = CertificationSettings(both, {"refuse": {"answered_wrong": 3}})
+    counts = pilot_counts(pilot, mixed, terms)
     assert counts.notes == ()
     plain = tally_losses(
         certified_tally(pilot, mixed, None),

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raglab.certify import data_need, fixed_sequence, hoeffding_bentkus, holm
-from raglab.lab.certification_needs import (
-    missing_cases,
+from raglab.lab.certification_counts import CertificationSettings
+from raglab.lab.certification_words import (
+    lacking_cases,
     missing_questions,
     need_frame,
     need_line,
@@ -49,21 +50,27 @@ def test_the_cases_that_are_missing_certify_without_a_further_error(
     assert table["missing_questions"].tolist() == [n - answered]
 
 
+def lacking(
+    n_cases: int, targets: dict[str, float], delta: float, n_tests: int = 1, costs: Any = None
+) -> dict[str, int]:
+    """Target -> cases that are missing."""
+    terms = CertificationSettings(targets, costs, delta)
+    rows = lacking_cases(dict.fromkeys(targets, n_cases), terms, n_tests)
+    assert all(size == n_cases for _, size in rows.values())
+    return {name: needed - size for name, (needed, size) in rows.items()}
+
+
 def test_too_few_cases_for_any_target_are_counted() -> None:
     """1 % takes 230 cases without an error, 459 at delta 0.01.
 
     A cost of 0.5 of at most 4 is a share of 1/8.
     """
-    assert missing_cases(
-        167, {"hallucination_rate": 0.01, "false_refusal_rate": 0.1}, None, 0.1
-    ) == {"hallucination_rate": 63}
-    assert missing_cases(230, {"hallucination_rate": 0.01}, None, 0.1) == {}
-    assert missing_cases(230, {"hallucination_rate": 0.01}, None, 0.1, 10) == {
-        "hallucination_rate": 229
-    }
-    costs = {"refuse": {"answered_wrong": 4.0}}
-    assert missing_cases(10, {"expected_cost": 0.5}, costs, 0.1) == {"expected_cost": 8}
-    assert missing_cases(18, {"expected_cost": 0.5}, costs, 0.1) == {}
+    risk, costs = {"hallucination_rate": 0.01}, {"refuse": {"answered_wrong": 4.0}}
+    assert lacking(167, risk | {"false_refusal_rate": 0.1}, 0.1) == {"hallucination_rate": 63}
+    assert lacking(230, risk, 0.1) == {}
+    assert lacking(230, risk, 0.1, 10) == {"hallucination_rate": 229}
+    assert lacking(10, {"expected_cost": 0.5}, 0.1, costs=costs) == {"expected_cost": 8}
+    assert lacking(18, {"expected_cost": 0.5}, 0.1, costs=costs) == {}
 
 
 @given(
@@ -89,7 +96,7 @@ def test_where_cases_are_missing_no_test_passes(
     With as many more and no loss, the likeliest test passes.
     """
     targets, n_tests = {"hallucination_rate": alpha}, n_candidates if test is holm else 1
-    missing = missing_cases(n_cases, targets, None, delta, n_tests)
+    missing = lacking(n_cases, targets, delta, n_tests)
     best = np.asarray(
         binomial_p(np.zeros(n_candidates, dtype=np.int64), np.full(n_candidates, n_cases), alpha)
     )
@@ -102,5 +109,5 @@ def test_where_cases_are_missing_no_test_passes(
             np.asarray(hoeffding_bentkus(lost.astype(float), counted, alpha)), delta
         ).any()
         enough = n_cases + missing["hallucination_rate"]
-        assert missing_cases(enough, targets, None, delta, n_tests) == {}
-        assert missing_cases(enough - 1, targets, None, delta, n_tests) == {"hallucination_rate": 1}
+        assert lacking(enough, targets, delta, n_tests) == {}
+        assert lacking(enough - 1, targets, delta, n_tests) == {"hallucination_rate": 1}

@@ -10,9 +10,14 @@ import pytest
 
 from labelled import free_policy, labelled
 from raglab.decision.outcome_codes import CELL_OF_CODE
-from raglab.lab.certificate_checks import retest
-from raglab.lab.certification import certify_best, certify_policy
-from raglab.lab.certified_losses import COST, certified_tally, question_losses, tally_losses
+from raglab.lab.certification import certify_best, certify_policy, retest
+from raglab.lab.certification_counts import (
+    COST,
+    certified_tally,
+    question_losses,
+    repeated_cases,
+    tally_losses,
+)
 from raglab.metrics import RATES, cell_costs, cost_matrix, denominators, label_counts
 from raglab.metrics import rate_counts as counts_of
 from raglab.replay import trace_codes
@@ -66,10 +71,7 @@ def test_counts_are_those_of_each_question(n_questions: int) -> None:
     trace = asking(labelled(3, {"": 60}), numbers)
     losses = question_losses(
         tally_losses(certified_tally(trace, POLICIES, None), NAMES, None),
-        trace,
-        POLICIES,
-        question_numbers(trace.cases),
-        NAMES,
+        repeated_cases(trace, POLICIES, question_numbers(trace.cases), None),
     )
     k, n = by_hand(trace)
     np.testing.assert_allclose(losses.k, k)
@@ -121,9 +123,6 @@ def test_one_wrong_case_makes_its_question_wrong() -> None:
     both = asking(trace.subset(pair), [7, 7])
     losses = question_losses(
         tally_losses(certified_tally(both, POLICIES[:1], None), name, None),
-        both,
-        POLICIES[:1],
-        np.zeros(2, dtype=np.int64),
-        name,
+        repeated_cases(both, POLICIES[:1], np.zeros(2, dtype=np.int64), None),
     )
     assert (losses.k[0, 0], losses.n[0, 0]) == (1, 1)

@@ -21,13 +21,18 @@ from raglab.certify import cases_needed, fixed_sequence
 from raglab.decision.learned_cases import with_tuned_cases
 from raglab.lab import threshold_rescaling
 from raglab.lab.carried_labels import Validity
-from raglab.lab.certificate_checks import certificate_defect, retest
-from raglab.lab.certification import certify_best, certify_policy
-from raglab.lab.certification_families import grid
-from raglab.lab.certified_losses import pilot_counts
+from raglab.lab.certification import certify_best, certify_policy, grid, retest
+from raglab.lab.certification_counts import CertificationSettings, pilot_counts
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
-from raglab.lab.looks import LookRecord, Reuse, look_delta, recorded_looks, upgrade_look
+from raglab.lab.looks import (
+    LookRecord,
+    Reuse,
+    certificate_defect,
+    look_delta,
+    recorded_looks,
+    upgrade_look,
+)
 from raglab.lab.search_space import always_answer
 from raglab.lab.threshold_rescaling import (
     BOUNDED,
@@ -658,7 +663,7 @@ def test_refit_takes_the_cheapest_that_passes_on_tune(old: Trace, certified: Pol
     chosen = result.policy
     tune = upgraded(old).split("tune")
     start = upgrade(old, certified).policy.replace("certificate", None)
-    counts = pilot_counts(tune, grid(tune, start), list(RISK)).losses
+    counts = pilot_counts(tune, grid(tune, start), CertificationSettings(RISK)).losses
     passing = counts.p(np.array([0.2])).max(axis=1) <= 0.1
     own = sweep(tune, [chosen.replace("certificate", None)])
     assert 1.0 - own["pass_rate"].iloc[0] == pytest.approx(counts.cost[passing].min())

@@ -17,16 +17,18 @@ from hypothesis import strategies as st
 import raglab
 from labelled import free_policy, labelled, noted
 from raglab import metrics
-from raglab.lab.certificate_checks import certificate_defect, check_policy, stated_mix
-from raglab.lab.certification import certify_best, certify_policy
-from raglab.lab.certified_losses import (
+from raglab.lab.certification import certify_best, certify_policy, check_policy
+from raglab.lab.certification_counts import (
     COST,
     UNEARNED_CELL,
     certified_tally,
     counted_losses,
     in_mix,
+    repeated_cases,
+    tally_losses,
     unit_cells,
 )
+from raglab.lab.looks import certificate_defect, stated_mix
 from raglab.lab.search_space import always_answer
 from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.metrics import binomial_p
@@ -54,8 +56,7 @@ def of_cells(
 ) -> MixTest:
     """Test of policies whose cells are counted, [N, 20]."""
     table = np.atleast_2d(np.asarray(cells, dtype=np.int64))
-    losses = counted_losses(table, names, costs)
-    test = in_mix(losses, table, None, names, costs, np.atleast_2d(corners), level).mix
+    test = in_mix(counted_losses(table, names, costs), np.atleast_2d(corners), level).mix
     assert test is not None
     return test
 
@@ -356,12 +357,13 @@ def test_a_question_counts_once_with_its_worst_case() -> None:
     questions = np.r_[0, 0, 1:39]
     names = ["hallucination_rate", "expected_cost"]
     counted = certified_tally(trace, [policy], None)
-    units = unit_cells(counted, trace, [policy], questions, names)
+    repeats = repeated_cases(trace, [policy], questions, None)
+    units = unit_cells(tally_losses(counted, names, None), repeats)
     assert units.shape == (1, 2, metrics.N_CELLS)
     assert units.sum(axis=2).tolist() == [[39, 39]]
     assert (units[0, :, 0] == counted.cells[0, 0]).all()
     assert (units[0, :, 1] == counted.cells[0, 1] - 1).all()
-    with pytest.raises(ValueError, match="one label, got several for 1 of 39"):
+    with pytest.raises(ValueError, match="one label, got 1 of several"):
         certify_policy(asked_twice(("ok", "refuse")), POLICY, targets=RISK, mix={"ok": 0.9})
 
 
@@ -381,7 +383,8 @@ def test_failed_calls_never_help(row: list[int], name: str, cell: int, alpha: fl
     trace = labelled(1, {"": int(cells.sum())})
     counted = certified_tally(trace, [POLICY], None)._replace(cells=cells + 2 * unearned)
     costs = {"ok": {"refused": 0.4}, "refuse": {"answered_wrong": 2.0}} if name == COST else None
-    units = unit_cells(counted, trace, [POLICY], np.arange(len(trace)), [name], None, costs, 0, 2)
+    repeats = repeated_cases(trace, [POLICY], np.arange(len(trace)), None)
+    units = unit_cells(tally_losses(counted, [name], costs), repeats, failed=2)
     with_failed = of_cells(units[:, 0], (name,), CORNERS, costs=costs)
     decided = of_cells(
         cells + 2 * (np.arange(metrics.N_CELLS) == cell), (name,), CORNERS, costs=costs

@@ -24,8 +24,8 @@ from raglab.certify import Certificate
 from raglab.displays import tables
 from raglab.displays.boundary import DecisionBoundaryDisplay
 from raglab.lab.answer_signals import AnswerSignals
-from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import Certification, certify_best, certify_policy
+from raglab.lab.certification import certify_best, certify_policy, check_policy
+from raglab.lab.certification_words import Certification
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.report import blocks, rendering
@@ -319,16 +319,12 @@ def test_size_limits_what_can_be_certified() -> None:
     """47 answerable cases without an error certify 4.8 %; none answerable certify nothing."""
     ok, refuse = Status.ok, Status.refuse
     here = seen([*range(47), -1.0], [True] * 46 + [False, False], [ok] * 47 + [refuse])
-    size, best = promises.best_signal_sentences(here)
-    assert "4.8 %" in size
-    assert "s ≥ 0 answers 47, 1 wrongly" in best
-    (none,) = promises.best_signal_sentences(seen([1.0], [False], [refuse]))
-    assert "nothing can be certified" in none
+    nothing = "nothing can be certified"
+    assert "4.8 %" in promises.best_sentence(here, "this page")
+    assert nothing in promises.best_sentence(seen([1.0], [False], [refuse]), "this page")
     # A certificate rests on split certify, not on the cases of the page.
-    kept, best = promises.best_signal_sentences(here, "this page (split report)", 15)
-    assert "14.2 %" in kept
-    assert "certify" not in best
-    assert len(promises.best_signal_sentences(here, "this page", 0)) == 1
+    assert "14.2 %" in promises.best_sentence(here, "this page (split report)", 15)
+    assert nothing in promises.best_sentence(here, "this page", 0)
 
 
 def test_tables_sum_to_the_cases() -> None:

@@ -264,7 +264,8 @@ def certify(
     as_json: AsJson = False,
 ) -> None:
     """Test on split certify whether a policy keeps its targets, with a finite-sample guarantee."""
-    from raglab.lab.certification import certificate_lines, certify_best, certify_policy
+    from raglab.lab.certification import certify_best, certify_policy
+    from raglab.lab.certification_words import certificate_lines
 
     targets, costs, files = parse_targets(target), parse_costs(cost), policy or []
     # Before the cases are looked at: a look counts, even where its policy could not be written.
@@ -324,9 +325,9 @@ def _say_why(
 
     Of very many on a sample.
     """
-    from raglab.lab.certification_texts import diagnosis
     from raglab.lab.gate_fitting import case_signals
     from raglab.lab.study_cases import candidate_cases
+    from raglab.lab.targets import diagnosis
 
     counts = trace.counted()
     pilot, split = "tune" in counts, "certify" in counts
@@ -369,7 +370,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Re-test a policy's certificate on new cases, or compare the policy with a stored baseline."""
-    from raglab.lab.certificate_checks import check_policy, retrieve_trace
+    from raglab.lab.certification import check_policy, retrieve_trace
     from raglab.store.baselines import Baseline
     from raglab.store.traces import MANIFEST
 

@@ -119,9 +119,6 @@ class ThresholdRates(NamedTuple):
         return self._replace(threshold=float(self.threshold[place]), **counts)
 
 
-NO_THRESHOLD = ThresholdRates("-", float("nan"), refused=0, n_ok=0, wrong=0, answered=0)
-
-
 def threshold_rates(signals: AnswerSignals, signal: str) -> ThresholdRates:
     """Rates of every threshold on a signal, "answer at or above it, else refuse".
 

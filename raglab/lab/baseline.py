@@ -23,13 +23,13 @@ from raglab.decision.scoring import trace_basis, trace_status_only
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.paired_differences import difference_text, paired_table
-from raglab.metrics.costs import LABELS, OUTCOMES, SAME
+from raglab.metrics.costs import LABELS, SAME
 from raglab.replay import each_shard, shard_codes
 from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
 from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
-from raglab.values import SCHEMA_VERSION, TraceData, check_labelled, label_codes
+from raglab.values import SCHEMA_VERSION, TraceData, check_labelled, counted, label_codes, refuse
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ MIN_EFFECT = 0.02  # loss up to which nothing fails, in units of cost and of rat
 # share of the smaller table below which a comparison says nothing of the policy
 LEAST_PAIRED = 0.25
 SIDES = ("before", "after")
+SAVE_AGAIN = "save the baseline again on these cases (--save-baseline)"
 
 
 class _ShardCases(NamedTuple):
@@ -71,8 +72,7 @@ def baseline_of(
     Example: `baseline_of(trace, policy).save("baseline.json")`.
     """
     if not len(trace):
-        msg = "a baseline must have at least one case, got none; check the split."
-        raise ValueError(msg)
+        refuse("a baseline must have at least one case", "none", "check the split")
     # Shard by shard, and of each only its columns: hits of a large trace never have to fit in
     # memory.
     parts = list(each_shard(shard_cases, trace, policy, arm, what="decide"))
@@ -102,11 +102,8 @@ def shard_cases(trace: TraceData, policy: Policy, arm: str | None) -> _ShardCase
     Pure, so that any worker may decide a shard.
     """
     codes = shard_codes(trace, [policy], arm)
-    columns = (
-        judged_cases(trace),
-        check_labelled(label_codes(trace.cases)),
-        CELL_OF_CODE[codes[0]],
-    )
+    labels = check_labelled(label_codes(trace.cases))
+    columns = trace.cases, judged_cases(trace), labels, CELL_OF_CODE[codes[0]]
     cases = [
         BaselineCase(
             case.id,
@@ -115,7 +112,7 @@ def shard_cases(trace: TraceData, policy: Policy, arm: str | None) -> _ShardCase
             label_fingerprint(case, gold_answers(case) if is_text else ()),
             OUTCOME_NAMES[cell],
         )
-        for case, is_text, label, cell in zip(trace.cases, *columns, strict=True)
+        for case, is_text, label, cell in zip(*columns, strict=True)
     ]
     return _ShardCases(cases, codes, int(trace_status_only(trace).sum()))
 
@@ -199,26 +196,30 @@ def compare_baselines(
     Source: rules S6.3, S6.7, S6.12; intervals as in `metrics.paired_cost` and
       `metrics.paired_rates`.
     """
-    _check_settings(rates, min_effect)
-    _check_comparable(before, after)
+    for name in rates:
+        if name not in metrics.RATES:
+            rule = f"rates must be among {', '.join(metrics.RATES)}"
+            refuse(rule, repr(name), "name others, or leave them out")
+    if not 0.0 <= min_effect < np.inf:
+        refuse("min_effect must be a number of at least 0", min_effect, "0.02 is 2 %")
+    if before.basis != after.basis:
+        rule = f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)"
+        refuse(rule, f"cases judged by {after.basis}", SAVE_AGAIN)
+    if not np.array_equal(before.costs, after.costs):
+        remedy = "leave the costs out, or save it again with them"
+        refuse("a baseline must be compared by its own costs", "others", remedy)
     # An id with another question or label is another case.
     pairs, unpaired = _paired(before, after)
     shared = min(len(before.cases), len(after.cases))
     # A small rest that still pairs is no sample of the cases (rule S6.12).
-    if len(pairs) < LEAST_PAIRED * shared:
-        msg = (
-            f"{LEAST_PAIRED:.0%} of the cases must be paired with the baseline by id, question and "
-            f"label, got {len(pairs)} of {shared}; save the baseline again (--save-baseline)."
-        )
-        raise ValueError(msg)
+    if not pairs or len(pairs) < LEAST_PAIRED * shared:
+        rule = f"{LEAST_PAIRED:.0%} of the cases must be paired with the baseline by id, question"
+        refuse(f"{rule} and label", f"{len(pairs)} of {shared}, {counted(unpaired)}", SAVE_AGAIN)
     # Every rate and cost follows from the outcome cells, so no trace is needed here.
     cells = np.array([(first.cell, second.cell) for first, second in pairs], dtype=np.int64).T
     prices = metrics.cell_costs(before.costs)[cells]
     losses = prices[1] - prices[0]
-    scale = {
-        "price": float(before.costs.max()) or 1.0,
-        "guard": metrics.interval_guard(before.costs),
-    }
+    price, guard = float(before.costs.max()) or 1.0, metrics.interval_guard(before.costs)
     return BaselineComparison(
         before=before.policy_id,
         after=after.policy_id,
@@ -228,39 +229,13 @@ def compare_baselines(
         cases=len(pairs),
         unpaired=unpaired,
         min_effect=min_effect,
-        detectable=metrics.paired_sizes(losses, **scale).smallest.estimate,
+        detectable=metrics.paired_sizes(losses, price=price, guard=guard).smallest.estimate,
         scoring={
             "scored by status": after.status_only,
             "missing answers before": before.missing_answers,
             "missing answers after": after.missing_answers,
         },
     )
-
-
-def _check_settings(rates: Sequence[str], min_effect: float) -> None:
-    if unknown := [name for name in rates if name not in metrics.RATES]:
-        msg = f"rates must be among {', '.join(metrics.RATES)}, got {unknown[0]!r}."
-        raise ValueError(msg)
-    if not 0.0 <= min_effect < np.inf:
-        msg = f"min_effect must be a number of at least 0, got {min_effect}."
-        raise ValueError(msg)
-
-
-def _check_comparable(before: Baseline, after: Baseline) -> None:
-    if before.basis != after.basis:
-        msg = (
-            f"a baseline must be compared on its own basis, {before.basis} (rule S6.3), got cases "
-            f"judged by {after.basis}; save the baseline again on these cases."
-        )
-        raise ValueError(msg)
-    if not np.array_equal(before.costs, after.costs):
-        at = tuple(np.argwhere(before.costs != after.costs)[0])
-        name = f"{LABELS[at[0]]}.{OUTCOMES[at[1]]}"
-        msg = (
-            f"a baseline must be compared by its own costs, {name}={before.costs[at]:g}, got "
-            f"{name}={after.costs[at]:g}; leave the costs out, or save it again with them."
-        )
-        raise ValueError(msg)
 
 
 Pairs = list[tuple[BaselineCase, BaselineCase]]
@@ -271,34 +246,22 @@ OTHER_QUESTION, OTHER_LABEL = "another question under the same id", "another lab
 def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
     """Cases that both have with one question and label, and how many are left out, by reason."""
     first, second = ({case.id: case for case in baseline.cases} for baseline in (before, after))
+    both = [(first[name], second[name]) for name in first if name in second]
     # A file of raglab 0.1.0 knows its questions by their first form.
     both = [
-        (
-            case._replace(question=second[name].question)
-            if case.question == after.first_forms.get(name)
-            else case,
-            second[name],
-        )
-        for name, case in first.items()
-        if name in second
+        (old._replace(question=new.question), new)
+        if old.question == after.first_forms.get(old.id)
+        else (old, new)
+        for old, new in both
     ]
-    pairs = [pair for pair in both if pair[0][:4] == pair[1][:4]]
-    same_question = sum(
-        case_before.question == case_after.question for case_before, case_after in both
-    )
+    pairs = [(old, new) for old, new in both if old[:4] == new[:4]]
+    same_question = sum(old.question == new.question for old, new in both)
     unpaired = {
         ONLY_BEFORE: len(first) - len(both),
         ONLY_AFTER: len(second) - len(both),
         OTHER_QUESTION: len(both) - same_question,
         OTHER_LABEL: same_question - len(pairs),
     }
-    if not pairs:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in unpaired.items() if count)
-        msg = (
-            "a baseline must share cases (id, question and label) with those compared, got none "
-            f"({reasons}); save it again on these."
-        )
-        raise ValueError(msg)
     return pairs, unpaired
 
 
@@ -330,13 +293,10 @@ def _losses(
 def _changed(pairs: Pairs, losses: NDArray[np.float64]) -> pd.DataFrame:
     import pandas as pd
 
-    rows = [
-        (first.id, first.label, first.outcome, second.outcome, loss)
-        for (first, second), loss in zip(pairs, losses.tolist(), strict=True)
-        if first.outcome != second.outcome
-    ]
-    rows.sort(key=lambda row: (-row[-1], row[0]))
-    return pd.DataFrame(rows, columns=["case_id", "label", *SIDES, "loss"])
+    rows = [(old.id, old.label, old.outcome, new.outcome) for old, new in pairs]
+    table = pd.DataFrame(rows, columns=["case_id", "label", *SIDES]).assign(loss=losses)
+    table = table[table["before"] != table["after"]]
+    return table.sort_values(["loss", "case_id"], ascending=[False, True], ignore_index=True)
 
 
 def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
@@ -353,10 +313,8 @@ def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
         for baseline in (before, after)
     ]
     rows = [
-        (name, *values)
+        (name, stated[0].get(name), stated[1].get(name))
         for name in {**stated[0], **stated[1]}
-        if name != "retrieval.arms"
-        for values in [[of.get(name) for of in stated]]
-        if values[0] != values[1]
+        if name != "retrieval.arms" and stated[0].get(name) != stated[1].get(name)
     ]
     return pd.DataFrame(rows, columns=["setting", *SIDES], dtype=object)

@@ -1,167 +1,118 @@
-"""Certification (shore): a policy tested on held-out cases (S6.4, S6.7, S6.9, S6.10).
+"""Certification (shore): policies in an order, tested on held-out cases (S6.4, S6.7, S6.9, S6.10).
 
-Of several policies the cheapest is tested.
+Of several policies the cheapest that keeps its targets is certified; new cases test it again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, replace
+from itertools import chain, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import metrics
+from raglab import certify, metrics
 from raglab.arguments.user_warnings import warn_user
-from raglab.certify import Certificate, DataNeed, Promise, certificate_facts
-from raglab.decision.learned_cases import with_learned_cases
+from raglab.certify import Certificate, Promise, TestMethod
+from raglab.decision.answer_text import SOURCES
+from raglab.decision.learned_cases import (
+    check_unlearned,
+    learned_cases,
+    trace_queries,
+    with_learned_cases,
+)
+from raglab.decision.measurement import gates_off
+from raglab.decision.outcome_codes import Tally
 from raglab.decision.refusal_warnings import refusal_text
-from raglab.decision.scoring import headline_sentence, trace_status_only
-from raglab.decision.trace_view import TraceView, answered_traces, failed_count, held_trace
-from raglab.lab.candidate_tests import (
-    SequenceResult,
-    TestOrder,
-    candidate_order,
-    candidate_table,
-    sequence_test,
+from raglab.decision.scoring import (
+    headline_note,
+    headline_sentence,
+    trace_basis,
+    trace_status_only,
 )
-from raglab.lab.certification_cases import (
-    CertifyCases,
-    certify_splits,
-    distinct_candidates,
-    doubt_notes,
+from raglab.decision.threshold_arrays import policy_thresholds
+from raglab.decision.trace_view import (
+    TracePart,
+    TraceView,
+    answered_traces,
+    failed_count,
+    held_trace,
 )
-from raglab.lab.certification_families import grid
-from raglab.lab.certification_needs import (
-    data_needs,
-    label_need_line,
-    label_needs,
-    missing_cases,
-    missing_sentence,
-    need_frame,
-    need_note,
-)
-from raglab.lab.certification_settings import CertificationSettings, checked_settings
-from raglab.lab.certification_texts import (
-    certificate_notes,
-    certificate_reason,
-    direction_notes,
-    missing_candidates,
-    number_texts,
-    threshold_text,
-)
-from raglab.lab.certified_losses import (
+from raglab.gates import GATES
+from raglab.gating.signal_gates import SIGNALS, signal_path
+from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
+from raglab.lab.certification_counts import (
     COST,
-    Nearest,
+    RISK,
+    CertificationSettings,
+    CertifyCases,
+    PilotCounts,
     RateCounts,
     SplitCounts,
+    certified_tally,
+    certify_splits,
+    checked_settings,
     count_split,
+    distinct_candidates,
     free_policies,
     in_mix,
-    nearest_target,
+    pilot_counts,
     question_losses,
+    repeated_cases,
+    tally_losses,
     unit_cells,
 )
+from raglab.lab.certification_words import (
+    Certification,
+    asking_note,
+    certificate_notes,
+    certificate_reason,
+    lacking_cases,
+    mix_notes,
+    need_note,
+    number_texts,
+    untested_reason,
+)
 from raglab.lab.looks import (
-    Look,
     chosen_among,
     held_looks,
     known_certificate,
     record_look,
+    stated_certificate,
+    stated_corners,
+    stated_mix,
     upgrade_look,
 )
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.metrics.mix_tests import LabelNeed
-from raglab.metrics.mixes import FEW_UNITS, SAMPLE, Mix
-from raglab.replay import decide_policies
+from raglab.live.certified_retrieval import retrieval_differences
+from raglab.metrics.mixes import SAMPLE, Mix, check_shares
+from raglab.policy_parts.sections import EXPECTED_COST
+from raglab.replay import decide_policies, each_part, part_evidence, tally
+from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_at
+from raglab.store.case_labels import counted_questions
 from raglab.store.policies import Policy
-from raglab.store.traces import StudyTrace
+from raglab.store.traces import StudyTrace, Trace
 from raglab.values import SCHEMA_VERSION, refuse
-from raglab.words.canonical import decimals, digest, percent
+from raglab.words.canonical import digest
 from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Certification(Result):
-    """Result of a certification.
-
-    The columns of `frame()`: `policy_id`; `tested`; `certified`; by target `<target>_k` errors of
-    `<target>_n` cases, `<target>_bound` (upper bound of this candidate alone, at confidence
-    1 − delta) and `<target>_p` (p-value of its test); `cost`, `coverage` and `over_ask_rate`;
-    `changed` settings. `_bound` and `_p` are not corrected for the number of candidates. So where
-    all candidates are tested at once (Holm), a bound may lie under its target although `certified`
-    is False. Columns that begin with `pilot_` hold the counts and the cost on a pilot.
-
-    Attributes:
-      certificate: see `Certificate`.
-      policy: the chosen one with its certificate inside, None where none was certified.
-      table: a row a candidate in the order of the tests.
-      needs: target -> what it needs and what the chosen candidate, or the first one tested, has;
-        empty where none was tested.
-      nearest: lowest hallucination target that is likely to be certified on as many cases, by the
-        pilot alone, beside the other targets, and that always-answer does not reach; NaN for none.
-      notes: what a reader must know.
-      chance: of the nearest target, by the best candidate.
-      status_only: cases certified on that are scored by status alone.
-      failed: cases left out, since a call failed; they count as answers that lack (S6.10).
-      label_needs: in a stated mix, target -> labelled questions that certify it, by label; of
-        targets within one label see needs.
-    """
-
-    certificate: Certificate
-    policy: Policy | None
-    table: pd.DataFrame
-    needs: Mapping[str, DataNeed]
-    nearest: float
-    notes: tuple[str, ...]
-    chance: float = float("nan")
-    status_only: int = 0
-    failed: int = 0
-    label_needs: Mapping[str, LabelNeed] = field(default_factory=dict)
-
-    @property
-    def facts(self) -> list[tuple[str, ...]]:
-        """Facts of the certificate, with the settings in which the chosen candidate differs."""
-        certificate, table = self.certificate, self.table
-        if self.policy is None:
-            return certificate_facts(certificate)
-        changed = dict(zip(table["policy_id"], table["changed"], strict=True))[certificate.chosen]
-        chosen = [
-            ("chosen", str(certificate.chosen)),
-            ("changed", number_texts(changed) or "nothing"),
-        ]
-        return [*chosen, *certificate_facts(certificate)]
-
-    def _summary(self) -> Summary:
-        needs = need_frame(self.needs, self.certificate.cases + self.failed)
-        return Summary(
-            self.facts,
-            {"promises": self.certificate.table, "needs": needs, "candidates": self.table},
-            (self.certificate.reason, *self.notes),
-            "Certified" if self.policy is not None else "Not certified",
-        )
-
-
-def certificate_lines(certification: Certification) -> list[str]:
-    """Lines that say what a certification gave; where it failed, the notes say what is missing."""
-    certificate = certification.certificate
-    lead = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
-    lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}."]
-    lines += [": ".join(row) for row in certification.facts]
-    for promise in certificate.promises:
-        shown = percent if promise.name != COST else decimals
-        bound = shown(promise.bound)
-        lines.append(f"{promise.name}: {promise.k:g} of {promise.n}, upper bound {bound}")
-    return lines + [f"note: {note}" for note in certification.notes]
+PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
+MOST = 2_000  # candidates on the grid of a policy
+DECISION = "decision."  # paths of what an expected cost is compared by
+LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
+ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
+OLD_SCHEMA = "2 or older"  # schema of the traces that were certified on before certificates said so
+UNSTATED = object()
+Verdict = Literal["upheld", "open", "broken"]
 
 
 @answered_traces("trace")
@@ -229,16 +180,14 @@ def certify_alone(trace: StudyTrace, policy: Policy, terms: CertificationSetting
     Raises:
       ValueError: as `certify_policy`.
     """
-    costs, arm = terms.costs, terms.arm
-    if costs is not None and COST not in terms.targets:
+    if terms.costs is not None and COST not in terms.targets:
         rule = f"costs must be those of a target {COST}"
         refuse(rule, f"the targets {', '.join(terms.targets)}", f"add {COST}, or leave costs= out")
     cases = certify_splits(trace)
-    offered = distinct_candidates([policy], cases)
-    learned_on = cases.held_out if cases.pilot is None else cases.pilot
-    _warn_of_refusals(learned_on, policy, arm)
-    notes, order = _depth_note(trace, offered), TestOrder("single", np.arange(1), None)
-    return _certification(cases, offered, order, terms, notes)
+    offered, doubts = distinct_candidates([policy], cases)
+    _warn_of_refusals(cases.learned_on, policy, terms.arm)
+    notes, order = _depth_note(trace, offered), TestOrder("single", np.arange(1))
+    return _certification(cases, offered, order, terms, (*doubts, *notes))
 
 
 @answered_traces("trace")
@@ -265,14 +214,13 @@ def certify_best(
     whose decision model was fitted on the pilot come from models that never saw the case. Without a
     split `tune` every candidate is tested at once (Holm).
 
-    Where the cases to certify on are so few that no candidate could pass even if none of them were
-    lost, none is tested and no look is taken or noted; the reason says how many labelled cases are
-    missing, and `looks` is 0. This rests on the number of cases, of candidates tested at once
-    (Holm), the targets and delta alone. Such a call cannot certify anything, so it spends no error;
-    and it tells nothing of how a case is decided or labelled, so that nothing that is certified
-    next can depend on it. How many cases are answered, or carry a label, would show more such
-    calls, but is learned from the cases: what is certified next may be chosen by it, so that counts
-    as a look, as every call under a stated mix does.
+    A candidate that can certify nothing at its expected number of answers is not in the order: its
+    counts on the pilot, times the cases to certify on over those of the pilot, would fail the test
+    even if none of them were lost. Where no candidate is left, or where the cases to certify on are
+    too few for any policy, none is tested and no look is taken or noted; the reason says how many
+    cases a target needs and has, and `looks` is 0. This rests on the pilot, the number of cases to
+    certify on, the targets and delta alone. So such a call spends no error, and it tells nothing of
+    how a case to certify on is decided or labelled, by which the next call could be chosen.
 
     Args:
       trace: with a split `certify`, or without any splits. Of shards (`Trace.open`) one is in
@@ -309,10 +257,9 @@ def certify_best(
     terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
     cases = certify_splits(trace)
     # The cases that an order is learned on are replayed several times, in memory measured once.
-    learned_on = cases.held_out if cases.pilot is None else cases.pilot
-    replayed = held_trace(learned_on)
+    replayed, is_family = held_trace(cases.learned_on), isinstance(candidates, Policy)
     if isinstance(candidates, Policy):
-        listed, start = [], limit_depth(candidates, trace)
+        listed, start = None, limit_depth(candidates, trace)
     else:
         every = [*(candidates.values() if isinstance(candidates, Mapping) else candidates)]
         if not every:
@@ -320,56 +267,410 @@ def certify_best(
         if paths is not None:
             refuse("paths must vary one policy", f"a list of {len(every)}", "leave them out")
         listed = distinct_candidates(every, cases)
-        start = listed[0]
-    passes_once = bool(listed) or cases.pilot is None
-    with nullcontext(replayed) if passes_once else pilot_trace(replayed, start, arm) as pilot:
-        family = [] if listed else grid(pilot, start, arm, paths)
-        offered = listed or distinct_candidates(family, cases)
+        start = every[0]
+    passes_twice = is_family and cases.pilot is not None
+    with pilot_trace(replayed, start, arm) if passes_twice else nullcontext(replayed) as pilot:
+        offered, doubts = listed or distinct_candidates(grid(pilot, start, arm, paths), cases)
         # Which candidates are tested, and in which order, is settled before the cases to certify on
         # are looked at.
         order = candidate_order(pilot, cases, offered, terms)
-    missing = missing_cases(
-        cases.n_questions, terms.targets, terms.costs, terms.level, order.n_tests
-    )
-    if missing and terms.mix is None:
-        return _untested(cases, offered, order, terms, missing)
-    if not listed:
+    # What a mix needs is of each label, of which the number of cases says nothing.
+    n_cases = {} if terms.mix else dict.fromkeys(terms.targets, cases.n_questions)
+    if not len(order.places) or lacking_cases(n_cases, terms, order.n_tests):
+        return _untested(cases, offered, order, terms, doubts)
+    if is_family:
         _warn_of_refusals(replayed, start, arm)
-    notes = _depth_note(trace, listed)
+    notes = doubts if is_family else (*doubts, *_depth_note(trace, offered))
     measured = replayed if cases.pilot is None else None
-    return _certification(cases, offered, order, terms, notes, measured, is_family=not listed)
+    return _certification(cases, offered, order, terms, notes, measured, is_family=is_family)
 
 
-def _depth_note(trace: StudyTrace, offered: Sequence[Policy]) -> tuple[str, ...]:
+def _depth_note(trace: StudyTrace, policies: Sequence[Policy]) -> tuple[str, ...]:
     """Note on policies that refine deeper live than the trace measured, so not all was tested."""
-    deeper = sum(limit_depth(policy, trace).policy_id != policy.policy_id for policy in offered)
+    deeper = sum(limit_depth(policy, trace).policy_id != policy.policy_id for policy in policies)
     note = (
-        f"{deeper:,} of {len(offered):,} policies refine deeper than the trace, where the test "
+        f"{deeper:,} of {len(policies):,} policies refine deeper than the trace, where the test "
         "stops: build it deeper, or lower refine.max_depth."
     )
     return (note,) if deeper else ()
 
 
-class CandidateTest(NamedTuple):
-    """Candidates tested at a look that is taken.
+def _warn_of_refusals(trace: TraceView, policy: Policy, arm: str | None) -> None:
+    """Warn if gates refuse nearly all answerable cases of a trace of one part (rule S2.19)."""
+    # of several it would take one more pass over their files
+    if len(trace.parts) == 1 and (text := refusal_text(decide_policies(trace, [policy], arm)[0])):
+        warn_user(f"The policy to be certified: {text}")
 
-    tried: in the order of the tests. held: their decisions on the cases. counts: their losses.
-    first: thresholds of the first of a policy's family. corners: of a stated mix, [V, 3]. labels:
-    see `_mix_facts`.
+
+def pilot_trace(
+    pilot: TraceView, start: Policy, arm: str | None
+) -> AbstractContextManager[TraceView]:
+    """The pilot for a grid and its order.
+
+    Measured on disk where it stands in shards, so that two passes read it.
+    """
+    if start.structure.decision is not None:
+        return nullcontext(pilot)
+    return pilot.measured_once(start, arm)
+
+
+# the order
+
+
+class TestOrder(NamedTuple):
+    """How candidates are tested.
+
+    method: `single`, one alone; `fixed_sequence`, one after the other until one fails; `holm`, all
+    at once. places: of the candidates in the order of the tests, [M]. pilot: what all of them do on
+    the pilot; None without one. size: cases to certify on, over those of the pilot.
     """
 
-    cases: CertifyCases
-    offered: Sequence[Policy]
-    order: TestOrder
-    terms: CertificationSettings
-    tried: Sequence[Policy]
-    held: SplitCounts
+    method: TestMethod
+    places: NDArray[np.int64]
+    pilot: PilotCounts | None = None
+    size: float = float("nan")
+
+    @property
+    def pilot_tried(self) -> RateCounts | None:
+        """Losses of the candidates on the pilot, in the order of the tests, [M]."""
+        return self.pilot and self.pilot.losses.subset(self.places)
+
+    @property
+    def n_tests(self) -> int:
+        """Tests among which the allowed error is divided."""
+        return len(self.places) if self.method == "holm" else 1
+
+
+def candidate_order(
+    pilot: TraceView, cases: CertifyCases, offered: Sequence[Policy], terms: CertificationSettings
+) -> TestOrder:
+    """Order of the candidates, learned on the pilot (rule S6.10)."""
+    # Without cases of its own to learn an order on, any order would come from the cases it is
+    # tested on.
+    if cases.pilot is None:
+        return TestOrder("holm", np.arange(len(offered)))
+    counts, size = pilot_counts(pilot, offered, terms), cases.n_questions / len(pilot)
+    places = pilot_order(counts.losses, terms.alphas, terms.level, size)
+    return TestOrder("fixed_sequence", places, counts, size)
+
+
+def pilot_order(
+    counts: RateCounts, alphas: NDArray[np.float64], delta: float, size: float
+) -> NDArray[np.int64]:
+    """Candidates worth testing, learned on a pilot split: from the safest to the cheapest, [M].
+
+    Left out are those that another one beats in p-value and cost, and those that can certify
+    nothing at their expected number of answers: empty where none can.
+
+    Args:
+      counts: candidates on the pilot.
+      alphas: targets, [T].
+      delta: level of the tests.
+      size: cases to be certified on, over those of the pilot.
+
+    Source: rule S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
+    """
+    rows = np.flatnonzero((counts.at_best(size).p(alphas) <= delta).all(axis=1))
+    p = counts.p(alphas).max(axis=1)
+    return rows[certify.pareto_order(p[rows], -counts.cost[rows])]
+
+
+def nearest_target(order: TestOrder, terms: CertificationSettings) -> tuple[float, float]:
+    """Lowest hallucination target that some candidate is likely to certify, and how likely.
+
+    By the pilot alone: a hint from the cases to certify on would be a second test. NaN where there
+    is none; a target that always-answer reaches is no hint.
+
+    Source: rule S6.9.
+    """
+    none, pilot = (float("nan"), float("nan")), order.pilot
+    if pilot is None or RISK not in terms.targets or pilot.losses.mix is not None:
+        return none
+    counts = pilot.losses
+
+    def chance(name: str, alpha: float) -> NDArray[np.float64]:
+        place = counts.names.index(name)
+        k, n, limit = counts.k[:, place], counts.n[:, place], alpha / counts.scale[place]
+        return certify.certification_chance(k, n, n * order.size, float(limit), terms.level)
+
+    likely = np.ones(len(counts.k))
+    for name, alpha in terms.targets.items():
+        if name != RISK:
+            likely = likely * chance(name, alpha)
+    for alpha in ALPHAS:
+        if (
+            alpha < pilot.free_rate
+            and (best := float((likely * chance(RISK, alpha)).max())) >= LIKELY
+        ):
+            return alpha, best
+    return none
+
+
+# candidates of one policy
+
+
+def grid(
+    trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None
+) -> list[Policy]:
+    """Policies with thresholds on a grid of observed values.
+
+    One declared family, at which no label is looked.
+
+    Their gates are switched on; the lowest value of each passes everything, so that a gate may be
+    out of use. Of one threshold alone as many values are tried as `MOST` allows, evenly by rank.
+
+    Args:
+      trace: of shards the values are gathered in one pass; those of all cases are held whole, the
+        hits are not.
+      paths: `declared_family` of the policy where not given.
+
+    Raises:
+      ValueError: a path that cannot be swept, or one that does not act under the policy's rule.
+
+    Source: rules S6.4, S6.9.
+    """
+    off = gates_off(trace)
+    used = list(dict.fromkeys(declared_family(policy, off) if paths is None else paths))
+    _check_paths(used, policy)
+    # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
+    size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
+    ranks = np.linspace(0.0, 1.0, size - 1)
+    parts = list(each_part(observed_values, trace, policy, arm, used, what="thresholds"))
+    levels = []
+    for path, of_path in zip(used, zip(*parts, strict=True), strict=True):
+        own, known = policy.value(path), np.unique(np.concatenate(of_path))
+        picked = np.quantile(known, ranks, method="inverted_cdf").tolist() if len(known) else []
+        tried = {*picked} if picked and own is None else {*picked, own}
+        levels.append(sorted(map(int, tried) if isinstance(own, int) else tried))
+    # Rules of the resolver and costs have no switch.
+    switches = {
+        f"{path.rpartition('.')[0]}.enabled": True
+        for path in used
+        if not path.startswith(("resolver.", DECISION))
+    }
+    base = policy.replace(*chain.from_iterable(switches.items())) if switches else policy
+    # The two taus move together: their spread is what naming documents is worth, not what is
+    # searched for.
+    default, explicit = "confidence.tau_default", "confidence.tau_explicit"
+    spread = policy.confidence.tau_default - policy.confidence.tau_explicit
+    offered = [policy]
+    for combination in product(*levels):
+        changes = dict(zip(used, combination, strict=True))
+        if _crosses(policy, changes):
+            continue
+        if default in used and explicit not in used:
+            changes[explicit] = float(np.clip(changes[default] - spread, 0.0, 100.0))
+        offered.append(base.replace(*chain.from_iterable(changes.items())))
+    return offered
+
+
+def observed_values(
+    part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
+) -> list[NDArray[np.float64]]:
+    """Values of one part's cases, by path, ascending and each once.
+
+    Pure, so that any worker may find them.
+    """
+    evidence = part_evidence(part, policy, arm)
+    thresholds = policy_thresholds([policy])
+    every = (breakpoints(evidence, thresholds, path) for path in paths)
+    # Which zero is met first must not decide its sign.
+    return [np.unique(values[~np.isnan(values)] + 0.0) for values in every]
+
+
+def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...]:
+    """Thresholds that the candidates of a certificate vary unless others are named.
+
+    Args:
+      off: gates that the trace cannot judge (`gates_off`); where that leaves none of the chain's,
+        bounds decide.
+
+    Where the least expected cost decides that is the ratio of costs alone, since the chain's
+    thresholds do not act there. Where only bounds on signals decide it is those that are stated.
+    Else it is `PATHS`, without the fused gate where the policy has none.
+
+    Source: rule S6.9.
+    """
+    if policy.decision.rule == EXPECTED_COST:
+        return (f"{DECISION}ratio",)
+    bounds = tuple(
+        f"{signal_path(name)}.{end}"
+        for name, gate in sorted(policy.signals.items())
+        for end in ("min", "max")
+        if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
+    )
+    deciding = [
+        gate.name
+        for gate in GATES
+        if gate.switch and gate.thresholds and gate.firing != "warn" and gate.name not in off
+    ]
+    if bounds and not any(policy.value(f"{name}.enabled") for name in deciding):
+        return bounds
+    idle = {*off} | ({"fused"} if policy.fused_model is None else set())
+    return tuple(path for path in PATHS if path.partition(".")[0] not in idle) or bounds
+
+
+def _check_paths(paths: Sequence[str], policy: Policy) -> None:
+    """Refuse paths of no threshold, or of one that does not act under the policy's rule."""
+    signal_bounds, rule = f"{SIGNALS}.", policy.decision.rule
+    by_cost = rule == EXPECTED_COST
+    for path in paths:
+        if threshold_at(path) is None:
+            remedy = f"name {', '.join(PATHS)} or {signal_bounds}<name>.min"
+            refuse("paths must be among thresholds", repr(path), remedy)
+        if path.startswith((DECISION, signal_bounds) if by_cost else DECISION) != by_cost:
+            remedy = f"vary {DECISION}ratio" if by_cost else "fit a decision (raglab.fit_decision)"
+            refuse(f"paths must be thresholds that act under rule {rule}", repr(path), remedy)
+
+
+def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
+    """Whether some signal's min would lie above its max, which no policy may state (rule S2.15)."""
+    for section in {path.rpartition(".")[0] for path in changes if path.startswith(SIGNALS)}:
+        ends = (f"{section}.{key}" for key in ("min", "max"))
+        low, high = (changes.get(end, policy.value(end)) for end in ends)
+        if low is not None and high is not None and low > high:
+            return True
+    return False
+
+
+# the tests
+
+
+class SequenceResult(NamedTuple):
+    """Result of the tests.
+
+    p: p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M].
+    chosen: place of the candidate that is taken, -1 where none passed. promises: of the chosen one,
+    else of the one that came nearest. binding: the target with the least room. n_tested: candidates
+    whose test was reached. failed: the promises with their bounds at the level of the test, where
+    none passed. shown: place of the one that promises are of.
+    """
+
+    p: NDArray[np.float64]
+    passed: NDArray[np.bool_]
+    chosen: int
+    promises: tuple[Promise, ...]
+    binding: str
+    n_tested: int
+    failed: tuple[Promise, ...]
+    shown: int = 0
+
+    @property
+    def certified(self) -> bool:
+        """Whether a candidate passed."""
+        return self.chosen >= 0
+
+
+def sequence_test(
+    counts: RateCounts, order: TestOrder, targets: Mapping[str, float], delta: float
+) -> SequenceResult:
+    """Tests of all targets together for every candidate, with error delta over all of them."""
+    in_sequence = order.method != "holm"
+    p = counts.p(np.array(list(targets.values())))
+    # A candidate keeps its promise only if it keeps every target, so its p-value is the largest of
+    # them.
+    joint = p.max(axis=1)
+    passed = (certify.fixed_sequence if in_sequence else certify.holm)(joint, delta)
+    # Any candidate that passed may be taken, at no further error: the cheapest on the pilot, of
+    # equals the surest.
+    cost = (order.pilot_tried or counts).cost
+    chosen = int(
+        min(np.flatnonzero(passed), key=lambda place: (cost[place], joint[place]), default=-1)
+    )
+    # Where none passed, the one that came nearest is shown: the first in a sequence, else the
+    # least p.
+    shown = chosen if chosen >= 0 else 0 if in_sequence else int(np.argmin(joint))
+    row, n_candidates = counts.subset(np.array([shown])), len(passed)
+
+    def promises_at(level: float) -> tuple[Promise, ...]:
+        return tuple(
+            Promise(
+                name=name,
+                alpha=float(alpha),
+                k=row.total(0, place),
+                n=int(row.n[0, place]),
+                bound=float(row.bounds(place, level, alpha)[0]),
+            )
+            for place, (name, alpha) in enumerate(targets.items())
+        )
+
+    promises = promises_at(delta)
+    # Holm's first test of n candidates is at delta / n, so where none passed that is the level that
+    # stopped it.
+    failed = promises if in_sequence else promises_at(delta / n_candidates)
+    # What stopped it binds: in a sequence the first that failed, of all at once the nearest where
+    # none passed; else the target with the least room.
+    stopped = int(passed.sum()) if in_sequence else n_candidates
+    fails_at = stopped if in_sequence else shown if chosen < 0 else n_candidates
+    room = [promise.bound / promise.alpha if promise.n else np.inf for promise in promises]
+    binding = promises[int(np.argmax(p[fails_at] if fails_at < n_candidates else room))]
+    return SequenceResult(
+        p=p,
+        passed=passed,
+        chosen=chosen,
+        promises=promises,
+        binding=binding.name,
+        n_tested=min(stopped + 1, n_candidates),
+        failed=() if chosen >= 0 else failed,
+        shown=shown,
+    )
+
+
+def candidate_table(
+    start: Policy,
+    tried: Sequence[Policy],
+    counts: RateCounts,
+    tested: SequenceResult,
+    order: TestOrder,
+    terms: CertificationSettings,
+) -> pd.DataFrame:
+    """A row a candidate in the order of the tests."""
+    import pandas as pd
+
+    pilot, rows = order.pilot_tried, range(len(tried))
+    columns: dict[str, Any] = {
+        "policy_id": [policy.policy_id for policy in tried],
+        "tested": np.arange(len(tried)) < tested.n_tested,
+        "certified": tested.passed,
+    }
+    for place, (name, alpha) in enumerate(terms.targets.items()):
+        columns |= {
+            f"{name}_k": [counts.total(row, place) for row in rows],
+            f"{name}_n": counts.n[:, place],
+            f"{name}_bound": counts.bounds(place, terms.level, alpha),
+            f"{name}_p": tested.p[:, place],
+        }
+        if pilot is not None:
+            lost = [pilot.total(row, place) for row in rows]
+            columns |= {f"pilot_{name}_k": lost, f"pilot_{name}_n": pilot.n[:, place]}
+    columns |= {"cost": counts.cost} | ({} if pilot is None else {"pilot_cost": pilot.cost})
+    columns |= {"coverage": counts.coverage, "over_ask_rate": counts.over_ask}
+    return pd.DataFrame(columns | {"changed": [_changed(start, policy) for policy in tried]})
+
+
+class Decided(NamedTuple):
+    """What candidates do on the cases to certify on.
+
+    tried: in the order of the tests. split: their decisions. counts: losses of distinct questions.
+    units: questions by cell, which a stated mix weighs; None without one. failed: calls.
+    """
+
+    tried: list[Policy]
+    split: SplitCounts
     counts: RateCounts
-    tested: SequenceResult
-    look: Look
-    hypotheses: int
-    corners: NDArray[np.float64] | None
-    first: str
+    units: NDArray[np.int64] | None
+    failed: int
+
+    def corners(self, terms: CertificationSettings) -> NDArray[np.float64] | None:
+        """Outermost mixes, [V, 3], what is not stated in the ratio of the cases; None of their own.
+
+        Raises:
+          ValueError: a label with a share and no question.
+        """
+        if self.units is None or terms.traffic is None:
+            return None
+        labels = metrics.label_counts(self.units[0, 0]) - self.failed
+        return terms.traffic.at_labels(labels).vertices(labels)
 
 
 def _certification(
@@ -388,184 +689,129 @@ def _certification(
       replayed: those cases measured, where they are.
       is_family: whether the candidates are those of one policy, which is the first of them.
     """
-    targets, names = terms.targets, list(terms.targets)
-    held_out, arm_name = cases.held_out, terms.arm or cases.held_out.arms[0]
+    held_out = cases.held_out
+    measured = held_out if replayed is None else replayed
     # In the order that the pilot fixed: these cases must not choose what is tested first.
-    tried = [offered[place] for place in order.places]
-    measured: TraceView = held_out if replayed is None else replayed
-    held = count_split(measured, tried, offered[0], names, terms.arm, terms.costs)
-    counts = question_losses(
-        held.losses, measured, tried, cases.questions, names, terms.arm, terms.costs
-    )
-    failed = failed_count(held_out)
-    units, labels, of_mix = _labels_in_mix(held, measured, tried, cases, terms, failed)
+    tried, failed = [offered[place] for place in order.places], failed_count(held_out)
+    split = count_split(measured, tried, offered[0], terms)
+    repeats = repeated_cases(measured, tried, cases.numbers, terms.arm)
+    counts = question_losses(split.losses, repeats)
+    units = None if terms.mix is None else unit_cells(split.losses, repeats, failed=failed)
+    decided = Decided(tried, split, counts, units, failed)
     # Another look at the same cases is refused here, before it says anything.
-    costs = terms.costs if COST in targets else None
-    key_at = partial(
-        certification_key, tried, counts, targets, arm=arm_name, costs=costs, of_mix=of_mix
-    )
-    look, key, hypotheses, terms = _noted_look(terms, offered, cases, len(tried), key_at)
-    corners = terms.corners(labels)
-    if corners is not None:
-        cells, level = held.counted.cells, terms.level / order.n_tests
-        counts = in_mix(counts, cells, units, names, terms.costs, corners, level)
-    tested = sequence_test(counts, order, targets, terms.level)
-    first = (threshold_text(offered[0], tried[0]) or "the policy given") if is_family else ""
-    facts = (cases, offered, order, terms, tried, held, counts, tested, look, hypotheses)
-    test = CandidateTest(*facts, corners, first)
+    look, terms = _noted_look(terms, offered, cases, decided)
+    if (corners := decided.corners(terms)) is not None:
+        counts = in_mix(counts, corners, terms.level / order.n_tests, units)
+        decided = decided._replace(counts=counts)
+    tested = sequence_test(counts, order, terms.targets, terms.level)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
-    alone = int((np.bincount(cases.questions, trace_status_only(held_out)) > 0).sum())
-    certificate = _certificate(test, headline_sentence(alone, cases.n_questions, failed))
-    policy = None
-    if tested.certified:
-        # The policy carries what a check needs to repeat the test on the same terms, with a code of
-        # each case it used (rule S6.10).
-        rows = certificate.rows | _check_facts(held_out, key, arm_name, terms)
-        chosen = tried[tested.chosen].replace("certificate", rows)
-        policy = with_learned_cases(chosen, cases.queries)
-    needs = data_needs(
-        [each for place, each in enumerate(tested.promises) if counts.mixed(place) is None],
-        terms.level,
+    alone = int((np.bincount(cases.numbers, trace_status_only(held_out)) > 0).sum())
+    headline = headline_sentence(alone, cases.n_questions, failed)
+    n, first = len(tried), number_texts(_changed(offered[0], tried[0])) or "the policy given"
+    who = {
+        "fixed_sequence": f"the first of {n} candidates{f' ({first})' * is_family}",
+        "holm": f"the likeliest of {n} candidates, at level {terms.level / n:.3g},",
+    }.get(order.method if len(offered) > 1 else "", "the policy")
+    reason = certificate_reason(
+        tested, terms, who, look, (f"judged by {counts.basis.described}", headline)
     )
-    n_cases = cases.n_questions + failed
-    lacks = () if policy else [need_note(name, need, n_cases) for name, need in needs.items()]
-    of_labels, mix_notes = _mix_facts(held, counts, tested, terms)
-    # Of the pilot alone, since a hint from these cases would be a second test.
-    near = _nearest(order, terms)
+    certificate, policy = _earned(cases, offered, order, terms, decided, tested, look, reason)
+    needs = {
+        promise.name: certify.data_need(promise.alpha, promise.n, int(promise.k), terms.level)
+        for place, promise in enumerate(tested.promises)
+        if promise.name != COST and counts.mixed(place) is None
+    }
+    n_cases, nearest = cases.n_questions + failed, nearest_target(order, terms)
+    lacks = [need_note(name, need, n_cases) for name, need in needs.items()]
+    of_labels, of_mix = mix_notes(counts, tested, terms)
+    is_dropped = is_family and order.pilot is not None and 0 not in order.places
+    # policies that are not certified for missing answers, and the gaps of the chosen one (S6.3)
+    gaps = {
+        tried[place].policy_id: answers
+        for place, answers in enumerate(counts.missing_answers)
+        if place == tested.chosen or not answers.is_compared
+    }
     return Certification(
         certificate=certificate,
         policy=policy,
-        table=candidate_table(offered[0], tried, counts, tested, order, targets, terms.level),
+        table=candidate_table(offered[0], tried, counts, tested, order, terms),
         needs=needs,
-        nearest=near.alpha,
-        notes=(*lacks, *_notes(test, certificate, near, mix_notes), *notes),
-        chance=near.chance,
+        nearest=nearest[0],
+        notes=(
+            *([] if tested.certified else lacks),
+            *certificate_notes(certificate, nearest, terms, unsplit=len(cases.by_split) == 1),
+            *([f"By its pilot the policy given is not tested; first: {first}."] * is_dropped),
+            *of_mix,
+            *missing_notes(gaps, "the cases certified on"),
+            *unmeasured_note(held_out, offered[0]),
+            *(order.pilot.notes if order.pilot else ()),
+            *notes,
+        ),
+        chance=nearest[1],
         status_only=alone,
         failed=failed,
         label_needs=of_labels,
     )
 
 
-def _certificate(test: CandidateTest, headline: str) -> Certificate:
-    """Certificate of the chosen candidate, or of why there is none.
-
-    Args:
-      headline: cases that count otherwise, with their number.
-    """
-    terms, order, counts, tested = test.terms, test.order, test.counts, test.tested
-    at, n, corners = tested.chosen, len(test.offered), test.corners
-    facts: dict[str, Any] = {"chosen": None, "coverage": 0.0}
-    if tested.certified:
-        free = free_policies(test.held, terms.targets, terms.costs, terms.level, corners)
-        facts = {"chosen": test.tried[at].policy_id, "free": free}
-        facts |= {"coverage": float(counts.coverage[at]), "over_ask": float(counts.over_ask[at])}
-    if counts.basis.text:  # answers that count as wrong
-        facts["undecided"] = int(counts.undecided[at])
-        facts["missing_answers"] = int(counts.missing[at, 0])
-    passed = zip(test.tried, tested.passed, strict=True)
-    method = "single" if n == 1 else order.method
-    judged = (tested, terms, method, test.look, counts.basis)
-    return Certificate(
-        **facts,
+def _earned(
+    cases: CertifyCases,
+    offered: Sequence[Policy],
+    order: TestOrder,
+    terms: CertificationSettings,
+    decided: Decided,
+    tested: SequenceResult,
+    look: TakenLook,
+    reason: str,
+) -> tuple[Certificate, Policy | None]:
+    """Certificate, and the chosen policy that holds it, None where none passed."""
+    counts, at, corners = decided.counts, tested.chosen, decided.corners(terms)
+    passed = zip(decided.tried, tested.passed, strict=True)
+    certificate = _certificate(
+        cases,
+        offered,
+        order,
+        terms,
         certified=tuple(policy.policy_id for policy, keeps in passed if keeps),
         promises=tested.promises,
         binding=tested.binding,
-        delta=terms.delta,
-        method=order.method,
         tested=tested.n_tested,
-        candidates=n,
-        cases=test.cases.n_questions,
-        reason=certificate_reason(*judged, headline=headline, first=test.first),
-        pilot=order.pilot_cases,
-        cases_hash=test.cases.held_out_hash,
-        looks=test.look.number,
-        spent=test.look.spent,
+        reason=reason,
+        looks=look.number,
+        spent=look.spent,
         mix=None if terms.traffic is None else terms.traffic.rows,
         mix_corners=() if corners is None else tuple(map(tuple, corners.tolist())),
         basis=str(counts.basis),
-        pilot_hash=order.pilot_hash,
         looks_recorded=terms.looks is not None,
-        hypotheses=test.hypotheses,
+        hypotheses=look.hypotheses,
+        # answers that count as wrong
+        undecided=int(counts.undecided[at]) if counts.basis.text else None,
+        missing_answers=int(counts.missing[at, 0]) if counts.basis.text else None,
     )
-
-
-def _notes(
-    test: CandidateTest, certificate: Certificate, near: Nearest, mix_notes: Sequence[str]
-) -> list[str]:
-    """Notes on a certificate: what makes it worth less, and what was not measured."""
-    cases, order = test.cases, test.order
-    is_alone = cases.held_out_hash == cases.trace_hash
-    is_dropped = bool(test.first) and order.pilot is not None and 0 not in order.places
-    return [
-        *certificate_notes(certificate, near, test.terms.targets, unsplit=is_alone),
-        *([f"By its pilot the policy given is not tested; first: {test.first}."] * is_dropped),
-        *mix_notes,
-        *missing_candidates(test.tried, test.counts, test.tested.chosen),
-        *unmeasured_note(cases.held_out, test.offered[0]),
-        *order.notes,
-        *doubt_notes(test.offered, cases),
-    ]
-
-
-def _labels_in_mix(
-    held: SplitCounts,
-    measured: TraceView,
-    tried: Sequence[Policy],
-    cases: CertifyCases,
-    terms: CertificationSettings,
-    failed: int,
-) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None, tuple[Any, ...]]:
-    """Cells of each question, cases of each label, and what marks a look in a stated mix.
-
-    None without a mix; a mix may be refused.
-    """
-    if terms.mix is None:
-        return None, None, ()
-    units = unit_cells(
-        held.counted,
-        measured,
-        tried,
-        cases.questions,
-        list(terms.targets),
-        terms.arm,
-        terms.costs,
-        failed=failed,
+    if not tested.certified:
+        return certificate, None
+    chosen = decided.tried[at]
+    certificate = replace(
+        certificate,
+        chosen=chosen.policy_id,
+        coverage=float(counts.coverage[at]),
+        over_ask=float(counts.over_ask[at]),
+        free=free_policies(decided.split, terms, corners),
     )
-    labels = metrics.label_counts(units[0, 0]) - failed
-    corners = terms.corners(labels)
-    of_corners = None if corners is None else corners.tolist()
-    return units, labels, (terms.mix.rows, terms.mix.is_fixed, of_corners, units.tolist())
-
-
-def _mix_facts(
-    held: SplitCounts,
-    counts: RateCounts,
-    tested: SequenceResult,
-    terms: CertificationSettings,
-) -> tuple[dict[str, LabelNeed], list[str]]:
-    """Labels that targets need in a stated mix, and notes on the mix that a promise is for."""
-    names, labels = list(terms.targets), metrics.label_counts(held.counted.cells[0])
-    of_row, where = counts.subset(np.array([tested.shown])), "is stated"
-    if counts.mix is None:  # the labelled cases' own mix, of which only the direction is said
-        shares, cells = labels / labels.sum(), held.counted.cells[[tested.shown]]
-        of_row = in_mix(of_row, cells, None, names, terms.costs, shares[None], terms.level)
-        where = f"the {percent(shares[0])} of these cases"
-    notes = direction_notes(of_row, terms.targets, where) if tested.certified else []
-    if counts.mix is None:
-        return {}, notes
-    needs = label_needs(of_row, terms.targets, terms.level)
-    lines = [
-        label_need_line(name, terms.targets[name], need, labels.tolist())
-        for name, need in needs.items()
-    ]
-    # labels of which the mix has few cases
-    of_label = metrics.label_counts(counts.mix.cells[0, 0]).astype(int).tolist()
-    most = zip(metrics.LABELS, of_label, counts.mix.corners.max(axis=0), strict=True)
-    few = [f"{n} {name}" for name, n, share in most if share and n < FEW_UNITS]
-    if few:
-        notes.append(f"The mix rests on few cases: {', '.join(few)}.")
-    return needs, [*lines, *notes]
+    # The policy carries what a check needs to repeat the test on the same terms: how hits must be
+    # retrieved, this look's key, and a code of each case it used (rule S6.10).
+    rows = certificate.rows | {
+        "key": look.key,
+        "arm": terms.arm or cases.held_out.arms[0],
+        "retrieval": dict(cases.held_out.meta.get("parameters", {})),
+        "schema_version": SCHEMA_VERSION,
+    }
+    if COST in terms.targets:
+        rows["costs"] = metrics.stated_costs(metrics.cost_matrix(terms.costs))
+    if terms.budget is not None:
+        rows["budget"] = terms.budget
+    return certificate, with_learned_cases(chosen.replace("certificate", rows), cases.queries)
 
 
 def _untested(
@@ -573,71 +819,139 @@ def _untested(
     offered: Sequence[Policy],
     order: TestOrder,
     terms: CertificationSettings,
-    missing: Mapping[str, int],
+    doubts: Sequence[str],
 ) -> Certification:
-    """Result where the cases are too few for any candidate: none is tested, and no look is taken.
-
-    Args:
-      missing: see `missing_cases`.
-    """
+    """Result where no candidate can pass: none is tested, and no look is taken."""
     import pandas as pd
 
-    targets, n_cases = terms.targets, cases.n_questions
-    text = missing_sentence(missing, n_cases, targets, terms.level, order.n_tests)
-    certificate = Certificate(
-        chosen=None,
-        certified=(),
-        coverage=0.0,
+    n_cases, pilot = cases.n_questions, order.pilot
+    sizes, whose = dict.fromkeys(terms.targets, n_cases), ""
+    if order.n_tests > 1:
+        whose = f" for {order.n_tests:,} tests at once"
+    elif pilot is not None and not len(order.places):
+        # of the candidate that is nearest to passing, if none of its expected answers is wrong
+        best = pilot.losses.at_best(order.size)
+        row = int(best.p(terms.alphas).max(axis=1).argmin())
+        sizes = {
+            name: int(best.n[row, place])
+            for place, name in enumerate(terms.targets)
+            if best.mixed(place) is None
+        }
+        whose = f" (expected of the likeliest of {len(offered):,} candidates on {n_cases:,} cases)"
+    lacking = lacking_cases(sizes, terms, order.n_tests)
+    certificate = _certificate(
+        cases,
+        offered,
+        order,
+        terms,
         # Nothing was counted: a share of no case, with no bound.
         promises=tuple(
-            Promise(name, float(alpha), 0, 0, np.nan) for name, alpha in targets.items()
+            Promise(name, float(alpha), 0, 0, np.nan) for name, alpha in terms.targets.items()
         ),
-        binding=max(missing, key=lambda name: missing[name]),
-        delta=terms.delta,
-        method=order.method,
+        binding=max(lacking, key=lambda name: lacking[name][0] - lacking[name][1], default=None),
         tested=0,
-        candidates=len(offered),
-        cases=n_cases,
-        reason=f"not certified: {text}",
-        pilot=order.pilot_cases,
-        cases_hash=cases.held_out_hash,
+        reason=untested_reason(lacking, terms, whose),
         looks=0,
         spent=0.0,
-        pilot_hash=order.pilot_hash,
     )
-    near = _nearest(order, terms)
-    ids = [offered[place].policy_id for place in order.places]
+    nearest = nearest_target(order, terms)
+    places = order.places if len(order.places) else range(len(offered))
+    ids = [offered[place].policy_id for place in places]
     return Certification(
         certificate=certificate,
         policy=None,
         table=pd.DataFrame({"policy_id": ids, "tested": False, "certified": False}),
         needs={},
-        nearest=near.alpha,
+        nearest=nearest[0],
         notes=(
-            *certificate_notes(certificate, near, targets, unsplit=False),
-            *order.notes,
-            *doubt_notes(offered, cases),
+            *certificate_notes(certificate, nearest, terms, unsplit=False),
+            *(pilot.notes if pilot else ()),
+            *doubts,
         ),
-        chance=near.chance,
+        chance=nearest[1],
     )
+
+
+def _certificate(
+    cases: CertifyCases,
+    offered: Sequence[Policy],
+    order: TestOrder,
+    terms: CertificationSettings,
+    **facts: Any,  # noqa: ANN401 - fields of a certificate
+) -> Certificate:
+    """Certificate of some cases, as yet of no policy."""
+    pilot = order.pilot
+    stated: dict[str, Any] = {"chosen": None, "certified": (), "coverage": 0.0} | facts
+    return Certificate(
+        **stated,
+        delta=terms.delta,
+        method=order.method,
+        candidates=len(offered),
+        cases=cases.n_questions,
+        pilot=pilot.cases if pilot else 0,
+        cases_hash=cases.hash,
+        pilot_hash=pilot.hash if pilot else None,
+    )
+
+
+def _changed(start: Policy, policy: Policy) -> dict[str, Any]:
+    """Settings in which a candidate differs, with its values."""
+    # A manifest leaves out what was added since the first version and stands at its default.
+    own, now = start.manifest, policy.manifest
+    return {
+        path: policy.value(path)
+        for path in dict.fromkeys((*now, *own))
+        if now.get(path, UNSTATED) != own.get(path, UNSTATED)
+    }
+
+
+class TakenLook(NamedTuple):
+    """A look that is taken: its number and spent error, its key, and policies it may choose."""
+
+    number: int
+    spent: float
+    key: str
+    hypotheses: int
 
 
 def _noted_look(
     terms: CertificationSettings,
     offered: Sequence[Policy],
     cases: CertifyCases,
-    n_tried: int,
-    key_at: Callable[[float, int], str],
-) -> tuple[Look, str, int, CertificationSettings]:
-    """This look, its key, policies these cases may have chosen with it, settings at its level."""
-    known = known_certificate(offered, cases.held_out_hash, cases.queries)
-    with held_looks(terms.looks, cases.held_out_hash, cases.queries) as held:
+    decided: Decided,
+) -> tuple[TakenLook, CertificationSettings]:
+    """This look and the settings at its level.
+
+    Its key is a digest of what is tested, in which order, at which level, and of what is counted.
+    """
+    by_name, counts = np.argsort(list(terms.targets)), decided.counts
+    losses = [
+        [int(loss) if float(loss).is_integer() else float(loss) for loss in row]
+        for row in counts.k[:, by_name].tolist()
+    ]
+    ids, targets = [policy.policy_id for policy in decided.tried], sorted(terms.targets.items())
+    tested_on = [terms.arm or cases.held_out.arms[0], [losses, counts.n[:, by_name].tolist()]]
+    more: list[Any] = []
+    if terms.costs and COST in terms.targets:
+        more.append(metrics.stated_costs(metrics.cost_matrix(terms.costs)))
+    of_mix: list[Any] = []
+    corners, units = decided.corners(terms), decided.units
+    if terms.mix is not None and corners is not None and units is not None:
+        of_mix = [terms.mix.rows, terms.mix.is_fixed, corners.tolist(), units.tolist()]
+
+    def key_at(delta: float, divisor: int) -> str:
+        divided = [{"divisor": divisor}] if divisor > 1 else []
+        parts = [ids, targets, delta, *tested_on, *more, *divided, *of_mix]
+        return digest(json.dumps(parts), 12)
+
+    known = known_certificate(offered, cases.hash, cases.queries)
+    with held_looks(terms.looks, cases.hash, cases.queries) as held:
         if terms.reuse is None:
             key = key_at(terms.delta, 1)
             look = record_look(known, held.before, key, terms.delta, again=terms.again)
             # A candidate that these cases chose before is still one of as many.
             earlier = (record.hypotheses for record in held.before.values())
-            hypotheses = max(n_tried * chosen_among(known), *earlier, 1)
+            hypotheses = max(len(ids) * chosen_among(known), *earlier, 1)
         else:
             upgrade = upgrade_look(terms.reuse, held.before, terms.delta, key_at)
             look, key, hypotheses = upgrade.look, upgrade.key, upgrade.hypotheses
@@ -646,87 +960,226 @@ def _noted_look(
                 budget=terms.delta, delta=upgrade.delta, divisor=upgrade.divisor, again=again
             )
         held.note(key, terms.delta, hypotheses)
-    return look, key, hypotheses, terms
+    return TakenLook(*look, key, hypotheses), terms
 
 
-def pilot_trace(
-    pilot: TraceView, start: Policy, arm: str | None
-) -> AbstractContextManager[TraceView]:
-    """The pilot for a grid and its order.
+# new cases
 
-    Measured on disk where it stands in shards, so that two passes read it.
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Retest(Result):
+    """What new cases say of a certificate.
+
+    Attributes:
+      verdict: `upheld` where every target is certified again, `broken` where the exact lower bound
+        of some rate lies above its target, `open` where the cases are too few to say either. Either
+        is wrong with probability delta at most: all targets must be certified, so each may spend it
+        whole; one is enough to break, so they share it.
+      table: a row a target.
+      notes: what a reader must know.
+      coverage, over_ask: shares answered, and of the unambiguous asked back.
+      basis: on which the new cases are judged (rule S6.3).
     """
-    if start.structure.decision is not None:
-        return nullcontext(pilot)
-    return pilot.measured_once(start, arm)
+
+    verdict: Verdict
+    table: pd.DataFrame
+    notes: tuple[str, ...]
+    coverage: float
+    over_ask: float
+    basis: str = SOURCES
+
+    def _summary(self) -> Summary:
+        facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
+        facts += [("coverage", f"{self.coverage:.3f}"), ("over-ask", f"{self.over_ask:.3f}")]
+        return Summary([*facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
 
 
-def _check_facts(
-    trace: TraceView, key: str, arm: str, terms: CertificationSettings
-) -> dict[str, Any]:
-    """What a check on new cases needs beside the promises.
+@answered_traces("trace")
+def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Retest:
+    """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
-    How their hits must be retrieved, and this look's key.
+    A certificate of a traffic mix is tested in it, whatever the shares of the new cases are.
+
+    Args:
+      trace: new cases, retrieved as those were that the policy was certified on; of shards one is
+        in memory at a time.
+      policy: with its certificate.
+      again: states that the cases may be those it was certified on.
+
+    Raises:
+      ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the
+        trace holds no cases, the policy was fitted, tuned or certified on any of these, they are
+        judged on another basis, too many answers are missing, or the mix of the certificate has a
+        share of a label without a case.
+
+    Source: rules S6.3, S6.4, S6.10, S6.15.
     """
-    retrieval = dict(trace.meta.get("parameters", {}))
-    facts: dict[str, Any] = {
-        "key": key,
-        "arm": arm,
-        "retrieval": retrieval,
-        "schema_version": SCHEMA_VERSION,
-    }
-    if COST in terms.targets:
-        facts["costs"] = metrics.stated_costs(metrics.cost_matrix(terms.costs))
-    return facts if terms.budget is None else facts | {"budget": terms.budget}
+    certificate = stated_certificate(policy)
+    doubt = check_new_cases(trace, policy, certificate, again=again)
+    targets = {str(promise["name"]): float(promise["alpha"]) for promise in certificate["promises"]}
+    costs = certificate.get("costs") if COST in targets else None
+    policy_retest = retest(
+        policy,
+        trace,
+        targets,
+        delta=float(certificate["delta"]),
+        arm=certificate.get("arm"),
+        costs=costs,
+        corners=stated_corners(certificate),
+    )
+    mix, notes = stated_mix(certificate), check_notes(certificate, trace, policy_retest.basis)
+    inside = () if mix is None else (f"Tested in the certificate's mix, {mix}.",)
+    return replace(policy_retest, notes=(*policy_retest.notes, *doubt, *inside, *notes))
 
 
-def _nearest(order: TestOrder, terms: CertificationSettings) -> Nearest:
-    """Target to hint at, by what the candidates did on the pilot."""
-    if order.pilot is None:
-        return Nearest(np.nan, np.nan)
-    return nearest_target(
-        order.pilot, terms.targets, terms.level, size=order.size, free_rate=order.free_rate
+def check_new_cases(
+    trace: TraceView, policy: Policy, certificate: Mapping[str, Any], *, again: bool = False
+) -> tuple[str, ...]:
+    """Refuse cases that a certificate cannot be judged on; a note where that is in doubt.
+
+    Args:
+      again: states that the cases may be those it was certified on.
+
+    Raises:
+      ValueError: there is no case, the policy was fitted, tuned or certified on any of these, or
+        they are judged on another basis.
+    """
+    if not len(trace):
+        refuse("a check needs at least one case", "none", "check the split")
+    by_split = trace_queries(trace)
+    (learned,) = learned_cases([policy], by_split)
+    check_unlearned(learned)
+    (certified,) = learned_cases(
+        [policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], by_split
+    )
+    if certified.k and not again:
+        value = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
+        refuse("a check must see new cases", value, "give others, or again=True (--again)")
+    check_basis(certificate["basis"], trace_basis(trace))
+    return (learned.doubt,) if learned.doubt else ()
+
+
+def retest(
+    policy: Policy,
+    trace: TraceView,
+    targets: Mapping[str, float],
+    *,
+    delta: float = 0.1,
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
+    corners: NDArray[np.float64] | None = None,
+) -> Retest:
+    """What labelled cases say of some targets for one policy that was chosen without them.
+
+    A target is upheld where its upper bound at 1 − delta keeps it: all together, since each must.
+    It is broken where the lower bound at 1 − delta / T exceeds it, T targets sharing the error.
+
+    Args:
+      targets: rate -> highest value; `expected_cost` too, in units of cost.
+      costs: of that target.
+      corners: outermost traffic mixes, [V, 3]; None of the cases' own.
+
+    Raises:
+      ValueError: too many of the policy's answers are missing, of cases judged by text.
+    """
+    import pandas as pd
+
+    names, rows = list(targets), []
+    repeats = repeated_cases(trace, [policy], counted_questions(trace.cases), arm)
+
+    def losses(counted: Tally, undecided: int) -> RateCounts:
+        cells = metrics.settled_cells(counted.cells, undecided)
+        of_cases = tally_losses(counted._replace(cells=cells), names, costs)
+        of_questions = question_losses(of_cases, repeats, undecided)
+        if corners is None:
+            return of_questions
+        failed = int(counted.cells.sum() - counted.labels.sum())
+        units = unit_cells(of_cases, repeats, undecided, failed)
+        check_shares(corners, metrics.label_counts(units[0, 0]) - failed)
+        return in_mix(of_questions, corners, delta, units)
+
+    counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)
+    # what is undecided or failed breaks no promise
+    answered = tally(trace, [policy], arm)
+    at_best = losses(answered, metrics.RIGHT_CELL)
+    missing = {policy.policy_id: counts.missing_answers[0]}
+    check_compared(missing)
+    for place, (name, alpha) in enumerate(targets.items()):
+        k, n = counts.total(0, place), int(counts.n[0, place])
+        high = float(counts.bounds(place, delta, alpha)[0])
+        low = float(at_best.bounds(place, delta / len(targets), alpha, lower=True)[0])
+        mix = counts.mixed(place)
+        rate = mix.rate(place, 0) * float(counts.scale[place]) if mix else k / n if n else np.nan
+        says = "upheld" if high <= alpha else "broken" if low > alpha else "open"
+        rows.append((name, alpha, k, n, rate, low, high, says))
+    columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
+    table = pd.DataFrame(rows, columns=columns)
+    # the worst of the targets
+    verdict: Verdict = min(table["verdict"], key=("broken", "open", "upheld").index)
+    over_ask = float(counts.over_ask[0])
+    open_cells = int(answered.cells[0, metrics.PLAIN_CELLS :].sum())
+    undecided = f"{open_cells:,} undecided answers count as wrong." if open_cells else ""
+    texts = filter(None, (headline_note(trace), asking_note(over_ask, ()), undecided))
+    notes = (*texts, *missing_notes(missing, "these cases"))
+    return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
+
+
+def retrieve_trace(
+    policy: Policy,
+    corpus: Path,
+    cases: Path,
+    *,
+    split: str | None = None,
+    encoder: str | None = None,
+    reranker: str | None = None,
+    follow_links: bool = False,
+    stated: Mapping[str, Any] | None = None,
+) -> Trace:
+    """Trace of new cases, retrieved with the settings that the certificate states, or others.
+
+    Args:
+      split: only cases of it.
+      encoder, reranker: by name or path; the bundled model and late interaction where not given.
+      follow_links: as `load_corpus` takes it.
+      stated: `retrieval` and `arm` in place of the certificate's.
+
+    Raises:
+      ValueError: the policy holds no certificate where nothing is stated, or no case is of the
+        split.
+    """
+    # with readers of documents, FAISS and BM25, which the check of a trace needs not
+    from raglab.live.trace_building import build_trace
+    from raglab.store.loaders import load_cases, load_corpus
+
+    certificate = stated_certificate(policy) if stated is None else stated
+    own = certificate.get("retrieval", {})
+    names = ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight")
+    selected_cases = [
+        case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}
+    ]
+    return build_trace(
+        load_corpus(corpus, encoder=encoder, follow_links=follow_links),
+        selected_cases,
+        policy=policy,
+        arms=(str(certificate.get("arm", "hybrid")),),
+        encoder=encoder,
+        reranker=reranker,
+        **{name: own[name] for name in names if name in own},
     )
 
 
-def _warn_of_refusals(trace: TraceView, policy: Policy, arm: str | None) -> None:
-    """Warn if gates refuse nearly all answerable cases of a trace of one part (rule S2.19)."""
-    # of several it would take one more pass over their files
-    if len(trace.parts) == 1 and (text := refusal_text(decide_policies(trace, [policy], arm)[0])):
-        warn_user(f"The policy to be certified: {text}")
-
-
-def certification_key(
-    tried: Sequence[Policy],
-    rate_counts: RateCounts,
-    targets: Mapping[str, float],
-    delta: float,
-    divisor: int,
-    *,
-    arm: str,
-    costs: metrics.Costs | None = None,
-    of_mix: Sequence[Any] = (),
-) -> str:
-    """Digest of a certification.
-
-    What was tested, in which order, at which level, and what was counted.
-    """
-    by_name = np.argsort(list(targets))
-    losses = [
-        [int(loss) if float(loss).is_integer() else float(loss) for loss in row]
-        for row in rate_counts.k[:, by_name].tolist()
-    ]
-    counts = [losses, rate_counts.n[:, by_name].tolist()]
-    parts: list[Any] = [
-        [policy.policy_id for policy in tried],
-        sorted(targets.items()),
-        delta,
-        arm,
-        counts,
-    ]
-    if costs:
-        parts.append(metrics.stated_costs(metrics.cost_matrix(costs)))
-    if divisor > 1:
-        parts.append({"divisor": divisor})
-    parts += of_mix
-    return digest(json.dumps(parts), 12)
+def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
+    """What new cases differ in from those that a certificate was made on."""
+    parameters = dict(trace.meta.get("parameters", {}))
+    differences = "; ".join(retrieval_differences(certificate, parameters))
+    made_on = certificate.get("schema_version", OLD_SCHEMA)
+    notes = {
+        f"Certified by {certificate['basis']}, judged here by {basis} (rule S6.3).": (
+            certificate["basis"] != basis
+        ),
+        f"The promise is not about these hits: {differences}.": bool(differences),
+        f"Certified on a trace of schema {made_on}, this has {SCHEMA_VERSION}: certify again.": (
+            made_on != SCHEMA_VERSION
+        ),
+    }
+    return tuple(text for text, applies in notes.items() if applies)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.audit.label_samples import (
@@ -39,7 +38,7 @@ from raglab.replaying.breakpoints import acting_paths, swept_threshold
 from raglab.replaying.step_functions import nearest_flips, piece_status
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.traces import StudyTrace
-from raglab.values import Status, TraceData
+from raglab.values import Status, TraceData, refuse
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -52,34 +51,28 @@ NEAR = 0.25  # share of a decision and gate
 TraceKind = TypeVar("TraceKind", bound=StudyTrace)
 
 
-class SampledRequests(NamedTuple):
-    """Requests of a part of a trace: ids, status and what decided, [Q] each.
-
-    By path the change that flips each.
-    """
-
-    ids: NDArray[np.object_]
-    status: NDArray[np.int8]
-    decided_by: NDArray[np.object_]
-    distances: dict[str, NDArray[np.float64]]
-
-
 def shard_requests(
     trace: TraceData | Measured, policy: PolicyData, arm: str | None
-) -> SampledRequests:
-    """Requests of one trace in memory; pure, so that any worker may decide a shard."""
+) -> pd.DataFrame:
+    """Requests of one trace in memory: `id`, what `decided`, and by path the change that flips it.
+
+    Pure, so that any worker may decide a shard.
+    """
+    import pandas as pd
+
     (decisions,) = decide_policies(Measured.of(trace), [policy], arm)
     evidence, thresholds = decisions.tables.evidence, policy_thresholds([policy])
-    distances = {}
+    decided = [
+        stratum_name(str(STATUS_NAMES[code]), "" if code == Status.ok else str(gate))
+        for code, gate in zip(decisions.status.tolist(), decisions.decided_by, strict=True)
+    ]
+    columns: dict[str, Any] = {"id": [str(name) for name in decisions.ids()], "decided": decided}
     for path, (points, status) in piece_status(
         evidence, policy, acting_paths(evidence, policy)
     ).items():
         swept, value = swept_threshold(evidence.known, thresholds, path), float(policy.value(path))
-        flip = nearest_flips(value, points, status, decisions.status, swept)
-        distances[path] = flip.distance
-    return SampledRequests(
-        np.array(decisions.ids(), dtype=object), decisions.status, decisions.decided_by, distances
-    )
+        columns[path] = nearest_flips(value, points, status, decisions.status, swept).distance
+    return pd.DataFrame(columns)
 
 
 class LabelStrata(NamedTuple):
@@ -103,37 +96,19 @@ def label_strata(
     import pandas as pd
 
     if not 0.0 < margin < 1.0:
-        msg = f"margin must be in (0, 1), got {margin}; 0.25 counts the nearest quarter as near."
-        raise ValueError(msg)
-    parts = list(each_shard(shard_requests, trace, policy, arm, what="sample"))
-    decided = [
-        stratum_name(str(STATUS_NAMES[code]), "" if code == Status.ok else str(gate))
-        for part in parts
-        for code, gate in zip(part.status.tolist(), part.decided_by, strict=True)
-    ]
+        refuse("margin must be in (0, 1)", margin, "0.25 counts the nearest quarter as near")
+    requests = pd.concat(
+        each_shard(shard_requests, trace, policy, arm, what="sample"), ignore_index=True
+    )
+    distances = requests.drop(columns=["id", "decided"]).astype(np.float64).replace(np.inf, np.nan)
+    rank = distances.rank(method="max").min(axis=1).fillna(np.inf)
     # Within each decision and gate, so that a gate with few requests has near ones too.
-    rank = flip_ranks(parts)
-    groups = pd.Series(rank).groupby(np.array(decided, dtype=object))
-    nearest = groups.transform(
+    nearest = rank.groupby(requests["decided"]).transform(
         lambda group: group.sort_values().iloc[ceil(margin * len(group)) - 1]
     )
-    is_near = (rank <= nearest.to_numpy()) & np.isfinite(rank)
-    sides = np.where(is_near, "near", "far").tolist()
-    strata = [f"{name}, {side}" for name, side in zip(decided, sides, strict=True)]
-    ids = [str(name) for part in parts for name in part.ids]
-    return LabelStrata(ids, strata, dict(sorted(Counter(strata).items())))
-
-
-def flip_ranks(parts: Sequence[SampledRequests]) -> NDArray[np.float64]:
-    """How many requests change with or before each, at the threshold with fewest, [Q].
-
-    Infinite for requests that no single threshold changes.
-    """
-    import pandas as pd
-
-    frames = [pd.DataFrame(part.distances, index=range(len(part.ids))) for part in parts]
-    changes = pd.concat(frames, ignore_index=True).astype(np.float64).replace(np.inf, np.nan)
-    return changes.rank(method="max").min(axis=1).fillna(np.inf).to_numpy(dtype=np.float64)
+    sides = np.where((rank <= nearest) & np.isfinite(rank), ", near", ", far")
+    strata = (requests["decided"] + sides).tolist()
+    return LabelStrata(requests["id"].tolist(), strata, dict(sorted(Counter(strata).items())))
 
 
 @answered_traces("trace")
@@ -178,8 +153,8 @@ def sample_for_labels(
     import pandas as pd
 
     if n < 1 or not len(trace):
-        msg = f"n must be at least 1, of a trace with requests, got {n} of {len(trace)}."
-        raise ValueError(msg)
+        value = f"{n} of {len(trace)}"
+        refuse("n must be at least 1, of a trace with requests", value, "check the split")
     strata = label_strata(trace, policy, arm, margin)
     # As from an audit log: even shares, and within a stratum every request as likely.
     members: dict[str, list[int]] = {name: [] for name in strata.sizes}
@@ -187,10 +162,8 @@ def sample_for_labels(
         members[name].append(row)
     shares = even_shares(strata.sizes, n)
     if empty := [name for name, share in shares.items() if not share]:
-        warn_user(
-            f"Of {len(empty)} of {len(shares)} strata nobody is drawn: {'; '.join(empty)}; draw "
-            f"{len(shares)}."
-        )
+        of_what = f"Of {len(empty)} of {len(shares)} strata nobody is drawn"
+        warn_user(f"{of_what}: {'; '.join(empty)}; draw {len(shares)}.")
     rows = sorted(draw_strata(members, shares, np.random.default_rng(seed)))
     # What people read to label a request: of the drawn ones alone, for reasons are slow.
     ids = [strata.ids[row] for row in rows]
@@ -254,25 +227,22 @@ def with_sample_labels(
     rows = list(sample_rows(labels))
     strata = label_strata(trace, policy, arm, _stated_margin(rows, source, policy))
     drawn = _drawn_rows(rows, strata, source)
-    before = list(trace.cases)
-    # of an earlier sample, which this one takes the place of
-    blank: dict[str, Any] = {PROBABILITY: None, SAMPLE_LABEL: None}
-    extra = [
-        {STRATUM: name} | (blank if PROBABILITY in case.extra else {})
-        for name, case in zip(strata.names, before, strict=True)
-    ]
-    by_row: list[str | None] = [None] * len(before)
     counts = Counter(strata.names[row] for row in drawn)
-    for row, label in drawn.items():
-        name = strata.names[row]
-        extra[row] |= {PROBABILITY: counts[name] / strata.sizes[name], SAMPLE_LABEL: label}
-        by_row[row] = label or None
+    by_row, extra, empty, changed = list[str | None](), list[dict[str, Any]](), 0, 0
+    for row, (name, case) in enumerate(zip(strata.names, trace.cases, strict=True)):
+        stated: dict[str, Any] = {STRATUM: name}
+        label = drawn.get(row)
+        if label is not None:
+            stated |= {PROBABILITY: counts[name] / strata.sizes[name], SAMPLE_LABEL: label}
+        elif PROBABILITY in case.extra:  # of an earlier sample, which this one takes the place of
+            stated |= {PROBABILITY: None, SAMPLE_LABEL: None}
+        by_row.append(label or None)
+        extra.append(stated)
+        empty += label == ""
+        changed += bool(label) and case.expect_status not in {None, label}
     # Nothing is silent: what has no label, and what is written over.
-    stated = [(before[row].expect_status, label) for row, label in drawn.items()]
-    empty = sum(not label for _, label in stated)
-    changed = sum(bool(label) and old not in {None, label} for old, label in stated)
-    notes = [f"{empty:,} of {len(drawn):,} drawn requests have no label"] if empty else []
-    notes += [f"{changed:,} labels take the place of another"] if changed else []
+    notes = [f"{empty:,} of {len(drawn):,} drawn requests have no label"] * bool(empty)
+    notes += [f"{changed:,} labels take the place of another"] * bool(changed)
     if notes:
         warn_user(f"{source}: {'; '.join(notes)}.")
     return trace.with_labels(by_row, extra)

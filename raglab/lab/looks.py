@@ -1,18 +1,23 @@
-"""Looks (shore): certifying again on the same cases is remembered, and the deltas add up (S6.4).
+"""Looks (shore): what files and policies remember of certifications, whose deltas add up (S6.4).
 
 Cases are known by their questions, which are read without the hits where a trace stands in shards.
+A certificate in a policy is read here (S6.10), and refused where it is not whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, ConfigDict, Field
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.learned_cases import (
     PLAIN,
@@ -24,13 +29,9 @@ from raglab.decision.learned_cases import (
     trace_queries,
 )
 from raglab.decision.trace_view import TraceView
+from raglab.metrics.mixes import TrafficMix, checked_mix
 from raglab.policy import PolicyData
-from raglab.store.files import (
-    Append,
-    JsonLine,
-    locked_lines,
-    logged_lines,
-)
+from raglab.store.files import Append, JsonLine, locked_lines, logged_lines
 from raglab.store.records import Faults, Fields, FilledText, read_record
 from raglab.values import refuse
 
@@ -38,6 +39,99 @@ from raglab.values import refuse
 def trace_hash(trace: TraceView) -> str:
     """`queries_hash` of all cases of a trace."""
     return hash_queries(chain.from_iterable(trace_queries(trace).values()))
+
+
+Share = Annotated[float, Field(gt=0.0, lt=0.5)]
+Count = Annotated[int, Field(gt=0, lt=10**9)]
+Spent = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+CERTIFY_AGAIN = "certify the policy as it is now (raglab.certify_policy, or `raglab certify`)"
+
+
+class _Promise(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+    name: Literal[(*metrics.OBJECTIVES, "expected_cost")]  # type: ignore[valid-type]
+    alpha: Spent
+
+
+class _CertificateRows(BaseModel):
+    """What a certificate states that is read; without any of the required it promises nothing."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    policy_id: str
+    promises: Annotated[Sequence[_Promise], Field(min_length=1)]
+    delta: Share
+    cases_hash: Annotated[str, Field(min_length=1)]
+    basis: str
+    pilot_hash: str | None
+    looks: Count
+    spent: Spent
+    looks_recorded: bool
+    budget: Share = 0.1
+    hypotheses: Count = 1
+    candidates: Count = 1
+    retrieval: Mapping[str, Any] = {}
+    mix: Mapping[str, Any] = {}
+
+
+def certificate_defect(policy: PolicyData) -> str:
+    """Why the certificate in a policy is not read as valid, with the remedy.
+
+    Empty for a valid one or none.
+
+    Source: rule S6.10.
+    """
+    rows = policy.certificate
+    if rows is None:
+        return ""
+    try:
+        _CertificateRows.model_validate(dict(rows))
+    except ValidationError as error:
+        names = [str(fault["loc"][0]) for fault in error.errors()]
+        missing = ", ".join(name for name in names if name not in rows)
+        defect = f"one without {missing}" if missing else f"{names[0]} {rows[names[0]]!r:.60}"
+    else:
+        if rows["policy_id"] != policy.policy_id:
+            defect = f"that of {rows['policy_id']} in {policy.policy_id}"
+        elif ("mix" in rows) != (stated_corners(rows) is not None):
+            defect = f"mix {rows.get('mix')!r:.60} at {rows.get('mix_corners')!r:.60}"
+        else:
+            return ""
+    rule = "a certificate must be whole, of its policy, and as raglab wrote it"
+    return f"{rule}, got {defect}; {CERTIFY_AGAIN}."
+
+
+def stated_certificate(policy: PolicyData) -> Mapping[str, Any]:
+    """Certificate of a policy, as a check reads it.
+
+    Raises:
+      ValueError: there is none, or it is not valid: not whole, of another policy, or of an older
+        raglab.
+    """
+    if policy.certificate is None:
+        refuse("a policy must hold a certificate to be checked", "none", CERTIFY_AGAIN)
+    if defect := certificate_defect(policy):
+        raise ValueError(defect)
+    return policy.certificate
+
+
+def stated_mix(rows: Mapping[str, Any]) -> TrafficMix | None:
+    """Traffic mix that a certificate states; None where it states none."""
+    ends = rows.get("mix", {}).items()
+    shares = {label: share for label, share in ends if label in metrics.LABELS}
+    mix, corners = checked_mix(shares) if shares else None, stated_corners(rows)
+    if mix is None or corners is None:
+        return mix
+    return replace(mix, corners=tuple(map(tuple, corners.tolist())))
+
+
+def stated_corners(rows: Mapping[str, Any]) -> NDArray[np.float64] | None:
+    """Outermost mixes that a certificate states, [V, 3]; None where it states none, or no mixes."""
+    try:
+        corners = np.asarray(rows.get("mix_corners", ()), dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    is_mix = corners.shape[1:] == (len(metrics.LABELS),) and bool((corners >= 0.0).all())
+    return corners if is_mix and np.allclose(corners.sum(axis=1), 1.0) else None
 
 
 class LookRecord(NamedTuple):

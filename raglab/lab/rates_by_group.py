@@ -16,8 +16,8 @@ from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.scoring import headline_note
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating.case_groups import group_values
-from raglab.lab.certification_needs import need_line
-from raglab.lab.certified_losses import COST
+from raglab.lab.certification_counts import COST
+from raglab.lab.certification_words import need_line
 from raglab.replay import cases_by_shard, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
 

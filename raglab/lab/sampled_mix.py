@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUESTION_LABEL = "question_label"  # column of a sheet
+AS_WRITTEN = "keep it as it was written"
 _OF_A_DRAW = (STRATUM, PROBABILITY, "sample_size")
 SHOWN_DELTA = 0.05  # of intervals whose error nobody stated
 
@@ -93,17 +94,32 @@ def traffic_mix(
         )
         for row in records
     ]
-    keys = [key[:2] for key in drawn]
-    chances = {key[:2]: key[2] for key in drawn}
-    _check_draws(records, drawn, chances, source, is_finite=is_finite)
-    if not any(values):
-        rule, remedy = f"a row must have a {QUESTION_LABEL}", "label some questions"
-        raise input_error(Where(source), rule, remedy, f"none in {len(rows)} rows")
+    keys, chances = [key[:2] for key in drawn], {key[:2]: key[2] for key in drawn}
     sizes, counts = Counter(keys), Counter(zip(keys, values, strict=True))
-    # draws are even: where each stratum has one, nobody may be drawn of others
-    if len(drawn) == len(sizes) > 1:
-        rule, remedy = "some stratum must have two drawn rows", "draw more than there are strata"
-        raise input_error(Where(source), rule, remedy, f"one in each of {len(sizes)}")
+    ids = Counter((row.get("sample", ""), row.get("request_id", "")) for row in records)
+    repeated = [name for name, n in ids.items() if n > 1 and name[1]]
+    is_even = all(0.0 < row[2] <= 1.0 and row[2] == chances[row[:2]] for row in drawn)
+    is_partly = is_finite and not all(row.get(STRATUM) for row in records)
+    if not is_even:
+        rule = f"{PROBABILITY} must be in (0, 1] and the same within a stratum"
+        raise input_error(Where(source), rule, AS_WRITTEN)
+    check_whole_samples(drawn, source)
+    for fault, rule, remedy in (
+        (
+            repeated or is_partly,
+            "a sheet must have each request once, and a stratum in each row or in none",
+            AS_WRITTEN,
+        ),
+        (not any(values), f"a row must have a {QUESTION_LABEL}", "label some questions"),
+        # draws are even: where each stratum has one, nobody may be drawn of others
+        (
+            len(drawn) == len(sizes) > 1,
+            "some stratum must have two drawn rows",
+            "draw more than there are strata",
+        ),
+    ):
+        if fault:
+            raise input_error(Where(source), rule, remedy, f"others in {len(rows)} rows")
     strata = []
     for key, n in sorted(sizes.items()):
         size = round(n / chances[key]) if is_finite else n
@@ -112,25 +128,3 @@ def traffic_mix(
     error = SHOWN_DELTA if delta is None else delta
     mix = estimated_mix(tuple(strata), error, is_finite=is_finite, labels=tuple(labels))
     return replace(mix, is_fixed=delta is not None)
-
-
-def _check_draws(
-    rows: Sequence[Mapping[str, str]],
-    drawn: Sequence[tuple[str, str, float, str]],
-    chances: Mapping[tuple[str, str], float],
-    source: str,
-    *,
-    is_finite: bool,
-) -> None:
-    """Raise InputError unless the rows are whole samples, each drawn as its stratum was."""
-    if not all(0.0 < row[2] <= 1.0 and row[2] == chances[row[:2]] for row in drawn):
-        rule = f"{PROBABILITY} must be in (0, 1] and the same within a stratum"
-        raise input_error(Where(source), rule, "keep it as it was written")
-    check_whole_samples(drawn, source)
-    ids = Counter((row.get("sample", ""), row.get("request_id", "")) for row in rows)
-    repeated = [name for name, n in ids.items() if n > 1 and name[1]]
-    if repeated or (is_finite and not all(row.get(STRATUM) for row in rows)):
-        rule = "a sheet must have each request once, and a stratum in each row or in none"
-        raise input_error(
-            Where(source), rule, "keep it as it was written", shown_value(repeated[:1])
-        )

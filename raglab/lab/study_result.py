@@ -31,7 +31,7 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.certification import Certification
+    from raglab.lab.certification_words import Certification
 
 
 _COST = ("expected_cost", "expected_cost_low", "expected_cost_high")

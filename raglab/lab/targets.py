@@ -1,4 +1,4 @@
-"""Targets (shore): which are met, reachable together, or certifiable (S6.2, S6.4, S6.9)."""
+"""Targets (shore): which are met or reachable, what signals could carry (S6.2, S6.4, S6.9)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.certify import MAX_OVER_ASK
+from raglab.certify import MAX_OVER_ASK, cases_needed, certification_chance
 from raglab.lab.answer_signals import (
-    NO_THRESHOLD,
     AnswerSignals,
     ThresholdRates,
     threshold_rates,
 )
 from raglab.metrics import RATE_TABLE
-from raglab.values import Status
+from raglab.values import Status, refuse
 from raglab.words.canonical import decimals
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 DELTA = 0.10  # one-sided error of what can be certified at all
 USUAL_TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20)
 UNREACHABLE = "not met; all targets together cannot be met with these signals"
+EVEN = 0.5  # probability of a certificate from which on a signal is said to reach a target
 BOUGHT = "not met: within its target only by asking back or refusing"
 
 
@@ -118,8 +118,7 @@ def _least(min_coverage: float | None, n_ok: int, n_cases: int, max_over_ask: fl
     least = least_coverage(n_ok, n_cases) if min_coverage is None else min_coverage
     for name, share in (("min_coverage", least), ("max_over_ask", max_over_ask)):
         if not 0.0 <= share <= 1.0:
-            msg = f"{name} must be in [0, 1], got {share}; it is a share of cases, 0.1 for 10 %."
-            raise ValueError(msg)
+            refuse(f"{name} must be in [0, 1]", share, "it is a share of cases, 0.1 for 10 %")
     return least
 
 
@@ -226,20 +225,19 @@ def verdicts(
     beside = {"coverage": least, "over_ask_rate": most}
     holds = {"coverage": bool(enough), "over_ask_rate": bool(little)}
     limits = dict(targets) | {name: beside[name] for name in beside if name not in targets}
-    target_verdicts = []
-    for name, limit in limits.items():
-        is_target = name in targets
-        if not is_target:
+
+    def verdict(name: str, limit: float) -> TargetVerdict:
+        if name not in targets:
             says = "met" if holds[name] else "not met"
         elif not target_met(name, row[name], limit):
             says = missed
         else:
             says = "met" if all(holds.values()) or RATE_TABLE[name].better == "high" else BOUGHT
         k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
-        target_verdicts.append(
-            TargetVerdict(name, limit, int(k), int(n), float(low), float(high), says, is_target)
-        )
-    return target_verdicts
+        counts = int(k), int(n), float(low), float(high)
+        return TargetVerdict(name, limit, *counts, says, name in targets)
+
+    return [verdict(name, limit) for name, limit in limits.items()]
 
 
 def certifiable(n: int, delta: float = DELTA) -> float:
@@ -255,14 +253,81 @@ def certifiable(n: int, delta: float = DELTA) -> float:
     )
 
 
-def surest_threshold(signals: AnswerSignals, delta: float = DELTA) -> tuple[ThresholdRates, float]:
-    """Threshold on one signal with least upper hallucination bound, and that bound; in sample."""
-    best, least = NO_THRESHOLD, float("nan")
-    for signal in signals.score:
-        every = threshold_rates(signals, signal)
-        if len(every.answered):
-            bounds = np.asarray(metrics.upper_bound(every.wrong, every.answered, delta))
-            place = int(np.argmin(bounds))
-            if not bounds[place] >= least:
-                best, least = every.at(place), float(bounds[place])
-    return best, least
+DIAGNOSIS = [
+    "signal",
+    "AUROC",
+    "AUROC_low",
+    "AUROC_high",
+    "coverage",
+    "wrong",
+    "answered",
+    "risk",
+    "lowest_risk",
+    "chance",
+    "verdict",
+]
+NO_SEPARATION, NOT_MEASURED = "does not separate", "not measured"
+
+
+def diagnosis(
+    right: NDArray[np.bool_],
+    scores: Mapping[str, NDArray[np.float64]],
+    alpha: float,
+    delta: float = 0.1,
+    *,
+    size: float = 1.0,
+) -> pd.DataFrame:
+    """What each signal could carry.
+
+    Whether it ranks right above wrong, and the lowest risk where enough is answered.
+
+    Args:
+      right: whether each case is right if answered, [Q].
+      scores: signal -> its values, higher is surer, [Q].
+      alpha: wanted risk.
+      size: cases to certify on, over these.
+
+    Returns: a row a signal, the best AUROC first: `AUROC` with interval; `coverage`, the smallest
+      one at which as many are answered as `cases_needed` asks for; `wrong`, `answered` and `risk`
+      there; `lowest_risk` at that coverage or more; `chance`, probability that its best threshold
+      is certified (chosen here, so it flatters); `verdict`.
+
+    Source: rules S6.4, S6.9.
+    """
+    import pandas as pd
+
+    needed, rows = cases_needed(alpha, delta), []
+    # of a signal without any error
+    best_low = float(metrics.auroc_interval(right, right.astype(np.float64)).low)
+    n_rarer, rarer = min((int(right.sum()), "right"), (int((~right).sum()), "wrong"))
+    for name, score in scores.items():
+        row: dict[str, Any] = {"signal": name, "verdict": NOT_MEASURED}
+        rows.append(row)
+        if np.isnan(score).all():
+            continue
+        low, high = map(float, metrics.auroc_interval(right, score))
+        row |= {"AUROC": metrics.auroc(right, score), "AUROC_low": low, "AUROC_high": high}
+        curve = metrics.risk_coverage(right, score)
+        # With fewer answered cases even no error at all certifies nothing, so those coverages are
+        # left out; the verdict of a signal without any says so.
+        usable = np.round(curve.n * size) >= needed
+        k, n, risks = curve.k[usable], curve.n[usable], curve.y[usable]
+        if not len(k):
+            row["verdict"] = f"too few cases: {needed} must be answered"
+            continue
+        chance = float(certification_chance(k, n, n * size, alpha, delta).max())
+        row |= {"coverage": float(curve.x[usable][0]), "wrong": int(k[0]), "answered": int(n[0])}
+        row |= {"risk": float(risks[0]), "lowest_risk": float(risks.min()), "chance": chance}
+        if curve.y[-1] <= alpha:
+            row["verdict"] = "always answering reaches it"
+        elif not low > 0.5:
+            few = f"too few cases to tell: {n_rarer} {rarer}"
+            row["verdict"] = NO_SEPARATION if best_low > 0.5 else few
+        elif row["lowest_risk"] > alpha:
+            row["verdict"] = "separates, but not down to the target"
+        else:
+            unlikely = "reached here, but a certificate is unlikely"
+            row["verdict"] = "within reach" if chance >= EVEN else unlikely
+    # Stated in full: where no signal answers enough, the table still has every column.
+    frame = pd.DataFrame(rows, columns=DIAGNOSIS)
+    return frame.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)

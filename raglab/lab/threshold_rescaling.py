@@ -35,21 +35,25 @@ from raglab.decision.trace_view import TraceView, answered_traces, held_trace
 from raglab.gates import GATES, Threshold
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.carried_labels import Validity, label_key, label_validity
-from raglab.lab.certificate_checks import (
-    Retest,
+from raglab.lab.certification import Retest, certify_alone, grid, pilot_trace, retest
+from raglab.lab.certification_counts import (
+    COST,
+    CertificationSettings,
+    checked_settings,
+    pilot_counts,
+)
+from raglab.lab.certification_words import Certification, need_line
+from raglab.lab.decision_fitting import fit_decision
+from raglab.lab.gate_fitting import fit_fused_gate
+from raglab.lab.looks import (
+    Reuse,
     certificate_defect,
-    retest,
+    chosen_among,
+    look_divisor,
+    recorded_looks,
     stated_corners,
     stated_mix,
 )
-from raglab.lab.certification import Certification, certify_alone, pilot_trace
-from raglab.lab.certification_families import grid
-from raglab.lab.certification_needs import need_line
-from raglab.lab.certification_settings import CertificationSettings, checked_settings
-from raglab.lab.certified_losses import COST, pilot_counts
-from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import fit_fused_gate
-from raglab.lab.looks import Reuse, chosen_among, look_divisor, recorded_looks
 from raglab.lab.trace_comparison import paired_arms
 from raglab.metrics.mixes import TrafficMix
 from raglab.policy_parts.acting import acting_gates
@@ -296,7 +300,7 @@ def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float 
     wanted |= targets or {}
     budget = float(rows.get("budget", rows.get("delta", DELTA))) if delta is None else delta
     if wanted:
-        checked_settings(wanted, rows.get("costs"), budget, None, again=True, looks=None)
+        checked_settings(wanted, rows.get("costs"), budget)
     metrics.check_delta(budget)
     costs = rows.get("costs") if COST in wanted else None
     why = f"The old certificate is not read: {defect}" if defect else ""
@@ -554,10 +558,11 @@ def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str) ->
     view: Any = held_trace(there)
     with pilot_trace(view, start, arm) as pilot:
         offered = grid(pilot, start, arm)
-        names, levels = [*promised.targets], np.array([*promised.targets.values()])
-        terms = (promised.costs, arm, promised.mix, promised.delta)
-        counts = pilot_counts(pilot, offered, names, *terms)
-    p, cost = counts.losses.p(levels).max(axis=1), counts.losses.cost
+        terms = CertificationSettings(
+            promised.targets, promised.costs, promised.delta, arm, mix=promised.mix
+        )
+        counts = pilot_counts(pilot, offered, terms)
+    p, cost = counts.losses.p(terms.alphas).max(axis=1), counts.losses.cost
     is_passing = p <= promised.delta
     # of those that pass the cheapest, else the one nearest to passing
     place = int(np.lexsort((p, cost, ~is_passing) if is_passing.any() else (cost, p))[0])

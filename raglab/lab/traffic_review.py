@@ -156,15 +156,12 @@ class TrafficCurve(NamedTuple):
     @property
     def counts(self) -> NDArray[np.int64]:
         """Requests by decision on each step, [N, 3]."""
-        counts: NDArray[np.int64] = self.pairs.sum(axis=1)
-        return counts
+        return np.asarray(self.pairs.sum(axis=1))
 
     @property
     def changed(self) -> NDArray[np.int64]:
         """Requests that each step decides otherwise than the policy, [N]."""
-        same = np.trace(self.pairs, axis1=1, axis2=2)
-        changed: NDArray[np.int64] = self.pairs.sum(axis=(1, 2)) - same
-        return changed
+        return np.asarray((self.pairs * (1 - np.eye(N, dtype=np.int64))).sum(axis=(1, 2)))
 
     def nearest(self, aside: int) -> tuple[float, float]:
         """Nearest value on a side, -1 or 1, at which decisions change, and how many.
@@ -244,14 +241,21 @@ class Review(Result):
         """
         import pandas as pd
 
-        frames = []
-        for path, curve in self.curves.items():
-            counts = dict(zip(STATUSES, curve.counts.T, strict=True))
-            ends = {"path": path, "low": curve.low, "high": curve.high}
-            moved = {"changed": curve.changed, "is_current": is_current(curve)}
-            frames.append(pd.DataFrame(ends | counts | moved))
         names = ["path", "low", "high", *STATUSES, "changed", "is_current"]
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=names)
+        rows = [
+            row
+            for path, curve in self.curves.items()
+            for row in zip(
+                [path] * len(curve.low),
+                curve.low,
+                curve.high,
+                *curve.counts.T,
+                curve.changed,
+                np.arange(len(curve.low)) == curve.current,
+                strict=True,
+            )
+        ]
+        return pd.DataFrame(rows, columns=names)
 
     @property
     def thresholds(self) -> pd.DataFrame:
@@ -293,11 +297,6 @@ class Review(Result):
         off = Fold("gates that judge nothing here", list(self.off.items()), None, ("gate", "by"))
         title = f"Review of {self.n:,} requests"
         return Summary(facts, {**shown, off.title: off}, self.notes, title)
-
-
-def is_current(curve: TrafficCurve) -> NDArray[np.bool_]:
-    """Whether each step of a curve holds the policy's own value, [N]."""
-    return np.arange(len(curve.low)) == curve.current
 
 
 @answered_traces("trace", measured=True)

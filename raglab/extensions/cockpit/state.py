@@ -29,7 +29,8 @@ from raglab.decision.trace_view import Measured, answered_cases, check_in_memory
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.search import OnBatch, SearchJob, best_policy, tried_policies
 from raglab.extensions.cockpit.views import Axis, Filter, ShownPolicy
-from raglab.lab.certification import Certification, certify_policy
+from raglab.lab.certification import certify_policy
+from raglab.lab.certification_words import Certification
 from raglab.lab.search_space import Goal, always_answer, always_refuse, starting_policy
 from raglab.lab.slice_rates import case_columns
 from raglab.metrics.costs import OUTCOMES

@@ -43,7 +43,7 @@ from raglab.extensions.monitoring.processes import (
 from raglab.extensions.monitoring.promises import Promises, certificate_promises
 from raglab.extensions.monitoring.states import MOST_IDS, AlarmProcess, MonitorState, RaisedAlarm
 from raglab.extensions.monitoring.steps import StreamSteps, stream_steps
-from raglab.lab.certification import Certification
+from raglab.lab.certification_words import Certification
 from raglab.live.prometheus import MetricTable, tables_text
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace

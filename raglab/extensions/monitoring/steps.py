@@ -28,8 +28,9 @@ from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import Measured, answered_cases, failed_count
 from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.lab.answer_basis import check_compared, missing_notes
-from raglab.lab.certificate_checks import check_new_cases, check_notes, stated_certificate
+from raglab.lab.certification import check_new_cases, check_notes
 from raglab.lab.label_sampling import SAMPLE_LABEL, STRATUM
+from raglab.lab.looks import stated_certificate
 from raglab.metrics import CELLS, STATUS_OF_CELL
 from raglab.replay import cases_by_shard, decide_policies, each_shard, join_columns, shard_codes
 from raglab.store.files import Where, input_error, plain_cell, shown_value

@@ -15,21 +15,18 @@ from raglab.displays.tables import (
     column_table,
     cut_text,
     frame_table,
-    number_text,
 )
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.answer_signals import AnswerSignals
-from raglab.lab.certificate_checks import Retest, certificate_defect, check_policy
-from raglab.lab.certification_cases import SPLITS
-from raglab.lab.certification_needs import need_frame
-from raglab.lab.certification_texts import diagnosis
-from raglab.lab.certified_losses import COST, asking_note
+from raglab.lab.certification import Retest, check_policy
+from raglab.lab.certification_counts import COST, SPLITS
+from raglab.lab.certification_words import asking_note, need_frame
 from raglab.lab.decision_fitting import tells_apart
-from raglab.lab.looks import trace_hash
+from raglab.lab.looks import certificate_defect, trace_hash
 from raglab.lab.rates_by_group import COMMON, group_rates
 from raglab.lab.report.blocks import Block, Text
 from raglab.lab.report.sections import ReportData
-from raglab.lab.targets import DELTA, USUAL_TARGETS, certifiable, surest_threshold
+from raglab.lab.targets import DELTA, USUAL_TARGETS, certifiable, diagnosis
 from raglab.metrics import OBJECTIVES
 from raglab.values import Status
 from raglab.words.canonical import percent
@@ -65,21 +62,21 @@ def promise_line(judged: ReportData) -> tuple[str, Mark]:
         failed = f"{tested} {judged.refusal}" if judged.refusal else "holds no certificate"
         return f"Nothing: {subject} {failed}.", ""
     looks, promises = int(certificate["looks"]), certificate["promises"]
-    sure = f"{_confidence(float(certificate['delta']))} confidence"
+    sure = f"{_confidence(certificate['delta'])} confidence"
     if looks > 1:
-        all_looks = _confidence(min(1.0, float(certificate["spent"])))
-        sure += f" for this test alone, {all_looks} for all {looks} together"
+        every = _confidence(min(1.0, certificate["spent"]))
+        sure += f" for this test alone, {every} for all {looks} together"
     rates = " and ".join(_target(promise["name"], promise["alpha"]) for promise in promises)
-    together = ", all together," if len(promises) > 1 else ""
+    together = ", all together," * (len(promises) > 1)
     cases = f"questions like the {certificate.get('cases', DASH)} cases that certified it"
-    here = judged.decisions[judged.subject].basis
-    basis, conflict = certificate["basis"], basis_conflict(certificate["basis"], here)
+    here, basis = judged.decisions[judged.subject].basis, certificate["basis"]
+    text = f"{rates}{together} with {sure}, on {cases}. They were judged by {basis}"
+    if basis_conflict(basis, here):
+        return f"{text}, this page by {here}: certify again.", "bad"
     retest, _ = _retest_blocks(judged, certificate)
-    verdict = "open" if retest is None else retest.verdict
-    again = "" if retest is None else f" {RETESTS[verdict]}"
-    again = f", this page by {here}: certify again." if conflict else f".{again}"
-    text = f"{rates}{together} with {sure}, on {cases}. They were judged by {basis}{again}"
-    return text, "bad" if conflict else MARKS.get(verdict, "")
+    if retest is None:
+        return f"{text}.", ""
+    return f"{text}. {RETESTS[retest.verdict]}", MARKS.get(retest.verdict, "")
 
 
 def _target(name: str, alpha: float) -> str:
@@ -122,7 +119,7 @@ def _certificate_blocks(judged: ReportData) -> list[Block]:
         note = asking_note(float(certificate["over_ask_rate"]), certificate.get("also_kept_by", ()))
         notes.append(Text(note, warning=True))
     retest, texts = _retest_blocks(judged, certificate)
-    sure = _confidence(float(certificate["delta"]))
+    sure = _confidence(certificate["delta"])
     caption = f"Promises as they were certified, with bounds at {sure} confidence."
     promises = pd.DataFrame(certificate["promises"]).rename(columns=HEADS)
     blocks: list[Block] = [frame_table(caption, promises)]
@@ -137,14 +134,7 @@ def _group_blocks(judged: ReportData) -> list[Block]:
     model = policy.structure.decision
     if model is None or model.groups is None:
         return []
-    certificate = own_certificate(judged)
-    stated = (
-        _targets(judged)
-        if certificate is None
-        else {row["name"]: row["alpha"] for row in certificate["promises"]}
-    )
-    targets = {name: alpha for name, alpha in stated.items() if name in OBJECTIVES and alpha > 0.0}
-    targets = targets or {"hallucination_rate": _alpha(len(judged.signals.right), None)}
+    targets = _rate_targets(judged) or _usual_target(judged)
     attribute = model.groups.attribute
     frame = group_rates(judged.replayed, policy, attribute, targets=targets, arm=judged.arm)
     frame = frame.sort_values("cases", ascending=False, kind="stable")
@@ -176,15 +166,26 @@ def _retest_blocks(
 
 
 def _targets(judged: ReportData) -> Mapping[str, float]:
-    """Targets of the certification that failed; those of the page where there is none."""
-    if judged.failed is None:
-        return judged.targets
+    """Targets of the certificate, or of the certification that failed; else those of the page."""
+    promises = (own_certificate(judged) or {}).get("promises", ())
+    if promises or judged.failed is None:
+        return {row["name"]: row["alpha"] for row in promises} or judged.targets
     return {promise.name: promise.alpha for promise in judged.failed.certificate.promises}
+
+
+def _rate_targets(judged: ReportData) -> dict[str, float]:
+    """`_targets` that are rates and leave something to tell."""
+    stated = _targets(judged).items()
+    return {name: alpha for name, alpha in stated if name in OBJECTIVES and alpha > 0.0}
+
+
+def _usual_target(judged: ReportData) -> dict[str, float]:
+    return {"hallucination_rate": _alpha(len(judged.signals.right), None)}
 
 
 def _requirement_blocks(judged: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
-    signals, targets, failed = judged.signals, _targets(judged), judged.failed
+    signals, failed = judged.signals, judged.failed
     blocks: list[Block] = []
     if failed is not None:
         blocks.append(Text(f"{cut_text(judged.subject)} is {judged.refusal}."))
@@ -197,20 +198,17 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
     elif judged.in_sample:  # counts of these cases would promise what they cannot
         blocks.append(Text("A certificate takes cases that nothing was tuned on."))
     elif judged.mix == metrics.SAMPLE:
-        stated = {
-            name: alpha for name, alpha in targets.items() if name in OBJECTIVES and alpha > 0.0
-        }
-        usual = {"hallucination_rate": _alpha(len(signals.right), None)}
+        stated = _rate_targets(judged)
         needs = {
             name: data_need(alpha, *rate_counts(judged, name)[::-1], DELTA)
-            for name, alpha in (stated or usual).items()
+            for name, alpha in (stated or _usual_target(judged)).items()
         }
         lead = "" if stated else "No target is stated, a usual one is shown. "
         where = f"On {judged.place} at {bound_confidence()} confidence. {NEEDS}"
         blocks.append(frame_table(f"{lead}{where}", need_frame(needs, len(signals.right))))
-    best = best_signal_sentences(signals, judged.place, judged.n_certify)
-    wanted = targets.get("hallucination_rate")
-    return [*blocks, *map(Text, best), _diagnosis(signals, wanted, judged.place)]
+    best = best_sentence(signals, judged.place, judged.n_certify)
+    wanted = _targets(judged).get("hallucination_rate")
+    return [*blocks, Text(best), _diagnosis(signals, wanted, judged.place)]
 
 
 def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> ReportTable:
@@ -237,12 +235,8 @@ def _alpha(n: int, wanted: float | None) -> float:
     return lowest if not wanted else max(wanted, lowest)
 
 
-def best_signal_sentences(
-    signals: AnswerSignals, place: str = "this page", n_certify: int | None = None
-) -> tuple[str, ...]:
-    """The best that cases and signals could certify at all, in words.
-
-    Each sentence names its cases.
+def best_sentence(signals: AnswerSignals, place: str, n_certify: int | None = None) -> str:
+    """The best that cases could certify at all, in words that name them.
 
     Args:
       place: the page, with the split of its cases.
@@ -252,25 +246,9 @@ def best_signal_sentences(
     n_ok = int((signals.label == Status.ok).sum()) if n_certify is None else n_certify
     where = place if n_certify is None else "split certify"
     if not n_ok:
-        return (f"No case of {where} is labelled ok, so nothing can be certified.",)
+        return f"No case of {where} is labelled ok, so nothing can be certified."
     least = percent(float(metrics.upper_bound(0, n_ok, DELTA)))
-    text = f"The {n_ok} answerable cases of {where}, all answered rightly, certify {least}."
-    reach, bound = surest_threshold(signals)
-    if np.isnan(bound):
-        return (text,)
-    can = ~np.isnan(signals.score[reach.signal])
-    wrong, answered = int((can & ~signals.right).sum()), int(can.sum())
-    free = float(metrics.upper_bound(wrong, answered, DELTA))
-    if bound >= free:
-        return (
-            text,
-            f"No threshold on one signal has a lower bound than always answering: {percent(free)}.",
-        )
-    return text, (
-        f"Best bound by one threshold {percent(bound)}, by always answering {percent(free)}: "
-        f"{reach.signal} ≥ {number_text(reach.threshold)} answers {reach.answered}, {reach.wrong} "
-        "wrongly (chosen here, so it flatters)."
-    )
+    return f"The {n_ok} answerable cases of {where}, all answered rightly, certify {least}."
 
 
 def rate_counts(judged: ReportData, rate: str) -> tuple[int, int]:

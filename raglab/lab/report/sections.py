@@ -66,7 +66,7 @@ from raglab.words.html_display import Cell
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.certification import Certification
+    from raglab.lab.certification_words import Certification
     from raglab.lab.study_result import TuneResult
 
 

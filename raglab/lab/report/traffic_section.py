@@ -50,11 +50,11 @@ def with_mix_costs(judged: ReportData, goal: Goal) -> ReportData:
     fixed = {judged.policies[name].policy_id for name in FIXED if name in judged.policies}
     if own.policy_id in fixed:
         free = [name for name in free if not np.array_equal(paid[name], paid[judged.subject])]
+    judged = judged._replace(mix_costs=cost_table(paid, label))
     if not free:
-        return judged._replace(mix_costs=cost_table(paid, label))
+        return judged
     rivals = np.stack([paid[name] for name in free])
-    crossed = crossing(paid[judged.subject], rivals, free, label)
-    return judged._replace(crossing=crossed, mix_costs=cost_table(paid, label))
+    return judged._replace(crossing=crossing(paid[judged.subject], rivals, free, label))
 
 
 def mix_section(judged: ReportData) -> list[Block]:
@@ -81,11 +81,7 @@ def traffic_section(judged: ReportData) -> list[Block]:
         blocks.append(picture("traffic", caption, ReviewDisplay.from_review(review).figure_))
     rates = review.frame()
     shown = rates[rates["n"] > 0]
-    columns = {
-        "rate": shown["rate"].tolist(),
-        "of": shown["of"].tolist(),
-        "basis": shown["basis"].tolist(),
-    }
+    columns = {name: shown[name].tolist() for name in ("rate", "of", "basis")}
     caption = f"Shares, estimated ones with {100 * review.level:g} % intervals of the draw."
     blocks.append(column_table(caption, columns | {"share": rate_cells(shown, "estimate")}))
     tables = {
@@ -95,7 +91,6 @@ def traffic_section(judged: ReportData) -> list[Block]:
         "Requests by group": review.groups,
     }
     for title, frame in tables.items():
-        shown = frame.head(MOST_ROWS)
-        caption = f"{title}, {len(shown)} of {len(frame)} rows."
-        blocks += [frame_table(caption, shown)] if len(frame) else []
+        if n := min(len(frame), MOST_ROWS):
+            blocks.append(frame_table(f"{title}, {n} of {len(frame)} rows.", frame.head(n)))
     return blocks

@@ -17,10 +17,15 @@ import raglab
 from labelled import free_policy, labelled
 from raglab.decision.learned_cases import queries_hash, trace_queries
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
-from raglab.lab.certificate_checks import check_policy
-from raglab.lab.certification import Certification, certify_best, certify_policy
-from raglab.lab.certification_families import grid, observed_values
-from raglab.lab.certified_losses import RISK
+from raglab.lab.certification import (
+    certify_best,
+    certify_policy,
+    check_policy,
+    grid,
+    observed_values,
+)
+from raglab.lab.certification_counts import RISK
+from raglab.lab.certification_words import Certification
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.store.policies import Policy
@@ -118,7 +123,8 @@ def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
     seed=st.integers(0, 1_000),
     shard=st.integers(1, 60),
     splits=st.sampled_from([SPLITS, {"certify": 50}, {"": 60}, {"certify": 40, "report": 5}]),
-    targets=st.sampled_from([TARGET, {RISK: 0.02}, {RISK: 0.4, "false_refusal_rate": 0.4}]),
+    targets=st.sampled_from([TARGET, {RISK: 0.02}, {RISK: 0.4, "expected_cost": 0.9}]),
+    costs=st.sampled_from([None, COSTS]),
     paths=st.sampled_from([None, ONE, ["l2.max_l2", *ONE]]),
 )
 def test_a_certificate_of_the_shards_is_that_of_the_whole(
@@ -127,6 +133,7 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
     shard: int,
     splits: Any,
     targets: Any,
+    costs: Any,
     paths: Any,
 ) -> None:
     """With a pilot and without, certified or not, over one threshold and several.
@@ -137,7 +144,8 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
     parts = sharded(trace, tmp_path_factory.mktemp("t"), shard)
     policy = POLICY.replace("l2.enabled", True)
     of_parts, of_whole = (
-        lambda t=t: certify_best(t, policy, targets=targets, paths=paths) for t in (parts, trace)
+        lambda t=t: certify_best(t, policy, targets=targets, costs=costs, paths=paths)
+        for t in (parts, trace)
     )
     found = same(of_parts, of_whole)
     if found is not None and found.policy is not None:
@@ -148,29 +156,8 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
         assert one.verdict == two.verdict
         assert (one.notes, one.coverage, one.over_ask) == (two.notes, two.coverage, two.over_ask)
         assert one.basis == two.basis
-
-
-@pytest.mark.parametrize("costs", [None, COSTS])
-def test_costs_are_summed_by_shard(tmp_path: Path, costs: Any) -> None:
-    """Errors and graded costs, alone and beside a rate; a check reads the same."""
-    trace = labelled(4, SPLITS)
-    parts = sharded(trace, tmp_path / "t", 11)
-    for targets in ({"expected_cost": 0.9}, {"expected_cost": 0.9, RISK: 0.4}):
-        of_parts, of_whole = (
-            lambda t=t, targets=targets: certify_best(
-                t, POLICY, targets=targets, costs=costs, paths=ONE
-            )
-            for t in (parts, trace)
-        )
-        found = same(of_parts, of_whole)
-        assert found is not None
-        assert found.policy is not None
-        new = labelled(5, {"": 70})
-        one, two = (
-            check_policy(t, found.policy)
-            for t in (sharded(new, tmp_path / f"n{len(targets)}", 8), new)
-        )
-        pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
+        with pytest.raises(ValueError, match="a check must see new cases"):
+            check_policy(parts, found.policy)
 
 
 def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
@@ -223,16 +210,6 @@ def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="certified on once"):
         certify_best(trace, POLICY, targets={RISK: 0.31}, paths=ONE, looks=looks)
-
-
-def test_a_check_in_shards_knows_the_certified_cases(tmp_path: Path) -> None:
-    """All of them, or a split among others, cut in any way."""
-    trace = labelled(0, SPLITS)
-    found = certify_best(trace, POLICY, targets=TARGET, paths=ONE)
-    assert found.policy is not None
-    for name, seen in (("all", trace), ("split", trace.split("certify"))):
-        with pytest.raises(ValueError, match="a check must see new cases"):
-            check_policy(sharded(mixed(seen, 1), tmp_path / name, 9), found.policy)
 
 
 def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
