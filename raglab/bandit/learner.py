@@ -568,32 +568,6 @@ def state_shapes(
     return [batch + end for end in ends]
 
 
-def scores(
-    state: State,
-    bandit: Bandit,
-    rng: np.random.Generator,
-    mask: NDArray[np.bool_] | None,
-    context: Array,
-) -> Array:
-    """Index or draw of each arm, [..., A]; -inf where masked.
-
-    Raises:
-      ValueError: the learner's entry has neither an index nor a draw.
-    """
-    entry = LEARNERS[bandit.algorithm]
-    if entry.index is not None:
-        score = entry.index(state, bandit, mask, context)
-    elif entry.draw is not None:
-        score = entry.draw(state, bandit, rng, context)
-    else:
-        refuse(
-            "an entry must have an index or a draw",
-            f"neither in {bandit.algorithm}",
-            "see raglab.bandit.learners",
-        )
-    return score if mask is None else np.where(mask, score, -np.inf)
-
-
 def nth(open_: NDArray[np.bool_], place: Ints) -> Ints:
     """Arm [...] that is the place-th open one of [..., A], counted from 0."""
     return np.argmax(np.cumsum(open_, axis=-1) > place[..., None], axis=-1)
@@ -616,14 +590,26 @@ def pick_arm(
     mask: NDArray[np.bool_] | None,
     context: Array,
 ) -> Choice:
-    """Arm that `choose` takes, of arguments that were checked; the round is not counted yet."""
-    score = scores(state, bandit, rng, mask, context)
+    """Arm that `choose` takes, of arguments that were checked; the round is not counted yet.
+
+    Raises:
+      ValueError: the learner's entry has neither an index nor a draw.
+    """
+    entry = LEARNERS[bandit.algorithm]
+    if entry.index is not None:
+        score = entry.index(state, bandit, mask, context)
+    elif entry.draw is not None:
+        score = entry.draw(state, bandit, rng, context)
+    else:
+        rule, value = "an entry must have an index or a draw", f"neither in {bandit.algorithm}"
+        refuse(rule, value, "see raglab.bandit.learners")
+    score = score if mask is None else np.where(mask, score, -np.inf)
     if bandit.ties == "random":
         tied = score == score.max(axis=-1, keepdims=True)
         arm = nth(tied, (rng.random(state.t.shape) * tied.sum(axis=-1)).astype(np.int64))
     else:
         arm = np.argmax(score, axis=-1)
-    if LEARNERS[bandit.algorithm].uniform or bandit.floor > 0.0:
+    if entry.uniform or bandit.floor > 0.0:
         open_ = np.ones(score.shape, np.bool_) if mask is None else mask
         n_available = open_.sum(axis=-1)
         share = uniform_share(bandit, n_available)

@@ -166,11 +166,12 @@ def _numbers(
     """Numbers of some columns, float64 [rows, columns]; NaN where missing, if none is needed."""
     low, high = allowed
     cells = frame[list(columns)]
+    plain = cells.to_numpy(object)
 
     def number(cell: Any) -> float:  # noqa: ANN401 - of a user; infinity and texts are no numbers
         return float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
 
-    found = np.frompyfunc(number, 1, 1)(cells.to_numpy(object)).astype(np.float64, order="C")
+    found = np.frompyfunc(number, 1, 1)(plain).astype(np.float64, order="C")
     inside = (found >= low) & (found <= high)
     # of single precision
     rounded = ~inside & (found >= low - ROUNDING) & (found <= high + ROUNDING)
@@ -181,7 +182,7 @@ def _numbers(
     if wrong.any():
         row, number_of = (int(place[0]) for place in np.nonzero(wrong))
         value = (
-            f"{_shown(cells.iloc[row, number_of])} in {_place(frame, row)}, column "
+            f"{_shown(plain[row, number_of])} in {_place(frame, row)}, column "
             f"{columns[number_of]}, one of {int(wrong.sum())} such cells"
         )
         ends = f" from {low:g}" * (low == 0.0) + f" to {high:g}" * (high == 1.0)

@@ -12,12 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.bandit.environments import stream
 from raglab.bandit.learner import check_count
 from raglab.default_learner.confidence import (
-    CORRECTED,
     FAILED,
     N_COUNTS,
     NAMED,
     NO,
-    PLACE,
     SIGNALS,
     SILENT,
     YES,
@@ -406,19 +404,12 @@ class DefaultRowArrays:
         """The same signal to the counts by condition of rows that are not split."""
         if not self.n_levels:
             return
-        column = np.arange(level.shape[1])
-
-        # one, or one a user
-        def more(there: NDArray[np.bool_], place: Index, what: Any) -> None:  # noqa: ANN401
-            of = np.flatnonzero(there & (self.column[parent] < 0))
-            where = np.broadcast_to(what, there.shape)[of][:, None]
-            cell = (parent[of][:, None], column, level[of], place[of][:, None], where)
-            self.strata[cell] += 1.0
-
-        more(signal >= 0, value, PLACE[signal])
-        if (named >= 0).any():
-            more(named >= 0, named, NAMED)
-            more(named >= 0, value, CORRECTED)
+        is_whole = self.column[parent] < 0
+        levels = level[is_whole]
+        cell = (parent[is_whole][:, None], np.arange(levels.shape[1]), levels)
+        votes = Votes(self.strata[cell], np.zeros(levels.shape))
+        ballot = (part[is_whole][:, None] for part in (value, signal, named))
+        self.strata[cell] = add_signal(votes, *ballot).counts
 
     def stratify(
         self, parent: Index, success: Index, level: Small, request: int, day: float
