@@ -424,6 +424,8 @@ class DefaultRowArrays:
             return
         going = self.column[parent] < 0
         parent, success, level = parent[going], success[going], level[going]
+        if not len(parent):
+            return
         if self.learner.split == "source":
             self._stratify_at_success(parent, success, level, request, day)
             return
