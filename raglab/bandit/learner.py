@@ -508,7 +508,8 @@ def record_rewards(
     mine = flat(state)
     if bandit.window:
         held = age < bandit.window
-        rows, arm, reward, age, context = (part[held] for part in (rows, arm, reward, age, context))
+        rows, arm, age = rows[held], arm[held], age[held]
+        reward, context = reward[held], context[held]
         at = rows, (mine.t[rows] - 1 - age) % bandit.window
         if (mine.recent_arm[at] >= 0).any():
             refuse("a round has one reward", "a second one", "correct the first with revise")
@@ -730,9 +731,8 @@ def _replace_rewards(
     """The state, which is one's own, after counted rewards [N] were replaced."""
     if bandit.window:
         held = age < bandit.window
-        rows, arm, old, new, age, context = (
-            part[held] for part in (rows, arm, old, new, age, context)
-        )
+        rows, arm, age = rows[held], arm[held], age[held]
+        old, new, context = old[held], new[held], context[held]
         at = rows, (mine.t[rows] - 1 - age) % bandit.window
         if not ((mine.recent_arm[at] == arm) & (mine.recent_reward[at] == old)).all():
             refuse("old must be the reward that was counted", old, "give those of that round")

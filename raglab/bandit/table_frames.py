@@ -72,7 +72,7 @@ def read_frame(
     rounds: NDArray[Any] | None = None
     if late:
         rounds = _numbers(frame, late, "a delay", (0.0, MOST), "fill it", is_needed=True)[:, 0]
-    elif np.ndim(delay) == 2:  # [Q, A]
+    elif delay is not None and np.ndim(delay) == 2:  # [Q, A]
         rounds = _matrix(frame, delay, arms, "delay")
     elif delay is not None:
         rounds = np.full(len(frame), delay) if np.ndim(delay) == 0 else np.asarray(delay)
