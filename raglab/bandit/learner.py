@@ -345,8 +345,8 @@ def check_context(context: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[
         return np.zeros(shape)
     array = np.zeros(0) if context is None else float_array(context, "context")
     if array.ndim == 0 or array.shape[-1] != width:
-        came = "none" if context is None else array.shape
-        refuse(f"context must be [..., {width}]", came, "give the features of init")
+        shown = "none" if context is None else array.shape
+        refuse(f"context must be [..., {width}]", shown, "give the features of init")
     if not np.isfinite(array).all():
         refuse("context must be finite", "NaN or infinity", "impute what is missing")
     return np.broadcast_to(array, shape)

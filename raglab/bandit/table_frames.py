@@ -171,13 +171,13 @@ def _numbers(
     def number(cell: Any) -> float:  # noqa: ANN401 - of a user; infinity and texts are no numbers
         return float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
 
-    found = np.frompyfunc(number, 1, 1)(plain).astype(np.float64, order="C")
-    inside = (found >= low) & (found <= high)
+    numbers = np.frompyfunc(number, 1, 1)(plain).astype(np.float64, order="C")
+    inside = (numbers >= low) & (numbers <= high)
     # of single precision
-    rounded = ~inside & (found >= low - ROUNDING) & (found <= high + ROUNDING)
+    rounded = ~inside & (numbers >= low - ROUNDING) & (numbers <= high + ROUNDING)
     wrong = ~inside & ~rounded & (is_needed | cells.notna().to_numpy(np.bool_))
     if rounded.any():
-        note = rounding_note(f"cells of {what}", int(rounded.sum()), found.size, *allowed)
+        note = rounding_note(f"cells of {what}", int(rounded.sum()), numbers.size, *allowed)
         warn_user(f"{note}.")
     if wrong.any():
         row, number_of = (int(place[0]) for place in np.nonzero(wrong))
@@ -187,7 +187,7 @@ def _numbers(
         )
         ends = f" from {low:g}" * (low == 0.0) + f" to {high:g}" * (high == 1.0)
         _refuse_frame(f"{what} must be a number{ends}", value, remedy)
-    return np.where(inside | rounded, np.clip(found, low, high), np.nan)
+    return np.where(inside | rounded, np.clip(numbers, low, high), np.nan)
 
 
 def _matrix(

@@ -321,9 +321,9 @@ def _true_values(
 
 def _stray(world: World, here: NDArray[np.intp], own: Small, uniform: Array) -> Small:
     """Another value than the user's own, all alike; the own one where there is no other."""
-    others = world.offered[here].astype(np.float64)
-    np.put_along_axis(others, own[..., None].astype(np.intp), 0.0, axis=-1)
-    cumulated = np.cumsum(others, axis=-1)
+    strays = world.offered[here].astype(np.float64)
+    np.put_along_axis(strays, own[..., None].astype(np.intp), 0.0, axis=-1)
+    cumulated = np.cumsum(strays, axis=-1)
     return np.where(cumulated[..., -1] > 0.0, _sample_place(cumulated, uniform), own)
 
 
