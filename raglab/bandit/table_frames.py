@@ -171,7 +171,8 @@ def _numbers(
     def number(cell: Any) -> float:  # noqa: ANN401 - of a user; infinity and texts are no numbers
         return float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
 
-    numbers = np.frompyfunc(number, 1, 1)(plain).astype(np.float64, order="C")
+    with np.errstate(invalid="ignore"):  # comparing what is missing
+        numbers = np.frompyfunc(number, 1, 1)(plain).astype(np.float64, order="C")
     inside = (numbers >= low) & (numbers <= high)
     # of single precision
     rounded = ~inside & (numbers >= low - ROUNDING) & (numbers <= high + ROUNDING)

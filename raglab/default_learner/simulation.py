@@ -657,13 +657,15 @@ def _account(
         split.reshape(never.shape).astype(np.int32),
         column.reshape(never.shape).astype(np.int16),
     )
-    return RequestOutcomes(*by_user, met.topic, *of_slots)
+    fields: Any = (*by_user, met.topic, *of_slots)
+    return RequestOutcomes(*fields)
 
 
 def _play_block(world: World, met: Crowd, policy: Policy) -> RequestOutcomes:
     """One block under a learner, request by request."""
     is_learner = isinstance(policy, DefaultLearner)
-    learner = settled(policy if is_learner else DefaultLearner(stratify=False))
+    plain = policy if isinstance(policy, DefaultLearner) else DefaultLearner(stratify=False)
+    learner = settled(plain)
     requests, users = met.slot.shape
     rows, who = empty_rows(world, users, learner), np.arange(users)
     offered = world.offered[met.topic]  # [U, slots, V]
