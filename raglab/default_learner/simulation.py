@@ -408,8 +408,8 @@ class DefaultRowArrays:
         levels = level[is_whole]
         cell = (parent[is_whole][:, None], np.arange(levels.shape[1]), levels)
         votes = Votes(self.strata[cell], np.zeros(levels.shape))
-        ballot = (part[is_whole][:, None] for part in (value, signal, named))
-        self.strata[cell] = add_signal(votes, *ballot).counts
+        about, kind, right = (part[is_whole][:, None] for part in (value, signal, named))
+        self.strata[cell] = add_signal(votes, about, kind, right).counts
 
     def stratify(
         self, parent: Index, success: Index, level: Small, request: int, day: float
