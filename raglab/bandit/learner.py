@@ -140,8 +140,14 @@ class State(NamedTuple):
         """Value lost a unit of cost: NaN, since nothing is charged, [...]."""
         return np.full(self.t.shape, np.nan)
 
-    def after_choice(self, arm: Ints, _: Array, bandit: Bandit) -> State:
-        """State after a round, as `record_pull`."""
+    def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> State:  # noqa: ARG002
+        """State after a round, as `record_pull`.
+
+        Args:
+          arm: number of the arm, [...].
+          cost: not read, [...].
+          bandit: settings of the learner.
+        """
         return record_pull(self, arm, bandit)
 
     def after_rewards(
@@ -149,12 +155,22 @@ class State(NamedTuple):
         rows: Ints,
         arm: Ints,
         reward: Array,
-        _: Array,
+        cost: Array,  # noqa: ARG002 - of a ledger
         age: Ints,
         context: Array,
         bandit: Bandit,
     ) -> State:
-        """State after rewards, as `record_rewards`."""
+        """State after rewards, as `record_rewards`.
+
+        Args:
+          rows: replications that are rewarded, [N].
+          arm: number of the arm, [N].
+          reward: in [0, 1], [N].
+          cost: not read, [N].
+          age: rounds chosen since the choice, [N].
+          context: of the choice, [N, d]; d = 0 without one.
+          bandit: settings of the learner.
+        """
         return record_rewards(self, rows, arm, reward, age, context, bandit)
 
 
