@@ -463,7 +463,7 @@ def test_a_reward_that_is_none_is_refused(bandit: Bandit, reward: float) -> None
         ),
         (
             lambda s, b, r: choose(s, b._replace(history=Stats(*np.zeros((3, 2)))), r),
-            r"history.n must be \[A\]",
+            r"history must be \[A\]",
         ),
     ],
 )
@@ -508,7 +508,7 @@ def test_a_window_knows_its_rounds() -> None:
             {"algorithm": "lin_ucb", "history": Stats(*np.zeros((3, 2)))},
             "a history has no contexts",
         ),
-        ({"history": Stats(*np.full((3, 2), -1.0))}, "finite and >= 0"),
+        ({"history": Stats(*np.full((3, 2), -1.0))}, "square >= 0"),
         ({"history": Stats(np.ones(2), np.full(2, 5.0), np.ones(2))}, "n >= total >= square"),
         ({"history": Stats(np.ones(2), np.full(2, 0.5), np.ones(2))}, "n >= total >= square"),
     ],

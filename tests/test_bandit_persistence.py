@@ -237,7 +237,7 @@ def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("bandit", "policy", value="lin_ucb"), "features where the policy is linear"),
         (put("bandit", "more", value=1), "'bandit.more'"),
         (put("bandit", "history", value=[1]), "'bandit.history'"),
-        (put("bandit", "history", "n", value=[1.0, 2.0]), "history.n must be"),
+        (put("bandit", "history", "n", value=[1.0, 2.0]), "history must be"),
         (put("bandit", "history", "n", value=[1, 2, 3]), "sha256"),
         (put("state", value=[]), "'state'"),
         (put("state", "n", value=[1.0]), "'state.n'"),

@@ -124,7 +124,7 @@ class TestTableFromFrame:
             (
                 {"length": [3, None, 4]},
                 {},
-                "a feature must not be missing, got none in row 1 .*, column length",
+                "a feature must be a number, got nan in row 1 .*, column length",
             ),
             ({"length": ["a", "b", "c"]}, {}, "a feature must be a number, got 'a' in row 0"),
             ({}, {"features": "length"}, "features must be a list of columns among"),
@@ -137,12 +137,12 @@ class TestTableFromFrame:
             (
                 {},
                 {"costs": {"bm25": 0.1, "hybrid": -1}},
-                "the cost of hybrid must be a number from 0, got -1",
+                "cost of an available arm must be a number from 0, got -1",
             ),
             (
                 {},
                 {"costs": 0.1},
-                r"costs must be a mapping or a Series by arm, or \[Q, A\], got float",
+                r"costs must be \[Q, A\]",
             ),
             ({}, {"features": ["bm25", "length", "hybrid"]}, "must have a row and an arm"),
         ],

@@ -290,7 +290,6 @@ class TestChoice:
             ({"budget_ms": 0.0}, "budget_ms must be above 0, got 0"),
             ({"budget_ms": float("nan")}, "budget_ms must be above 0, got nan"),
             ({"seed": -1}, "seed must be at least 0, got -1"),
-            ({"bandit": Bandit()._replace(algorithm="best")}, "algorithm must be one of"),
             ({"weights": RewardWeights(margin=-1.0)}, "weight margin must be at least 0"),
         ],
     )

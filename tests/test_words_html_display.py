@@ -99,7 +99,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "Certificate": lambda: _certificate("0123456789ab"),
     "no Certificate": lambda: _certificate(None),
     "Fused": _model,
-    "Simulation": lambda: bandit.simulate("ucb1", [0.5] * 100, rounds=300, replications=20, seed=0),
+    "Run": lambda: bandit.simulate("ucb1", [0.5] * 100, rounds=300, replications=20, seed=0),
     "AuditLog": lambda: AuditLog(
         Path("no", *("deep" * 20 for _ in range(20)), f"{SCRIPT.replace('/', '')}.db")
     ),

@@ -140,8 +140,14 @@ class State(NamedTuple):
         """Value lost a unit of cost: NaN, since nothing is charged, [...]."""
         return np.full(self.t.shape, np.nan)
 
-    def after_choice(self, arm: Ints, _: Array, bandit: Bandit) -> State:
-        """State after a round, as `record_pull`."""
+    def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> State:  # noqa: ARG002
+        """State after a round, as `record_pull`.
+
+        Args:
+          arm: number of the arm, [...].
+          cost: not read, [...].
+          bandit: settings of the learner.
+        """
         return record_pull(self, arm, bandit)
 
     def after_rewards(
@@ -149,12 +155,22 @@ class State(NamedTuple):
         rows: Ints,
         arm: Ints,
         reward: Array,
-        _: Array,
+        cost: Array,  # noqa: ARG002 - of a ledger
         age: Ints,
         context: Array,
         bandit: Bandit,
     ) -> State:
-        """State after rewards, as `record_rewards`."""
+        """State after rewards, as `record_rewards`.
+
+        Args:
+          rows: replications that are rewarded, [N].
+          arm: number of the arm, [N].
+          reward: in [0, 1], [N].
+          cost: not read, [N].
+          age: rounds chosen since the choice, [N].
+          context: of the choice, [N, d]; d = 0 without one.
+          bandit: settings of the learner.
+        """
         return record_rewards(self, rows, arm, reward, age, context, bandit)
 
 
@@ -345,8 +361,8 @@ def check_context(context: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[
         return np.zeros(shape)
     array = np.zeros(0) if context is None else float_array(context, "context")
     if array.ndim == 0 or array.shape[-1] != width:
-        came = "none" if context is None else array.shape
-        refuse(f"context must be [..., {width}]", came, "give the features of init")
+        shown = "none" if context is None else array.shape
+        refuse(f"context must be [..., {width}]", shown, "give the features of init")
     if not np.isfinite(array).all():
         refuse("context must be finite", "NaN or infinity", "impute what is missing")
     return np.broadcast_to(array, shape)
@@ -508,7 +524,8 @@ def record_rewards(
     mine = flat(state)
     if bandit.window:
         held = age < bandit.window
-        rows, arm, reward, age, context = (part[held] for part in (rows, arm, reward, age, context))
+        rows, arm, age = rows[held], arm[held], age[held]
+        reward, context = reward[held], context[held]
         at = rows, (mine.t[rows] - 1 - age) % bandit.window
         if (mine.recent_arm[at] >= 0).any():
             refuse("a round has one reward", "a second one", "correct the first with revise")
@@ -568,32 +585,6 @@ def state_shapes(
     return [batch + end for end in ends]
 
 
-def scores(
-    state: State,
-    bandit: Bandit,
-    rng: np.random.Generator,
-    mask: NDArray[np.bool_] | None,
-    context: Array,
-) -> Array:
-    """Index or draw of each arm, [..., A]; -inf where masked.
-
-    Raises:
-      ValueError: the learner's entry has neither an index nor a draw.
-    """
-    entry = LEARNERS[bandit.algorithm]
-    if entry.index is not None:
-        score = entry.index(state, bandit, mask, context)
-    elif entry.draw is not None:
-        score = entry.draw(state, bandit, rng, context)
-    else:
-        refuse(
-            "an entry must have an index or a draw",
-            f"neither in {bandit.algorithm}",
-            "see raglab.bandit.learners",
-        )
-    return score if mask is None else np.where(mask, score, -np.inf)
-
-
 def nth(open_: NDArray[np.bool_], place: Ints) -> Ints:
     """Arm [...] that is the place-th open one of [..., A], counted from 0."""
     return np.argmax(np.cumsum(open_, axis=-1) > place[..., None], axis=-1)
@@ -616,14 +607,26 @@ def pick_arm(
     mask: NDArray[np.bool_] | None,
     context: Array,
 ) -> Choice:
-    """Arm that `choose` takes, of arguments that were checked; the round is not counted yet."""
-    score = scores(state, bandit, rng, mask, context)
+    """Arm that `choose` takes, of arguments that were checked; the round is not counted yet.
+
+    Raises:
+      ValueError: the learner's entry has neither an index nor a draw.
+    """
+    entry = LEARNERS[bandit.algorithm]
+    if entry.index is not None:
+        score = entry.index(state, bandit, mask, context)
+    elif entry.draw is not None:
+        score = entry.draw(state, bandit, rng, context)
+    else:
+        rule, value = "an entry must have an index or a draw", f"neither in {bandit.algorithm}"
+        refuse(rule, value, "see raglab.bandit.learners")
+    score = score if mask is None else np.where(mask, score, -np.inf)
     if bandit.ties == "random":
         tied = score == score.max(axis=-1, keepdims=True)
         arm = nth(tied, (rng.random(state.t.shape) * tied.sum(axis=-1)).astype(np.int64))
     else:
         arm = np.argmax(score, axis=-1)
-    if LEARNERS[bandit.algorithm].uniform or bandit.floor > 0.0:
+    if entry.uniform or bandit.floor > 0.0:
         open_ = np.ones(score.shape, np.bool_) if mask is None else mask
         n_available = open_.sum(axis=-1)
         share = uniform_share(bandit, n_available)
@@ -744,9 +747,8 @@ def _replace_rewards(
     """The state, which is one's own, after counted rewards [N] were replaced."""
     if bandit.window:
         held = age < bandit.window
-        rows, arm, old, new, age, context = (
-            part[held] for part in (rows, arm, old, new, age, context)
-        )
+        rows, arm, age = rows[held], arm[held], age[held]
+        old, new, context = old[held], new[held], context[held]
         at = rows, (mine.t[rows] - 1 - age) % bandit.window
         if not ((mine.recent_arm[at] == arm) & (mine.recent_reward[at] == old)).all():
             refuse("old must be the reward that was counted", old, "give those of that round")

@@ -179,8 +179,8 @@ def loads(text: str) -> Saved:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))
-        came = f"{ascii(place)[:80]}: {first['msg'][:200]}"
-        refuse("a saved learner must be as dumps wrote it", came, RESTORE)
+        shown = f"{ascii(place)[:80]}: {first['msg'][:200]}"
+        refuse("a saved learner must be as dumps wrote it", shown, RESTORE)
     field_names = {key: name for name, key in STORED_KEYS.items()}
     settings = {field_names.get(key, key): value for key, value in saved.bandit}
     past = saved.bandit.history
@@ -189,8 +189,8 @@ def loads(text: str) -> Saved:
     parts = {}
     for name, part in saved.state:
         if prod(part.shape) != len(part.values):
-            came = f"{len(part.values)} for {ascii(part.shape)[:80]}"
-            refuse(f"state.{name} must have as many values as its shape says", came, RESTORE)
+            shown = f"{len(part.values)} for {ascii(part.shape)[:80]}"
+            refuse(f"state.{name} must have as many values as its shape says", shown, RESTORE)
         parts[name] = _typed_array(name, part.values).reshape(part.shape)
     state, rng = State(**parts), _generator(saved.rng)
     is_centred = CENTRED in document
@@ -239,8 +239,8 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
         check_state(state, bandit)
         shapes = states[0].moment.shape, state.moment.shape
         if shapes[0] != shapes[1]:
-            came = f"{shapes[0]} and {shapes[1]}"
-            refuse("states must have one shape", came, "merge the same arms and features")
+            shown = f"{shapes[0]} and {shapes[1]}"
+            refuse("states must have one shape", shown, "merge the same arms and features")
     # Sums in the order of the values, so that the order of workers does not reach the last digit.
     return State._make(
         np.asarray(np.sort(np.stack(parts), axis=0).sum(axis=0))
@@ -310,7 +310,7 @@ def _generator(saved: dict[str, Any] | None) -> np.random.Generator | None:
     kind = saved.get("bit_generator")
     bits = np.random.PCG64DXSM(0) if kind == GENERATORS[1] else np.random.PCG64(0)
     try:
-        bits.state = saved
+        bits.state = saved  # type: ignore[assignment] # NumPy checks what a file holds
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         refuse(f"rng must be a position of {', '.join(GENERATORS)}", repr(error)[:200], RESTORE)
     return np.random.Generator(bits)

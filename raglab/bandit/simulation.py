@@ -209,8 +209,9 @@ def stepwise_arms(
         reward = met.rewards(when, who, chosen)
         there = ~np.isnan(reward)  # a reward that never arrives teaches nothing
         when, who, chosen, reward = when[there], who[there], chosen[there], reward[there]
-        is_read = bandit.linear and met.case is not None
-        x = met.features[met.case[when, who]] if is_read else none[who]
+        x = none[who]
+        if bandit.linear and met.case is not None:
+            x = met.features[met.case[when, who]]
         cost = met.costs(when, who, chosen)
         sums = sums.after_rewards(who, chosen, reward, cost, t - when, x, bandit)
     return arms
@@ -537,9 +538,10 @@ def run(
     shared = (played, met, rounds, seed, (late, missing), settings)
     with jobs(n_jobs):
         done = list(run_each(_played_block, blocks, *shared, what="simulate", unit="block"))
-    whole = Run(
-        *(None if part[0] is None else np.concatenate(part) for part in zip(*done, strict=True))
+    parts: Any = (
+        None if part[0] is None else np.concatenate(part) for part in zip(*done, strict=True)
     )
+    whole = Run(*parts)
     over = _warn_unkept(
         budget, None if whole.spend is None else float(whole.spend[:, -1].mean()), rounds
     )

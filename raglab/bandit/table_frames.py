@@ -72,7 +72,7 @@ def read_frame(
     rounds: NDArray[Any] | None = None
     if late:
         rounds = _numbers(frame, late, "a delay", (0.0, MOST), "fill it", is_needed=True)[:, 0]
-    elif np.ndim(delay) == 2:  # [Q, A]
+    elif delay is not None and np.ndim(delay) == 2:  # [Q, A]
         rounds = _matrix(frame, delay, arms, "delay")
     elif delay is not None:
         rounds = np.full(len(frame), delay) if np.ndim(delay) == 0 else np.asarray(delay)
@@ -166,27 +166,29 @@ def _numbers(
     """Numbers of some columns, float64 [rows, columns]; NaN where missing, if none is needed."""
     low, high = allowed
     cells = frame[list(columns)]
+    plain = cells.to_numpy(object)
 
     def number(cell: Any) -> float:  # noqa: ANN401 - of a user; infinity and texts are no numbers
         return float(cell) if isinstance(cell, _NUMBERS) and -MOST <= cell <= MOST else np.nan
 
-    found = np.frompyfunc(number, 1, 1)(cells.to_numpy(object)).astype(np.float64, order="C")
-    inside = (found >= low) & (found <= high)
+    with np.errstate(invalid="ignore"):  # comparing what is missing
+        numbers = np.frompyfunc(number, 1, 1)(plain).astype(np.float64, order="C")
+    inside = (numbers >= low) & (numbers <= high)
     # of single precision
-    rounded = ~inside & (found >= low - ROUNDING) & (found <= high + ROUNDING)
+    rounded = ~inside & (numbers >= low - ROUNDING) & (numbers <= high + ROUNDING)
     wrong = ~inside & ~rounded & (is_needed | cells.notna().to_numpy(np.bool_))
     if rounded.any():
-        note = rounding_note(f"cells of {what}", int(rounded.sum()), found.size, *allowed)
+        note = rounding_note(f"cells of {what}", int(rounded.sum()), numbers.size, *allowed)
         warn_user(f"{note}.")
     if wrong.any():
         row, number_of = (int(place[0]) for place in np.nonzero(wrong))
         value = (
-            f"{_shown(cells.iloc[row, number_of])} in {_place(frame, row)}, column "
+            f"{_shown(plain[row, number_of])} in {_place(frame, row)}, column "
             f"{columns[number_of]}, one of {int(wrong.sum())} such cells"
         )
         ends = f" from {low:g}" * (low == 0.0) + f" to {high:g}" * (high == 1.0)
         _refuse_frame(f"{what} must be a number{ends}", value, remedy)
-    return np.where(inside | rounded, np.clip(found, low, high), np.nan)
+    return np.where(inside | rounded, np.clip(numbers, low, high), np.nan)
 
 
 def _matrix(

@@ -216,8 +216,8 @@ def add_signal(
         ("named", correction, -1, n_values),
     ):
         if not ((what >= least) & (what < end)).all():
-            came = f"{what.min()} to {what.max()}"
-            refuse(f"{name} must be a place below {end}", came, "-1 is no signal, no name")
+            shown = f"{what.min()} to {what.max()}"
+            refuse(f"{name} must be a place below {end}", shown, "-1 is no signal, no name")
     rejects, corrects = kind == SIGNALS.index("explicit_no"), correction >= 0
     if (corrects & (~rejects | (correction == about))).any():
         rule = "named must come with explicit_no and be another value"
@@ -360,8 +360,8 @@ def quantile(right: ArrayLike, wrong: ArrayLike, learner: DefaultLearner, share:
     # a pair is one complex number, which sorting keeps to the last digit
     pairs = np.asarray(np.asarray(right, np.float64) + 1j * np.asarray(wrong, np.float64))
     each, back = np.unique(pairs, return_inverse=True)
-    found = betaincinv(learner.prior_yes + each.real, learner.prior_no + each.imag, share)
-    return np.asarray(found, np.float64)[back].reshape(pairs.shape)
+    quantiles = betaincinv(learner.prior_yes + each.real, learner.prior_no + each.imag, share)
+    return np.asarray(quantiles, np.float64)[back].reshape(pairs.shape)
 
 
 def _voted_values(votes: Votes) -> NDArray[Any]:

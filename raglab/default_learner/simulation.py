@@ -12,12 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.bandit.environments import stream
 from raglab.bandit.learner import check_count
 from raglab.default_learner.confidence import (
-    CORRECTED,
     FAILED,
     N_COUNTS,
     NAMED,
     NO,
-    PLACE,
     SIGNALS,
     SILENT,
     YES,
@@ -323,9 +321,9 @@ def _true_values(
 
 def _stray(world: World, here: NDArray[np.intp], own: Small, uniform: Array) -> Small:
     """Another value than the user's own, all alike; the own one where there is no other."""
-    others = world.offered[here].astype(np.float64)
-    np.put_along_axis(others, own[..., None].astype(np.intp), 0.0, axis=-1)
-    cumulated = np.cumsum(others, axis=-1)
+    strays = world.offered[here].astype(np.float64)
+    np.put_along_axis(strays, own[..., None].astype(np.intp), 0.0, axis=-1)
+    cumulated = np.cumsum(strays, axis=-1)
     return np.where(cumulated[..., -1] > 0.0, _sample_place(cumulated, uniform), own)
 
 
@@ -406,19 +404,12 @@ class DefaultRowArrays:
         """The same signal to the counts by condition of rows that are not split."""
         if not self.n_levels:
             return
-        column = np.arange(level.shape[1])
-
-        # one, or one a user
-        def more(there: NDArray[np.bool_], place: Index, what: Any) -> None:  # noqa: ANN401
-            of = np.flatnonzero(there & (self.column[parent] < 0))
-            where = np.broadcast_to(what, there.shape)[of][:, None]
-            cell = (parent[of][:, None], column, level[of], place[of][:, None], where)
-            self.strata[cell] += 1.0
-
-        more(signal >= 0, value, PLACE[signal])
-        if (named >= 0).any():
-            more(named >= 0, named, NAMED)
-            more(named >= 0, value, CORRECTED)
+        is_whole = self.column[parent] < 0
+        levels = level[is_whole]
+        cell = (parent[is_whole][:, None], np.arange(levels.shape[1]), levels)
+        votes = Votes(self.strata[cell], np.zeros(levels.shape))
+        about, kind, right = (part[is_whole][:, None] for part in (value, signal, named))
+        self.strata[cell] = add_signal(votes, about, kind, right).counts
 
     def stratify(
         self, parent: Index, success: Index, level: Small, request: int, day: float
@@ -433,6 +424,8 @@ class DefaultRowArrays:
             return
         going = self.column[parent] < 0
         parent, success, level = parent[going], success[going], level[going]
+        if not len(parent):
+            return
         if self.learner.split == "source":
             self._stratify_at_success(parent, success, level, request, day)
             return
@@ -664,13 +657,15 @@ def _account(
         split.reshape(never.shape).astype(np.int32),
         column.reshape(never.shape).astype(np.int16),
     )
-    return RequestOutcomes(*by_user, met.topic, *of_slots)
+    fields: Any = (*by_user, met.topic, *of_slots)
+    return RequestOutcomes(*fields)
 
 
 def _play_block(world: World, met: Crowd, policy: Policy) -> RequestOutcomes:
     """One block under a learner, request by request."""
     is_learner = isinstance(policy, DefaultLearner)
-    learner = settled(policy if is_learner else DefaultLearner(stratify=False))
+    plain = policy if isinstance(policy, DefaultLearner) else DefaultLearner(stratify=False)
+    learner = settled(plain)
     requests, users = met.slot.shape
     rows, who = empty_rows(world, users, learner), np.arange(users)
     offered = world.offered[met.topic]  # [U, slots, V]

@@ -83,6 +83,11 @@ class Ledger(NamedTuple):
         """Ledger after a round that chose these arms [...] and paid these costs [...].
 
         Pulls, forgetting, the price.
+
+        Args:
+          arm: number of the arm, [...].
+          cost: of the choice, [...].
+          bandit: settings of the learner.
         """
         sums = ("cost", "square", "cross", "moment")
         faded = {name: getattr(self, name) * bandit.discount for name in sums}
@@ -99,7 +104,17 @@ class Ledger(NamedTuple):
         context: Array,
         bandit: Bandit,
     ) -> Ledger:
-        """Ledger [B, ...] after rewards and costs [N] of these rows, as `record_rewards`."""
+        """Ledger [B, ...] after rewards and costs [N] of these rows, as `record_rewards`.
+
+        Args:
+          rows: replications that are rewarded, [N].
+          arm: number of the arm, [N].
+          reward: in [0, 1], [N].
+          cost: of the choice, [N].
+          age: rounds chosen since the choice, [N].
+          context: of the choice, [N, d]; d = 0 without one.
+          bandit: settings of the learner.
+        """
         state = record_rewards(self.state, rows, arm, reward, age, context, bandit)
         weight, batch = bandit.discount**age, self.cost.shape[:-1]
         outcomes = {
