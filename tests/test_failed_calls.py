@@ -201,7 +201,7 @@ class TestCertificates:
         assert counts.k[0, 0] == rest.k[0, 0] + failed
         assert counts.n[0, 0] == rest.n[0, 0] + failed
         assert counts.missing_answers == [MissingAnswers(failed, 40)]
-        assert bool(counts.compared[0]) is is_compared
+        assert counts.missing_answers[0].is_compared is is_compared
 
     def test_count_by_split(self) -> None:
         """A failure of the cases that are tuned on is none of those certified on."""
