@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import measured_values
-from raglab.gating.headroom import headroom, meets_threshold, switched
+from raglab.gating.headroom import headroom as headroom  # noqa: PLC0414 - public here
+from raglab.gating.headroom import meets_threshold as meets_threshold  # noqa: PLC0414
+from raglab.gating.headroom import switched
 from raglab.gating.signal_gates import (
     SIGNALS,
     SIGNALS_ASK,
@@ -331,7 +333,8 @@ def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
 
     Source: rules S2.2, S2.3.
     """
-    best, cut = measured_values(best, "best"), -np.inf
+    best = measured_values(best, "best")
+    cut: Any = -np.inf
     for bound in (thresholds.soft_max_l2, thresholds.max_l2):
         cut = np.where(meets_threshold(headroom(bound, best)), bound, cut)
     return switched(cut, thresholds.on)

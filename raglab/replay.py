@@ -13,6 +13,7 @@ from raglab import metrics
 from raglab.arguments.plain_arrays import read_only
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
+from raglab.decision.case_verdicts import CaseColumns
 from raglab.decision.chain import (
     STAGES,
     STATUS_OF,
@@ -38,7 +39,6 @@ from raglab.decision.recorded_answers import keep_used_chunks, select_answers
 from raglab.decision.refusal_warnings import warn_of_refusals
 from raglab.decision.scoring import trace_basis, with_headline
 from raglab.decision.sharded_decisions import (
-    CaseColumns,
     ShardedDecisions,
     decision_columns,
     joined_columns,

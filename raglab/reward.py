@@ -430,7 +430,8 @@ def _reward_bounds(
             value, hi = value + term, hi + np.where(known, weight, 0.0)
         else:
             value, hi = value + weight * column[name], hi + weight
-    return tuple(np.broadcast_arrays(value, lo, hi))
+    value, lo, hi = np.broadcast_arrays(value, lo, hi)
+    return value, lo, hi
 
 
 def _weight(part: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a scalar or an array

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -90,7 +91,7 @@ class CaseColumns(NamedTuple):
     answer_checks: CodeArray
 
 
-class CaseVerdicts(Protocol):
+class CaseVerdicts(ABC):
     """Decisions of one policy with the labels of the cases, in memory or over shards.
 
     trace: what was decided, in memory or of shards. columns: of all cases, of shards; in memory
@@ -101,10 +102,12 @@ class CaseVerdicts(Protocol):
     policy: PolicyData
     columns: CaseColumns
 
+    @abstractmethod
     def __len__(self) -> int:
         """Count the cases."""
 
     @property
+    @abstractmethod
     def origin(self) -> list[tuple[str, str]]:
         """What was decided, as facts of a display."""
 
@@ -161,6 +164,7 @@ class CaseVerdicts(Protocol):
         """
         return case_row(self.ids(), case_id)
 
+    @abstractmethod
     def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at ascending positions."""
 

@@ -413,7 +413,7 @@ class Decisions(CaseVerdicts, Result):
     @property
     def _whole(self) -> chain.Outcome:
         """The outcome as that of the first of many policies, [1, Q] each."""
-        return chain.Outcome(*(field[None] for field in self.outcome))
+        return chain.Outcome._make(field[None] for field in self.outcome)
 
     def confidence(self) -> FloatArray:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100.

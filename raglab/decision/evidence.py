@@ -413,7 +413,6 @@ def row_options(
     most, final_k = size
     in_order = order == np.arange(order.shape[1])
     same = (in_order & (candidates == (groups.anchor >= 0))).all(axis=1)
-    numbers = (keys.file, keys.page, keys.page_only, l2)
     options = []
     for row, group in enumerate(groups.group):
         if known is not None and same[row]:
@@ -421,8 +420,10 @@ def row_options(
             continue
         leaders = [leader for leader in order[row] if candidates[row, leader]][:most]
         members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
-        of_row: Any = (table[row].tolist() for table in numbers)
-        options.append(resolver.options(members, *of_row, final_k))
+        file, page, page_only, distance = (
+            table[row].tolist() for table in (keys.file, keys.page, keys.page_only, l2)
+        )
+        options.append(resolver.options(members, file, page, page_only, distance, final_k))
     return options
 
 

@@ -54,7 +54,7 @@ PLAIN = frozenset({"similarity", "fused"})
 # Numbers of the outcomes by name, which the compiled code decides by; asked_slot: slot, after those
 # of relevant hits, of the options that a gate on a signal offers.
 Numbers = namedtuple("Numbers", (*STAGE, "asked_slot"))  # type: ignore[misc]  # noqa: PYI024
-NUMBERS: Any = Numbers(*STAGE.values(), int(ASKED_SLOT))
+NUMBERS: Any = Numbers._make([*STAGE.values(), int(ASKED_SLOT)])
 
 
 def complete() -> bool:

@@ -142,9 +142,10 @@ def measure_tables(
         "n_options_all": np.array(list(map(len, chosen.options_all))),
         "n_options_tied": np.array(list(map(len, chosen.options_tied))),
     }
+    of_case: dict[str, Any] = {name: batch.by_case(column) for name, column in by_case.items()}
     evidence = Evidence(
         **_question_fields(trace, hits_of, entities, needs_allowed=needs_allowed),
-        **{name: batch.by_case(column) for name, column in by_case.items()},
+        **of_case,
         **_signal_fields(trace, arm, hits_of.query_entities, by_hits, structure.fused),
         l2=by_slot(l2, batch.shape),
         all=resolver.reshape_contest(contests.all, batch.shape),

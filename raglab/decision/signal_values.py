@@ -213,8 +213,9 @@ def _first_chunks(trace: TraceData, at: int) -> IntArray:
         np.moveaxis(field[:, at], 1, 0).reshape(-1, field.shape[-1])
         for field in (trace.hits.chunk, trace.hits.rank)
     )
-    order = arm_order(rank, chunk)[:, :OVERLAP_AT]
-    return np.take_along_axis(chunk.astype(np.int64), order, axis=1)
+    hit = chunk.astype(np.int64)
+    order = arm_order(rank, hit)[:, :OVERLAP_AT]
+    return np.take_along_axis(hit, order, axis=1)
 
 
 def _pair_agreement(first: IntArray, second: IntArray) -> tuple[BoolArray, BoolArray, FloatArray]:
@@ -555,9 +556,11 @@ def intent_by_rules(question: str, rules: Sequence[IntentPattern]) -> Intent:
     text = unaccented(question.replace("’", "'"))  # as the patterns are written
     spoke = [rule for rule in rules if _occurs(rule, text)]
     by_flag = {flag: [rule for rule in spoke if rule.flag == flag] for flag in INTENT_FLAGS}
-    scores = [1.0 - prod(1.0 - rule.weight for rule in rules) for rules in by_flag.values()]
-    reasons = {flag: tuple(rule.name for rule in rules) for flag, rules in by_flag.items()}
-    return Intent(*scores, reasons)  # type: ignore[arg-type]
+    scores = {f: 1.0 - prod(1.0 - rule.weight for rule in rules) for f, rules in by_flag.items()}
+    reasons: dict[str, tuple[str, ...]] = {
+        flag: tuple(rule.name for rule in rules) for flag, rules in by_flag.items()
+    }
+    return Intent(**scores, reasons=reasons)
 
 
 def _occurs(rule: IntentPattern, text: str) -> bool:

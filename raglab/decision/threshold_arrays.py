@@ -79,7 +79,8 @@ class Thresholds(NamedTuple):
         name, _, bound = key.partition(".")
         if section == SIGNALS:  # one that no policy gates moves as if the policy gated it
             gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))
-            return self._replace(signals={**self.signals, name: gate._replace(**{bound: values})})
+            of_bound: dict[str, Any] = {bound: values}
+            return self._replace(signals={**self.signals, name: gate._replace(**of_bound)})
         if section == OWN:
             own = self.own[name]
             moved = replace(own, values=own.values._replace(**{bound: values}))

@@ -82,7 +82,8 @@ def signal_margins(
       >>> signal_margins(3.0, SignalThresholds(max=1.0))
       SignalMargins(signal=np.float64(-2.0))
     """
-    value, margin = measured_values(value), np.inf
+    value = measured_values(value)
+    margin: Any = np.inf
     for bound, is_floor in ((thresholds.min, True), (thresholds.max, False)):
         is_set = ~np.isnan(bound)
         if np.any(is_set):  # most gates set one bound: no pass over the cases for the other

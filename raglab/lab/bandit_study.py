@@ -377,7 +377,8 @@ def tune_bandit(
     settings: dict[str, Any] = {"trials": trials, "replications": replications, "sampler": sampler}
     settings |= {"seed": seed, "level": level, "n_boot": n_boot}
     of_trace = {"policy": policy, "budget_ms": budget_ms, "latency_budget_ms": latency_budget_ms}
-    is_table, notes = isinstance(trace, Table), []
+    is_table = isinstance(trace, Table)
+    notes: list[str] = []
     foreign = of_trace if is_table else {"judge": judge, "budget": budget}
     if stated := [name for name, value in foreign.items() if value is not None]:
         kind = "a trace" if is_table else "a table"
@@ -536,7 +537,7 @@ def _tune_and_judge(table: Table, judge: Table | None, seed: int) -> list[Table]
 def _checked(table: Table) -> Table:
     """Table with arrays of its shape; its costs too, where one 0 stands for all."""
     checked: Any = check_world(table, 1)
-    return checked  # type: ignore[no-any-return]
+    return checked
 
 
 def table_rows(table: Table, rows: NDArray[np.intp]) -> Table:

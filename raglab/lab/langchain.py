@@ -161,7 +161,7 @@ def hits_frame(
         passages = [_passage(hit, keys, first_page) for hit in hits]
         _check_scope(case, passages)
         for rank, (hit, passage) in enumerate(zip(hits, passages, strict=True)):
-            measured = {"score": float(cosine[rank]), "rank": rank}
+            measured: dict[str, Any] = {"score": float(cosine[rank]), "rank": rank}
             measured["l2"] = SQUARED[distance](hit.score) if distance in SQUARED else None
             measured["s_rerank"] = hit.document.metadata.get(probability) if probability else None
             for name, key in named.items():

@@ -433,7 +433,8 @@ def _signal_row(name: str, sums: Array, totals: Array, level: float) -> dict[str
 
 def _headline(simulation: pd.DataFrame, bandit: Bandit) -> str:
     """Where the learner ends, beside a uniform choice: what the audit says above all."""
-    rows, ends = simulation.set_index("policy"), []
+    rows: Any = simulation.set_index("policy")
+    ends = []
     for name in rows.index.intersection([UNIFORM, FIXED]):
         gain, low, high = (
             rows.loc[name, f"difference{end}"] + 0.0 for end in ("", "_low", "_high")

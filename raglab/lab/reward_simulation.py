@@ -191,7 +191,8 @@ def _resampled_values(
     for _, met, arms in progress(blocks, "simulate", "block", total=total):
         for place in range(0, met.size, PATHS):
             paths, rows = slice(place, place + PATHS), own[len(learned)]
-            ends = arms[first:, paths].T, met.case[first:, paths].T
+            case: Any = met.case
+            ends = arms[first:, paths].T, case[first:, paths].T
             learned.append(float(_expected_values(world, *ends, rows).mean()))
     values = np.array([[each[rows].mean() for each in plans] for rows in own]).reshape(
         len(own), len(plans)

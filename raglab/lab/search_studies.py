@@ -54,7 +54,8 @@ class SearchStudy(Result):
 
         from raglab.lab.tracking import search_metrics, track_run
 
-        measures = [name for name in self.comparison if name.split("_")[0] in self.MEASURES]
+        columns = [str(name) for name in self.comparison]
+        measures = [name for name in columns if name.split("_")[0] in self.MEASURES]
         tags, data = self._source()
         texts = {f"{self.KIND}.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"}
         return track_run(

@@ -236,12 +236,12 @@ def business_lines(
     # A tag that other documents alone have would leave all cases without a line, and shards do not
     # hold those.
     tag = next((tag for tag in LINE_TAGS if not named.isdisjoint(lines[tag])), LINE_TAGS[0])
-    of_cases = []
+    of_cases: list[str] = []
     for statement in stated:
-        line = statement
+        line: Any = statement
         if not isinstance(statement, str):
             of_case = {document for name in statement for document in meanings[name].documents}
-            tags = [*{lines[tag][document] for document in of_case & lines[tag].keys()}]
+            tags: list[Any] = [*{lines[tag][document] for document in of_case & lines[tag].keys()}]
             line = SEVERAL if tags[1:] else (tags or [NONE])[0]
         of_cases.append(line)
     return of_cases

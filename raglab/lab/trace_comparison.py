@@ -459,7 +459,8 @@ def _signals(
             row[f"missing_{name}"] = len(values) - len(measured)
         both = pair[:, ~np.isnan(pair).any(axis=0)]
         varies = both.size and np.ptp(both, axis=1).all()
-        ranked = np.corrcoef(rankdata(both, axis=1))[0, 1] if varies else np.nan
+        ranks: Any = rankdata(both, axis=1)
+        ranked = np.corrcoef(ranks[0], ranks[1])[0, 1] if varies else np.nan
         rows.append(row | {"rank_correlation": float(ranked)})
         columns = {
             "path": path,

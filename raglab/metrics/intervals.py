@@ -73,8 +73,8 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     # Counts of a sweep repeat, and an inverse costs a hundred times a look-up: each pair is
     # computed once.
     if (distinct := _distinct_pairs(hit, size)) is not None:
-        *pairs, place = distinct
-        once = clopper_pearson(*pairs, level)
+        hits, sizes, place = distinct
+        once = clopper_pearson(hits, sizes, level)
         return Interval(np.take(once.low, place), np.take(once.high, place))
     if hit.ndim == 1 and hit.size > PAIRS:
         parts = [slice(start, start + PAIRS) for start in range(0, hit.size, PAIRS)]

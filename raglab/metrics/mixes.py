@@ -273,13 +273,13 @@ def estimated_mix(
         counts = [(only.hits, only.hits + only.unknown, only.drawn) for (only,) in by_label]
         least, most, drawn = np.array(counts).T
         low, high = clopper_pearson(least, drawn, each).low, clopper_pearson(most, drawn, each).high
-        ends = list(zip(low, high, strict=True))
+        ends = [[*pair] for pair in np.column_stack([low, high])]
     occurs = np.isin(LABELS, labels)
-    low, high = (
+    least_share, most_share = (
         tuple(np.round(np.where(occurs, [pair[end] for pair in ends], 0.0), _WRITTEN).tolist())
         for end in (0, 1)
     )
-    return TrafficMix(low, high, delta, strata, is_finite, labels=labels)
+    return TrafficMix(least_share, most_share, delta, strata, is_finite, labels=labels)
 
 
 def label_weights(labels: CellCounts, shares: FloatArray) -> FloatArray:
