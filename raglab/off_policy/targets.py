@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.learner import (
@@ -154,6 +154,6 @@ def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> Floa
         value = repr(features) if is_text else f"{missing} missing" if missing else "none"
         refuse(rule, value, "add them to the log")
     context = np.column_stack([float_array(log[name], f"the feature {name}") for name in features])
-    bad: NDArray[np.bool_] = ~np.isfinite(context).all(axis=1)
+    bad = np.asarray(~np.isfinite(context).all(axis=1))
     refuse_rows(bad, context, "features must be finite", "fill or drop it")
     return context
