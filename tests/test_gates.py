@@ -60,6 +60,13 @@ def test_domain(
     assert (verdict.fired, verdict.check) == (fired, check)
 
 
+def test_l2_off_passes_and_cuts_nothing() -> None:
+    """Where the gate is off every hit is relevant."""
+    off = L2Thresholds(0.1, NAN, np.array(False))
+    assert not fires(l2_margins(3.9, off))
+    assert float(l2_cut(3.9, off)) == np.inf
+
+
 @pytest.mark.parametrize(
     ("best", "hard", "soft", "cut", "fired"),
     [

@@ -14,6 +14,7 @@ from scipy.special import log_softmax
 
 import raglab
 from labelled import free_policy, labelled
+from laws_of_cost import PATHS_OF_COST, check_flip, check_steps
 from raglab.decision.measurement import measured_tables
 from raglab.gating.expected_cost import (
     CLASSES,
@@ -32,7 +33,7 @@ from raglab.lab.decision_fitting import (
 )
 from raglab.lab.group_fitting import CaseGroups, fit_groups, group_fit, group_sentences
 from raglab.metrics import N_CELLS
-from raglab.replay import decide, sweep, tally
+from raglab.replay import decide, flips, sweep, tally
 from raglab.replaying.case_codes import case_cells, evidence_with_model
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
@@ -349,6 +350,26 @@ class TestReplays:
             )
             alone = [decide(tenants.subset([row]), policy).status[0] for row in range(0, 260, 7)]
             assert decisions.status[::7].tolist() == alone
+
+    def test_explanations_pass_what_is_answered(self, tenants: Trace, grouped: Policy) -> None:
+        """The last check of each case says what its status says."""
+        for policy in self._policies(grouped):
+            decisions = decide(tenants, policy)
+            for row in range(0, 260, 5):
+                check = decisions.explain(tenants.cases[row].id)[-1]
+                assert check.passes == (decisions.status[row] == 0)
+                assert check.text.startswith(
+                    ("answering", "refusing", "asking")[int(decisions.status[row])]
+                )
+
+    @pytest.mark.filterwarnings("ignore:.*in sample, not comparable")
+    def test_steps_and_flips(self, tenants: Trace, grouped: Policy) -> None:
+        """Exact in the presence of groups."""
+        policy = next(self._policies(grouped))
+        for path in PATHS_OF_COST[:3]:
+            check_steps(tenants, policy, path)
+        assert sum(check_flip(tenants, policy, tenants.cases[row].id) for row in (0, 130, 258)) > 0
+        assert len(flips(tenants, policy, tenants.cases[130].id))
 
 
 def test_the_fitted_model_is_that_of_all_cases_with_groups_on_top() -> None:
