@@ -445,21 +445,22 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         # a gate that the published policy states and this one does not stands among the changes
         paths = [*settings, *sorted(changed.keys() - settings.keys())]
         rows: dict[bool, list[tuple[Cell | str, ...]]] = {True: [], False: []}
-        texts: list[str] = []
         for path in sorted(paths, key=lambda path: place.get(path.rpartition(".")[0], len(place))):
             value, was = told_value(settings.get(path)), ""
             if path in changed:
                 was = told_value(changed[path][1])
-                idle = " (idle)" if threshold_need(self, path) else ""
-                texts.append(f"{path} {value}{idle}")
             of_gate = path.rpartition(".")[0] in place
             rows[of_gate].append((path, Cell(value, mark="changed" if was else ""), was))
+        texts = [  # what decides stands first, as in `diff`
+            f"{path} {told_value(value)}{' (idle)' if threshold_need(self, path) else ''}"
+            for path, (value, _) in changed.items()
+        ]
         facts = [
             ("policy_id", self.policy_id),
             ("decides by", self.decision.rule),
             ("pack", self.pack),
             ("certificate", "none" if self.certificate is None else "held"),
-            (f"{len(changed)} changes of the published", ", ".join(texts)),
+            (f"{len(changed)} changes:", ", ".join(texts) or "none"),
         ]
         head = ("setting", "value", "published")
         folds = {
