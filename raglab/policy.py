@@ -441,15 +441,21 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
     def _summary(self) -> Summary:
         """Gates in their order, then the rest; what differs from the published is marked."""
         changed, settings = self.diff(), self.settings
-        place = {name: number for number, name in enumerate(self.gates_in_order())}
-        # a gate that the published policy states and this one does not stands among the changes
-        paths = [*settings, *sorted(changed.keys() - settings.keys())]
+        order = self.gates_in_order()
         rows: dict[bool, list[tuple[Cell | str, ...]]] = {True: [], False: []}
-        for path in sorted(paths, key=lambda path: place.get(path.rpartition(".")[0], len(place))):
-            value, was = told_value(settings.get(path)), ""
-            if path in changed:
-                was = told_value(changed[path][1])
-            of_gate = path.rpartition(".")[0] in place
+
+        def place(path: str) -> tuple[int, bool]:
+            # a page is cut after a number of rows: of what is no gate the changes come first
+            gate = path.rpartition(".")[0]
+            return (
+                (order.index(gate), False) if gate in order else (len(order), path not in changed)
+            )
+
+        # a gate that the published policy states and this one does not stands among the changes
+        for path in sorted([*settings, *sorted(changed.keys() - settings.keys())], key=place):
+            value = told_value(settings.get(path))
+            was = told_value(changed[path][1]) if path in changed else ""
+            of_gate = path.rpartition(".")[0] in order
             rows[of_gate].append((path, Cell(value, mark="changed" if was else ""), was))
         texts = [  # what decides stands first, as in `diff`
             f"{path} {told_value(value)}{' (idle)' if threshold_need(self, path) else ''}"

@@ -240,7 +240,7 @@ def test_a_policy_marks_what_differs_from_the_published() -> None:
     assert '<td>l2.max_l2</td><td class="changed">0.7</td><td>0.8</td>' in policy._repr_html_()
     assert _marked(Policy.load()) == set()
     assert repr(Policy.load()).startswith(f"Policy(policy_id {Policy.load().policy_id}; ")
-    assert "2 changes of the published l2.max_l2 0.7, gap.enabled off" in repr(policy)
+    assert "2 changes: l2.max_l2 0.7, gap.enabled off" in repr(policy)
 
 
 @pytest.mark.parametrize("seed", range(4))
