@@ -38,6 +38,7 @@ DOORS = (
 CHANGE_SECONDS = 4 * 3600  # a session of work
 TABLES = (  # what the core asks of rooms, or lists beside what they add
     "raglab/__init__.pyi",
+    "raglab/bandit/__init__.pyi",
     "raglab/bandit/learners.py",
     "raglab/displays/__init__.pyi",
     "raglab/extension_points.py",
