@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from raglab.metrics.costs import SAME
-from raglab.metrics.intervals import FloatArray, clopper_pearson
+from raglab.metrics.intervals import FloatArray, check_level, clopper_pearson
 from raglab.values import Floats
 
 POWER, LEVEL = 0.8, 0.95
@@ -71,6 +71,9 @@ def smallest_difference(
     cases: Floats,
     share: Floats,
     mean_square: Floats = 1.0,
+    *,
+    power: float = POWER,
+    level: float = LEVEL,
 ) -> Floats:
     """Smallest mean difference of cost that a paired comparison tells, [...].
 
@@ -78,7 +81,11 @@ def smallest_difference(
       cases: number of cases, [...], above 0.
       share: of discordant cases, in [0, 1], [...].
       mean_square: of the differences of discordant cases, [...], above 0.
-    At a power of 80 % and a two-sided level of 95 %.
+      power: in (0, 1).
+      level: of the two-sided interval, in (0, 1).
+
+    Raises:
+      ValueError: power or level outside (0, 1).
 
     Source: Connor 1987, solved for the difference.
 
@@ -86,7 +93,7 @@ def smallest_difference(
       >>> round(float(smallest_difference(92, 14 / 92)), 3)
       0.109
     """
-    square = _standard_errors() ** 2
+    square = _standard_errors(power, level) ** 2
     n = np.asarray(cases, dtype=np.float64)
     # A smaller share cannot carry the difference that it would let these cases tell.
     carrying = np.maximum(share, square / (n + square))
@@ -97,6 +104,9 @@ def cases_needed(
     difference: Floats,
     share: Floats,
     mean_square: Floats = 1.0,
+    *,
+    power: float = POWER,
+    level: float = LEVEL,
 ) -> Floats:
     """Whole number of cases from which a paired comparison tells a mean cost difference, [...].
 
@@ -106,9 +116,11 @@ def cases_needed(
       difference: mean difference of cost, [...]; its sign does not matter.
       share: of discordant cases, in [0, 1], [...].
       mean_square: of the differences of discordant cases, [...], above 0.
+      power: in (0, 1).
+      level: of the two-sided interval, in (0, 1).
 
     Raises:
-      ValueError: a difference of 0.
+      ValueError: a difference of 0, or power or level outside (0, 1).
 
     Source: Connor 1987.
 
@@ -121,18 +133,21 @@ def cases_needed(
         msg = f"difference must not be 0, got {difference}; no number of cases tells that."
         raise ValueError(msg)
     carrying = np.maximum(share, size / np.sqrt(mean_square))
-    n = _standard_errors() ** 2 * (carrying * mean_square - size**2) / size**2
+    n = _standard_errors(power, level) ** 2 * (carrying * mean_square - size**2) / size**2
     return np.asarray(np.maximum(np.ceil(n), 1.0))
 
 
-def _standard_errors() -> float:
+def _standard_errors(power: float = POWER, level: float = LEVEL) -> float:
     """Standard errors between 0 and a difference that is told.
 
     Z of the two-sided level and z of the power.
     """
     from scipy.special import ndtri
 
-    return float(ndtri(0.5 + LEVEL / 2.0) + ndtri(POWER))
+    if not 0.0 < power < 1.0:
+        msg = f"power must be in (0, 1), got {power}; 0.8 is usual."
+        raise ValueError(msg)
+    return float(ndtri(0.5 + check_level(level) / 2.0) + ndtri(power))
 
 
 def paired_sizes(gains: FloatArray, *, price: float = 1.0, guard: float = 0.0) -> PairedSizes:
