@@ -667,7 +667,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_lab_table_study.py": (
             "TestBudget",
-            "TestDoors.test_bandits_are_in_one_place",
             "test_a_study_of_a_table_is_one_run_of_mlflow",
         ),
         "test_live_langgraph_chain.py": ("*",),

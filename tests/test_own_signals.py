@@ -279,7 +279,7 @@ def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
         ({"missing": "maybe"}, "missing of signal judge must be one of fires, passes"),
         ({"unit": ""}, "a unit must be a text of 1 to 200"),
         ({"unit": "x" * 300}, "a unit must be a text of 1 to 200"),
-        ({"version": "1\n2"}, "version of signal judge must be a text"),
+        ({"version": "1\n2"}, "version of signal judge must be one line"),
     ):
         with pytest.raises(ValueError, match=told):
             judged_three(**more)

@@ -37,6 +37,10 @@ class Stats(NamedTuple):
     square: NDArray[np.float64]
 
 
+# mark of a linear learner whose sums are of rewards less prior_mean; those of before have none
+CENTRED = "centred"
+
+
 @dataclass(frozen=True)
 class Bandit:
     """Settings of a learner.

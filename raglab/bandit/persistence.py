@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from raglab.bandit.learner import (
+    CENTRED,
     STORED_KEYS,
     WHOLE,
     Bandit,
@@ -24,8 +25,6 @@ from raglab.bandit.learner import (
 from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 
-# mark of a linear learner whose sums are of rewards less prior_mean; those of before have none
-CENTRED = "centred"
 GENERATORS = ("PCG64", "PCG64DXSM")  # those of default_rng; the others hold arrays
 RESTORE = "restore a copy, or rebuild the state from the log"
 

@@ -38,7 +38,7 @@ from raglab.decision.outcome_codes import answer_check_codes, at_slots
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.decision.scoring import trace_status_only
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
-from raglab.decision.trace_view import Measured
+from raglab.decision.trace_view import Measured, case_row
 from raglab.gating import expected_cost
 from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, user_margins
 from raglab.metrics.mixes import Mix, mix_column
@@ -544,7 +544,7 @@ class Decisions(CaseVerdicts, Result):
 
     def options(self, case_id: str) -> tuple[OptionShown, ...]:
         """Options of an ambiguous case, none for another."""
-        return self._options(self.row_of(case_id))
+        return self._options(case_row(self.ids(), case_id))
 
     def select(self, case_id: str, selected_option: int) -> OptionShown:
         """The option a user chose.
@@ -687,7 +687,8 @@ class Decisions(CaseVerdicts, Result):
             rows += [check for check in user_checks(self, read) if check.rule in WARN_RULES]
             out += [check.text for check in rows if not check.passes]
             out += self._off_warnings
-        if self.answer_checks[row] in {AnswerCheck.unrecorded, AnswerCheck.unearned}:
+        lacking = {AnswerCheck.unrecorded, AnswerCheck.unearned}
+        if evidence.unrecorded.any() and self.answer_checks[row] in lacking:
             out.append(self.say("unrecorded"))
         gate_on = bool(np.squeeze(self.thresholds.gates["confidence"].on))
         if gate_on and bool(evidence.degenerate[depth, row]) and evidence.n_hits[depth, row]:
@@ -706,7 +707,7 @@ class Decisions(CaseVerdicts, Result):
 
     def explain(self, case_id: str) -> Checks:
         """Every gate and rule of one case in the chain's order, with the numbers that decided."""
-        return Checks(checks(self, self.row_of(case_id)))
+        return Checks(checks(self, case_row(self.ids(), case_id)))
 
     def reason(self, row: int) -> str:
         """Why the case came out as it did, in one line with the numbers."""

@@ -69,6 +69,8 @@ from raglab.lab.certification_counts import (
 )
 from raglab.lab.certification_words import (
     Certification,
+    SequenceResult,
+    TakenLook,
     asking_note,
     certificate_notes,
     certificate_reason,
@@ -536,31 +538,6 @@ def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
 # the tests
 
 
-class SequenceResult(NamedTuple):
-    """Result of the tests.
-
-    p: p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M].
-    chosen: place of the candidate that is taken, -1 where none passed. promises: of the chosen one,
-    else of the one that came nearest. binding: the target with the least room. n_tested: candidates
-    whose test was reached. failed: the promises with their bounds at the level of the test, where
-    none passed. shown: place of the one that promises are of.
-    """
-
-    p: NDArray[np.float64]
-    passed: NDArray[np.bool_]
-    chosen: int
-    promises: tuple[Promise, ...]
-    binding: str
-    n_tested: int
-    failed: tuple[Promise, ...]
-    shown: int = 0
-
-    @property
-    def certified(self) -> bool:
-        """Whether a candidate passed."""
-        return self.chosen >= 0
-
-
 def sequence_test(
     counts: RateCounts, order: TestOrder, targets: Mapping[str, float], delta: float
 ) -> SequenceResult:
@@ -903,15 +880,6 @@ def _changed(start: Policy, policy: Policy) -> dict[str, Any]:
         for path in dict.fromkeys((*now, *own))
         if now.get(path, UNSTATED) != own.get(path, UNSTATED)
     }
-
-
-class TakenLook(NamedTuple):
-    """A look that is taken: its number and spent error, its key, and policies it may choose."""
-
-    number: int
-    spent: float
-    key: str
-    hypotheses: int
 
 
 def _noted_look(

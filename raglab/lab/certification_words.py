@@ -9,15 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.certify import (
     MAX_OVER_ASK,
     Certificate,
     DataNeed,
+    Promise,
     cases_needed,
     certificate_facts,
     hoeffding_bentkus,
@@ -40,7 +42,39 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.certification import SequenceResult, TakenLook
+
+class SequenceResult(NamedTuple):
+    """Result of the tests.
+
+    p: p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M].
+    chosen: place of the candidate that is taken, -1 where none passed. promises: of the chosen one,
+    else of the one that came nearest. binding: the target with the least room. n_tested: candidates
+    whose test was reached. failed: the promises with their bounds at the level of the test, where
+    none passed. shown: place of the one that promises are of.
+    """
+
+    p: NDArray[np.float64]
+    passed: NDArray[np.bool_]
+    chosen: int
+    promises: tuple[Promise, ...]
+    binding: str
+    n_tested: int
+    failed: tuple[Promise, ...]
+    shown: int = 0
+
+    @property
+    def certified(self) -> bool:
+        """Whether a candidate passed."""
+        return self.chosen >= 0
+
+
+class TakenLook(NamedTuple):
+    """A look that is taken: its number and spent error, its key, and policies it may choose."""
+
+    number: int
+    spent: float
+    key: str
+    hypotheses: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -42,11 +42,11 @@ from raglab.lab.held_out_groups import grouped_folds, held_groups, held_sentence
 from raglab.loops.parallel import run_each
 from raglab.metrics.mixes import Mix, checked_mix
 from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.replay import case_cells, case_rows, each_shard, evidence_with_model
+from raglab.replay import case_cells, case_rows, cases_by_shard, each_shard, evidence_with_model
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.case_labels import check_split_names
 from raglab.store.policies import Policy
-from raglab.values import NONE, Status, TraceData
+from raglab.values import Status, TraceData
 
 TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
@@ -192,8 +192,12 @@ def tune_cases(trace: TraceKind) -> TraceKind:
     """
     if not hasattr(trace, "split"):
         return trace
-    of_cases: Any = trace
-    splits = of_cases.counted().keys() - {NONE}
+    of_shards: Any = trace
+    splits: set[str | None] = set()
+    for cases in cases_by_shard(of_shards):
+        splits.update(case.split for case in cases)
+        if "tune" in splits:  # further shards need not be read
+            break
     check_split_names(splits)
     tune_trace: TraceKind = trace.split("tune") if "tune" in splits else trace
     return tune_trace

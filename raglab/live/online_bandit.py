@@ -19,8 +19,15 @@ from numpy.typing import NDArray
 
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
-from raglab.bandit.learner import CHOSEN, REVISED, REWARDED, Steps, is_success, stored_settings
-from raglab.bandit.persistence import CENTRED
+from raglab.bandit.learner import (
+    CENTRED,
+    CHOSEN,
+    REVISED,
+    REWARDED,
+    Steps,
+    is_success,
+    stored_settings,
+)
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
 from raglab.store.database import Database, check_no_folder
 from raglab.store.files import InputError

@@ -106,9 +106,12 @@ def estimator_settings(
 
 def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: int) -> None:
     """Refuse arguments out of range."""
-    if isinstance(names, str) or not {*names} <= {*ESTIMATORS}:
+    unknown = (
+        names if isinstance(names, str) else [name for name in names if name not in ESTIMATORS]
+    )
+    if unknown:
         rule = f"estimators must be a sequence of {list(ESTIMATORS)}"
-        refuse(rule, repr(names), "even one stands in a tuple")
+        refuse(rule, repr(unknown), "even one stands in a tuple")
     check_level(level)
     if interval not in {"delta", "bootstrap"}:
         refuse("interval must be delta or bootstrap", repr(interval), "delta is usual")
@@ -132,19 +135,20 @@ def assess(
     rows: EvaluationRows,
     names: Sequence[str],
     settings: EstimatorSettings,
-    resamples: tuple[str, int, int],
+    resamples: tuple[str, int],
+    seed: int,
     level: float,
     rules: Rules,
 ) -> list[tuple[Fit, EstimateDiagnostics, FloatArray | None]]:
     """Fit of each estimator, its diagnostics, and its values in the resamples, [B].
 
     Args:
-      resamples: kind of interval, number of resamples, seed; None are drawn for another kind than
-        bootstrap.
+      resamples: kind of interval, number of resamples; none where it is no bootstrap.
+      seed: of the resamples.
     """
     refuse_deterministic(rows, names)
     overlapping = target_overlap(rows, level, rules)
-    interval, n_boot, seed = resamples
+    interval, n_boot = resamples
     draws: Sequence[FloatArray | None] = [None] * len(names)
     if interval == "bootstrap":
         stream = np.random.SeedSequence(seed).spawn(2)[1]
@@ -322,11 +326,11 @@ def estimate(
     for outcome in outcomes:
         (rows,) = weigh_targets(log, (shares,), arms, session, mask, outcome)
         settings = estimator_settings(rows, estimators, clip, switch, seed)
-        resamples = interval, n_boot, seed
+        resamples = interval, n_boot
         table, why = [], {}
         for name, (fitted, trust, drawn) in zip(
             estimators,
-            assess(rows, estimators, settings, resamples, level, rules or Rules()),
+            assess(rows, estimators, settings, resamples, seed, level, rules or Rules()),
             strict=True,
         ):
             ends = interval_ends(fitted.value, fitted.influence, rows.log, drawn, level)
@@ -414,12 +418,14 @@ def difference(
     )
     pair = weigh_targets(log, shares, arms, session, mask, single_outcome(log, reward))
     settings = estimator_settings(pair[0], (estimator,), clip, switch, seed)
-    resamples = interval, n_boot, seed
+    resamples = interval, n_boot
     fits, diagnostics, draws = zip(
         *(
             found
             for rows in pair
-            for found in assess(rows, (estimator,), settings, resamples, level, rules or Rules())
+            for found in assess(
+                rows, (estimator,), settings, resamples, seed, level, rules or Rules()
+            )
         ),
         strict=True,
     )

@@ -45,6 +45,8 @@ def target_probabilities(
     Raises:
       ValueError: a learner needs what the log does not have: arms, features, rewards in [0, 1].
     """
+    if not hasattr(log, "columns"):
+        refuse("log must be a frame, a row a round", type(log).__name__, "make a pandas.DataFrame")
     if isinstance(target, Bandit):
         return learner_probabilities(target, log, arms, mask, features)
     if isinstance(target, type | str):

@@ -76,7 +76,7 @@ Stored = TypeVar("Stored", bound=Any)  # a class of traces
 _REMEDY = "put that file back, or build the trace again"
 
 
-class Change(NamedTuple):
+class TraceChange(NamedTuple):
     """A method of a trace with its arguments, called where a shard is loaded.
 
     subset: positions of cases, int [q]. split: its name. with_labels: labels, [q], and keys of
@@ -120,7 +120,7 @@ class Shard:
     kind: Any
     size: int
     counts: CaseCounts | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[TraceChange, ...] = ()
     evidence: tuple[int, ShardEvidence] | None = None
     facts: ShardFacts | None = None
 
@@ -157,7 +157,7 @@ class Shard:
 
     def changed(self, method: str, *arguments: Any, **fields: Any) -> Shard:  # noqa: ANN401
         """The same with one more change, and other fields."""
-        return replace(self, changes=(*self.changes, Change(method, arguments)), **fields)
+        return replace(self, changes=(*self.changes, TraceChange(method, arguments)), **fields)
 
     def counted(self) -> CaseCounts:
         """Cases by split and label, which cost a reading of its cases where they are not known."""

@@ -34,7 +34,7 @@ ROWS = answers([True, False, False])
         (ROWS.assign(inclusion_probability=[0.0, 0.5, np.nan]), r"in \(0, 1\], got 2 of 3"),
         (ROWS.assign(request_id=["a", "b", "a"]), "name a request once, got 1"),
         (ROWS.assign(at=["2026-03-02", "", "soon"]), "ISO 8601 .* got 2 of 3"),
-        (ROWS.assign(policy_id="another"), "column policy_id must be p, got 3 of 3"),
+        (ROWS.assign(policy_id="another"), "column policy_id must be p or empty, got 3 of 3"),
         (
             ROWS.assign(sample="s", inclusion_probability=[0.5, 0.5, 1.0]),
             "same within a stratum .* got 1 of 1",
