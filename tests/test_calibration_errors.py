@@ -461,7 +461,7 @@ def test_beta_takes_sure_scores_and_temperature_does_not() -> None:
     """Beta comes as near to 0 and 1 as floats do; a logit has no value there."""
     y, s = [0, 1, 1, 0, 1], [0.0, 0.2, 0.5, 0.6, 1.0]
     assert np.isfinite(fit(y, s, method="beta").weights).all()
-    with pytest.raises(ValueError, match=r"score must be in \(0, 1\) for temperature, got 1.0"):
+    with pytest.raises(ValueError, match=r"score must be in \(0, 1\) for temperature, got 0.0"):
         fit(y, s, method="temperature")
 
 

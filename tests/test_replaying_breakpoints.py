@@ -241,18 +241,16 @@ def test_flips_are_where_the_steps_of_one_case_change_its_status(seed: int) -> N
 @LAWFUL
 @given(
     ends=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20),
-    error=st.sampled_from([0.0, 1e-15, 1e-3, 1e9, float("nan")]),
     rising=st.booleans(),
 )
 # drawn
-def test_the_last_value_that_passes_is_found_from_any_guess(
+def test_the_last_value_that_passes(
     ends: list[float],
-    error: float,
     rising: bool,
 ) -> None:
     """Values up to each end pass, or down to it.
 
-    The search ends on it, however far from it it begins.
+    The search ends on it.
     """
     last = np.array(ends)
 
@@ -260,4 +258,4 @@ def test_the_last_value_that_passes_is_found_from_any_guess(
         return value <= last[cases] if rising else value >= last[cases]
 
     near, far = (-2e6, 2e6) if rising else (2e6, -2e6)
-    np.testing.assert_array_equal(last_passing(passes, near, far, last + error), last)
+    np.testing.assert_array_equal(last_passing(passes, near, far, len(last)), last)
