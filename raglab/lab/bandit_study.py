@@ -400,21 +400,12 @@ def tune_bandit(
         if policy is None:
             refuse("tune_bandit takes a trace with a policy", "a trace alone", "give the policy")
         of_question = BUDGET_MS if budget_ms is None else budget_ms
-        most_ms = of_question if latency_budget_ms is None else latency_budget_ms
-        splits = trace.counted().keys()
-        check_split_names(splits - {NONE})
-        whole: Any = trace
-        is_split = {"tune", "report"} <= splits
-        parts = [whole.split(name) for name in ("tune", "report")] if is_split else [whole]
-        arms = tuple(arm_tables(part, policy, budget_ms=of_question) for part in parts)
-        problem = BanditProblem(
-            arms[0].world, arms[-1].world, base, ROUNDS if rounds is None else rounds, arms, most_ms
-        )
-        if not is_split:
+        problem = _trace_problem(trace, base, policy, of_question, latency_budget_ms, rounds)
+        if len(problem.arms) < 2:
             notes.append("No splits tune and report: judged on the cases tuned on, rates flatter.")
         settings |= {
             "budget_ms": of_question,
-            "latency_budget_ms": most_ms,
+            "latency_budget_ms": problem.most_ms,
             "policy_id": policy.policy_id,
             "trace": trace.meta.get("fingerprint"),
             "tune_cases": len(problem.tune.mask),
@@ -428,16 +419,8 @@ def tune_bandit(
     study, tried = maximise(
         judged, problem.space, trials=trials, sampler=sampler, seed=seed, first=[problem.first()]
     )
-    # The best of many short simulations is partly lucky: finalists meet other chance, and more of
-    # it. Under a budget the best of those that keep it there, else the one that spends least.
     again = {**sizes, "seed": seed + 1, "replications": AGAIN * replications}
-    scored = []
-    for row in finalists(tried):
-        play = problem.play({name: row[name] for name in problem.space})
-        outcome = problem.simulate(play, again)
-        over = max(0.0, outcome.excess.get("spend", 0.0))
-        scored.append(((-over, outcome.value), play))
-    best = max(scored, key=lambda entry: entry[0])[1]
+    best = _best_play(problem, tried, again)
     plans, fixed = problem.rivals()
     if problem.budget is not None and not {MIXTURE, PRICED} <= plans.keys():
         left_out = [name for name in (MIXTURE, PRICED) if name not in plans]
@@ -456,6 +439,40 @@ def tune_bandit(
         study=study,
         settings={"bandit": base.algorithm, "rounds": problem.rounds, **settings},
     )
+
+
+def _best_play(problem: BanditProblem, tried: pd.DataFrame, sizes: Mapping[str, Any]) -> Play:
+    """Best of the finalists, which meet other chance, and more of it: a short one may be lucky.
+
+    Under a budget the best of those that keep it there, else the one that spends least.
+    """
+    scored = []
+    for row in finalists(tried):
+        play = problem.play({name: row[name] for name in problem.space})
+        outcome = problem.simulate(play, sizes)
+        over = max(0.0, outcome.excess.get("spend", 0.0))
+        scored.append(((-over, outcome.value), play))
+    return max(scored, key=lambda entry: entry[0])[1]
+
+
+def _trace_problem(
+    trace: TraceView,
+    base: Bandit,
+    policy: PolicyData,
+    budget_ms: float,
+    latency_budget_ms: float | None,
+    rounds: int | None,
+) -> BanditProblem:
+    """Tables of the splits `tune` and `report` of a trace, or of all its cases."""
+    splits = trace.counted().keys()
+    check_split_names(splits - {NONE})
+    whole: Any = trace
+    is_split = {"tune", "report"} <= splits
+    parts = [whole.split(name) for name in ("tune", "report")] if is_split else [whole]
+    arms = tuple(arm_tables(part, policy, budget_ms=budget_ms) for part in parts)
+    most_ms = budget_ms if latency_budget_ms is None else latency_budget_ms
+    rounds = ROUNDS if rounds is None else rounds
+    return BanditProblem(arms[0].world, arms[-1].world, base, rounds, arms, most_ms)
 
 
 def _table_problem(

@@ -161,32 +161,35 @@ def compare_learners(
     # all.
     fresh, copies = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
     accounts = _plan_accounts(plans, each, best, copies, fresh)
+    how = {"seed": seed, "engine": engine}
+    how["work"] = float(rounds * (replications + n_boot) * len(trained))
     for name, (bandit, met) in trained.items():
         learner, _ = follow_costs(bandit, met, charged=name in budget_by_learner)
-        work = float(rounds * (replications + n_boot) * len(trained))
-        budget = budget_by_learner.get(name)
-        values = learner_values(
-            learner, met, fresh, seed=seed, engine=engine, work=work, budget=budget
-        )
+        values = learner_values(learner, met, fresh, budget=budget_by_learner.get(name), **how)
         mean = each[name].value.sum(axis=1) / rounds
         # What a learner does in a case is not the same on every table.
         accounts[name] = Account(mean, np.zeros(len(world.mask)), *values, fixed=False)
     notes = []
     if FIXED in plans and fixed is None and len(world.mask) > 1:
-        # the fixed arm that each table chooses for itself, and how much choosing flatters it
-        arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
-        earned, expected, everywhere = best_arm_values(value, arms, fresh)
-        accounts[FIXED] = accounts[FIXED]._replace(fresh=earned, expected=expected, fixed=False)
-        notes.append(
-            f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
-            f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
-            "all (fixed= takes one chosen on others)."
-        )
+        accounts[FIXED], note = _chosen_arm_account(accounts[FIXED], copies, fresh)
+        notes.append(note)
     rows = _comparison_rows(each, best, accounts, against, rounds, level)
     shares = [_pull_shares(earnings.pulls, world.arms) for earnings in each.values()]
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
     notes += [f"{name}: {note}" for name in runs for note in runs[name].notes]
     return LearnerComparison(table, runs, against, tuple(notes))
+
+
+def _chosen_arm_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
+    """Account of the fixed arm that each table chooses for itself, and how choosing flatters it."""
+    arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
+    earned, expected, everywhere = best_arm_values(value, arms, fresh)
+    note = (
+        f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
+        f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
+        "all (fixed= takes one chosen on others)."
+    )
+    return account._replace(fresh=earned, expected=expected, fixed=False), note
 
 
 def _plan_accounts(

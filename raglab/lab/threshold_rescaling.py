@@ -404,16 +404,9 @@ def _mapped_thresholds(
     """Policy whose thresholds are moved to the scores of the new cases."""
     import pandas as pd
 
-    both, labels = list[Scores](), []
-    for view, arm in zip((here, there), arms, strict=True):
-        parts = list(each_shard(shard_scores, view, policy, arm, what="measure"))
-        joined = {
-            path: np.concatenate([part.by_path[path] for part in parts])
-            for path in parts[0].by_path
-        }
-        both.append(Scores(joined, parts[0].known))
-        labels.append(label_codes(_all_cases(view)))
-    before, after = both
+    views = (here, there)
+    before, after = (_scores(view, policy, arm) for view, arm in zip(views, arms, strict=True))
+    labels = [label_codes(_all_cases(view)) for view in views]
     # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
     is_ok = [label == Status.ok for label in labels]
     notes, missing, changes, rows = [], list[str](), dict[str, float](), list[tuple[Any, ...]]()
@@ -437,10 +430,7 @@ def _mapped_thresholds(
                     f"{' and '.join(unmapped)} trace."
                 )
             continue
-        ranked = [ScoredCases.of_labels(*pair) for pair in zip(scores, labels, strict=True)]
-        turned = ranked[1].contradiction(f"the new score of {path}")
-        if turned and ranked[0].ranking().low > 0.5:
-            warn_user(turned)
+        _warn_of_turn(path, scores, labels)
         moved, note = _moved_value(swept, value, scores, old, new)
         low = changes.get(f"{swept.section}.min", -np.inf)
         if swept.signal and swept.key == "max" and low > moved:
@@ -457,6 +447,24 @@ def _mapped_thresholds(
     moves = ((path, value) for path, value in changes.items() if value != policy.value(path))
     changed = policy.replace(*chain.from_iterable(moves), "certificate", None)
     return Mapped(changed, pd.DataFrame(rows, columns=COLUMNS), tuple(notes), tuple(missing))
+
+
+def _warn_of_turn(
+    path: str, scores: tuple[Array, Array], labels: list[NDArray[np.int8]]
+) -> None:
+    """Warn of a new score that ranks the wrong way round where the old one does not."""
+    old, new = (ScoredCases.of_labels(*pair) for pair in zip(scores, labels, strict=True))
+    turned = new.contradiction(f"the new score of {path}")
+    if turned and old.ranking().low > 0.5:
+        warn_user(turned)
+
+
+def _scores(view: TraceView, policy: Policy, arm: str) -> Scores:
+    """Scores of all cases, by the path of their threshold."""
+    parts = list(each_shard(shard_scores, view, policy, arm, what="measure"))
+    paths = parts[0].by_path
+    joined = {path: np.concatenate([part.by_path[path] for part in parts]) for path in paths}
+    return Scores(joined, parts[0].known)
 
 
 def _is_same(old: Array, new: Array) -> bool:
