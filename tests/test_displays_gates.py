@@ -467,11 +467,15 @@ def test_small_cases_are_drawn() -> None:
 
 
 BROKEN = {
-    "rank only: calibrate first": lambda: ReliabilityDisplay.from_predictions([0, 1], [40.0, 70.0]),
-    "y and p must not be NaN|p must not be NaN": lambda: ReliabilityDisplay.from_predictions(
+    r"p must be in \[0, 1\], got 70 at most": lambda: ReliabilityDisplay.from_predictions(
+        [0, 1], [40.0, 70.0]
+    ),
+    "p must be finite, not NaN, got nan at position 1": lambda: ReliabilityDisplay.from_predictions(
         [0, 1], [0.4, np.nan]
     ),
-    "must hold at least one case": lambda: ReliabilityDisplay.from_predictions([], []),
+    r"must be \[Q\], one of each a case and at least one, got shapes": lambda: (
+        ReliabilityDisplay.from_predictions([], [])
+    ),
     "strategy must be one of": lambda: ReliabilityDisplay.from_predictions(
         [0, 1], [0, 1], strategy="odd"
     ),
@@ -479,7 +483,9 @@ BROKEN = {
         [0, 1], [0, 1], n_bins=0
     ),
     "level must be in": lambda: ReliabilityDisplay.from_predictions([0, 1], [0, 1], level=1.0),
-    "correct must have at least one case": lambda: RiskCoverageDisplay.from_predictions([], []),
+    r"correct and confidence must be \[Q\] each, of one case at least": lambda: (
+        RiskCoverageDisplay.from_predictions([], [])
+    ),
     "got NaN only": lambda: RiskCoverageDisplay.from_predictions([True], [np.nan]),
     "band must be one of": lambda: RiskCoverageDisplay.from_predictions([True], [0.5], band="both"),
     "target must be in": lambda: RiskCoverageDisplay.from_predictions([True], [0.5], target=10.0),

@@ -387,15 +387,8 @@ def tune_bandit(
     if isinstance(trace, Table):
         problem, switched = _table_problem(trace, base, judge, budget, rounds, seed)
         notes += filter(None, [switched])
-        settings |= {
-            "budget": None if problem.budget is None else problem.budget.per_question,
-            "price": problem.price,
-            "order": trace.order,
-            "split": "two tables" if judge else "order" if trace.order == "given" else "random",
-            "table": _fingerprint(trace),
-            "tune_rows": len(problem.tune.mask),
-            "judge_rows": len(problem.judge.mask),
-        }
+        split = "two tables" if judge else "order" if trace.order == "given" else "random"
+        settings |= {"split": split, **_table_settings(problem, trace)}
     else:
         if policy is None:
             refuse("tune_bandit takes a trace with a policy", "a trace alone", "give the policy")
@@ -439,6 +432,18 @@ def tune_bandit(
         study=study,
         settings={"bandit": base.algorithm, "rounds": problem.rounds, **settings},
     )
+
+
+def _table_settings(problem: BanditProblem, table: Table) -> dict[str, Any]:
+    """Settings of a study of a table, which identify it."""
+    return {
+        "budget": None if problem.budget is None else problem.budget.per_question,
+        "price": problem.price,
+        "order": table.order,
+        "table": _fingerprint(table),
+        "tune_rows": len(problem.tune.mask),
+        "judge_rows": len(problem.judge.mask),
+    }
 
 
 def _best_play(problem: BanditProblem, tried: pd.DataFrame, sizes: Mapping[str, Any]) -> Play:

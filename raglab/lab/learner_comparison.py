@@ -129,19 +129,7 @@ def compare_learners(
     """
     import pandas as pd
 
-    if not learners and not plans:
-        refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
-    trained: dict[str, tuple[Bandit, Table]] = {}
-    for name, settings in learners.items():
-        bandit, reward = settings if isinstance(settings, tuple) else (settings, world.reward)
-        if not isinstance(bandit, Bandit):
-            rule = f"learner {name!r} must be a Bandit, or a Bandit and rewards"
-            refuse(rule, f"{bandit!r:.80}", "write Bandit('ucb1')")
-        trained[name] = bandit, world._replace(reward=reward)
-    for name, plan in plans.items():
-        if np.shape(plan) != world.mask.shape:
-            rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
-            refuse(rule, f"{plan!r:.80}", "give a row a case, a column an arm")
+    trained = _checked_players(world, learners, plans)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}
     how: dict[str, Any] = {"engine": engine, "n_jobs": n_jobs}
@@ -161,11 +149,11 @@ def compare_learners(
     # all.
     fresh, copies = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
     accounts = _plan_accounts(plans, each, best, copies, fresh)
-    how = {"seed": seed, "engine": engine}
-    how["work"] = float(rounds * (replications + n_boot) * len(trained))
+    work = float(rounds * (replications + n_boot) * len(trained))
+    again: dict[str, Any] = {"seed": seed, "engine": engine, "work": work}
     for name, (bandit, met) in trained.items():
         learner, _ = follow_costs(bandit, met, charged=name in budget_by_learner)
-        values = learner_values(learner, met, fresh, budget=budget_by_learner.get(name), **how)
+        values = learner_values(learner, met, fresh, budget=budget_by_learner.get(name), **again)
         mean = each[name].value.sum(axis=1) / rounds
         # What a learner does in a case is not the same on every table.
         accounts[name] = Account(mean, np.zeros(len(world.mask)), *values, fixed=False)
@@ -178,6 +166,28 @@ def compare_learners(
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
     notes += [f"{name}: {note}" for name in runs for note in runs[name].notes]
     return LearnerComparison(table, runs, against, tuple(notes))
+
+
+def _checked_players(
+    world: Table,
+    learners: Mapping[str, Bandit | tuple[Bandit, Array]],
+    plans: Mapping[str, Array],
+) -> dict[str, tuple[Bandit, Table]]:
+    """Learners with the tables that they are trained on; plans are checked by their shape."""
+    if not learners and not plans:
+        refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
+    trained: dict[str, tuple[Bandit, Table]] = {}
+    for name, settings in learners.items():
+        bandit, reward = settings if isinstance(settings, tuple) else (settings, world.reward)
+        if not isinstance(bandit, Bandit):
+            rule = f"learner {name!r} must be a Bandit, or a Bandit and rewards"
+            refuse(rule, f"{bandit!r:.80}", "write Bandit('ucb1')")
+        trained[name] = bandit, world._replace(reward=reward)
+    for name, plan in plans.items():
+        if np.shape(plan) != world.mask.shape:
+            rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
+            refuse(rule, f"shape {list(np.shape(plan))}", "give a row a case, a column an arm")
+    return trained
 
 
 def _chosen_arm_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:

@@ -449,9 +449,7 @@ def _mapped_thresholds(
     return Mapped(changed, pd.DataFrame(rows, columns=COLUMNS), tuple(notes), tuple(missing))
 
 
-def _warn_of_turn(
-    path: str, scores: tuple[Array, Array], labels: list[NDArray[np.int8]]
-) -> None:
+def _warn_of_turn(path: str, scores: tuple[Array, Array], labels: list[NDArray[np.int8]]) -> None:
     """Warn of a new score that ranks the wrong way round where the old one does not."""
     old, new = (ScoredCases.of_labels(*pair) for pair in zip(scores, labels, strict=True))
     turned = new.contradiction(f"the new score of {path}")

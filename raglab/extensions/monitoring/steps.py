@@ -172,7 +172,7 @@ def stream_steps(
 def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
     source = str(rows) if isinstance(rows, str | Path) else "stream"
     texts, names = _checked_texts(rows, source)
-    texts["correct"] = texts["correct"].str.lower().replace(TRUTHS)
+    texts["correct"] = texts["correct"].str.lower().replace(to_replace=TRUTHS)
     rules = {
         "decision": (DECISIONS, "say what the request got"),
         "label": ((*LABEL_NAMES, ""), "say what the request should have got"),
