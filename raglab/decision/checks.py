@@ -76,8 +76,8 @@ def format_check(
     gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str
 ) -> Check:
     """Check of given numbers; its gate passes at headroom of 0 or more."""
-    measured, limit, left = map(scalar_value, (value, threshold, margin))
-    return Check(gate, rule, measured, limit, left, bool(gates.meets_threshold(left)), text)
+    measured, limit, headroom = map(scalar_value, (value, threshold, margin))
+    return Check(gate, rule, measured, limit, headroom, bool(gates.meets_threshold(headroom)), text)
 
 
 class GateCase(NamedTuple):

@@ -421,9 +421,9 @@ def difference(
     resamples = interval, n_boot
     fits, diagnostics, draws = zip(
         *(
-            found
+            assessed
             for rows in pair
-            for found in assess(
+            for assessed in assess(
                 rows, (estimator,), settings, resamples, seed, level, rules or Rules()
             )
         ),

@@ -123,7 +123,11 @@ def read_log(
     columns = [reward if name == "reward" else name for name in COLUMNS]
     if missing := [name for name in columns if name not in log.columns]:
         shown = list(map(str, log.columns[:HEADS]))
-        refuse(f"a log must have the columns {columns}", shown, f"{missing} is missing")
+        refuse(
+            f"a log must have the columns {columns}",
+            shown,
+            f"{missing} is missing: write log.rename(columns={{yours: ours}})",
+        )
     if not log.columns.is_unique:
         twice = log.columns[log.columns.duplicated()][0]
         refuse(

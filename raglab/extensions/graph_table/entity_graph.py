@@ -117,8 +117,8 @@ class EntityGraph:
                     hits = seeds[1][i] >= 0
                     prior[seeds[1][i][hits]] = seeds[0][i][hits]
                 met = _walk_shares(walk, restart, prior[within])
-                found = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
-                scores[i], ids[i] = found[0][0], found[1][0]
+                ranked = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
+                scores[i], ids[i] = ranked[0][0], ranked[1][0]
         return scores, ids
 
     def _restart(self, query: str) -> Values:

@@ -138,7 +138,7 @@ class TableIndex:
         """
         scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         for i, query in enumerate(queries):
-            view = self.seen(None if allowed is None else allowed[i])
+            view = self.in_scope(None if allowed is None else allowed[i])
             for place, match in enumerate(view.matches(table_question(query, self.later), k)):
                 scores[i, place], ids[i, place] = match.score, match.row
         return scores, ids
@@ -158,7 +158,7 @@ class TableIndex:
           >>> index.answer("By how much is the trailer charge higher than the tandem charge?").text
           'Charges - Kind: Tandem; Charge: £250 | Kind: Trailer; Charge: £500; difference: £250'
         """
-        view, read = self.seen(allowed), table_question(question, self.later)
+        view, read = self.in_scope(allowed), table_question(question, self.later)
         matches = view.matches(read, CANDIDATES)
         answers = (
             _run_query(view, query)
@@ -167,7 +167,7 @@ class TableIndex:
         )
         return next(filter(None, answers), None) if matches else None
 
-    def seen(self, allowed: Scope) -> TableIndex:
+    def in_scope(self, allowed: Scope) -> TableIndex:
         """The same, as far as it stands in chunks of these positions."""
         rows = None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
         return replace(self, within=rows)
@@ -268,13 +268,13 @@ def _run_query(index: TableIndex, query: CellQuery) -> TableAnswer | None:
         "places": [place for _, place in query.cells],
         **query.more,
     }
-    found = index.records.run(statement, parameters) if index.records and query.cells else []
-    if not found:
+    results = index.records.run(statement, parameters) if index.records and query.cells else []
+    if not results:
         return None
-    cells = query.cells if query.figure else [(row, place) for row, place, _ in found]
+    cells = query.cells if query.figure else [(row, place) for row, place, _ in results]
     text = _captions(index, cells)
     if query.figure:
-        figure = found[0][0]
+        figure = results[0][0]
         if query.statement != "count":  # as the first cell is written that has a unit
             written = [index.typed[row].cells[place] for row, place in cells]
             like = next((cell for cell in written if cell.quantity.unit), written[0])
@@ -565,22 +565,24 @@ def table_match(
         return None
     score, run = totals[-1]
     rows = np.array(run) if index.within is None else np.intersect1d(run, index.within)
-    found = replace(index, within=rows).matches(question, len(rows))
+    run_matches = replace(index, within=rows).matches(question, len(rows))
     # what not all rows stand for
     common = frozenset[str]()
-    if len(found) == len(rows):
-        common = frozenset.intersection(*(frozenset(match.shares) for match in found))
-    told: dict[int, float] = {}
+    if len(run_matches) == len(rows):
+        common = frozenset.intersection(*(frozenset(match.shares) for match in run_matches))
+    share_by_row: dict[int, float] = {}
     distinct: list[int] = []
     covered: set[str] = set()
-    for match in found:
+    for match in run_matches:
         terms = {term for term in match.own - common if not term.startswith(TYPED)}
         if terms:
-            told[match.row] = sum(sorted(match.shares[term] for term in terms))
+            share_by_row[match.row] = sum(sorted(match.shares[term] for term in terms))
         if terms - covered:
             distinct.append(match.row)
             covered |= terms
-    named = sorted(row for row, share in told.items() if share == max(told.values()))
+    named = sorted(
+        row for row, share in share_by_row.items() if share == max(share_by_row.values())
+    )
     names = {row: index.typed[row].label for row in rows.tolist()}
     parts = [row for row, name in names.items() if not (TOTAL.search(name) or _PART.search(name))]
     return WholeTable(list(names), parts, named, sorted(distinct), min(1.0, score))

@@ -471,10 +471,10 @@ def case_groups(trace: Trace, rows: IntArray, groups: str | Sequence[object] | N
         value = f"{len(groups)} for {len(trace)} cases"
         refuse("groups must have one value a case", value, "leave it out, or complete it")
     queries = [plain_question(case.query) for case in cases]
-    own, asked = (np.unique(texts, return_inverse=True)[1] for texts in (shared, queries))
+    own, of_query = (np.unique(texts, return_inverse=True)[1] for texts in (shared, queries))
     # what is linked through a group or a question is one
     n = len(cases)
-    links = coo_array((np.ones(n), (own, n + asked)), shape=(2 * n, 2 * n))
+    links = coo_array((np.ones(n), (own, n + of_query)), shape=(2 * n, 2 * n))
     parts = connected_components(links, directed=False)[1][own]
     return np.unique(parts, return_inverse=True)[1]
 

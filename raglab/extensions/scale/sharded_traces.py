@@ -215,7 +215,7 @@ class ShardedCases(Sequence[Case]):
     def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - a case, or cases of a slice
         places = range(len(self))[place]  # counts from the end, and refuses what is beyond
         if not isinstance(places, int):
-            return tuple(self[one] for one in places)
+            return tuple(self[position] for position in places)
         number = int(np.searchsorted(self._starts, places, side="right")) - 1
         return self._cases_of(number)[places - int(self._starts[number])]
 
@@ -386,8 +386,8 @@ class ShardedTrace(Result, Generic[Stored]):
         parts = []
         for part, own in zip(self.parts, counts, strict=True):
             if name in own:
-                kept = {name: own[name]}
-                changed = part.changed("split", name, size=count_size(kept), counts=kept)
+                of_split = {name: own[name]}
+                changed = part.changed("split", name, size=count_size(of_split), counts=of_split)
                 parts.append(replace(part, counts=own) if len(own) == 1 else changed)
         if not parts:
             raise split_error(name, {split for own in counts for split in own})
@@ -654,10 +654,10 @@ def _write_version(
     with locked(folder / LOCK):
         version, known = next_version(folder)
         remove_orphans(folder, known)
-        kept = known if append else None
-        ids = _ids_of(open_shards(folder, Trace).parts) if kept else set[str]()
-        rows: list[ShardRow] = list(kept.shards) if kept else []
-        shared = kept.shared if kept else None
+        earlier = known if append else None
+        ids = _ids_of(open_shards(folder, Trace).parts) if earlier else set[str]()
+        rows: list[ShardRow] = list(earlier.shards) if earlier else []
+        shared = earlier.shared if earlier else None
         kind: Any = Trace
         pieces = (piece for trace in traces for piece in _pieces(plain_trace(trace), shard))
         for number, piece in enumerate(progress(pieces, "save", "shard")):
