@@ -284,7 +284,8 @@ def gate_counts(
     """
     for levels in thresholds:
         if (np.diff(levels) <= 0.0).any():
-            refuse("thresholds must ascend, each one once", "others", "np.unique sorts them")
+            rule = "thresholds must ascend, each one once"
+            refuse(rule, f"{thresholds!r:.80}", "np.unique sorts them")
     if int(groups.min(initial=0)) < 0:
         remedy = "np.unique(..., return_inverse=True) numbers them"
         refuse("groups must be numbers from 0", groups.min(), remedy)
@@ -450,7 +451,7 @@ class Certificate(Result):
         The promise is alpha: the bound describes these cases, at a threshold that was chosen on
         them.
         """
-        if self.chosen is None:
+        if self.chosen is None or not self.promises:
             return float("nan")
         return max(self.promises, key=lambda promise: promise.bound / promise.alpha).bound
 

@@ -829,7 +829,8 @@ def case_positions(
       array([0, 1])
     """
     positions = np.asarray(rows)
-    whole = positions.dtype.kind in "iu" or not positions.size
+    is_empty = not positions.size and positions.dtype.kind != "b"
+    whole = positions.dtype.kind in "iu" or is_empty
     inside = whole and positions.ndim == 1 and (positions >= 0).all()
     if not inside or (positions >= n_cases).any():
         rule = f"rows must be positions from 0 to {n_cases - 1}"

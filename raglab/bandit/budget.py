@@ -48,5 +48,6 @@ def check_budget(budget: Budget | float) -> Budget:
         is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         is_unset = name == "price" and value is None
         if not is_unset and not (is_number and 0.0 < value < np.inf):
-            refuse(f"{name} of a budget must be a number above 0", repr(value), "0.01 is usual")
+            remedy = "0.01 is usual" if name == "step" else "state it in the unit of the costs"
+            refuse(f"{name} of a budget must be a number above 0", repr(value), remedy)
     return checked

@@ -82,6 +82,8 @@ def learned_state(
       >>> state.n.tolist(), state.total.tolist()
       ([1.0, 2.0], [0.25, 1.5])
     """
+    if not isinstance(bandit, Bandit):
+        refuse("a history is learned by a Bandit", f"{bandit!r:.80}", "write Bandit('ucb1')")
     if not 0.0 < weight < np.inf or (bandit.window and weight != 1.0):
         remedy = "1 counts history as new rounds"
         refuse("weight must be above 0, and 1 beside a window", weight, remedy)

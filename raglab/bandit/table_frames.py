@@ -229,6 +229,11 @@ def _costs(
             value = ", ".join(sorted(set(costs) ^ set(arms)))[:200]
             rule = f"costs must name each arm once, {', '.join(arms)[:300]}"
             _refuse_frame(rule, f"{value} in one of the two alone", "complete them")
+        for arm, cost in costs.items():
+            is_number = isinstance(cost, _NUMBERS) and 0.0 <= cost <= MOST
+            if not isinstance(cost, str) and not is_number:
+                rule = f"the cost of {arm} must be a number from 0"
+                _refuse_frame(rule, f"{cost!r:.80}", "state it in your unit")
         span = (0.0, MOST)
         columns = [
             _numbers(frame, [cost], "a cost", span, "measure it")[:, 0]
@@ -238,7 +243,11 @@ def _costs(
         ]
         cost = np.column_stack(columns)
     else:
-        cost = _matrix(frame, costs, arms, "costs").astype(np.float64)
+        cells = _matrix(frame, costs, arms, "costs")
+        if cells.dtype.kind not in "fiub":
+            value = f"cells of type {cells.dtype}"
+            _refuse_frame("costs must be numbers from 0", value, "give numbers")
+        cost = cells.astype(np.float64)
     is_cost = (cost >= 0.0) & (cost <= MOST)
     wrong = mask & ~is_cost
     if wrong.any():

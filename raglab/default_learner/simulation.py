@@ -233,7 +233,8 @@ def check_simulated_world(world: World) -> World:
             refuse(f"{name} must sum to 1", sums.ravel()[:5].tolist(), "they are shares")
     sizes = {name: getattr(world, name) for name in ("noise_columns", "noise_levels", "at_once")}
     for name, size in sizes.items():
-        check_count(name, size, int(name == "noise_levels"), "0 is none")
+        least = int(name == "noise_levels")
+        check_count(name, size, least, "state at least one" if least else "0 is none")
     # Scenes, values and levels are numbered in 16 bits.
     n_contexts, n_scenes, n_values = world.shares.shape
     sizes |= {"contexts": n_contexts, "scenes": n_scenes, "values": n_values}

@@ -28,6 +28,7 @@ from raglab.lab.candidates import (
 from raglab.lab.decision_fitting import LEAST
 from raglab.lab.search_space import limit_depth
 from raglab.store.policies import Policy
+from raglab.values import refuse
 
 CandidateNames = Sequence[str | Policy] | Mapping[str, Policy]
 TUNED, BY_HAND = "tuned", "manual-loop"
@@ -53,9 +54,9 @@ def check_competition(
         msg = f"rule must be expected_cost or chain, got {rule!r}."
         raise ValueError(msg)
     for name, number, least in (("folds", folds, 2), ("repeats", repeats, 1)):
-        if number != int(number) or number < least:
-            msg = f"{name} must be a whole number of at least {least}, got {number!r}."
-            raise ValueError(msg)
+        if type(number) is not int or number < least:
+            rule = f"{name} must be a whole number of at least {least}"
+            refuse(rule, repr(number), "leave it out for the usual one")
     named: dict[Any, Any] = {}
     if isinstance(candidates, Mapping):
         named |= candidates
@@ -67,7 +68,8 @@ def check_competition(
                 named[str(each).replace("_", " ")] = None
     for name, policy in named.items():
         known = (*RECIPES, *FIXED) if policy is None else OWN_NAMES
-        if (name in known) != (policy is None) or not isinstance(policy, Policy | None):
+        is_pair = isinstance(name, str) and isinstance(policy, Policy | None)
+        if not is_pair or (name in known) != (policy is None):
             msg = (
                 f"candidates must be among {', '.join(RECIPES)}, or policies with names of their "
                 f"own, got {name!r:.80}."

