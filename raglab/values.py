@@ -829,10 +829,13 @@ def case_positions(
       array([0, 1])
     """
     positions = np.asarray(rows)
-    is_empty = not positions.size and positions.dtype.kind != "b"
-    whole = positions.dtype.kind in "iu" or is_empty
-    inside = whole and positions.ndim == 1 and (positions >= 0).all()
-    if not inside or (positions >= n_cases).any():
-        rule = f"rows must be positions from 0 to {n_cases - 1}"
-        refuse(rule, repr(rows)[:60], "np.flatnonzero(mask) gives those of a mask")
+    rule = f"rows must be positions from 0 to {n_cases - 1}"
+    if positions.dtype.kind == "b":
+        refuse(rule, "a mask", "np.flatnonzero(mask) gives positions")
+    is_whole = positions.dtype.kind in "iu" or not positions.size
+    if not is_whole or positions.ndim != 1:
+        remedy = "those of ids are [row for row, case in enumerate(trace.cases) if case.id in ids]"
+        refuse(rule, repr(rows)[:60], remedy)
+    if positions.size and not 0 <= positions.min() <= positions.max() < n_cases:
+        refuse(rule, f"{positions.min()} to {positions.max()}", "count from 0")
     return positions.astype(np.int64)

@@ -377,7 +377,7 @@ class TestParts:
     def test_positions_only(self) -> None:
         """A mask, and positions outside the cases, are refused."""
         trace = world()
-        with pytest.raises(ValueError, match=r"positions from 0 to 5, got array.*flatnonzero"):
+        with pytest.raises(ValueError, match="got a mask"):
             trace.subset(np.array([True, False] * 3))
         for rows in ([0, 6], [-1, 0]):
             with pytest.raises(ValueError, match=r"positions from 0 to 5, got -?\d to \d"):
