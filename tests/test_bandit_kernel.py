@@ -263,3 +263,15 @@ def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], rule: str) 
     } | change
     with pytest.raises(ValueError, match=rule):
         simulate(**asked)
+
+
+@pytest.mark.parametrize("policy", ["ucb1", "lin_ucb", "lin_thompson"])
+@pytest.mark.parametrize("change", [{"discount": 0.9}, {"window": 6}, {"floor": 0.1}], ids=str)
+def test_learners_that_forget_or_have_a_floor_have_no_loop(
+    policy: str, change: dict[str, Any]
+) -> None:
+    """They are played step by step, and the compiled engine refuses them."""
+    bandit = Bandit(policy)._replace(**change)
+    assert is_plain(bandit, met("table", 31)) is False
+    with pytest.raises(ValueError, match="engine numba plays plain learners"):
+        run(bandit, WORLDS["table"], rounds=ROUNDS, replications=2, engine="numba")

@@ -19,6 +19,7 @@ from experiments.league.clustered import (
     auroc_lean,
     disjoint_pairs,
     flat_reach,
+    lack_of_clusters,
     lean_spread,
     mean_auroc_difference,
     paired_rows,
@@ -384,3 +385,8 @@ def test_shares_out_of_range() -> None:
             accuracy_at_coverage(right, first, coverage)
     with pytest.raises(ValueError, match="second must be 0 or 1"):
         accuracy_difference(right, first, second)
+
+
+def test_a_kind_of_one_cluster_has_no_interval() -> None:
+    """Other clusters say nothing of how it varies."""
+    assert lack_of_clusters(20, 1) == "No interval: one cluster holds all cases of a kind."

@@ -21,6 +21,7 @@ from raglab.gates import (
     SimilarityThresholds,
     SufficiencyThresholds,
     confidence_margins,
+    coverage_margins,
     density_margins,
     domain_margins,
     explain,
@@ -106,6 +107,12 @@ def test_gap(*, gap: float, n_relevant: int, agree: bool, fired: bool) -> None:
     An unknown gap is not.
     """
     assert bool(fires(gap_margins(gap, n_relevant, agree, GapThresholds(0.25)))) is fired
+
+
+def test_margins_of_counts_are_counts() -> None:
+    """Rules S2.3, S2.5: minus the entities or hits that are missing."""
+    assert explain(coverage_margins([0, 2])).margin.tolist() == [0.0, -2.0]
+    assert explain(density_margins([2, 1], DensityThresholds(2))).margin.tolist() == [0.0, -1.0]
 
 
 def test_the_tightest_check_explains() -> None:

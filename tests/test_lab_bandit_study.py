@@ -88,7 +88,8 @@ def test_a_fixed_arm_is_available_in_every_case() -> None:
     [
         ({"a": "ucb1"}, {}, r"learner 'a' must be a Bandit, .*, got 'ucb1'; write Bandit"),
         ({"a": ("ucb1", np.ones((4, 2)))}, {}, r"learner 'a' must be a Bandit, .*; write Bandit"),
-        ({}, {"fair": [0.5, 0.5]}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got \[0.5, 0.5\]"),
+        ({}, {"fair": [0.5, 0.5]}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got shape \[2\]"),
+        ({}, {"fair": np.ones((4, 3))}, r"got shape \[4, 3\]; give a row a case"),
         ({}, {"fair": "uniform"}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got 'uniform'"),
         ({}, {}, r"there must be a learner or a plan, got none; .*baselines\(table\)"),
     ],
@@ -115,7 +116,7 @@ def test_policies_by_head() -> None:
     assert found.loc[FIXED, ["difference", "ms", "pulls_hybrid"]].tolist() == pytest.approx(
         [0.0, 10.0, 1.0]
     )
-    assert found.loc[UNIFORM, "ms"] == pytest.approx(25.0)
+    assert found.loc[UNIFORM, ["ms", "pulls_hybrid"]].tolist() == pytest.approx([25.0, 0.5])
 
 
 def test_the_accounts_of_a_run_are_those_of_the_run() -> None:
@@ -181,6 +182,23 @@ def test_intervals_of_simulated_policies_hold() -> None:
     assert 0.88 <= np.mean(held) <= 0.99
 
 
+def test_cases_are_the_unit_of_the_intervals() -> None:
+    """A hundred times the rounds over the same 40 cases leaves the interval as wide.
+
+    Cases are chance.
+    """
+    met = world(np.tile(VALUE, (10, 1)))
+    widths = []
+    for rounds in (400, 40_000):
+        sizes: dict[str, Any] = {"rounds": rounds, "replications": 2, "fixed": "hybrid"}
+        row = rows(compare_learners(met, {}, baselines(met, fixed="hybrid"), **sizes).table).loc[
+            FIXED
+        ]
+        widths.append(row["right_high"] - row["right_low"])
+    assert widths[1] > 0.25  # 40 cases: a binomial interval is 0.31 wide
+    assert widths[1] == pytest.approx(widths[0], rel=0.3)
+
+
 def test_bernoulli_arms_beside_uniform() -> None:
     """Uniform on means 0.9 and 0.1 loses 0.4 a round.
 
@@ -231,6 +249,8 @@ def test_the_first_trial_is_the_published_one() -> None:
     met = table(part, POLICY, PUBLISHED, measured=seen)
     found = run(Bandit(), met, rounds=150, replications=4, seed=0, engine="numpy")
     first = study().trials.iloc[0]
+    names = ("margin", "diversity", "latency", "cache", "consistency")
+    assert sum(getattr(study().weights, name) for name in names) == pytest.approx(1.0, abs=3e-4)
     assert first["value"] == found.value[:, -1].mean() / 150
     rewards = np.asarray(reward(seen, PUBLISHED))
     np.testing.assert_array_equal(rewards > first["threshold"], rewards > 0.5)

@@ -312,6 +312,16 @@ def test_the_order_holds_what_can_pass(
         assert (found.certificate.looks, found.policy) == (0, None)
 
 
+@pytest.mark.parametrize("targets", [0.1, [("hallucination_rate", 0.1)]])
+def test_targets_of_another_form_are_refused(trace: Trace, targets: Any) -> None:
+    """A number and pairs state no mapping of rates to numbers."""
+    for certify_with in (certify_policy, certify_best):
+        with pytest.raises(
+            ValueError, match=r"targets must map rate -> highest value, got .*; write targets="
+        ):
+            certify_with(trace, POLICY, targets=targets)
+
+
 def test_what_cannot_be_certified_names_the_nearest_target() -> None:
     """No 2 %, but the pilot gives hope of a target that always-answer misses, and how likely."""
     trace, hard = labelled(3, SPLITS), {"hallucination_rate": 0.02}

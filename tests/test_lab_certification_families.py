@@ -229,6 +229,19 @@ def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None
         certify_policy(trace, refused, **told)
 
 
+def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(trace: Trace) -> None:
+    """Neither fit, family nor order.
+
+    With other labels there, the same ratios stand in the same order.
+    """
+    other = relabelled(trace, "certify")
+    one, two = (
+        certify_best(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other)
+    )
+    assert one.table["policy_id"].tolist() == two.table["policy_id"].tolist()
+    assert (one.policy is not None, two.policy) == (True, None)
+
+
 def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> None:
     """A manifest leaves those out.
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
@@ -38,6 +40,7 @@ from raglab.replaying.case_codes import case_cells, evidence_with_model
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
+from raglab.values import Case
 
 REFUSE = CLASSES.index("refuse")
 
@@ -71,8 +74,11 @@ def tenants() -> Trace:
 @pytest.fixture(scope="module")
 def grouped(tenants: Trace) -> Policy:
     """Policy with biases of the two large tenants."""
-    with pytest.warns(UserWarning, match="tenant"):
-        return fit_decision(tenants, free_policy(), group="tenant")
+    with pytest.warns(UserWarning, match="tenant") as caught:
+        policy = fit_decision(tenants, free_policy(), group="tenant")
+    (text,) = (str(one.message) for one in caught if "tenant" in str(one.message))
+    assert "5 cases" in text
+    return policy
 
 
 class TestOneGroup:
@@ -143,6 +149,21 @@ class TestSpread:
             max((np.abs(bias).max() for fit in fits for bias in fit.bias.values()), default=0.0)
             < 0.5
         )
+
+    @settings(max_examples=5, deadline=None)
+    @given(st.permutations(range(4)), st.integers(0, 100))
+    def test_names_do_not_matter(self, order: list[int], seed: int) -> None:
+        """Groups named otherwise have the biases of the same cases, to the bit."""
+        logits, classes, groups = _groups([-1.0, 0.0, 0.5, 2.0], 30, seed)
+        named = {f"g{number}": f"h{place}" for number, place in enumerate(order)}
+        again = fit_groups(
+            logits, classes, CaseGroups("tenant", np.array([named[name] for name in groups.names]))
+        )
+        fitted = fit_groups(logits, classes, groups)
+        assert again.spread == fitted.spread
+        assert {named[name]: bias.tolist() for name, bias in fitted.bias.items()} == {
+            name: bias.tolist() for name, bias in again.bias.items()
+        }
 
     def test_one_group_is_the_common_policy(self) -> None:
         """What all cases share is in the common bias already."""
@@ -370,6 +391,22 @@ class TestReplays:
             check_steps(tenants, policy, path)
         assert sum(check_flip(tenants, policy, tenants.cases[row].id) for row in (0, 130, 258)) > 0
         assert len(flips(tenants, policy, tenants.cases[130].id))
+
+    def test_names_do_not_matter(self, tenants: Trace, grouped: Policy) -> None:
+        """Tenants and table renamed alike decide alike."""
+        renamed = {"acme": "zeta", "zeta": "acme"}
+
+        def other(case: Case) -> Case:
+            name = case.extra.get("groups", {}).get("tenant", "")
+            return case._replace(extra={"groups": {"tenant": renamed.get(name, name)}})
+
+        swapped = replace(tenants, cases=tuple(map(other, tenants.cases)))
+        bias = grouped.decision.model.groups.bias
+        again = grouped.replace(
+            "decision.model.groups.bias", {renamed[name]: row for name, row in bias.items()}
+        )
+        assert _statuses(swapped, again) == _statuses(tenants, grouped)
+        assert _statuses(swapped, grouped) != _statuses(tenants, grouped)
 
 
 def test_the_fitted_model_is_that_of_all_cases_with_groups_on_top() -> None:

@@ -248,10 +248,14 @@ def test_what_means_nothing_is_refused(more: dict[str, Any], says: str) -> None:
         audited(world(s_rerank=TELLS), **more)
 
 
-def test_too_few_cases_are_counted_as_the_user_has_them() -> None:
+@pytest.mark.parametrize(("right", "others"), [(2, 1), (11, 10)])
+def test_too_few_cases_are_counted_as_the_user_has_them(right: int, others: int) -> None:
     """Not as a fold leaves them, and never a number of folds that nobody stated."""
-    few = world(s_rerank=TELLS).subset(np.array([1, 3, 0]))
-    with pytest.raises(ValueError, match=r"at least 12 .* got 2 and 1; label more, or set repeats"):
+    few = world(s_rerank=TELLS).subset(
+        np.array([*range(1, 2 * right, 2), *range(0, 2 * others, 2)])
+    )
+    says = rf"each of 10 folds, .*at least 12 .* got {right} and {others}; label more, or set"
+    with pytest.raises(ValueError, match=says):
         audit_signals(few, CHOSEN)
 
 

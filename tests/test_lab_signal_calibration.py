@@ -125,6 +125,15 @@ def test_a_signal_that_is_not_there_is_refused() -> None:
         calibrate_signal(low_scores(), "no_yes")
 
 
+def test_a_study_searches_its_threshold() -> None:
+    """Over the held-out probabilities of the trace, as of any signal that the policy gates on."""
+    made = calibrate_signal(low_scores(), "yes_no")
+    path = "signals.yes_no_probability.min"
+    policy = raglab.lab.starting_policy(made.trace).replace(path, 0.5)
+    extent = raglab.lab.full_space(made.trace, policy)[path]
+    assert 0.0 <= extent.low < 0.5 < extent.high <= 1.0 + 1e-6
+
+
 def test_groups_must_be_known() -> None:
     """A case without one is in no group with the others that have none.
 

@@ -191,6 +191,14 @@ def test_a_space_takes_pairs_and_says_what_it_does_not_know() -> None:
         search_ranges({"l2.maximum": (0.0, 1.0)})
 
 
+def test_reference_policies() -> None:
+    """Always-answer answers whatever has a hit, always-refuse nothing at all."""
+    trace = _world()
+    table = sweep(trace, [always_answer(Policy.load()), always_refuse(Policy.load())])
+    assert table["coverage"].tolist() == [1.0, 0.0]
+    assert np.isnan(table["hallucination_rate"][1])
+
+
 def test_one_step_by_hand_moves_every_threshold_of_the_source() -> None:
     """Rule S6.4: looser is a lower cosine and tau, and a larger distance."""
     looser = step_thresholds(Policy.load(), 1)
@@ -275,6 +283,9 @@ def test_a_study_gives_the_same_twice() -> None:
     assert first.policies["tuned"] is first.policy
     assert first.costs.loc[first.selected, "policy_id"] == first.policy.policy_id
     assert first.costs.loc[first.incumbent, "gain"] == 0.0
+    flat = first.flat_ranges
+    assert len(flat)
+    assert ((flat["low"] <= flat["value"]) & (flat["value"] <= flat["high"])).all()
     if first.advantage is not None:
         assert first.advantage.low <= first.advantage.estimate <= first.advantage.high
         assert first.advantage.over == first.incumbent

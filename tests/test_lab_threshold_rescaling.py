@@ -835,3 +835,15 @@ def test_the_nearest_share_wins_and_order_is_kept(
         )
         mapped.append(at)
     assert mapped == sorted(mapped)
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(st.integers(0, 10_000), st.integers(1, 20))
+def test_there_and_back_without_ties(seed: int, size: int) -> None:
+    """Without ties both ways answer equally many, and back comes the lowest answered score."""
+    rng = np.random.default_rng(seed)
+    source, target = rng.permutation(size) / 4, rng.permutation(size) * 3.0
+    for threshold in source - 0.1:
+        at = quantile_map(threshold, source, target)
+        assert (target >= at).sum() == (source >= threshold).sum()
+        assert quantile_map(at, target, source) == source[source >= threshold].min()

@@ -369,6 +369,23 @@ def pair(seed: int) -> tuple[Trace, Trace, Policy, Policy]:
 
 @settings(max_examples=25)
 @given(st.integers(0, 500))
+def test_a_trace_beside_itself_changes_nothing(seed: int) -> None:
+    """No case changes, every difference is 0, and every interval of a difference holds 0."""
+    trace, _, policy, _ = pair(seed)
+    result = compare_traces(trace, trace, policy=policy)
+    assert len(result.changed) == 0
+    known = result.table.dropna(subset="difference")
+    assert (known["difference"] == 0.0).all()
+    assert ((known["low"] <= 0.0) & (known["high"] >= 0.0)).all()
+    assert result.decisions.query("before != after")["n"].sum() == 0
+    shares, differences = result.hits.iloc[:2].dropna(), result.hits.iloc[2:].dropna()
+    assert (shares["value"] == 1.0).all()
+    assert ((differences["low"] <= 0.0) & (differences["high"] >= 0.0)).all()
+    assert len(result.settings) == 0
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 500))
 def test_the_other_way_round_all_is_mirrored(seed: int) -> None:
     """Old and new change their places; differences and ends of intervals change their sign."""
     old, new, before, after = pair(seed)

@@ -142,7 +142,10 @@ def place(path: Path) -> str:
 
 
 ALGEBRA_FILES = [
-    path for path in FILES if part(path) in ALGEBRA and place(path) not in OF_THE_WORLD
+    path
+    for path in FILES
+    if part(path) in ALGEBRA or place(path).startswith("extensions/budgets/")
+    if place(path) not in OF_THE_WORLD
 ]
 
 

@@ -161,3 +161,8 @@ def test_intervals_of_many_are_those_of_each(
     alone = [clopper_pearson(int(one), int(of)) for one, of in zip(k, n, strict=True)]
     for end, each in zip(clopper_pearson(k[None], n[None]), zip(*alone, strict=True), strict=True):
         np.testing.assert_array_equal(end, np.array(each, dtype=np.float64)[None])
+
+
+def test_one_replication_has_no_interval() -> None:
+    """The mean of one says nothing of others."""
+    assert np.isnan(mean_interval(np.ones((1, 3)), 0.95)).all()

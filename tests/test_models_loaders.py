@@ -461,8 +461,8 @@ class TestOwnPass:
         prompted: Encoder,
         query: bool,
     ) -> None:
-        """Short, long, empty and odd texts, prompts or none."""
-        for one in (encoder, prompted):
+        """Short, long, empty and odd texts, prompts or none, of tiny and bundled encoders."""
+        for one in (encoder, prompted, load_encoder()):
             found = one.both(LIKE_THOSE_OF_USERS, query=query)
             for row, text in enumerate(LIKE_THOSE_OF_USERS):
                 sentence, tokens = _encode(one, text, query=query)

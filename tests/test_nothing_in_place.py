@@ -22,12 +22,12 @@ from parts import in_parts
 from raglab import certify, gates, metrics, replay, resolver, signals
 from raglab.arguments.plain_arrays import read_only
 from raglab.bandit import learner, learners, scores, simulation
-from raglab.bandit.environments import Bernoulli, Table
+from raglab.bandit.environments import Bernoulli
 from raglab.bandit.learner import Bandit
 from raglab.decision import chain, inclusion, kernel, learned_cases, outcome_codes
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.default_learner import confidence
+from raglab.default_learner import DefaultLearner, confidence
 from raglab.gating import expected_cost, fused_gate
 from raglab.metrics import crossings, mixes
 from raglab.metrics.costs import LABEL_OF_CELL
@@ -276,18 +276,13 @@ def of_bandits() -> None:
     table = Bernoulli(np.array([0.25, 0.5]))
     for name in ("ucb1", "thompson_beta", "thompson_nig"):
         simulation.run(Bandit(name), table, rounds=20, replications=2, seed=0)
-    half = np.full((20, 2), 0.5)
-    costly = Table(
-        ("a", "b"), half, half, half > 0.0, half[:, :0], (), half, cost=half * [1.0, 2.0]
-    )
-    simulation.run(Bandit("ucb1"), costly, rounds=20, replications=2, seed=0, budget=0.75)
 
 
 def of_votes() -> None:
     """Votes on the values of a default."""
     votes = confidence.no_votes(2, (3,))
     value, signal = np.array([0, 1, 0]), np.array([confidence.SIGNALS.index("explicit_yes")] * 3)
-    votes = confidence.add_word(confidence.add_signal(votes, value, signal), value, signal)
+    votes = confidence.add_signal(votes, value, signal, learner=DefaultLearner("posterior"))
     confidence.decay_votes(votes, np.array([0.5, 1.0, 0.0]))
 
 

@@ -106,11 +106,14 @@ def checked_settings(
     """Check the settings of a certification.
 
     Raises:
-      ValueError: no target, one of another name or out of its range, a wrong delta or mix.
+      ValueError: no target or no mapping, one of another name or out of its range, a wrong delta or
+        mix.
     """
+    remedy = "write targets={'hallucination_rate': 0.1}"
+    if not isinstance(targets, Mapping | None):
+        refuse("targets must map rate -> highest value", f"{targets!r:.80}", remedy)
     stated = dict(targets or {})
     if not stated:
-        remedy = "write targets={'hallucination_rate': 0.1}"
         refuse("targets must name at least one rate", "none", remedy)
     most = {COST: float(metrics.cost_matrix(costs).max())} | dict.fromkeys(metrics.OBJECTIVES, 1.0)
     for name, alpha in stated.items():

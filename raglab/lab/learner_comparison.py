@@ -184,9 +184,11 @@ def _checked_players(
             refuse(rule, f"{bandit!r:.80}", "write Bandit('ucb1')")
         trained[name] = bandit, world._replace(reward=reward)
     for name, plan in plans.items():
-        if np.shape(plan) != world.mask.shape:
+        shape = np.shape(plan)
+        if shape != world.mask.shape:
             rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
-            refuse(rule, f"shape {list(np.shape(plan))}", "give a row a case, a column an arm")
+            value = f"shape {list(shape)}" if shape else f"{plan!r:.80}"
+            refuse(rule, value, "give a row a case, a column an arm")
     return trained
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import warnings
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import read_only_arguments
 from raglab.bandit import (
     Bandit,
     Budget,
@@ -28,6 +30,7 @@ from raglab.bandit import (
     start_pacer,
 )
 from raglab.bandit.fixed_plans import MIXTURE
+from raglab.extensions.budgets import plans
 from raglab.extensions.budgets.ledgers import start_ledger
 from raglab.extensions.budgets.prices import REACH, priced_arms
 from raglab.lab.bandit_study import baselines, compare_learners
@@ -638,3 +641,22 @@ def test_a_range_of_costs_is_two_numbers(ends: Any) -> None:
     frame = pd.DataFrame({"a": [0.5], "b": [1.0]})
     with pytest.raises(ValueError, match="cost_range must be the least and the largest cost"):
         Table.from_frame(frame, costs={"a": 0.0, "b": 2.0}, cost_range=ends, order="given")
+
+
+def test_no_function_writes_into_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every public function that takes an array is called with read-only ones."""
+    monkeypatch.setattr(read_only_arguments, "ALGEBRA", ("extensions.budgets",))
+    half = np.full((20, 2), 0.5)
+    costly = Table(
+        ("a", "b"), half, half, half > 0.0, half[:, :0], (), half, cost=half * [1.0, 2.0]
+    )
+    with read_only_arguments.guard_algebra() as called:
+        for module in read_only_arguments.modules():
+            assert not doctest.testmod(module).failed, module.__name__
+        run(Bandit("ucb1"), costly, rounds=20, replications=2, seed=0, budget=0.75)
+        plans.plan_within(half, costly, 0.75)
+    assert [
+        name
+        for name, function in read_only_arguments.functions().items()
+        if read_only_arguments.takes_arrays(function) and name not in called
+    ] == []

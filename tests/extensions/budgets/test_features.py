@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raglab import bandit
 from raglab.bandit import Bandit, Table, fit_ridge, ridge_strength, run, text_features
 from raglab.extensions.budgets.ridge import STRENGTHS
 
@@ -108,6 +109,10 @@ def test_what_is_no_regression_is_refused() -> None:
     for x, y, rule in (
         ([[1.0]], [[1.0], [2.0]], r"\[Q, F\]"),
         ([[np.nan], [1.0]], [[1.0], [2.0]], "finite"),
+        *(
+            ([[1.0, gap], [2.0, 3.0], [1.0, 1.0]], [[1.0], [2.0], [3.0]], "features must be finite")
+            for gap in (None, np.nan, pd.NA, pd.NaT)
+        ),
         ([[0.0], [1.0]], [[1.0], [np.nan]], "two rows"),
     ):
         with pytest.raises(ValueError, match=rule):
@@ -364,3 +369,8 @@ def test_ridges_of_numbers_that_are_none_are_refused() -> None:
         ridge_strength(log, features=["x"])
     with pytest.raises(ValueError, match="a Table or a log, got int"):
         ridge_strength(3)  # type: ignore[arg-type]
+
+
+def test_public_names_of_bandits_are_there() -> None:
+    """Those of the core, and those of this room."""
+    assert all(hasattr(bandit, name) for name in bandit.__all__)

@@ -736,14 +736,15 @@ INPUTS: dict[str, Callable[[int], str]] = {
 def test_work_is_linear_in_the_input(tmp_path: Path, name: str) -> None:
     """In one, two and four times of it, gzipped: what can be packed small is not read for long."""
     work = []
-    start = time.process_time()
     for times in (0, 1, 2, 4):  # the first fills what is imported and compiled
         path = tmp_path / f"{times}.jsonl.gz"
         rows = lines(request("a", "one?", ("x", 0.9)))
         path.write_bytes(gzip.compress(f"{rows}{INPUTS[name](10_000 * times)}\n{rows}".encode()))
         work.append(lines_run(lambda path=path: imported(path)))
     assert work[3] - work[2] < 2.2 * (work[2] - work[1]) + 1_000
-    assert time.process_time() - start < 60  # where the work is that of C
+    start = time.process_time()
+    imported(path)
+    assert time.process_time() - start < 10  # where the work is that of C
 
 
 def test_long_lines_are_never_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
