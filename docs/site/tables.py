@@ -42,7 +42,6 @@ ALGEBRA = (
         "metrics",
         "off_policy",
         "reward",
-        "testing",
         "gating.expected_cost",
         "gating.fused_gate",
         "policy",
