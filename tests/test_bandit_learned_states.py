@@ -375,8 +375,11 @@ def test_propensities_of_centred_learners_are_exact() -> None:
 def test_what_is_no_state_or_no_column_is_refused() -> None:
     """By the rule and the value."""
     past = pd.DataFrame({"action": [0, 1], "reward": [0.5, 1.0], "x": [0.0, 1.0]})
-    for wrong, rule in ((["x", "y"], "columns among action, reward, x, got y; "), ("x", "")):
-        with pytest.raises(ValueError, match=rule):
+    for wrong, got in ((["x", "y"], "y"), ("x", "x")):
+        with pytest.raises(
+            ValueError,
+            match=f"features must be a list of columns among action, reward, x, got {got}; ",
+        ):
             learned_state(past, Bandit("lin_ucb"), arms=["a", "b"], features=wrong)
     world: Any = Bernoulli(np.array([0.2, 0.8]))
     for first in (3, {"n": 1}):

@@ -137,12 +137,12 @@ class TestTableFromFrame:
             (
                 {},
                 {"costs": {"bm25": 0.1, "hybrid": -1}},
-                "cost of an available arm must be a number from 0, got -1",
+                "cost of an available arm must be a number from 0, got -1 in row 0 .*, arm hybrid",
             ),
             (
                 {},
                 {"costs": 0.1},
-                r"costs must be \[Q, A\]",
+                r"costs must be \[Q, A\].*got \(\)",
             ),
             ({}, {"features": ["bm25", "length", "hybrid"]}, "must have a row and an arm"),
         ],
@@ -245,7 +245,9 @@ def test_the_frame_of_a_run_has_a_row_a_replication() -> None:
 
 def test_what_is_swapped_or_misspelt_is_told() -> None:
     """A world first; a learner by nearly its name."""
-    with pytest.raises(ValueError, match="a world must be a Table or a Bernoulli, got Bandit"):
+    with pytest.raises(
+        ValueError, match="a world must be a Table or a Bernoulli, got Bandit; write Bernoulli"
+    ):
         run(BAD, Bandit("ucb1"), rounds=3, replications=2)  # type: ignore[arg-type]
     with pytest.raises(
         ValueError, match=r"got 'linucb'; did you mean lin_ucb\? Choose one of them\.$"

@@ -56,7 +56,9 @@ def test_a_list_matches_where_all_its_parts_do() -> None:
 @pytest.mark.parametrize("pattern", ["(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a)b"])
 def test_look_around_gets_an_error_that_says_so(pattern: str) -> None:
     """The message names the pattern, the reason and the remedy."""
-    with pytest.raises(ValueError, match="write look-around as a list") as error:
+    with pytest.raises(
+        ValueError, match=r"linear-time regular expression, got .*write look-around as a list"
+    ) as error:
         matches(pattern, "")
     assert repr(pattern) in str(error.value)
 

@@ -294,7 +294,14 @@ def test_a_policy_with_signals_is_written_and_read(tmp_path: Any) -> None:
             {"min": 2.0, "max": 1.0},
             "min must not be above max, 1.0; no value would pass",
         ),
-        ("signals", {"my gap": {}}, "signals must be named .* got 'my gap'; correct the name"),
+        *(
+            (
+                "signals",
+                {name: {}},
+                rf"named \(small letters, digits and underscores.* got '{name}'; correct the name",
+            )
+            for name in ("Gap", "my gap")
+        ),
     ],
 )
 def test_what_is_no_gate_on_a_signal_is_refused(path: str, value: object, told: str) -> None:

@@ -193,7 +193,9 @@ def test_another_basis_or_matrix_is_refused() -> None:
         compare_baselines(before, replace(before, basis="text"))
     with pytest.raises(ValueError, match=r"own basis, text .*got cases judged by sources; save"):
         compare_baselines(replace(before, basis="text"), before)
-    with pytest.raises(ValueError, match=r"own costs, got others; leave the costs out"):
+    with pytest.raises(
+        ValueError, match=r"own costs, ok.refused=1, got ok.refused=2; leave the costs out"
+    ):
         compare_baselines(before, outcomes(3, 1, costs={"ok": {"refused": 2}}))
 
 

@@ -171,6 +171,8 @@ def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what
     assert found.certificate.chosen in set(
         passed["policy_id"][passed["cost"] == passed["cost"].min()]
     )
+    none = certify_best(labelled(2, {"": 60}, wrong=0.5), POLICY, targets=RISK, paths=ONE)
+    assert "at level" in none.certificate.reason
 
 
 def test_the_reason_of_holm_states_the_corrected_level_and_bound() -> None:
@@ -236,6 +238,7 @@ def test_too_few_cases_for_any_candidate_take_no_look(
     assert result.frame()[["policy_id", "tested"]].to_numpy().tolist() == [
         [POLICY.policy_id, False]
     ]
+    assert "looks 0" in repr(result)
     assert "looks: 0" in "\n".join(certificate_lines(result))
     same = certify_best(relabelled(trace, "certify", None), [POLICY], targets=target)
     assert (same.certificate.reason, same.notes) == (certificate.reason, result.notes)
@@ -414,6 +417,8 @@ def test_the_policy_given_is_tested_and_no_other(trace: Trace) -> None:
         assert (found.policy is not None) == (bound <= 0.5)
         assert made.chosen == (policy.policy_id if bound <= 0.5 else None)
     assert costs[1] < 0.4 < costs[2]
+    whole = unsplit(trace.split("certify").subset(range(120)))
+    assert certify_policy(whole, POLICY, targets=RISK).table["hallucination_rate_n"][0] <= 120
     other = certify_policy(relabelled(trace, "tune"), POLICY, targets=RISK)
     assert other.certificate == certify_policy(trace, POLICY, targets=RISK).certificate
 
@@ -837,8 +842,9 @@ def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_p
     """Whether a file does, the number of the look and what all of them spend: rows and reason."""
     alone = certify_policy(trace, POLICY, targets=RISK).certificate
     assert (alone.rows["looks"], alone.rows["looks_recorded"]) == (1, False)
-    assert "look known of" in alone.reason
-    assert "unknown" in certify_policy(trace, POLICY, targets=RISK, again=True).certificate.reason
+    assert "first look known of" in alone.reason
+    again = certify_policy(trace, POLICY, targets=RISK, again=True).certificate
+    assert "earlier ones unknown" in again.reason
     looks = tmp_path / "looks.jsonl"
     call: dict[str, Any] = {"trace": trace, "policy": POLICY, "looks": looks}
     first = certify_best(trace, POLICY, targets=RISK, paths=ONE, looks=looks).certificate
@@ -1097,6 +1103,7 @@ def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> Non
     call = ("certify", world / "t.parquet", "--best", "-p", world / "p.yaml", *costs)
     done = _run(*call, "-t", "expected_cost=0.9", "-o", world / "cost.yaml")
     assert done.exit_code == 0, done.output
+    assert " of 250, upper bound" in done.stdout
     labelled(34, {"": 800}).save(world / "new.parquet")
     again = _run("check", world / "cost.yaml", "-c", world / "new.parquet", "--json")
     told = json.loads(again.stdout)

@@ -380,7 +380,8 @@ def test_the_file_knows_among_how_many_the_cases_chose(old: Trace, tmp_path: Pat
     )
     older = upgrade(old, bare, targets=RISK, looks=looks)
     assert older.look == 0
-    assert "holds 2 looks" in older.missing[0]
+    told = "holds 2 looks that do not state among how many candidates"
+    assert told in older.missing[0]
     looks.write_text(lines[0].replace(f', "hypotheses": {m}', "") + "\n", encoding="utf-8")
     # Its own certificate states m for its line.
     assert upgrade(old, chosen, looks=looks).hypotheses == m

@@ -520,6 +520,8 @@ def test_ranges_are_refused_with_their_rule() -> None:
         aurc_difference(correct, score, score, resamples=0, rng=rng)
     with pytest.raises(ValueError, match=r"\[Q\] or \[2, Q\]"):
         aurc_difference([correct] * 3, score, score, rng=rng)
+    with pytest.raises(ValueError, match=r"correct and confidence .* \(1,\) and \(2,\)"):
+        aurc_difference(1, score, score, rng=rng)
     for ratios in ([0.0], [1.0], [0.5, NAN], 0.5):
         with pytest.raises(ValueError, match=r"ratios must be in \(0, 1\)"):
             cost_curve(correct, score, ratios)

@@ -363,7 +363,7 @@ def test_a_question_counts_once_with_its_worst_case() -> None:
     assert units.sum(axis=2).tolist() == [[39, 39]]
     assert (units[0, :, 0] == counted.cells[0, 0]).all()
     assert (units[0, :, 1] == counted.cells[0, 1] - 1).all()
-    with pytest.raises(ValueError, match="one label, got 1 of several"):
+    with pytest.raises(ValueError, match="one label, got several for 1 of 39"):
         certify_policy(asked_twice(("ok", "refuse")), POLICY, targets=RISK, mix={"ok": 0.9})
 
 

@@ -46,14 +46,14 @@ LOGS: list[tuple[pd.DataFrame, str]] = [
 ]
 ROWS = np.arange(N)[:, None]
 TARGETS: list[tuple[Any, str]] = [
-    (EVEN[:4], r"with T = 6, .*shape \(4, 2\)"),
+    (EVEN[:4], r"with T = 6, .*got .*shape \(4, 2\)"),
     (np.full((N, 2), "a"), "target must be numbers .* got <U1"),
-    (EVEN[None], r"shape \(1, 6, 2\)"),
+    (EVEN[None], r"got .*shape \(1, 6, 2\)"),
     (np.where(ROWS == 3, 0.4, EVEN), r"sum to 1, got \[0.4, 0.4\] with sum 0.8 in row 3"),
     (np.where(ROWS == 2, [1.5, -0.5], EVEN), r"got \[1.5, -0.5\] with sum 1 in row 2"),
     (np.where(ROWS == 5, NAN, EVEN), r"got \[nan, nan\].*in row 5"),
     (pd.DataFrame(EVEN, columns=["a", "a"]), "name each of the 2 columns"),
-    (np.empty((N, 0)), r"shape \(6, 0\)"),
+    (np.empty((N, 0)), r"got .*shape \(6, 0\)"),
 ]
 SESSIONS: list[tuple[Any, str]] = [
     ("user", r"session must be a column of the log, got 'user'"),

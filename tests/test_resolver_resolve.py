@@ -149,8 +149,8 @@ ODD: list[tuple[dict[str, Any], str]] = [
     ({"best_l2": [-0.25, 0.5]}, r"best_l2 must be in \[0, inf\], got -0.25"),
     ({"best_l2": 0.25}, r"best_l2 must hold a number a group, got 0.25; write \[0.25\]"),
     ({"best_l2": None}, "best_l2 must hold a number a group, got None"),
-    ({"best_l2": ["0.25", "0.5"]}, "best_l2"),
-    ({"best_l2": [0.25 + 1j, 0.5]}, "best_l2"),
+    ({"best_l2": ["0.25", "0.5"]}, "best_l2 must be numbers, got '0.25'"),
+    ({"best_l2": [0.25 + 1j, 0.5]}, r"best_l2 must be numbers, got \(0.25\+1j\)"),
     ({"entity_hits": [0, 1]}, "entity_hits must be at most n_entities, got 1"),
     ({"entity_hits": [0.5, 1], "n_entities": 1}, "entity_hits must be whole"),
     *(
@@ -160,9 +160,9 @@ ODD: list[tuple[dict[str, Any], str]] = [
     ),
     *(({"n_entities": odd}, "n_entities must be whole") for odd in (1.9, *NO_COUNT)),
     ({"n_entities": NAN}, "n_entities must be given of every query, got NaN; write 0"),
-    ({"n_entities": "1"}, "n_entities"),
+    ({"n_entities": "1"}, "n_entities must be numbers, got '1'"),
     ({"sources": [0, INF]}, "sources must be whole and in .*, got inf"),
-    ({"sig_sim": [0.5, 1j]}, "sig_sim"),
+    ({"sig_sim": [0.5, 1j]}, "sig_sim must be numbers, got 1j"),
     *(({"overview": odd}, "overview must be True or False") for odd in ("False", NAN, 1, None)),
     (
         {"best_l2": [[0.25]] * 2, "overview": [True] * 3},
@@ -179,7 +179,10 @@ ODD: list[tuple[dict[str, Any], str]] = [
         {"thresholds": STRICT._replace(min_group_gap=None)},
         "min_group_gap must be a number, got None",
     ),
-    ({"thresholds": STRICT._replace(min_sig_sim="0.5")}, "min_sig_sim"),
+    (
+        {"thresholds": STRICT._replace(min_sig_sim="0.5")},
+        "min_sig_sim must be numbers, got '0.5'",
+    ),
 ]
 
 
@@ -194,7 +197,10 @@ def test_odd_input_is_refused_and_not_guessed() -> None:
     for odd in ({"max_options": 1.5}, {"max_options": "2"}):
         with pytest.raises(TypeError):
             resolve(TWO, STRICT, **odd)
-    for odd in ({"thresholds": 0.05}, {"thresholds": (0.05,)}, {"switches": True}):
+    for odd in (
+        *({"thresholds": wrong} for wrong in (0.05, (0.05,), None, {})),
+        *({"switches": wrong} for wrong in (True, None, {"overview": False})),
+    ):
         with pytest.raises(AttributeError):
             resolve(**{"best_l2": TWO, "thresholds": STRICT, **odd})
 

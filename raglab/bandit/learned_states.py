@@ -147,9 +147,10 @@ def _contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> 
         refuse("a linear learner needs a context", "no features", "name their columns")
     stated: Any = features
     is_named = isinstance(features, list | tuple) and all(isinstance(x, str) for x in features)
-    if is_named and (missing := [name for name in stated if name not in log.columns]):
-        rule = f"features must be columns among {', '.join(map(str, log.columns))[:300]}"
-        refuse(rule, ", ".join(missing)[:80], "correct the name")
+    missing = [name for name in stated if name not in log.columns] if is_named else []
+    if missing or isinstance(features, str):
+        rule = f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
+        refuse(rule, (", ".join(missing) or stated)[:80], "write a list of these names")
     context = np.asarray(log[list(stated)] if is_named else stated, np.float64)
     if context.ndim != 2 or len(context) != len(log):
         rule = f"features must be [N, F] of {len(log)} rounds"

@@ -179,6 +179,11 @@ def loads(text: str) -> Saved:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))
         shown = f"{ascii(place)[:80]}: {first['msg'][:200]}"
+        if first["type"] != "missing":
+            stated = first["input"]
+            is_nested = isinstance(stated, dict | list)  # its text may be as long as the file
+            value = f"{type(stated).__name__} of {len(stated)}" if is_nested else ascii(stated)
+            shown += f", stated as {value if len(value) <= 80 else value[:77] + '...'}"
         refuse("a saved learner must be as dumps wrote it", shown, RESTORE)
     field_names = {key: name for name, key in STORED_KEYS.items()}
     settings = {field_names.get(key, key): value for key, value in saved.bandit}
@@ -196,7 +201,7 @@ def loads(text: str) -> Saved:
     # What is written again is what was read, to the last digit and with its hash.
     if dumps(state, bandit, rng, centred=is_centred) != _canonical(document):
         rule = "sha256 must stand for the rest, and that be as dumps wrote it"
-        refuse(rule, ascii(saved.sha256)[:14], RESTORE)
+        refuse(rule, ascii(saved.sha256[:12]), RESTORE)
     is_older = bandit.linear and not is_centred
     return Saved(state, bandit._replace(prior_mean=0.0) if is_older else bandit, rng)
 

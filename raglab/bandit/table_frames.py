@@ -102,6 +102,9 @@ def _named_columns(
     if not heads.is_unique:
         twice = heads[heads.duplicated()][0]
         _refuse_frame("arms must have different names", f"{twice!r} twice", "rename or drop one")
+    if not isinstance(features, str) and len({*features}) < len(features):
+        rule = "features must be a list of different columns"
+        _refuse_frame(rule, str([*features])[:80], "name each once")
     by_arm: dict[str, Any] = {}
     if isinstance(costs, Mapping | pd.Series):
         by_arm = {str(arm): cost for arm, cost in costs.items()}
@@ -113,7 +116,7 @@ def _named_columns(
     }
     for rule, names in read.items():
         missing = [str(name) for name in names if name not in heads]
-        if missing or isinstance(features, str) or len({*features}) < len(features):
+        if missing or isinstance(features, str):
             value = ", ".join(missing)[:80] or features
             _refuse_frame(f"{rule} among {', '.join(heads)[:300]}", value, "correct the name")
     arms = tuple(heads.difference([*features, *paid, *late], sort=False))

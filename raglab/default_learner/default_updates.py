@@ -341,7 +341,8 @@ def gate(
 ) -> Gate:
     """Verdict of the confidence.
 
-    `apply` above the one threshold, `ask` below the other, else `ask_occasionally`.
+    `apply` above the one threshold, `ask` below the other, else `ask_occasionally`. A confidence
+    that is missing asks.
 
     Args:
       default: the row.

@@ -23,7 +23,7 @@ from raglab.decision.scoring import trace_basis, trace_status_only
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.paired_differences import difference_text, paired_table
-from raglab.metrics.costs import LABELS, SAME
+from raglab.metrics.costs import LABELS, OUTCOMES, SAME
 from raglab.replay import each_shard, shard_codes
 from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
 from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
@@ -206,8 +206,11 @@ def compare_baselines(
         rule = f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)"
         refuse(rule, f"cases judged by {after.basis}", SAVE_AGAIN)
     if not np.array_equal(before.costs, after.costs):
+        at = tuple(np.argwhere(before.costs != after.costs)[0])
+        name = f"{LABELS[at[0]]}.{OUTCOMES[at[1]]}"
+        rule = f"a baseline must be compared by its own costs, {name}={before.costs[at]:g}"
         remedy = "leave the costs out, or save it again with them"
-        refuse("a baseline must be compared by its own costs", "others", remedy)
+        refuse(rule, f"{name}={after.costs[at]:g}", remedy)
     # An id with another question or label is another case.
     pairs, unpaired = _paired(before, after)
     shared = min(len(before.cases), len(after.cases))

@@ -149,7 +149,7 @@ def certify_policy(
       looks: file that remembers every look at the cases, and at other sets that share more than 5 %
         of their questions; the same certification again is the same look. Without a file only the
         policy's own certificate is remembered: a look that failed, or that another policy took, is
-        unknown, so a further one is not refused, and the reason says "first look that is known of".
+        unknown, so a further one is not refused, and the reason says "first look known of".
       mix: traffic that the promise is for: `sample`, that of the labelled cases; label -> share or
         (least, largest share); or `raglab.traffic_mix(...)`, whose error takes half of delta. Then
         the numbers of cases of each label are as they are, a promise holds in every mix inside, and

@@ -445,8 +445,9 @@ def unit_cells(
         labels = metrics.LABEL_OF_CELL[repeats.cells[0]]
         least, most = (end.reduceat(labels, repeats.starts) for end in (np.minimum, np.maximum))
         if several := int((least < most).sum()):
-            rule, value = "under a mix each question must have one label", f"{several:,} of several"
-            refuse(rule, value, "leave mix out")
+            n = int(losses.cells[0].sum()) - len(labels) + len(repeats.starts)
+            rule = "under a mix each question must have one label"
+            refuse(rule, f"several for {several:,} of {n:,}", "leave mix out")
         ranked = np.argsort(rank, axis=0, kind="stable")
         for row, of_policy in enumerate(repeats.cells):
             worst = np.maximum.reduceat(np.argsort(ranked, axis=0)[of_policy], repeats.starts)

@@ -225,8 +225,8 @@ def rescale_thresholds(
       to: the same questions, labels and splits with the new hits; in memory, or of shards.
       method: `quantile`, the same share of the questions labelled ok passes (of all questions where
         fewer than 20 are labelled ok); `refit`, on the new cases alone the cheapest policy of
-        `raglab.lab.grid` whose p-value there is at most delta, else that of the lowest p-value,
-        with its fused gate or decision model fitted again.
+        `raglab.lab.certification.grid` whose p-value there is at most delta, else that of the
+        lowest p-value, with its fused gate or decision model fitted again.
       targets: rate -> highest value; those of the policy's certificate where not given.
       delta: error of a promise on fresh cases, and of all later looks at them together, in (0,
         0.5); that of the policy's certificate where not given, else 0.1.
