@@ -5,6 +5,7 @@ It holds every one of them, and has a policy_id.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
 from functools import cache, cached_property, partial
@@ -276,11 +277,12 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
     @field_validator("certificate", "notes")
     @classmethod
     def _of_json(cls, stated: Any) -> Any:  # noqa: ANN401 - of either
-        try:  # halves of surrogate pairs and numbers without a text are in no file
-            canonical_json(stated, allow_nan=False).encode()
-        except (TypeError, ValueError, RecursionError):
-            msg = "it must be JSON, of Unicode texts and finite numbers; correct it"
-            raise ValueError(msg) from None
+        if not _is_json(stated):
+            msg = (
+                "it must hold Unicode texts, finite numbers of 64 bits, lists and mappings of "
+                "texts to them; correct it"
+            )
+            raise ValueError(msg)
         return stated
 
     @field_validator("certificate")
@@ -750,6 +752,20 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
     return (
         visible(f"{where}: " + " ".join(line(problem) for problem in problems[:_PROBLEMS])) + more
     )
+
+
+def _is_json(value: object) -> bool:
+    """Whether a value is the same after it was written and read again."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_json([key, item]) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, value))
+    if isinstance(value, str):
+        # halves of surrogate pairs
+        return not any("\ud800" <= character <= "\udfff" for character in value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63  # a longer one has no text in YAML
+    return value is None or (isinstance(value, float) and math.isfinite(value))
 
 
 _PROBLEMS = 5  # that a message names

@@ -361,7 +361,8 @@ def source_grades(case: Case) -> dict[str, float]:
       {'a.md': 1.0, 'b.md': 2.0}
     """
     grades = dict.fromkeys((*case.expect_sources, *case.expect_sources_any), 1.0)
-    stated = case.extra.get(SOURCE_GRADES) or {}
+    stated = case.extra.get(SOURCE_GRADES)
+    stated = {} if stated is None else stated
     for source, grade in stated.items() if isinstance(stated, Mapping) else [(None, stated)]:
         usable = isinstance(grade, int | float | np.number) and not isinstance(grade, bool)
         if source not in grades or not usable or not 0.0 < grade < np.inf:

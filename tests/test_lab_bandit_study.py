@@ -20,7 +20,7 @@ from raglab.bandit import Bandit, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM, baselines, best_fixed_arm
 from raglab.bandit.simulation import run
 from raglab.lab import learner_comparison as system
-from raglab.lab.bandit_study import BanditStudy, tune_bandit
+from raglab.lab.bandit_study import BanditStudy, _tune_and_judge, tune_bandit
 from raglab.lab.learner_comparison import compare_learners, compare_on_arms
 from raglab.lab.search_space import SearchRange, always_answer
 from raglab.lab.trial_search import TrialOutcome, finalists, maximise
@@ -377,3 +377,18 @@ def test_a_study_is_one_run_of_mlflow(mlruns: Path) -> None:
     assert files == {"trials.parquet", "comparison.parquet", "bandit.env", "notes.txt"}
     stored = pd.read_parquet(next(mlruns.rglob("trials.parquet")))
     pd.testing.assert_frame_equal(stored, study().trials)
+
+
+def test_a_table_and_its_judge_are_charged_on_one_scale() -> None:
+    """To the bit: at no price what the price gives on both tables' range of costs, taken back."""
+    rng = np.random.default_rng(0)
+
+    def priced(most: float) -> Table:
+        frame = pd.DataFrame(rng.random((30, 2)), columns=["small", "large"])
+        return Table.from_frame(frame, costs=most * rng.random((30, 2)), price=0.7, order="given")
+
+    tables = priced(1.0), priced(3.0)
+    costs = np.stack([one.cost for one in tables])
+    for one, made in zip(tables, _tune_and_judge(*tables, 0), strict=True):
+        shared = one.priced(0.0)._replace(cost_range=(costs.min(), costs.max()))
+        assert made.reward.tobytes() == shared.priced(0.7).priced(0.0).reward.tobytes()

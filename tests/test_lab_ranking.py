@@ -109,6 +109,25 @@ class TestByHand:
         assert source_grades(case) == {"a.md": 1.0, "b.md": 3.0}
         assert source_grades(ask()) == {}
 
+    @pytest.mark.parametrize("stated", [0, "", [], False])
+    def test_grades_that_are_no_mapping_are_refused(self, stated: Any) -> None:
+        """Falsy ones too."""
+        with pytest.raises(ValueError, match=r"source_grades of case .* numbers above 0"):
+            source_grades(ask(expect_sources=("a.md",), extra={"source_grades": stated}))
+
+    def test_the_width_of_a_list_is_in_the_last_bit(self) -> None:
+        """A sum goes over as many places as there are hits, though two pages are one document."""
+        rng = np.random.default_rng(0)
+        names = [f"{letter}.md" for letter in "abcdefg"]
+        hits = [[Hit(0.5, name, page) for name in names for page in (1, 2)]]
+        for _ in range(30):
+            gains = rng.random(len(names)) + 0.1
+            grades = dict(zip(names, gains.tolist(), strict=True))
+            case = ask(expect_sources_any=tuple(names), extra={"source_grades": grades})
+            wide, best = np.zeros((1, 14)), np.sort(gains)[None, ::-1]
+            wide[0, : len(names)] = gains
+            assert ndcg_by_case(trace_of((case, hits)))[0, 0] == graded_ndcg(wide, best)[0]
+
     @pytest.mark.parametrize(
         ("pages", "gained", "number"),
         [

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import raglab
-from raglab.loops.parallel import parallel_workers, processors, run_each
+from raglab.loops.parallel import _current, jobs, parallel_workers, processors, run_each
 
 
 def slow_product(item: int, factor: int) -> int:
@@ -94,6 +94,16 @@ def test_the_workers_are_those_of_the_block() -> None:
 def test_workers_that_are_none(kind: Any, n: Any, rule: str) -> None:
     """Another kind or number is told before anything runs."""
     with pytest.raises(ValueError, match=rule), parallel_workers(kind, n=n):
+        pass
+
+
+def test_jobs_are_counted_as_joblib_does() -> None:
+    """None and 1 are in place, below 0 from all processors, at least one; 0 is refused."""
+    for n_jobs, n in ((None, None), (1, None), (3, 3), (-1, processors()), (-999, 1)):
+        with jobs(n_jobs):
+            assert getattr(_current.get(), "n", None) == n
+    rule = "n_jobs must be processes, or below 0 as joblib counts, got 0; 1 is this process alone"
+    with pytest.raises(ValueError, match=rule), jobs(0):
         pass
 
 

@@ -157,6 +157,16 @@ def test_a_policy_that_is_no_mapping_is_refused() -> None:
         PolicyData.from_mapping([1, 2])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "held", [{"a": {1: 2}}, {"a": {True: 1}}, {"a": 2**63}, {"a": [-(2**63) - 1]}, {"a": "\ud800"}]
+)
+def test_a_certificate_is_the_same_once_written_and_read(held: dict[Any, Any]) -> None:
+    """Keys are texts, numbers have 64 bits."""
+    with pytest.raises(ValueError, match="must hold Unicode texts, finite numbers of 64 bits"):
+        PolicyData.from_mapping({"certificate": held})
+    PolicyData.from_mapping({"certificate": {"a": [2**63 - 1, -(2**63), None, True, 0.5, "b"]}})
+
+
 def test_the_id_is_of_what_decides() -> None:
     """12 hex digits.
 

@@ -553,7 +553,8 @@ def _tune_and_judge(table: Table, judge: Table | None, seed: int) -> list[Table]
     shared = (float(min(lows)), float(max(highs)))
     if judge is None:
         return [part._replace(cost_range=shared).priced(0.0) for part in parts]
-    return [part.priced(0.0)._replace(cost_range=shared) for part in parts]
+    free = [part.priced(0.0)._replace(cost_range=shared) for part in parts]
+    return [part.priced(table.price).priced(0.0) for part in free]  # the same bits as ever
 
 
 def _checked(table: Table) -> Table:

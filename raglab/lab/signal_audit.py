@@ -80,12 +80,13 @@ class LabelledSignals(NamedTuple):
     """What every case measures, and what each action would earn it.
 
     cases: as a fit reads them. can_answer: whether there are hits, [Q]. ms: that each signal took,
-    [S, Q], NaN where nobody measured it.
+    [S, Q], NaN where nobody measured it. stages: of the times of one shard, None without any.
     """
 
     cases: DecisionCases
     can_answer: NDArray[np.bool_]
     ms: Array
+    stages: tuple[str, ...] | None = None
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -245,7 +246,7 @@ def audit_signals(
     table["nearest"] = np.array(known.names, dtype=object)[nearest]
     table["rank_correlation"] = off_diagonal[np.arange(len(signals)), nearest]
     table.loc[table["rank_correlation"].isna(), "nearest"] = ""
-    table["ms"] = pd.DataFrame(labelled.ms.T).median().to_numpy()
+    table["ms"] = _milliseconds(parts)
     # Costs take hundreds of fits; without repeats the audit is the rest, at once.
     cost, free, rows = np.nan, np.nan, dict[str, tuple[float, ...]]()
     if repeats:
@@ -287,7 +288,17 @@ def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> Labelled
         if trace.latency is not None and set(stages) <= set(trace.latency.stages):
             places = [trace.latency.stages.index(stage) for stage in stages]
             ms[row] = trace.latency.ms[:, at, 0][:, places].sum(axis=1)
-    return LabelledSignals(cases, evidence.n_hits[0] >= 1, ms)
+    measured = None if trace.latency is None else trace.latency.stages
+    return LabelledSignals(cases, evidence.n_hits[0] >= 1, ms, measured)
+
+
+def _milliseconds(parts: Sequence[LabelledSignals]) -> Array | float:
+    """Median of each signal, [S]; NaN where a shard has no times, or of other stages."""
+    import pandas as pd
+
+    if parts[0].stages is None or len({part.stages for part in parts}) > 1:
+        return np.nan
+    return pd.DataFrame(np.concatenate([part.ms.T for part in parts])).median().to_numpy()
 
 
 def rank_correlations(signals: Array) -> Array:

@@ -356,14 +356,15 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
         pages if any(meanings[source].page for source in of_case) else documents
         for of_case in judged.values()
     ]
-    measures = {}
+    width, measures = min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), {}
     for pair, hits in ordered_hits(trace, orders).items():
         reached = _gain_table(
             [
                 _first_gains(hits[row].tolist(), of_list, named, of_case)
                 for (row, of_case), of_list in zip(judged.items(), ranked, strict=True)
-            ]
-        )[:, :, : max(DEPTHS_OF_LIST)]
+            ],
+            width,
+        )
         is_hit = reached[0] > 0.0
         first = np.where(is_hit.any(axis=1), is_hit.argmax(axis=1), np.inf)
         ndcg = [metrics.graded_ndcg(*of, NDCG_AT) for of in zip(reached, ideal, strict=True)]
@@ -378,10 +379,13 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     )
 
 
-def _gain_table(gains: Sequence[Sequence[tuple[float, float]]]) -> Array:
-    """Gains of each case, by grade and by number, behind which follow zeros, [2, q, R]."""
-    table = np.zeros((2, len(gains), max(map(len, gains), default=0) or 1))
-    for row, of_case in enumerate(gains):
+def _gain_table(gains: Sequence[Sequence[tuple[float, float]]], width: int | None = None) -> Array:
+    """Gains of each case, by grade and by number, behind which follow zeros, [2, q, R].
+
+    The width is part of the result: sums of other widths differ in their last bit.
+    """
+    table = np.zeros((2, len(gains), width or max(map(len, gains), default=0) or 1))
+    for row, of_case in enumerate(each[:width] for each in gains):
         table[:, row, : len(of_case)] = np.array(of_case, dtype=np.float64).reshape(-1, 2).T
     return table
 

@@ -96,12 +96,16 @@ def parallel_workers(kind: str | Client = "threads", n: int | None = None) -> It
 
 
 @contextmanager
-def jobs(n_jobs: int) -> Iterator[None]:
+def jobs(n_jobs: int | None) -> Iterator[None]:
     """Loops inside the block by so many processes, as joblib counts them; 1 leaves them as is."""
-    if n_jobs == 1:
+    if n_jobs == 0:
+        rule = "n_jobs must be processes, or below 0 as joblib counts"
+        refuse(rule, 0, "1 is this process alone")
+    if n_jobs is None or n_jobs == 1:
         yield
     else:
-        with parallel_workers("joblib", n_jobs if n_jobs > 0 else processors() + 1 + n_jobs):
+        n = n_jobs if n_jobs > 0 else max(1, processors() + 1 + n_jobs)
+        with parallel_workers("joblib", n):
             yield
 
 

@@ -139,7 +139,9 @@ def _table_blocks(lines: Sequence[str]) -> list[tuple[int, list[list[str]]]]:
         is_row = is_row and (
             bare.startswith("|")
             or going_on
-            or any("|" in near and _is_rule(_split_cells(near)) for near in lines[number:][:2])
+            or any(
+                "|" in near and _is_rule(_split_cells(near)) for near in lines[number : number + 2]
+            )
         )
         if is_row and not going_on:
             blocks.append((number, []))

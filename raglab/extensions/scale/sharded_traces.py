@@ -100,6 +100,10 @@ class TraceChange(NamedTuple):
         """Trace after the change."""
         if self.method == "with_column":
             return with_column(trace, *self.arguments)
+        if self.method == "split":  # a trace in memory has no split of those without one
+            name = self.arguments[0]
+            rows = [row for row, case in enumerate(trace.cases) if (case.split or NONE) == name]
+            return trace.subset(rows)
         return getattr(trace, self.method)(*self.arguments)
 
 
@@ -562,16 +566,16 @@ def _stated(trace: ShardedTrace[Any]) -> dict[str, Any]:
     return {**trace.shared, **added}
 
 
-def _ids_of(parts: Iterable[Any], known: Iterable[str] = ()) -> set[str]:
+def _ids_of(parts: Iterable[Any], known: set[str] | None = None) -> set[str]:
     """Ids of all cases of shards or traces, each once.
 
     Args:
-      known: ids that stand there already.
+      known: ids that stand there already, to which the others are added.
 
     Raises:
       InputError: a case stands twice.
     """
-    ids = set(known)
+    ids = set[str]() if known is None else known
     for part in parts:
         for case in part.cases:
             if case.id in ids:
@@ -652,6 +656,8 @@ def _write_version(
     """Write traces as the next version of a folder, behind its shards or in their place."""
     check_shard(shard)
     with locked(folder / LOCK):
+        if append:
+            read_manifest(folder)  # else a folder that lost it would be begun anew
         version, known = next_version(folder)
         remove_orphans(folder, known)
         earlier = known if append else None
@@ -665,7 +671,7 @@ def _write_version(
             shared = facts if shared is None else shared
             check_alike(shared, facts)
             shared = {**shared, **joined_failed_calls([shared, facts], FAILED_FACT)}
-            ids = _ids_of([piece], ids)
+            _ids_of([piece], ids)
             path = folder / shard_name(version, number)
             piece.save(path)
             rows.append(shard_row(piece, path))

@@ -283,6 +283,16 @@ class TestSignals:
         assert (two.notes, two.cost, two.split, two.cases) == (one.notes, one.cost, "tune", N - 9)
         assert two.table["ms"].notna().any()
 
+    def test_milliseconds_of_shards_that_differ_are_unknown(self, size: int) -> None:
+        """Where one has no times, or of other stages: the others do not stand for it."""
+        trace = world(s_rerank=[0.9 if row % 2 else 0.1 for row in range(N)])
+        timed = Latency(("embed", "rerank"), np.ones((N, 1, 1, 2)))
+        first, *rest = in_parts(replace(trace, latency=timed), size).traces
+        other = Latency(("rerank",), np.ones((size, 1, 1, 1)))
+        for latency, known in ((first.latency, 2), (None, 0), (other, 0)):
+            parts = Parts((replace(first, latency=latency), *rest))
+            assert audit_signals(parts, Policy.load(), repeats=0).table["ms"].notna().sum() == known
+
     def test_audit_without_hits_or_a_split(self, size: int) -> None:
         """Nothing measured anywhere; labels of three kinds."""
         trace = stored(random_trace(1, n_cases=30))

@@ -277,6 +277,27 @@ class TestVersions:
         )
         assert len(list(first.shards())) == 3  # whoever opened the version before goes on with it
 
+    def test_an_append_without_the_manifest_writes_nothing(self, tmp_path: Path) -> None:
+        """It would be version 1 anew, over the shards that the lost manifest named."""
+        made = save_shards([world(8)], tmp_path, shard=4)
+        (tmp_path / MANIFEST).unlink()
+        before = written(tmp_path)
+        with pytest.raises(TraceError, match="must hold its manifest"):
+            made.append(named(world(3), "x"))
+        assert written(tmp_path) == before
+
+    def test_the_split_of_cases_without_one_is_loaded(self, tmp_path: Path) -> None:
+        """It is named none, as where cases are counted."""
+        trace = world()
+        some = tuple(
+            case._replace(split=None if row % 2 else "tune") for row, case in enumerate(trace.cases)
+        )
+        trace = dataclasses.replace(
+            trace, cases=some, meta={**trace.meta, "cases_hash": hash_cases(some)}
+        )
+        loose = save_shards([trace], tmp_path, shard=3).split("none").loaded()
+        assert [case.id for case in loose.cases] == ["q1", "q3", "q5"]
+
     def test_another_trace_takes_the_place_of_the_old(self, tmp_path: Path) -> None:
         """Its files are of the next version; those of the old go once the manifest stands."""
         save_shards([world()], tmp_path, shard=3)
