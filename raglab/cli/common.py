@@ -216,8 +216,13 @@ def parse_shares(text: str | None) -> dict[str, Any] | None:
     """
     if text is None:
         return None
-    shares = parse_numbers(text, "--split", "0.4,0.3,0.3", exactly=True)
-    return dict(zip(("tune", "certify", "report"), shares, strict=True))
+    return dict(
+        zip(
+            ("tune", "certify", "report"),
+            parse_numbers(text, "--split", "0.4,0.3,0.3", exactly=True),
+            strict=True,
+        )
+    )
 
 
 def parse_mix(texts: Sequence[str] | None) -> Mix:

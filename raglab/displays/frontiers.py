@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from raglab import bandit
 from raglab.bandit.budget import Budget, check_budget
 from raglab.bandit.environments import Table
 from raglab.displays import canvas
 from raglab.displays.display import FrameDisplay, spaced_rows
 from raglab.displays.tables import estimate_cells
-from raglab.extension_points import extension
 from raglab.words.results import Summary
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class FrontierDisplay(FrameDisplay):
         """
         import pandas as pd
 
-        corners = extension("frontier", "budgets", "a frontier")(table)
+        corners = bandit.frontier(table)
         arms = [table.arms[int(np.argmax(share))] for share in corners.mixture]
         drawn = pd.DataFrame(
             {"kind": CORNER, "policy": arms, "spend": corners.spend, "reward": corners.reward}
@@ -79,8 +79,7 @@ class FrontierDisplay(FrameDisplay):
                 [drawn, comparison[["policy", *columns]].assign(kind="plan")], ignore_index=True
             )
         checked = None if budget is None else check_budget(budget)
-        stated = "" if checked is None else checked.unit
-        amount = None if checked is None else checked.per_question
+        amount, stated = (None, "") if checked is None else (checked.per_question, checked.unit)
         return cls(drawn, amount, unit or stated or "cost", len(table.mask)).plot(**drawing)
 
     def _draw(self, style: Style) -> list[Any]:

@@ -281,7 +281,7 @@ def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray
     flags = map(_own_intent, arms)
     return np.array(
         [not flag or bool(gates.meets_threshold(getattr(margins, flag))) for flag in flags],
-        dtype=np.bool_,
+        dtype="bool",
     )
 
 

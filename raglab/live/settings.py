@@ -258,7 +258,7 @@ class Settings(BaseSettings):
         }
         return RewardWeights(**named, lambda_=self.bandit_lambda)
 
-    def _stated(self, prefix: str, names: Sequence[str]) -> dict[str, Any]:
+    def _stated(self, prefix: str, names: Iterable[str]) -> dict[str, Any]:
         """Values of the fields with a prefix, by the names of a tuple of settings."""
         fields = type(self).model_fields
         return {name: getattr(self, prefix + name) for name in names if prefix + name in fields}
@@ -292,7 +292,7 @@ class Settings(BaseSettings):
             raise input_error(
                 Where(variable("bandit_floor")), rule, "lower it", f"{self.bandit_floor:g}"
             )
-        stated = self._stated("bandit_", [*Bandit.__dataclass_fields__])
+        stated = self._stated("bandit_", Bandit.__dataclass_fields__)
         bandit = Bandit(algorithm=self.bandit_policy, **stated)
         if self.bandit_prior is None or bandit.linear:
             return bandit
