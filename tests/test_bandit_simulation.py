@@ -137,7 +137,7 @@ class TestTableFromFrame:
             (
                 {},
                 {"costs": {"bm25": 0.1, "hybrid": -1}},
-                "cost of an available arm must be a number from 0, got -1 in row 0 .*, arm hybrid",
+                "the cost of hybrid must be a number from 0, got -1; state it in your unit",
             ),
             (
                 {},
