@@ -54,7 +54,7 @@ BUDGETS: dict[str, Size] = {
 }
 FOLDERS: dict[str, Size] = {
     "experiments": Size(59_966, 3420, 265),
-    "tests": Size(582_806, 65_647, 37_579),
+    "tests": Size(582_806, 65_645, 37_579),
 }
 
 
