@@ -11,7 +11,7 @@ from copy import deepcopy
 from functools import cache, cached_property, partial
 from importlib.resources import files
 from operator import not_
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import yaml
 from pydantic import (
@@ -444,21 +444,23 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         """Gates in their order, then the rest; what differs from the published is marked."""
         changed, settings = self.diff(), self.settings
         order = self.gates_in_order()
-        rows: dict[bool, list[tuple[Cell | str, ...]]] = {True: [], False: []}
+        sections: dict[str, list[Cell | str]] = {name: [name] for name in order}
+        rest: list[tuple[Cell | str, ...]] = []
 
-        def place(path: str) -> tuple[int, bool]:
-            # a page is cut after a number of rows: of what is no gate the changes come first
-            gate = path.rpartition(".")[0]
-            return (
-                (order.index(gate), False) if gate in order else (len(order), path not in changed)
-            )
-
-        # a gate that the published policy states and this one does not stands among the changes
-        for path in sorted([*settings, *sorted(changed.keys() - settings.keys())], key=place):
-            value = told_value(settings.get(path))
-            was = told_value(changed[path][1]) if path in changed else ""
-            of_gate = path.rpartition(".")[0] in order
-            rows[of_gate].append((path, Cell(value, mark="changed" if was else ""), was))
+        # a gate that the published policy states and this one does not stands among the changes; a
+        # page is cut after a number of rows: of what is no gate the changes come first
+        paths = [*settings, *sorted(changed.keys() - settings.keys())]
+        for path in sorted(paths, key=lambda path: path not in changed):
+            section, _, key = path.rpartition(".")
+            value, was = told_value(settings.get(path)), ""
+            if path in changed:
+                was = told_value(changed[path][1])
+            mark: Literal["", "changed"] = "changed" if was else ""
+            if section in sections:
+                small = f"published {was}" if was else ""
+                sections[section].append(Cell(f"{key} {value}", small, mark))
+            else:
+                rest.append((path, Cell(value, mark=mark), was))
         texts = [  # what decides stands first, as in `diff`
             f"{path} {told_value(value)}{' (idle)' if threshold_need(self, path) else ''}"
             for path, (value, _) in changed.items()
@@ -470,12 +472,13 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
             ("certificate", "none" if self.certificate is None else "held"),
             (f"{len(changed)} changes:", ", ".join(texts) or "none"),
         ]
+        gate_rows = [row for row in sections.values() if len(row) > 1]
         head = ("setting", "value", "published")
-        folds = {
-            title: Fold(title, rows[of_gate], None, head, open=of_gate)
-            for title, of_gate in (("gates in order", True), ("other settings", False))
-        }
-        return Summary(facts, folds)
+        folds = [
+            Fold("gates in order", gate_rows, open=True),
+            Fold("other settings", rest, None, head),
+        ]
+        return Summary(facts, {fold.title: fold for fold in folds})
 
     def gates_in_order(self) -> list[str]:
         """Sections of the gates in the order in which they decide.

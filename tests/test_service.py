@@ -113,7 +113,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     ended(running)
 
 
-def closed_after_s(link: socket.socket, most: float = 20.0) -> float:
+def closed_after_s(link: socket.socket, most: float = 40.0) -> float:
     """Seconds until the server closes a connection."""
     start = time.monotonic()
     link.settimeout(most)
@@ -229,7 +229,7 @@ def dripping(link: socket.socket, content: bytes) -> float:
     """Seconds until the server closes a connection that sends a byte now and then."""
     start = time.monotonic()
     for place in range(len(content)):
-        if time.monotonic() - start > 20.0:
+        if time.monotonic() - start > 40.0:
             break
         try:
             link.sendall(content[place : place + 1])
@@ -263,18 +263,23 @@ SLOW: dict[str, Callable[[Service], float]] = {
 
 
 def unread_answers(service: Service) -> float:
-    """Seconds until the server gives up on a client that asks for much and reads nothing."""
+    """Longest seconds of a send, to a server that gives up on a client that reads nothing.
+
+    Of the answers some fit into the buffers of the machine before that.
+    """
     link = socket.socket()
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     link.connect(("127.0.0.1", service.port))
-    body, start = hits(2_000), time.monotonic()
-    link.settimeout(20)
-    try:
-        for _ in range(50):
+    body, longest = hits(2_000), 0.0
+    link.settimeout(40)
+    for _ in range(400):
+        start = time.monotonic()
+        try:
             link.sendall(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
-    except OSError:
-        pass
-    return time.monotonic() - start
+        except OSError:
+            return max(longest, time.monotonic() - start)
+        longest = max(longest, time.monotonic() - start)
+    pytest.fail("the server took all that nobody read")
 
 
 class TestAttacks:
@@ -304,10 +309,7 @@ class TestAttacks:
                 name: max(future.result() for future in futures)
                 for name, futures in running.items()
             }
-        # A few answers fit into the buffers of the machine before one is left; some seconds are
-        # those of a busy one.
-        taken["answers that nobody reads"] -= app.LIMITS.connection_s / 2
-        most = app.LIMITS.connection_s + 5.0
+        most = 2 * app.LIMITS.connection_s  # on a busy machine
         assert {name: seconds for name, seconds in taken.items() if seconds > most} == {}
 
     def test_large_bodies_are_refused(self, service: Service) -> None:
@@ -362,8 +364,8 @@ class TestAttacks:
     def test_fifty_clients_at_once_are_answered(self, service: Service, body: bytes) -> None:
         """200 requests, 50 at a time: all are decided."""
         with ThreadPoolExecutor(50) as pool:
-            answers = Counter(pool.map(lambda _: service.post(body)[0], range(200)))
-        assert answers == {200: 200}
+            answers = [*pool.map(lambda _: service.post(body), range(200))]
+        assert [content for status, content in answers if status != 200] == []
 
     def test_many_at_once_are_answered_or_told_to_wait(self, service: Service) -> None:
         """300 at once: 200 or 503, or cut if there are too many connections, and nothing else."""

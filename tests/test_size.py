@@ -20,7 +20,7 @@ METER = ROOT.parent / "shared" / "tools" / "size.py"
 MOST_NODES = 500  # of a function
 # Nodes, words of messages and bytes of other files of each room of raglab; "." is its root.
 BUDGETS: dict[str, Size] = {
-    ".": Size(22_252, 1559, 5265),
+    ".": Size(22_284, 1560, 5265),
     "answering": Size(15_715, 778, 0),
     "arguments": Size(1324, 63, 0),
     "audit": Size(9936, 487, 0),
@@ -45,7 +45,7 @@ BUDGETS: dict[str, Size] = {
     "loops": Size(1074, 82, 0),
     "metrics": Size(11_715, 560, 0),
     "models": Size(5027, 484, 0),
-    "off_policy": Size(7096, 815, 0),
+    "off_policy": Size(7107, 828, 0),
     "policy_parts": Size(7373, 578, 0),
     "replaying": Size(4230, 16, 0),
     "retrieval": Size(8874, 194, 0),
@@ -54,7 +54,7 @@ BUDGETS: dict[str, Size] = {
 }
 FOLDERS: dict[str, Size] = {
     "experiments": Size(59_966, 3420, 265),
-    "tests": Size(582_806, 65_645, 37_579),
+    "tests": Size(582_822, 65_648, 37_579),
 }
 
 

@@ -63,10 +63,10 @@ class Limits(NamedTuple):
     text_characters: int = 20_000  # any other text of a hit
     body_s: float = 3.0  # until a body has come
     # until a process is free; so long wait as many requests as there are connections
-    wait_s: float = 2.5
+    wait_s: float = 4.0
     decide_s: float = 4.0  # of a process, for a request
     # between two requests, and for a request with its answer, however slow the client
-    connection_s: float = 10.0
+    connection_s: float = 13.0
     stopping_s: int = 3  # after SIGTERM, for what is under way
     processes: int = 2
     # whose requests are taken; those of more are answered 503, and of twice as many cut

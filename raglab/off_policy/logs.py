@@ -287,7 +287,10 @@ def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[IntAr
         refuse(rule, f"shape {values.shape}", "one session for each round")
     import pandas as pd
 
-    ids, labels = pd.factorize(values)
+    try:
+        ids, labels = pd.factorize(values)
+    except TypeError as error:  # a list or a set
+        refuse("session must be text or numbers", str(error), "join what it holds into one text")
     remedy = "give a lone round a session of its own"
     refuse_rows(ids < 0, values, "session must not be missing", remedy)
     return ids.astype(np.int64), len(labels)
