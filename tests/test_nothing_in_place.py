@@ -260,10 +260,9 @@ def of_bandits() -> None:
         context = np.array([[1.0, 0.5]] * 2) if bandit.linear else np.zeros((2, 0))
         for arm, reward in ((0, 0.25), (1, 0.75), (2, 0.5)):
             state = learner.record_pull(state, np.array([arm, arm]), bandit)
-            rows, arms, ages = np.arange(2), np.array([arm, arm]), np.zeros(2, int)
-            state = learner.record_rewards(
-                state, rows, arms, np.full(2, reward), ages, context, bandit
-            )
+            arms, ages = np.array([arm, arm]), np.zeros(2, int)
+            rewards = learner.Rewards(np.arange(2), arms, np.full(2, reward), ages, context)
+            state = learner.record_rewards(state, rewards, bandit)
         entry = learner.LEARNERS[name]
         for function, chance in ((entry.index, on), (entry.draw, rng), (entry.largest, on)):
             if function is not None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import check_count, check_mask
-from raglab.bandit.table_frames import Costs, is_whole, read_frame, warn_order_ignored
+from raglab.bandit.table_frames import Costs, is_whole, read_frame
 from raglab.values import refuse
 
 if TYPE_CHECKING:
@@ -149,9 +150,7 @@ class Table(NamedTuple):
             constant: without one a linear learner cannot tell a good arm from a poor one where its
             features are 0.
           order: in which a simulation plays the rows, `given` (row t in round t), `shuffled` (a
-            permutation in each replication) or `replacement`. None: replacement, with a warning,
-            which also names the arms whose mean changes along the rows (F test over ten blocks of
-            rows, 20 rewards each at least, level .001 over all arms).
+            permutation in each replication) or `replacement`. None: replacement, with a warning.
           delay: rounds until a reward is there: of all, a column, [Q], or [Q, A].
           mask: booleans [Q, A], False where an arm has a reward but was not available.
           cost_range: least and largest cost that the learner's reward is scaled by.
@@ -191,7 +190,10 @@ class Table(NamedTuple):
             table = table._replace(cost=parts.cost, cost_range=cost_range).priced(price)
         checked = _check_table(table)
         if order is None:
-            warn_order_ignored(parts)
+            warn_user(
+                f"The order of the {len(frame)} rows is not stated: they are drawn with "
+                'replacement. State order="given", "shuffled" or "replacement" (rule S4.7).'
+            )
         return table._replace(delay=checked.delay)
 
 

@@ -107,6 +107,28 @@ def stored_settings(bandit: Bandit) -> dict[str, Any]:
     }
 
 
+class Rewards(NamedTuple):
+    """Rewards of N rounds that were chosen before.
+
+    Attributes:
+      rows: replications that are rewarded, [N]; one may occur more than once.
+      arm: number of the arm, [N].
+      reward: in [0, 1], [N].
+      age: rounds chosen since the choice, [N].
+      context: of the choice, [N, d]; d = 0 without one.
+      cost: of the choice, [N], which a ledger reads.
+      old: the counted reward that each replaces, [N]; None of new ones.
+    """
+
+    rows: Ints
+    arm: Ints
+    reward: Array
+    age: Ints
+    context: Array
+    cost: Array | float = 0.0
+    old: Array | None = None
+
+
 class State(NamedTuple):
     """State of a learner; [...] is any batch of replications.
 
@@ -154,28 +176,14 @@ class State(NamedTuple):
         """
         return record_pull(self, arm, bandit)
 
-    def after_rewards(
-        self,
-        rows: Ints,
-        arm: Ints,
-        reward: Array,
-        cost: Array,  # noqa: ARG002 - of a ledger
-        age: Ints,
-        context: Array,
-        bandit: Bandit,
-    ) -> State:
+    def after_rewards(self, rewards: Rewards, bandit: Bandit) -> State:
         """State after rewards, as `record_rewards`.
 
         Args:
-          rows: replications that are rewarded, [N].
-          arm: number of the arm, [N].
-          reward: in [0, 1], [N].
-          cost: not read, [N].
-          age: rounds chosen since the choice, [N].
-          context: of the choice, [N, d]; d = 0 without one.
+          rewards: that arrived.
           bandit: settings of the learner.
         """
-        return record_rewards(self, rows, arm, reward, age, context, bandit)
+        return record_rewards(self, rewards, bandit)
 
 
 class Choice(NamedTuple):
@@ -515,27 +523,36 @@ def _add(
         np.add.at(mine.moment, at, (weight * (outcome - centre))[:, None] * context)
 
 
-def record_rewards(
-    state: State, rows: Ints, arm: Ints, reward: Array, age: Ints, context: Array, bandit: Bandit
-) -> State:
-    """State [B, ...] after rewards [N] of these rows, of arguments that were checked.
+def record_rewards(state: State, rewards: Rewards, bandit: Bandit) -> State:
+    """State [B, ...] after rewards of its rows, of arguments that were checked.
 
-    A row may occur more than once.
-
-    Args:
-      context: [N, d]; d = 0 without a context.
+    Raises:
+      ValueError: a second reward in one place of a window, or one that replaces what was not
+        counted.
     """
     mine = flat(state)
     if bandit.window:
-        held = age < bandit.window
-        rows, arm, age = rows[held], arm[held], age[held]
-        reward, context = reward[held], context[held]
+        held = rewards.age < bandit.window
+        parts = (part[held] if isinstance(part, np.ndarray) else part for part in rewards)
+        rewards = Rewards(*parts)
+    rows, arm, new, age, context, _, old = rewards
+    if bandit.window:
         at = rows, (mine.t[rows] - 1 - age) % bandit.window
-        if (mine.recent_arm[at] >= 0).any():
-            refuse("a round has one reward", "a second one", "correct the first with revise")
-        mine.recent_arm[at], mine.recent_reward[at], mine.recent_context[at] = arm, reward, context
+        if old is None:
+            if (mine.recent_arm[at] >= 0).any():
+                refuse("a round has one reward", "a second one", "correct the first with revise")
+            mine.recent_arm[at], mine.recent_context[at] = arm, context
+        elif not ((mine.recent_arm[at] == arm) & (mine.recent_reward[at] == old)).all():
+            refuse("old must be the reward that was counted", old, "give those of that round")
+        mine.recent_reward[at] = new
     weight = np.asarray(bandit.discount**age, np.float64)
-    _add(mine, rows, arm, weight, reward_outcome(reward, bandit), context, bandit.prior_mean)
+    before: Array | float = 0.0
+    centre: Array | float = bandit.prior_mean
+    if old is not None:
+        _check_counted(mine.n[rows, arm] >= LEAST_COUNT * weight)
+        before = centre = reward_outcome(old, bandit)
+    after = reward_outcome(new, bandit)
+    _add(mine, rows, arm, weight, after, context, centre, before, is_new=old is None)
     return mine
 
 
@@ -730,38 +747,8 @@ def _learn(
     if bandit.window and (ages >= state.t.reshape(size)).any():
         remedy = "a window keeps rewards of rounds that were chosen"
         refuse("age must be less than the rounds chosen", age, remedy)
-    rows = np.arange(size)
-    if before is None:
-        done = record_rewards(state, rows, arms, after, ages, x, bandit)
-    else:
-        done = _replace_rewards(flat(state), rows, arms, before, after, ages, x, bandit)
-    return restore_batch(done, batch)
-
-
-def _replace_rewards(
-    mine: State,
-    rows: Ints,
-    arm: Ints,
-    old: Array,
-    new: Array,
-    age: Ints,
-    context: Array,
-    bandit: Bandit,
-) -> State:
-    """The state, which is one's own, after counted rewards [N] were replaced."""
-    if bandit.window:
-        held = age < bandit.window
-        rows, arm, age = rows[held], arm[held], age[held]
-        old, new, context = old[held], new[held], context[held]
-        at = rows, (mine.t[rows] - 1 - age) % bandit.window
-        if not ((mine.recent_arm[at] == arm) & (mine.recent_reward[at] == old)).all():
-            refuse("old must be the reward that was counted", old, "give those of that round")
-        mine.recent_reward[at] = new
-    weight = np.asarray(bandit.discount**age, np.float64)
-    _check_counted(mine.n[rows, arm] >= LEAST_COUNT * weight)
-    was, becomes = reward_outcome(old, bandit), reward_outcome(new, bandit)
-    _add(mine, rows, arm, weight, becomes, context, was, was, is_new=False)
-    return mine
+    rewards = Rewards(np.arange(size), arms, after, ages, x, old=before)
+    return restore_batch(record_rewards(state, rewards, bandit), batch)
 
 
 def _check_counted(counted: NDArray[np.bool_]) -> None:

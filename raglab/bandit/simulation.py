@@ -34,6 +34,7 @@ from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
     Ints,
+    Rewards,
     State,
     check_count,
     init,
@@ -70,17 +71,8 @@ class Sums(Protocol):
     def after_choice(self, arm: Ints, cost: Array, bandit: Bandit) -> Self:
         """After a round that chose these arms [R] and paid these costs [R]."""
 
-    def after_rewards(
-        self,
-        rows: Ints,
-        arm: Ints,
-        reward: Array,
-        cost: Array,
-        age: Ints,
-        context: Array,
-        bandit: Bandit,
-    ) -> Self:
-        """After rewards [N] of these replications, and what their arms cost."""
+    def after_rewards(self, rewards: Rewards, bandit: Bandit) -> Self:
+        """After rewards of these replications, and what their arms cost."""
 
 
 def follow_costs(bandit: Bandit, world: World, *, charged: bool = False) -> tuple[Bandit, str]:
@@ -213,7 +205,7 @@ def stepwise_arms(
         if bandit.linear and met.case is not None:
             x = met.features[met.case[when, who]]
         cost = met.costs(when, who, chosen)
-        sums = sums.after_rewards(who, chosen, reward, cost, t - when, x, bandit)
+        sums = sums.after_rewards(Rewards(who, chosen, reward, t - when, x, cost), bandit)
     return arms
 
 

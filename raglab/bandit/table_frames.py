@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Costs: TypeAlias = "Mapping[str, float | str] | pd.Series[float] | pd.DataFrame | ArrayLike"
 INTERCEPT = "intercept"
-BLOCKS, LEAST_ROWS = 10, 20  # of rows that the test for drift compares; rows of a block at least
-DRIFT_LEVEL = 0.001  # of the test for drift, over all arms together
 _NUMBERS = (int, float, np.integer, np.floating)
 MOST = 1e9  # of a feature or a cost; far more leaves the floats
 
@@ -271,52 +269,6 @@ def is_whole(rounds: NDArray[Any]) -> bool:
     if not any(np.issubdtype(rounds.dtype, kind) for kind in (np.integer, np.floating)):
         return False
     return bool(((rounds >= 0) & (rounds <= MOST) & (rounds == np.floor(rounds))).all())
-
-
-def drifting_arms(reward: Array, mask: NDArray[np.bool_], arms: Sequence[str]) -> list[str]:
-    """Arms whose mean reward changes along the rows.
-
-    The rows are cut into ten blocks in their order, of 20 rewards at least, and the arm's means in
-    them are compared by the F test of one-way analysis of variance, at level .001 over all arms
-    together.
-
-    Example:
-      >>> reward = np.column_stack([np.tile([0.0, 1.0], 50), np.repeat([0.0, 1.0], 50)])
-      >>> drifting_arms(reward, np.ones((100, 2), np.bool_), ["still", "drifting"])
-      ['drifting']
-    """
-    from scipy.special import fdtrc
-
-    drifting = []
-    for arm, name in enumerate(arms):
-        rewards = reward[mask[:, arm], arm]
-        n_blocks = min(BLOCKS, len(rewards) // LEAST_ROWS)
-        if n_blocks < 2:
-            continue
-        blocks = np.array_split(rewards, n_blocks)
-        within = sum(float(((block - block.mean()) ** 2).sum()) for block in blocks)
-        between = sum(len(block) * float((block.mean() - rewards.mean()) ** 2) for block in blocks)
-        free = len(rewards) - n_blocks
-        # blocks that agree to the last digits have no difference to test
-        if between <= 1e-12 * len(rewards):
-            continue
-        ratio = between / (n_blocks - 1) / max(within / free, 1e-300)
-        if fdtrc(n_blocks - 1, free, ratio) < DRIFT_LEVEL / len(arms):
-            drifting.append(name)
-    return drifting
-
-
-def warn_order_ignored(parts: FrameParts) -> None:
-    """Say that rows will be drawn with replacement, and which arms drift along them."""
-    drifting = drifting_arms(parts.reward, parts.mask, parts.arms)
-    text = (
-        f"The order of the {len(parts.reward)} rows is not stated: they are drawn with "
-        'replacement. State order="given", "shuffled" or "replacement" (rule S4.7).'
-    )
-    if drifting:
-        shown = ", ".join(drifting)[:200]
-        text += f" Mean rewards of {len(drifting)} of {len(parts.arms)} arms drift ({shown})."
-    warn_user(visible(text))
 
 
 def _refuse_frame(rule: str, value: object, remedy: str) -> NoReturn:

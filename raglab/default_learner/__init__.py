@@ -36,7 +36,6 @@ from raglab.default_learner.default_updates import (
     update,
     worth_asking,
 )
-from raglab.default_learner.document_roles import document_roles
 from raglab.default_learner.simulation import (
     World,
     confidence_paths,
@@ -69,7 +68,6 @@ __all__ = [
     "Worth",
     "asks",
     "confidence_paths",
-    "document_roles",
     "fills_in",
     "gate",
     "init",

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.learner import (
     Bandit,
+    Rewards,
     State,
     check_bandit,
     check_reward,
@@ -127,9 +128,8 @@ def learner_probabilities(
         state = record_pull(state, arm[t], bandit)
         if known[t]:
             at = slice(t, t + 1)
-            state = restore_batch(
-                record_rewards(state, first, arm[at], reward[at], first, context[at], bandit), ()
-            )
+            rewards = Rewards(first, arm[at], reward[at], first, context[at])
+            state = restore_batch(record_rewards(state, rewards, bandit), ())
         # Many states at once: Thompson sampling integrates equal posteriors once, and others side
         # by side.
         if len(waiting) == ROUNDS_AT_ONCE or t == len(log) - 1:

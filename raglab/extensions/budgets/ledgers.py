@@ -21,6 +21,7 @@ from raglab.bandit.learner import (
     LEARNERS,
     Bandit,
     Ints,
+    Rewards,
     State,
     check_arm,
     check_reward,
@@ -94,34 +95,21 @@ class Ledger(NamedTuple):
         state = record_pull(self.state, arm, bandit)
         return self._replace(state=state, pacer=pace(self.pacer, cost), **faded)
 
-    def after_rewards(
-        self,
-        rows: Ints,
-        arm: Ints,
-        reward: Array,
-        cost: Array,
-        age: Ints,
-        context: Array,
-        bandit: Bandit,
-    ) -> Ledger:
-        """Ledger [B, ...] after rewards and costs [N] of these rows, as `record_rewards`.
+    def after_rewards(self, rewards: Rewards, bandit: Bandit) -> Ledger:
+        """Ledger [B, ...] after rewards and what their arms cost, as `record_rewards`.
 
         Args:
-          rows: replications that are rewarded, [N].
-          arm: number of the arm, [N].
-          reward: in [0, 1], [N].
-          cost: of the choice, [N].
-          age: rounds chosen since the choice, [N].
-          context: of the choice, [N, d]; d = 0 without one.
+          rewards: that arrived, with costs.
           bandit: settings of the learner.
         """
-        state = record_rewards(self.state, rows, arm, reward, age, context, bandit)
+        state = record_rewards(self.state, rewards, bandit)
+        rows, arm, reward, age, context, cost, _ = rewards
         weight, batch = bandit.discount**age, self.cost.shape[:-1]
         outcomes = {
             "cost": weight * cost,
             "square": weight * (cost * cost),
             "cross": weight * (reward * cost),
-            "moment": (weight * cost)[:, None] * context,
+            "moment": np.asarray(weight * cost)[:, None] * context,
         }
         added = {}
         for name, outcome in outcomes.items():
@@ -245,6 +233,6 @@ def learned_ledger(
     state = ledger.state._replace(pulls=pulls, t=np.asarray(len(places)))
     known = np.flatnonzero(there)
     row = np.zeros_like(known)  # one learner is row 0 of its flat state
-    return ledger._replace(state=state).after_rewards(
-        row, places[known], check_reward(rewards[known]), costs[known], row, x[known], bandit
-    )
+    counted = check_reward(rewards[known])
+    arrived = Rewards(row, places[known], counted, row, x[known], costs[known])
+    return ledger._replace(state=state).after_rewards(arrived, bandit)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from raglab.default_learner import document_roles
 from raglab.extensions.clarification.contents import contents
+from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.gap_candidates import (
     CLEAR,
     FAR,

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from raglab.audit.default_table import DefaultUse, RowKey
-from raglab.default_learner import document_roles, fills_in, gate, lookup, suggest
+from raglab.default_learner import fills_in, gate, lookup, suggest
+from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.question_texts import applied_default, default_sentence
 from raglab.extensions.clarification.turns import Turn
 from raglab.live.response import Response

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from raglab.arguments.plain_arrays import converted
 from raglab.arguments.user_warnings import warn_user
-from raglab.default_learner import document_roles
+from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.field_values import is_quoted, read_value
 from raglab.extensions.clarification.gaps import Nearness, find_gaps
 from raglab.extensions.clarification.language_words import plain, stems

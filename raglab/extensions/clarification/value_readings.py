@@ -17,8 +17,8 @@ from raglab.decision.checks import Check, answer_checks
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.default_learner import document_roles
 from raglab.extensions.clarification.contents import scope
+from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.field_values import is_quoted
 from raglab.extensions.clarification.gap_candidates import (
     YEARS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.default_learner.document_roles import document_roles
+from raglab.extensions.clarification.document_roles import document_roles
 
 SCHEDULE, CONTRACT = {"doc_type": "schedule"}, {"doc_type": "contract"}
 
