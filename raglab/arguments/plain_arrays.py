@@ -16,7 +16,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import wraps
 from inspect import signature
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,11 @@ def refuse(rule: str, value: object, remedy: str) -> NoReturn:
     """Raise a ValueError with rule, value and remedy."""
     msg = f"{rule}, got {value}; {remedy}."
     raise ValueError(msg)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a number, NaN included, and no boolean."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def is_missing(value: object) -> bool:

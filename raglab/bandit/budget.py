@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from raglab.arguments.plain_arrays import is_number
 from raglab.values import refuse
 
 START = 0.1  # price of a pacer that is not given any, times the budget of a question
@@ -45,9 +46,8 @@ def check_budget(budget: Budget | float) -> Budget:
     checked = budget if isinstance(budget, Budget) else Budget(budget)
     for name in ("per_question", "price", "step"):
         value = getattr(checked, name)
-        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         is_unset = name == "price" and value is None
-        if not is_unset and not (is_number and 0.0 < value < np.inf):
+        if not is_unset and not (is_number(value) and 0.0 < value < np.inf):
             remedy = "0.01 is usual" if name == "step" else "state it in the unit of the costs"
             refuse(f"{name} of a budget must be a number above 0", repr(value), remedy)
     return checked

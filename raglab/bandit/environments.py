@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.arguments.plain_arrays import is_number
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.learner import check_count, check_mask
 from raglab.bandit.table_frames import Costs, is_whole, read_frame
@@ -110,12 +111,14 @@ class Table(NamedTuple):
         _check_costing(price, None)
         if price == self.price:
             return self
-        low, high = _cost_ends(self)
+        ends = float(np.nanmin(self.cost)), float(np.nanmax(self.cost))
+        low, high = self.cost_range or ends
         before = self.reward * (1.0 + self.price * (high - low)) + self.price * (self.cost - high)
-        reward = _scaled_reward(before - price * self.cost, price * low, price * high)
-        return self._replace(
-            value=self.gross - price * self.cost, reward=reward, price=float(price)
-        )
+        least, most = price * low, price * high
+        # costs can push it out of [0, 1], where Beta learners need it
+        reward = np.clip((before - price * self.cost + most) / (1.0 + most - least), 0.0, 1.0)
+        value = self.gross - price * self.cost
+        return self._replace(value=value, reward=reward, price=float(price))
 
     @classmethod
     def from_frame(
@@ -211,23 +214,7 @@ def _check_costing(price: object, cost_range: object) -> None:
 
 def _from_zero(value: object) -> bool:
     """Whether a value is a number from 0."""
-    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return is_number and bool(0.0 <= value < np.inf)  # type: ignore[operator] # a number
-
-
-def _cost_ends(table: Table) -> tuple[float, float]:
-    """Least and largest cost that the learner's reward is scaled by."""
-    if table.cost_range is not None:
-        return table.cost_range
-    return float(np.nanmin(table.cost)), float(np.nanmax(table.cost))
-
-
-def _scaled_reward(net: Array, lowest: float, highest: float) -> Array:
-    """Reward net of costs moved into [0, 1], [Q, A].
-
-    Costs can push it out, where Beta learners need it.
-    """
-    return np.clip((net + highest) / (1.0 + highest - lowest), 0.0, 1.0)
+    return is_number(value) and bool(0.0 <= value < np.inf)
 
 
 class Bernoulli(NamedTuple):

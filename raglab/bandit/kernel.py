@@ -7,7 +7,7 @@ own.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -220,19 +220,6 @@ def _linear_arms(
                     inverse[r, arm, i, j] -= mine[i] * mine[j]
 
 
-class _Block(NamedTuple):
-    """Arrays of a block as the loops read them.
-
-    What is not there is empty, so that numba has one type for it.
-    """
-
-    out: Arms  # [T, R], which the loop fills
-    case: Any
-    uniform: Any
-    reward: Any
-    mask: Any
-
-
 def played(
     met: Feed, bandit: Bandit, rng: np.random.Generator, initial: State | None = None
 ) -> Arms:
@@ -241,13 +228,13 @@ def played(
     Args:
       initial: state of one linear learner that every replication begins with.
     """
-    block = _Block(
-        np.empty((met.rounds, met.size), np.int8),
-        np.zeros((0, 0), np.int32) if met.case is None else met.case,
-        np.zeros((0, 0)) if met.uniform is None else met.uniform,
-        np.ascontiguousarray(met.reward),
-        np.zeros((0, 0), np.bool_) if met.mask is None else np.ascontiguousarray(met.mask),
-    )
+    out = np.empty((met.rounds, met.size), np.int8)
+    # what is not there is empty, so that numba has one type for it
+    case = np.zeros((0, 0), np.int32) if met.case is None else met.case
+    uniform = np.zeros((0, 0)) if met.uniform is None else met.uniform
+    reward = np.ascontiguousarray(met.reward)
+    mask = np.zeros((0, 0), np.bool_) if met.mask is None else np.ascontiguousarray(met.mask)
+    block = (out, case, uniform, reward, mask)
     exploration, strength = float(bandit.exploration), float(bandit.prior_strength)
     mu, variance = float(bandit.prior_mean), float(bandit.prior_variance)
     loop = LEARNERS[bandit.algorithm].compiled
@@ -261,8 +248,18 @@ def played(
     elif loop == "student":
         _thompson_nig(*block, rng, mu, strength, variance, exploration)
     else:
-        _regress_arms(met, block, bandit, rng, initial, draws=loop == "lin_thompson")
-    return block.out
+        draws, features = loop == "lin_thompson", np.ascontiguousarray(met.features)
+        width, d = noise(bandit) if draws else exploration, features.shape[1]
+        # before a reward the design is the ridge alone
+        inverse, moment = (
+            np.tile(np.eye(d) / strength, (met.n_arms, 1, 1)),
+            np.zeros((met.n_arms, d)),
+        )
+        if initial is not None:
+            inverse = np.linalg.inv(np.ascontiguousarray(initial.gram) + strength * np.eye(d))
+            moment = np.ascontiguousarray(initial.moment)
+        _linear_arms(out, case, reward, mask, features, rng, inverse, moment, mu, width, draws)
+    return out
 
 
 def logs(rounds: int) -> Array:
@@ -279,38 +276,9 @@ def exploration_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arm
         return None
     chance = rng.random((met.rounds, met.size))
     open_ = np.ones((1, met.n_arms), np.bool_) if met.mask is None else met.mask
-    rows = (
-        met.case
-        if met.case is not None
-        else np.arange(met.rounds)[:, None]
-        if len(open_) > 1
-        else 0
-    )
-    rows = rows if len(open_) > 1 else 0
+    by_round = np.arange(met.rounds)[:, None] if met.case is None else met.case
+    rows = by_round if len(open_) > 1 else 0
     n_open = open_.sum(axis=-1)[rows]
     place = np.minimum(chance / max(bandit.epsilon, 1e-300) * n_open, n_open - 1).astype(np.int64)
     in_order = np.argsort(~open_, axis=-1, kind="stable").astype(np.int8)  # available arms first
     return np.where(chance < bandit.epsilon, in_order[rows, place], np.int8(-1))
-
-
-def _regress_arms(
-    met: Feed,
-    block: _Block,
-    bandit: Bandit,
-    rng: np.random.Generator,
-    initial: State | None,
-    *,
-    draws: bool,
-) -> None:
-    """Fill in the arms [T, R] of a linear learner."""
-    features = np.ascontiguousarray(met.features)
-    width = noise(bandit) if draws else float(bandit.exploration)
-    d, mu, ridge = features.shape[1], float(bandit.prior_mean), float(bandit.prior_strength)
-    world = (block.out, block.case, block.reward, block.mask, features, rng)
-    gram, moment = np.zeros((met.n_arms, d, d)), np.zeros((met.n_arms, d))
-    if initial is not None:
-        gram, moment = np.ascontiguousarray(initial.gram), np.ascontiguousarray(initial.moment)
-    # before a reward the design is the ridge alone
-    first = np.tile(np.eye(d) / ridge, (met.n_arms, 1, 1))
-    inverse = first if initial is None else np.linalg.inv(gram + ridge * np.eye(d))
-    _linear_arms(*world, inverse, moment, mu, width, draws)

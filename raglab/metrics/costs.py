@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arguments.plain_arrays import is_number
 from raglab.metrics.intervals import FloatArray, Interval, check_level, clopper_pearson, t_quantile
 from raglab.values import Floats, Status
 
@@ -89,8 +90,7 @@ def cost_matrix(costs: Costs | None = None) -> FloatArray:
                 every = ", ".join(OUTCOMES)
                 msg = f"an outcome of costs must be one of {every} or {ASKED}, got {outcome!r}."
                 raise ValueError(msg)
-            is_number = isinstance(cost, int | float | np.number) and not isinstance(cost, bool)
-            if not is_number or not 0.0 <= cost < inf:
+            if not is_number(cost) or not 0.0 <= cost < inf:
                 msg = (
                     f"a cost must be a finite number of at least 0, got {label}.{outcome}={cost!r}."
                 )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from raglab.arguments.plain_arrays import is_number
 from raglab.metrics.costs import (
     LABEL_OF_CELL,
     LABELS,
@@ -229,10 +230,8 @@ def checked_mix(mix: Mix | None) -> TrafficMix | None:
     ends = {}
     for label, share in mix.items():
         pair = np.asarray(share, dtype=object).ravel().tolist()
-        are_numbers = all(
-            isinstance(end, int | float | np.number) and not isinstance(end, bool) for end in pair
-        )
-        if len(pair) not in (1, 2) or not are_numbers or not 0.0 <= pair[0] <= pair[-1] <= 1.0:
+        are_numbers = len(pair) in (1, 2) and all(map(is_number, pair))
+        if not are_numbers or not 0.0 <= pair[0] <= pair[-1] <= 1.0:
             msg = f"{rule}, got {label}={share!r}; a share lies in [0, 1], 0.9 for 90 %."
             raise ValueError(msg)
         ends[label] = (float(pair[0]), float(pair[-1]))
