@@ -437,7 +437,7 @@ def test_a_reward_that_is_none_is_refused(bandit: Bandit, reward: float) -> None
         (lambda s, b, _: update(s, 3, 0.5, b), r"arm must be in \[0, 3\), got 3"),
         (lambda s, b, _: update(s, -1, 0.5, b), r"arm must be in \[0, 3\), got -1"),
         (lambda s, b, _: update(s, 1.0, 0.5, b), "arm must be a whole number"),
-        (lambda s, b, _: update(s, 1, 0.5, b, age=-1), "age must be a whole number of rounds"),
+        (lambda s, b, _: update(s, 1, 0.5, b, age=-1), "age must be a whole number"),
         (lambda s, b, _: revise(s, 1, 0.5, np.nan, b), r"reward must be in \[0, 1\], got nan"),
         (
             lambda s, b, _: revise(s, 2, 1.0, 0.0, b),

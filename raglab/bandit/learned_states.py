@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.bandit.environments import Array, Table
 from raglab.bandit.learner import (
     CHOSEN,
     REWARDED,
     Bandit,
+    Ints,
     State,
     Stats,
     Steps,
@@ -29,14 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PREFIX = "p_"  # of a log's columns of propensities, which name the arms in their order
-
-
-class Rounds(NamedTuple):
-    """Rounds that were played, [N]; reward NaN where none came."""
-
-    n_arms: int
-    arm: NDArray[np.int64]
-    reward: Array
 
 
 def learned_state(
@@ -88,18 +81,19 @@ def learned_state(
         remedy = "1 counts history as new rounds"
         refuse("weight must be above 0, and 1 beside a window", weight, remedy)
     if isinstance(source, Table):
-        past, context = _played_rounds(source, bandit, policy, rounds, seed)
+        n_arms = source.n_arms
+        arm, reward, context = _played_rounds(source, bandit, policy, rounds, seed)
     else:
-        past = _logged_rounds(source, arms)
+        n_arms, arm, reward = _logged_rounds(source, arms)
         context = _contexts(source, features) if bandit.linear else np.zeros((len(source), 0))
     context = context if bandit.linear else context[:, :0]
     # Each round is CHOSEN and, where its reward is known, REWARDED before the next round.
-    is_known = ~np.isnan(past.reward)
-    at = np.repeat(np.arange(len(past.arm)), np.where(is_known, 2, 1))
+    is_known = ~np.isnan(reward)
+    at = np.repeat(np.arange(len(arm)), np.where(is_known, 2, 1))
     kind = np.where(np.diff(at, prepend=-1) > 0, CHOSEN, REWARDED)
-    none, reward = np.zeros(len(at)), np.where(is_known, past.reward, 0.0)[at]
-    steps = Steps(kind, past.arm[at], none, reward, none.astype(np.int64), context[at])
-    state = init(past.n_arms, bandit=bandit, n_features=context.shape[1])
+    none, reward = np.zeros(len(at)), np.where(is_known, reward, 0.0)[at]
+    steps = Steps(kind, arm[at], none, reward, none.astype(np.int64), context[at])
+    state = init(n_arms, bandit=bandit, n_features=context.shape[1])
     state = fold(state, steps, bandit)
     sums = ("n", "total", "square", "gram", "moment")
     return state._replace(**{name: weight * getattr(state, name) for name in sums})
@@ -107,8 +101,8 @@ def learned_state(
 
 def _played_rounds(
     table: Table, bandit: Bandit, policy: ArrayLike | None, rounds: int | None, seed: int
-) -> tuple[Rounds, Array]:
-    """What a fixed policy would have logged, and its contexts [N, F]."""
+) -> tuple[Ints, Array, Array]:
+    """Arms and rewards that a fixed policy would have logged, [N], and contexts [N, F]."""
     n_rounds = len(table.mask) if rounds is None else rounds
     _, note = follow_costs(bandit, table)
     if note:
@@ -116,11 +110,11 @@ def _played_rounds(
     probabilities = table.mask / table.mask.sum(axis=1, keepdims=True) if policy is None else policy
     done = run(probabilities, table, rounds=n_rounds, replications=1, seed=seed)
     case, arm = np.asarray(done.case)[0], done.arm[0].astype(np.int64)
-    return Rounds(table.n_arms, arm, table.reward[case, arm]), table.features[case]
+    return arm, table.reward[case, arm], table.features[case]
 
 
-def _logged_rounds(log: pd.DataFrame, arms: Sequence[Any] | None) -> Rounds:
-    """Rounds of a log."""
+def _logged_rounds(log: pd.DataFrame, arms: Sequence[Any] | None) -> tuple[int, Ints, Array]:
+    """Number of arms of a log, its arms and its rewards, [N]; NaN where none came."""
     if not hasattr(log, "columns"):
         remedy = "give a DataFrame"
         refuse("a history must be a Table or a log", type(log).__name__, remedy)
@@ -138,7 +132,7 @@ def _logged_rounds(log: pd.DataFrame, arms: Sequence[Any] | None) -> Rounds:
         rule = f"{column} must be one of {', '.join(map(str, places))[:200]}"
         refuse(rule, repr(unknown[0]), "name all arms")
     arm = np.array([places[cell] for cell in log[column].tolist()], dtype=np.int64)
-    return Rounds(len(names), arm, log["reward"].to_numpy(dtype=np.float64, na_value=np.nan))
+    return len(names), arm, log["reward"].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> Array:
@@ -181,14 +175,14 @@ def history_of(log: pd.DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
     if bandit.linear:
         refuse("a history has no contexts", f"the policy {bandit.algorithm}", "leave it out")
     ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
-    past = _logged_rounds(ordered.drop(columns="action", errors="ignore"), arms)
-    outcome = reward_outcome(check_reward(past.reward), bandit)
-    age = np.arange(len(past.arm))[::-1]
+    _, arm, reward = _logged_rounds(ordered.drop(columns="action", errors="ignore"), arms)
+    outcome = reward_outcome(check_reward(reward), bandit)
+    age = np.arange(len(arm))[::-1]
     weight = np.where(age < bandit.window, 1.0, 0.0) if bandit.window else bandit.discount**age
     return Stats(
         *(
-            np.bincount(past.arm, weight * value, len(arms)).astype(np.float64)
-            for value in (np.ones(len(past.arm)), outcome, outcome * outcome)
+            np.bincount(arm, weight * value, len(arms)).astype(np.float64)
+            for value in (np.ones(len(arm)), outcome, outcome * outcome)
         )
     )
 

@@ -380,30 +380,15 @@ def check_context(context: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[
     return np.broadcast_to(array, shape)
 
 
-def check_arm(arm: ArrayLike, n_arms: int) -> NDArray[np.int64]:
-    """Arms as int64.
+def check_whole(name: str, values: ArrayLike, end: float = np.inf) -> Ints:
+    """Whole numbers in [0, end) as int64, such as arms, or rounds since a choice.
 
     Raises:
-      ValueError: an arm that is not a whole number in [0, A).
+      ValueError: another number.
     """
-    array = np.asarray(arm)
-    if not np.issubdtype(array.dtype, np.integer):
-        rule = f"arm must be a whole number in [0, {n_arms})"
-        refuse(rule, array, "it is a place among the arms")
-    if array.size and not (array.min() >= 0 and array.max() < n_arms):
-        refuse(f"arm must be in [0, {n_arms})", array, "it is unknown to this state")
-    return array.astype(np.int64)
-
-
-def check_age(age: object) -> NDArray[np.int64]:
-    """Ages as int64.
-
-    Raises:
-      ValueError: an age that is not a whole number of rounds, or below 0.
-    """
-    array = np.asarray(age)
-    if not np.issubdtype(array.dtype, np.integer) or (array < 0).any():
-        refuse("age must be a whole number of rounds, >= 0", age, "0 is before the next choice")
+    array = np.asarray(values)
+    if not np.issubdtype(array.dtype, np.integer) or ((array < 0) | (array >= end)).any():
+        refuse(f"{name} must be a whole number in [0, {end})", array, "count from 0")
     return array.astype(np.int64)
 
 
@@ -740,7 +725,10 @@ def _learn(
             refuse(rule, values.shape, "give one a replication")
         return np.broadcast_to(values, batch).reshape(size)
 
-    arms, ages = each("arm", check_arm(arm, state.n.shape[-1])), each("age", check_age(age))
+    arms, ages = (
+        each("arm", check_whole("arm", arm, state.n.shape[-1])),
+        each("age", check_whole("age", age)),
+    )
     before = None if old is None else each("reward", check_reward(old))
     after, width = each("reward", check_reward(new)), state.moment.shape[-1]
     x = check_context(context, (*batch, width)).reshape(size, width)
@@ -873,7 +861,7 @@ def fold(state: State, steps: Steps, bandit: Bandit) -> State:
     if steps.context.shape != shape:
         refuse(f"context must be {shape}", steps.context.shape, "give the features of init")
     contexts = check_context(steps.context, shape)
-    arm, age = check_arm(steps.arm, state.n.shape[-1]), check_age(steps.age)
+    arm, age = check_whole("arm", steps.arm, state.n.shape[-1]), check_whole("age", steps.age)
     check_reward(steps.new[kind != CHOSEN])
     check_reward(steps.old[kind == REVISED])
     if bandit.discount == 1.0 and not bandit.window:

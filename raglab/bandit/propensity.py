@@ -24,9 +24,9 @@ from raglab.bandit.learner import (
 )
 from raglab.values import refuse
 
-FloatArray: TypeAlias = NDArray[np.float64]
+Array: TypeAlias = NDArray[np.float64]
 Family: TypeAlias = tuple[
-    Callable[..., FloatArray], Callable[..., tuple[FloatArray, FloatArray]]
+    Callable[..., Array], Callable[..., tuple[Array, Array]]
 ]  # points; F and f at a point
 
 TAIL = 1e-12  # mass of a draw that is left out at either end
@@ -44,7 +44,7 @@ HALVINGS = 5
 ROWS = 256  # taken at once
 
 
-def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None) -> FloatArray:
+def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None) -> Array:
     """Probability that each of A normal draws is the largest, [..., A]; 0 where masked.
 
     Absolute error below 1e-9, as for the others here; what is rarer than that may come out as 0.
@@ -66,7 +66,7 @@ def largest_normal(mean: ArrayLike, sd: ArrayLike, mask: ArrayLike | None = None
 
 def largest_t(
     mean: ArrayLike, scale: ArrayLike, df: ArrayLike, mask: ArrayLike | None = None
-) -> FloatArray:
+) -> Array:
     """Probability that each of A Student-t draws is the largest, [..., A]; 0 where masked.
 
     Args:
@@ -92,7 +92,7 @@ def largest_t(
     )
 
 
-def largest_beta(a: ArrayLike, b: ArrayLike, mask: ArrayLike | None = None) -> FloatArray:
+def largest_beta(a: ArrayLike, b: ArrayLike, mask: ArrayLike | None = None) -> Array:
     """Probability that each of A Beta draws is the largest, [..., A]; 0 where masked.
 
     Args:
@@ -115,7 +115,7 @@ def _largest(
     free: dict[str, ArrayLike],
     positive: dict[str, ArrayLike],
     mask: ArrayLike | None,
-) -> FloatArray:
+) -> Array:
     named = {name: np.asarray(value, dtype=np.float64) for name, value in (free | positive).items()}
     *values, on = np.broadcast_arrays(*named.values(), np.asarray(mask is None or mask, bool))
     if not on.any(axis=-1).all():
@@ -148,11 +148,11 @@ def _largest(
 
 def _integrated_probabilities(
     cdf_and_density: Callable[..., Any],
-    params: list[FloatArray],
+    params: list[Array],
     on: NDArray[np.bool_],
-    points: FloatArray,
+    points: Array,
     halvings: int,
-) -> FloatArray:
+) -> Array:
     """Probabilities of B rows before they are normalised, [B, A].
 
     Rows that miss 1 again with panels half as long.
@@ -183,10 +183,10 @@ def _integrated_probabilities(
 
 def _integrals(
     cdf_and_density: Callable[..., Any],
-    params: list[FloatArray],
+    params: list[Array],
     on: NDArray[np.bool_],
-    points: FloatArray,
-) -> FloatArray:
+    points: Array,
+) -> Array:
     """∫ f_i ∏_{j≠i} F_j over the panels between each row's points, by Gauss–Legendre, [B, A]."""
     row, panel = np.nonzero(points[:, 1:] > points[:, :-1])
     low, high = points[row, panel], points[row, panel + 1]
@@ -202,7 +202,7 @@ def _integrals(
     return out
 
 
-def _product_of_others(below: FloatArray) -> FloatArray:
+def _product_of_others(below: Array) -> Array:
     """Product over all but one of the last axis, [..., A], without a division."""
     ones = np.ones_like(below[..., :1])
     before = np.cumprod(np.concatenate([ones, below[..., :-1]], axis=-1), axis=-1)
@@ -211,12 +211,12 @@ def _product_of_others(below: FloatArray) -> FloatArray:
 
 
 def _break_points(
-    points: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
+    points: Array,
+    low: Array,
+    high: Array,
     on: NDArray[np.bool_],
-    more: FloatArray | None = None,
-) -> FloatArray:
+    more: Array | None = None,
+) -> Array:
     """Break points [B, M] in order, from highest lower end to highest upper end of the draws.
 
     Below the first the product of the F_j is at most TAIL, above the second no draw has more than
@@ -235,7 +235,7 @@ def _break_points(
     return np.sort(np.clip(flat, least, most), axis=-1)
 
 
-def _normal_points(on: NDArray[np.bool_], mean: FloatArray, sd: FloatArray) -> FloatArray:
+def _normal_points(on: NDArray[np.bool_], mean: Array, sd: Array) -> Array:
     from scipy.special import ndtri
 
     reach = -ndtri(TAIL)
@@ -243,16 +243,14 @@ def _normal_points(on: NDArray[np.bool_], mean: FloatArray, sd: FloatArray) -> F
     return _break_points(points, mean - reach * sd, mean + reach * sd, on)
 
 
-def _normal(x: FloatArray, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _normal(x: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
     from scipy.special import ndtr
 
     z = (x - mean) / sd
     return ndtr(z), np.exp(-0.5 * z * z) / (sd * np.sqrt(2.0 * np.pi))
 
 
-def _student_points(
-    on: NDArray[np.bool_], mean: FloatArray, scale: FloatArray, df: FloatArray
-) -> FloatArray:
+def _student_points(on: NDArray[np.bool_], mean: Array, scale: Array, df: Array) -> Array:
     """Even steps in w, x = mean + scale · √df · sinh(w): there the density is cosh(w)^−df."""
     from scipy.special import stdtrit
 
@@ -265,9 +263,7 @@ def _student_points(
     return _break_points(points, points[..., 0], points[..., -1], on)
 
 
-def _student_cdf(
-    x: FloatArray, mean: FloatArray, scale: FloatArray, df: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _student_cdf(x: Array, mean: Array, scale: Array, df: Array) -> tuple[Array, Array]:
     from scipy.special import stdtr
 
     z, h = (x - mean) / scale, 0.5 * df
@@ -277,7 +273,7 @@ def _student_cdf(
     return stdtr(df, z), np.exp(norm - 0.5 * (df + 1.0) * np.log1p(z * z / df))
 
 
-def _beta_points(on: NDArray[np.bool_], a: FloatArray, b: FloatArray) -> FloatArray:
+def _beta_points(on: NDArray[np.bool_], a: Array, b: Array) -> Array:
     low, high = _lower_log_odds(a, b), -_lower_log_odds(b, a)
     middle = np.clip(np.log(a) - np.log(b), low, high)[..., None]
     share = np.linspace(0.0, 1.0, PANELS // 2 + 1) ** GRADE
@@ -290,7 +286,7 @@ def _beta_points(on: NDArray[np.bool_], a: FloatArray, b: FloatArray) -> FloatAr
     )
 
 
-def _lower_log_odds(a: FloatArray, b: FloatArray) -> FloatArray:
+def _lower_log_odds(a: Array, b: Array) -> Array:
     """Log-odds with mass TAIL below; by the leading term of F where it is too small for a float."""
     from scipy.special import betaincinv, betaln
 
@@ -303,7 +299,7 @@ def _lower_log_odds(a: FloatArray, b: FloatArray) -> FloatArray:
     )
 
 
-def _log_odds_cdf(z: FloatArray, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _log_odds_cdf(z: Array, a: Array, b: Array) -> tuple[Array, Array]:
     """F and f of the log-odds z of a Beta draw.
 
     F is smooth and falls exponentially whatever a and b are.
@@ -334,7 +330,7 @@ def _log_odds_cdf(z: FloatArray, a: FloatArray, b: FloatArray) -> tuple[FloatArr
     )
 
 
-def _rest(x: FloatArray) -> FloatArray:
+def _rest(x: Array) -> Array:
     """What Stirling's formula leaves of ln Γ(x)."""
     from scipy.special import gammaln
 
@@ -345,9 +341,6 @@ def _rest(x: FloatArray) -> FloatArray:
     ) / far
     near = gammaln(x) - ((x - 0.5) * np.log(x) - x + 0.5 * np.log(2.0 * np.pi))
     return np.where(x >= 10.0, series, near)
-
-
-Array = NDArray[np.float64]
 
 
 def propensities(

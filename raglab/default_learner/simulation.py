@@ -432,7 +432,9 @@ class DefaultRowArrays:
             return
         # Votes may age, strata do not; each request has a value of every column.
         counts = np.moveaxis(self.strata[parent], 2, 3)  # [D, M, V, L, 7]
-        of, wrong = _trials(counts)
+        # trials of a value and those that were wrong: as `stratification.outcomes`
+        wrong = np.rint(counts[..., NO] + counts[..., FAILED]).astype(np.int64)
+        of = wrong + np.rint(counts[..., YES] + counts[..., SILENT]).astype(np.int64)
         parts = (of > 0).sum(axis=-1)
         tried = (parts > 1) & (wrong.any(axis=-1))  # where nothing was wrong nothing is found
         e_values = np.zeros(tried.shape)
@@ -495,12 +497,6 @@ class DefaultRowArrays:
 _ALL_SIGNALS = 2.0**40  # more than a row ever has
 
 
-def _trials(counts: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Trials of values, and those that were wrong, [...]: as `stratification.outcomes`."""
-    wrong = np.rint(counts[..., NO] + counts[..., FAILED]).astype(np.int64)
-    return wrong + np.rint(counts[..., YES] + counts[..., SILENT]).astype(np.int64), wrong
-
-
 def empty_rows(world: World, users: int, learner: DefaultLearner) -> DefaultRowArrays:
     """Rows without a vote."""
     n_columns, n_values = len(world.columns) + world.noise_columns, world.shares.shape[-1]
@@ -525,6 +521,7 @@ def empty_rows(world: World, users: int, learner: DefaultLearner) -> DefaultRowA
 
 
 Bools = NDArray[np.bool_]
+Ints = NDArray[np.integer[Any]]
 Baseline = Literal["always_ask", "never_ask", "oracle"]
 BASELINES: tuple[Baseline, ...] = ("always_ask", "never_ask", "oracle")
 ALWAYS, NEVER, ORACLE = BASELINES
@@ -639,25 +636,15 @@ def _oracle(world: World, met: Crowd, question_cost: float, error_cost: float) -
     error = silent & off & ~empty
     question = ~silent | empty
     lost = off & ~met.name & ~(empty & (strays.argmax(axis=-1) == met.wanted))
-    return _account(met, question, error, question & lost, error & ~met.notice)
+    never = np.full(met.topic.shape, NONE, np.int16)
+    flags = question, error, question & lost, error & ~met.notice
+    return _account(met, flags, never.astype(np.int32), never)
 
 
-def _account(
-    met: Crowd,
-    question: Bools,
-    error: Bools,
-    unanswered: Bools,
-    unnoticed: Bools,
-    rows: DefaultRowArrays | None = None,
-) -> RequestOutcomes:
-    never = np.full(met.topic.shape, NONE)
-    split, column = (never, never) if rows is None else (rows.split_at, rows.column)
-    by_request = (question, error, unanswered, unnoticed, met.slot)
-    by_user: Any = (np.ascontiguousarray(part.T) for part in by_request)
-    of_slots = (
-        split.reshape(never.shape).astype(np.int32),
-        column.reshape(never.shape).astype(np.int16),
-    )
+def _account(met: Crowd, flags: tuple[Bools, ...], split: Ints, column: Ints) -> RequestOutcomes:
+    """Outcomes [U, T] of flags [T, U], as they are named first in `RequestOutcomes`."""
+    by_user = (np.ascontiguousarray(part.T) for part in (*flags, met.slot))
+    of_slots = (split.reshape(met.topic.shape), column.reshape(met.topic.shape))
     fields: Any = (*by_user, met.topic, *of_slots)
     return RequestOutcomes(*fields)
 
@@ -713,7 +700,8 @@ def _play_block(world: World, met: Crowd, policy: Policy) -> RequestOutcomes:
         _count_votes(rows, row, parent, ballot, level, t, day)
         question[t], error[t], unnoticed[t] = ask, wrong, wrong & ~met.notice[t]
         unanswered[t] = (ask & ~right & ~met.name[t]) | none
-    return _account(met, question, error, unanswered, unnoticed, rows)
+    flags = question, error, unanswered, unnoticed
+    return _account(met, flags, rows.split_at, rows.column)
 
 
 def _count_votes(

@@ -23,8 +23,8 @@ from raglab.bandit.learner import (
     Ints,
     Rewards,
     State,
-    check_arm,
     check_reward,
+    check_whole,
     init,
     record_pull,
     record_rewards,
@@ -228,7 +228,7 @@ def learned_ledger(
             rule = f"context must be finite, [N, d] of {len(rewards)} rounds"
             refuse(rule, x.shape, "give all features of each round")
     ledger = start_ledger(n_arms, bandit, budget, n_features=x.shape[1])
-    places = check_arm(arm, n_arms)
+    places = check_whole("arm", arm, n_arms)
     pulls = np.bincount(places, minlength=n_arms)
     state = ledger.state._replace(pulls=pulls, t=np.asarray(len(places)))
     known = np.flatnonzero(there)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.arguments.user_warnings import warn_user
 from raglab.bandit.budget import Budget, check_budget
 from raglab.bandit.environments import Table, table_costs
-from raglab.bandit.learner import check_arm
+from raglab.bandit.learner import check_whole
 from raglab.extensions.budgets.prices import (
     Pacer,
     PriceChoice,
@@ -159,7 +159,9 @@ def fit_priced_policy(
         )
     known, paid = table.mask & np.isfinite(table.gross), table_costs(table)
     if logged is not None:
-        known = known & (check_arm(logged, len(table.arms))[:, None] == np.arange(len(table.arms)))
+        known = known & (
+            check_whole("logged", logged, len(table.arms))[:, None] == np.arange(len(table.arms))
+        )
     if (known.sum(axis=0) < 2).any():
         arm = table.arms[int(np.argmin(known.sum(axis=0)))]
         refuse(
