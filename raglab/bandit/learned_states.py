@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from raglab.arguments.plain_arrays import float_array
 from raglab.bandit.environments import Array, Table
 from raglab.bandit.learner import (
     CHOSEN,
@@ -85,7 +86,7 @@ def learned_state(
         arm, reward, context = _played_rounds(source, bandit, policy, rounds, seed)
     else:
         n_arms, arm, reward = _logged_rounds(source, arms)
-        context = _contexts(source, features) if bandit.linear else np.zeros((len(source), 0))
+        context = logged_contexts(source, features) if bandit.linear else np.zeros((len(source), 0))
     context = context if bandit.linear else context[:, :0]
     # Each round is CHOSEN and, where its reward is known, REWARDED before the next round.
     is_known = ~np.isnan(reward)
@@ -135,17 +136,23 @@ def _logged_rounds(log: pd.DataFrame, arms: Sequence[Any] | None) -> tuple[int, 
     return len(names), arm, log["reward"].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> Array:
-    """Contexts [N, F] of a log's rounds."""
-    if features is None:
-        refuse("a linear learner needs a context", "no features", "name their columns")
+def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | None) -> Array:
+    """Contexts [N, F] of a log's rounds, as an array or by the names of their columns.
+
+    Raises:
+      ValueError: no features, one that is no column or no number, or a row too few or too many.
+    """
     stated: Any = features
-    is_named = isinstance(features, list | tuple) and all(isinstance(x, str) for x in features)
+    if stated is None or not len(stated):
+        refuse("a linear learner needs a context", "no features", "name their columns")
+    is_named = isinstance(stated, list | tuple) and all(isinstance(x, str) for x in stated)
     missing = [name for name in stated if name not in log.columns] if is_named else []
-    if missing or isinstance(features, str):
+    if missing or isinstance(stated, str):
         rule = f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
         refuse(rule, (", ".join(missing) or stated)[:80], "write a list of these names")
-    context = np.asarray(log[list(stated)] if is_named else stated, np.float64)
+    if is_named:
+        return np.column_stack([float_array(log[name], f"the feature {name}") for name in stated])
+    context = np.asarray(stated, np.float64)
     if context.ndim != 2 or len(context) != len(log):
         rule = f"features must be [N, F] of {len(log)} rounds"
         refuse(rule, context.shape, "give a row a round")

@@ -269,22 +269,6 @@ def mean(votes: Votes, learner: DefaultLearner) -> Array:
     return np.where(_voted_values(votes), rate, -np.inf)
 
 
-def top(votes: Votes, learner: DefaultLearner) -> NDArray[np.intp]:
-    """Place of the value that leads, [...]: most votes, or the highest posterior mean.
-
-    Ties to the first.
-
-    −1 where nothing was voted on.
-    """
-    known = _voted_values(votes)
-    score = (
-        mean(votes, learner)
-        if learner.rule == "posterior"
-        else np.where(known, vote_counts(votes), -np.inf)
-    )
-    return np.where(known.any(axis=-1), score.argmax(axis=-1), -1)
-
-
 def vote_confidence(votes: Votes, learner: DefaultLearner) -> Array:
     """Confidence in the value that leads, [...] in [0, 1]; 0 where nothing was voted on.
 
@@ -481,17 +465,6 @@ class ClarificationDefault(BaseModel):
     def row_id(self) -> str:
         """12 hex digits that name the row by field, doctype and conditions."""
         return digest(canonical_json([self.target_field, self.doctype, self.sub_conditions]), 12)
-
-    @property
-    def band(self) -> tuple[float, float]:
-        """Ends of the 80 % interval of the rate at which the leading value is right, flat prior."""
-        learner = DefaultLearner(rule="posterior", prior_yes=1.0, prior_no=1.0)
-        votes = arrays(self)
-        lead = int(top(votes, learner)) if self.counts else -1
-        right, wrong = (float(part[lead]) if lead >= 0 else 0.0 for part in for_and_against(votes))
-        tail = (1.0 - learner.level) / 2.0
-        low, high = (float(quantile(right, wrong, learner, share)) for share in (tail, 1.0 - tail))
-        return low, high
 
 
 def _count_lists(counts: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.arguments.plain_arrays import check_present, float_array, plain_array
+from raglab.arguments.plain_arrays import check_present, plain_array
 from raglab.metrics.costs import (
     LABEL_OF_CELL,
     N_CELLS,
@@ -30,7 +30,6 @@ from raglab.metrics.costs import (
     settled_pairs,
 )
 from raglab.metrics.intervals import FloatArray, IntArray, Interval, clopper_pearson
-from raglab.metrics.selective import confidence_levels
 from raglab.values import Status
 
 SHAPE = (len(Status), len(Status))
@@ -99,69 +98,6 @@ def outcome_intervals(counts: IntArray, level: float = 0.95) -> Interval:
         msg = f"counts must be [..., 3, 3], see outcome_table, got shape {table.shape}."
         raise ValueError(msg)
     return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
-
-
-class CostCurve(NamedTuple):
-    """Lowest expected cost a case, and of answering and refusing all, by cost ratio, [N] each.
-
-    Attributes:
-      ratio: cost of refusing a case that would be answered right, in wrong answers.
-      cost: lowest cost over the thresholds.
-      at: threshold of that cost, infinite where it is to refuse all.
-      coverage: share of the cases that it answers.
-      answer_all: cost of answering every case that has a confidence.
-      refuse_all: cost of refusing everything.
-    """
-
-    ratio: FloatArray
-    cost: FloatArray
-    at: FloatArray
-    coverage: FloatArray
-    answer_all: FloatArray
-    refuse_all: FloatArray
-
-
-def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> CostCurve:
-    """Expected-cost curve.
-
-    A wrong answer costs 1, refusing a case that would be right costs `ratio`, all else 0.
-
-    Of thresholds that cost the same the highest is taken, which answers least. A NaN is refused by
-    every threshold. The cost is that of the threshold chosen on these very cases, so it flatters.
-
-    Args:
-      correct: boolean or 0 and 1, [Q].
-      confidence: [Q].
-      ratios: each in (0, 1), [N].
-
-    Raises:
-      ValueError: a ratio outside (0, 1), or as for `risk_coverage`.
-
-    Source: Chow 1970; Drummond and Holte 2006.
-
-    Example:
-      >>> found = cost_curve([True, True, False], [0.9, 0.6, 0.3], [0.5])
-      >>> found.cost, found.at, found.answer_all.round(2), found.refuse_all.round(2)
-      (array([0.]), array([0.6]), array([0.33]), array([0.33]))
-    """
-    ratio = float_array(ratios, "ratios")
-    if ratio.ndim != 1 or not ((ratio > 0.0) & (ratio < 1.0)).all():
-        msg = f"ratios must be in (0, 1), [N], got {ratio.tolist()}; at 0.2 five refusals cost one."
-        raise ValueError(msg)
-    at, size, wrong = confidence_levels(correct, confidence)
-    total = int(size.sum())
-    answered = np.append(0, size[:-1].cumsum())
-    errors = np.append(0, wrong[:-1].cumsum())
-    missed = total - int(wrong.sum()) - (answered - errors)
-    best = np.array([np.argmin(errors + each * missed) for each in ratio], dtype=np.int64)
-    return CostCurve(
-        ratio,
-        (errors[best] + ratio * missed[best]) / total,
-        np.append(np.inf, at[:-1])[best],
-        answered[best] / total,
-        (errors[-1] + ratio * missed[-1]) / total,
-        ratio * missed[0] / total,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,24 +86,6 @@ def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
     return name
 
 
-def estimator_settings(
-    rows: EvaluationRows, names: Sequence[str], clip: float | None, switch: float | None, seed: int
-) -> EstimatorSettings:
-    """Arguments of single estimators, with the square root of T if a largest weight is missing."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        refuse("seed must be a whole number >= 0", repr(seed), "the same seed gives the same bits")
-    root = sqrt(len(rows.weight))
-    check_weight(clip=clip, switch=switch)
-    uniform = None
-    if "replay" in names:
-        uniform = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[0]).random(
-            len(rows.weight)
-        )
-    return EstimatorSettings(
-        root if clip is None else clip, root if switch is None else switch, uniform
-    )
-
-
 def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: int) -> None:
     """Refuse arguments out of range."""
     unknown = (
@@ -134,28 +116,34 @@ def check_weight(**weights: float | None) -> None:
 def assess(
     rows: EvaluationRows,
     names: Sequence[str],
-    settings: EstimatorSettings,
-    resamples: tuple[str, int],
     seed: int,
     level: float,
-    rules: Rules,
+    interval: str,
+    n_boot: int,
+    largest: tuple[float | None, float | None],
+    rules: Rules | None,
 ) -> list[tuple[Fit, EstimateDiagnostics, FloatArray | None]]:
     """Fit of each estimator, its diagnostics, and its values in the resamples, [B].
 
     Args:
-      resamples: kind of interval, number of resamples; none where it is no bootstrap.
-      seed: of the resamples.
+      seed: of replay's chance and of the resamples.
+      largest: weights of clipped_ips and switch_dr; the square root of T where None.
     """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        refuse("seed must be a whole number >= 0", repr(seed), "the same seed gives the same bits")
+    check_weight(clip=largest[0], switch=largest[1])
+    n, judge, draws_of = len(rows.weight), rules or Rules(), np.random.SeedSequence(seed).spawn(2)
+    uniform = np.random.default_rng(draws_of[0]).random(n) if "replay" in names else None
+    clip, switch = (sqrt(n) if most is None else most for most in largest)
+    settings = EstimatorSettings(clip, switch, uniform)
     refuse_deterministic(rows, names)
-    overlapping = target_overlap(rows, level, rules)
-    interval, n_boot = resamples
+    overlapping = target_overlap(rows, level, judge)
     draws: Sequence[FloatArray | None] = [None] * len(names)
     if interval == "bootstrap":
-        stream = np.random.SeedSequence(seed).spawn(2)[1]
-        draws = [*bootstrap_values(rows, names, settings, n_boot=n_boot, seed=stream)]
+        draws = [*bootstrap_values(rows, names, settings, n_boot=n_boot, seed=draws_of[1])]
     fits = [fit_estimator(rows, name, settings) for name in names]
     trusts = [
-        diagnose_estimate(rows, fitted, name, settings, overlapping, rules)
+        diagnose_estimate(rows, fitted, name, settings, overlapping, judge)
         for name, fitted in zip(names, fits, strict=True)
     ]
     return list(zip(fits, trusts, draws, strict=True))
@@ -325,14 +313,9 @@ def estimate(
     # One outcome after the other: the weights are the same, what is weighed is not.
     for outcome in outcomes:
         (rows,) = weigh_targets(log, (shares,), arms, session, mask, outcome)
-        settings = estimator_settings(rows, estimators, clip, switch, seed)
-        resamples = interval, n_boot
+        assessed = assess(rows, estimators, seed, level, interval, n_boot, (clip, switch), rules)
         table, why = [], {}
-        for name, (fitted, trust, drawn) in zip(
-            estimators,
-            assess(rows, estimators, settings, resamples, seed, level, rules or Rules()),
-            strict=True,
-        ):
+        for name, (fitted, trust, drawn) in zip(estimators, assessed, strict=True):
             ends = interval_ends(fitted.value, fitted.influence, rows.log, drawn, level)
             table.append((name, fitted.value, *ends, *trust[:3]))
             why[name] = trust.note
@@ -417,18 +400,8 @@ def difference(
         target_probabilities(target, log, arms, mask, features) for target in (first, second)
     )
     pair = weigh_targets(log, shares, arms, session, mask, single_outcome(log, reward))
-    settings = estimator_settings(pair[0], (estimator,), clip, switch, seed)
-    resamples = interval, n_boot
-    fits, diagnostics, draws = zip(
-        *(
-            assessed
-            for rows in pair
-            for assessed in assess(
-                rows, (estimator,), settings, resamples, seed, level, rules or Rules()
-            )
-        ),
-        strict=True,
-    )
+    how = (estimator,), seed, level, interval, n_boot, (clip, switch), rules
+    fits, diagnostics, draws = zip(*(assess(rows, *how)[0] for rows in pair), strict=True)
     # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike
     # cancels.
     value, influence = fits[0].value - fits[1].value, fits[0].influence - fits[1].influence

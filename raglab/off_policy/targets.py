@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from raglab.arguments.plain_arrays import float_array
+from raglab.bandit.learned_states import logged_contexts
 from raglab.bandit.learner import (
     Bandit,
     Rewards,
@@ -21,7 +22,6 @@ from raglab.bandit.learner import (
     restore_batch,
 )
 from raglab.bandit.propensity import propensities
-from raglab.metrics.intervals import FloatArray
 from raglab.off_policy.logs import action_positions, refuse_rows
 from raglab.values import refuse
 
@@ -114,7 +114,10 @@ def learner_probabilities(
         value = f"{missing} missing" if missing else "no rounds"
         refuse("a learner as target learns from the columns action and reward", value, "add them")
     arm = action_positions(log["action"], len(names), names)
-    reward, context = float_array(log["reward"], "reward"), _context(bandit, log, features)
+    reward = float_array(log["reward"], "reward")
+    context = logged_contexts(log, features) if bandit.linear else np.zeros((len(log), 0))
+    bad = ~np.isfinite(context).all(axis=1)
+    refuse_rows(bad, context, "features must be finite", "fill or drop it")
     known = ~np.isnan(reward)
     check_reward(reward[known])
     open_ = np.broadcast_to(True if mask is None else np.asarray(mask), (len(log), len(names)))
@@ -143,19 +146,3 @@ def learner_probabilities(
     import pandas as pd
 
     return pd.DataFrame(out, columns=list(names))
-
-
-def _context(bandit: Bandit, log: pd.DataFrame, features: Sequence[str]) -> FloatArray:
-    """Context of a linear learner, [T, F]; without width for the others."""
-    if not bandit.linear:
-        return np.zeros((len(log), 0))
-    is_text = isinstance(features, str)
-    missing = [name for name in features if name not in log.columns]
-    if missing or not features or is_text:
-        rule = f"features must name the columns of {bandit.algorithm}'s context"
-        value = repr(features) if is_text else f"{missing} missing" if missing else "none"
-        refuse(rule, value, "add them to the log")
-    context = np.column_stack([float_array(log[name], f"the feature {name}") for name in features])
-    bad = np.asarray(~np.isfinite(context).all(axis=1))
-    refuse_rows(bad, context, "features must be finite", "fill or drop it")
-    return context
