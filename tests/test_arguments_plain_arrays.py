@@ -74,7 +74,6 @@ OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
     "risk_coverage": metrics.risk_coverage,
     "risk_at_coverage": lambda y, p: metrics.risk_at_coverage(y, p, 0.5),
     "coverage_at_risk": lambda y, p: metrics.coverage_at_risk(y, p, 0.5),
-    "cost_curve": lambda y, p: metrics.cost_curve(y, p, [0.5]),
     "aurc_difference": lambda y, p: metrics.aurc_difference(y, p, SHARES, resamples=20, rng=rng()),
     "certify": lambda y, p: certify.certify(y, p, alpha=0.5),
 }

@@ -86,13 +86,6 @@ def test_the_exact_regret_is_the_published_one() -> None:
     assert expected_regret(ucb1(), MEANS, AT) == pytest.approx(
         [0.461184, 0.888131, 1.298062], abs=5e-7
     )
-    assert expected_regret(thompson(), MEANS, AT[:2]) == pytest.approx(
-        [0.452613, 0.851380], abs=5e-7
-    )
-
-
-def test_the_exact_regret_of_thompson_is_the_published_one() -> None:
-    """Also after 30 rounds."""
     assert expected_regret(thompson(), MEANS, AT) == pytest.approx(
         [0.452613, 0.851380, 1.218944], abs=5e-7
     )

@@ -365,11 +365,6 @@ def test_propensities_of_centred_learners_are_exact() -> None:
     expected = norm.cdf((mean[0] - mean[1]) / np.hypot(*sd))
     share = propensities(state, bandit, context=at)
     np.testing.assert_allclose(share, [expected, 1.0 - expected], atol=1e-9)
-    many = State(*(np.broadcast_to(part, (20000, *part.shape)) for part in state))
-    _, choice = choose(many, bandit, np.random.default_rng(1), context=at)
-    assert abs((choice.arm == 0).mean() - expected) < 4.0 * np.sqrt(
-        expected * (1.0 - expected) / 20000
-    )
 
 
 def test_what_is_no_state_or_no_column_is_refused() -> None:

@@ -29,7 +29,6 @@ from raglab.bandit import (
     init,
     loads,
     merge,
-    propensities,
     update,
     warm_start,
 )
@@ -162,13 +161,6 @@ def test_a_generator_goes_on_with_the_same_draws(bits: Any) -> None:
         assert choice.arm == again.arm
         np.testing.assert_array_equal(choice.score, again.score)
     assert rng.integers(0, 2**32, dtype=np.uint32) == saved.rng.integers(0, 2**32, dtype=np.uint32)
-
-
-def test_saving_leaves_the_generator_where_it_is() -> None:
-    """Position and state are read, not moved."""
-    rng = np.random.default_rng(5)
-    dumps(init(2), Bandit(), rng)
-    assert rng.random() == np.random.default_rng(5).random()
 
 
 # what is refused
@@ -440,13 +432,6 @@ def test_a_linear_policy_has_no_history() -> None:
 
 
 # what is kept of it
-
-
-def test_a_warm_start_is_a_prior() -> None:
-    """Two pseudo-successes of two on arm 0: Beta(3, 1) against Beta(1, 1), 3/4."""
-    history = Stats(np.array([2.0, 0.0]), np.array([2.0, 0.0]), np.array([2.0, 0.0]))
-    bandit = Bandit("thompson_beta", history=warm_start(history, discount=1.0, most=9))
-    assert propensities(init(2), bandit).tolist() == pytest.approx([0.75, 0.25])
 
 
 @LAWFUL_HISTORY

@@ -71,33 +71,6 @@ class TestTableFromFrame:
         index=["x", "y", "z"],
     )
 
-    def test_by_head(self) -> None:
-        """A missing reward is an arm that was not available; other columns are features.
-
-        Costs move what is seen.
-        """
-        plain = Table.from_frame(self.FRAME, features=["length"], order="given")
-        assert (plain.arms, plain.feature_names) == (("bm25", "hybrid"), ("intercept", "length"))
-        assert plain.features.tolist() == [[1.0, 3.0], [1.0, 9.0], [1.0, 6.0]]
-        assert plain.mask.tolist() == [[True, True], [True, True], [True, False]]
-        np.testing.assert_array_equal(plain.value, [[1.0, 0.0], [0.0, 1.0], [0.5, np.nan]])
-        np.testing.assert_array_equal(plain.reward, plain.value)
-        costs = pd.Series({"hybrid": 0.5, "bm25": 0.25})
-        dear = Table.from_frame(self.FRAME, features=["length"], costs=costs, order="given")
-        np.testing.assert_array_equal(dear.value, [[0.75, -0.5], [-0.25, 0.5], [0.25, np.nan]])
-        np.testing.assert_array_equal(dear.reward, (dear.value + 0.5) / 1.25)
-
-    def test_what_it_makes_can_be_played(self) -> None:
-        """Costs keep the order of the arms, and the best of a round has no regret."""
-        for costs in (None, {"bm25": 0.0, "hybrid": 0.4}):
-            world = Table.from_frame(
-                self.FRAME, features=["length"], costs=costs, order="replacement"
-            )
-            done = run(Bandit("lin_ucb"), world, rounds=30, replications=3, seed=0)
-            assert done.regret.min() >= 0.0
-            shown = np.where(world.mask, world.value, -1.0).argmax(axis=1)
-            assert (np.where(world.mask, world.reward, -1.0).argmax(axis=1) == shown).all()
-
     @pytest.mark.parametrize(
         ("change", "more", "rule"),
         [
@@ -280,29 +253,6 @@ def test_two_policies_meet_the_same_cases() -> None:
         assert (first != other).any()
 
 
-def test_common_chance_makes_pairs_worth_more() -> None:
-    """Two policies that stay, pair by pair.
-
-    The difference of their values varies less than with two seeds.
-    """
-    world = table(n=40, masked=False)
-    one, other = ([0.8, 0.1, 0.1], [0.7, 0.2, 0.1])
-    base, paired, apart = (
-        run(policy, world, rounds=30, replications=200, seed=seed).value[:, -1]
-        for policy, seed in ((one, 0), (other, 0), (other, 1))
-    )
-    assert (base - paired).var() < 0.5 * (base - apart).var()
-
-
-def test_a_policy_that_stays_by_hand() -> None:
-    """All on arm 1 of two: each round loses 0.5, and earns 0.25 of the mean 0.75."""
-    done = run([0.0, 1.0], Bernoulli(np.array([0.75, 0.25])), rounds=3, replications=2)
-    assert done.regret.tolist() == [[0.5, 1.0, 1.5]] * 2
-    assert done.value.tolist() == [[0.25, 0.5, 0.75]] * 2
-    assert done.pulls.tolist() == [[0, 3]] * 2
-    assert done.case is None
-
-
 def test_a_policy_that_stays_keeps_its_shares() -> None:
     """40,000 choices of (0.2, 0.5, 0, 0.3) within four standard errors, none of the arm with 0."""
     share = np.array([0.2, 0.5, 0.0, 0.3])
@@ -331,6 +281,7 @@ def test_means_may_drift() -> None:
     done = run([1.0, 0.0], Bernoulli(means), rounds=6, replications=1)
     assert done.regret.tolist() == [[0.0, 0.0, 0.0, 0.5, 1.0, 1.5]]
     assert done.value.tolist() == [[0.75, 1.5, 2.25, 2.5, 2.75, 3.0]]
+    assert (done.pulls.tolist(), done.case) == ([[6, 0]], None)
 
 
 def test_simulate_is_run_on_bernoulli_arms() -> None:

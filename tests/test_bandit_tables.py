@@ -62,8 +62,13 @@ class TestCosts:
             )
             for left, right in zip(table, again, strict=True):
                 np.testing.assert_array_equal(left, right)
-        mixed = priced(costs={"small": 1.0, "large": "usd_large"}, features=["length", "usd_small"])
+        costs = pd.Series({"large": "usd_large", "small": 1.0})
+        mixed = priced(costs=costs, features=["length", "usd_small"])
         np.testing.assert_array_equal(mixed.cost[:, 0], 1.0)
+        np.testing.assert_array_equal(mixed.cost[:, 1], DOLLARS[:, 1])
+        assert mixed.feature_names == ("intercept", "length", "usd_small")
+        np.testing.assert_array_equal(mixed.features[:, 1], FRAME["length"])
+        np.testing.assert_array_equal(mixed.mask, FRAME[["small", "large"]].notna())
 
     def test_by_hand(self) -> None:
         """Value is reward less an eighth of the dollars.
@@ -210,22 +215,15 @@ class TestOrder:
         np.testing.assert_array_equal(half.case, done.case[:, :2])
 
     def test_an_order_that_is_not_stated_is_said(self) -> None:
-        """With the arms that drift: those whose mean changes along the rows, and no other."""
-        rng = np.random.default_rng(0)
-        still = rng.random((400, 2)).round(2)
-        frame = pd.DataFrame(still, columns=["a", "b"]).assign(c=np.repeat([0.2, 0.9], 200))
-        with pytest.warns(
-            UserWarning,
-            match=r"drawn with replacement.*of 1 of 3 arms drift \(c\)",
-        ):
-            table = Table.from_frame(frame)
+        """A stated one is not."""
+        with pytest.warns(UserWarning, match=r"4 rows .*drawn with replacement.*rule S4.7") as said:
+            table = Table.from_frame(FRAME[["small"]])
+        assert said[0].filename == __file__
         assert table.order == "replacement"
-        with pytest.warns(UserWarning, match=r"rule S4.7\).$"):
-            Table.from_frame(frame[["a", "b"]])
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for order in ("given", "shuffled", "replacement"):
-                Table.from_frame(frame, order=order)
+                Table.from_frame(FRAME[["small"]], order=order)
 
     @pytest.mark.parametrize("engine", ["numpy", "numba"])
     @pytest.mark.parametrize("order", ["given", "shuffled"])

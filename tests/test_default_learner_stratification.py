@@ -45,6 +45,13 @@ def learned(seen: Seen, learner: DefaultLearner | None = None) -> ClarificationD
     return made
 
 
+def parted(row: Seen | ClarificationDefault, learner: DefaultLearner = EVIDENCE) -> Split:
+    """Split that is due after these signals."""
+    found = stratify(learned(row) if isinstance(row, list) else row, learner)
+    assert found is not None
+    return found
+
+
 def case_12(bodies: int = 30, covers: int = 8, **more: str) -> Seen:
     """Page 1 is right on bodies, empty on coversheets, where users take the table of contents."""
     body, cover = {"page_1_kind": "body", **more}, {"page_1_kind": "coversheet", **more}
@@ -122,8 +129,7 @@ def test_case_12_is_found_at_the_second_cover_sheet() -> None:
     """
     # the second failure, before the user says what is right
     made = learned(case_12(bodies=12, covers=2)[:-1])
-    found = stratify(made, EVIDENCE)
-    assert found is not None
+    found = parted(made)
     assert found[:3] == ("page_1_kind", "coversheet", "1")
     assert (round(found.evidence, 1), found.bar) == (53.9, 20.0)
     assert stratify(learned(case_12(bodies=12, covers=1)), EVIDENCE) is None
@@ -148,22 +154,19 @@ def test_what_came_first_does_not_matter() -> None:
     """Cover sheets first, bodies later: found as soon as enough bodies are right."""
     seen = case_12(bodies=12, covers=3)
     late = learned([*seen[12:], *seen[:12]])
-    found = stratify(learned(seen), EVIDENCE)
-    assert found is not None
+    found = parted(seen)
     assert stratify(late, EVIDENCE) == found
     assert stratify(learned(seen[12:] + seen[:3]), EVIDENCE) is None
 
 
 def test_what_is_tried_has_its_price() -> None:
     """Each further column or value tried under two conditions raises the bar by 20."""
-    plain = stratify(learned(case_12(bodies=12, covers=3)), EVIDENCE)
+    plain = parted(case_12(bodies=12, covers=3))
     more = [
         (value, signal, about | {"language": "fed"[at % 3]})
         for at, (value, signal, about) in enumerate(case_12(bodies=12, covers=3))
     ]
-    found = stratify(learned(more), EVIDENCE)
-    assert plain is not None
-    assert found is not None
+    found = parted(more)
     # toc was tried in both languages as well
     assert (plain.bar, found.bar, found[:3]) == (20.0, 60.0, plain[:3])
     assert found.evidence == plain.evidence
@@ -183,8 +186,7 @@ def test_the_split_learns_apart_and_the_old_row_stays() -> None:
     A kind never seen falls back.
     """
     made = learned(case_12(), POSTERIOR)
-    found = stratify(made, POSTERIOR)
-    assert found is not None
+    found = parted(made, POSTERIOR)
     before = made.model_dump_json()
     rows = split(made, found, now=NOW + timedelta(days=1), learner=POSTERIOR)
     parent = looked(made, found)
@@ -217,8 +219,7 @@ def test_the_published_rule_takes_the_split_as_well() -> None:
     The failures that led to the split are spent, and coversheets are silent at once.
     """
     made = learned(case_12())
-    found = stratify(made, EVIDENCE)
-    assert found is not None
+    found = parted(made)
     body, cover = split(made, found, now=NOW)
     assert (cover.confidence, gate(cover)) == (1.0, "apply")
     assert body.confidence == 15.5 / 30
@@ -227,8 +228,7 @@ def test_the_published_rule_takes_the_split_as_well() -> None:
 def test_a_row_does_not_split_twice_by_one_column() -> None:
     """Of the column that it was split by the old row keeps nothing; the other columns stay."""
     made = learned(case_12(language="fr"))
-    found = stratify(made, EVIDENCE)
-    assert found is not None
+    found = parted(made)
     assert list(looked(made, found).strata) == ["language"]
     assert list(looked(made).strata) == ["page_1_kind", "language"]
 
@@ -258,35 +258,21 @@ def test_requests_without_a_value_say_nothing_of_a_column() -> None:
 def test_a_condition_under_which_a_value_was_not_tried() -> None:
     """A page 1 under which only the table of contents was ever tried says nothing of page 1."""
     extra: Seen = [("toc", "explicit_yes", {"page_1_kind": "scan"})]
-    found, plain = (
-        stratify(learned(case_12() + extra), EVIDENCE),
-        stratify(learned(case_12()), EVIDENCE),
-    )
-    assert found is not None
-    assert plain is not None
+    found, plain = parted(case_12() + extra), parted(case_12())
     # the table of contents is now tried as well
     assert (found[:4], found.bar, plain.bar) == (plain[:4], 40.0, 20.0)
 
 
 def test_of_two_columns_the_larger_evidence_is_taken() -> None:
     """And the first by name where they are equal."""
-    both = learned(
-        [
-            (value, signal, seen | {"a_copy": seen["page_1_kind"]})
-            for value, signal, seen in case_12()
-        ]
-    )
-    found = stratify(both, EVIDENCE)
-    assert found is not None
-    assert (found.column, found.bar) == ("a_copy", 2 / 0.05)
     seen = [
         (value, signal, about | {"a_copy": about["page_1_kind"]})
         for value, signal, about in case_12()
     ]
+    found = parted(seen)
+    assert (found.column, found.bar) == ("a_copy", 2 / 0.05)
     seen[0] = (*seen[0][:2], {"page_1_kind": "body", "a_copy": "coversheet"})
-    found = stratify(learned(seen), EVIDENCE)
-    assert found is not None
-    assert found.column == "page_1_kind"
+    assert parted(seen).column == "page_1_kind"
 
 
 def test_failures_that_do_not_gather() -> None:
@@ -309,10 +295,7 @@ def test_every_value_is_looked_at() -> None:
         ("1", "explicit_yes", {"page_1_kind": kind}) for kind in ("body", "coversheet")
     ] * 10
     seen += [("toc", "implicit_ok", {"page_1_kind": "body"})] * 12
-    found = stratify(
-        learned(seen + [("toc", "failure", {"page_1_kind": "coversheet"})] * 3), EVIDENCE
-    )
-    assert found is not None
+    found = parted(seen + [("toc", "failure", {"page_1_kind": "coversheet"})] * 3)
     assert (found[:3], found.bar) == (("page_1_kind", "coversheet", "toc"), 40.0)
 
 
@@ -327,8 +310,7 @@ def test_a_row_of_failures_alone_has_nothing_to_split() -> None:
 def test_a_split_survives_json() -> None:
     """Row and split read back equal, so that a log rebuilds the new rows."""
     made = learned(case_12())
-    found = stratify(made, EVIDENCE)
-    assert found is not None
+    found = parted(made)
     back = ClarificationDefault.model_validate_json(made.model_dump_json())
     again = Split(**json.loads(json.dumps(found._asdict())))
     assert split(back, again, now=NOW) == split(made, found, now=NOW)
@@ -343,8 +325,7 @@ def test_a_split_of_a_version_before() -> None:
     )
     assert (old.candidate, old.bar) == ("", 80.0)
     assert np.isfinite(old.evidence)
-    found = stratify(made, EVIDENCE)
-    assert found is not None
+    found = parted(made)
     assert split(made, old, now=NOW) == split(made, found, now=NOW)
     assert looked(made, old) == looked(made, found)
 
@@ -368,8 +349,7 @@ def test_a_split_keeps_what_is_remembered() -> None:
     made = update(
         made, "1", "failure", now=NOW + timedelta(days=30), conditions={}, learner=learner
     )
-    found = stratify(made, learner)
-    assert found is not None
+    found = parted(made, learner)
     rows: Any = split(made, found, now=made.last_refreshed, learner=learner)
     left = made.remembered / made.sample_size
     assert left == pytest.approx(24.0 / 47.0)

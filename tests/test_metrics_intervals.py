@@ -66,9 +66,9 @@ def test_nothing_answered_proves_nothing() -> None:
 @pytest.mark.parametrize(("k", "n"), [(3, 2), (-1, 2)])
 def test_a_part_is_not_more_than_the_whole(k: int, n: int) -> None:
     """3 of 2 is a mistake in counting."""
-    for call in (lambda: binomial_p(k, n, 0.1), lambda: upper_bound(k, n)):
+    for call in (lambda *of: binomial_p(*of, 0.1), upper_bound, clopper_pearson):
         with pytest.raises(ValueError, match="k must be between 0 and n"):
-            call()
+            call(k, n)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1, 10.0, float("nan")])
@@ -141,8 +141,9 @@ def test_a_level_is_checked_once() -> None:
     """Rule, value, remedy."""
     assert check_level(0.9) == 0.9
     for wrong in (0.0, 1.0, 95.0, float("nan")):
-        with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got .*; 0.95 is usual"):
-            check_level(wrong)
+        for call in (check_level, lambda level: clopper_pearson(1, 2, level)):
+            with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got .*; 0.95 is"):
+                call(wrong)
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)

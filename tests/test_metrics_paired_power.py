@@ -158,14 +158,14 @@ def test_gains_that_are_none(values: NDArray[np.float64]) -> None:
 
 def test_settings_that_mean_nothing() -> None:
     """A difference of 0, a power or level outside (0, 1) and a price of 0 are refused."""
-    with pytest.raises(ValueError, match="difference must not be 0"):
-        cases_needed(0.0, 0.1)
-    with pytest.raises(ValueError, match="power must be in"):
-        cases_needed(0.1, 0.1, power=1.0)
-    with pytest.raises(ValueError, match="level must be in"):
-        smallest_difference(10, 0.1, level=95)
-    with pytest.raises(ValueError, match="price must be above 0"):
-        paired_sizes(np.zeros(3), price=0.0)
+    for call, rule in (
+        (lambda: cases_needed(0.0, 0.1), "difference must not be 0"),
+        (lambda: cases_needed(0.1, 0.1, power=1.0), "power must be in"),
+        (lambda: smallest_difference(10, 0.1, level=95), "level must be in"),
+        (lambda: paired_sizes(np.zeros(3), price=0.0), "price must be above 0"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            call()
 
 
 @pytest.mark.parametrize("guard", [2.0, 3.0])

@@ -19,7 +19,6 @@ from raglab.metrics import (
     auroc,
     auroc_interval,
     clopper_pearson,
-    cost_curve,
     coverage_at_risk,
     eaurc,
     outcome_intervals,
@@ -444,7 +443,7 @@ def test_the_order_of_rows_changes_no_bit(
     for place in (np.arange(len(rows)), order):
         a, b, c = right[place], first[place], second[place]
         numbers: list[object] = [measure(a, b) for measure in MEASURES]
-        numbers += [risk_coverage(a, b), auroc_interval(a, b), cost_curve(a, b, [0.1, 0.5])]
+        numbers += [risk_coverage(a, b), auroc_interval(a, b)]
         numbers += [risk_at_coverage(a, b, 0.5), coverage_at_risk(a, b, 0.3)]
         numbers += [risk_band(risk_coverage(a, b), simultaneous=True)]
         numbers += [aurc_difference(a, b, c, resamples=5, rng=np.random.default_rng(seed))]
@@ -501,7 +500,7 @@ def test_what_cannot_be_counted_is_refused() -> None:
 
 
 def test_ranges_are_refused_with_their_rule() -> None:
-    """Coverage, risk, level, resamples, ratios and a third row."""
+    """Coverage, risk, level, resamples and a third row."""
     correct, score, rng = [1, 0], [0.5, 0.2], np.random.default_rng(0)
     for coverage in (0.0, 1.1, 80, NAN):
         with pytest.raises(ValueError, match=r"coverage must be in \(0, 1\]"):
@@ -522,9 +521,6 @@ def test_ranges_are_refused_with_their_rule() -> None:
         aurc_difference([correct] * 3, score, score, rng=rng)
     with pytest.raises(ValueError, match=r"correct and confidence .* \(1,\) and \(2,\)"):
         aurc_difference(1, score, score, rng=rng)
-    for ratios in ([0.0], [1.0], [0.5, NAN], 0.5):
-        with pytest.raises(ValueError, match=r"ratios must be in \(0, 1\)"):
-            cost_curve(correct, score, ratios)
 
 
 # --- three-way outcomes
@@ -557,46 +553,3 @@ def test_outcome_intervals_are_shares_of_the_row() -> None:
     assert outcome_intervals(np.stack([counts, counts])).high.shape == (2, 3, 3)
     with pytest.raises(ValueError, match=r"counts must be \[..., 3, 3\]"):
         outcome_intervals(counts[:2])
-
-
-def test_the_cost_curve_by_hand() -> None:
-    """Right, wrong, right from the top.
-
-    To answer one costs ratio / 3, all 1 / 3, none 2 · ratio / 3.
-    """
-    found = cost_curve([1, 0, 1], [0.9, 0.5, 0.3], [0.4, 0.9])
-    np.testing.assert_allclose(found.cost, np.array([0.4, 0.9]) / 3)
-    assert (found.at.tolist(), found.coverage.tolist()) == ([0.9, 0.9], [1 / 3, 1 / 3])
-    np.testing.assert_allclose(found.answer_all, [1 / 3, 1 / 3])
-    np.testing.assert_allclose(found.refuse_all, np.array([0.8, 1.8]) / 3)
-
-
-def test_where_answers_are_mostly_wrong_all_are_refused() -> None:
-    """The threshold is infinite, nothing is answered.
-
-    What is missing is refused even where all are answered.
-    """
-    found = cost_curve([0, 0, 1, 1], [0.9, 0.8, 0.7, NAN], [0.5])
-    assert (found.at[0], found.coverage[0], found.cost[0]) == (np.inf, 0.0, 0.25)
-    assert found.answer_all[0] == (2 + 0.5) / 4
-
-
-@LAWFUL
-@given(rows=ROWS, ratio=st.sampled_from([0.1, 0.25, 0.5, 0.9]))
-def test_no_threshold_costs_less(rows: list[tuple[bool, float]], ratio: float) -> None:
-    """Every threshold by itself, refusing all among them.
-
-    The one that is named costs what is said.
-    """
-    right, score = _columns(rows)
-
-    def cost(at: float) -> float:
-        said = score >= at
-        return float(((said & ~right) + ratio * (~said & right)).mean())
-
-    found = cost_curve(right, score, [ratio])
-    every = [cost(at) for at in (np.inf, *score[~np.isnan(score)])]
-    assert found.cost[0] == pytest.approx(min(every), abs=1e-15)
-    assert cost(found.at[0]) == pytest.approx(found.cost[0], abs=1e-15)
-    assert found.cost[0] <= min(found.answer_all[0], found.refuse_all[0]) + 1e-15
-    assert (score >= found.at[0]).mean() == found.coverage[0]

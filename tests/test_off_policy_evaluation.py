@@ -88,12 +88,6 @@ def test_three_rounds_by_head(name: str, value: float, more: dict[str, float]) -
     assert values(LOG, ALWAYS_1, name, **more)[0] == pytest.approx(value, abs=1e-12)
 
 
-def test_ips_cuts_no_weight() -> None:
-    """However heavy."""
-    rare = LOG.assign(propensity=[0.5, 0.5, 0.001])
-    assert values(rare, ALWAYS_1, "ips")[0] == pytest.approx(1000 / 3)
-
-
 def test_a_model_from_outside_is_read() -> None:
     """With q_1 = 0.25, 0.5, 0.75: dm 0.5, dr adds (2·(0 − 0.5) + 4·(1 − 0.75)) / 3 = 0."""
     log = LOG.assign(q_0=9.0, q_1=[0.25, 0.5, 0.75])
