@@ -518,8 +518,9 @@ def record_rewards(state: State, rewards: Rewards, bandit: Bandit) -> State:
     mine = flat(state)
     if bandit.window:
         held = rewards.age < bandit.window
-        parts = (part[held] if isinstance(part, np.ndarray) else part for part in rewards)
-        rewards = Rewards(*parts)
+        rewards = Rewards._make(
+            part[held] if isinstance(part, np.ndarray) else part for part in rewards
+        )
     rows, arm, new, age, context, _, old = rewards
     if bandit.window:
         at = rows, (mine.t[rows] - 1 - age) % bandit.window
