@@ -32,15 +32,13 @@ from raglab.default_learner import (
     update,
     world,
 )
+from raglab.default_learner.simulated_users import BLOCK, crowd, user_blocks
 from raglab.default_learner.simulation import (
     BASELINES,
-    BLOCK,
     MEASURES,
     RequestOutcomes,
     Silence,
-    crowd,
     request_costs,
-    user_blocks,
 )
 from raglab.displays.default_learner import (
     ClarifyDisplay,

@@ -15,7 +15,7 @@ import pytest
 
 import raglab
 from raglab.decision.chain import SLOT_TABLE, WINNERS
-from raglab.default_learner.simulation import MOST_NUMBERED, world
+from raglab.default_learner.simulated_users import MOST_NUMBERED, world
 from raglab.gates import n_relevant
 from raglab.live.retriever import check_settings
 from raglab.policy import PolicyData

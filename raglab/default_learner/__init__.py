@@ -36,13 +36,12 @@ from raglab.default_learner.default_updates import (
     update,
     worth_asking,
 )
+from raglab.default_learner.simulated_users import World, world
 from raglab.default_learner.simulation import (
-    World,
     confidence_paths,
     request_outcomes,
     silence,
     simulate,
-    world,
 )
 from raglab.default_learner.stratification import (
     Split,

@@ -10,12 +10,12 @@ import numpy as np
 
 from raglab.bandit.learner import check_count
 from raglab.default_learner.confidence import DefaultLearner
+from raglab.default_learner.simulated_users import World
 from raglab.default_learner.simulation import (
     ALWAYS,
     NEVER,
     ORACLE,
     Policy,
-    World,
     request_costs,
     request_outcomes,
 )
