@@ -149,8 +149,13 @@ SIX, EIGHT = [0, 0, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0, 0, 1]
         ("platt", SIX, [0, 0, 0, 1, 1, 1], {0: (4 / 5 + 2 / 5) / 3, 1: (8 / 5 + 1 / 5) / 3}),
         # 0.9 and 0.1 that are right in 3 of 4 cases: 1 / T is ln 3 / ln 9
         ("temperature", EIGHT, [0.9] * 4 + [0.1] * 4, {0.9: 0.75, 0.5: 0.5, 0.1: 0.25}),
-        # two levels whose rates are 1/4 and 3/4 are met exactly
-        ("beta", EIGHT, [0.9] * 4 + [0.2] * 4, {0.9: 0.75, 0.2: 0.25}),
+        # three levels whose rates are 1/4, 1/2 and 3/4 are met exactly
+        (
+            "beta",
+            [1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0],
+            np.repeat([0.2, 0.5, 0.9], 4),
+            {0.2: 0.25, 0.5: 0.5, 0.9: 0.75},
+        ),
     ],
 )
 def test_maps_by_head(method: Any, y: Any, score: Any, wanted: dict[float, float]) -> None:
