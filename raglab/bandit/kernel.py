@@ -251,7 +251,7 @@ def played(
         draws, features = loop == "lin_thompson", np.ascontiguousarray(met.features)
         width, d = noise(bandit) if draws else exploration, features.shape[1]
         # before a reward the design is the ridge alone
-        inverse: Array = np.tile(np.eye(d) / strength, (met.n_arms, 1, 1))
+        inverse: Any = np.tile(np.eye(d) / strength, (met.n_arms, 1, 1))
         moment: Array = np.zeros((met.n_arms, d))
         if initial is not None:
             inverse = np.linalg.inv(np.ascontiguousarray(initial.gram) + strength * np.eye(d))

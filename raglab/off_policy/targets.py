@@ -116,7 +116,7 @@ def learner_probabilities(
     arm = action_positions(log["action"], len(names), names)
     reward = float_array(log["reward"], "reward")
     context = logged_contexts(log, features) if bandit.linear else np.zeros((len(log), 0))
-    bad = ~np.isfinite(context).all(axis=1)
+    bad = np.asarray(~np.isfinite(context).all(axis=1))
     refuse_rows(bad, context, "features must be finite", "fill or drop it")
     known = ~np.isnan(reward)
     check_reward(reward[known])
