@@ -141,6 +141,11 @@ def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | Non
 
     Raises:
       ValueError: no features, one that is no column or no number, or a row too few or too many.
+
+    Example:
+      >>> import pandas as pd
+      >>> logged_contexts(pd.DataFrame({"x": [1.0, 2.0]}), ["x"]).tolist()
+      [[1.0], [2.0]]
     """
     stated: Any = features
     if stated is None or not len(stated):
