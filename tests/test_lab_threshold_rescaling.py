@@ -21,8 +21,10 @@ from raglab.certify import cases_needed, fixed_sequence
 from raglab.decision.learned_cases import with_tuned_cases
 from raglab.lab import threshold_rescaling
 from raglab.lab.carried_labels import Validity
-from raglab.lab.certification import certify_best, certify_policy, grid, retest
+from raglab.lab.certificate_checks import retest
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import CertificationSettings, pilot_counts
+from raglab.lab.certification_families import grid
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.looks import (
@@ -412,14 +414,14 @@ def test_a_look_after_an_upgrade_is_never_at_a_looser_level(
 
     before = {str(place): LookRecord(delta, size) for place, (size, delta) in enumerate(sizes)}
     taken = upgrade_look(Reuse(hypotheses=m), before, 0.1, key_at)
-    assert taken.look.number == len(sizes) + 1
+    assert taken.number == len(sizes) + 1
     assert taken.hypotheses == max([m, *(size for size, _ in sizes)])
     assert taken.delta / taken.divisor <= 0.1 / (taken.hypotheses if sizes else 1)
     noted = before | {taken.key: LookRecord(taken.delta, taken.hypotheses)}
     assert upgrade_look(Reuse(hypotheses=m), noted, 0.1, key_at) == taken
     # Of what another one noted at the whole delta a further look is not the first again.
     loose = before | {key_at(0.1, 1): LookRecord(0.1, 1)}
-    assert upgrade_look(Reuse(), loose, 0.1, key_at).look.number == (len(loose) + 1 if sizes else 1)
+    assert upgrade_look(Reuse(), loose, 0.1, key_at).number == (len(loose) + 1 if sizes else 1)
 
 
 def test_other_sets_of_the_same_questions_are_further_looks(old: Trace, tmp_path: Path) -> None:

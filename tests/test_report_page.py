@@ -24,7 +24,8 @@ from raglab.certify import Certificate
 from raglab.displays import tables
 from raglab.displays.boundary import DecisionBoundaryDisplay
 from raglab.lab.answer_signals import AnswerSignals
-from raglab.lab.certification import certify_best, certify_policy, check_policy
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_words import Certification
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate

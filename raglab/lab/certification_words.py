@@ -31,6 +31,7 @@ from raglab.lab.certification_counts import (
     RateCounts,
     in_mix,
 )
+from raglab.lab.looks import TakenLook
 from raglab.metrics import binomial_p
 from raglab.metrics.costs import SAME
 from raglab.metrics.mix_tests import LabelNeed
@@ -41,6 +42,8 @@ from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
+
+UNSTATED = object()
 
 
 class SequenceResult(NamedTuple):
@@ -66,15 +69,6 @@ class SequenceResult(NamedTuple):
     def certified(self) -> bool:
         """Whether a candidate passed."""
         return self.chosen >= 0
-
-
-class TakenLook(NamedTuple):
-    """A look that is taken: its number and spent error, its key, and policies it may choose."""
-
-    number: int
-    spent: float
-    key: str
-    hypotheses: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,6 +127,55 @@ class Certification(Result):
             (self.certificate.reason, *self.notes),
             "Certified" if self.policy is not None else "Not certified",
         )
+
+
+def changed_settings(start: Policy, policy: Policy) -> dict[str, Any]:
+    """Settings in which a candidate differs, with its values."""
+    # A manifest leaves out what was added since the first version and stands at its default.
+    own, now = start.manifest, policy.manifest
+    return {
+        path: policy.value(path)
+        for path in dict.fromkeys((*now, *own))
+        if now.get(path, UNSTATED) != own.get(path, UNSTATED)
+    }
+
+
+def candidate_table(
+    start: Policy,
+    tried: Sequence[Policy],
+    counts: RateCounts,
+    tested: SequenceResult,
+    pilot: RateCounts | None,
+    terms: CertificationSettings,
+) -> pd.DataFrame:
+    """A row a candidate in the order of the tests.
+
+    Args:
+      pilot: losses of the same candidates there; None without one.
+    """
+    import pandas as pd
+
+    rows = range(len(tried))
+    columns: dict[str, Any] = {
+        "policy_id": [policy.policy_id for policy in tried],
+        "tested": np.arange(len(tried)) < tested.n_tested,
+        "certified": tested.passed,
+    }
+    for place, (name, alpha) in enumerate(terms.targets.items()):
+        columns |= {
+            f"{name}_k": [counts.total(row, place) for row in rows],
+            f"{name}_n": counts.n[:, place],
+            f"{name}_bound": counts.bounds(place, terms.level, alpha),
+            f"{name}_p": tested.p[:, place],
+        }
+        if pilot is not None:
+            lost = [pilot.total(row, place) for row in rows]
+            columns |= {f"pilot_{name}_k": lost, f"pilot_{name}_n": pilot.n[:, place]}
+    columns |= {"cost": counts.cost} | ({} if pilot is None else {"pilot_cost": pilot.cost})
+    columns |= {"coverage": counts.coverage, "over_ask_rate": counts.over_ask}
+    return pd.DataFrame(
+        columns | {"changed": [changed_settings(start, policy) for policy in tried]}
+    )
 
 
 def certificate_lines(certification: Certification) -> list[str]:
