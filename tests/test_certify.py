@@ -5,7 +5,6 @@ What they promise, keep, cost, and refuse (raglab.certify).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from raglab.certify import (
-    Certificate,
     cases_needed,
     certify,
     data_need,
@@ -218,29 +216,24 @@ def test_holm_chooses_the_lowest_of_all_it_certifies() -> None:
     assert (stopped.certified, stopped.tested, stopped.candidates) == ((0.9,), 2, 3)
 
 
-def _none(found: Certificate, reason: str) -> None:
-    assert (found.threshold, found.chosen, found.certified, found.coverage) == (None, None, (), 0.0)
-    assert np.isnan(found.bound)
-    assert reason in found.reason
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_where_nothing_can_be_certified_the_reason_says_so(method: Any) -> None:
-    """No score, one case, only wrong ones, too few.
+    """No score, one case, too few, only wrong ones.
 
     A certificate of nothing with a reason, never an error.
     """
-    needs = "needs 22 answered cases without an error at delta 0.1, got"
-    _none(certify([True] * 30, [NAN] * 30, alpha=0.1, method=method), f"{needs} 0")
-    _none(certify([True], [0.5], alpha=0.1, method=method), f"{needs} 1")
-    _none(certify([True] * 21, [0.5] * 21, alpha=0.1, method=method), f"{needs} 21")
-    _none(
-        certify([False] * 40, [0.5] * 40, alpha=0.1, method=method),
-        "0.5, has 40 wrong of 40, upper bound 1 above",
-    )
-    graded = certify([0.5] * 40, [0.5] * 40, alpha=0.1, method=method, graded=True)
-    _none(graded, "has 20 wrong of 40")
-    assert graded.promises[0][2:4] == (20.0, 40)
+    for right, score, n, reason in (
+        (1.0, NAN, 30, "needs 22 answered cases without an error at delta 0.1, got 0"),
+        (1.0, 0.5, 1, "needs 22 answered cases without an error at delta 0.1, got 1"),
+        (1.0, 0.5, 21, "needs 22 answered cases without an error at delta 0.1, got 21"),
+        (0.0, 0.5, 40, "0.5, has 40 wrong of 40, upper bound 1 above"),
+        (0.5, 0.5, 40, "has 20 wrong of 40"),
+    ):
+        made = certify([right] * n, [score] * n, alpha=0.1, method=method, graded=right == 0.5)
+        assert (made.threshold, made.chosen, made.certified, made.coverage) == (None, None, (), 0.0)
+        assert np.isnan(made.bound)
+        assert reason in made.reason
+    assert made.promises[0][2:4] == (20.0, 40)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -254,48 +247,42 @@ def test_one_level_of_right_cases_is_certified_whole(method: Any) -> None:
     assert found.bound == pytest.approx(1.0 - 0.1 ** (1 / 22), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("call", "rule"),
-    [
-        (lambda: certify([], [], alpha=0.1), "at least one case, got none"),
-        (lambda: certify([True, False], [0.5], alpha=0.1), r"got shapes \(2,\) and \(1,\)"),
-        (lambda: certify([[True]], [[0.5]], alpha=0.1), "one row a case"),
-        (lambda: certify([NAN], [0.5], alpha=0.1), "without NaN"),
-        (lambda: certify([None], [0.5], alpha=0.1), "without NaN"),
-        (lambda: certify([70.0], [True], alpha=0.1), "boolean, or 0 and 1"),
-        (lambda: certify([True], [0.5], alpha=0.0), r"alpha must be in \(0, 1\), got 0.0"),
-        (lambda: certify([True], [0.5], alpha=10), r"alpha must be in \(0, 1\), got 10"),
-        (lambda: certify([True], [0.5], alpha=NAN), r"alpha must be in \(0, 1\), got nan"),
-        (
-            lambda: certify([True], [0.5], alpha=0.1, delta=0.9),
-            r"delta must be in \(0, 0.5\), got 0.9",
-        ),
-        (
-            lambda: certify([True], [0.5], alpha=0.1, delta=0.0),
-            r"delta must be in \(0, 0.5\), got 0.0",
-        ),
-        (
-            lambda: certify([True], [0.5], alpha=0.1, method="best"),
-            "method must be fixed_sequence or holm, got 'best'",
-        ),
-        (lambda: certify([True], [0.5], alpha=0.1, start=NAN), "start must be a score"),
-        (lambda: certify([True], [0.5], alpha=0.1, method="holm", start=0.5), "one for holm"),
-        (lambda: cases_needed(0.1, errors=-1), "errors must not be negative, got -1"),
-        (lambda: cases_needed(1.0), r"alpha must be in \(0, 1\)"),
-        (lambda: cases_needed(0.1, 1.0), r"delta must be in \(0, 0.5\)"),
-        (lambda: data_need(0.1, 5, 6), "k must be between 0 and n"),
-        (lambda: label_noise_bound(0, 0), "n must be at least 1"),
-        (lambda: label_noise_bound(3, 2), "k must be between 0 and n, got 3 of 2"),
-        (lambda: label_noise_bound(0, 2, most=-1), "most must be at least 0"),
-        (lambda: label_noise_bound(0, 2, delta=0.5), "delta must be in"),
-        (lambda: labels_to_break(0, 0, 0.1), "n must be at least 1"),
-        (lambda: labels_to_break(0, 9, 1.0), "alpha must be in"),
-    ],
-)
-def test_what_means_nothing_is_refused(call: Callable[[], Any], rule: str) -> None:
-    """The rule, what came, and what to do."""
-    with pytest.raises(ValueError, match=rule):
-        call()
+def test_what_means_nothing_is_refused() -> None:
+    """The rule and what came."""
+    alone, alpha, delta = ([True], [0.5]), r"alpha must be in \(0, 1\)", r"delta must be in"
+    between = "k must be between 0 and n"
+    for function, call, rule in (
+        (certify, ([], []), "at least one case, got none"),
+        (certify, ([True, False], [0.5]), r"got shapes \(2,\) and \(1,\)"),
+        (certify, ([[True]], [[0.5]]), "one row a case"),
+        (certify, ([NAN], [0.5]), "without NaN"),
+        (certify, ([None], [0.5]), "without NaN"),
+        (certify, ([70.0], [True]), "boolean, or 0 and 1"),
+        (certify, (*alone, {"alpha": 0.0}), f"{alpha}, got 0.0"),
+        (certify, (*alone, {"alpha": 10}), f"{alpha}, got 10"),
+        (certify, (*alone, {"alpha": NAN}), f"{alpha}, got nan"),
+        (certify, (*alone, {"delta": 0.9}), rf"{delta} \(0, 0.5\), got 0.9"),
+        (certify, (*alone, {"delta": 0.0}), rf"{delta} \(0, 0.5\), got 0.0"),
+        (certify, (*alone, {"method": "best"}), "must be fixed_sequence or holm, got 'best'"),
+        (certify, (*alone, {"start": NAN}), "start must be a score"),
+        (certify, (*alone, {"method": "holm", "start": 0.5}), "one for holm"),
+        (cases_needed, (0.1, 0.1, -1), "errors must not be negative, got -1"),
+        (cases_needed, (1.0,), alpha),
+        (cases_needed, (0.1, 1.0), delta),
+        (data_need, (0.1, 5, 6), between),
+        (label_noise_bound, (0, 0), "n must be at least 1"),
+        (label_noise_bound, (3, 2), f"{between}, got 3 of 2"),
+        (label_noise_bound, (0, 2, 0.1, -1), "most must be at least 0"),
+        (label_noise_bound, (0, 2, 0.5), delta),
+        (labels_to_break, (0, 0, 0.1), "n must be at least 1"),
+        (labels_to_break, (0, 9, 1.0), alpha),
+    ):
+        values: Any = [part for part in call if not isinstance(part, dict)]
+        named: Any = {"alpha": 0.1} if function is certify else {}
+        for part in call[len(values) :]:
+            named |= part
+        with pytest.raises(ValueError, match=rule):
+            function(*values, **named)  # type: ignore[operator]
 
 
 # graded losses
@@ -477,14 +464,7 @@ def test_wrong_labels_by_hand() -> None:
     assert found.bound[0] == pytest.approx(1 - 0.1 ** (1 / 230))
     assert found.bound[0] < 0.01 < found.bound[1] == pytest.approx(0.01680, abs=1e-5)
     assert labels_to_break(0, 230, alpha=0.01) == 1
-
-
-def test_no_more_labels_are_wrong_than_cases_are_right() -> None:
-    """3 errors in 5: two right cases are left, and with both wrong the bound is 1."""
-    found = label_noise_bound(3, 5)
-    assert found.k.tolist() == [3, 4, 5]
-    assert found.bound[-1] == 1.0
-    assert label_noise_bound(1, 1).bound.tolist() == [1.0]
+    assert label_noise_bound(3, 5).k.tolist() == [3, 4, 5]  # no more labels than right cases
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
@@ -502,6 +482,7 @@ def test_the_fewest_labels_break_and_one_fewer_does_not(
     j = labels_to_break(k, n, alpha, delta)
     bound = label_noise_bound(k, n, delta, most=n).bound
     assert bound[j] > alpha
+    assert bound[-1] == 1.0
     assert (np.diff(bound) > 0).all()
     assert float(binomial_p(k + j, n, alpha)) > delta - 1e-12
     assert j == 0 or (

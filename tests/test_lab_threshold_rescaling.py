@@ -103,10 +103,8 @@ def test_the_same_share_passes() -> None:
     rows = moved.table.set_index("path")
     assert moved.policy.similarity.min_similarity == 0.875
     assert moved.policy.l2.max_l2 == 0.375
-    assert rows.loc["similarity.min_similarity", ["passes_from", "passes_to"]].tolist() == [
-        0.5,
-        0.5,
-    ]
+    passing = rows.loc["similarity.min_similarity", ["passes_from", "passes_to"]]
+    assert passing.tolist() == [0.5, 0.5]
     assert (
         decide(stretched(source), moved.policy).status.tolist()
         == decide(source, policy).status.tolist()
@@ -260,10 +258,7 @@ def test_bounds_of_a_signal_do_not_cross() -> None:
     """A narrow band maps past itself by ties: the upper bound is raised to the lower one."""
     old, new = desks([0.1, 0.5, 0.51, 0.9], [1.0, 1.0, 9.0, 9.0], unit="raw")
     moved = rescale_thresholds(old, own_gate(min=0.5, max=0.52), to=new)
-    assert (moved.policy.value("signals.own.min"), moved.policy.value("signals.own.max")) == (
-        9.0,
-        9.0,
-    )
+    assert [moved.policy.value(f"signals.own.{end}") for end in ("min", "max")] == [9.0, 9.0]
     assert moved.table.set_index("path").loc["signals.own.max", "note"] == BOUNDED
     alone = rescale_thresholds(old, own_gate(max=0.52), to=new)
     assert alone.policy.value("signals.own.max") == 1.0
@@ -795,12 +790,8 @@ def test_false_certificates_after_an_upgrade_stay_within_delta() -> None:
 def test_a_threshold_moves_to_another_embedder() -> None:
     """0.7 answers 2 of 4, so does 40; between levels the next one up decides."""
     source, target = np.array([0.5, 0.6, 0.7, 0.8]), np.array([40.0, 20.0, 50.0, 30.0])
-    assert [quantile_map(at, source, target) for at in (-1.0, 0.7, 0.65, 0.8)] == [
-        20.0,
-        40.0,
-        40.0,
-        50.0,
-    ]
+    for at, level in ((-1.0, 20.0), (0.7, 40.0), (0.65, 40.0), (0.8, 50.0)):
+        assert quantile_map(at, source, target) == level
     assert quantile_map(40.0, target, source) == 0.7
     assert quantile_map(0.9, source, target) == np.nextafter(50.0, 60.0)
     assert quantile_map(-np.inf, source, target) == 20.0
@@ -829,13 +820,10 @@ def test_the_nearest_share_wins_and_order_is_kept(
     for threshold in np.arange(-1, 14) / 8:
         at = quantile_map(threshold, source, target)
         assert at == quantile_map(threshold, source[rows], target[np.roll(rows, 1)])
-        wanted, given_ = (source >= threshold).sum(), (target >= at).sum()
-        levels = [*target[~np.isnan(target)], np.inf]
-        away = {level: abs(int((target >= level).sum()) - int(wanted)) for level in levels}
-        assert abs(int(given_) - int(wanted)) == min(away.values())
-        assert given_ == min(
-            (target >= level).sum() for level in levels if away[level] == min(away.values())
-        )
+        wanted = int((source >= threshold).sum())
+        counts = [int((target >= level).sum()) for level in (*target, np.inf)]
+        # of equally near ones the higher level, which answers fewer
+        assert (target >= at).sum() == min(counts, key=lambda n: (abs(n - wanted), n))
         mapped.append(at)
     assert mapped == sorted(mapped)
 
