@@ -25,9 +25,15 @@ from raglab.cli import app
 from raglab.decision.learned_cases import queries_hash
 from raglab.lab.answer_signals import answer_signals
 from raglab.lab.certificate_checks import check_policy, retrieve_trace
-from raglab.lab.certification import LIKELY, certify_best, certify_policy
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import counted_losses
-from raglab.lab.certification_words import Certification, asking_note, certificate_lines, need_note
+from raglab.lab.certification_words import (
+    LIKELY,
+    Certification,
+    asking_note,
+    certificate_lines,
+    need_note,
+)
 from raglab.lab.gate_fitting import case_signals
 from raglab.lab.looks import certificate_defect, recorded_looks
 from raglab.lab.search_space import always_answer

@@ -35,7 +35,6 @@ from raglab.decision.trace_view import (
 from raglab.lab.answer_basis import missing_notes
 from raglab.lab.certification_counts import (
     COST,
-    RISK,
     CertificationSettings,
     CertifyCases,
     PilotCounts,
@@ -62,6 +61,7 @@ from raglab.lab.certification_words import (
     changed_settings,
     lacking_cases,
     mix_notes,
+    nearest_target,
     need_note,
     number_texts,
     untested_reason,
@@ -75,9 +75,6 @@ from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
 from raglab.values import SCHEMA_VERSION, refuse
 from raglab.words.canonical import digest
-
-LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
-ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
 
 
 @answered_traces("trace")
@@ -340,37 +337,6 @@ def pilot_order(
     return rows[certify.pareto_order(p[rows], -counts.cost[rows])]
 
 
-def nearest_target(order: TestOrder, terms: CertificationSettings) -> tuple[float, float]:
-    """Lowest hallucination target that some candidate is likely to certify, and how likely.
-
-    By the pilot alone: a hint from the cases to certify on would be a second test. NaN where there
-    is none; a target that always-answer reaches is no hint.
-
-    Source: rule S6.9.
-    """
-    none, pilot = (float("nan"), float("nan")), order.pilot
-    if pilot is None or RISK not in terms.targets or pilot.losses.mix is not None:
-        return none
-    counts = pilot.losses
-
-    def chance(name: str, alpha: float) -> NDArray[np.float64]:
-        place = counts.names.index(name)
-        k, n, limit = counts.k[:, place], counts.n[:, place], alpha / counts.scale[place]
-        return certify.certification_chance(k, n, n * order.size, float(limit), terms.level)
-
-    likely = np.ones(len(counts.k))
-    for name, alpha in terms.targets.items():
-        if name != RISK:
-            likely = likely * chance(name, alpha)
-    for alpha in ALPHAS:
-        if (
-            alpha < pilot.free_rate
-            and (best := float((likely * chance(RISK, alpha)).max())) >= LIKELY
-        ):
-            return alpha, best
-    return none
-
-
 # the tests
 
 
@@ -506,7 +472,7 @@ def _certification(
         for place, promise in enumerate(tested.promises)
         if promise.name != COST and counts.mixed(place) is None
     }
-    n_cases, nearest = cases.n_questions + failed, nearest_target(order, terms)
+    n_cases, nearest = cases.n_questions + failed, nearest_target(order.pilot, order.size, terms)
     lacks = [need_note(name, need, n_cases) for name, need in needs.items()]
     of_labels, of_mix = mix_notes(counts, tested, terms)
     is_dropped = is_family and order.pilot is not None and 0 not in order.places
@@ -638,7 +604,7 @@ def _untested(
         looks=0,
         spent=0.0,
     )
-    nearest = nearest_target(order, terms)
+    nearest = nearest_target(order.pilot, order.size, terms)
     places = order.places if len(order.places) else range(len(offered))
     ids = [offered[place].policy_id for place in places]
     return Certification(

@@ -22,12 +22,14 @@ from raglab.certify import (
     Promise,
     cases_needed,
     certificate_facts,
+    certification_chance,
     hoeffding_bentkus,
 )
 from raglab.lab.certification_counts import (
     COST,
     RISK,
     CertificationSettings,
+    PilotCounts,
     RateCounts,
     in_mix,
 )
@@ -43,6 +45,8 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
+LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
+ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
 UNSTATED = object()
 
 
@@ -345,6 +349,44 @@ def need_frame(needs: Mapping[str, DataNeed], n_cases: int) -> pd.DataFrame:
     frame = pd.DataFrame(needs.values(), index=list(needs), columns=list(DataNeed._fields))
     frame["missing_questions"] = [missing_questions(need, n_cases) for need in needs.values()]
     return frame.rename_axis("target").reset_index()
+
+
+def nearest_target(
+    pilot: PilotCounts | None, size: float, terms: CertificationSettings
+) -> tuple[float, float]:
+    """Lowest hallucination target that some candidate is likely to certify, and how likely.
+
+    By the pilot alone: a hint from the cases to certify on would be a second test. NaN where there
+    is none; a target that always-answer reaches is no hint.
+
+    Args:
+      pilot: what the candidates do there; None without one.
+      size: cases to certify on, over those of the pilot.
+      terms: with the targets and the level of the tests.
+
+    Source: rule S6.9.
+    """
+    none = (float("nan"), float("nan"))
+    if pilot is None or RISK not in terms.targets or pilot.losses.mix is not None:
+        return none
+    counts = pilot.losses
+
+    def chance(name: str, alpha: float) -> NDArray[np.float64]:
+        place = counts.names.index(name)
+        k, n, limit = counts.k[:, place], counts.n[:, place], alpha / counts.scale[place]
+        return certification_chance(k, n, n * size, float(limit), terms.level)
+
+    likely = np.ones(len(counts.k))
+    for name, alpha in terms.targets.items():
+        if name != RISK:
+            likely = likely * chance(name, alpha)
+    for alpha in ALPHAS:
+        if (
+            alpha < pilot.free_rate
+            and (best := float((likely * chance(RISK, alpha)).max())) >= LIKELY
+        ):
+            return alpha, best
+    return none
 
 
 # notes
