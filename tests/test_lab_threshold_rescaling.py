@@ -368,9 +368,8 @@ def test_the_file_knows_among_how_many_the_cases_chose(old: Trace, tmp_path: Pat
     assert bare.learned_cases == {}
     result = upgrade(old, bare, targets=RISK, looks=looks)
     assert (result.look, result.hypotheses) == (2, m)
-    assert [
-        row.hypotheses for row in recorded_looks(looks, chosen.certificate["cases_hash"]).values()
-    ] == [m, m]
+    rows = recorded_looks(looks, chosen.certificate["cases_hash"]).values()
+    assert [row.hypotheses for row in rows] == [m, m]
     lines = looks.read_text(encoding="utf-8").splitlines()
     looks.write_text(
         "".join(line.replace(f', "hypotheses": {m}', "") + "\n" for line in lines), encoding="utf-8"
@@ -427,10 +426,8 @@ def test_other_sets_of_the_same_questions_are_further_looks(old: Trace, tmp_path
     looks = tmp_path / "looks.jsonl"
     upgrade(old, free_policy(), targets=RISK, looks=looks)
     rescale_thresholds(old, free_policy(), to=upgraded(old, 3.0), targets=RISK, looks=looks)
-    assert [line.count("codes") for line in looks.read_text(encoding="utf-8").splitlines()] == [
-        1,
-        0,
-    ]
+    lines = looks.read_text(encoding="utf-8").splitlines()
+    assert [line.count("codes") for line in lines] == [1, 0]
     answered = decide(old, free_policy()).status == 0
     dropped = next(
         row for row, case in enumerate(old.cases) if case.split == "certify" and answered[row]
@@ -638,9 +635,8 @@ def test_lost_labels_promise_nothing(old: Trace, certified: Policy) -> None:
         told(old, "Reset the router."),
         told(upgraded(old), "The cafeteria opens at nine."),
     )
-    assert rescale_thresholds(
-        before, certified, to=told(upgraded(old), "Reset the router.")
-    ).certified
+    same = told(upgraded(old), "Reset the router.")
+    assert rescale_thresholds(before, certified, to=same).certified
     result = rescale_thresholds(before, certified, to=after)
     answered = decide(after, result.policy).status == 0
     lost = [case.split == "certify" and case.expect_sources == ("guide.md",) for case in old.cases]

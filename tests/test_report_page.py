@@ -114,6 +114,11 @@ def some_trace(
     return TraceData(cases, CHUNKS, ("hybrid",), hits, None, meta)
 
 
+def stored(made: TraceData) -> StoredTrace:
+    """A trace with the methods of one."""
+    return StoredTrace(made.cases, made.chunks, made.arms, made.hits, None, made.meta)
+
+
 ROWS = [
     ("flood excess?", "ok", 0.3, 0.9),
     ("theft excess?", "ok", 0.7, 0.7),
@@ -698,13 +703,9 @@ def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost: Decided) -> No
     shown = screen(report_data(few, these), study)
     told = facts(shown)
     assert shown.advice == "open"
-    assert "not shown to be better than " in told[first.USE].text
-    assert "cannot tell a saving under" in told[first.SHOWN].text
     assert {told[name].mark for name in (first.USE, first.SHOWN, first.NEXT)} == {""}
     assert told[first.NEXT].code == ""
-    alone = screen(report_data(few, these))
-    assert alone.advice == "open"
-    assert "is not known here" in facts(alone)[first.CASES].text
+    assert screen(report_data(few, these)).advice == "open"
 
 
 def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided) -> None:
@@ -714,7 +715,6 @@ def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided
     shown = screen(here, study)
     told = facts(shown)
     assert (shown.advice, told[first.USE].mark, told[first.NEXT].mark) == ("worse", "bad", "bad")
-    assert told[first.USE].text.startswith("Do not use tuned")
     assert not told[first.NEXT].code
     by_name = {row[0].text: row for row in shown.against.rows}
     assert list(by_name) == ["defaults", "always-answer", "always-refuse"]
@@ -744,10 +744,8 @@ def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(
     """Without a study and without split report the cases may be those tuned on."""
     trace, these, _ = decided_by_cost
     shown = screen(report_data(unsplit(trace), beaten(these)))
-    told = facts(shown)
     assert shown.advice == "unknown"
     assert "good" not in {one.mark for one in shown.facts}
-    assert "may have been tuned on these very cases" in told[first.USE].text
     assert not {cell.text for row in shown.against.rows for cell in row} & {"tuned is better"}
     assert "good" not in {cell.mark for row in shown.against.rows for cell in row}
 
@@ -995,8 +993,7 @@ def test_signals_of_the_trace_are_judged_beside_the_built_in_ones() -> None:
 
     One that says nothing alone is no score.
     """
-    made = some_trace(ROWS)
-    full = StoredTrace(made.cases, made.chunks, made.arms, made.hits, None, made.meta)
+    full = stored(some_trace(ROWS))
     values = np.arange(len(ROWS), dtype=np.float64)
     own = full.with_signal("sure", values, higher="surer", unit="ratio").with_signal(
         "far", values, higher="ask", unit="ratio"
@@ -1042,8 +1039,7 @@ def wide_trace(n: int, split: str, seed: int = 0) -> StoredTrace:
         (f"{split} question {place}", "ok" if ok else "refuse", 0.3, float(value))
         for place, (ok, value) in enumerate(zip(good, score, strict=True))
     ]
-    made = some_trace(rows, split=split)
-    return StoredTrace(made.cases, made.chunks, made.arms, made.hits, None, made.meta)
+    return stored(some_trace(rows, split=split))
 
 
 @pytest.fixture(scope="module")
@@ -1134,16 +1130,17 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
 
 
 def test_a_promise_of_further_looks_or_by_asking_is_warned_of(certified: Policy) -> None:
-    """The looks as rows, asking back as a warning."""
+    """The looks as rows, asking back as a warning, and the confidence of all looks beside one's."""
     own = dict(certified.certificate or {})
     asked = {"rests_on_asking": True, "over_ask_rate": 0.4, "also_kept_by": ["always-ask"]}
-    changed = own | {"looks": 2, "spent": 0.15} | asked
-    *_, made = promised(certified.replace("certificate", changed))
+    changed = certified.replace("certificate", own | {"looks": 2, "spent": 0.15} | asked)
+    _, _, warning, *_, made = promised(changed)
     rows = {row[0].text: row[1].text for row in made.rows}
     assert (rows["looks"], rows["chance that a look errs"]) == ("2 known of", "15.0 %")
-    warnings = [block.text for block in promised(certified.replace("certificate", changed))[2:-1]]
-    assert "40.0 %" in warnings[0]
-    assert "always-ask" in warnings[0]
+    assert "40.0 %" in warning.text
+    assert "always-ask" in warning.text
+    line, _ = promises.promise_line(whole(FRESH, changed))
+    assert "with 90 % confidence for this test alone, 85 % for all 2 together" in line
 
 
 def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
@@ -1193,13 +1190,6 @@ def test_a_certification_that_failed_is_shown_with_what_it_lacks() -> None:
     assert kinds == ["text", "text", "table"]  # no counts where nothing was tested
 
 
-def test_the_confidence_of_a_further_look_is_that_of_all_too(certified: Policy) -> None:
-    """The first look states one confidence, a later one that of all looks beside it."""
-    own = dict(certified.certificate or {}) | {"looks": 3, "spent": 0.3}
-    line, _ = promises.promise_line(whole(FRESH, certified.replace("certificate", own)))
-    assert "with 90 % confidence for this test alone, 70 % for all 3 together" in line
-
-
 def test_worst_slice_first() -> None:
     """Slices that pass less often than the rest, as `slices` orders them.
 
@@ -1241,10 +1231,7 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
         assert picture.caption.endswith(display.says)
         assert table.head == list(display.frame())
         assert len(table.rows) == len(display.frame())
-
-
-def test_without_a_confidence_gate_there_is_no_boundary() -> None:
-    """Off, the section is one sentence."""
+    # without the gate the section is a sentence
     (text,) = parts.boundary_section(whole(some_trace(ROWS), always_answer(Policy.load())))
     assert "confidence gate" in text.text
 
