@@ -33,7 +33,7 @@ from experiments.sets import corpus_of, held_out_queries
 from experiments.upgrade_tables import AS_THEY_WERE, BASE, COSTS, WAYS, tables
 from raglab import Case, Corpus, Policy, Trace
 from raglab.lab import Measured, always_answer
-from raglab.lab.certification import retest
+from raglab.lab.certificate_checks import retest
 from raglab.retrieval.dense import EmbeddingCache
 
 ARTICLES, UTTERANCES = 4, 5  # of SQuAD and CLINC, of which one is read

@@ -21,9 +21,9 @@ from raglab.extensions.learned_signals.learned_signal import fit_signal as fit_s
 from raglab.extensions.monitoring.monitoring import monitor as monitor
 from raglab.extensions.scale.sharded_traces import ShardedTrace as ShardedTrace
 from raglab.lab.bandit_study import tune_bandit as tune_bandit
+from raglab.lab.certificate_checks import check_policy as check_policy
 from raglab.lab.certification import certify_best as certify_best
 from raglab.lab.certification import certify_policy as certify_policy
-from raglab.lab.certification import check_policy as check_policy
 from raglab.lab.clarify_study import tune_clarification as tune_clarification
 from raglab.lab.comparison import compare as compare
 from raglab.lab.decision_fitting import fit_decision as fit_decision

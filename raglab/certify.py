@@ -12,7 +12,7 @@ by `raglab.certify_best`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, log, log1p
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -140,21 +140,6 @@ def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
-def joint_p(k: Ints, n: Ints, alphas: ArrayLike) -> NDArray[np.float64]:
-    """p-value that any of several targets is broken, [...].
-
-    The largest of theirs, no correction is needed.
-
-    Args:
-      k: errors of each target, [..., T].
-      n: answered cases of each target, [..., T].
-      alphas: targets, [T].
-
-    Source: intersection–union test, Berger 1982.
-    """
-    return np.asarray(binomial_p(k, n, float_array(alphas, "alphas"))).max(axis=-1)
-
-
 def pareto_order(p: NDArray[np.float64], gain: NDArray[np.float64]) -> NDArray[np.int64]:
     """Candidates no other beats in both p-value and gain, from the safest to most gain, [M].
 
@@ -264,41 +249,6 @@ def certification_chance(
         axis=-1
     )
     return np.where((most >= 0.0) & (answered > 0.0) & (new > 0.0), chance, 0.0)
-
-
-def gate_counts(
-    scores: Sequence[NDArray[np.float64]],
-    thresholds: Sequence[NDArray[np.float64]],
-    groups: NDArray[np.integer[Any]],
-) -> NDArray[np.int64]:
-    """Cases of each group that pass every gate, per combination of thresholds, [L1, L2, …, G].
-
-    Args:
-      scores: one array a gate, [Q]; a gate passes where its score is at least its threshold, NaN
-        never.
-      thresholds: ascending, one array a gate.
-      groups: number of each case's group, from 0, [Q].
-
-    Raises:
-      ValueError: thresholds that do not ascend, or a group below 0.
-    """
-    for levels in thresholds:
-        if (np.diff(levels) <= 0.0).any():
-            rule = "thresholds must ascend, each one once"
-            refuse(rule, f"{thresholds!r:.80}", "np.unique sorts them")
-    if int(groups.min(initial=0)) < 0:
-        remedy = "np.unique(..., return_inverse=True) numbers them"
-        refuse("groups must be numbers from 0", groups.min(), remedy)
-    sizes = [len(levels) + 1 for levels in thresholds]
-    counts = np.zeros((*sizes, int(groups.max(initial=-1)) + 1), dtype=np.int64)
-    passed = (
-        np.where(np.isnan(score), 0, np.searchsorted(levels, score, side="right"))
-        for score, levels in zip(scores, thresholds, strict=True)
-    )
-    np.add.at(counts, (*passed, groups), 1)
-    for axis in range(len(sizes)):  # passes t gates' levels and more
-        counts = np.flip(np.cumsum(np.flip(counts, axis), axis=axis), axis)
-    return counts[(slice(1, None),) * len(sizes)]
 
 
 def check_levels(alpha: float, delta: float) -> None:

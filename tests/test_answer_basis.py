@@ -31,7 +31,8 @@ from raglab.decision.answer_text import (
 )
 from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import RECORDED, with_failed_calls
-from raglab.lab.certification import certify_best, certify_policy, check_policy
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import compare, contests
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import answer_outcomes, fit_fused_gate

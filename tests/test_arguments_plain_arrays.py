@@ -139,7 +139,6 @@ COUNTS: dict[str, Callable[[], Any]] = {
     "binomial_p": lambda: metrics.binomial_p(pd.Series([1, None], dtype="Int64"), [3, 3], 0.1),
     "clopper_pearson": lambda: metrics.clopper_pearson([1, pd.NA], [3, 3]),
     "upper_bound": lambda: metrics.upper_bound([1, None], [3, 3]),
-    "joint_p": lambda: certify.joint_p([1, None], [30, 30], [0.1, 0.1]),
     "certification_chance": lambda: certify.certification_chance(
         [1, None], [30, 30], [30, 30], 0.1
     ),

@@ -26,7 +26,8 @@ from raglab.decision.learned_cases import (
     with_learned_cases,
     with_tuned_cases,
 )
-from raglab.lab.certification import certify_best, certify_policy, check_policy
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import compare
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate

@@ -245,7 +245,7 @@ def test_every_module_is_an_attribute() -> None:
     """
     code = (
         "import raglab; raglab.live.settings, raglab.live.clarifier, "
-        "raglab.lab.certification.retest"
+        "raglab.lab.certificate_checks.retest"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match=r"^module 'raglab' has no attribute '__main__'$"):

@@ -34,7 +34,7 @@ from raglab import replay
 from raglab.audit.explanation import decide_by_checks, check_differences
 from raglab.decision import kernel
 from raglab.decision.chain import STAGES
-from raglab.lab.certification import grid
+from raglab.lab.certification_families import grid
 from raglab.lab.report.blocks import threshold_unit
 from raglab.lab.search_space import always_answer, full_space
 from raglab.policy import PolicyData

@@ -21,7 +21,7 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.gating.signal_gates import SignalThresholds, signal_margins
-from raglab.lab.certification import grid
+from raglab.lab.certification_families import grid
 from raglab.lab.search_space import always_answer, full_space, step_thresholds
 from raglab.policy import PolicyData
 from raglab.replay import SWEPT, decide, flips, steps, sweep, tally

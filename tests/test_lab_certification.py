@@ -24,15 +24,16 @@ from raglab.certify import cases_needed, certification_chance, certify, hoeffdin
 from raglab.cli import app
 from raglab.decision.learned_cases import queries_hash
 from raglab.lab.answer_signals import answer_signals
-from raglab.lab.certification import (
-    LIKELY,
-    certify_best,
-    certify_policy,
-    check_policy,
-    retrieve_trace,
-)
+from raglab.lab.certificate_checks import check_policy, retrieve_trace
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import counted_losses
-from raglab.lab.certification_words import Certification, asking_note, certificate_lines, need_note
+from raglab.lab.certification_words import (
+    LIKELY,
+    Certification,
+    asking_note,
+    certificate_lines,
+    need_note,
+)
 from raglab.lab.gate_fitting import case_signals
 from raglab.lab.looks import certificate_defect, recorded_looks
 from raglab.lab.search_space import always_answer
@@ -171,22 +172,15 @@ def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what
     assert found.certificate.chosen in set(
         passed["policy_id"][passed["cost"] == passed["cost"].min()]
     )
-    none = certify_best(labelled(2, {"": 60}, wrong=0.5), POLICY, targets=RISK, paths=ONE)
-    assert "at level" in none.certificate.reason
-
-
-def test_the_reason_of_holm_states_the_corrected_level_and_bound() -> None:
-    """A bound within target at delta, not at delta / number of candidates, is shown corrected."""
-    target = {"hallucination_rate": 0.3}
-    result = certify_best(labelled(2, {"": 30}, wrong=0.05), POLICY, targets=target, paths=ONE)
-    promise, n = result.certificate.promises[0], result.certificate.candidates
-    assert (result.certificate.chosen, result.certificate.method) == (None, "holm")
-    assert promise.bound <= target["hallucination_rate"]
-    corrected = upper_bound(int(promise.k), promise.n, 0.1 / n)
-    assert corrected > target["hallucination_rate"]
-    assert f"level {0.1 / n:.3g}" in result.certificate.reason
-    assert f"upper bound {corrected:.3f}"[:-1] in result.certificate.reason
-    assert not result.frame()["certified"].any()
+    # A bound within the target at delta, not at delta / candidates: the corrected one is shown.
+    few = labelled(2, {"": 30}, wrong=0.05)
+    made = certify_best(few, POLICY, targets={"hallucination_rate": 0.3}, paths=ONE).certificate
+    (promise,), level = made.promises, 0.1 / made.candidates
+    bound = upper_bound(int(promise.k), promise.n, level)
+    assert promise.bound <= 0.3 < bound
+    assert made.chosen is None
+    assert f"level {level:.3g}" in made.reason
+    assert f"upper bound {bound:.3f}"[:-1] in made.reason
 
 
 def test_the_data_need_line_stands_beside(found: Certification) -> None:
@@ -235,10 +229,7 @@ def test_too_few_cases_for_any_candidate_take_no_look(
     assert (result.policy, certificate.looks, certificate.spent) == (None, 0, 0.0)
     assert (certificate.tested, certificate.binding) == (0, "hallucination_rate")
     assert "no look was taken" in certificate.reason
-    assert result.frame()[["policy_id", "tested"]].to_numpy().tolist() == [
-        [POLICY.policy_id, False]
-    ]
-    assert "looks 0" in repr(result)
+    assert _rows(result, "policy_id", "tested") == [[POLICY.policy_id, False]]
     assert "looks: 0" in "\n".join(certificate_lines(result))
     same = certify_best(relabelled(trace, "certify", None), [POLICY], targets=target)
     assert (same.certificate.reason, same.notes) == (certificate.reason, result.notes)
@@ -313,16 +304,6 @@ def test_the_order_holds_what_can_pass(
         assert set(found.frame()["policy_id"]) <= able
     else:
         assert (found.certificate.looks, found.policy) == (0, None)
-
-
-@pytest.mark.parametrize("targets", [0.1, [("hallucination_rate", 0.1)]])
-def test_targets_of_another_form_are_refused(trace: Trace, targets: Any) -> None:
-    """A number and pairs state no mapping of rates to numbers."""
-    for certify_with in (certify_policy, certify_best):
-        with pytest.raises(
-            ValueError, match=r"targets must map rate -> highest value, got .*; write targets="
-        ):
-            certify_with(trace, POLICY, targets=targets)
 
 
 def test_what_cannot_be_certified_names_the_nearest_target() -> None:
@@ -600,20 +581,6 @@ def test_a_cost_at_its_limit_is_rarely_certified(costs: Any, n: int) -> None:
 # coverage and over-ask
 
 
-def test_a_certificate_carries_coverage_and_over_ask(found: Certification) -> None:
-    """In the result, in its text and in the policy."""
-    made, rows = found.certificate, dict((found.policy or POLICY).certificate or {})
-    assert (
-        (rows["coverage"], rows["over_ask_rate"])
-        == (made.coverage, made.over_ask)
-        == (made.coverage, 0.0)
-    )
-    assert (rows["rests_on_asking"], rows["also_kept_by"]) == (False, [])
-    lines = certificate_lines(found)
-    assert {f"coverage: {made.coverage:.3f}", "over-ask: 0.000"} < set(lines)
-    assert {"coverage", "over_ask_rate"} < set(found.table)
-
-
 def test_a_certificate_that_rests_on_asking_says_so() -> None:
     """No false refusals: always asking earns it.
 
@@ -728,6 +695,8 @@ def test_the_order_of_the_cases_changes_nothing(
         ({"targets": {"hallucination_rate": float("nan")}}, r"in \(0, 1\), got nan"),
         ({"delta": 0.5}, r"delta must be in \(0, 0.5\), got 0.5"),
         ({"targets": None}, "at least one rate, got none; .* targets={'hallucination_rate': 0.1}"),
+        ({"targets": 0.1}, "targets must map rate -> highest value, got 0.1; write targets="),
+        ({"targets": [("hallucination_rate", 0.1)]}, "targets must map rate -> highest value"),
         ({"candidates": []}, "at least one policy, got none"),
         ({"candidates": [POLICY]}, "paths must vary one policy, got a list of 1"),
         ({"paths": ["similarity"]}, "paths must be among .* got 'similarity'"),
@@ -743,12 +712,17 @@ def test_what_means_nothing_is_refused(
 ) -> None:
     """Rule, value, remedy; and no look is taken, of one policy and of the best of several."""
     told = {"targets": RISK, "looks": tmp_path / "looks.jsonl"} | changed
-    if not {"candidates", "paths"} & set(told):
+    calls = [
+        lambda: certify_policy(trace, POLICY, **told),
+        lambda: certify_best(trace, **({"candidates": POLICY, "paths": ONE} | told)),
+    ]
+    if {"candidates", "paths"} & set(told):
+        del calls[0]
+    elif told.get("costs") == {}:  # they choose the cheapest
+        del calls[1]
+    for call in calls:
         with pytest.raises(ValueError, match=rule):
-            certify_policy(trace, POLICY, **told)
-    if "costs" not in told or "expected_cost" in told["targets"]:  # costs choose the cheapest
-        with pytest.raises(ValueError, match=rule):
-            certify_best(trace, **({"candidates": POLICY, "paths": ONE} | told))
+            call()
     assert not (tmp_path / "looks.jsonl").exists()
 
 
@@ -873,36 +847,14 @@ def test_a_certificate_travels_in_the_yaml(
     assert loaded.policy_id == certified.policy_id == found.certificate.chosen
     assert loaded.certificate is not None
     rows = loaded.certificate
-    assert rows["promises"] == [one._asdict() for one in found.certificate.promises]
-    assert (rows["delta"], rows["cases_hash"]) == (0.1, found.certificate.cases_hash)
+    made = found.certificate
+    assert rows["promises"] == [one._asdict() for one in made.promises]
+    assert (rows["delta"], rows["cases_hash"]) == (0.1, made.cases_hash)
+    assert (rows["coverage"], rows["over_ask_rate"]) == (made.coverage, 0.0)
+    assert (rows["rests_on_asking"], rows["also_kept_by"]) == (False, [])
+    lines = {f"coverage: {made.coverage:.3f}", "over-ask: 0.000"}
+    assert lines < set(certificate_lines(found))
     assert rows["retrieval"] == {"encoder": "none", "arms": ["hybrid"]}
-
-
-def test_the_certificate_of_an_older_raglab_is_refused_and_its_policy_loads(
-    certified: Policy, tmp_path: Path
-) -> None:
-    """Without the splits it used and who remembers its looks.
-
-    A policy file that promises nothing any more.
-    """
-    rows = dict(certified.certificate or {})
-    older = {
-        name: value for name, value in rows.items() if name not in {"pilot_hash", "looks_recorded"}
-    }
-    certified.replace("certificate", older).save(tmp_path / "old.yaml")
-    loaded = Policy.load(tmp_path / "old.yaml")
-    assert loaded.policy_id == certified.policy_id
-    assert (
-        decide(labelled(26, {"": 20}), loaded).status.tolist()
-        == decide(labelled(26, {"": 20}), certified).status.tolist()
-    )
-    rule = "got one without pilot_hash, looks_recorded; certify the policy as it is now"
-    assert rule in certificate_defect(loaded)
-    assert (certificate_defect(certified), certificate_defect(POLICY)) == ("", "")
-    with pytest.raises(ValueError, match=rule):
-        check_policy(labelled(26, {"": 20}), loaded)
-    with pytest.raises(ValueError, match=rule):
-        retrieve_trace(loaded, tmp_path, tmp_path)
 
 
 def test_another_threshold_has_no_certificate(certified: Policy) -> None:
@@ -929,16 +881,6 @@ def test_new_cases_uphold_break_or_leave_open(certified: Policy) -> None:
         assert (row["upper_bound"] <= 0.15) == (said == "upheld")
         assert (row["lower_bound"] > 0.15) == (said == "broken")
         assert found.notes == ()
-
-
-def test_a_certificate_says_which_schema_it_is_of(certified: Policy) -> None:
-    """One of an older trace schema, and one that does not say, are told when they are checked."""
-    earned = certified.certificate
-    assert earned["schema_version"] == SCHEMA_VERSION
-    unstated = {name: value for name, value in earned.items() if name != "schema_version"}
-    for older, version in ((earned | {"schema_version": 2}, "2,"), (unstated, "2 or older,")):
-        notes = check_policy(labelled(23, {"": 10}), certified.replace("certificate", older)).notes
-        assert noted(notes, f"schema {version} this has {SCHEMA_VERSION}")
 
 
 def test_a_target_without_a_case_is_open(certified: Policy) -> None:
@@ -983,41 +925,48 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
     rows = dict(certified.certificate or {})
     with pytest.warns(UserWarning, match="dropped"):
         loaded = Policy.load(tmp_path / "c.yaml")
-    cases = [
+    later = ("pilot_hash", "looks_recorded")  # which the first raglab did not state
+    older = {name: value for name, value in rows.items() if name not in later}
+    certified.replace("certificate", older).save(tmp_path / "old.yaml")
+    old = Policy.load(tmp_path / "old.yaml")
+    assert old.policy_id == certified.policy_id
+    assert (certificate_defect(certified), certificate_defect(POLICY)) == ("", "")
+    for policy, rule in (
         (POLICY, "must hold a certificate to be checked, got none"),
         (loaded, "must hold a certificate to be checked, got none"),
         (POLICY.replace("certificate", rows), "of its policy, .* got that of"),
-        (
-            certified.replace("certificate", rows | {"promises": []}),
-            "must be whole.* got promises",
+        (old, "one without pilot_hash, looks_recorded; certify the policy as it is now"),
+        *(
+            (certified.replace("certificate", changed), rule)
+            for changed, rule in (
+                (rows | {"promises": []}, "must be whole.* got promises"),
+                (rows | {"promises": [{"name": "x"}]}, "got promises"),
+                (rows | {"promises": ["hallucination_rate"]}, "got promises"),
+                ({"delta": 0.1}, "got one without policy_id, promises, cases_hash"),
+            )
         ),
-        (
-            certified.replace("certificate", rows | {"promises": [{"name": "x"}]}),
-            "got promises",
-        ),
-        (
-            certified.replace("certificate", rows | {"promises": ["hallucination_rate"]}),
-            "got promises",
-        ),
-        (
-            certified.replace("certificate", {"delta": 0.1}),
-            "got one without policy_id, promises, cases_hash",
-        ),
-    ]
-    for policy, rule in cases:
+    ):
         with pytest.raises(ValueError, match=rule):
             check_policy(new, policy)
+        with pytest.raises(ValueError, match=rule):
+            retrieve_trace(policy, tmp_path, tmp_path)
     with pytest.raises(ValueError, match="at least one case, got none"):
         check_policy(new.subset([]), certified)
 
 
-def test_other_retrieval_is_noted(certified: Policy) -> None:
-    """A promise is about the hits of one encoder."""
-    new = labelled(27, {"": 30})
+def test_what_differs_from_the_cases_certified_on_is_noted(certified: Policy) -> None:
+    """A promise is about the hits of one encoder, and of one schema of traces."""
+    new, earned = labelled(23, {"": 10}), certified.certificate
     parameters = {"encoder": "other", "arms": ["hybrid"]}
     other = replace(new, meta={**new.meta, "parameters": parameters})
-    assert check_policy(new, certified).notes == ()
-    assert "encoder other instead of none" in check_policy(other, certified).notes[0]
+    unstated = {name: value for name, value in earned.items() if name != "schema_version"}
+    assert earned["schema_version"] == SCHEMA_VERSION
+    for cases, rows, note in (
+        (other, earned, "encoder other instead of none"),
+        (new, earned | {"schema_version": 2}, f"schema 2, this has {SCHEMA_VERSION}"),
+        (new, unstated, f"schema 2 or older, this has {SCHEMA_VERSION}"),
+    ):
+        assert noted(check_policy(cases, certified.replace("certificate", rows)).notes, note)
 
 
 # the door
@@ -1128,12 +1077,8 @@ def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
     assert (told["verdict"], told["targets"][0]["target"]) == ("open", "hallucination_rate")
     same = _run("check", world / "c.yaml", "-c", world / "t.parquet", "--split", "certify")
     assert (same.exit_code, "must see new cases" in same.stderr) == (1, True)
-    assert (
-        _run(
-            "check", world / "c.yaml", "-c", world / "t.parquet", "--split", "certify", "--again"
-        ).exit_code
-        == 0
-    )
+    call = ("check", world / "c.yaml", "-c", world / "t.parquet", "--split", "certify", "--again")
+    assert _run(*call).exit_code == 0
     assert _run("check", world / "p.yaml", "-c", world / "t.parquet").exit_code == 1
 
 
@@ -1142,35 +1087,23 @@ def test_check_retrieves_new_questions_itself(certified: Policy, tmp_path: Path)
 
     One split of them.
     """
-    for name, text in (
-        ("hull", "The excess for hull damage is 400 pounds."),
-        ("cargo", "Cargo is covered at sea."),
-    ):
-        (tmp_path / f"{name}.md").write_text(f"# {name}\n\n{text}\n", encoding="utf-8")
-    asked = [
-        ("1", "What is the excess for hull damage?", "report"),
-        ("2", "Is cargo covered at sea?", "tune"),
-    ]
+    (tmp_path / "hull.md").write_text("# hull\n\nThe excess is 400 pounds.\n", encoding="utf-8")
     lines = [
-        {"id": n, "query": query, "expect_status": "ok", "split": split}
-        for n, query, split in asked
+        {
+            "id": split,
+            "query": f"What is the {split} excess?",
+            "expect_status": "ok",
+            "split": split,
+        }
+        for split in ("report", "tune")
     ]
     (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     rows = dict(certified.certificate or {}) | {"retrieval": {"fetch_k": 2, "rerank_k": 2}}
     certified.replace("certificate", rows).save(tmp_path / "c.yaml")
-    done = _run(
-        "check",
-        tmp_path / "c.yaml",
-        "--cases",
-        tmp_path / "new.jsonl",
-        "--split",
-        "report",
-        "--json",
-    )
+    call = ("check", tmp_path / "c.yaml", "--cases", tmp_path / "new.jsonl", "--json", "--split")
+    done = _run(*call, "report")
     told = json.loads(done.stdout)
     assert (done.exit_code, told["verdict"]) == (4, "open"), done.output
     assert told["targets"][0]["n"] <= 1
-    absent = _run(
-        "check", tmp_path / "c.yaml", "--cases", tmp_path / "new.jsonl", "--split", "certify"
-    )
+    absent = _run(*call, "certify")
     assert (absent.exit_code, "needs cases" in absent.stderr) == (1, True)

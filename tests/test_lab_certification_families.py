@@ -14,13 +14,7 @@ from labelled import free_policy, labelled, noted, relabelled
 from raglab.decision.learned_cases import queries_hash
 from raglab.decision.measurement import measured_tables, structure_hash
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.lab.certification import (
-    PATHS,
-    certify_best,
-    certify_policy,
-    declared_family,
-    grid,
-)
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import (
     RISK,
     CertificationSettings,
@@ -29,6 +23,7 @@ from raglab.lab.certification_counts import (
     pilot_counts,
     tally_losses,
 )
+from raglab.lab.certification_families import PATHS, declared_family, grid
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.search_space import always_answer
 from raglab.replay import decide
@@ -145,7 +140,7 @@ def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(
     assert {one.decision.ratio for one in family} == {*np.unique(at[~np.isnan(at)]).tolist(), 1.0}
     assert {one.replace("decision.ratio", 1.0).policy_id for one in family} == {off.policy_id}
     assert grid(relabelled(pilot, "tune"), off) == family
-    monkeypatch.setattr("raglab.lab.certification.MOST", 5)
+    monkeypatch.setattr("raglab.lab.certification_families.MOST", 5)
     few = {one.decision.ratio for one in grid(pilot, off)}
     assert len(few) == 5
     assert {float(np.nanmin(at)), float(np.nanmax(at)), 1.0} < few
@@ -155,7 +150,7 @@ def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(
     trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not where a gate of the chain decides too, nor a bound that only warns or is off."""
-    monkeypatch.setattr("raglab.lab.certification.MOST", 50)
+    monkeypatch.setattr("raglab.lab.certification_families.MOST", 50)
     alone = always_answer(POLICY).replace(
         "signals", {"top1_cosine": {"min": 0.4}, "gap": {"max": 1.2}}
     )

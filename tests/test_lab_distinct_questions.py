@@ -10,7 +10,8 @@ import pytest
 
 from labelled import free_policy, labelled
 from raglab.decision.outcome_codes import CELL_OF_CODE
-from raglab.lab.certification import certify_best, certify_policy, retest
+from raglab.lab.certificate_checks import retest
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import (
     COST,
     certified_tally,

@@ -21,8 +21,10 @@ from raglab.certify import cases_needed, fixed_sequence
 from raglab.decision.learned_cases import with_tuned_cases
 from raglab.lab import threshold_rescaling
 from raglab.lab.carried_labels import Validity
-from raglab.lab.certification import certify_best, certify_policy, grid, retest
+from raglab.lab.certificate_checks import retest
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import CertificationSettings, pilot_counts
+from raglab.lab.certification_families import grid
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.looks import (
@@ -101,10 +103,8 @@ def test_the_same_share_passes() -> None:
     rows = moved.table.set_index("path")
     assert moved.policy.similarity.min_similarity == 0.875
     assert moved.policy.l2.max_l2 == 0.375
-    assert rows.loc["similarity.min_similarity", ["passes_from", "passes_to"]].tolist() == [
-        0.5,
-        0.5,
-    ]
+    passing = rows.loc["similarity.min_similarity", ["passes_from", "passes_to"]]
+    assert passing.tolist() == [0.5, 0.5]
     assert (
         decide(stretched(source), moved.policy).status.tolist()
         == decide(source, policy).status.tolist()
@@ -258,10 +258,7 @@ def test_bounds_of_a_signal_do_not_cross() -> None:
     """A narrow band maps past itself by ties: the upper bound is raised to the lower one."""
     old, new = desks([0.1, 0.5, 0.51, 0.9], [1.0, 1.0, 9.0, 9.0], unit="raw")
     moved = rescale_thresholds(old, own_gate(min=0.5, max=0.52), to=new)
-    assert (moved.policy.value("signals.own.min"), moved.policy.value("signals.own.max")) == (
-        9.0,
-        9.0,
-    )
+    assert [moved.policy.value(f"signals.own.{end}") for end in ("min", "max")] == [9.0, 9.0]
     assert moved.table.set_index("path").loc["signals.own.max", "note"] == BOUNDED
     alone = rescale_thresholds(old, own_gate(max=0.52), to=new)
     assert alone.policy.value("signals.own.max") == 1.0
@@ -371,9 +368,8 @@ def test_the_file_knows_among_how_many_the_cases_chose(old: Trace, tmp_path: Pat
     assert bare.learned_cases == {}
     result = upgrade(old, bare, targets=RISK, looks=looks)
     assert (result.look, result.hypotheses) == (2, m)
-    assert [
-        row.hypotheses for row in recorded_looks(looks, chosen.certificate["cases_hash"]).values()
-    ] == [m, m]
+    rows = recorded_looks(looks, chosen.certificate["cases_hash"]).values()
+    assert [row.hypotheses for row in rows] == [m, m]
     lines = looks.read_text(encoding="utf-8").splitlines()
     looks.write_text(
         "".join(line.replace(f', "hypotheses": {m}', "") + "\n" for line in lines), encoding="utf-8"
@@ -412,14 +408,14 @@ def test_a_look_after_an_upgrade_is_never_at_a_looser_level(
 
     before = {str(place): LookRecord(delta, size) for place, (size, delta) in enumerate(sizes)}
     taken = upgrade_look(Reuse(hypotheses=m), before, 0.1, key_at)
-    assert taken.look.number == len(sizes) + 1
+    assert taken.number == len(sizes) + 1
     assert taken.hypotheses == max([m, *(size for size, _ in sizes)])
     assert taken.delta / taken.divisor <= 0.1 / (taken.hypotheses if sizes else 1)
     noted = before | {taken.key: LookRecord(taken.delta, taken.hypotheses)}
     assert upgrade_look(Reuse(hypotheses=m), noted, 0.1, key_at) == taken
     # Of what another one noted at the whole delta a further look is not the first again.
     loose = before | {key_at(0.1, 1): LookRecord(0.1, 1)}
-    assert upgrade_look(Reuse(), loose, 0.1, key_at).look.number == (len(loose) + 1 if sizes else 1)
+    assert upgrade_look(Reuse(), loose, 0.1, key_at).number == (len(loose) + 1 if sizes else 1)
 
 
 def test_other_sets_of_the_same_questions_are_further_looks(old: Trace, tmp_path: Path) -> None:
@@ -430,10 +426,8 @@ def test_other_sets_of_the_same_questions_are_further_looks(old: Trace, tmp_path
     looks = tmp_path / "looks.jsonl"
     upgrade(old, free_policy(), targets=RISK, looks=looks)
     rescale_thresholds(old, free_policy(), to=upgraded(old, 3.0), targets=RISK, looks=looks)
-    assert [line.count("codes") for line in looks.read_text(encoding="utf-8").splitlines()] == [
-        1,
-        0,
-    ]
+    lines = looks.read_text(encoding="utf-8").splitlines()
+    assert [line.count("codes") for line in lines] == [1, 0]
     answered = decide(old, free_policy()).status == 0
     dropped = next(
         row for row, case in enumerate(old.cases) if case.split == "certify" and answered[row]
@@ -641,9 +635,8 @@ def test_lost_labels_promise_nothing(old: Trace, certified: Policy) -> None:
         told(old, "Reset the router."),
         told(upgraded(old), "The cafeteria opens at nine."),
     )
-    assert rescale_thresholds(
-        before, certified, to=told(upgraded(old), "Reset the router.")
-    ).certified
+    same = told(upgraded(old), "Reset the router.")
+    assert rescale_thresholds(before, certified, to=same).certified
     result = rescale_thresholds(before, certified, to=after)
     answered = decide(after, result.policy).status == 0
     lost = [case.split == "certify" and case.expect_sources == ("guide.md",) for case in old.cases]
@@ -793,12 +786,8 @@ def test_false_certificates_after_an_upgrade_stay_within_delta() -> None:
 def test_a_threshold_moves_to_another_embedder() -> None:
     """0.7 answers 2 of 4, so does 40; between levels the next one up decides."""
     source, target = np.array([0.5, 0.6, 0.7, 0.8]), np.array([40.0, 20.0, 50.0, 30.0])
-    assert [quantile_map(at, source, target) for at in (-1.0, 0.7, 0.65, 0.8)] == [
-        20.0,
-        40.0,
-        40.0,
-        50.0,
-    ]
+    for at, level in ((-1.0, 20.0), (0.7, 40.0), (0.65, 40.0), (0.8, 50.0)):
+        assert quantile_map(at, source, target) == level
     assert quantile_map(40.0, target, source) == 0.7
     assert quantile_map(0.9, source, target) == np.nextafter(50.0, 60.0)
     assert quantile_map(-np.inf, source, target) == 20.0
@@ -827,13 +816,10 @@ def test_the_nearest_share_wins_and_order_is_kept(
     for threshold in np.arange(-1, 14) / 8:
         at = quantile_map(threshold, source, target)
         assert at == quantile_map(threshold, source[rows], target[np.roll(rows, 1)])
-        wanted, given_ = (source >= threshold).sum(), (target >= at).sum()
-        levels = [*target[~np.isnan(target)], np.inf]
-        away = {level: abs(int((target >= level).sum()) - int(wanted)) for level in levels}
-        assert abs(int(given_) - int(wanted)) == min(away.values())
-        assert given_ == min(
-            (target >= level).sum() for level in levels if away[level] == min(away.values())
-        )
+        wanted = int((source >= threshold).sum())
+        counts = [int((target >= level).sum()) for level in (*target, np.inf)]
+        # of equally near ones the higher level, which answers fewer
+        assert (target >= at).sum() == min(counts, key=lambda n: (abs(n - wanted), n))
         mapped.append(at)
     assert mapped == sorted(mapped)
 

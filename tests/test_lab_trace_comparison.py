@@ -122,42 +122,27 @@ def test_four_questions_by_hand() -> None:
     """Of 4, one loses its document, one is now right, one is answered but must not be."""
     result = compare_traces(OLD, NEW, policy=COSINE)
     rows = result.table.set_index("measure")
-    assert rows.loc["expected_cost", ["old", "new", "difference"]].tolist() == [0.25, 0.5, 0.25]
-    assert rows.loc["pass_rate", ["old_k", "new_k", "only_old", "only_new"]].tolist() == [
-        3,
-        2,
-        2,
-        1,
-    ]
-    assert rows.loc["coverage", ["old_k", "old_n", "new_k", "new_n"]].tolist() == [2, 4, 4, 4]
-    assert rows.loc["hallucination_rate", ["old_k", "old_n", "new_k", "new_n"]].tolist() == [
-        0,
-        2,
-        2,
-        4,
-    ]
+    counts = "old_k old_n new_k new_n"
+    for measure, names, values in (
+        ("expected_cost", "old new difference", [0.25, 0.5, 0.25]),
+        ("pass_rate", "old_k new_k only_old only_new", [3, 2, 2, 1]),
+        ("coverage", counts, [2, 4, 4, 4]),
+        ("hallucination_rate", counts, [0, 2, 2, 4]),
+    ):
+        assert rows.loc[measure, names.split()].tolist() == values
     flow = result.decisions.set_index(["before", "after"])
     assert flow.loc[("ok", "ok")].tolist() == [2, 2, 0, 1]
     assert flow.loc[("refuse", "ok")].tolist() == [2, 2, 1, 1]
     assert flow["n"].sum() == 4
     changed = result.changed.set_index("case_id")
     assert changed.index.tolist() == ["2", "3", "4"]
-    assert changed.loc[
-        "2", ["status_before", "status_after", "source_before", "source_after"]
-    ].tolist() == [
-        "ok",
-        "ok",
-        "a.md#n/a",
-        "b.md#n/a",
-    ]
-    assert changed.loc[
-        "4", ["decided_by_before", "decided_by_after", "correct_before", "correct_after"]
-    ].tolist() == [
-        "similarity",
-        "answered",
-        True,
-        False,
-    ]
+    for case, column, values in (
+        ("2", "status", ["ok", "ok"]),
+        ("2", "source", ["a.md#n/a", "b.md#n/a"]),
+        ("4", "decided_by", ["similarity", "answered"]),
+        ("4", "correct", [True, False]),
+    ):
+        assert changed.loc[case, [f"{column}_before", f"{column}_after"]].tolist() == values
     found = result.hits.set_index("measure")
     assert found.loc["same_first_document", ["value", "n"]].tolist() == [0.75, 4]
     assert found.loc["overlap_of_first_5", "value"] == 1.0

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import raglab
 from labelled import free_policy, labelled, noted
 from raglab import metrics
-from raglab.lab.certification import certify_best, certify_policy, check_policy
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import (
     COST,
     UNEARNED_CELL,

@@ -247,8 +247,7 @@ def of_counts() -> None:
     codes = learned_cases.question_codes(["who?", "where?"])
     learned_cases.is_repeated_set(codes, learned_cases.code_text(["Who"]))
     certify.hoeffding_bentkus(total, n, 0.1)
-    certify.joint_p(total, n, np.array([0.1, 0.2]))
-    certify.gate_counts([np.array([0.5, np.nan])], [np.array([0.25, 0.75])], np.array([0, 1]))
+    metrics.binomial_p(total, n, np.array([0.1, 0.2]))
 
 
 def of_bandits() -> None:

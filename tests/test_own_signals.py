@@ -21,7 +21,8 @@ from labelled import labelled
 from laws_of_cost import check_case, check_flip, check_steps
 from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.decision.signal_values import trace_signals, used_signals
-from raglab.lab.certification import certify_best, grid
+from raglab.lab.certification import certify_best
+from raglab.lab.certification_families import grid
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.report.page import write_report

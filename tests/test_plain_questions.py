@@ -17,7 +17,8 @@ from raglab.decision.learned_cases import (
     with_tuned_cases,
 )
 from raglab.lab.baseline import baseline_of, compare_baselines
-from raglab.lab.certification import certify_policy, check_policy
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_policy
 from raglab.lab.trace_comparison import pair_cases
 from raglab.store.case_labels import first_form, question_fingerprint
 from raglab.store.policies import Policy

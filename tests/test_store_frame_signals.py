@@ -19,7 +19,8 @@ import pytest
 import raglab
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
-from raglab.lab.certification import certify_policy, declared_family
+from raglab.lab.certification import certify_policy
+from raglab.lab.certification_families import declared_family
 from raglab.lab.gate_fitting import answer_outcomes
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slice_rates import slices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import comb
 from pathlib import Path
@@ -109,32 +110,24 @@ class TestIntervals:
         self, sizes: tuple[tuple[int, int], ...], delta: float
     ) -> None:
         """Over all draws, enumerated, of each population: missed at most with probability delta."""
-        populations = [
-            [
-                (ok, refuse, size - ok - refuse)
-                for ok in range(size + 1)
-                for refuse in range(size + 1 - ok)
-            ]
-            for size, _ in sizes
-        ]
+
+        def counted(totals: Iterable[int]) -> Iterator[Any]:
+            """Counts of three labels that sum to each total, in every way."""
+            ways = (
+                [row for row in product(range(n + 1), repeat=3) if sum(row) == n] for n in totals
+            )
+            return product(*ways)
+
         total = sum(size for size, _ in sizes)
-        draws = [
-            [
-                (ok, refuse, drawn - ok - refuse)
-                for ok in range(drawn + 1)
-                for refuse in range(drawn + 1 - ok)
-            ]
-            for _, drawn in sizes
-        ]
         boxes = {}
-        for draw in product(*draws):
+        for draw in counted(drawn for _, drawn in sizes):
             strata = tuple(
                 tuple(Stratum(size, drawn, hits) for hits in counts)
                 for (size, drawn), counts in zip(sizes, draw, strict=True)
             )
             boxes[draw] = estimated_mix(strata, delta, is_finite=True)
         worst = 0.0
-        for population in product(*populations):
+        for population in counted(size for size, _ in sizes):
             truth = np.sum(population, axis=0) / total
             missed = 0.0
             for draw, mix in boxes.items():

@@ -370,7 +370,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Re-test a policy's certificate on new cases, or compare the policy with a stored baseline."""
-    from raglab.lab.certification import check_policy, retrieve_trace
+    from raglab.lab.certificate_checks import check_policy, retrieve_trace
     from raglab.store.baselines import Baseline
     from raglab.store.traces import MANIFEST
 

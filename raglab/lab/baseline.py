@@ -22,7 +22,7 @@ from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis, trace_status_only
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.lab.answer_basis import check_compared
-from raglab.lab.paired_differences import difference_text, paired_table
+from raglab.lab.paired_differences import difference_text, differing_settings, paired_table
 from raglab.metrics.costs import LABELS, OUTCOMES, SAME
 from raglab.replay import each_shard, shard_codes
 from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
@@ -304,20 +304,17 @@ def _changed(pairs: Pairs, losses: NDArray[np.float64]) -> pd.DataFrame:
 
 def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
     """What differs besides the policy, a row each."""
-    import pandas as pd
-
     stated = [
         {
             "arm": baseline.arm,
             "documents": baseline.corpus_hash,
             "schema of traces": baseline.schema_version,
-            **{f"retrieval.{name}": value for name, value in baseline.retrieval.items()},
+            **{
+                f"retrieval.{name}": value
+                for name, value in baseline.retrieval.items()
+                if name != "arms"
+            },
         }
         for baseline in (before, after)
     ]
-    rows = [
-        (name, stated[0].get(name), stated[1].get(name))
-        for name in {**stated[0], **stated[1]}
-        if name != "retrieval.arms" and stated[0].get(name) != stated[1].get(name)
-    ]
-    return pd.DataFrame(rows, columns=["setting", *SIDES], dtype=object)
+    return differing_settings(*stated, SIDES)

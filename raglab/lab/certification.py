@@ -6,12 +6,11 @@ Of several policies the cheapest that keeps its targets is certified; new cases 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from itertools import chain, product
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,42 +18,28 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import Certificate, Promise, TestMethod
-from raglab.decision.answer_text import SOURCES
 from raglab.decision.learned_cases import (
-    check_unlearned,
-    learned_cases,
-    trace_queries,
     with_learned_cases,
 )
-from raglab.decision.measurement import gates_off
-from raglab.decision.outcome_codes import Tally
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import (
-    headline_note,
     headline_sentence,
-    trace_basis,
     trace_status_only,
 )
-from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import (
-    TracePart,
     TraceView,
     answered_traces,
     failed_count,
     held_trace,
 )
-from raglab.gates import GATES
-from raglab.gating.signal_gates import SIGNALS, signal_path
-from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
+from raglab.lab.answer_basis import missing_notes
 from raglab.lab.certification_counts import (
     COST,
-    RISK,
     CertificationSettings,
     CertifyCases,
     PilotCounts,
     RateCounts,
     SplitCounts,
-    certified_tally,
     certify_splits,
     checked_settings,
     count_split,
@@ -64,57 +49,32 @@ from raglab.lab.certification_counts import (
     pilot_counts,
     question_losses,
     repeated_cases,
-    tally_losses,
     unit_cells,
 )
+from raglab.lab.certification_families import grid
 from raglab.lab.certification_words import (
     Certification,
     SequenceResult,
-    TakenLook,
-    asking_note,
+    candidate_table,
     certificate_notes,
     certificate_reason,
+    changed_settings,
     lacking_cases,
     mix_notes,
+    nearest_target,
     need_note,
     number_texts,
     untested_reason,
 )
-from raglab.lab.looks import (
-    chosen_among,
-    held_looks,
-    known_certificate,
-    record_look,
-    stated_certificate,
-    stated_corners,
-    stated_mix,
-    upgrade_look,
-)
+from raglab.lab.looks import TakenLook, take_look
 from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
-from raglab.live.certified_retrieval import retrieval_differences
-from raglab.metrics.mixes import SAMPLE, Mix, check_shares
-from raglab.policy_parts.sections import EXPECTED_COST
-from raglab.replay import decide_policies, each_part, part_evidence, tally
-from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_at
-from raglab.store.case_labels import counted_questions
+from raglab.metrics.mixes import SAMPLE, Mix
+from raglab.replay import decide_policies
 from raglab.store.policies import Policy
-from raglab.store.traces import StudyTrace, Trace
+from raglab.store.traces import StudyTrace
 from raglab.values import SCHEMA_VERSION, refuse
 from raglab.words.canonical import digest
-from raglab.words.results import Result, Summary
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
-MOST = 2_000  # candidates on the grid of a policy
-DECISION = "decision."  # paths of what an expected cost is compared by
-LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
-ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
-OLD_SCHEMA = "2 or older"  # schema of the traces that were certified on before certificates said so
-UNSTATED = object()
-Verdict = Literal["upheld", "open", "broken"]
 
 
 @answered_traces("trace")
@@ -377,164 +337,6 @@ def pilot_order(
     return rows[certify.pareto_order(p[rows], -counts.cost[rows])]
 
 
-def nearest_target(order: TestOrder, terms: CertificationSettings) -> tuple[float, float]:
-    """Lowest hallucination target that some candidate is likely to certify, and how likely.
-
-    By the pilot alone: a hint from the cases to certify on would be a second test. NaN where there
-    is none; a target that always-answer reaches is no hint.
-
-    Source: rule S6.9.
-    """
-    none, pilot = (float("nan"), float("nan")), order.pilot
-    if pilot is None or RISK not in terms.targets or pilot.losses.mix is not None:
-        return none
-    counts = pilot.losses
-
-    def chance(name: str, alpha: float) -> NDArray[np.float64]:
-        place = counts.names.index(name)
-        k, n, limit = counts.k[:, place], counts.n[:, place], alpha / counts.scale[place]
-        return certify.certification_chance(k, n, n * order.size, float(limit), terms.level)
-
-    likely = np.ones(len(counts.k))
-    for name, alpha in terms.targets.items():
-        if name != RISK:
-            likely = likely * chance(name, alpha)
-    for alpha in ALPHAS:
-        if (
-            alpha < pilot.free_rate
-            and (best := float((likely * chance(RISK, alpha)).max())) >= LIKELY
-        ):
-            return alpha, best
-    return none
-
-
-# candidates of one policy
-
-
-def grid(
-    trace: TraceView, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None
-) -> list[Policy]:
-    """Policies with thresholds on a grid of observed values.
-
-    One declared family, at which no label is looked.
-
-    Their gates are switched on; the lowest value of each passes everything, so that a gate may be
-    out of use. Of one threshold alone as many values are tried as `MOST` allows, evenly by rank.
-
-    Args:
-      trace: of shards the values are gathered in one pass; those of all cases are held whole, the
-        hits are not.
-      paths: `declared_family` of the policy where not given.
-
-    Raises:
-      ValueError: a path that cannot be swept, or one that does not act under the policy's rule.
-
-    Source: rules S6.4, S6.9.
-    """
-    off = gates_off(trace)
-    used = list(dict.fromkeys(declared_family(policy, off) if paths is None else paths))
-    _check_paths(used, policy)
-    # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
-    size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
-    ranks = np.linspace(0.0, 1.0, size - 1)
-    parts = list(each_part(observed_values, trace, policy, arm, used, what="thresholds"))
-    levels = []
-    for path, of_path in zip(used, zip(*parts, strict=True), strict=True):
-        own, known = policy.value(path), np.unique(np.concatenate(of_path))
-        picked = np.quantile(known, ranks, method="inverted_cdf").tolist() if len(known) else []
-        tried = {*picked} if picked and own is None else {*picked, own}
-        levels.append(sorted(map(int, tried) if isinstance(own, int) else tried))
-    # Rules of the resolver and costs have no switch.
-    switches = {
-        f"{path.rpartition('.')[0]}.enabled": True
-        for path in used
-        if not path.startswith(("resolver.", DECISION))
-    }
-    base = policy.replace(*chain.from_iterable(switches.items())) if switches else policy
-    # The two taus move together: their spread is what naming documents is worth, not what is
-    # searched for.
-    default, explicit = "confidence.tau_default", "confidence.tau_explicit"
-    spread = policy.confidence.tau_default - policy.confidence.tau_explicit
-    offered = [policy]
-    for combination in product(*levels):
-        changes = dict(zip(used, combination, strict=True))
-        if _crosses(policy, changes):
-            continue
-        if default in used and explicit not in used:
-            changes[explicit] = float(np.clip(changes[default] - spread, 0.0, 100.0))
-        offered.append(base.replace(*chain.from_iterable(changes.items())))
-    return offered
-
-
-def observed_values(
-    part: TracePart, policy: Policy, arm: str | None, paths: Sequence[str]
-) -> list[NDArray[np.float64]]:
-    """Values of one part's cases, by path, ascending and each once.
-
-    Pure, so that any worker may find them.
-    """
-    evidence = part_evidence(part, policy, arm)
-    thresholds = policy_thresholds([policy])
-    every = (breakpoints(evidence, thresholds, path) for path in paths)
-    # Which zero is met first must not decide its sign.
-    return [np.unique(values[~np.isnan(values)] + 0.0) for values in every]
-
-
-def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...]:
-    """Thresholds that the candidates of a certificate vary unless others are named.
-
-    Args:
-      off: gates that the trace cannot judge (`gates_off`); where that leaves none of the chain's,
-        bounds decide.
-
-    Where the least expected cost decides that is the ratio of costs alone, since the chain's
-    thresholds do not act there. Where only bounds on signals decide it is those that are stated.
-    Else it is `PATHS`, without the fused gate where the policy has none.
-
-    Source: rule S6.9.
-    """
-    if policy.decision.rule == EXPECTED_COST:
-        return (f"{DECISION}ratio",)
-    bounds = tuple(
-        f"{signal_path(name)}.{end}"
-        for name, gate in sorted(policy.signals.items())
-        for end in ("min", "max")
-        if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
-    )
-    deciding = [
-        gate.name
-        for gate in GATES
-        if gate.switch and gate.thresholds and gate.firing != "warn" and gate.name not in off
-    ]
-    if bounds and not any(policy.value(f"{name}.enabled") for name in deciding):
-        return bounds
-    idle = {*off} | ({"fused"} if policy.fused_model is None else set())
-    return tuple(path for path in PATHS if path.partition(".")[0] not in idle) or bounds
-
-
-def _check_paths(paths: Sequence[str], policy: Policy) -> None:
-    """Refuse paths of no threshold, or of one that does not act under the policy's rule."""
-    signal_bounds, rule = f"{SIGNALS}.", policy.decision.rule
-    by_cost = rule == EXPECTED_COST
-    for path in paths:
-        if threshold_at(path) is None:
-            remedy = f"name {', '.join(PATHS)} or {signal_bounds}<name>.min"
-            refuse("paths must be among thresholds", repr(path), remedy)
-        if path.startswith((DECISION, signal_bounds) if by_cost else DECISION) != by_cost:
-            remedy = f"vary {DECISION}ratio" if by_cost else "fit a decision (raglab.fit_decision)"
-            refuse(f"paths must be thresholds that act under rule {rule}", repr(path), remedy)
-
-
-def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
-    """Whether some signal's min would lie above its max, which no policy may state (rule S2.15)."""
-    for section in {path.rpartition(".")[0] for path in changes if path.startswith(SIGNALS)}:
-        ends = (f"{section}.{key}" for key in ("min", "max"))
-        low, high = (changes.get(end, policy.value(end)) for end in ends)
-        if low is not None and high is not None and low > high:
-            return True
-    return False
-
-
 # the tests
 
 
@@ -591,38 +393,6 @@ def sequence_test(
         failed=() if chosen >= 0 else failed,
         shown=shown,
     )
-
-
-def candidate_table(
-    start: Policy,
-    tried: Sequence[Policy],
-    counts: RateCounts,
-    tested: SequenceResult,
-    order: TestOrder,
-    terms: CertificationSettings,
-) -> pd.DataFrame:
-    """A row a candidate in the order of the tests."""
-    import pandas as pd
-
-    pilot, rows = order.pilot_tried, range(len(tried))
-    columns: dict[str, Any] = {
-        "policy_id": [policy.policy_id for policy in tried],
-        "tested": np.arange(len(tried)) < tested.n_tested,
-        "certified": tested.passed,
-    }
-    for place, (name, alpha) in enumerate(terms.targets.items()):
-        columns |= {
-            f"{name}_k": [counts.total(row, place) for row in rows],
-            f"{name}_n": counts.n[:, place],
-            f"{name}_bound": counts.bounds(place, terms.level, alpha),
-            f"{name}_p": tested.p[:, place],
-        }
-        if pilot is not None:
-            lost = [pilot.total(row, place) for row in rows]
-            columns |= {f"pilot_{name}_k": lost, f"pilot_{name}_n": pilot.n[:, place]}
-    columns |= {"cost": counts.cost} | ({} if pilot is None else {"pilot_cost": pilot.cost})
-    columns |= {"coverage": counts.coverage, "over_ask_rate": counts.over_ask}
-    return pd.DataFrame(columns | {"changed": [_changed(start, policy) for policy in tried]})
 
 
 class Decided(NamedTuple):
@@ -685,7 +455,10 @@ def _certification(
     # are (rule S6.3).
     alone = int((np.bincount(cases.numbers, trace_status_only(held_out)) > 0).sum())
     headline = headline_sentence(alone, cases.n_questions, failed)
-    n, first = len(tried), number_texts(_changed(offered[0], tried[0])) or "the policy given"
+    n, first = (
+        len(tried),
+        number_texts(changed_settings(offered[0], tried[0])) or "the policy given",
+    )
     who = {
         "fixed_sequence": f"the first of {n} candidates{f' ({first})' * is_family}",
         "holm": f"the likeliest of {n} candidates, at level {terms.level / n:.3g},",
@@ -699,7 +472,7 @@ def _certification(
         for place, promise in enumerate(tested.promises)
         if promise.name != COST and counts.mixed(place) is None
     }
-    n_cases, nearest = cases.n_questions + failed, nearest_target(order, terms)
+    n_cases, nearest = cases.n_questions + failed, nearest_target(order.pilot, order.size, terms)
     lacks = [need_note(name, need, n_cases) for name, need in needs.items()]
     of_labels, of_mix = mix_notes(counts, tested, terms)
     is_dropped = is_family and order.pilot is not None and 0 not in order.places
@@ -712,7 +485,7 @@ def _certification(
     return Certification(
         certificate=certificate,
         policy=policy,
-        table=candidate_table(offered[0], tried, counts, tested, order, terms),
+        table=candidate_table(offered[0], tried, counts, tested, order.pilot_tried, terms),
         needs=needs,
         nearest=nearest[0],
         notes=(
@@ -831,7 +604,7 @@ def _untested(
         looks=0,
         spent=0.0,
     )
-    nearest = nearest_target(order, terms)
+    nearest = nearest_target(order.pilot, order.size, terms)
     places = order.places if len(order.places) else range(len(offered))
     ids = [offered[place].policy_id for place in places]
     return Certification(
@@ -871,17 +644,6 @@ def _certificate(
     )
 
 
-def _changed(start: Policy, policy: Policy) -> dict[str, Any]:
-    """Settings in which a candidate differs, with its values."""
-    # A manifest leaves out what was added since the first version and stands at its default.
-    own, now = start.manifest, policy.manifest
-    return {
-        path: policy.value(path)
-        for path in dict.fromkeys((*now, *own))
-        if now.get(path, UNSTATED) != own.get(path, UNSTATED)
-    }
-
-
 def _noted_look(
     terms: CertificationSettings,
     offered: Sequence[Policy],
@@ -894,14 +656,13 @@ def _noted_look(
     """
     by_name, counts = np.argsort(list(terms.targets)), decided.counts
     losses = [
-        [int(loss) if float(loss).is_integer() else float(loss) for loss in row]
+        [int(loss) if loss.is_integer() else loss for loss in row]
         for row in counts.k[:, by_name].tolist()
     ]
     ids, targets = [policy.policy_id for policy in decided.tried], sorted(terms.targets.items())
     tested_on = [terms.arm or cases.held_out.arms[0], [losses, counts.n[:, by_name].tolist()]]
-    more: list[Any] = []
-    if terms.costs and COST in terms.targets:
-        more.append(metrics.stated_costs(metrics.cost_matrix(terms.costs)))
+    is_priced = terms.costs and COST in terms.targets
+    more = [metrics.stated_costs(metrics.cost_matrix(terms.costs))] if is_priced else []
     of_mix: list[Any] = []
     corners, units = decided.corners(terms), decided.units
     if terms.mix is not None and corners is not None and units is not None:
@@ -912,242 +673,19 @@ def _noted_look(
         parts = [ids, targets, delta, *tested_on, *more, *divided, *of_mix]
         return digest(json.dumps(parts), 12)
 
-    known = known_certificate(offered, cases.hash, cases.queries)
-    with held_looks(terms.looks, cases.hash, cases.queries) as held:
-        if terms.reuse is None:
-            key = key_at(terms.delta, 1)
-            look = record_look(known, held.before, key, terms.delta, again=terms.again)
-            # A candidate that these cases chose before is still one of as many.
-            earlier = (record.hypotheses for record in held.before.values())
-            hypotheses = max(len(ids) * chosen_among(known), *earlier, 1)
-        else:
-            upgrade = upgrade_look(terms.reuse, held.before, terms.delta, key_at)
-            look, key, hypotheses = upgrade.look, upgrade.key, upgrade.hypotheses
-            again = look.number > 1
-            terms = terms._replace(
-                budget=terms.delta, delta=upgrade.delta, divisor=upgrade.divisor, again=again
-            )
-        held.note(key, terms.delta, hypotheses)
-    return TakenLook(*look, key, hypotheses), terms
-
-
-# new cases
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Retest(Result):
-    """What new cases say of a certificate.
-
-    Attributes:
-      verdict: `upheld` where every target is certified again, `broken` where the exact lower bound
-        of some rate lies above its target, `open` where the cases are too few to say either. Either
-        is wrong with probability delta at most: all targets must be certified, so each may spend it
-        whole; one is enough to break, so they share it.
-      table: a row a target.
-      notes: what a reader must know.
-      coverage, over_ask: shares answered, and of the unambiguous asked back.
-      basis: on which the new cases are judged (rule S6.3).
-    """
-
-    verdict: Verdict
-    table: pd.DataFrame
-    notes: tuple[str, ...]
-    coverage: float
-    over_ask: float
-    basis: str = SOURCES
-
-    def _summary(self) -> Summary:
-        facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
-        facts += [("coverage", f"{self.coverage:.3f}"), ("over-ask", f"{self.over_ask:.3f}")]
-        return Summary([*facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
-
-
-@answered_traces("trace")
-def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Retest:
-    """Re-test every promise of a policy's certificate, at the certificate's own delta.
-
-    A certificate of a traffic mix is tested in it, whatever the shares of the new cases are.
-
-    Args:
-      trace: new cases, retrieved as those were that the policy was certified on; of shards one is
-        in memory at a time.
-      policy: with its certificate.
-      again: states that the cases may be those it was certified on.
-
-    Raises:
-      ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the
-        trace holds no cases, the policy was fitted, tuned or certified on any of these, they are
-        judged on another basis, too many answers are missing, or the mix of the certificate has a
-        share of a label without a case.
-
-    Source: rules S6.3, S6.4, S6.10, S6.15.
-    """
-    certificate = stated_certificate(policy)
-    doubt = check_new_cases(trace, policy, certificate, again=again)
-    targets = {str(promise["name"]): float(promise["alpha"]) for promise in certificate["promises"]}
-    costs = certificate.get("costs") if COST in targets else None
-    policy_retest = retest(
-        policy,
-        trace,
-        targets,
-        delta=float(certificate["delta"]),
-        arm=certificate.get("arm"),
-        costs=costs,
-        corners=stated_corners(certificate),
+    look = take_look(
+        offered,
+        terms.looks,
+        cases.hash,
+        cases.queries,
+        key_at,
+        terms.delta,
+        terms.reuse,
+        n_tested=len(ids),
+        again=terms.again,
     )
-    mix, notes = stated_mix(certificate), check_notes(certificate, trace, policy_retest.basis)
-    inside = () if mix is None else (f"Tested in the certificate's mix, {mix}.",)
-    return replace(policy_retest, notes=(*policy_retest.notes, *doubt, *inside, *notes))
-
-
-def check_new_cases(
-    trace: TraceView, policy: Policy, certificate: Mapping[str, Any], *, again: bool = False
-) -> tuple[str, ...]:
-    """Refuse cases that a certificate cannot be judged on; a note where that is in doubt.
-
-    Args:
-      again: states that the cases may be those it was certified on.
-
-    Raises:
-      ValueError: there is no case, the policy was fitted, tuned or certified on any of these, or
-        they are judged on another basis.
-    """
-    if not len(trace):
-        refuse("a check needs at least one case", "none", "check the split")
-    by_split = trace_queries(trace)
-    (learned,) = learned_cases([policy], by_split)
-    check_unlearned(learned)
-    (certified,) = learned_cases(
-        [policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], by_split
-    )
-    if certified.k and not again:
-        value = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
-        refuse("a check must see new cases", value, "give others, or again=True (--again)")
-    check_basis(certificate["basis"], trace_basis(trace))
-    return (learned.doubt,) if learned.doubt else ()
-
-
-def retest(
-    policy: Policy,
-    trace: TraceView,
-    targets: Mapping[str, float],
-    *,
-    delta: float = 0.1,
-    arm: str | None = None,
-    costs: metrics.Costs | None = None,
-    corners: NDArray[np.float64] | None = None,
-) -> Retest:
-    """What labelled cases say of some targets for one policy that was chosen without them.
-
-    A target is upheld where its upper bound at 1 − delta keeps it: all together, since each must.
-    It is broken where the lower bound at 1 − delta / T exceeds it, T targets sharing the error.
-
-    Args:
-      targets: rate -> highest value; `expected_cost` too, in units of cost.
-      costs: of that target.
-      corners: outermost traffic mixes, [V, 3]; None of the cases' own.
-
-    Raises:
-      ValueError: too many of the policy's answers are missing, of cases judged by text.
-    """
-    import pandas as pd
-
-    names, rows = list(targets), []
-    repeats = repeated_cases(trace, [policy], counted_questions(trace.cases), arm)
-
-    def losses(counted: Tally, undecided: int) -> RateCounts:
-        cells = metrics.settled_cells(counted.cells, undecided)
-        of_cases = tally_losses(counted._replace(cells=cells), names, costs)
-        of_questions = question_losses(of_cases, repeats, undecided)
-        if corners is None:
-            return of_questions
-        failed = int(counted.cells.sum() - counted.labels.sum())
-        units = unit_cells(of_cases, repeats, undecided, failed)
-        check_shares(corners, metrics.label_counts(units[0, 0]) - failed)
-        return in_mix(of_questions, corners, delta, units)
-
-    counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)
-    # what is undecided or failed breaks no promise
-    answered = tally(trace, [policy], arm)
-    at_best = losses(answered, metrics.RIGHT_CELL)
-    missing = {policy.policy_id: counts.missing_answers[0]}
-    check_compared(missing)
-    for place, (name, alpha) in enumerate(targets.items()):
-        k, n = counts.total(0, place), int(counts.n[0, place])
-        high = float(counts.bounds(place, delta, alpha)[0])
-        low = float(at_best.bounds(place, delta / len(targets), alpha, lower=True)[0])
-        mix = counts.mixed(place)
-        rate = mix.rate(place, 0) * float(counts.scale[place]) if mix else k / n if n else np.nan
-        says = "upheld" if high <= alpha else "broken" if low > alpha else "open"
-        rows.append((name, alpha, k, n, rate, low, high, says))
-    columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
-    table = pd.DataFrame(rows, columns=columns)
-    # the worst of the targets
-    verdict: Verdict = min(table["verdict"], key=("broken", "open", "upheld").index)
-    over_ask = float(counts.over_ask[0])
-    open_cells = int(answered.cells[0, metrics.PLAIN_CELLS :].sum())
-    undecided = f"{open_cells:,} undecided answers count as wrong." if open_cells else ""
-    texts = filter(None, (headline_note(trace), asking_note(over_ask, ()), undecided))
-    notes = (*texts, *missing_notes(missing, "these cases"))
-    return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
-
-
-def retrieve_trace(
-    policy: Policy,
-    corpus: Path,
-    cases: Path,
-    *,
-    split: str | None = None,
-    encoder: str | None = None,
-    reranker: str | None = None,
-    follow_links: bool = False,
-    stated: Mapping[str, Any] | None = None,
-) -> Trace:
-    """Trace of new cases, retrieved with the settings that the certificate states, or others.
-
-    Args:
-      split: only cases of it.
-      encoder, reranker: by name or path; the bundled model and late interaction where not given.
-      follow_links: as `load_corpus` takes it.
-      stated: `retrieval` and `arm` in place of the certificate's.
-
-    Raises:
-      ValueError: the policy holds no certificate where nothing is stated, or no case is of the
-        split.
-    """
-    # with readers of documents, FAISS and BM25, which the check of a trace needs not
-    from raglab.live.trace_building import build_trace
-    from raglab.store.loaders import load_cases, load_corpus
-
-    certificate = stated_certificate(policy) if stated is None else stated
-    own = certificate.get("retrieval", {})
-    names = ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight")
-    selected_cases = [
-        case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}
-    ]
-    return build_trace(
-        load_corpus(corpus, encoder=encoder, follow_links=follow_links),
-        selected_cases,
-        policy=policy,
-        arms=(str(certificate.get("arm", "hybrid")),),
-        encoder=encoder,
-        reranker=reranker,
-        **{name: own[name] for name in names if name in own},
-    )
-
-
-def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
-    """What new cases differ in from those that a certificate was made on."""
-    parameters = dict(trace.meta.get("parameters", {}))
-    differences = "; ".join(retrieval_differences(certificate, parameters))
-    made_on = certificate.get("schema_version", OLD_SCHEMA)
-    notes = {
-        f"Certified by {certificate['basis']}, judged here by {basis} (rule S6.3).": (
-            certificate["basis"] != basis
-        ),
-        f"The promise is not about these hits: {differences}.": bool(differences),
-        f"Certified on a trace of schema {made_on}, this has {SCHEMA_VERSION}: certify again.": (
-            made_on != SCHEMA_VERSION
-        ),
-    }
-    return tuple(text for text, applies in notes.items() if applies)
+    if terms.reuse is not None:
+        terms = terms._replace(
+            budget=terms.delta, delta=look.delta, divisor=look.divisor, again=look.number > 1
+        )
+    return look, terms

@@ -22,15 +22,18 @@ from raglab.certify import (
     Promise,
     cases_needed,
     certificate_facts,
+    certification_chance,
     hoeffding_bentkus,
 )
 from raglab.lab.certification_counts import (
     COST,
     RISK,
     CertificationSettings,
+    PilotCounts,
     RateCounts,
     in_mix,
 )
+from raglab.lab.looks import TakenLook
 from raglab.metrics import binomial_p
 from raglab.metrics.costs import SAME
 from raglab.metrics.mix_tests import LabelNeed
@@ -41,6 +44,10 @@ from raglab.words.results import Result, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
+ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
+UNSTATED = object()
 
 
 class SequenceResult(NamedTuple):
@@ -66,15 +73,6 @@ class SequenceResult(NamedTuple):
     def certified(self) -> bool:
         """Whether a candidate passed."""
         return self.chosen >= 0
-
-
-class TakenLook(NamedTuple):
-    """A look that is taken: its number and spent error, its key, and policies it may choose."""
-
-    number: int
-    spent: float
-    key: str
-    hypotheses: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,6 +131,55 @@ class Certification(Result):
             (self.certificate.reason, *self.notes),
             "Certified" if self.policy is not None else "Not certified",
         )
+
+
+def changed_settings(start: Policy, policy: Policy) -> dict[str, Any]:
+    """Settings in which a candidate differs, with its values."""
+    # A manifest leaves out what was added since the first version and stands at its default.
+    own, now = start.manifest, policy.manifest
+    return {
+        path: policy.value(path)
+        for path in dict.fromkeys((*now, *own))
+        if now.get(path, UNSTATED) != own.get(path, UNSTATED)
+    }
+
+
+def candidate_table(
+    start: Policy,
+    tried: Sequence[Policy],
+    counts: RateCounts,
+    tested: SequenceResult,
+    pilot: RateCounts | None,
+    terms: CertificationSettings,
+) -> pd.DataFrame:
+    """A row a candidate in the order of the tests.
+
+    Args:
+      pilot: losses of the same candidates there; None without one.
+    """
+    import pandas as pd
+
+    rows = range(len(tried))
+    columns: dict[str, Any] = {
+        "policy_id": [policy.policy_id for policy in tried],
+        "tested": np.arange(len(tried)) < tested.n_tested,
+        "certified": tested.passed,
+    }
+    for place, (name, alpha) in enumerate(terms.targets.items()):
+        columns |= {
+            f"{name}_k": [counts.total(row, place) for row in rows],
+            f"{name}_n": counts.n[:, place],
+            f"{name}_bound": counts.bounds(place, terms.level, alpha),
+            f"{name}_p": tested.p[:, place],
+        }
+        if pilot is not None:
+            lost = [pilot.total(row, place) for row in rows]
+            columns |= {f"pilot_{name}_k": lost, f"pilot_{name}_n": pilot.n[:, place]}
+    columns |= {"cost": counts.cost} | ({} if pilot is None else {"pilot_cost": pilot.cost})
+    columns |= {"coverage": counts.coverage, "over_ask_rate": counts.over_ask}
+    return pd.DataFrame(
+        columns | {"changed": [changed_settings(start, policy) for policy in tried]}
+    )
 
 
 def certificate_lines(certification: Certification) -> list[str]:
@@ -302,6 +349,44 @@ def need_frame(needs: Mapping[str, DataNeed], n_cases: int) -> pd.DataFrame:
     frame = pd.DataFrame(needs.values(), index=list(needs), columns=list(DataNeed._fields))
     frame["missing_questions"] = [missing_questions(need, n_cases) for need in needs.values()]
     return frame.rename_axis("target").reset_index()
+
+
+def nearest_target(
+    pilot: PilotCounts | None, size: float, terms: CertificationSettings
+) -> tuple[float, float]:
+    """Lowest hallucination target that some candidate is likely to certify, and how likely.
+
+    By the pilot alone: a hint from the cases to certify on would be a second test. NaN where there
+    is none; a target that always-answer reaches is no hint.
+
+    Args:
+      pilot: what the candidates do there; None without one.
+      size: cases to certify on, over those of the pilot.
+      terms: with the targets and the level of the tests.
+
+    Source: rule S6.9.
+    """
+    none = (float("nan"), float("nan"))
+    if pilot is None or RISK not in terms.targets or pilot.losses.mix is not None:
+        return none
+    counts = pilot.losses
+
+    def chance(name: str, alpha: float) -> NDArray[np.float64]:
+        place = counts.names.index(name)
+        k, n, limit = counts.k[:, place], counts.n[:, place], alpha / counts.scale[place]
+        return certification_chance(k, n, n * size, float(limit), terms.level)
+
+    likely = np.ones(len(counts.k))
+    for name, alpha in terms.targets.items():
+        if name != RISK:
+            likely = likely * chance(name, alpha)
+    for alpha in ALPHAS:
+        if (
+            alpha < pilot.free_rate
+            and (best := float((likely * chance(RISK, alpha)).max())) >= LIKELY
+        ):
+            return alpha, best
+    return none
 
 
 # notes

@@ -656,7 +656,7 @@ def held_out_cells(
     if first is None or any(policy.decision.model != first for policy in policies):
         msg = (
             "policies must decide by one model, got several or none; take those of "
-            "`raglab.lab.certification.grid`."
+            "`raglab.lab.certification_families.grid`."
         )
         raise ValueError(msg)
     group = None if first.groups is None else first.groups.attribute

@@ -114,6 +114,11 @@ def stated_certificate(policy: PolicyData) -> Mapping[str, Any]:
     return policy.certificate
 
 
+def stated_targets(rows: Mapping[str, Any]) -> dict[str, float]:
+    """Targets that a certificate promises; empty of none."""
+    return {str(row["name"]): float(row["alpha"]) for row in rows.get("promises", ())}
+
+
 def stated_mix(rows: Mapping[str, Any]) -> TrafficMix | None:
     """Traffic mix that a certificate states; None where it states none."""
     ends = rows.get("mix", {}).items()
@@ -289,17 +294,19 @@ class Reuse(NamedTuple):
     hypotheses: int = 1
 
 
-class UpgradeLook(NamedTuple):
-    """A look after an upgrade.
+class TakenLook(NamedTuple):
+    """A look that is taken, see `Look`.
 
-    The error it may spend, by how much the level of its test is divided, and its key.
+    key: of the certification. hypotheses: policies that the cases may have chosen with it. delta:
+    error that it may spend. divisor: by how much the level of its test is divided.
     """
 
-    look: Look
-    delta: float
-    divisor: int
-    hypotheses: int
+    number: int
+    spent: float
     key: str
+    hypotheses: int
+    delta: float
+    divisor: int = 1
 
 
 def upgrade_look(
@@ -307,7 +314,7 @@ def upgrade_look(
     before: Mapping[str, LookRecord],
     budget: float,
     key_at: Callable[[float, int], str],
-) -> UpgradeLook:
+) -> TakenLook:
     """The next look at the cases, or the earlier one that was the same.
 
     Args:
@@ -322,7 +329,7 @@ def upgrade_look(
             break
     earlier = [record.delta for record in before.values()][: places.get(key)]
     spent = max(sum(earlier), reuse.spent) + delta
-    return UpgradeLook(Look(number, spent), delta, divisor, hypotheses, key)
+    return TakenLook(number, spent, key, hypotheses, delta, divisor)
 
 
 class HeldLooks(NamedTuple):
@@ -362,3 +369,40 @@ def held_looks(
         codes = {} if known or not queries else {"codes": code_text(queries)}
         before = recorded_looks(path, cases_hash, queries)
         yield HeldLooks(before, append, {"cases_hash": cases_hash, **codes})
+
+
+def take_look(
+    policies: Sequence[PolicyData],
+    path: Path | None,
+    cases_hash: str,
+    queries: Sequence[str],
+    key_at: Callable[[float, int], str],
+    delta: float,
+    reuse: Reuse | None,
+    *,
+    n_tested: int,
+    again: bool,
+) -> TakenLook:
+    """Take a look at cases, and note it where a file remembers them.
+
+    Args:
+      policies: candidates, whose certificates may remember earlier looks.
+      path: of the file; None without one.
+      key_at: of the certification, by delta and divisor.
+      delta: error of the promise.
+      reuse: what an upgrade knows of earlier looks; None of any other certification.
+      n_tested: candidates in the order of the tests.
+      again: whether a further look is allowed.
+    """
+    known = known_certificate(policies, cases_hash, queries)
+    with held_looks(path, cases_hash, queries) as held:
+        if reuse is None:
+            key = key_at(delta, 1)
+            look = record_look(known, held.before, key, delta, again=again)
+            # A candidate that these cases chose before is still one of as many.
+            earlier = (record.hypotheses for record in held.before.values())
+            taken = TakenLook(*look, key, max(n_tested * chosen_among(known), *earlier, 1), delta)
+        else:
+            taken = upgrade_look(reuse, held.before, delta, key_at)
+        held.note(taken.key, taken.delta, taken.hypotheses)
+    return taken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,6 +27,17 @@ def difference_text(estimate: float, low: float, high: float) -> str:
       '+0.500 [-0.419, +1.419]'
     """
     return f"{estimate:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def differing_settings(
+    old: Mapping[str, Any], new: Mapping[str, Any], sides: Sequence[str]
+) -> pd.DataFrame:
+    """Settings that differ, a row each; None where a side states none."""
+    import pandas as pd
+
+    pairs = {name: (old.get(name), new.get(name)) for name in {**old, **new}}
+    rows = [(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
+    return pd.DataFrame(rows, columns=["setting", *sides], dtype=object)
 
 
 class Advantage(NamedTuple):

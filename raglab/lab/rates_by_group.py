@@ -18,6 +18,7 @@ from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating.case_groups import group_values
 from raglab.lab.certification_counts import COST
 from raglab.lab.certification_words import need_line
+from raglab.lab.looks import stated_targets
 from raglab.replay import cases_by_shard, each_shard, join_columns, shard_codes
 from raglab.store.policies import Policy
 
@@ -66,9 +67,9 @@ def group_rates(
     """
     import pandas as pd
 
-    promises = (policy.certificate or {}).get("promises", ()) if targets is None else ()
-    stated = {row["name"]: float(row["alpha"]) for row in promises if row["name"] != COST}
-    stated |= targets or {}
+    stated = stated_targets(policy.certificate or {}) if targets is None else dict(targets)
+    if targets is None:
+        stated.pop(COST, None)
     if not stated or any(name not in metrics.OBJECTIVES for name in stated):
         got = ", ".join(stated) or "none, and the policy holds no certificate"
         msg = (

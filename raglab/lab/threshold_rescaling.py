@@ -35,13 +35,15 @@ from raglab.decision.trace_view import TraceView, answered_traces, held_trace
 from raglab.gates import GATES, Threshold
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.carried_labels import Validity, label_key, label_validity
-from raglab.lab.certification import Retest, certify_alone, grid, pilot_trace, retest
+from raglab.lab.certificate_checks import Retest, retest
+from raglab.lab.certification import certify_alone, pilot_trace
 from raglab.lab.certification_counts import (
     COST,
     CertificationSettings,
     checked_settings,
     pilot_counts,
 )
+from raglab.lab.certification_families import grid
 from raglab.lab.certification_words import Certification, need_line
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
@@ -53,6 +55,7 @@ from raglab.lab.looks import (
     recorded_looks,
     stated_corners,
     stated_mix,
+    stated_targets,
 )
 from raglab.lab.trace_comparison import paired_arms
 from raglab.metrics.mixes import TrafficMix
@@ -225,8 +228,8 @@ def rescale_thresholds(
       to: the same questions, labels and splits with the new hits; in memory, or of shards.
       method: `quantile`, the same share of the questions labelled ok passes (of all questions where
         fewer than 20 are labelled ok); `refit`, on the new cases alone the cheapest policy of
-        `raglab.lab.certification.grid` whose p-value there is at most delta, else that of the
-        lowest p-value, with its fused gate or decision model fitted again.
+        `raglab.lab.certification_families.grid` whose p-value there is at most delta, else that of
+        the lowest p-value, with its fused gate or decision model fitted again.
       targets: rate -> highest value; those of the policy's certificate where not given.
       delta: error of a promise on fresh cases, and of all later looks at them together, in (0,
         0.5); that of the policy's certificate where not given, else 0.1.
@@ -295,9 +298,7 @@ def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float 
     defect = certificate_defect(policy)
     stated = None if defect else policy.certificate
     rows = stated or {}
-    promises = rows.get("promises", ()) if targets is None else ()
-    wanted = {str(promise["name"]): float(promise["alpha"]) for promise in promises}
-    wanted |= targets or {}
+    wanted = stated_targets(rows) if targets is None else dict(targets)
     budget = float(rows.get("budget", rows.get("delta", DELTA))) if delta is None else delta
     if wanted:
         checked_settings(wanted, rows.get("costs"), budget)

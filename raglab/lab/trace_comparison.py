@@ -25,7 +25,7 @@ from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gates import Threshold
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
-from raglab.lab.paired_differences import LEVEL, learned_text, paired_table
+from raglab.lab.paired_differences import LEVEL, differing_settings, learned_text, paired_table
 from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import FINAL, ordered_hits, ranked_cases
 from raglab.metrics.intervals import mean_interval
@@ -476,16 +476,12 @@ def _signals(
 
 def _settings(traces: Sequence[StudyTrace], sides: Sequence[Side]) -> pd.DataFrame:
     """Settings that differ, a row each; None where a trace states none."""
-    import pandas as pd
-
     facts = []
     for trace, side in zip(traces, sides, strict=True):
         meta = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
         own = {"arm": side.arm, "policy": side.policy.policy_id}
         facts.append(own | dict(_flat(meta.pop("parameters", {}))) | dict(_flat(meta)))
-    pairs = {name: [stated.get(name) for stated in facts] for name in facts[0] | facts[1]}
-    rows = [(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
-    return pd.DataFrame(rows, columns=["setting", *SIDES], dtype=object)
+    return differing_settings(*facts, SIDES)
 
 
 def _flat(stated: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -28,7 +28,7 @@ from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import Measured, answered_cases, failed_count
 from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.lab.answer_basis import check_compared, missing_notes
-from raglab.lab.certification import check_new_cases, check_notes
+from raglab.lab.certificate_checks import check_new_cases, check_notes
 from raglab.lab.label_sampling import SAMPLE_LABEL, STRATUM
 from raglab.lab.looks import stated_certificate
 from raglab.metrics import CELLS, STATUS_OF_CELL

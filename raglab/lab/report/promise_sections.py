@@ -18,7 +18,7 @@ from raglab.displays.tables import (
 )
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.answer_signals import AnswerSignals
-from raglab.lab.certification import Retest, check_policy
+from raglab.lab.certificate_checks import Retest, check_policy
 from raglab.lab.certification_counts import COST, SPLITS
 from raglab.lab.certification_words import asking_note, need_frame
 from raglab.lab.decision_fitting import tells_apart

@@ -17,14 +17,10 @@ import raglab
 from labelled import free_policy, labelled
 from raglab.decision.learned_cases import queries_hash, trace_queries
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
-from raglab.lab.certification import (
-    certify_best,
-    certify_policy,
-    check_policy,
-    grid,
-    observed_values,
-)
+from raglab.lab.certificate_checks import check_policy
+from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import RISK
+from raglab.lab.certification_families import grid, observed_values
 from raglab.lab.certification_words import Certification
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import trace_hash

@@ -1,0 +1,264 @@
+"""Certificates on new cases (shore): every promise tested again (S6.3, S6.4, S6.10, S6.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.decision.answer_text import SOURCES
+from raglab.decision.learned_cases import check_unlearned, learned_cases, trace_queries
+from raglab.decision.outcome_codes import Tally
+from raglab.decision.scoring import headline_note, trace_basis
+from raglab.decision.trace_view import TraceView, answered_traces
+from raglab.lab.answer_basis import check_basis, check_compared, missing_notes
+from raglab.lab.certification_counts import (
+    COST,
+    RateCounts,
+    certified_tally,
+    in_mix,
+    question_losses,
+    repeated_cases,
+    tally_losses,
+    unit_cells,
+)
+from raglab.lab.certification_words import asking_note
+from raglab.lab.looks import stated_certificate, stated_corners, stated_mix, stated_targets
+from raglab.live.certified_retrieval import retrieval_differences
+from raglab.metrics.mixes import check_shares
+from raglab.replay import tally
+from raglab.store.case_labels import counted_questions
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import SCHEMA_VERSION, refuse
+from raglab.words.results import Result, Summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OLD_SCHEMA = "2 or older"  # schema of the traces that were certified on before certificates said so
+Verdict = Literal["upheld", "open", "broken"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Retest(Result):
+    """What new cases say of a certificate.
+
+    Attributes:
+      verdict: `upheld` where every target is certified again, `broken` where the exact lower bound
+        of some rate lies above its target, `open` where the cases are too few to say either. Either
+        is wrong with probability delta at most: all targets must be certified, so each may spend it
+        whole; one is enough to break, so they share it.
+      table: a row a target.
+      notes: what a reader must know.
+      coverage, over_ask: shares answered, and of the unambiguous asked back.
+      basis: on which the new cases are judged (rule S6.3).
+    """
+
+    verdict: Verdict
+    table: pd.DataFrame
+    notes: tuple[str, ...]
+    coverage: float
+    over_ask: float
+    basis: str = SOURCES
+
+    def _summary(self) -> Summary:
+        facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
+        facts += [("coverage", f"{self.coverage:.3f}"), ("over-ask", f"{self.over_ask:.3f}")]
+        return Summary([*facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
+
+
+@answered_traces("trace")
+def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Retest:
+    """Re-test every promise of a policy's certificate, at the certificate's own delta.
+
+    A certificate of a traffic mix is tested in it, whatever the shares of the new cases are.
+
+    Args:
+      trace: new cases, retrieved as those were that the policy was certified on; of shards one is
+        in memory at a time.
+      policy: with its certificate.
+      again: states that the cases may be those it was certified on.
+
+    Raises:
+      ValueError: the policy holds no whole certificate of its own, or one of an older raglab; the
+        trace holds no cases, the policy was fitted, tuned or certified on any of these, they are
+        judged on another basis, too many answers are missing, or the mix of the certificate has a
+        share of a label without a case.
+
+    Source: rules S6.3, S6.4, S6.10, S6.15.
+    """
+    certificate = stated_certificate(policy)
+    doubt = check_new_cases(trace, policy, certificate, again=again)
+    targets = stated_targets(certificate)
+    costs = certificate.get("costs") if COST in targets else None
+    policy_retest = retest(
+        policy,
+        trace,
+        targets,
+        delta=float(certificate["delta"]),
+        arm=certificate.get("arm"),
+        costs=costs,
+        corners=stated_corners(certificate),
+    )
+    mix, notes = stated_mix(certificate), check_notes(certificate, trace, policy_retest.basis)
+    inside = () if mix is None else (f"Tested in the certificate's mix, {mix}.",)
+    return replace(policy_retest, notes=(*policy_retest.notes, *doubt, *inside, *notes))
+
+
+def check_new_cases(
+    trace: TraceView, policy: Policy, certificate: Mapping[str, Any], *, again: bool = False
+) -> tuple[str, ...]:
+    """Refuse cases that a certificate cannot be judged on; a note where that is in doubt.
+
+    Args:
+      again: states that the cases may be those it was certified on.
+
+    Raises:
+      ValueError: there is no case, the policy was fitted, tuned or certified on any of these, or
+        they are judged on another basis.
+    """
+    if not len(trace):
+        refuse("a check needs at least one case", "none", "check the split")
+    by_split = trace_queries(trace)
+    (learned,) = learned_cases([policy], by_split)
+    check_unlearned(learned)
+    (certified,) = learned_cases(
+        [policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], by_split
+    )
+    if certified.k and not again:
+        value = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
+        refuse("a check must see new cases", value, "give others, or again=True (--again)")
+    check_basis(certificate["basis"], trace_basis(trace))
+    return (learned.doubt,) if learned.doubt else ()
+
+
+def retest(
+    policy: Policy,
+    trace: TraceView,
+    targets: Mapping[str, float],
+    *,
+    delta: float = 0.1,
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
+    corners: NDArray[np.float64] | None = None,
+) -> Retest:
+    """What labelled cases say of some targets for one policy that was chosen without them.
+
+    A target is upheld where its upper bound at 1 − delta keeps it: all together, since each must.
+    It is broken where the lower bound at 1 − delta / T exceeds it, T targets sharing the error.
+
+    Args:
+      targets: rate -> highest value; `expected_cost` too, in units of cost.
+      costs: of that target.
+      corners: outermost traffic mixes, [V, 3]; None of the cases' own.
+
+    Raises:
+      ValueError: too many of the policy's answers are missing, of cases judged by text.
+    """
+    import pandas as pd
+
+    names, rows = list(targets), []
+    repeats = repeated_cases(trace, [policy], counted_questions(trace.cases), arm)
+
+    def losses(counted: Tally, undecided: int) -> RateCounts:
+        cells = metrics.settled_cells(counted.cells, undecided)
+        of_cases = tally_losses(counted._replace(cells=cells), names, costs)
+        of_questions = question_losses(of_cases, repeats, undecided)
+        if corners is None:
+            return of_questions
+        failed = int(counted.cells.sum() - counted.labels.sum())
+        units = unit_cells(of_cases, repeats, undecided, failed)
+        check_shares(corners, metrics.label_counts(units[0, 0]) - failed)
+        return in_mix(of_questions, corners, delta, units)
+
+    counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)
+    # what is undecided or failed breaks no promise
+    answered = tally(trace, [policy], arm)
+    at_best = losses(answered, metrics.RIGHT_CELL)
+    missing = {policy.policy_id: counts.missing_answers[0]}
+    check_compared(missing)
+    for place, (name, alpha) in enumerate(targets.items()):
+        k, n = counts.total(0, place), int(counts.n[0, place])
+        high = float(counts.bounds(place, delta, alpha)[0])
+        low = float(at_best.bounds(place, delta / len(targets), alpha, lower=True)[0])
+        mix = counts.mixed(place)
+        rate = mix.rate(place, 0) * float(counts.scale[place]) if mix else k / n if n else np.nan
+        says = "upheld" if high <= alpha else "broken" if low > alpha else "open"
+        rows.append((name, alpha, k, n, rate, low, high, says))
+    columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
+    table = pd.DataFrame(rows, columns=columns)
+    # the worst of the targets
+    verdict: Verdict = min(table["verdict"], key=("broken", "open", "upheld").index)
+    over_ask = float(counts.over_ask[0])
+    open_cells = int(answered.cells[0, metrics.PLAIN_CELLS :].sum())
+    undecided = f"{open_cells:,} undecided answers count as wrong." if open_cells else ""
+    texts = filter(None, (headline_note(trace), asking_note(over_ask, ()), undecided))
+    notes = (*texts, *missing_notes(missing, "these cases"))
+    return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
+
+
+def retrieve_trace(
+    policy: Policy,
+    corpus: Path,
+    cases: Path,
+    *,
+    split: str | None = None,
+    encoder: str | None = None,
+    reranker: str | None = None,
+    follow_links: bool = False,
+    stated: Mapping[str, Any] | None = None,
+) -> Trace:
+    """Trace of new cases, retrieved with the settings that the certificate states, or others.
+
+    Args:
+      split: only cases of it.
+      encoder, reranker: by name or path; the bundled model and late interaction where not given.
+      follow_links: as `load_corpus` takes it.
+      stated: `retrieval` and `arm` in place of the certificate's.
+
+    Raises:
+      ValueError: the policy holds no certificate where nothing is stated, or no case is of the
+        split.
+    """
+    # with readers of documents, FAISS and BM25, which the check of a trace needs not
+    from raglab.live.trace_building import build_trace
+    from raglab.store.loaders import load_cases, load_corpus
+
+    certificate = stated_certificate(policy) if stated is None else stated
+    own = certificate.get("retrieval", {})
+    names = ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight")
+    selected_cases = [
+        case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}
+    ]
+    return build_trace(
+        load_corpus(corpus, encoder=encoder, follow_links=follow_links),
+        selected_cases,
+        policy=policy,
+        arms=(str(certificate.get("arm", "hybrid")),),
+        encoder=encoder,
+        reranker=reranker,
+        **{name: own[name] for name in names if name in own},
+    )
+
+
+def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
+    """What new cases differ in from those that a certificate was made on."""
+    parameters = dict(trace.meta.get("parameters", {}))
+    differences = "; ".join(retrieval_differences(certificate, parameters))
+    made_on = certificate.get("schema_version", OLD_SCHEMA)
+    notes = {
+        f"Certified by {certificate['basis']}, judged here by {basis} (rule S6.3).": (
+            certificate["basis"] != basis
+        ),
+        f"The promise is not about these hits: {differences}.": bool(differences),
+        f"Certified on a trace of schema {made_on}, this has {SCHEMA_VERSION}: certify again.": (
+            made_on != SCHEMA_VERSION
+        ),
+    }
+    return tuple(text for text, applies in notes.items() if applies)
