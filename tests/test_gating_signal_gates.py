@@ -247,7 +247,7 @@ def test_steps_of_a_bound_are_counted_by_hand() -> None:
     ):
         steps(trace, bare, path="signals.top_cosine.min")
     with pytest.raises(
-        ValueError, match=r"signals\.<name>\.min.*did you mean signals\.top1_cosine\.max"
+        ValueError, match=r"signals\.<name>\.min.*write signals\.top1_cosine\.max"
     ):
         steps(trace, bare, path="signals.top1_cosine.least")
 
