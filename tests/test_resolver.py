@@ -82,6 +82,16 @@ def test_a_group_without_a_distance_wins_by_its_entities() -> None:
     assert _entities([5, 6], [1, 1], [0.1, NAN]).winner.tolist() == [0]
 
 
+def test_of_groups_tied_in_l2_the_better_standing_goes_first() -> None:
+    """Groups 1 and 2 tie for the win.
+
+    Group 0, as near but without the entity in its anchor, comes after them.
+    """
+    said = _entities([5, 6, 7, 5], [0, 1, 1, 1], [0.1, 0.1, 0.1, 0.2])
+    assert (said.winner.tolist(), said.order.tolist()) == ([-1], [[1, 2, 0]])
+    assert said.candidates.all()
+
+
 def _contest(l2: list[float], sig: list[float], anchor: list[float]) -> resolver.Contest:
     everyone = np.ones((1, len(l2)), dtype=bool)
     return contest(everyone, *(np.array([values]) for values in (l2, sig, anchor)))
