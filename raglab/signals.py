@@ -21,8 +21,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.arguments.plain_arrays import refuse
-
 
 class Unit(NamedTuple):
     """Unit and range of a number.
@@ -344,9 +342,11 @@ def check_name(name: object) -> str:
     if not isinstance(name, str) or not is_name(name):
         shown = repr(name)
         text = shown if len(shown) <= 80 else f"{shown[:80]}... ({len(shown):,} characters)"
-        refuse(f"a signal's name must be {NAME_RULE}", text, "rename it, as in no_answer_score")
+        msg = f"a signal's name must be {NAME_RULE}, got {text}; rename it, as in no_answer_score."
+        raise ValueError(msg)
     if name in NAMES:
-        refuse("a signal must not have the name of a built-in one", repr(name), "rename it")
+        msg = f"a signal must not have the name of a built-in one, got {name!r}; rename it."
+        raise ValueError(msg)
     return name
 
 
@@ -368,7 +368,8 @@ def unit_of(unit: str | Unit) -> Unit:
     if not _is_line(unit) or not unit.strip():
         rule = f"a unit must be a text of 1 to {LONGEST_TEXT} characters on one line"
         known = ", ".join(UNITS)
-        refuse(rule, repr(str(unit)[:80]), f"name one of {known}, or say what is measured")
+        msg = f"{rule}, got {str(unit)[:80]!r}; name one of {known}, or say what is measured."
+        raise ValueError(msg)
     return UNITS.get(unit, Unit(unit, -ANY, ANY))
 
 
@@ -418,11 +419,13 @@ def own_signal(
     ):
         if not isinstance(value, str) or value not in allowed:
             rule = f"{what} of signal {check_name(name)} must be one of {', '.join(allowed)}"
-            refuse(rule, repr(str(value)[:80]), REMEDIES[what])
+            msg = f"{rule}, got {str(value)[:80]!r}; {REMEDIES[what]}."
+            raise ValueError(msg)
     for what, text in (("source", source), ("version", version)):
         if not _is_line(text):
             rule = f"{what} of signal {check_name(name)} must be one line of at most {LONGEST_TEXT}"
-            refuse(f"{rule} characters", repr(str(text)[:80]), "shorten it")
+            msg = f"{rule} characters, got {str(text)[:80]!r}; shorten it."
+            raise ValueError(msg)
     meaning = f"your own: {source}" if source else "your own"
     kinds: Any = {"direction": higher, "stage": stage, "missing": missing}
     # Stored: raglab cannot measure it from the hits, so that a trace has to hold its column.
@@ -468,7 +471,8 @@ def declared_signal(name: str, stated: object) -> Signal:
     """
     if not isinstance(stated, Mapping) or set(stated) != DECLARED:
         rule = f"signal {str(name)[:80]!r} must be declared by {', '.join(sorted(DECLARED))}"
-        refuse(rule, repr(str(stated)[:80]), "add it again by with_signal")
+        msg = f"{rule}, got {str(stated)[:80]!r}; add it again by with_signal."
+        raise ValueError(msg)
     unit = stated["unit"]
     if isinstance(unit, Mapping):
         unit = _stated_unit(name, unit)
@@ -482,8 +486,8 @@ def _stated_unit(name: str, stated: Mapping[str, Any]) -> Unit:
     is_range = len(ends) == 2 and -math.inf < ends[0] < ends[1] < math.inf
     if not (is_range and isinstance(whole, bool) and len(stated) == 4):
         rule = f"the unit of signal {str(name)[:80]!r} must state name, low, high and whole"
-        got = repr(str(dict(stated))[:80])
-        refuse(f"{rule}, and be a range", got, "add it by with_signal")
+        msg = f"{rule}, and be a range, got {str(dict(stated))[:80]!r}; add it by with_signal."
+        raise ValueError(msg)
     return Unit(unit_of(words).name, ends[0], ends[1], whole)  # type: ignore[arg-type]
 
 

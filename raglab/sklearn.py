@@ -19,7 +19,7 @@ from raglab.gating.expected_cost import CLASSES, action_costs, expected_costs, l
 from raglab.lab.decision_fitting import DecisionCases, fit_model
 from raglab.metrics.costs import Costs, cost_matrix
 from raglab.signals import Direction, Signal, SignalSet, Unit
-from raglab.values import Status, refuse
+from raglab.values import FloatArray, Status, refuse
 
 CLASS_NAMES = {Status.ok: "right", Status.refuse: "refuse", Status.ambiguous: "ambiguous"}
 CLASS_PLACES = {status: CLASSES.index(name) for status, name in CLASS_NAMES.items()}
@@ -125,7 +125,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = fit_model(cases, seed=self.seed, least=LEAST_CASES)
         return self
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
+    def predict_proba(self, X: ArrayLike) -> FloatArray:  # noqa: N803
         """Probability of each class in the order of `classes_`, shape [n, C].
 
         Thresholds do not change it.
@@ -162,7 +162,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         places = np.where(status == Status.ok, right_place, 1 - right_place)
         return np.asarray(self.classes_[places])
 
-    def _checked(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
+    def _checked(self, X: ArrayLike) -> FloatArray:  # noqa: N803
         """Signals of rows to predict, [n, d]."""
         check_is_fitted(self)
         return np.asarray(
