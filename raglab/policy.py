@@ -310,9 +310,9 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
           UserWarning: the certificate is of another policy, and is dropped (rule S6.10).
         """
         if stated is not None and not isinstance(stated, Mapping):
-            rule = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}"
-            msg = f"{rule}; write section: {{key: value}}, as `raglab policy` prints one."
-            raise ValueError(msg)
+            rule = f"{where}: a policy must be a mapping of sections"
+            remedy = "write section: {key: value}, as `raglab policy` prints one"
+            refuse(rule, type(stated).__name__, remedy)
         rows = merged_rows(_published_defaults(), stated or {}, {"entities", "document_entities"})
         policy: Self = _validate_section(lambda: cls.model_validate(rows), where)
         check_order_names(policy, f"{where}: ")

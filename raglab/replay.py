@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -21,7 +21,6 @@ from raglab.decision.chain import (
     Pass,
     check_own_gates,
     decide_and_refine,
-    decide_cases,
     narrow_evidence,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
@@ -33,7 +32,6 @@ from raglab.decision.outcome_codes import (
     N_CODES,
     Tally,
     count_codes,
-    outcome_codes,
 )
 from raglab.decision.recorded_answers import keep_used_chunks, select_answers
 from raglab.decision.refusal_warnings import warn_of_refusals
@@ -62,7 +60,7 @@ from raglab.loops.parallel import Result, run_each
 from raglab.metrics import CELLS
 from raglab.metrics.mixes import Mix, checked_mix, cost_columns, mix_weighings
 from raglab.policy import PolicyData, warn_idle
-from raglab.progress import progress, waiting
+from raglab.progress import waiting
 from raglab.replaying.breakpoints import (
     NOTHING,
     SWEPT,
@@ -76,13 +74,11 @@ from raglab.replaying.breakpoints import (
     user_gates,
 )
 from raglab.replaying.case_codes import (
-    BLOCK,
     case_cells,
     case_rows,
+    code_blocks,
     evidence_with_model,
     policy_cells,
-    policy_slice,
-    spans,
     vectorised_codes,
 )
 from raglab.replaying.step_functions import (
@@ -337,18 +333,16 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def _sum_tallies(tallies: Iterable[Tally], n_policies: int) -> Tally:
-    cells = np.zeros((n_policies, metrics.N_CELLS), dtype=np.int64)
-    stages = np.zeros((n_policies, len(STAGES)), dtype=np.int64)
-    missing = np.zeros((n_policies, 2), dtype=np.int64)
-    labels, engines = np.zeros(3, dtype=np.int64), dict[str, None]()
-    for shard_tally in tallies:
-        cells += shard_tally.cells
-        stages += shard_tally.stages
-        labels += shard_tally.labels
-        missing += shard_tally.missing
-        engines[shard_tally.engine] = None
-    return Tally(cells, stages, labels, "; ".join(engines), missing)
+def _joined_tally(first: Tally, second: Tally) -> Tally:
+    """Counts of two sets of cases together, and the engines that counted, each once."""
+    engines = dict.fromkeys((*first.engine.split("; "), second.engine))
+    return Tally(
+        first.cells + second.cells,
+        first.stages + second.stages,
+        first.labels + second.labels,
+        "; ".join(engines),
+        first.missing + second.missing,
+    )
 
 
 def tally(
@@ -368,7 +362,7 @@ def tally(
         installed.
     """
     tallies = each_part(part_tally, trace, list(policies), arm, engine, what="replay")
-    return _sum_tallies(tallies, len(policies))._replace(basis=trace_basis(trace))
+    return reduce(_joined_tally, tallies)._replace(basis=trace_basis(trace))
 
 
 def part_tally(
@@ -388,7 +382,8 @@ def part_tally(
         check_stored(held.trace, group)  # policies of one structure may gate different signals
         return measured_tables(held, group[0], arm).evidence
 
-    return _tally_evidence(policies, engine, _labels(held.trace), measured)
+    labels = np.bincount(check_labelled(label_codes(held.trace.cases)), minlength=len(Status))
+    return _tally_evidence(policies, engine, labels, measured)
 
 
 def part_evidence(part: TracePart, policy: PolicyData, arm: str | None) -> Evidence:
@@ -484,13 +479,8 @@ def shard_codes(
         thresholds = policy_thresholds([policies[place] for place in places])
         check_own_gates(evidence, thresholds)
         narrow, thresholds = narrow_evidence(evidence, thresholds)
-        for rows in progress(
-            list(spans(len(places), max(1, BLOCK // max(1, len(trace))))), "replay", "part"
-        ):
-            shape = (rows.stop - rows.start, len(trace))
-            codes[places[rows]] = outcome_codes(
-                narrow, decide_cases(narrow, policy_slice(thresholds, rows), shape)
-            )
+        for rows, some in code_blocks(narrow, thresholds, len(places)):
+            codes[places[rows]] = some
     return codes
 
 
@@ -515,10 +505,6 @@ def shard_cells(
     `metrics.DISTINCT_CELL`.
     """
     return CELL_OF_CODE[shard_codes(trace, policies, arm)]
-
-
-def _labels(trace: TraceData) -> IntArray:
-    return np.bincount(check_labelled(label_codes(trace.cases)), minlength=3)
 
 
 def _compiled_kernel(engine: str) -> Any:  # noqa: ANN401 - a module

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import float_array
-from raglab.values import Floats, refuse
+from raglab.values import BoolArray, FloatArray, Floats, refuse
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -440,7 +440,7 @@ def _weight(part: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a
     return np.multiply(weight, getattr(weights, part.times)) if part.times else weight
 
 
-def _in_range(name: str, values: NDArray[np.float64], high: float) -> NDArray[np.float64]:
+def _in_range(name: str, values: FloatArray, high: float) -> FloatArray:
     wrong = (values < 0.0) | (values > high) | np.isinf(values)
     if wrong.any():
         what = "in [0, 1]" if high == 1.0 else "at least 0, milliseconds over the budget"
@@ -460,7 +460,7 @@ def _check_weights(weights: RewardWeights) -> None:
         refuse("one weight at least must be positive", "none", "raise one")
 
 
-def _hit_mask(retrieved: ArrayLike | None, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _hit_mask(retrieved: ArrayLike | None, known: BoolArray) -> BoolArray:
     return np.broadcast_to(
         np.asarray(known if retrieved is None else retrieved, dtype=bool), known.shape
     )

@@ -19,7 +19,7 @@ from raglab.gating.expected_cost import CLASSES, action_costs, expected_costs, l
 from raglab.lab.decision_fitting import DecisionCases, fit_model
 from raglab.metrics.costs import Costs, cost_matrix
 from raglab.signals import Direction, Signal, SignalSet, Unit
-from raglab.values import Status
+from raglab.values import FloatArray, Status, refuse
 
 CLASS_NAMES = {Status.ok: "right", Status.refuse: "refuse", Status.ambiguous: "ambiguous"}
 CLASS_PLACES = {status: CLASSES.index(name) for status, name in CLASS_NAMES.items()}
@@ -111,8 +111,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         directions = self._by_column("directions", self.directions)
         for direction in directions.values():
             if direction not in get_args(Direction):
-                msg = f"a direction must be one of {get_args(Direction)}, got {direction!r}."
-                raise ValueError(msg)
+                rule = f"a direction must be one of {get_args(Direction)}"
+                refuse(rule, repr(direction), "correct it")
         self._least_values()
         cost_matrix(self.costs)
         signals = (
@@ -125,7 +125,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = fit_model(cases, seed=self.seed, least=LEAST_CASES)
         return self
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
+    def predict_proba(self, X: ArrayLike) -> FloatArray:  # noqa: N803
         """Probability of each class in the order of `classes_`, shape [n, C].
 
         Thresholds do not change it.
@@ -162,7 +162,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         places = np.where(status == Status.ok, right_place, 1 - right_place)
         return np.asarray(self.classes_[places])
 
-    def _checked(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
+    def _checked(self, X: ArrayLike) -> FloatArray:  # noqa: N803
         """Signals of rows to predict, [n, d]."""
         check_is_fitted(self)
         return np.asarray(
@@ -187,8 +187,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if positive is None and not any(isinstance(label, str) for label in labels):
                 positive = labels[1]
             if positive not in labels:
-                msg = f"positive must be the label of right answers, of {labels}, got {positive!r}."
-                raise ValueError(msg)
+                rule = f"positive must be the label of right answers, of {labels}"
+                refuse(rule, repr(positive), "correct it")
             return tuple(Status.ok if label == positive else Status.refuse for label in labels)
         kind = "1 class" if len(labels) == 1 else f"{len(labels)} classes"
         msg = (
@@ -212,8 +212,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         places = {}
         for column, value in (values or {}).items():
             if str(column) not in names:
-                msg = f"{parameter} must name columns of X, {names[:10]}, got {column!r}."
-                raise ValueError(msg)
+                rule = f"{parameter} must name columns of X, {names[:10]}"
+                refuse(rule, repr(column), "correct it")
             places[names.index(str(column))] = value
         return places
 
@@ -228,6 +228,6 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
             if not is_number or not np.isfinite(value):
                 name = self._columns()[column]
-                msg = f"thresholds[{name!r}] must be a finite number, got {value!r}."
-                raise ValueError(msg)
+                rule = f"thresholds[{name!r}] must be a finite number"
+                refuse(rule, repr(value), "correct it")
         return least

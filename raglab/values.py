@@ -276,11 +276,11 @@ class Curve(NamedTuple):
       at: lower end of the bin, or threshold of the step.
     """
 
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
-    n: NDArray[np.int64]
-    k: NDArray[np.int64]
-    at: NDArray[np.float64]
+    x: FloatArray
+    y: FloatArray
+    n: IntArray
+    k: IntArray
+    at: FloatArray
 
 
 @checked(
@@ -376,7 +376,7 @@ def source_grades(case: Case) -> dict[str, float]:
 UNLABELLED = -1  # code of a case without a label
 
 
-def label_codes(cases: Sequence[Case]) -> NDArray[np.int8]:
+def label_codes(cases: Sequence[Case]) -> CodeArray:
     """Labels as codes of `Status`, [Q]; `UNLABELLED` where a case has none.
 
     Args:
@@ -388,7 +388,7 @@ def label_codes(cases: Sequence[Case]) -> NDArray[np.int8]:
     return np.array(codes, dtype=np.int8)
 
 
-def check_labelled(codes: NDArray[np.int8]) -> NDArray[np.int8]:
+def check_labelled(codes: CodeArray) -> CodeArray:
     """Labels as they are, where every case has one.
 
     Args:
@@ -434,14 +434,14 @@ class Hits(NamedTuple):
 
     chunk: NDArray[np.int32]
     rank: NDArray[np.int32]
-    l2: NDArray[np.float64]
-    cosine: NDArray[np.float64]
-    s_hybrid: NDArray[np.float64]
-    s_rerank: NDArray[np.float64]
-    s_raw: NDArray[np.float64]
-    anchor_sim: NDArray[np.float64]
-    sig_sim: NDArray[np.float64]
-    sig_sim_strict: NDArray[np.float64]
+    l2: FloatArray
+    cosine: FloatArray
+    s_hybrid: FloatArray
+    s_rerank: FloatArray
+    s_raw: FloatArray
+    anchor_sim: FloatArray
+    sig_sim: FloatArray
+    sig_sim_strict: FloatArray
     n_reranked: NDArray[np.int32]
 
     def __repr__(self) -> str:
@@ -610,8 +610,8 @@ class Answers(NamedTuple):
     depth: NDArray[np.int32]
     chunks: NDArray[np.int32]
     text: tuple[str, ...]
-    confidence: NDArray[np.float64]
-    support: NDArray[np.float64]
+    confidence: FloatArray
+    support: FloatArray
     claim: tuple[str, ...]
     cited: tuple[tuple[int, ...], ...]
     refused: tuple[str, ...]
@@ -636,12 +636,12 @@ class Latency(NamedTuple):
     """
 
     stages: tuple[str, ...]
-    ms: NDArray[np.float64]
+    ms: FloatArray
 
 
 def _read_only_columns(
-    columns: Mapping[str, NDArray[np.float64]],
-) -> dict[str, NDArray[np.float64]]:
+    columns: Mapping[str, FloatArray],
+) -> dict[str, FloatArray]:
     return {name: read_only(column) for name, column in columns.items()}
 
 
@@ -676,7 +676,7 @@ class TraceData(Shown):
     answers: Answers | None = None
     latency: Latency | None = None
     vectors: NDArray[np.float32] | None = None
-    columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    columns: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Count the cases, Q."""
@@ -812,9 +812,7 @@ def counted(counts: Mapping[str, int]) -> str:
     )
 
 
-def case_positions(
-    rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int
-) -> NDArray[np.int64]:
+def case_positions(rows: Sequence[int] | NDArray[np.integer[Any]], n_cases: int) -> IntArray:
     """Positions of the selected cases of a trace, as an array.
 
     Args:

@@ -34,22 +34,15 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def outcome_columns() -> dict[str, Any]:
-    """Outcomes with one missing, as lists and as nullable columns."""
-    values = [bool(value) for value in OUTCOMES]
+def gapped(values: list[Any], *nullable: str) -> dict[str, Any]:
+    """Values with a missing one, as lists and as nullable columns."""
     lists = {name: [*values[:AT], gap, *values[AT + 1 :]] for name, gap in MISSING.items()}
-    return lists | {
-        name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in ("boolean", "Int64")
-    }
+    columns = {name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in nullable}
+    return lists | columns
 
 
-def share_columns() -> dict[str, Any]:
-    """Shares with one missing, as lists and as nullable columns."""
-    values = SHARES.tolist()
-    lists = {name: [*values[:AT], gap, *values[AT + 1 :]] for name, gap in MISSING.items()}
-    return lists | {
-        name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in ("Float64", "arrow")
-    }
+OUTCOME_COLUMNS = gapped([bool(value) for value in OUTCOMES], "boolean", "Int64")
+SHARE_COLUMNS = gapped(SHARES.tolist(), "Float64", "arrow")
 
 
 # Functions of outcomes and probabilities: a missing one of either is refused.
@@ -79,29 +72,28 @@ OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("column", outcome_columns())
 @pytest.mark.parametrize("name", [*OF_PROBABILITIES, *OF_CONFIDENCES])
-def test_a_missing_outcome_is_refused_by_position(name: str, column: str) -> None:
+def test_a_missing_outcome_is_refused_by_position(name: str) -> None:
     """Whatever kind of missing it is."""
-    function = (OF_PROBABILITIES | OF_CONFIDENCES)[name]
-    with pytest.raises(ValueError, match=rf"(nan|NaN).*position {AT}"):
-        function(outcome_columns()[column], SHARES)
+    for column in OUTCOME_COLUMNS.values():
+        with pytest.raises(ValueError, match=rf"(nan|NaN).*position {AT}"):
+            (OF_PROBABILITIES | OF_CONFIDENCES)[name](column, SHARES)
 
 
-@pytest.mark.parametrize("column", share_columns())
 @pytest.mark.parametrize("name", OF_PROBABILITIES)
-def test_a_missing_probability_is_refused_by_position(name: str, column: str) -> None:
+def test_a_missing_probability_is_refused_by_position(name: str) -> None:
     """Whatever kind of missing it is."""
-    with pytest.raises(ValueError, match=rf"NaN.*position {AT}"):
-        OF_PROBABILITIES[name](OUTCOMES, share_columns()[column])
+    for column in SHARE_COLUMNS.values():
+        with pytest.raises(ValueError, match=rf"NaN.*position {AT}"):
+            OF_PROBABILITIES[name](OUTCOMES, column)
 
 
-@pytest.mark.parametrize("column", share_columns())
 @pytest.mark.parametrize("name", OF_CONFIDENCES)
-def test_a_missing_confidence_is_one_value_of_every_kind(name: str, column: str) -> None:
+def test_a_missing_confidence_is_one_value_of_every_kind(name: str) -> None:
     """NaN by any name: all give the same figures."""
     expected = OF_CONFIDENCES[name](OUTCOMES, np.where(np.arange(N) == AT, np.nan, SHARES))
-    assert repr(OF_CONFIDENCES[name](OUTCOMES, share_columns()[column])) == repr(expected)
+    for column in SHARE_COLUMNS.values():
+        assert repr(OF_CONFIDENCES[name](OUTCOMES, column)) == repr(expected)
 
 
 LOG = pd.DataFrame({"action": [0, 1] * (N // 2), "reward": SHARES, "propensity": [0.5] * N})
@@ -161,16 +153,12 @@ def test_gates_and_resolver_take_a_missing_measurement_for_none(gap: str) -> Non
     value = [0.5, MISSING[gap]]
     series = pd.Series([0.5, None], dtype="Float64")
     for values in (value, series):
-        assert gates.fires(
-            gates.similarity_margins(values, gates.SimilarityThresholds(0.4))
-        ).tolist() == [False, True]
-        assert gates.fires(gates.l2_margins(values, gates.L2Thresholds(0.8, np.nan))).tolist() == [
-            False,
-            True,
-        ]
-        assert gates.fires(
-            gates.signal_margins(values, gates.SignalThresholds(min=0.4))
-        ).tolist() == [False, True]
+        for margins in (
+            gates.similarity_margins(values, gates.SimilarityThresholds(0.4)),
+            gates.l2_margins(values, gates.L2Thresholds(0.8, np.nan)),
+            gates.signal_margins(values, gates.SignalThresholds(min=0.4)),
+        ):
+            assert gates.fires(margins).tolist() == [False, True]
     thresholds = resolver.RuleThresholds(min_group_gap=0.05)
     plain = resolver.resolve([0.1, 0.2], thresholds, sig_sim=[0.5, np.nan])
     assert resolver.resolve([0.1, 0.2], thresholds, sig_sim=value) == plain

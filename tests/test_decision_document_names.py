@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import raglab
 from raglab.decision.decisions import Decisions
 from raglab.decision.document_names import EXACT_NAMES, exact_names, full_sources, source_meanings
-from raglab.decision.measurement import measured_tables, structure_hash
+from raglab.decision.measurement import structure_hash
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.frames import trace_from_frame
@@ -236,22 +236,20 @@ class TestIdentity:
 
         One group by file name, as in the source documents.
         """
-        trace, gap, chosen = (
-            trace_of((ask(), [THREE])),
-            {"min_gap": 0.015},
-            {"final_k": 3, "order": "l2"},
-        )
-        by_path, by_name = (
-            decide(
-                trace,
-                policy(
-                    chosen=chosen, gap=gap, resolver=UNDECIDED | {"document_identity": identity}
-                ),
+        trace = trace_of((ask(), [THREE]))
+        policies = [
+            policy(
+                chosen={"final_k": 3, "order": "l2"},
+                gap={"min_gap": 0.015},
+                resolver=UNDECIDED | {"document_identity": identity},
             )
             for identity in ("path", "file_name")
-        )
-        assert by_path.tables.evidence.n_groups.tolist() == [[3]]
-        assert by_name.tables.evidence.n_groups.tolist() == [[1]]
+        ]
+        by_path, by_name = (decide(trace, chosen) for chosen in policies)
+        groups = [said.tables.evidence.n_groups.tolist() for said in (by_path, by_name)]
+        assert groups == [[[3]], [[1]]]
+        # in one sweep each is measured apart
+        assert raglab.sweep(trace, policies)["coverage"].tolist() == [0.0, 1.0]
         assert by_path.frame()["options"][0] == [
             ["fleet/policy.pdf#1"],
             ["home/policy.pdf#1"],
@@ -328,17 +326,6 @@ class TestIdentity:
                 one.drop(columns="policy_id", errors="ignore"),
                 other.drop(columns="policy_id", errors="ignore"),
             )
-
-    def test_policies_of_both_identities_are_measured_apart(self) -> None:
-        """In one sweep each has its own groups."""
-        trace = trace_of((ask(), [THREE]))
-        both = [
-            policy(gap={"min_gap": 0.015}, resolver=UNDECIDED | {"document_identity": x})
-            for x in ("path", "file_name")
-        ]
-        assert [int(measured_tables(trace, one).evidence.n_groups[0, 0]) for one in both] == [3, 1]
-        rates = raglab.sweep(trace, both)
-        assert rates["coverage"].tolist() == [0.0, 1.0]
 
 
 def moved(trace: TraceData, to: Callable[[str], str]) -> TraceData:

@@ -32,7 +32,7 @@ from raglab.gating.fused_gate import (
 from raglab.lab.gate_fitting import case_signals, compare_gates, fit_boosting, fit_fused_gate
 from raglab.lab.search_space import published_policy
 from raglab.policy import PolicyData
-from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.replay import decide, sweep, tally
 from raglab.signals import SIGNALS
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
@@ -296,40 +296,6 @@ def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
     assert said.reason(0).startswith(f"fused probability is missing, min_fused {bound:g}; ")
     assert sweep(trace, [blind])["decided_by.fused"][0] == 1
     assert decide(trace, blind.replace("fused.enabled", False)).status[0] == Status.ok
-
-
-@settings(deadline=None, derandomize=True, max_examples=12)
-@given(seed=st.integers(0, 1_000))
-def test_its_threshold_is_swept_exactly(seed: int) -> None:
-    """Every step of `steps` counts what a sweep at its ends counts.
-
-    Ties and several depths included.
-    """
-    trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
-    chosen = random_policies(seed, 1, fused__enabled=True)[0]
-    rows = steps(trace, chosen, path="fused.min_fused")
-    assert (rows["low"].iloc[0], rows["high"].iloc[-1]) == (0.0, 1.0)
-    for place, row in enumerate(rows.itertuples()):
-        first = row.low if place == 0 else np.nextafter(row.low, 1.0)
-        ends = sweep(
-            trace, [chosen.replace("fused.min_fused", float(at)) for at in (first, row.high)]
-        )
-        for rate in metrics.RATES:
-            assert ends[f"{rate}_k"].tolist() == [getattr(row, f"{rate}_k")] * 2
-
-
-def test_a_flip_is_the_smallest_change_of_its_threshold() -> None:
-    """At the probability it passes; a bit above it does not."""
-    trace = trace_of((ask(), [[Hit(0.25), Hit(0.5)]]))
-    chosen = _fused_policy()
-    row = flips(trace, chosen, "q").set_index("path").loc["fused.min_fused"]
-    assert (row["status"], row["becomes"]) == ("refuse", "ok")
-    at = float(row["flips_at"])
-    assert decide(trace, chosen.replace("fused.min_fused", at)).status[0] == Status.ok
-    assert (
-        decide(trace, chosen.replace("fused.min_fused", float(np.nextafter(at, 1.0)))).status[0]
-        == Status.refuse
-    )
 
 
 def test_policies_with_other_models_are_measured_apart() -> None:

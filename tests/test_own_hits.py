@@ -251,11 +251,6 @@ class TestSources:
         wanted = [("bread.md",), ("bread.md", "tent.md#2"), ("bread.md", "tent.md")]
         assert [case.expect_sources for case in cases] == wanted
 
-    def test_a_text_counts_as_the_list(self, frame: pd.DataFrame) -> None:
-        """A frame with texts has the very cases of one with tuples."""
-        texts = frame.assign(expect_sources=frame["expect_sources"].str[0])
-        assert raglab.trace_from_frame(texts).cases == raglab.trace_from_frame(frame).cases
-
 
 USER_HITS = pd.DataFrame(
     [

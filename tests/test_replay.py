@@ -7,7 +7,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +29,17 @@ from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.traces import Trace
 from raglab.values import Case, Status, TraceData
-from worlds import NAN, PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
+from worlds import (
+    NAN,
+    PATTERNS,
+    Hit,
+    ask,
+    policy,
+    random_policies,
+    random_trace,
+    trace_of,
+    with_signals,
+)
 
 REPLAYED = settings(deadline=None, derandomize=True, max_examples=25)
 CONFIDENT: dict[str, Any] = {"confidence": {"enabled": True}}
@@ -131,43 +141,39 @@ def test_the_first_gate_that_refuses_decides() -> None:
     assert stages == ["deny", "l2", "density", "coverage", "similarity", "confidence", "gap"]
 
 
+FIRST = Hit(0.5, "x/a.md", 1)
+VENDORS = [Hit(0.5, source, tags={"vendor": "acme"}) for source in ("a.md", "b.md")]
+
+
 @pytest.mark.parametrize(
-    ("second", "stage"),
+    ("hits", "more", "stage"),
     [
-        (Hit(0.5, "b.md"), "options"),
-        (Hit(0.52, "b.md"), "gap"),
-        (Hit(0.5, "x/a.md", 3), "gap"),
-        (Hit(0.5, "x/a.md", 4), "single_group"),
-        (Hit(0.5, "x/a.md", None), "single_group"),
-        (Hit(0.5, "y/a.md", 1), "options"),
-        (Hit(0.81, "b.md"), "gap"),
+        # wide enough a gap, one source within 2 pages, or alone
+        ([FIRST, Hit(0.5, "b.md")], {}, "options"),
+        ([FIRST, Hit(0.52, "b.md")], {}, "gap"),
+        ([FIRST, Hit(0.5, "x/a.md", 3)], {}, "gap"),
+        ([FIRST, Hit(0.5, "x/a.md", 4)], {}, "single_group"),
+        ([FIRST, Hit(0.5, "x/a.md", None)], {}, "single_group"),
+        ([FIRST, Hit(0.5, "y/a.md", 1)], {}, "options"),
+        ([FIRST, Hit(0.81, "b.md")], {}, "gap"),
+        # how far pages agree is the policy's
+        ([FIRST, Hit(0.5, "x/a.md", 4)], {"gap": {"near_pages": 3}}, "gap"),
+        ([FIRST, Hit(0.5, "x/a.md", 2)], {"gap": {"near_pages": 0}}, "single_group"),
+        # one core signature agrees, the strict one of tags that are no core ones does not
+        (
+            [Hit(0.5, "a.md", tags={"product": name}) for name in ("hull", " HULL")],
+            {},
+            "gap",
+        ),
+        (VENDORS, {}, "options"),
+        (VENDORS, {"resolver": UNDECIDED["resolver"] | {"strict": True}}, "single_group"),
     ],
 )
-def test_two_near_hits_are_confident_where_they_agree(second: Hit, stage: str) -> None:
-    """Rule S2.4 beside a hit at 0.5 on page 1 of x/a.md.
-
-    Wide enough a gap, one source within 2 pages, or alone.
-    """
-    assert (
-        _stage(_decide([Hit(0.5, "x/a.md", 1), second], gap={"min_gap": 0.015}, **UNDECIDED))
-        == stage
-    )
-
-
-def test_how_far_pages_agree_is_the_policys() -> None:
-    """Pages 1 and 4 of one source agree once `near_pages` is 3.
-
-    Pages 1 and 2 no more once it is 0.
-    """
-    far, near = Hit(0.5, "x/a.md", 4), Hit(0.5, "x/a.md", 2)
-    first = Hit(0.5, "x/a.md", 1)
-    assert (
-        _stage(_decide([first, far], gap={"min_gap": 0.015, "near_pages": 3}, **UNDECIDED)) == "gap"
-    )
-    assert (
-        _stage(_decide([first, near], gap={"min_gap": 0.015, "near_pages": 0}, **UNDECIDED))
-        == "single_group"
-    )
+def test_near_hits_are_confident_where_they_agree(
+    hits: list[Hit], more: dict[str, Any], stage: str
+) -> None:
+    """Rule S2.4, at a least gap of 0.015."""
+    assert _stage(_decide(hits, **UNDECIDED | more)) == stage
 
 
 @pytest.mark.parametrize(("min_hits", "stage"), [(1, "gap"), (2, "gap"), (3, "coverage")])
@@ -212,53 +218,36 @@ def test_documents_may_name_an_entity_otherwise_than_questions() -> None:
     )
 
 
-def test_one_core_signature_agrees_but_not_one_file() -> None:
-    """Same product: confident. Same strict signature without core tags: not."""
-    same = [Hit(0.5, "a.md", tags={"product": "hull"}), Hit(0.5, "b.md", tags={"product": " HULL"})]
-    assert _stage(_decide(same, **UNDECIDED)) == "gap"
-    vendor = [Hit(0.5, "a.md", tags={"vendor": "acme"}), Hit(0.5, "b.md", tags={"vendor": "acme"})]
-    assert _stage(_decide(vendor, **UNDECIDED)) == "options"
-    assert (
-        _stage(_decide(vendor, resolver=UNDECIDED["resolver"] | {"strict": True})) == "single_group"
-    )
-
-
-def test_a_fallback_to_the_hybrid_score_warns() -> None:
-    """No reranker ran: 60 points from the hybrid score, and the user is told."""
-    said = _decide([Hit(0.25, text="what excess", s_hybrid=0.6)], **CONFIDENT)
-    assert said.confidence().tolist() == [60.0]
-    assert said.warnings(0) == ["reranker gave no usable scores: confidence is the hybrid score"]
+CURVE = {"calibration": {"x": [0.2, 0.6], "y": [0.1, 0.5]}}
+BROKEN = [
+    Hit(0.25, text="what excess", cosine=0.4, s_hybrid=0.9),
+    Hit(0.5, cosine=0.3, s_hybrid=0.5),
+]
 
 
 @pytest.mark.parametrize(
-    ("fallback", "points", "score"),
-    [("cosine", 30.0, "calibrated cosine"), ("hybrid", 90.0, "hybrid score")],
+    ("hits", "n_reranked", "more", "points", "score"),
+    [
+        # no reranker ran
+        ([Hit(0.25, text="what excess", s_hybrid=0.6)], None, {}, 60.0, "hybrid score"),
+        # its first score is NaN: the best cosine is halfway between the knots
+        (BROKEN, 2, {"fallback": "cosine", **CURVE}, 30.0, "calibrated cosine"),
+        (BROKEN, 2, {"fallback": "hybrid", **CURVE}, 90.0, "hybrid score"),
+        # nothing was measured: nothing speaks for an answer
+        ([Hit(0.25, cosine=NAN, s_hybrid=0.9)], 1, {}, 0.0, "calibrated cosine"),
+        ([Hit(0.25, s_hybrid=NAN)], None, {}, 0.0, "hybrid score"),
+    ],
 )
-def test_a_broken_reranker_falls_back_to_the_calibrated_cosine(
-    fallback: str, points: float, score: str
+def test_without_usable_scores_another_score_stands_in(
+    hits: list[Hit], n_reranked: int | None, more: dict[str, Any], points: float, score: str
 ) -> None:
-    """Its first score is NaN.
-
-    Halfway between knots at 0.2 and 0.6 the best cosine, 0.4, is worth 0.3.
-    """
-    confidence = {
-        "enabled": True,
-        "fallback": fallback,
-        "calibration": {"x": [0.2, 0.6], "y": [0.1, 0.5]},
-    }
-    hits = [
-        Hit(0.25, text="what excess", cosine=0.4, s_hybrid=0.9),
-        Hit(0.5, cosine=0.3, s_hybrid=0.5),
-    ]
-    said = decide(trace_of((ask(), [hits]), n_reranked=2), policy(confidence=confidence))
+    """In place of the reranker's, and a warning says which."""
+    confident = policy(confidence={"enabled": True} | more)
+    said = decide(trace_of((ask(), [hits]), n_reranked=n_reranked), confident)
     assert said.confidence().tolist() == [pytest.approx(points)]
-    assert f"reranker gave no usable scores: confidence is the {score}" in said.warnings(0)
-
-
-def test_a_missing_cosine_is_no_confidence() -> None:
-    """Where the reranker broke and no cosine was measured, nothing speaks for an answer."""
-    trace = trace_of((ask(), [[Hit(0.25, cosine=float("nan"), s_hybrid=0.9)]]), n_reranked=1)
-    assert decide(trace, policy(**CONFIDENT)).confidence().tolist() == [0.0]
+    assert _stage(said) == ("gap" if points >= 40.0 else "confidence")
+    warning = f"reranker gave no usable scores: confidence is the {score}"
+    assert said.warnings(0).count(warning) == 1
 
 
 def test_few_keywords_warn_and_never_refuse() -> None:
@@ -381,82 +370,72 @@ def test_a_denied_question_is_never_refined() -> None:
 # labels
 
 
-@pytest.mark.parametrize(
-    ("more", "right"),
-    [
-        ({}, True),
-        ({"expect_sources": ("a.md",)}, True),
-        ({"expect_sources": ("a.md#1", "b.md#2")}, True),
-        ({"expect_sources": ("a.md", "a.md")}, True),
-        ({"expect_sources": ("a.md", "c.md")}, False),
-        ({"expect_sources": ("a.md#2",)}, False),
-        ({"expect_sources_any": ("c.md", "b.md")}, True),
-        ({"expect_sources_any": ("b.md", "b.md")}, True),
-        ({"expect_sources_any": ("c.md",)}, False),
-        ({"expect_sources": ("a.md",), "expect_sources_any": ("a.md",)}, True),
-        ({"expect_sources": ("c.md",), "expect_sources_any": ("a.md",)}, False),
-        ({"min_sources": 2}, True),
-        ({"min_sources": 3}, False),
-        ({"expect_status": "refuse"}, False),
-        ({"expect_status": "ambiguous"}, False),
-    ],
-)
-def test_the_contract_of_an_answer(*, more: dict[str, Any], right: bool) -> None:
-    """Rule S6.3 for an answer from a.md page 1 and b.md page 2."""
-    hits = [Hit(0.25, "x/a.md", 1), Hit(0.5, "x/b.md", 2)]
-    assert _decide(hits, ask(**more)).right.tolist() == [right]
+ANSWERED = [Hit(0.25, "x/a.md", 1), Hit(0.5, "x/b.md", 2)]
 
 
 @pytest.mark.parametrize(
-    ("more", "right"),
+    ("hits", "more", "right"),
     [
-        ({}, True),
-        ({"expect_sources": ("a.md", "b.md")}, True),
-        ({"expect_sources": ("c.md",)}, False),
-        ({"expect_option": 2, "expect_sources": ("b.md",)}, True),
-        ({"expect_option": 1, "expect_sources": ("b.md",)}, False),
-        ({"expect_option": 3}, False),
+        # an answer from a.md page 1 and b.md page 2
+        *(
+            (ANSWERED, more, right)
+            for more, right in (
+                ({}, True),
+                ({"expect_sources": ("a.md",)}, True),
+                ({"expect_sources": ("a.md#1", "b.md#2")}, True),
+                ({"expect_sources": ("a.md", "a.md")}, True),
+                ({"expect_sources": ("a.md", "c.md")}, False),
+                ({"expect_sources": ("a.md#2",)}, False),
+                ({"expect_sources_any": ("c.md", "b.md")}, True),
+                ({"expect_sources_any": ("b.md", "b.md")}, True),
+                ({"expect_sources_any": ("c.md",)}, False),
+                ({"expect_sources": ("a.md",), "expect_sources_any": ("a.md",)}, True),
+                ({"expect_sources": ("c.md",), "expect_sources_any": ("a.md",)}, False),
+                ({"min_sources": 2}, True),
+                ({"min_sources": 3}, False),
+                ({"expect_status": "refuse"}, False),
+                ({"expect_status": "ambiguous"}, False),
+            )
+        ),
+        # all options shown, or the option that the case names
+        *(
+            (TWO_GROUPS, {"expect_status": "ambiguous", **more}, right)
+            for more, right in (
+                ({}, True),
+                ({"expect_sources": ("a.md", "b.md")}, True),
+                ({"expect_sources": ("c.md",)}, False),
+                ({"expect_option": 2, "expect_sources": ("b.md",)}, True),
+                ({"expect_option": 1, "expect_sources": ("b.md",)}, False),
+                ({"expect_option": 3}, False),
+            )
+        ),
+        # a right refusal needs no sources
+        ([Hit(1.5)], {"expect_status": "refuse", "expect_sources": ("a.md",)}, True),
     ],
 )
-def test_the_contract_of_an_ambiguity(*, more: dict[str, Any], right: bool) -> None:
-    """Expected sources among all options shown, or in the option that the case names."""
-    assert _decide(
-        TWO_GROUPS, ask(expect_status="ambiguous", **more), **UNDECIDED
-    ).right.tolist() == [right]
-
-
-def test_a_right_refusal_needs_no_sources() -> None:
-    """A case labelled refuse passes where it is refused."""
-    assert _decide(
-        [Hit(1.5)], ask(expect_status="refuse", expect_sources=("a.md",))
-    ).right.tolist() == [True]
+def test_the_contract(hits: list[Hit], more: dict[str, Any], right: object) -> None:
+    """Rule S6.3 for an answer, a question back and a refusal."""
+    assert _decide(hits, ask(**more), **UNDECIDED).right.tolist() == [right]
 
 
 # patterns, arms, tables
 
 
 def test_stored_pattern_hits_serve_only_their_own_patterns() -> None:
-    """Rule S0.6: the stored hits say that nothing is denied.
-
-    A policy with another pattern measures again.
-    """
+    """Rule S0.6: under the policy's own hash they are believed, else measured again."""
     bare = trace_of((ask(), [[Hit(0.25)]]))
-    plain_policy = policy()
-    seen = pattern_hits(bare.cases, bare.chunks, plain_policy.pattern_lists)
-    trace = TraceData(bare.cases, bare.chunks, bare.arms, bare.hits, seen)
-    assert _stage(decide(trace, plain_policy)) == "gap"
-    assert _stage(decide(trace, policy(patterns={"deny": ["excess"]}))) == "deny"
-
-
-def test_stored_pattern_hits_are_used() -> None:
-    """Stored under the policy's own hash they are believed, not measured again."""
-    bare, chosen = trace_of((ask(), [[Hit(0.25)]])), policy(patterns={"deny": ["excess"]})
-    seen = pattern_hits(bare.cases, bare.chunks, chosen.pattern_lists)
-    forged = seen._replace(counts=np.zeros_like(seen.counts))
-    assert (
-        _stage(decide(TraceData(bare.cases, bare.chunks, bare.arms, bare.hits, forged), chosen))
-        == "gap"
+    plain_policy, denies = policy(), policy(patterns={"deny": ["excess"]})
+    of_plain, of_denies = (
+        pattern_hits(bare.cases, bare.chunks, chosen.pattern_lists)
+        for chosen in (plain_policy, denies)
     )
+    forged = of_denies._replace(counts=np.zeros_like(of_denies.counts))
+    for held, chosen, stage in (
+        (of_plain, plain_policy, "gap"),
+        (of_plain, denies, "deny"),
+        (forged, denies, "gap"),
+    ):
+        assert _stage(decide(replace(bare, pattern_hits=held), chosen)) == stage
 
 
 def test_arms_are_decided_apart() -> None:
@@ -525,7 +504,8 @@ def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
     The chosen hits are compared in order.
     """
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
-    for chosen in random_policies(seed, 3):
+    drawn = random_policies(seed, 3)
+    for chosen in (*drawn, *with_signals(drawn, seed)):
         said = decide(trace, chosen)
         confidence = said.confidence()
         for row, case in enumerate(trace.cases):
@@ -538,31 +518,13 @@ def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
                 tuple(said.chosen(row)),
                 shown,
             ) == expected[:4]
+            depth = int(said.outcome.depth[row])
             if GATE_OF.get(stage) != "domain":
-                assert (int(said.outcome.depth[row]), float(confidence[row])) == expected[4:]
-
-
-@REPLAYED
-@given(seed=st.integers(0, 100_000))
-def test_an_explanation_agrees_with_the_decision(seed: int) -> None:
-    """The first check that fails is the gate that refused.
-
-    Where none fails the case is answered or asked.
-    """
-    trace = random_trace(seed, n_cases=4, depths=1 + seed % 2)
-    for chosen in random_policies(seed, 2):
-        said = decide(trace, chosen)
-        for row, case in enumerate(trace.cases):
-            rows = [
-                check
-                for check in said.explain(case.id)
-                if check.gate not in {"gap", "resolver", "sufficiency"}
-            ]
-            failed = [check.gate for check in rows if not check.passes]
-            stage = chain.STAGES[int(said.outcome.stage[row])][0]
-            refused = [GATE_OF.get(stage, stage)] if said.status[row] == Status.refuse else []
-            assert failed[:1] == refused
-            assert said.reason(row)
+                assert (depth, float(confidence[row])) == expected[4:]
+            if stage.startswith("signals"):  # the gate that is named is one that fires
+                name = said.decided_by[row].removeprefix("signals.")
+                hits = plain.hits_of(trace, chosen, row, 0, depth)
+                assert plain.fires(chosen.signals[name], plain.signal_of(chosen, hits, name))
 
 
 # many policies
@@ -591,12 +553,6 @@ def test_an_unknown_engine_is_refused() -> None:
     """The message lists the engines."""
     with pytest.raises(ValueError, match="auto, numpy or numba, got 'gpu'"):
         tally(random_trace(0), random_policies(0, 1), engine="gpu")
-
-
-def test_a_missing_score_passes_no_tau_that_asks_for_anything() -> None:
-    """All scores of a hit are NaN: confidence is 0 points."""
-    said = _decide([Hit(0.25, s_hybrid=NAN)], **CONFIDENT)
-    assert (_stage(said), said.confidence().tolist()) == ("confidence", [0.0])
 
 
 @pytest.mark.parametrize(

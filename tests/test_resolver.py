@@ -67,36 +67,10 @@ def test_a_signature_is_rendered_without_its_blanks() -> None:
     assert rendered(sign) == "domain: motor; product: fleet"
 
 
-def test_groups_stand_in_order_of_their_best_hit() -> None:
-    """Signatures 7 and 3, hit 0 and hit 1 are their anchors; the padding is of no group."""
-    groups = _groups([7, 3, 7, -1])
-    assert groups.group.tolist() == [[0, 1, 0, -1]]
-    assert groups.anchor.tolist() == [[0, 1]]
-    assert groups.n.tolist() == [2]
-    assert anchor_values(np.array([[0.1, 0.2, 0.3, NAN]]), groups, np.inf).tolist() == [[0.1, 0.2]]
-
-
-def test_no_hits_are_no_groups() -> None:
-    """A row of padding beside a row with hits has no anchor."""
-    groups = group_hits(np.array([[-1, -1], [4, 4]]))
-    assert groups.n.tolist() == [0, 1]
-    assert groups.anchor.tolist() == [[-1], [0]]
-
-
 def _entities(sign: list[int], mask: list[int], l2: list[float]) -> resolver.EntityRule:
     groups = _groups(sign)
     best_l2 = anchor_values(np.array([l2]), groups, np.inf)
     return resolve_entities(np.array([mask], dtype=np.uint64), groups, best_l2)
-
-
-def test_no_entity_anywhere_skips_the_rule() -> None:
-    """Best hit count 0: nobody wins and all groups go on."""
-    said = _entities([5, 6], [0, 0], [0.1, 0.2])
-    assert (said.winner.tolist(), said.best.tolist(), said.candidates.tolist()) == (
-        [-1],
-        [0],
-        [[True, True]],
-    )
 
 
 def test_a_group_without_a_distance_wins_by_its_entities() -> None:
@@ -108,21 +82,14 @@ def test_a_group_without_a_distance_wins_by_its_entities() -> None:
     assert _entities([5, 6], [1, 1], [0.1, NAN]).winner.tolist() == [0]
 
 
-def test_full_ties_go_on_without_the_others() -> None:
-    """Two groups tie in everything; the third has no entity and is out."""
-    said = _entities([5, 6, 7], [1, 1, 0], [0.1, 0.1, 0.1])
-    assert (said.winner.tolist(), said.candidates.tolist()) == ([-1], [[True, True, False]])
-
-
 def test_of_groups_tied_in_l2_the_better_standing_goes_first() -> None:
     """Groups 1 and 2 tie for the win.
 
     Group 0, as near but without the entity in its anchor, comes after them.
     """
     said = _entities([5, 6, 7, 5], [0, 1, 1, 1], [0.1, 0.1, 0.1, 0.2])
-    assert said.winner.tolist() == [-1]
+    assert (said.winner.tolist(), said.order.tolist()) == ([-1], [[1, 2, 0]])
     assert said.candidates.all()
-    assert said.order.tolist() == [[1, 2, 0]]
 
 
 def _contest(l2: list[float], sig: list[float], anchor: list[float]) -> resolver.Contest:
@@ -130,30 +97,29 @@ def _contest(l2: list[float], sig: list[float], anchor: list[float]) -> resolver
     return contest(everyone, *(np.array([values]) for values in (l2, sig, anchor)))
 
 
-def test_the_two_best_by_each_measure() -> None:
-    """Group 0 is nearest by 0.25.
-
-    Group 1 has the best signature by 0.25, group 2 the best anchor by 0.5.
-    """
-    seen = _contest([0.25, 0.5, 0.75], [0.5, 0.75, 0.0], [0.0, 0.25, 0.75])
-    assert [int(x[0]) for x in (seen.first, seen.by_signature, seen.by_anchor)] == [0, 1, 2]
-    assert [float(x[0]) for x in (seen.group_gap, seen.gap_signature, seen.gap_anchor)] == [
-        0.25,
-        0.25,
-        0.5,
-    ]
-    assert [float(x[0]) for x in (seen.best_signature, seen.best_anchor)] == [0.75, 0.75]
-
-
-def test_ties_go_to_the_earlier_group_and_lead_by_nothing() -> None:
-    """Equal cosines: the first group in l2 order, lead 0."""
-    seen = _contest([0.5, 0.5], [0.5, 0.5], [0.5, 0.5])
-    assert [int(x[0]) for x in (seen.first, seen.by_signature, seen.by_anchor)] == [0, 0, 0]
-    assert [float(x[0]) for x in (seen.group_gap, seen.gap_signature, seen.gap_anchor)] == [
-        0.0,
-        0.0,
-        0.0,
-    ]
+@pytest.mark.parametrize(
+    ("measured", "winners", "leads", "best"),
+    [
+        (
+            ([0.25, 0.5, 0.75], [0.5, 0.75, 0.0], [0.0, 0.25, 0.75]),
+            [0, 1, 2],
+            [0.25, 0.25, 0.5],
+            [0.75, 0.75],
+        ),
+        (([0.5, 0.5], [0.5, 0.5], [0.5, 0.5]), [0, 0, 0], [0.0, 0.0, 0.0], [0.5, 0.5]),
+    ],
+)
+def test_the_two_best_by_each_measure(
+    measured: tuple[list[float], ...],
+    winners: list[int],
+    leads: list[float],
+    best: list[float],
+) -> None:
+    """By distance, signature and anchor; ties go to the earlier group and lead by nothing."""
+    of = _contest(*measured)
+    assert [int(x[0]) for x in (of.first, of.by_signature, of.by_anchor)] == winners
+    assert [float(x[0]) for x in (of.group_gap, of.gap_signature, of.gap_anchor)] == leads
+    assert [float(x[0]) for x in (of.best_signature, of.best_anchor)] == best
 
 
 def test_a_missing_similarity_wins_nothing_and_leaves_the_lead_unknown() -> None:
@@ -194,68 +160,34 @@ def test_first_k_keeps_the_order_wanted() -> None:
     assert first_members(member, order, 6).tolist() == [[3, 0, 2, -1, -1, -1]]
 
 
-def _fill(chosen: list[int], mask: list[int], wanted: int, pages: list[int]) -> list[int]:
-    args = (
-        np.array([chosen]),
-        np.array([mask], dtype=np.uint64),
-        np.array([wanted], dtype=np.uint64),
-        np.array([pages]),
-    )
-    return fill_entities(*args)[0].tolist()
+FILLS = [
+    # Three places are taken and an entity is missing: two stay, and hit 4 has it.
+    ([0, 1, 2], [0, 0, 0, 0, 1], 1, [0, 1, 2, 3, 4], [0, 1, 4]),
+    # Nothing is missing, so nothing moves.
+    ([0, 1], [1, 0, 1], 1, [0, 1, 2], [0, 1]),
+    # Five entities are missing from two places: one hit stays.
+    ([0, 1], [0, 0, 0b11111], 0b11111, [0, 1, 2], [0, 2]),
+    # Hit 1 carried entity a and had to go: a is missing as well then, and hit 2 is before hit 3.
+    ([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 1, 2, 3], [0, 1]),
+    ([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 0, 2, 3], [0, 2]),
+    # Hit 2 has the entity but lies on the page of hit 0; hit 3 has it too.
+    ([0, 1], [0, 0, 1, 1], 1, [0, 1, 0, 3], [0, 3]),
+    # With a place free nothing has to go.
+    ([0, 1, -1], [0, 0, 1], 1, [0, 1, 2], [0, 1, 2]),
+    # The rule makes room before it looks: where nobody carries it the place stays empty.
+    ([0, 1], [0, 0, 0], 1, [0, 1, 2], [0, -1]),
+]
 
 
-def test_fill_makes_room_for_a_missing_entity() -> None:
-    """Three places are taken and one entity is missing: keep 2, take hit 4, which has it."""
-    assert _fill([0, 1, 2], [0, 0, 0, 0, 1], 1, [0, 1, 2, 3, 4]) == [0, 1, 4]
-
-
-def test_fill_leaves_what_covers() -> None:
-    """Nothing is missing, so nothing moves."""
-    assert _fill([0, 1], [1, 0, 1], 1, [0, 1, 2]) == [0, 1]
-
-
-def test_fill_always_keeps_one() -> None:
-    """Five entities are missing from two places: one hit stays."""
-    assert _fill([0, 1], [0, 0, 0b11111], 0b11111, [0, 1, 2]) == [0, 2]
-
-
-def test_fill_counts_again_after_it_made_room() -> None:
-    """Hit 1 carried entity a and had to go.
-
-    A is missing as well then, and hit 2 (a) stands before hit 3 (b).
-    """
-    assert _fill([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 1, 2, 3]) == [0, 1]
-    assert _fill([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 0, 2, 3]) == [0, 2]
-
-
-def test_fill_passes_over_pages_already_chosen() -> None:
-    """Hit 2 has the entity but lies on the page of hit 0; hit 3 has it too."""
-    assert _fill([0, 1], [0, 0, 1, 1], 1, [0, 1, 0, 3]) == [0, 3]
-
-
-def test_fill_uses_free_places_first() -> None:
-    """With a place free nothing has to go."""
-    assert _fill([0, 1, -1], [0, 0, 1], 1, [0, 1, 2]) == [0, 1, 2]
-
-
-def test_fill_may_lose_a_hit_for_nothing() -> None:
-    """The rule makes room before it looks.
-
-    Where nobody carries the entity the place stays empty.
-    """
-    assert _fill([0, 1], [0, 0, 0], 1, [0, 1, 2]) == [0, -1]
-
-
-def test_fill_does_not_write_into_its_arguments() -> None:
-    """The chosen places that came in are as they were."""
-    chosen = np.array([[0, 1]])
-    fill_entities(
-        chosen,
-        np.array([[0, 0, 1]], dtype=np.uint64),
-        np.array([1], dtype=np.uint64),
-        np.array([[0, 1, 2]]),
-    )
-    assert chosen.tolist() == [[0, 1]]
+@pytest.mark.parametrize(("chosen", "mask", "wanted", "pages", "expected"), FILLS)
+def test_fill_makes_room_for_missing_entities(
+    chosen: list[int], mask: list[int], wanted: int, pages: list[int], expected: list[int]
+) -> None:
+    """The filled hits, and what came in is as it was."""
+    held = np.array([chosen])
+    bits, want = (np.array([of], dtype=np.uint64) for of in (mask, wanted))
+    assert fill_entities(held, bits, want, np.array([pages]))[0].tolist() == expected
+    assert held.tolist() == [chosen]
 
 
 def _options(
@@ -269,22 +201,22 @@ def _options(
     return [(option.option_id, option.places, option.sources) for option in found]
 
 
-def test_an_option_takes_new_pages_first() -> None:
-    """Anchor a1; hit 1 repeats a1 and is never taken.
-
-    a2 is of the anchor's file and comes before b3.
-    """
-    assert _options([[0, 1, 2, 3]], "aaba", [1, 1, 3, 2], 3)[0][1] == (0, 3, 2)
-
-
-def test_then_new_files_then_any() -> None:
-    """Anchor a1, all other pages are number 1 or 2: a2 (new page), b1 (new file), then b2 (any)."""
-    assert _options([[0, 1, 2, 3]], "abba", [1, 2, 1, 2], 4)[0][1] == (0, 3, 1, 2)
-
-
-def test_an_option_stops_at_final_k() -> None:
-    """One hit for an answer is the anchor."""
-    assert _options([[0, 1, 2]], "aaa", [1, 2, 3], 1)[0][1] == (0,)
+@pytest.mark.parametrize(
+    ("files", "pages", "k", "places"),
+    [
+        # Anchor a1; hit 1 repeats it and is never taken; a2 is of its file, so before b3.
+        ("aaba", [1, 1, 3, 2], 3, (0, 3, 2)),
+        # All pages are number 1 or 2: a2 (new page), b1 (new file), then b2 (any).
+        ("abba", [1, 2, 1, 2], 4, (0, 3, 1, 2)),
+        # One hit for an answer is the anchor.
+        ("aaa", [1, 2, 3], 1, (0,)),
+    ],
+)
+def test_an_option_takes_new_pages_then_new_files_then_any(
+    files: str, pages: list[int], k: int, places: tuple[int, ...]
+) -> None:
+    """Of one group, up to `final_k`."""
+    assert _options([[*range(len(files))]], files, pages, k)[0][1] == places
 
 
 def test_options_with_the_same_sources_are_one() -> None:
@@ -315,20 +247,23 @@ def test_a_selection_is_an_option_or_an_error() -> None:
             select(found, wrong)
 
 
-SIGNS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
+SIGNS = st.lists(st.integers(0, 3), max_size=6)
 
 
 @LAWFUL
 @given(rows=st.lists(SIGNS, min_size=1, max_size=4))
 def test_groups_of_many_are_those_of_each(rows: list[list[int]]) -> None:
-    """A batch groups each row as alone: numbers follow the order of first appearance."""
-    width = max(map(len, rows))
+    """Numbers follow the order of first appearance; padding is of no group and has no anchor."""
+    width = max(map(len, rows)) + 1
     together = group_hits(np.array([[*row, *[-1] * (width - len(row))] for row in rows]))
+    most = max(1, *(len(set(row)) for row in rows), 1)
     for place, row in enumerate(rows):
         order = list(dict.fromkeys(row))
-        assert together.group[place, : len(row)].tolist() == [order.index(sign) for sign in row]
+        numbers = [order.index(sign) for sign in row]
+        assert together.group[place].tolist() == [*numbers, *[-1] * (width - len(row))]
         assert int(together.n[place]) == len(order)
-        assert together.anchor[place, : len(order)].tolist() == [row.index(sign) for sign in order]
+        anchors = [row.index(sign) for sign in order]
+        assert together.anchor[place].tolist() == [*anchors, *[-1] * (most - len(order))]
 
 
 HITS = st.lists(

@@ -141,8 +141,8 @@ def answer_basis(cases: Sequence[Case]) -> str:
     """
     stated = {str(case.extra[BASIS]) for case in cases if BASIS in case.extra}
     if len(stated) > 1 or not stated <= set(BASES):
-        msg = f"a basis must be one of {', '.join(BASES)}, for all cases, got {sorted(stated)}."
-        raise ValueError(msg)
+        rule = f"a basis must be one of {', '.join(BASES)}, for all cases"
+        refuse(rule, sorted(stated), "state one")
     columns = [key for key in (ANSWER_RIGHT, JUDGE_RIGHT) if any(key in c.extra for c in cases)]
     if not stated <= {TEXT, *columns}:
         refuse(f"a basis must be a column of the cases or {TEXT}", sorted(stated), "add it")
@@ -159,8 +159,8 @@ def _stated_verdict(case: Case, key: str) -> AnswerMatch:
     is_missing = value is None or value != value  # noqa: PLR0124 - NaN
     verdict = _VERDICTS.get("" if is_missing else str(value).strip().lower())
     if verdict is None:
-        msg = f"{key} must be 0, 1 or empty (rule S6.3), got {value!r} in case {case.id!r}."
-        raise ValueError(msg)
+        rule = f"{key} must be 0, 1 or empty (rule S6.3)"
+        refuse(rule, f"{value!r} in case {case.id!r}", "correct it")
     return verdict
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -204,9 +205,9 @@ class CaseVerdicts(ABC):
 
     def _deciding_rows(self) -> Iterator[tuple[str, str]]:
         """What decided, most frequent first: the gate that decides most is worth a look."""
-        deciders, counts = np.unique(self.decided_by.astype(str), return_counts=True)
-        for place in np.argsort(-counts, kind="stable"):
-            yield str(deciders[place]), f"{counts[place]:,}"
+        counts = Counter(self.decided_by.tolist())
+        for name in sorted(counts, key=lambda name: (-counts[name], name)):
+            yield name, f"{counts[name]:,}"
 
     def _failed_rows(self, rows: PlaceArray) -> Iterator[tuple[str, ...]]:
         """Some cases and why; only these are looked up, of millions there would be no page."""

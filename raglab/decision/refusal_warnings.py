@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -65,8 +66,7 @@ def refusal_text(decisions: CaseVerdicts, *, remedy: str = REMEDY) -> str:
     n_ok = int(ok.sum())
     if n_ok < LEAST_OK or refused.sum() <= MOST_REFUSED * n_ok or is_refusal(decisions.policy):
         return ""
-    names, counts = np.unique(decisions.decided_by[refused].astype(str), return_counts=True)
-    refusals = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    refusals = Counter(decisions.decided_by[refused].tolist())
     for name in (*UNSWITCHED, EXPECTED_COST):  # they have no threshold to move
         refusals.pop(name, None)
     total = sum(refusals.values())

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from raglab.gates import Firing, Side, Threshold, meets_threshold
 from raglab.gating.own_margins import OWN, OwnThresholds, own_margin
 from raglab.signals import BUILT_IN, LONGEST_TEXT, NAME_RULE, Unit, is_name, unit_of
-from raglab.values import Floats, refuse
+from raglab.values import BoolArray, FloatArray, Floats, IntArray, PlaceArray, refuse
 
 # Measurements that a gate of the user may read beside signals: of the question, of all hits, and of
 # the chosen ones.
@@ -292,7 +292,7 @@ def _check_side(
     must, opposite = ("fall", "ceiling") if row.side == "floor" else ("rise", "floor")
     sign = -1.0 if row.side == "floor" else 1.0
     right = False  # whether it moves as its side says anywhere
-    wrong: list[tuple[int, int, NDArray[np.bool_]]] = []
+    wrong: list[tuple[int, int, BoolArray]] = []
     for first, second in combinations(range(len(points)), 2):
         before, after = sign * margins[first], sign * margins[second]
         # where it is missing it neither rises nor falls
@@ -320,7 +320,7 @@ def critical_values(
     thresholds: OwnThresholds,
     read: Callable[[str], Any],
     shape: tuple[int, ...],
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Value of a threshold up to which a floor passes, or from which a ceiling does, [...].
 
     NaN where none decides.
@@ -347,14 +347,14 @@ def critical_values(
     )
     changing = np.nonzero(meets_threshold(passing) & ~meets_threshold(failing))
 
-    def passes(value: NDArray[np.float64], cases: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def passes(value: FloatArray, cases: PlaceArray) -> BoolArray:
         places = tuple(axis[cases] for axis in changing)
 
         def measured(name: str) -> Any:  # noqa: ANN401 - an array or a bool
             every = read(name)
             return np.broadcast_to(every, shape)[places] if np.ndim(every) else every
 
-        still: NDArray[np.bool_] = np.broadcast_to(
+        still: BoolArray = np.broadcast_to(
             meets_threshold(margin(value, measured)), (1, len(value))
         )[0]
         return still
@@ -365,11 +365,11 @@ def critical_values(
 
 
 def last_passing(
-    passes: Callable[[NDArray[np.float64], NDArray[np.intp]], NDArray[np.bool_]],
+    passes: Callable[[FloatArray, PlaceArray], BoolArray],
     near: float,
     far: float,
     size: int,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Last value on the way from one range end to the other where each case still passes, [N].
 
     All pass at `near`, none at `far`, and once each in between changes. The ordered bit patterns of
@@ -394,18 +394,18 @@ def last_passing(
     return _float(first)
 
 
-def _middle(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+def _middle(low: IntArray, high: IntArray) -> IntArray:
     """Mean of two integers, rounded down; no sum overflows."""
     return (low >> 1) + (high >> 1) + (low & high & 1)
 
 
-def _ordered(values: NDArray[np.float64]) -> NDArray[np.int64]:
+def _ordered(values: FloatArray) -> IntArray:
     """Bits of floats as integers that order as the floats do."""
     bits = values.view(np.int64)
     return np.where(bits >= 0, bits, -(bits & np.int64(2**63 - 1)))
 
 
-def _float(ordered: NDArray[np.int64]) -> NDArray[np.float64]:
+def _float(ordered: IntArray) -> FloatArray:
     """Floats of such integers."""
     bits = np.where(ordered >= 0, ordered, np.bitwise_or(-ordered, np.int64(-(2**63))))
     return bits.astype(np.int64).view(np.float64)

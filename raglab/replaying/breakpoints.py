@@ -41,7 +41,16 @@ from raglab.signals import (
     is_name,
     own_signal,
 )
-from raglab.values import BoolArray, CodeArray, FloatArray, IntArray, PlaceArray, SlotArray, Status
+from raglab.values import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IntArray,
+    PlaceArray,
+    SlotArray,
+    Status,
+    refuse,
+)
 
 # What a decision by expected cost hangs on (rule S2.17). Each belongs to one action, which is
 # chosen up to some value.
@@ -146,11 +155,8 @@ def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Thre
             *(at for at in paths if at.endswith(f".{path}")),
             *get_close_matches(str(path), paths, 1),
         ][:1]
-        remedy = (
-            f"did you mean {near[0]}?" if near else f"names of signals: {', '.join(known.names)}."
-        )
-        msg = f"path must be one of {', '.join(named)}, got {path!r}; {remedy}"
-        raise ValueError(msg)
+        remedy = f"write {near[0]}" if near else f"names of signals: {', '.join(known.names)}"
+        refuse(f"path must be one of {', '.join(named)}", repr(path), remedy)
     swept = paths[path]
     gate = thresholds.signals.get(swept.signal)
     if gate is None:

@@ -27,7 +27,7 @@ from raglab.gating.own_margins import OwnThresholds
 from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import Order
 from raglab.progress import progress
-from raglab.values import Case, CodeArray, FloatArray
+from raglab.values import Case, CodeArray, FloatArray, SlotArray
 
 # cases of a part, whose measurements stay in the cache of one core while all policies pass
 CASES = 4_096
@@ -54,13 +54,28 @@ def vectorised_codes(
     evidence, thresholds = narrow_evidence(evidence, thresholds)
     for cases in progress(list(spans(len(evidence.label), CASES)), "replay", "part"):
         part = case_rows(evidence, cases)
-        n_cases = len(part.label)
-        for rows in progress(list(spans(n_policies, max(1, BLOCK // n_cases))), "replay", "part"):
-            some = policy_slice(thresholds, rows)
-            codes = outcome_codes(part, decide_cases(part, some, (rows.stop - rows.start, n_cases)))
-            by = None if weight is None else weight[cases]
+        by = None if weight is None else weight[cases]
+        for rows, codes in code_blocks(part, thresholds, n_policies):
             counts[rows] += [np.bincount(of_policy, by, minlength=width) for of_policy in codes]
     return counts
+
+
+def code_blocks(
+    evidence: Evidence, thresholds: Thresholds, n_policies: int
+) -> Iterator[tuple[slice, SlotArray]]:
+    """Codes of `outcome_codes` of some policies at a time, and which those are.
+
+    Args:
+      evidence: measurements of the cases.
+      thresholds: of the policies, [P, 1].
+      n_policies: P.
+    """
+    n_cases = len(evidence.label)
+    blocks = list(spans(n_policies, max(1, BLOCK // max(1, n_cases))))
+    for rows in progress(blocks, "replay", "part"):
+        some = policy_slice(thresholds, rows)
+        outcome = decide_cases(evidence, some, (rows.stop - rows.start, n_cases))
+        yield rows, outcome_codes(evidence, outcome)
 
 
 def spans(n: int, size: int) -> Iterator[slice]:
@@ -129,13 +144,8 @@ def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> CodeArray:
     cells = np.empty((len(policies), len(evidence.label)), dtype=np.int8)
     thresholds = policy_thresholds(policies)
     check_own_gates(evidence, thresholds)
-    for rows in progress(
-        list(spans(len(policies), max(1, BLOCK // max(1, len(evidence.label))))), "replay", "part"
-    ):
-        shape = (rows.stop - rows.start, len(evidence.label))
-        cells[rows] = CELL_OF_CODE[
-            outcome_codes(evidence, decide_cases(evidence, policy_slice(thresholds, rows), shape))
-        ]
+    for rows, codes in code_blocks(evidence, thresholds, len(policies)):
+        cells[rows] = CELL_OF_CODE[codes]
     return cells
 
 
