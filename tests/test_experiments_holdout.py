@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import raglab
 from labelled import labelled
-from raglab.lab.search_space import always_answer
+from raglab.lab.untuned_policies import always_answer
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status

@@ -22,8 +22,9 @@ from raglab.bandit.simulation import run
 from raglab.lab import learner_comparison as system
 from raglab.lab.bandit_study import BanditStudy, _tune_and_judge, tune_bandit
 from raglab.lab.learner_comparison import compare_learners, compare_on_arms
-from raglab.lab.search_space import SearchRange, always_answer
+from raglab.lab.search_space import SearchRange
 from raglab.lab.trial_search import TrialOutcome, finalists, maximise
+from raglab.lab.untuned_policies import always_answer
 from raglab.live.arm_choice import components, router, table
 from raglab.live.settings import Settings
 from raglab.reward import PUBLISHED, reward

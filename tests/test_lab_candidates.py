@@ -32,7 +32,8 @@ from raglab.lab.candidates import (
 )
 from raglab.lab.competition import check_competition, competition
 from raglab.lab.decision_fitting import LEAST, policy_with_costs
-from raglab.lab.search_space import Goal, always_answer, always_refuse
+from raglab.lab.goals import Goal
+from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.metrics import N_CELLS
 from raglab.replay import case_cells, tally
 from raglab.store.policies import Policy

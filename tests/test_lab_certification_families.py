@@ -30,7 +30,7 @@ from raglab.lab.certification_counts import (
     tally_losses,
 )
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
-from raglab.lab.search_space import always_answer
+from raglab.lab.untuned_policies import always_answer
 from raglab.replay import decide
 from raglab.replaying.breakpoints import breakpoints
 from raglab.store.policies import Policy

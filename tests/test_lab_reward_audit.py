@@ -14,7 +14,7 @@ from scipy import stats
 from labelled import noted
 from raglab.bandit import Table
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
-from raglab.lab.search_space import always_answer
+from raglab.lab.untuned_policies import always_answer
 from raglab.live.trace_building import build_trace
 from raglab.reward import COMPONENTS, RewardWeights
 from raglab.store.loaders import load_cases, load_corpus

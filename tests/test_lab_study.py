@@ -10,23 +10,19 @@ import pytest
 
 from labelled import noted
 from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.search_space import (
-    INFEASIBLE,
-    Goal,
-    SearchRange,
-    always_answer,
-    always_refuse,
-    full_space,
-    line_search,
-    manual_loop,
-    own_trial,
-    published_policy,
-    search_ranges,
-    step_thresholds,
-)
+from raglab.lab.goals import INFEASIBLE, Goal
+from raglab.lab.line_search import line_search
+from raglab.lab.search_space import SearchRange, full_space, own_trial, search_ranges
 from raglab.lab.study import tune
 from raglab.lab.study_cases import study_splits
 from raglab.lab.trial_search import OBJECTIVES
+from raglab.lab.untuned_policies import (
+    always_answer,
+    always_refuse,
+    manual_loop,
+    published_policy,
+    step_thresholds,
+)
 from raglab.replay import SWEPT, sweep, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace

@@ -25,9 +25,10 @@ from raglab.lab.certification import certify_best, grid
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.report.page import write_report
-from raglab.lab.search_space import always_answer, full_space
+from raglab.lab.search_space import full_space
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.study import tune
+from raglab.lab.untuned_policies import always_answer
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.signals import declaration, own_signal

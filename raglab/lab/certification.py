@@ -90,8 +90,8 @@ from raglab.lab.looks import (
     stated_mix,
     upgrade_look,
 )
-from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
+from raglab.lab.untuned_policies import limit_depth
 from raglab.live.certified_retrieval import retrieval_differences
 from raglab.metrics.mixes import SAMPLE, Mix, check_shares
 from raglab.policy_parts.sections import EXPECTED_COST
