@@ -12,8 +12,9 @@ import pytest
 from scipy import stats
 
 from labelled import noted
-from raglab.bandit import Table
+from raglab.bandit import Bandit, Table
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
+from raglab.lab.reward_simulation import SimulationSizes
 from raglab.lab.untuned_policies import always_answer
 from raglab.live.trace_building import build_trace
 from raglab.reward import COMPONENTS, RewardWeights
@@ -23,7 +24,7 @@ from raglab.store.policies import Policy
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 MARGIN = RewardWeights(margin=1.0, diversity=0.0, latency=0.0, cache=0.0, consistency=0.0)
 VALUE = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
-FEW: dict[str, Any] = {"n_boot": 200, "rounds": 20, "replications": 10, "tables": 20}
+FEW = SimulationSizes(rounds=20, replications=10, tables=20)
 SEEN = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.7], [0.1, 0.3]])
 
 
@@ -39,9 +40,12 @@ def world(value: Any, margin: Any, mask: Any = None) -> tuple[Table, pd.DataFram
     return Table(arms, worth, seen, open_, np.zeros((n, 0)), (), np.ones(worth.shape)), measured
 
 
-def audited(value: Any = VALUE, margin: Any = SEEN, mask: Any = None, **more: Any) -> RewardAudit:
+def audited(
+    value: Any = VALUE, margin: Any = SEEN, mask: Any = None, n_boot: int = 200, **more: Any
+) -> RewardAudit:
     """Audit in which the reward is the margin."""
-    return audit_table(*world(value, margin, mask), MARGIN, **(FEW | more))
+    table, measured = world(value, margin, mask)
+    return audit_table(table, Bandit(), FEW._replace(**more), n_boot, measured, MARGIN)
 
 
 def correlation(found: RewardAudit, signal: str = "reward") -> Any:
@@ -188,10 +192,12 @@ def test_an_optional_component_is_a_signal_where_it_has_a_weight() -> None:
     """Thumbs with weight 0 are no row of the table; with a weight they are."""
     table, measured = world(VALUE, SEEN)
     measured["thumbs"] = np.tile([1.0, 0.0], 4)
-    one = audit_table(table, measured, MARGIN, **FEW).correlations["signal"].tolist()
-    two = audit_table(table, measured, MARGIN._replace(thumbs=1.0), **FEW).correlations
-    assert "thumbs" not in one
-    assert two.set_index("signal").loc["thumbs", "concordance"] == 0.5
+    plain, thumbed = (
+        audit_table(table, Bandit(), FEW, 200, measured, weights).correlations.set_index("signal")
+        for weights in (MARGIN, MARGIN._replace(thumbs=1.0))
+    )
+    assert "thumbs" not in plain.index
+    assert thumbed.loc["thumbs", "concordance"] == 0.5
 
 
 @pytest.mark.parametrize(("level", "n_boot"), [(1.0, 10), (0.0, 10), (0.95, 0)])

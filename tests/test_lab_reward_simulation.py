@@ -230,4 +230,4 @@ def test_a_table_takes_no_policy_and_a_trace_needs_one() -> None:
     with pytest.raises(ValueError, match="got a trace alone"):
         audit_rewards(object())  # type: ignore[arg-type] # of no known kind
     with pytest.raises(ValueError, match="tables must be"):
-        audit_table(misleading(), tables=0, **SMALL)
+        audit_table(misleading(), Bandit(), SimulationSizes(200, 20, 0), 100)
