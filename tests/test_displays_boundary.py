@@ -29,6 +29,7 @@ from raglab.displays.boundary import (
 from raglab.lab.answer_signals import answer_signals
 from raglab.policy import PolicyData
 from raglab.values import Status, TraceData, map_fields
+from refusals import refused
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 CHOSEN, MISSED, REFUSE, AMBIGUOUS = range(4)
@@ -348,21 +349,28 @@ def test_thresholds_stand_at_their_values() -> None:
 def test_doors_state_the_rule() -> None:
     """An off gate, a missing depth or arm, no case or an odd level stops with rule and remedy."""
     trace = trace_of(*ROWS)
-    with pytest.raises(ValueError, match="policy must have its confidence gate on"):
-        decision_boundary(trace, policy())
-    with pytest.raises(ValueError, match=r"must decide by its chain, .*got expected_cost"):
-        DecisionBoundaryDisplay.from_trace(trace, by_cost(gated()))
-    with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 0, got 1"):
-        decision_boundary(trace, gated(), depth=1)
-    with pytest.raises(ValueError, match="arm must be one of hybrid, got 'graph'"):
-        decision_boundary(trace, gated(), "graph")
-    with pytest.raises(ValueError, match="trace must hold at least one case"):
-        decision_boundary(
-            TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])),
-            gated(),
-        )
-    with pytest.raises(ValueError, match="level must be in"):
-        shown(level=1.0)
+    refused("policy must have its confidence gate on", decision_boundary, trace, policy())
+    refused(
+        r"must decide by its chain, .*got expected_cost",
+        DecisionBoundaryDisplay.from_trace,
+        trace,
+        by_cost(gated()),
+    )
+    refused(
+        "depth must be one that the trace holds, 0 to 0, got 1",
+        decision_boundary,
+        trace,
+        gated(),
+        depth=1,
+    )
+    refused("arm must be one of hybrid, got 'graph'", decision_boundary, trace, gated(), "graph")
+    refused(
+        "trace must hold at least one case",
+        decision_boundary,
+        TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])),
+        gated(),
+    )
+    refused("level must be in", shown, level=1.0)
 
 
 def test_a_measured_trace_has_the_boundary_of_its_trace() -> None:

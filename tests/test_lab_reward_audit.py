@@ -20,6 +20,7 @@ from raglab.live.trace_building import build_trace
 from raglab.reward import COMPONENTS, RewardWeights
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
+from refusals import refused
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 MARGIN = RewardWeights(margin=1.0, diversity=0.0, latency=0.0, cache=0.0, consistency=0.0)
@@ -203,8 +204,9 @@ def test_an_optional_component_is_a_signal_where_it_has_a_weight() -> None:
 @pytest.mark.parametrize(("level", "n_boot"), [(1.0, 10), (0.0, 10), (0.95, 0)])
 def test_settings_out_of_range_are_refused(level: float, n_boot: int) -> None:
     """The message states the rule and what came."""
-    with pytest.raises(ValueError, match=r"level must be in \(0, 1\) and n_boot at least 1, got"):
-        audited(level=level, n_boot=n_boot)
+    refused(
+        r"level must be in \(0, 1\) and n_boot at least 1, got", audited, level=level, n_boot=n_boot
+    )
 
 
 def test_few_cases_prove_nothing() -> None:
@@ -236,8 +238,7 @@ def test_a_value_of_another_shape_is_refused() -> None:
         (np.ones((2, 2)), r"value must be \[Q, A\], \(4, 2\), got \(2, 2\)"),
         (np.full((4, 2), np.nan), "must be finite, got NaN or infinity"),
     ):
-        with pytest.raises(ValueError, match=rule):
-            audit_rewards(table, value=value)
+        refused(rule, audit_rewards, table, value=value)
 
 
 def test_intervals_hold_what_they_say() -> None:

@@ -20,6 +20,7 @@ from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Latency
+from refusals import refused
 from worlds import Hit, ask, policy, trace_of
 
 RNG = np.random.default_rng(3)
@@ -244,8 +245,7 @@ def test_rank_correlation_is_scipys() -> None:
 )
 def test_what_means_nothing_is_refused(more: dict[str, Any], says: str) -> None:
     """With the rule, the value and the remedy."""
-    with pytest.raises(ValueError, match=says):
-        audited(world(s_rerank=TELLS), **more)
+    refused(says, audited, world(s_rerank=TELLS), **more)
 
 
 @pytest.mark.parametrize(("right", "others"), [(2, 1), (11, 10)])
@@ -255,8 +255,7 @@ def test_too_few_cases_are_counted_as_the_user_has_them(right: int, others: int)
         np.array([*range(1, 2 * right, 2), *range(0, 2 * others, 2)])
     )
     says = rf"each of 10 folds, .*at least 12 .* got {right} and {others}; label more, or set"
-    with pytest.raises(ValueError, match=says):
-        audit_signals(few, CHOSEN)
+    refused(says, audit_signals, few, CHOSEN)
 
 
 @pytest.mark.parametrize(("folds", "count"), [(10, 12), (3, 15), (2, 20), (6, 12)])
@@ -266,5 +265,11 @@ def test_as_many_as_it_needs_are_enough(folds: int, count: int) -> None:
     rows = [*range(1, 2 * count, 2), *range(0, 2 * count, 2)]
     audit_signals(trace.subset(np.array(rows)), CHOSEN, folds=folds, repeats=1)
     for few in (rows[1:], rows[:-1]):
-        with pytest.raises(ValueError, match=f"at least {count} cases"):
-            audit_signals(trace.subset(np.array(few)), CHOSEN, folds=folds, repeats=1)
+        refused(
+            f"at least {count} cases",
+            audit_signals,
+            trace.subset(np.array(few)),
+            CHOSEN,
+            folds=folds,
+            repeats=1,
+        )

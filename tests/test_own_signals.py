@@ -37,6 +37,7 @@ from raglab.store.policies import Policy
 from raglab.store.trace_files import content_hash, trace_head, trace_table, write
 from raglab.store.traces import Trace, TraceError
 from raglab.values import Status, TraceData
+from refusals import refused
 from worlds import Hit, ask, measured, policy, random_policies, random_trace, trace_of, with_signals
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=10)
@@ -282,8 +283,7 @@ def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
         ({"unit": "x" * 300}, "a unit must be a text of 1 to 200"),
         ({"version": "1\n2"}, "version of signal judge must be one line"),
     ):
-        with pytest.raises(ValueError, match=told):
-            judged_three(**more)
+        refused(told, judged_three, **more)
 
 
 @pytest.mark.parametrize(
@@ -341,14 +341,15 @@ def test_a_policy_with_a_signal_that_the_trace_lacks_is_refused() -> None:
     """By name, with what there is and how to get it; off, it asks for nothing."""
     trace = judged_three()
     gated = policy(signals={"judges": {"min": 0.5}})
-    with pytest.raises(
-        ValueError, match=r"signal judges .*holds judge\).*with_signal\('judges'.*mean judge\?"
-    ):
-        decide(trace, gated)
-    with pytest.raises(
-        ValueError, match=r"signal judge .*holds none of your own\); add it by trace\.with_signal"
-    ):
-        sweep(three(), [policy(signals={"judge": {"min": 0.5}})])
+    refused(
+        r"signal judges .*holds judge\).*with_signal\('judges'.*mean judge\?", decide, trace, gated
+    )
+    refused(
+        r"signal judge .*holds none of your own\); add it by trace\.with_signal",
+        sweep,
+        three(),
+        [policy(signals={"judge": {"min": 0.5}})],
+    )
     off = gated.replace("signals.judges.enabled", False)
     _agree(trace, [off, policy(signals={"judges": {}}), off.replace("signals.judge.min", 0.25)])
 
@@ -503,8 +504,7 @@ def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
     bare = replace(judged, columns={})
     for one in (fitted, fused):
         assert len(decide(judged, one).frame()) == len(judged)
-        with pytest.raises(ValueError, match=r"with_signal\('judge'"):
-            decide(bare, one)
+        refused(r"with_signal\('judge'", decide, bare, one)
 
 
 @pytest.mark.usefixtures("quick_study")
