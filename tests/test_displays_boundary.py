@@ -79,35 +79,14 @@ def gated(tau_explicit: float = 30.0, tau_default: float = 40.0) -> PolicyData:
     return policy(confidence=taus, resolver={"min_group_gap": 0.0})
 
 
-def undrawn(
-    tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any
-) -> DecisionBoundaryDisplay:
+def undrawn(*taus: float, **more: Any) -> DecisionBoundaryDisplay:
     """Display of the rows, computed only."""
-    return DecisionBoundaryDisplay(
-        decision_boundary(trace_of(*ROWS), gated(tau_explicit, tau_default)), **more
-    )
+    return DecisionBoundaryDisplay(decision_boundary(trace_of(*ROWS), gated(*taus)), **more)
 
 
-def shown(
-    tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any
-) -> DecisionBoundaryDisplay:
+def shown(*taus: float, **more: Any) -> DecisionBoundaryDisplay:
     """Display of the rows."""
-    return DecisionBoundaryDisplay.from_trace(
-        trace_of(*ROWS), gated(tau_explicit, tau_default), **more
-    )
-
-
-def test_zones_and_labels_by_head() -> None:
-    """Confidences 20, 35, 40, 90, 90 of ok, the last without its source; 20, 35, 50 of refuse.
-
-    30 of ambiguous.
-    """
-    seen = decision_boundary(trace_of(*ROWS), gated())
-    np.testing.assert_allclose(seen.confidence, [20, 35, 40, 90, 90, 20, 35, 50, 30])
-    assert seen.group.tolist() == [CHOSEN] * 4 + [MISSED] + [REFUSE] * 3 + [AMBIGUOUS]
-    assert seen.zone.tolist() == [NEVER, ONE, BOTH, BOTH, BOTH, NEVER, ONE, BOTH, ONE]
-    assert seen.answered.tolist() == [False, True, True, True, True, False, False, True, False]
-    assert seen.right.tolist() == [False, True, True, True, False, True, True, False, False]
+    return DecisionBoundaryDisplay.from_trace(trace_of(*ROWS), gated(*taus), **more)
 
 
 def test_frame_by_head() -> None:

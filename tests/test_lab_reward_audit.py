@@ -94,17 +94,13 @@ def test_a_constant_component_has_no_correlation() -> None:
     assert row["concordance"] == 0.5
 
 
-def test_correlations_equal_scipy_s() -> None:
-    """Pearson over the available rows."""
-    value, margin, mask = drawn()
-    row = correlation(audited(value, margin, mask), "margin")
-    x, y = margin[mask], value[mask]
-    assert row["pearson"] == pytest.approx(stats.pearsonr(x, y).statistic)
-
-
 def test_concordance_equals_a_loop_over_pairs() -> None:
-    """Available pairs of a case that differ in value; ties of the signal count half."""
+    """Available pairs of a case that differ in value at all; ties of the signal count half.
+
+    Pearson over the available rows is scipy's.
+    """
     value, margin, mask = drawn(seed=4)
+    value *= [1.0, 0.5, 0.25]  # finer than right and wrong, as nDCG is
     agree = n = 0.0
     for row in range(len(value)):
         for one, two in combinations(np.flatnonzero(mask[row]), 2):
@@ -115,6 +111,7 @@ def test_concordance_equals_a_loop_over_pairs() -> None:
     row = correlation(audited(value, margin, mask), "margin")
     assert row["pairs"] == n > 20
     assert row["concordance"] == pytest.approx(agree / n)
+    assert row["pearson"] == pytest.approx(stats.pearsonr(margin[mask], value[mask]).statistic)
 
 
 def test_masked_arms_are_nothing() -> None:
@@ -179,14 +176,6 @@ def test_without_an_arm_that_is_always_there_no_arm_is_fixed() -> None:
     found = audited(VALUE, SEEN, np.array([[True, False], [False, True]] * 2))
     assert found.arms["n"].tolist() == [2, 2]
     assert "best fixed arm" not in found.simulation["policy"].tolist()
-
-
-def test_finer_values_than_right_and_wrong() -> None:
-    """With values like nDCG the pairs are those that differ at all."""
-    value = np.array([[0.5, 0.4], [0.2, 0.9], [1.0, 1.0], [0.0, 0.3]])
-    found = audited(value, SEEN)
-    row = correlation(found)
-    assert (row["pairs"], row["concordance"]) == (3, pytest.approx(2 / 3))
 
 
 def test_an_optional_component_is_a_signal_where_it_has_a_weight() -> None:

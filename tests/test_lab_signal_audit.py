@@ -67,8 +67,11 @@ def test_a_perfect_signal_has_auroc_1_and_is_worth_all() -> None:
 
 
 def test_a_constant_signal_tells_nothing_and_is_worth_nothing() -> None:
-    """A coin, told so, and no model reads it."""
-    row = audited(world(s_rerank=TELLS)).loc["hybrid"]
+    """A coin, told so, and no model reads it; nor one whose values differ by rounding alone."""
+    rounding = (0.5 + 1e-16 * np.arange(N)).tolist()
+    frame = audited(world(s_rerank=TELLS, anchor_sim=rounding))
+    assert frame.loc["anchor_similarity", ["note", "worth"]].tolist() == [CONSTANT, 0.0]
+    row = frame.loc["hybrid"]
     assert row["note"] == CONSTANT
     assert row["auroc_right"] == 0.5
     assert row["worth"] == row["worth_low"] == row["worth_high"] == row["worth_alone"] == 0.0
@@ -102,13 +105,6 @@ def test_constant_signals_come_last(more: dict[str, Any]) -> None:
         assert (frame["worth"].iloc[:varying] < 0.0).any(), (
             "one that costs stands before those that are worth 0"
         )
-
-
-def test_last_digits_are_no_difference() -> None:
-    """What no model reads, as values differ by rounding alone, is noted as constant and last."""
-    rounding = (0.5 + 1e-16 * np.arange(N)).tolist()
-    frame = audited(world(s_rerank=TELLS, anchor_sim=rounding))
-    assert frame.loc["anchor_similarity", ["note", "worth"]].tolist() == [CONSTANT, 0.0]
 
 
 def test_a_copy_is_worth_nothing_beside_the_other() -> None:
