@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import raglab
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
-from raglab.lab.search_space import published_policy
+from raglab.lab.untuned_policies import published_policy
 from raglab.replay import shard_cells
 from raglab.store.case_labels import question_numbers
 from raglab.values import Status

@@ -28,13 +28,13 @@ from raglab.lab.clarify_study import tune_clarification as tune_clarification
 from raglab.lab.comparison import compare as compare
 from raglab.lab.decision_fitting import fit_decision as fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate as fit_fused_gate
+from raglab.lab.goals import Goal as Goal
 from raglab.lab.label_sampling import sample_for_labels as sample_for_labels
 from raglab.lab.langchain import trace_from_langchain as trace_from_langchain
 from raglab.lab.learner_comparison import compare_learners as compare_learners
 from raglab.lab.report.page import write_report as write_report
 from raglab.lab.reward_audit import audit_rewards as audit_rewards
 from raglab.lab.sampled_mix import traffic_mix as traffic_mix
-from raglab.lab.search_space import Goal as Goal
 from raglab.lab.signal_audit import audit_signals as audit_signals
 from raglab.lab.study import tune as tune
 from raglab.lab.threshold_rescaling import rescale_thresholds as rescale_thresholds

@@ -11,7 +11,9 @@ from raglab.decision.measurement import measured_tables
 from raglab.decision.trace_view import Measured
 from raglab.lab.candidates import Cases
 from raglab.lab.decision_fitting import decision_cases
-from raglab.lab.search_space import Goal, full_space, published_policy
+from raglab.lab.goals import Goal
+from raglab.lab.search_space import full_space
+from raglab.lab.untuned_policies import published_policy
 from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace

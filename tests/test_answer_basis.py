@@ -36,10 +36,11 @@ from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import compare, contests
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import answer_outcomes, fit_fused_gate
+from raglab.lab.goals import Goal
 from raglab.lab.report.page import write_report
-from raglab.lab.search_space import Goal, always_answer
 from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
+from raglab.lab.untuned_policies import always_answer
 from raglab.live.answer_recording import record_answers
 from raglab.metrics import clopper_pearson
 from raglab.replay import decide, shard_cells, steps, sweep

@@ -14,7 +14,7 @@ import pytest
 from experiments.browser import browser, chromium_path
 from labelled import labelled
 from raglab.lab.report.page import write_report
-from raglab.lab.search_space import always_answer, always_refuse
+from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.store.policies import Policy
 
 if TYPE_CHECKING:

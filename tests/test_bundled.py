@@ -19,8 +19,10 @@ from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured
 from raglab.gating.expected_cost import PATHS
-from raglab.lab.search_space import Goal, SearchRange, always_answer, full_space, set_values
+from raglab.lab.goals import Goal
+from raglab.lab.search_space import SearchRange, full_space, set_values
 from raglab.lab.study import tune
+from raglab.lab.untuned_policies import always_answer
 from raglab.replay import decide, steps, sweep, tally
 from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_values
 from raglab.signals import NAMES

@@ -27,7 +27,7 @@ from raglab.cli.common import (
     table_text,
     write_csv,
 )
-from raglab.lab.search_space import Goal
+from raglab.lab.goals import Goal
 from raglab.progress import progress
 from raglab.replay import sweep
 from raglab.store.policies import Policy

@@ -31,9 +31,10 @@ from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.comparison import compare
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
+from raglab.lab.goals import Goal
 from raglab.lab.report.page import write_report
-from raglab.lab.search_space import Goal, always_answer, always_refuse
 from raglab.lab.study import tune
+from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.replay import decide, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace

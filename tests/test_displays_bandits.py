@@ -29,6 +29,7 @@ from raglab.displays.bandits import (
 )
 from raglab.displays.default_learner import SilenceDisplay
 from raglab.displays.logs import ForestDisplay, RewardAuditDisplay
+from refusals import refused
 from test_lab_reward_audit import audited, drawn
 
 MEANS = np.array([0.7, 0.6, 0.5])
@@ -156,8 +157,7 @@ def test_the_constant_of_lai_and_robbins() -> None:
     """8.285 for 0.7, 0.6, 0.5, 0.4; equal arms lose nothing; certain arms have no such bound."""
     assert lai_robbins([0.7, 0.6, 0.5, 0.4]) == pytest.approx(8.285, abs=5e-4)
     assert lai_robbins([0.5, 0.5]) == 0.0
-    with pytest.raises(ValueError, match=r"means must be \[A\] probabilities inside \(0, 1\), got"):
-        lai_robbins([1.0, 0.5])
+    refused(r"means must be \[A\] probabilities inside \(0, 1\), got", lai_robbins, [1.0, 0.5])
 
 
 def test_regret_is_the_mean_of_the_runs() -> None:
@@ -217,8 +217,7 @@ def test_drift_is_drawn_where_all_meet_the_same_rounds() -> None:
     assert "recent" in RegretDisplay.from_runs({"a": drifting}).frame()
     shuffled = run(Bandit("ucb1"), PRICED._replace(order="shuffled"), rounds=40, replications=2)
     assert "recent" not in RegretDisplay.from_runs({"a": shuffled}).frame()
-    with pytest.raises(ValueError, match=r"recent must be at least 1 .*got 0"):
-        RegretDisplay.from_runs(DRIFT, recent=0)
+    refused(r"recent must be at least 1 .*got 0", RegretDisplay.from_runs, DRIFT, recent=0)
 
 
 def test_the_line_of_lai_and_robbins_is_its_slope_times_ln() -> None:
@@ -250,12 +249,9 @@ def test_one_replication_has_a_line_and_no_band() -> None:
 def test_runs_that_cannot_be_compared_are_refused() -> None:
     """No run, other lengths, an unknown band."""
     short = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=10, replications=2)
-    with pytest.raises(ValueError, match=r"as many rounds, got \[10, 500\]"):
-        RegretDisplay.from_runs(RUNS | {"short": short})
-    with pytest.raises(ValueError, match="runs must be at least one"):
-        RegretDisplay.from_runs({})
-    with pytest.raises(ValueError, match="band must be interval or quantiles"):
-        RegretDisplay.from_runs(RUNS, band="sd")  # type: ignore[arg-type]
+    refused(r"as many rounds, got \[10, 500\]", RegretDisplay.from_runs, RUNS | {"short": short})
+    refused("runs must be at least one", RegretDisplay.from_runs, {})
+    refused("band must be interval or quantiles", RegretDisplay.from_runs, RUNS, band="sd")  # type: ignore[arg-type]
 
 
 def test_shares_by_head() -> None:
@@ -274,8 +270,12 @@ def test_shares_by_head() -> None:
     uneven = ArmShareDisplay.from_run(Played(), ("a", "b"), window=3)
     assert uneven.frame().query("arm == 'a'")["share"].tolist() == [0.5, 0.0]
     np.testing.assert_allclose(uneven.frame().groupby("round")["share"].sum(), 1.0)
-    with pytest.raises(ValueError, match="window must be at least 1 and arms name all pulled"):
-        ArmShareDisplay.from_run(Played(), ("a",))
+    refused(
+        "window must be at least 1 and arms name all pulled",
+        ArmShareDisplay.from_run,
+        Played(),
+        ("a",),
+    )
 
 
 def test_the_posterior_is_the_beta_that_is_drawn_from() -> None:
@@ -311,8 +311,13 @@ def test_only_what_has_a_density_is_drawn() -> None:
         (Bandit(), init(2, batch=(3,)), None),
         (Bandit(), at, ("hybrid",)),
     ):
-        with pytest.raises(ValueError, match="one state of thompson_beta or thompson_nig"):
-            PosteriorDisplay.from_state(known, bandit, names)
+        refused(
+            "one state of thompson_beta or thompson_nig",
+            PosteriorDisplay.from_state,
+            known,
+            bandit,
+            names,
+        )
 
 
 def test_propensities_by_window() -> None:
@@ -349,18 +354,27 @@ def test_a_log_is_drawn_as_it_comes() -> None:
     np.testing.assert_array_equal(shown.action, arms)
     masked = PropensityDisplay.from_log(log.assign(mask=[[True, True, False]] * 20))
     assert masked.frame().query("arm == 'graph'")["propensity"].isna().all()
-    with pytest.raises(ValueError, match="a log must have a column p_<arm>"):
-        PropensityDisplay.from_log(log[["action"]])
+    refused("a log must have a column p_<arm>", PropensityDisplay.from_log, log[["action"]])
 
 
 def test_propensities_that_are_none_are_refused() -> None:
     """Of another width, outside [0, 1], or actions of another length."""
-    with pytest.raises(ValueError, match=r"propensity must be \[T, A\]"):
-        PropensityDisplay.from_propensities(np.ones((3, 2)), ("a",))
-    with pytest.raises(ValueError, match=r"propensity must be in \[0, 1\], got 2"):
-        PropensityDisplay.from_propensities(np.full((3, 1), 2.0), ("a",))
-    with pytest.raises(ValueError, match=r"action must be \[T\]"):
-        PropensityDisplay.from_propensities(np.ones((3, 1)), ("a",), action=[0])
+    refused(
+        r"propensity must be \[T, A\]", PropensityDisplay.from_propensities, np.ones((3, 2)), ("a",)
+    )
+    refused(
+        r"propensity must be in \[0, 1\], got 2",
+        PropensityDisplay.from_propensities,
+        np.full((3, 1), 2.0),
+        ("a",),
+    )
+    refused(
+        r"action must be \[T\]",
+        PropensityDisplay.from_propensities,
+        np.ones((3, 1)),
+        ("a",),
+        action=[0],
+    )
 
 
 def test_a_forest_marks_the_status() -> None:
@@ -402,10 +416,8 @@ def test_a_forest_of_estimates_as_they_come() -> None:
 
 def test_estimates_of_another_form_are_refused() -> None:
     """A missing column and an unknown status are named."""
-    with pytest.raises(ValueError, match="got ess missing"):
-        ForestDisplay.from_estimates(ESTIMATES.drop(columns="ess"))
-    with pytest.raises(ValueError, match=r"\['fine'\]"):
-        ForestDisplay.from_estimates(ESTIMATES.assign(status="fine"))
+    refused("got ess missing", ForestDisplay.from_estimates, ESTIMATES.drop(columns="ess"))
+    refused(r"\['fine'\]", ForestDisplay.from_estimates, ESTIMATES.assign(status="fine"))
 
 
 def test_the_audit_draws_its_tables() -> None:

@@ -29,6 +29,7 @@ from raglab.displays.boundary import (
 from raglab.lab.answer_signals import answer_signals
 from raglab.policy import PolicyData
 from raglab.values import Status, TraceData, map_fields
+from refusals import refused
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 CHOSEN, MISSED, REFUSE, AMBIGUOUS = range(4)
@@ -78,35 +79,14 @@ def gated(tau_explicit: float = 30.0, tau_default: float = 40.0) -> PolicyData:
     return policy(confidence=taus, resolver={"min_group_gap": 0.0})
 
 
-def undrawn(
-    tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any
-) -> DecisionBoundaryDisplay:
+def undrawn(*taus: float, **more: Any) -> DecisionBoundaryDisplay:
     """Display of the rows, computed only."""
-    return DecisionBoundaryDisplay(
-        decision_boundary(trace_of(*ROWS), gated(tau_explicit, tau_default)), **more
-    )
+    return DecisionBoundaryDisplay(decision_boundary(trace_of(*ROWS), gated(*taus)), **more)
 
 
-def shown(
-    tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any
-) -> DecisionBoundaryDisplay:
+def shown(*taus: float, **more: Any) -> DecisionBoundaryDisplay:
     """Display of the rows."""
-    return DecisionBoundaryDisplay.from_trace(
-        trace_of(*ROWS), gated(tau_explicit, tau_default), **more
-    )
-
-
-def test_zones_and_labels_by_head() -> None:
-    """Confidences 20, 35, 40, 90, 90 of ok, the last without its source; 20, 35, 50 of refuse.
-
-    30 of ambiguous.
-    """
-    seen = decision_boundary(trace_of(*ROWS), gated())
-    np.testing.assert_allclose(seen.confidence, [20, 35, 40, 90, 90, 20, 35, 50, 30])
-    assert seen.group.tolist() == [CHOSEN] * 4 + [MISSED] + [REFUSE] * 3 + [AMBIGUOUS]
-    assert seen.zone.tolist() == [NEVER, ONE, BOTH, BOTH, BOTH, NEVER, ONE, BOTH, ONE]
-    assert seen.answered.tolist() == [False, True, True, True, True, False, False, True, False]
-    assert seen.right.tolist() == [False, True, True, True, False, True, True, False, False]
+    return DecisionBoundaryDisplay.from_trace(trace_of(*ROWS), gated(*taus), **more)
 
 
 def test_frame_by_head() -> None:
@@ -348,21 +328,28 @@ def test_thresholds_stand_at_their_values() -> None:
 def test_doors_state_the_rule() -> None:
     """An off gate, a missing depth or arm, no case or an odd level stops with rule and remedy."""
     trace = trace_of(*ROWS)
-    with pytest.raises(ValueError, match="policy must have its confidence gate on"):
-        decision_boundary(trace, policy())
-    with pytest.raises(ValueError, match=r"must decide by its chain, .*got expected_cost"):
-        DecisionBoundaryDisplay.from_trace(trace, by_cost(gated()))
-    with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 0, got 1"):
-        decision_boundary(trace, gated(), depth=1)
-    with pytest.raises(ValueError, match="arm must be one of hybrid, got 'graph'"):
-        decision_boundary(trace, gated(), "graph")
-    with pytest.raises(ValueError, match="trace must hold at least one case"):
-        decision_boundary(
-            TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])),
-            gated(),
-        )
-    with pytest.raises(ValueError, match="level must be in"):
-        shown(level=1.0)
+    refused("policy must have its confidence gate on", decision_boundary, trace, policy())
+    refused(
+        r"must decide by its chain, .*got expected_cost",
+        DecisionBoundaryDisplay.from_trace,
+        trace,
+        by_cost(gated()),
+    )
+    refused(
+        "depth must be one that the trace holds, 0 to 0, got 1",
+        decision_boundary,
+        trace,
+        gated(),
+        depth=1,
+    )
+    refused("arm must be one of hybrid, got 'graph'", decision_boundary, trace, gated(), "graph")
+    refused(
+        "trace must hold at least one case",
+        decision_boundary,
+        TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])),
+        gated(),
+    )
+    refused("level must be in", shown, level=1.0)
 
 
 def test_a_measured_trace_has_the_boundary_of_its_trace() -> None:

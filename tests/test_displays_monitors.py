@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from raglab.displays.monitors import MOST_POINTS, MonitorDisplay
+from refusals import refused
 
 
 def frame(n: int = 50) -> pd.DataFrame:
@@ -70,7 +70,5 @@ def test_a_long_stream_is_thinned() -> None:
 
 def test_what_cannot_be_drawn() -> None:
     """No step, or a column that is missing."""
-    with pytest.raises(ValueError, match="got no row"):
-        MonitorDisplay.from_monitor(frame()[:0])
-    with pytest.raises(ValueError, match="got alpha missing"):
-        MonitorDisplay.from_monitor(frame().drop(columns="alpha"))
+    refused("got no row", MonitorDisplay.from_monitor, frame()[:0])
+    refused("got alpha missing", MonitorDisplay.from_monitor, frame().drop(columns="alpha"))

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
 from raglab.lab.signal_audit import DOUBLE, EVERYWHERE, SignalAudit, audit_signals
 from raglab.store.policies import Policy
+from refusals import refused
 from worlds import PATTERNS, policy, random_trace
 
 CHOSEN = Policy.from_mapping(policy(patterns=PATTERNS).model_dump())
@@ -60,5 +60,4 @@ def test_every_measured_signal_is_a_row_of_the_table() -> None:
 def test_an_audit_of_nothing_is_refused() -> None:
     """With the rule."""
     empty = replace(AUDIT, table=AUDIT.table.assign(note=EVERYWHERE, n=0))
-    with pytest.raises(ValueError, match="got none"):
-        SignalAuditDisplay.from_audit(empty)
+    refused("got none", SignalAuditDisplay.from_audit, empty)

@@ -12,6 +12,7 @@ from labelled import free_policy, labelled
 from raglab.displays.traffic import MOST_STEPS, ReviewDisplay
 from raglab.lab.traffic_review import Review, review
 from raglab.values import Status
+from refusals import refused
 from test_lab_traffic_review import unlabelled
 
 
@@ -78,5 +79,9 @@ def test_many_steps_are_thinned() -> None:
 
 def test_a_path_that_has_no_curve() -> None:
     """Is named, with some that there are."""
-    with pytest.raises(ValueError, match=r"such as density\.min_keep, .*got \['similarity'\]"):
-        ReviewDisplay.from_review(made(), paths=["similarity"])
+    refused(
+        r"such as density\.min_keep, .*got \['similarity'\]",
+        ReviewDisplay.from_review,
+        made(),
+        paths=["similarity"],
+    )

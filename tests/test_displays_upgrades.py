@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from raglab.displays.upgrades import TraceComparisonDisplay
 from raglab.lab.trace_comparison import TraceComparison, compare_traces
+from refusals import refused
 from test_lab_trace_comparison import COSINE, FOUR, NEXT, hits
 
 
@@ -53,5 +53,9 @@ def test_the_threshold_that_moves_most_is_drawn() -> None:
     rows = comparison.signals.set_index("path")
     moves = (rows["passes_new"] - rows["passes_old"]).abs()
     assert TraceComparisonDisplay.from_comparison(comparison).path == moves.idxmax()
-    with pytest.raises(ValueError, match=r"similarity\.min_similarity.*got l2"):
-        TraceComparisonDisplay.from_comparison(comparison, path="l2")
+    refused(
+        r"similarity\.min_similarity.*got l2",
+        TraceComparisonDisplay.from_comparison,
+        comparison,
+        path="l2",
+    )

@@ -40,6 +40,7 @@ from experiments.league.rows import (
     verdict_counts,
 )
 from raglab import bandit
+from refusals import refused
 
 GUIDE = Path(__file__).parents[1] / "docs" / "league.md"
 GRID = st.integers(-3, 3).map(lambda value: value / 4)
@@ -477,8 +478,7 @@ class TestOwnTable:
             {"baseline": 1 - table["baseline"]},
             {"id": table["id"].where(table["id"] > 3)},
         ):
-            with pytest.raises(ValueError, match=r"baseline must be|must be filled"):
-                own_rows(self.write(table.assign(**wrong)))
+            refused(r"baseline must be|must be filled", own_rows, self.write(table.assign(**wrong)))
 
     @staticmethod
     def write(table: pd.DataFrame) -> Path:

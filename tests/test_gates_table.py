@@ -36,7 +36,8 @@ from raglab.decision import kernel
 from raglab.decision.chain import STAGES
 from raglab.lab.certification_families import grid
 from raglab.lab.report.blocks import threshold_unit
-from raglab.lab.search_space import always_answer, full_space
+from raglab.lab.search_space import full_space
+from raglab.lab.untuned_policies import always_answer
 from raglab.policy import PolicyData
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.store.policies import Policy

@@ -30,7 +30,7 @@ from raglab.gating.fused_gate import (
     rescale_logit,
 )
 from raglab.lab.gate_fitting import case_signals, compare_gates, fit_boosting, fit_fused_gate
-from raglab.lab.search_space import published_policy
+from raglab.lab.untuned_policies import published_policy
 from raglab.policy import PolicyData
 from raglab.replay import decide, sweep, tally
 from raglab.signals import SIGNALS

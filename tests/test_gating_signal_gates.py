@@ -21,7 +21,8 @@ from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.gating.signal_gates import SignalThresholds, signal_margins
 from raglab.lab.certification_families import grid
-from raglab.lab.search_space import always_answer, full_space, step_thresholds
+from raglab.lab.search_space import full_space
+from raglab.lab.untuned_policies import always_answer, step_thresholds
 from raglab.policy import PolicyData
 from raglab.replay import decide, steps, tally
 from raglab.signals import declaration, own_signal, signal

@@ -18,7 +18,7 @@ from raglab.lab.baseline import (
     compare_baselines,
 )
 from raglab.lab.comparison import compare
-from raglab.lab.search_space import always_answer
+from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import RATES
 from raglab.store.baselines import Baseline, BaselineCase
 from raglab.store.case_labels import label_fingerprint, question_fingerprint

@@ -32,11 +32,13 @@ from raglab.lab.candidates import (
 )
 from raglab.lab.competition import check_competition, competition
 from raglab.lab.decision_fitting import LEAST, policy_with_costs
-from raglab.lab.search_space import Goal, always_answer, always_refuse
+from raglab.lab.goals import Goal
+from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.metrics import N_CELLS
 from raglab.replay import case_cells, tally
 from raglab.store.policies import Policy
 from raglab.values import Status
+from refusals import refused
 from selection_worlds import measured_cases, separable
 
 PER_STATUS = N_CELLS // len(Status)  # cells of one decision
@@ -286,11 +288,15 @@ def test_a_candidate_that_cannot_compete_is_refused() -> None:
     """What cannot be fitted, what was fitted on these cases, and names that are none."""
     cases = measured_cases(separable(80))
     fitted = cross_fit(cases).policy
-    with pytest.raises(ValueError, match="must not be fitted on cases of this trace"):
-        competition(cases, "expected_cost", {"mine": fitted})
+    refused(
+        "must not be fitted on cases of this trace",
+        competition,
+        cases,
+        "expected_cost",
+        {"mine": fitted},
+    )
     few = measured_cases(separable(80).subset(range(16)))
-    with pytest.raises(ValueError, match="10 cases answered right"):
-        competition(few, "expected_cost", {COST: None})
+    refused("10 cases answered right", competition, few, "expected_cost", {COST: None})
     for rule, candidates, folds, repeats in (
         ("cost", (), 5, 2),
         ("chain", ["thresholds"], 5, 2),
@@ -298,8 +304,9 @@ def test_a_candidate_that_cannot_compete_is_refused() -> None:
         ("chain", (), 1, 2),
         ("chain", (), 5, 0),
     ):
-        with pytest.raises(ValueError, match=r"rule|candidate|folds|repeats"):
-            check_competition(rule, candidates, folds, repeats)  # type: ignore[arg-type]
+        refused(
+            r"rule|candidate|folds|repeats", check_competition, rule, candidates, folds, repeats
+        )  # type: ignore[arg-type]
 
 
 def test_costs_of_a_policy_are_those_of_the_matrix() -> None:

@@ -36,9 +36,9 @@ from raglab.lab.certification_words import (
 )
 from raglab.lab.gate_fitting import case_signals
 from raglab.lab.looks import certificate_defect, recorded_looks
-from raglab.lab.search_space import always_answer
 from raglab.lab.study_cases import study_splits
 from raglab.lab.targets import diagnosis
+from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import N_CELLS, cell_costs, cost_matrix, upper_bound
 from raglab.replay import decide, sweep
 from raglab.store.policies import Policy

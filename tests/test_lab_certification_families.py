@@ -25,7 +25,7 @@ from raglab.lab.certification_counts import (
 )
 from raglab.lab.certification_families import PATHS, declared_family, grid
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
-from raglab.lab.search_space import always_answer
+from raglab.lab.untuned_policies import always_answer
 from raglab.replay import decide
 from raglab.replaying.breakpoints import breakpoints
 from raglab.store.policies import Policy

@@ -31,6 +31,7 @@ from raglab.lab.clarify_study import (
     tune_clarification,
 )
 from raglab.live.settings import Settings
+from refusals import refused
 
 SMALL: dict[str, Any] = {
     "trials": 15,
@@ -151,14 +152,18 @@ def test_env_sets_what_was_found(tmp_path: Path) -> None:
 
 def test_a_study_that_breaks_a_rule_is_refused() -> None:
     """The message says rule, value and remedy."""
-    with pytest.raises(ValueError, match="objective must be one of"):
-        study(objective="peace")
-    with pytest.raises(ValueError, match="most_errors must be in"):
-        study(most_errors=2.0)
-    with pytest.raises(ValueError, match="sampler must be one of"):
-        study(sampler="oracle")
-    with pytest.raises(ValueError, match="seeds must be a whole number"):
-        seed_rates(tastes(), {"a": DefaultLearner()}, seeds=1, users=2, requests=2)
+    refused("objective must be one of", study, objective="peace")
+    refused("most_errors must be in", study, most_errors=2.0)
+    refused("sampler must be one of", study, sampler="oracle")
+    refused(
+        "seeds must be a whole number",
+        seed_rates,
+        tastes(),
+        {"a": DefaultLearner()},
+        seeds=1,
+        users=2,
+        requests=2,
+    )
 
 
 def test_a_study_is_one_run_of_mlflow(tmp_path: Path, mlruns: Path) -> None:

@@ -16,7 +16,7 @@ from raglab.lab.comparison import (
     contests,
     reference_roles,
 )
-from raglab.lab.search_space import always_answer, always_refuse
+from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.replay import sweep
 from raglab.store.policies import Policy
 from raglab.values import TraceData

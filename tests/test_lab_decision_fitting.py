@@ -33,6 +33,7 @@ from raglab.lab.group_fitting import log_softmax
 from raglab.replay import decide
 from raglab.signals import NAMES, signal
 from raglab.values import Status
+from refusals import refused
 
 SPLITS = {"tune": 120, "certify": 60, "report": 60}
 EITHER = ("words", "complexity", "intent_graph", "intent_table")  # no direction is declared
@@ -189,12 +190,12 @@ def test_too_few_cases_are_refused() -> None:
     cases = _cases(5, n=60)
     few = np.flatnonzero(cases.classes == 0)[:9]
     rest = np.flatnonzero(cases.classes != 0)
-    with pytest.raises(
-        ValueError, match=rf"at least 10 cases .* got 9 and {len(rest)}; label more"
-    ):
-        fit_model(cases.rows(np.concatenate([few, rest])))
-    with pytest.raises(ValueError, match=r"got .* and 0"):
-        fit_model(cases._replace(classes=np.zeros_like(cases.classes)))
+    refused(
+        rf"at least 10 cases .* got 9 and {len(rest)}; label more",
+        fit_model,
+        cases.rows(np.concatenate([few, rest])),
+    )
+    refused(r"got .* and 0", fit_model, cases._replace(classes=np.zeros_like(cases.classes)))
 
 
 def test_constant_and_missing_signals_are_dropped() -> None:
@@ -211,10 +212,12 @@ def test_constant_and_missing_signals_are_dropped() -> None:
         name for name in NAMES if name in EITHER and name != "words"
     )
     assert "words" not in fit_model(cases._replace(signals=signals)).names
-    with pytest.raises(
-        ValueError, match="needs a signal that differs between cases, got words, gap"
-    ):
-        fit_model(cases._replace(signals=signals), names=("words", "gap"))
+    refused(
+        "needs a signal that differs between cases, got words, gap",
+        fit_model,
+        cases._replace(signals=signals),
+        names=("words", "gap"),
+    )
     with pytest.raises((ValueError, KeyError), match="got 'judge'"):
         fit_model(cases, names=("judge",))
 
@@ -328,5 +331,10 @@ def test_costs_go_into_the_policy_and_change_no_model() -> None:
     assert dear.value("decision.costs.refuse.answered_wrong") == 10.0
     counts = [(decide(trace, one).status == Status.ok).sum() for one in (plain, dear)]
     assert counts[1] < counts[0]
-    with pytest.raises(ValueError, match="an outcome of costs must be one of"):
-        fit_decision(trace, free_policy(), costs={"refuse": {"wrong": 10}})
+    refused(
+        "an outcome of costs must be one of",
+        fit_decision,
+        trace,
+        free_policy(),
+        costs={"refuse": {"wrong": 10}},
+    )

@@ -21,6 +21,7 @@ from raglab.replay import decide
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Generation
+from refusals import refused
 from worlds import Hit, ask, policy, trace_of
 
 CHOSEN = Policy.from_mapping(policy().model_dump())
@@ -97,20 +98,29 @@ def test_the_policy_carries_the_curve() -> None:
 @pytest.mark.parametrize(("rounds", "counts"), [(1, "3 and 7"), (3, "9 and 21")])
 def test_few_right_answers_carry_no_calibration(rounds: int, counts: str) -> None:
     """Ten of each kind are the least, as for `calibrate_signal`."""
-    with pytest.raises(ValueError, match=f"at least 10 right answers .* got {counts}; label more"):
-        calibrate_answers(*world(rounds))
+    refused(
+        f"at least 10 right answers .* got {counts}; label more", calibrate_answers, *world(rounds)
+    )
 
 
 def test_few_right_cases_carry_no_calibrated_cosine() -> None:
     """The same number of the cosine."""
-    with pytest.raises(ValueError, match=r"at least 10 right cases .* label more"):
-        calibrate_cosine(_by_cosine(14, rising=True), CHOSEN)
+    refused(
+        r"at least 10 right cases .* label more",
+        calibrate_cosine,
+        _by_cosine(14, rising=True),
+        CHOSEN,
+    )
 
 
 def test_a_trace_without_answers_is_refused() -> None:
     """The message says how to record them."""
-    with pytest.raises(ValueError, match="record them with"):
-        calibrate_answers(Trace(*_parts(trace_of((ask(), [[Hit(0.25)]])))), Policy.load())
+    refused(
+        "record them with",
+        calibrate_answers,
+        Trace(*_parts(trace_of((ask(), [[Hit(0.25)]])))),
+        Policy.load(),
+    )
 
 
 def _by_cosine(n: int, *, rising: bool) -> Trace:
@@ -146,8 +156,7 @@ def test_the_cosine_becomes_the_probability_of_being_right() -> None:
 
 def test_a_cosine_that_ranks_the_wrong_way_is_refused() -> None:
     """It would make the far surer than the near."""
-    with pytest.raises(ValueError, match="keep fallback: hybrid"):
-        calibrate_cosine(_by_cosine(60, rising=False), CHOSEN)
+    refused("keep fallback: hybrid", calibrate_cosine, _by_cosine(60, rising=False), CHOSEN)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +169,7 @@ def test_a_cosine_that_ranks_the_wrong_way_is_refused() -> None:
 )
 def test_a_curve_that_is_none(knots: dict[str, Any], rule: str) -> None:
     """A probability outside its range, or one that falls with the confidence, does not load."""
-    with pytest.raises(ValueError, match=rule):
-        Policy.from_mapping({"generation": {"calibration": knots}})
+    refused(rule, Policy.from_mapping, {"generation": {"calibration": knots}})
 
 
 def _parts(trace: Any) -> tuple[Any, ...]:

@@ -41,6 +41,7 @@ from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case
+from refusals import refused
 
 REFUSE = CLASSES.index("refuse")
 
@@ -210,10 +211,12 @@ class TestProbabilities:
 
     def test_groups_that_are_not_given_are_an_error(self) -> None:
         """They are never left out in silence."""
-        with pytest.raises(
-            ValueError, match=r"a bias by tenant must be given the group of each case, got none"
-        ):
-            class_probabilities(np.zeros((len(NAMES), 1, 3)), self.MODEL)
+        refused(
+            r"a bias by tenant must be given the group of each case, got none",
+            class_probabilities,
+            np.zeros((len(NAMES), 1, 3)),
+            self.MODEL,
+        )
 
     def test_a_model_without_groups_is_shown_as_before(self) -> None:
         """Fingerprints of traces with answers are made of this text (rule S0.8)."""
@@ -255,8 +258,9 @@ class TestPolicy:
 
     def test_an_attribute_that_no_case_states_is_refused(self, tenants: Trace) -> None:
         """By its name."""
-        with pytest.raises(ValueError, match="got 'tenat', which none states"):
-            fit_decision(tenants, free_policy(), group="tenat")
+        refused(
+            "got 'tenat', which none states", fit_decision, tenants, free_policy(), group="tenat"
+        )
 
     def test_it_comes_back_from_a_file(
         self, tenants: Trace, grouped: Policy, tmp_path: Any
@@ -289,23 +293,20 @@ class TestPolicy:
     )
     def test_tables_that_are_none_are_refused(self, grouped: Policy, groups: Any) -> None:
         """No name, no bias, one of another shape or no number."""
-        with pytest.raises(ValueError, match=r"decision\.model\.groups"):
-            grouped.replace("decision.model.groups", groups)
+        refused(r"decision\.model\.groups", grouped.replace, "decision.model.groups", groups)
 
     def test_the_explanation_names_the_group(self, tenants: Trace, grouped: Policy) -> None:
         """And its share of the logits; of a case without a bias it says so, in French too."""
         decisions = decide(tenants, grouped)
         check = decisions.explain(tenants.cases[130].id)[-1].text
         assert ", tenant zeta " in check
-        assert any("tenant acme" in check.text for check in decisions.explain(tenants.cases[0].id))
-        assert any(
-            "tenant tiny without a bias of its own +0.00" in check.text
-            for check in decisions.explain(tenants.cases[250].id)
-        )
-        assert any(
-            "tenant not stated +0.00" in check.text
-            for check in decisions.explain(tenants.cases[258].id)
-        )
+        for row, text in (
+            (0, "tenant acme"),
+            (250, "tenant tiny without a bias of its own +0.00"),
+            (258, "tenant not stated +0.00"),
+        ):
+            checks = decisions.explain(tenants.cases[row].id)
+            assert any(text in check.text for check in checks)
         french = replace(decisions, language="fr").explain(tenants.cases[250].id)
         assert any("tenant tiny sans biais propre" in check.text for check in french)
 

@@ -21,6 +21,7 @@ from raglab.lab.decision_fitting import decision_cases, fit_decision, fit_model
 from raglab.lab.gate_fitting import case_signals, fit_fused_gate
 from raglab.lab.held_out_groups import grouped_folds, held_groups, held_sentences, is_judged
 from raglab.store.traces import Trace
+from refusals import refused
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
 GROUPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), min_size=2, max_size=30)
@@ -85,8 +86,14 @@ class TestFolds:
         group = np.unique(group, return_inverse=True)[1]
         n_groups = int(group.max()) + 1
         if n_groups < 2:
-            with pytest.raises(ValueError, match="2 folds and 2 groups"):
-                grouped_folds(kind, group, folds, np.random.default_rng(seed))
+            refused(
+                "2 folds and 2 groups",
+                grouped_folds,
+                kind,
+                group,
+                folds,
+                np.random.default_rng(seed),
+            )
             return
         fold = grouped_folds(kind, group, folds, np.random.default_rng(seed))
         assert len(set(zip(group.tolist(), fold.tolist(), strict=True))) == n_groups
@@ -151,8 +158,7 @@ class TestGroupsOfCases:
     def test_what_is_no_group(self, world: Trace, groups: Any, rule: str) -> None:
         """The message counts, and names the first case."""
         for fit in (fit_decision, fit_fused_gate):
-            with pytest.raises(ValueError, match=rule):
-                fit(world, free_policy(), groups=groups)  # type: ignore[operator]
+            refused(rule, fit, world, free_policy(), groups=groups)  # type: ignore[operator]
 
     def test_few_groups_and_a_large_one_are_said(self, world: Trace) -> None:
         """Three groups give three folds, and one holds 200 of 300 cases."""
@@ -168,15 +174,20 @@ class TestGroupsOfCases:
     def test_groups_of_one_kind_each_are_refused(self, world: Trace) -> None:
         """Where one group holds all that is right, nothing is learned of it without that group."""
         right = [case.expect_status for case in world.cases]
-        with pytest.raises(
-            ValueError, match=r"on both sides of a fold, got 0 and 0 that can be judged"
-        ):
-            fit_decision(world, free_policy(), groups=right)
-        with pytest.raises(
-            ValueError,
-            match=r"in every fit of a fused gate, got all \d+ right|wrong cases in one fold",
-        ):
-            fit_fused_gate(world, free_policy(), groups=right)
+        refused(
+            r"on both sides of a fold, got 0 and 0 that can be judged",
+            fit_decision,
+            world,
+            free_policy(),
+            groups=right,
+        )
+        refused(
+            r"in every fit of a fused gate, got all \d+ right|wrong cases in one fold",
+            fit_fused_gate,
+            world,
+            free_policy(),
+            groups=right,
+        )
 
     def test_a_class_of_one_fold_is_said(self, world: Trace) -> None:
         """Cases of a class that only one group holds are counted, and the class is still fitted."""

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from refusals import refused
+
 pytest.importorskip("langchain_core")
 
 from langchain_core.documents import Document
@@ -170,15 +172,17 @@ class TestVectorStore:
         self, distance: Any, scores: list[float]
     ) -> None:
         """A similarity that is called a distance stops, for the best comes first."""
-        with pytest.raises(
-            ValueError, match=rf"langchain, id a: .*distance='{distance}' a nearer one follows, got"
-        ):
-            hits_frame(Scored(scores), CASES[:1], distance=distance)
+        refused(
+            rf"langchain, id a: .*distance='{distance}' a nearer one follows, got",
+            hits_frame,
+            Scored(scores),
+            CASES[:1],
+            distance=distance,
+        )
 
     def test_distances_of_vectors_that_are_not_unit(self) -> None:
         """A squared distance beyond 4 stops in the trace, with the remedy."""
-        with pytest.raises(ValueError, match="unit vectors"):
-            trace_from_langchain(Scored([2.0, 9.0]), CASES[:1], distance="l2")
+        refused("unit vectors", trace_from_langchain, Scored([2.0, 9.0]), CASES[:1], distance="l2")
 
     def test_measured_instead(self, store: InMemoryVectorStore) -> None:
         """With embeddings the store's scores are not read; the order of the hits is the store's."""
@@ -195,8 +199,13 @@ class TestVectorStore:
         assert hits_frame(Scored([1.0000001]), CASES[:1], distance="cosine")["score"].tolist() == [
             1.0
         ]
-        with pytest.raises(ValueError, match=r"score must be a number from -1 to 1, got 1\.1"):
-            trace_from_langchain(Scored([1.1]), CASES[:1], distance="cosine")
+        refused(
+            r"score must be a number from -1 to 1, got 1\.1",
+            trace_from_langchain,
+            Scored([1.1]),
+            CASES[:1],
+            distance="cosine",
+        )
 
     def test_nothing_found(self) -> None:
         """The case keeps its row, and its refusal."""
@@ -214,8 +223,13 @@ class TestVectorStore:
             def similarity_search_with_score(self, *args: Any, **kwargs: Any) -> Any:
                 raise NotImplementedError(args, kwargs)
 
-        with pytest.raises(ValueError, match="got Bare; pass embeddings instead of distance"):
-            hits_frame(Bare([]), CASES, distance="l2")
+        refused(
+            "got Bare; pass embeddings instead of distance",
+            hits_frame,
+            Bare([]),
+            CASES,
+            distance="l2",
+        )
 
 
 class TestRetriever:
@@ -294,10 +308,11 @@ class TestMetadata:
     def test_pages_from_zero(self) -> None:
         """LangChain's PDF loaders count from 0, we from 1; a page 0 that is not announced stops."""
         assert self.of({"source": "a.pdf", "page": 0}, first_page=0).shown == "a.pdf#1"
-        with pytest.raises(
-            ValueError, match=r"page must be an integer from 1, got 0; pass first_page=0"
-        ):
-            self.of({"source": "a.pdf", "page": 0})
+        refused(
+            r"page must be an integer from 1, got 0; pass first_page=0",
+            self.of,
+            {"source": "a.pdf", "page": 0},
+        )
 
     def test_without_metadata(self) -> None:
         """Each passage is a document of its own."""
@@ -313,13 +328,11 @@ class TestMetadata:
     )
     def test_what_is_something_else(self, metadata: dict[str, Any], rule: str) -> None:
         """Stops, and names the key."""
-        with pytest.raises(ValueError, match=rule):
-            self.of(metadata)
+        refused(rule, self.of, metadata)
 
     def test_an_unknown_column(self) -> None:
         """Says which there are."""
-        with pytest.raises(ValueError, match="columns may rename source, page"):
-            self.of({}, columns={"title": "name"})
+        refused("columns may rename source, page", self.of, {}, columns={"title": "name"})
 
 
 class TestScope:
@@ -329,10 +342,13 @@ class TestScope:
 
     def test_hits_from_elsewhere(self) -> None:
         """Stop, since the trace would say that the search was scoped."""
-        with pytest.raises(
-            ValueError, match=r"langchain, id z: hits must be of the .*, got 'docs/motor.md#1'"
-        ):
-            hits_frame(Scored([0.9, 0.8, 0.7]), [self.NAMED], distance="cosine")
+        refused(
+            r"langchain, id z: hits must be of the .*, got 'docs/motor.md#1'",
+            hits_frame,
+            Scored([0.9, 0.8, 0.7]),
+            [self.NAMED],
+            distance="cosine",
+        )
 
     def test_a_filter_for_each_case(self) -> None:
         """The source gets it, and k and the query beside it."""
@@ -371,8 +387,7 @@ class TestDoor:
         self, source: Any, how: dict[str, Any], rule: str
     ) -> None:
         """Says what it must be; nothing is guessed or made up from a rank."""
-        with pytest.raises(ValueError, match=rule):
-            hits_frame(source, CASES, **how)
+        refused(rule, hits_frame, source, CASES, **how)
 
     def test_without_the_extra(
         self, store: InMemoryVectorStore, monkeypatch: pytest.MonkeyPatch
@@ -443,25 +458,46 @@ class TestScoresAlone:
     def test_what_is_no_score(self, store: InMemoryVectorStore) -> None:
         """A text, infinity, a frame's own name, the score of what has none stop, and are named."""
         listed = Listed(documents=[Document(id="x", page_content="x", metadata={"score": "high"})])
-        with pytest.raises(ValueError, match="a store's score must be a number, got 'high'"):
-            trace_from_langchain(listed, CASES[:1], signals=RELEVANCE)
+        refused(
+            "a store's score must be a number, got 'high'",
+            trace_from_langchain,
+            listed,
+            CASES[:1],
+            signals=RELEVANCE,
+        )
         endless = Listed(
             documents=[Document(id="x", page_content="x", metadata={"score": float("inf")})]
         )
-        with pytest.raises(
-            ValueError,
-            match="row 0, column relevance: relevance must be a number from 0 to 1",
-        ):
-            trace_from_langchain(endless, CASES[:1], signals=RELEVANCE)
-        with pytest.raises(ValueError, match="a score must have a name that is none of case_id"):
-            hits_frame(listed, CASES, scores={"page": "score"})
+        refused(
+            "row 0, column relevance: relevance must be a number from 0 to 1",
+            trace_from_langchain,
+            endless,
+            CASES[:1],
+            signals=RELEVANCE,
+        )
+        refused(
+            "a score must have a name that is none of case_id",
+            hits_frame,
+            listed,
+            CASES,
+            scores={"page": "score"},
+        )
         for source, how, came in (
             (listed, {}, "distance=None"),
             (store, {"distance": "cosine"}, "distance='cosine'"),
         ):
-            with pytest.raises(
-                ValueError, match=f"store_score must be .* is not stated, got {came}"
-            ):
-                hits_frame(source, CASES, scores={"mine": STORE_SCORE}, **how)
-        with pytest.raises(ValueError, match="must state higher and unit"):
-            trace_from_langchain(listed, CASES, signals={"relevance": "score"})
+            refused(
+                f"store_score must be .* is not stated, got {came}",
+                hits_frame,
+                source,
+                CASES,
+                scores={"mine": STORE_SCORE},
+                **how,
+            )
+        refused(
+            "must state higher and unit",
+            trace_from_langchain,
+            listed,
+            CASES,
+            signals={"relevance": "score"},
+        )

@@ -21,8 +21,8 @@ from raglab.displays import MixDisplay
 from raglab.lab.comparison import compare
 from raglab.lab.decision_fitting import _fit_weights
 from raglab.lab.report.page import write_report
-from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.study_result import TuneResult
+from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.replay import decide, policy_cells, step_cells, steps, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace

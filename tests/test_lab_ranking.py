@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from raglab.lab.slice_rates import ndcg_by_case, ranking
 from raglab.metrics import graded_ndcg
 from raglab.values import Case, TraceData, source_grades
+from refusals import refused
 from worlds import Hit, ask, trace_of
 
 SECOND = 1 / np.log2(3)
@@ -112,8 +113,11 @@ class TestByHand:
     @pytest.mark.parametrize("stated", [0, "", [], False])
     def test_grades_that_are_no_mapping_are_refused(self, stated: Any) -> None:
         """Falsy ones too."""
-        with pytest.raises(ValueError, match=r"source_grades of case .* numbers above 0"):
-            source_grades(ask(expect_sources=("a.md",), extra={"source_grades": stated}))
+        refused(
+            r"source_grades of case .* numbers above 0",
+            source_grades,
+            ask(expect_sources=("a.md",), extra={"source_grades": stated}),
+        )
 
     def test_the_width_of_a_list_is_in_the_last_bit(self) -> None:
         """A sum goes over as many places as there are hits, though two pages are one document."""
@@ -174,17 +178,17 @@ class TestByHand:
     def test_grades_that_are_none(self, stated: Any, told: str) -> None:
         """They are refused with rule, value and case."""
         case = ask(expect_sources=("a.md",), extra={"source_grades": stated})
-        with pytest.raises(ValueError, match=told):
-            ranking(trace_of((case, found("a.md"))))
+        refused(told, ranking, trace_of((case, found("a.md"))))
 
     def test_other_gains_and_impossible_hits_are_refused(self) -> None:
         """There are two kinds of gains, and a ranking holds no more than there is."""
-        with pytest.raises(
-            ValueError, match="gains must be one of graded, binary, got 'exponential'"
-        ):
-            ndcg_by_case(trace_of((ask(), found("a.md"))), "exponential")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="count a document once"):
-            graded_ndcg(np.array([[2.0, 2.0]]), np.array([[2.0]]))
+        refused(
+            "gains must be one of graded, binary, got 'exponential'",
+            ndcg_by_case,
+            trace_of((ask(), found("a.md"))),
+            "exponential",
+        )  # type: ignore[arg-type]
+        refused("count a document once", graded_ndcg, np.array([[2.0, 2.0]]), np.array([[2.0]]))
 
 
 GRADES = st.lists(st.integers(0, 3), min_size=1, max_size=14)

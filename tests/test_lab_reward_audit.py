@@ -12,18 +12,20 @@ import pytest
 from scipy import stats
 
 from labelled import noted
-from raglab.bandit import Table
+from raglab.bandit import Bandit, Table
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
-from raglab.lab.search_space import always_answer
+from raglab.lab.reward_simulation import SimulationSizes
+from raglab.lab.untuned_policies import always_answer
 from raglab.live.trace_building import build_trace
 from raglab.reward import COMPONENTS, RewardWeights
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
+from refusals import refused
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 MARGIN = RewardWeights(margin=1.0, diversity=0.0, latency=0.0, cache=0.0, consistency=0.0)
 VALUE = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
-FEW: dict[str, Any] = {"n_boot": 200, "rounds": 20, "replications": 10, "tables": 20}
+FEW = SimulationSizes(rounds=20, replications=10, tables=20)
 SEEN = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.7], [0.1, 0.3]])
 
 
@@ -39,9 +41,12 @@ def world(value: Any, margin: Any, mask: Any = None) -> tuple[Table, pd.DataFram
     return Table(arms, worth, seen, open_, np.zeros((n, 0)), (), np.ones(worth.shape)), measured
 
 
-def audited(value: Any = VALUE, margin: Any = SEEN, mask: Any = None, **more: Any) -> RewardAudit:
+def audited(
+    value: Any = VALUE, margin: Any = SEEN, mask: Any = None, n_boot: int = 200, **more: Any
+) -> RewardAudit:
     """Audit in which the reward is the margin."""
-    return audit_table(*world(value, margin, mask), MARGIN, **(FEW | more))
+    table, measured = world(value, margin, mask)
+    return audit_table(table, Bandit(), FEW._replace(**more), n_boot, measured, MARGIN)
 
 
 def correlation(found: RewardAudit, signal: str = "reward") -> Any:
@@ -89,17 +94,13 @@ def test_a_constant_component_has_no_correlation() -> None:
     assert row["concordance"] == 0.5
 
 
-def test_correlations_equal_scipy_s() -> None:
-    """Pearson over the available rows."""
-    value, margin, mask = drawn()
-    row = correlation(audited(value, margin, mask), "margin")
-    x, y = margin[mask], value[mask]
-    assert row["pearson"] == pytest.approx(stats.pearsonr(x, y).statistic)
-
-
 def test_concordance_equals_a_loop_over_pairs() -> None:
-    """Available pairs of a case that differ in value; ties of the signal count half."""
+    """Available pairs of a case that differ in value at all; ties of the signal count half.
+
+    Pearson over the available rows is scipy's.
+    """
     value, margin, mask = drawn(seed=4)
+    value *= [1.0, 0.5, 0.25]  # finer than right and wrong, as nDCG is
     agree = n = 0.0
     for row in range(len(value)):
         for one, two in combinations(np.flatnonzero(mask[row]), 2):
@@ -110,6 +111,7 @@ def test_concordance_equals_a_loop_over_pairs() -> None:
     row = correlation(audited(value, margin, mask), "margin")
     assert row["pairs"] == n > 20
     assert row["concordance"] == pytest.approx(agree / n)
+    assert row["pearson"] == pytest.approx(stats.pearsonr(margin[mask], value[mask]).statistic)
 
 
 def test_masked_arms_are_nothing() -> None:
@@ -176,29 +178,24 @@ def test_without_an_arm_that_is_always_there_no_arm_is_fixed() -> None:
     assert "best fixed arm" not in found.simulation["policy"].tolist()
 
 
-def test_finer_values_than_right_and_wrong() -> None:
-    """With values like nDCG the pairs are those that differ at all."""
-    value = np.array([[0.5, 0.4], [0.2, 0.9], [1.0, 1.0], [0.0, 0.3]])
-    found = audited(value, SEEN)
-    row = correlation(found)
-    assert (row["pairs"], row["concordance"]) == (3, pytest.approx(2 / 3))
-
-
 def test_an_optional_component_is_a_signal_where_it_has_a_weight() -> None:
     """Thumbs with weight 0 are no row of the table; with a weight they are."""
     table, measured = world(VALUE, SEEN)
     measured["thumbs"] = np.tile([1.0, 0.0], 4)
-    one = audit_table(table, measured, MARGIN, **FEW).correlations["signal"].tolist()
-    two = audit_table(table, measured, MARGIN._replace(thumbs=1.0), **FEW).correlations
-    assert "thumbs" not in one
-    assert two.set_index("signal").loc["thumbs", "concordance"] == 0.5
+    plain, thumbed = (
+        audit_table(table, Bandit(), FEW, 200, measured, weights).correlations.set_index("signal")
+        for weights in (MARGIN, MARGIN._replace(thumbs=1.0))
+    )
+    assert "thumbs" not in plain.index
+    assert thumbed.loc["thumbs", "concordance"] == 0.5
 
 
 @pytest.mark.parametrize(("level", "n_boot"), [(1.0, 10), (0.0, 10), (0.95, 0)])
 def test_settings_out_of_range_are_refused(level: float, n_boot: int) -> None:
     """The message states the rule and what came."""
-    with pytest.raises(ValueError, match=r"level must be in \(0, 1\) and n_boot at least 1, got"):
-        audited(level=level, n_boot=n_boot)
+    refused(
+        r"level must be in \(0, 1\) and n_boot at least 1, got", audited, level=level, n_boot=n_boot
+    )
 
 
 def test_few_cases_prove_nothing() -> None:
@@ -230,8 +227,7 @@ def test_a_value_of_another_shape_is_refused() -> None:
         (np.ones((2, 2)), r"value must be \[Q, A\], \(4, 2\), got \(2, 2\)"),
         (np.full((4, 2), np.nan), "must be finite, got NaN or infinity"),
     ):
-        with pytest.raises(ValueError, match=rule):
-            audit_rewards(table, value=value)
+        refused(rule, audit_rewards, table, value=value)
 
 
 def test_intervals_hold_what_they_say() -> None:

@@ -19,6 +19,7 @@ from raglab.bandit.fixed_plans import FIXED as BEST
 from raglab.bandit.fixed_plans import UNIFORM
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
 from raglab.lab.reward_simulation import SimulationSizes, simulate_learner, verdict
+from refusals import refused
 
 MEDIAN = 'reward.threshold(rewards, "median")'
 SMALL: dict[str, Any] = {"n_boot": 100, "rounds": 200, "replications": 20}
@@ -225,9 +226,11 @@ def test_other_learners_are_audited(bandit: str) -> None:
 
 def test_a_table_takes_no_policy_and_a_trace_needs_one() -> None:
     """Rule, value, remedy."""
-    with pytest.raises(ValueError, match="got a table with a policy or weights"):
-        audit_rewards(misleading(), weights=reward.RewardWeights(margin=1.0))
-    with pytest.raises(ValueError, match="got a trace alone"):
-        audit_rewards(object())  # type: ignore[arg-type] # of no known kind
-    with pytest.raises(ValueError, match="tables must be"):
-        audit_table(misleading(), tables=0, **SMALL)
+    refused(
+        "got a table with a policy or weights",
+        audit_rewards,
+        misleading(),
+        weights=reward.RewardWeights(margin=1.0),
+    )
+    refused("got a trace alone", audit_rewards, object())  # type: ignore[arg-type] # of no known kind
+    refused("tables must be", audit_table, misleading(), Bandit(), SimulationSizes(200, 20, 0), 100)

@@ -24,7 +24,7 @@ from raglab.lab.candidates import (
     Candidate,
     Cases,
 )
-from raglab.lab.search_space import Goal
+from raglab.lab.goals import Goal
 from raglab.lab.selection import (
     Selection,
     choose,

@@ -11,6 +11,7 @@ from raglab.lab.signal_calibration import calibrate_signal
 from raglab.live.signal_functions import SignalFunction
 from raglab.store.frames import trace_from_frame
 from raglab.store.traces import Trace
+from refusals import refused
 
 
 def trace_of_labels(labels: list[str], values: list[float]) -> Trace:
@@ -97,8 +98,7 @@ def test_cases_of_a_group_stay_together() -> None:
     groups = np.arange(len(trace)) // 10
     made = calibrate_signal(trace, "yes_no", groups=groups)
     assert not np.array_equal(made.calibrated.p, calibrate_signal(trace, "yes_no").calibrated.p)
-    with pytest.raises(ValueError, match="one value a case"):
-        calibrate_signal(trace, "yes_no", groups=groups[1:])
+    refused("one value a case", calibrate_signal, trace, "yes_no", groups=groups[1:])
 
 
 def test_a_signal_outside_the_unit_interval_has_no_error_before() -> None:
@@ -115,14 +115,12 @@ def test_a_signal_outside_the_unit_interval_has_no_error_before() -> None:
 def test_too_few_cases_of_a_kind_are_refused(n: int) -> None:
     """With both counts."""
     trace = trace_of_labels(["ok"] * 40 + ["refuse"] * n, [0.5] * (40 + n))
-    with pytest.raises(ValueError, match=rf"got 40 and {n}"):
-        calibrate_signal(trace, "yes_no")
+    refused(rf"got 40 and {n}", calibrate_signal, trace, "yes_no")
 
 
 def test_a_signal_that_is_not_there_is_refused() -> None:
     """With those that are."""
-    with pytest.raises(ValueError, match="yes_no"):
-        calibrate_signal(low_scores(), "no_yes")
+    refused("yes_no", calibrate_signal, low_scores(), "no_yes")
 
 
 def test_a_study_searches_its_threshold() -> None:
@@ -142,8 +140,13 @@ def test_groups_must_be_known() -> None:
     trace = low_scores(100)
     for missing in (None, float("nan")):
         groups = [*(f"d{n}" for n in range(99)), missing]
-        with pytest.raises(ValueError, match="got 99 for 100 cases"):
-            calibrate_signal(trace, "yes_no", groups=np.array(groups, dtype=object))
+        refused(
+            "got 99 for 100 cases",
+            calibrate_signal,
+            trace,
+            "yes_no",
+            groups=np.array(groups, dtype=object),
+        )
     mixed = np.array([*range(50), *"abcdefghij" * 5], dtype=object)
     assert calibrate_signal(trace, "yes_no", groups=mixed).calibrated.p.shape == (100,)
 
@@ -151,10 +154,10 @@ def test_groups_must_be_known() -> None:
 def test_what_is_made_of_labels_is_not_calibrated() -> None:
     """Nor does a probability take the signal's own place."""
     made = calibrate_signal(low_scores(), "yes_no", name="sure").trace
-    with pytest.raises(ValueError, match="must not be made of the labels"):
-        calibrate_signal(made, "sure")
-    with pytest.raises(ValueError, match="name must be another than the signal's"):
-        calibrate_signal(made, "yes_no", name="yes_no")
+    refused("must not be made of the labels", calibrate_signal, made, "sure")
+    refused(
+        "name must be another than the signal's", calibrate_signal, made, "yes_no", name="yes_no"
+    )
     assert calibrate_signal(made, "yes_no", name="sure").trace is made
 
 
@@ -249,15 +252,15 @@ class TestLive:
         """It is made of the labels as well."""
         function = self.measured()
         made = calibrate_signal(raglab.add_signals(low_scores(), function), "yes_no", name="sure")
-        with pytest.raises(ValueError, match="must not be made of the labels"):
-            calibrate_signal(
-                raglab.add_signals(low_scores(), made.signal_function(function)), "sure"
-            )
+        refused(
+            "must not be made of the labels",
+            calibrate_signal,
+            raglab.add_signals(low_scores(), made.signal_function(function)),
+            "sure",
+        )
 
     def test_another_function_is_refused(self) -> None:
         """Of another signal or version."""
         made = calibrate_signal(raglab.add_signals(low_scores(), self.measured()), "yes_no")
-        with pytest.raises(ValueError, match="got judge of '1'"):
-            made.signal_function(self.measured(name="judge"))
-        with pytest.raises(ValueError, match="got yes_no of '2'"):
-            made.signal_function(self.measured("2"))
+        refused("got judge of '1'", made.signal_function, self.measured(name="judge"))
+        refused("got yes_no of '2'", made.signal_function, self.measured("2"))

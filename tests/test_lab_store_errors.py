@@ -50,6 +50,9 @@ def of_sqlite(words: str) -> Exception:
         (of_sqlite("file is not a database"), DAMAGED),
         (OSError(errno.ENOSPC, "No space left on device"), FULL),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), FULL),
+        # by its code, in whatever language
+        (OSError(errno.ENOSPC, "voll"), FULL),
+        (OSError(errno.EACCES, "zu"), CLOSED),
         (PermissionError(errno.EACCES, "Permission denied"), CLOSED),
         (ConnectionRefusedError(), AWAY),
         (TimeoutError(), AWAY),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raglab.lab.search_space import Goal
+from raglab.lab.goals import Goal
 from raglab.lab.study import tune
 from raglab.lab.study_result import TuneResult
 from test_lab_study import _world

@@ -25,6 +25,7 @@ from raglab.bandit import (
 )
 from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
 from raglab.lab.bandit_study import UNTUNED, WITHIN, BanditStudy, table_rows
+from refusals import refused
 
 TUNED = "tuned"
 SMALL: dict[str, Any] = {"trials": 6, "replications": 4, "n_boot": 40, "seed": 0}
@@ -244,10 +245,14 @@ class TestBudget:
 
     def test_learners_that_keep_no_budget_are_refused(self) -> None:
         """kl_ucb needs rewards in [0, 1]."""
-        with pytest.raises(
-            ValueError, match="a learner under a budget must read rewards below 0, got kl_ucb"
-        ):
-            raglab.tune_bandit(priced(), bandit="kl_ucb", budget=0.6, **SMALL)
+        refused(
+            "a learner under a budget must read rewards below 0, got kl_ucb",
+            raglab.tune_bandit,
+            priced(),
+            bandit="kl_ucb",
+            budget=0.6,
+            **SMALL,
+        )
 
     def test_mixture_and_ridge_are_chosen_on_the_rows_tuned_on(self) -> None:
         """Their rows are what these plans come to on the later rows."""
@@ -281,10 +286,17 @@ class TestBudget:
 
     def test_what_nothing_keeps_is_refused(self) -> None:
         """With the least spend that there is."""
-        with pytest.raises(ValueError, match=r"per_question must be at least 0\.1.* least spend"):
-            raglab.tune_bandit(priced(), bandit="lin_ucb", budget=0.05, **SMALL)
-        with pytest.raises(ValueError, match="a budget needs a table with costs"):
-            raglab.tune_bandit(plain(), budget=0.05, **SMALL)
+        refused(
+            r"per_question must be at least 0\.1.* least spend",
+            raglab.tune_bandit,
+            priced(),
+            bandit="lin_ucb",
+            budget=0.05,
+            **SMALL,
+        )
+        refused(
+            "a budget needs a table with costs", raglab.tune_bandit, plain(), budget=0.05, **SMALL
+        )
 
 
 class TestRefusals:
@@ -293,23 +305,46 @@ class TestRefusals:
     def test_arguments_of_the_other_source(self) -> None:
         """A table takes no policy or latency budget, a trace no judge."""
         door: Any = raglab.tune_bandit
-        with pytest.raises(
-            ValueError, match="latency_budget_ms of tune_bandit must be left out without a trace"
-        ):
-            door(plain(), latency_budget_ms=10.0, **SMALL)
-        with pytest.raises(
-            ValueError, match="judge of tune_bandit must be left out without a table"
-        ):
-            door(object(), raglab.Policy.load(), judge=plain())
+        refused(
+            "latency_budget_ms of tune_bandit must be left out without a trace",
+            door,
+            plain(),
+            latency_budget_ms=10.0,
+            **SMALL,
+        )
+        refused(
+            "judge of tune_bandit must be left out without a table",
+            door,
+            object(),
+            raglab.Policy.load(),
+            judge=plain(),
+        )
 
     def test_tables_that_do_not_fit(self) -> None:
         """Other arms, other prices, too few rows."""
-        with pytest.raises(ValueError, match="judge must have the table's arms"):
-            raglab.tune_bandit(priced(), bandit="lin_ucb", judge=plain(), **SMALL)
-        with pytest.raises(ValueError, match=r"judge must have the table's price, 0\.3, got 0\.1"):
-            raglab.tune_bandit(priced(), bandit="lin_ucb", judge=priced(price=0.1), **SMALL)
-        with pytest.raises(ValueError, match="at least 4 rows, got 3"):
-            raglab.tune_bandit(priced(slice(0, 3)), bandit="lin_ucb", **SMALL)
+        refused(
+            "judge must have the table's arms",
+            raglab.tune_bandit,
+            priced(),
+            bandit="lin_ucb",
+            judge=plain(),
+            **SMALL,
+        )
+        refused(
+            r"judge must have the table's price, 0\.3, got 0\.1",
+            raglab.tune_bandit,
+            priced(),
+            bandit="lin_ucb",
+            judge=priced(price=0.1),
+            **SMALL,
+        )
+        refused(
+            "at least 4 rows, got 3",
+            raglab.tune_bandit,
+            priced(slice(0, 3)),
+            bandit="lin_ucb",
+            **SMALL,
+        )
 
 
 class TestDoors:

@@ -35,7 +35,6 @@ from raglab.lab.looks import (
     recorded_looks,
     upgrade_look,
 )
-from raglab.lab.search_space import always_answer
 from raglab.lab.threshold_rescaling import (
     BOUNDED,
     OUTSIDE,
@@ -45,6 +44,7 @@ from raglab.lab.threshold_rescaling import (
     rescale_thresholds,
 )
 from raglab.lab.trace_comparison import compare_traces
+from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import binomial_p, upper_bound
 from raglab.policy import PolicyData
 from raglab.replay import decide, sweep

@@ -20,10 +20,10 @@ from broker_documents import BROKER, broker
 from labelled import noted
 from raglab.decision.learned_cases import with_tuned_cases
 from raglab.lab.comparison import compare
-from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import ranking
 from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.lab.trace_comparison import CasePairs, TraceComparison, compare_traces, pair_cases
+from raglab.lab.untuned_policies import always_answer
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide, sweep
 from raglab.retrieval.dense import EmbeddingCache

@@ -15,7 +15,8 @@ import optuna
 import pandas as pd
 import pytest
 
-from raglab.lab.search_space import Goal, always_answer, full_space, own_trial
+from raglab.lab.goals import Goal
+from raglab.lab.search_space import full_space, own_trial
 from raglab.lab.study_journal import STUDY_FILE
 from raglab.lab.trial_search import (
     OBJECTIVES,
@@ -24,6 +25,7 @@ from raglab.lab.trial_search import (
     open_study,
     run_search,
 )
+from raglab.lab.untuned_policies import always_answer
 from raglab.replay import sweep
 from raglab.store.files import InputError
 from raglab.store.policies import Policy

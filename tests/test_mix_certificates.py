@@ -30,8 +30,8 @@ from raglab.lab.certification_counts import (
     unit_cells,
 )
 from raglab.lab.looks import certificate_defect, stated_mix
-from raglab.lab.search_space import always_answer
 from raglab.lab.threshold_rescaling import rescale_thresholds
+from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import binomial_p
 from raglab.metrics.intervals import Stratum
 from raglab.metrics.mix_tests import MixTest

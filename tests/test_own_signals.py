@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import raglab
 from decided import random_costs, random_model
 from labelled import labelled
 from laws_of_cost import check_case, check_flip, check_steps
@@ -26,9 +25,10 @@ from raglab.lab.certification_families import grid
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.report.page import write_report
-from raglab.lab.search_space import always_answer, full_space
+from raglab.lab.search_space import full_space
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.study import tune
+from raglab.lab.untuned_policies import always_answer
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.signals import declaration, own_signal
@@ -37,6 +37,7 @@ from raglab.store.policies import Policy
 from raglab.store.trace_files import content_hash, trace_head, trace_table, write
 from raglab.store.traces import Trace, TraceError
 from raglab.values import Status, TraceData
+from refusals import refused
 from worlds import Hit, ask, measured, policy, random_policies, random_trace, trace_of, with_signals
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=10)
@@ -268,6 +269,11 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
         (pd.Series([0.1, 0.2, 0.3]), r"got '0' \(3 such\)"),
         (pd.Series([0.1, 0.2], index=["q1", "q1"]), "each case once, got 'q1'"),
         (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), r"got shape \(3, 2\)"),
+        # without an order no case could be told from another
+        ({"q1": 0.1}, "numbers by case, or a Series, got {'q1'"),
+        ({0.1, 0.2}, "numbers by case, or a Series, got {0.1"),
+        (None, r"values must be .*\[Q, A, D\].* got shape \(\)"),
+        (iter([0.1]), "numbers by case, or a Series, got .*iterator"),
     ],
 )
 def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
@@ -282,8 +288,7 @@ def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
         ({"unit": "x" * 300}, "a unit must be a text of 1 to 200"),
         ({"version": "1\n2"}, "version of signal judge must be one line"),
     ):
-        with pytest.raises(ValueError, match=told):
-            judged_three(**more)
+        refused(told, judged_three, **more)
 
 
 @pytest.mark.parametrize(
@@ -341,14 +346,15 @@ def test_a_policy_with_a_signal_that_the_trace_lacks_is_refused() -> None:
     """By name, with what there is and how to get it; off, it asks for nothing."""
     trace = judged_three()
     gated = policy(signals={"judges": {"min": 0.5}})
-    with pytest.raises(
-        ValueError, match=r"signal judges .*holds judge\).*with_signal\('judges'.*mean judge\?"
-    ):
-        decide(trace, gated)
-    with pytest.raises(
-        ValueError, match=r"signal judge .*holds none of your own\); add it by trace\.with_signal"
-    ):
-        sweep(three(), [policy(signals={"judge": {"min": 0.5}})])
+    refused(
+        r"signal judges .*holds judge\).*with_signal\('judges'.*mean judge\?", decide, trace, gated
+    )
+    refused(
+        r"signal judge .*holds none of your own\); add it by trace\.with_signal",
+        sweep,
+        three(),
+        [policy(signals={"judge": {"min": 0.5}})],
+    )
     off = gated.replace("signals.judges.enabled", False)
     _agree(trace, [off, policy(signals={"judges": {}}), off.replace("signals.judge.min", 0.25)])
 
@@ -503,8 +509,7 @@ def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
     bare = replace(judged, columns={})
     for one in (fitted, fused):
         assert len(decide(judged, one).frame()) == len(judged)
-        with pytest.raises(ValueError, match=r"with_signal\('judge'"):
-            decide(bare, one)
+        refused(r"with_signal\('judge'", decide, bare, one)
 
 
 @pytest.mark.usefixtures("quick_study")
@@ -525,22 +530,3 @@ def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) 
         out=tmp_path / "report.html",
     )
     assert "your own" in place.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("values", "parts"),
-    [
-        ({"q1": 0.1}, ("got {'q1'", "numbers by case, or a Series")),
-        ({0.1, 0.2}, ("got {0.1", "numbers by case, or a Series")),
-        (None, ("[Q, A, D]", "shape ()")),
-        (iter([0.1]), ("iterator", "numbers by case, or a Series")),
-    ],
-)
-def test_values_without_an_order_are_refused(values: Any, parts: tuple[str, ...]) -> None:
-    """With what to give instead, since no case could be told from another."""
-    frame = pd.DataFrame([("q", "a", 0.5)], columns=["query", "hit_id", "score"])
-    with pytest.raises(raglab.InputError, match="signal j: values") as error:
-        raglab.trace_from_frame(frame, score="cosine").with_signal(
-            "j", values, higher="surer", unit="share"
-        )
-    assert all(part in str(error.value) for part in parts)

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.audit.explanation import check_differences, decide_by_checks
-from raglab.lab.search_space import always_answer, full_space
+from raglab.lab.search_space import full_space
+from raglab.lab.untuned_policies import always_answer
 from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import policy_order
 from raglab.policy_parts.own_gates import REGISTERED, register_gate

@@ -29,6 +29,7 @@ from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_words import Certification
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
+from raglab.lab.goals import front
 from raglab.lab.report import blocks, rendering
 from raglab.lab.report import first_screen as first
 from raglab.lab.report import page as report_page
@@ -41,12 +42,12 @@ from raglab.lab.report.case_counts import (
     threshold_curves,
 )
 from raglab.lab.report.page import write_report
-from raglab.lab.search_space import always_answer, always_refuse, front
 from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
 from raglab.lab.study_result import TuneResult
 from raglab.lab.targets import BOUGHT, UNREACHABLE, reachable, verdicts
 from raglab.lab.traffic_review import review
+from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, Status, TraceData

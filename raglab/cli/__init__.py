@@ -427,7 +427,7 @@ def tune(
 ) -> None:
     """Select the decision of least expected cost on split tune, judge it on split report."""
     from raglab.lab.candidates import RECIPES
-    from raglab.lab.search_space import Goal
+    from raglab.lab.goals import Goal
     from raglab.lab.study import tune as tuned
 
     keep_inputs(out / TUNED, path, policy)
@@ -487,7 +487,7 @@ def report(
     Rates, reliability, risk and coverage, every threshold, every flipped case.
     """
     from raglab.lab.report.page import write_report
-    from raglab.lab.search_space import always_answer, always_refuse, published_policy
+    from raglab.lab.untuned_policies import always_answer, always_refuse, published_policy
 
     keep_inputs(out, path, policy, incumbent)
     chosen, costs, targets = load_policy(policy), parse_costs(cost), parse_targets(target)

@@ -305,7 +305,7 @@ def policy_for(path: Path | None, trace: StudyTrace, arm: str | None = None) -> 
 
     Says where that is not the published one.
     """
-    from raglab.lab.search_space import starting_note, starting_policy
+    from raglab.lab.untuned_policies import starting_note, starting_policy
 
     if path is not None:
         return load_policy(path)

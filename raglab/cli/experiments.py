@@ -170,7 +170,7 @@ def _simulated_trace(
     from raglab.bandit import Bandit
     from raglab.bandit.fixed_plans import FIXED, ORACLE, baselines, best_fixed_arm
     from raglab.lab.learner_comparison import compare_learners
-    from raglab.lab.search_space import always_answer as opened
+    from raglab.lab.untuned_policies import always_answer as opened
     from raglab.live.arm_choice import router, table
 
     # With the gates off every question is answered, so that the arms differ by what they find

@@ -12,10 +12,7 @@ from raglab.lab.label_sampling import with_sample_labels as with_sample_labels
 from raglab.lab.rates_by_group import group_rates as group_rates
 from raglab.lab.reward_audit import arm_tables as arm_tables
 from raglab.lab.search_space import SearchRange as SearchRange
-from raglab.lab.search_space import always_answer as always_answer
-from raglab.lab.search_space import always_refuse as always_refuse
 from raglab.lab.search_space import full_space as full_space
-from raglab.lab.search_space import starting_policy as starting_policy
 from raglab.lab.signal_audit import SignalAudit as SignalAudit
 from raglab.lab.signal_calibration import calibrate_signal as calibrate_signal
 from raglab.lab.signal_tables import signal_table as signal_table
@@ -23,4 +20,7 @@ from raglab.lab.slice_rates import ndcg_by_case as ndcg_by_case
 from raglab.lab.slice_rates import ranking as ranking
 from raglab.lab.slice_rates import slices as slices
 from raglab.lab.study_result import TuneResult as TuneResult
+from raglab.lab.untuned_policies import always_answer as always_answer
+from raglab.lab.untuned_policies import always_refuse as always_refuse
+from raglab.lab.untuned_policies import starting_policy as starting_policy
 from raglab.loops.parallel import parallel_workers as parallel_workers

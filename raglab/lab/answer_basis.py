@@ -17,7 +17,7 @@ from raglab.decision.answer_text import (
 )
 from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import TraceView
-from raglab.lab.search_space import always_answer
+from raglab.lab.untuned_policies import always_answer
 from raglab.replay import tally
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from raglab import metrics, replay
 from raglab.decision.measurement import measured_tables
 from raglab.decision.trace_view import Measured, TraceView
-from raglab.lab.search_space import always_answer
+from raglab.lab.untuned_policies import always_answer
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import each_shard
 from raglab.signals import BUILT_IN_SET, NAMES, SignalSet

@@ -30,15 +30,10 @@ from raglab.lab.decision_fitting import (
     stratified_folds,
     tells_apart,
 )
-from raglab.lab.search_space import (
-    LEAST_GAIN,
-    Goal,
-    SearchRange,
-    always_answer,
-    always_refuse,
-    coordinate_search,
-    set_values,
-)
+from raglab.lab.goals import Goal
+from raglab.lab.line_search import LEAST_GAIN, coordinate_search
+from raglab.lab.search_space import SearchRange, set_values
+from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.progress import progress
 from raglab.replay import case_cells, case_rows, evidence_with_model, path_moves
 from raglab.replaying.breakpoints import StepCells, sum_moves

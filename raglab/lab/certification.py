@@ -67,8 +67,8 @@ from raglab.lab.certification_words import (
     untested_reason,
 )
 from raglab.lab.looks import TakenLook, take_look
-from raglab.lab.search_space import limit_depth
 from raglab.lab.unmeasured_gates import unmeasured_note
+from raglab.lab.untuned_policies import limit_depth
 from raglab.metrics.mixes import SAMPLE, Mix
 from raglab.replay import decide_policies
 from raglab.store.policies import Policy

@@ -26,7 +26,7 @@ from raglab.decision.outcome_codes import UNEARNED_CELL, Tally
 from raglab.decision.trace_view import TraceView, failed_count
 from raglab.lab.decision_fitting import held_out_cells
 from raglab.lab.looks import Reuse, trace_hash
-from raglab.lab.search_space import always_answer
+from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import binomial_p, clopper_pearson
 from raglab.metrics.mix_tests import MixTest
 from raglab.metrics.mixes import SAMPLE, Mix, TrafficMix, checked_mix, weighed_by_mix

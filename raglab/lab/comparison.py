@@ -21,6 +21,7 @@ from raglab.lab.answer_basis import check_compared
 from raglab.lab.arrays import CodeArray, FloatArray
 from raglab.lab.candidates import DEFAULTS, FREE
 from raglab.lab.competition import TUNED
+from raglab.lab.goals import Goal
 from raglab.lab.paired_differences import (
     Advantage,
     Verdict,
@@ -29,7 +30,6 @@ from raglab.lab.paired_differences import (
     paired_advantage,
     paired_table,
 )
-from raglab.lab.search_space import Goal
 from raglab.metrics.mixes import Mix
 from raglab.replay import decide_policies, trace_codes
 from raglab.store.policies import Policy

@@ -26,7 +26,7 @@ from raglab.lab.candidates import (
     threshold_candidate,
 )
 from raglab.lab.decision_fitting import LEAST
-from raglab.lab.search_space import limit_depth
+from raglab.lab.untuned_policies import limit_depth
 from raglab.store.policies import Policy
 from raglab.values import refuse
 

@@ -29,7 +29,7 @@ from raglab.lab.answer_basis import check_recorded
 from raglab.lab.arrays import BoolArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import check_kinds, tune_cases
 from raglab.lab.held_out_groups import held_groups, held_sentences, is_judged
-from raglab.lab.search_space import always_answer, published_policy
+from raglab.lab.untuned_policies import always_answer, published_policy
 from raglab.progress import progress
 from raglab.replay import cases_by_shard, decide, each_shard, join_columns
 from raglab.signals import NAMES, SIGNALS

@@ -225,17 +225,16 @@ def audit_rewards(
 
     Example: `print(*audit_rewards(trace, policy).notes)`.
     """
-    sizes: dict[str, Any] = {"level": level, "n_boot": n_boot, "seed": seed}
-    sizes |= {"bandit": bandit, "rounds": rounds, "replications": replications}
+    sizes = SimulationSizes(rounds, replications, level=level, seed=seed)
     if isinstance(trace, Table):
         if policy is not None or weights != PUBLISHED:
             refuse(_RULE, "a table with a policy or weights", "leave both out")
-        return audit_table(_with_value(trace, value), **sizes)
+        return audit_table(_with_value(trace, value), bandit, sizes, n_boot)
     if policy is None:
         refuse(_RULE, "a trace alone", "give the policy")
     every = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
     world, plans = _with_value(every.world, value), {ROUTER: every.router}
-    return audit_table(world, every.measured, weights, baselines=plans, **sizes)
+    return audit_table(world, bandit, sizes, n_boot, every.measured, weights, plans)
 
 
 def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
@@ -254,17 +253,12 @@ def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
 
 def audit_table(
     world: Table,
+    bandit: str | Bandit,
+    sizes: SimulationSizes,
+    n_boot: int,
     measured: pd.DataFrame | Mapping[str, Any] | None = None,
     weights: RewardWeights = PUBLISHED,
-    *,
     baselines: Mapping[str, Array] | None = None,
-    bandit: str | Bandit = Bandit(),  # noqa: B008 - a tuple
-    level: float = 0.95,
-    n_boot: int = 2000,
-    rounds: int = 3000,
-    replications: int = 200,
-    tables: int = 200,
-    seed: int = 0,
 ) -> RewardAudit:
     """Audit of a table of full information; see `audit_rewards`.
 
@@ -272,10 +266,10 @@ def audit_table(
       measured: components, a row a case and arm, cases outside, from which weights make the reward;
         None: the rewards of the table.
       baselines: name -> probabilities, [Q, A].
-      tables: resampled ones that the learner learns on.
     """
     import pandas as pd
 
+    level, seed = sizes.level, sizes.seed
     if not 0.0 < level < 1.0 or n_boot < 1:
         msg = f"level must be in (0, 1) and n_boot at least 1, got {level:g} and {n_boot}."
         raise ValueError(msg)
@@ -291,7 +285,6 @@ def audit_table(
     plans = simple_plans(world)
     plans = {name: plans[name] for name in (UNIFORM, FIXED) if name in plans}
     plans |= baselines or {}
-    sizes = SimulationSizes(rounds, replications, tables, level, seed)
     simulation = simulate_learner(world, learner, plans, sizes)
     # One set of resamples serves the arms and the signals.
     sums = [_arm_sums(world, learner), *(_signal_sums(each, world) for each in signals.values())]
@@ -304,15 +297,11 @@ def audit_table(
         ]
     )
     settings = {
+        **sizes._asdict(),
         "weights": weights,
-        "level": level,
         "n_boot": n_boot,
-        "seed": seed,
         "cases": len(world.mask),
         "bandit": learner,
-        "rounds": rounds,
-        "replications": replications,
-        "tables": tables,
         "without_reward": int(np.isnan(world.reward[world.mask]).sum()),
     }
     notes = [_headline(simulation, learner), switch]

@@ -17,7 +17,9 @@ import numpy as np
 from raglab import metrics
 from raglab.lab.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from raglab.lab.candidates import FIXED, Candidate, Cases
-from raglab.lab.search_space import SWITCHES, Goal, flat_range
+from raglab.lab.goals import Goal
+from raglab.lab.line_search import flat_range
+from raglab.lab.search_space import SWITCHES
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import evidence_with_model, tally
 from raglab.store.policies import Policy

@@ -21,49 +21,68 @@ from raglab.words.characters import masked_passwords
 
 
 class Fault(NamedTuple):
-    """What is wrong with a store. rule: that is broken. remedy: what helps."""
+    """What is wrong with a store.
+
+    rule: that is broken. remedy: what helps. words: of an error and its causes that tell it, as a
+    pattern in lower case: codes and types first.
+    """
 
     rule: str
     remedy: str
+    words: str = ""
 
 
 LOCKED = Fault(
     "the store must be free to be written",
     "another process holds its lock: wait or end it, then run this again; nothing is damaged",
-)
-AWAY = Fault(
-    "the server of the store must answer",
-    "check that it runs, its address and rights, then run this again; nothing is damaged",
+    "eagain|sqlite_busy|sqlite_locked|is locked|temporarily unavailable|locknotavailable|deadlock"
+    "|serialization|querycanceled",
 )
 FULL = Fault(
     "the disk of the store must have room",
     "make room, then run this again; what is stored stays",
+    "enospc|edquot|efbig|sqlite_full|disk is full|diskfull|no space left|quota exceeded"
+    "|file too large",
 )
 CLOSED = Fault(
     "the store must be there and writable",
     "give the right to write, or choose another; nothing is damaged",
+    "eacces|eperm|erofs|enoent|enotdir|eisdir|sqlite_(readonly|perm|cantopen)|read-?only"
+    "|permission|not permitted|unable to open|insufficientprivilege|no such file|not a directory"
+    "|is a directory",
 )
 DELETED = Fault(
     "the experiment must not be deleted",
     "restore it (`mlflow experiments restore --experiment-id ID`), or choose another folder; "
     "nothing is damaged",
+    "must be in the 'active' state",
 )
 OLD = Fault(
     "the store must be of the installed library's version",
     "copy it, then run `mlflow db upgrade` or `optuna storage upgrade`; nothing is damaged",
+    "out-of-date database schema|no longer compatible with the table schema",
 )
 HALF_MADE = Fault(
     "a store must have all its tables",
     "run this again; if that says the same, move the file away",
+    "already exists|duplicate column|online migration",
 )
 DAMAGED = Fault(
     "the store must be whole",
     "restore a copy, or keep the damaged file elsewhere and choose another",
+    "sqlite_corrupt|sqlite_notadb|malformed|not a database",
+)
+AWAY = Fault(
+    "the server of the store must answer",
+    "check that it runs, its address and rights, then run this again; nothing is damaged",
+    r"api request to|connection\w*error|(connect|read)timeout|timeouterror|maxretry"
+    r"|psycopg\S*(operational|interface)error|adminshutdown",
 )
 OTHER = Fault(
     "the store must take what is written",
     "choose another; nothing was taken away",
 )
+FAULTS = (LOCKED, FULL, CLOSED, DELETED, OLD, HALF_MADE, DAMAGED, AWAY)  # the first that fits
 
 
 def sqlite_files(url: str) -> Iterator[Path]:
@@ -107,24 +126,6 @@ def opening_lock(*files: Path) -> Iterator[None]:
         yield
 
 
-# What an error and its causes say, in lower case, types first; the first that fits.
-_WORDS = (
-    ("eagain|sqlite_busy|sqlite_locked", LOCKED),
-    ("enospc|edquot|efbig|sqlite_full", FULL),
-    (r"eacces|eperm|erofs|enoent|enotdir|eisdir|sqlite_(readonly|perm|cantopen)", CLOSED),
-    ("sqlite_corrupt|sqlite_notadb", DAMAGED),
-    (r"is locked|temporarily unavailable|locknotavailable|deadlock|serialization", LOCKED),
-    ("querycanceled", LOCKED),
-    ("disk is full|diskfull|no space left|quota exceeded|file too large", FULL),
-    ("read-?only|permission|not permitted|unable to open|insufficientprivilege", CLOSED),
-    ("no such file|not a directory|is a directory", CLOSED),
-    ("must be in the 'active' state", DELETED),
-    ("out-of-date database schema|no longer compatible with the table schema", OLD),
-    ("already exists|duplicate column|online migration", HALF_MADE),
-    ("malformed|not a database", DAMAGED),
-    (r"api request to|connection\w*error|(connect|read)timeout|timeouterror|maxretry", AWAY),
-    (r"psycopg\S*(operational|interface)error|adminshutdown", AWAY),
-)
 _LONGEST_CAUSE = 500  # characters of what a library says
 # seconds that a server may take to be reached, and to begin an answer
 CONNECT_S, ANSWER_S = 10.0, 30.0
@@ -159,8 +160,8 @@ def fault_of(error: BaseException) -> Fault:
     faults = (
         fault
         for text in (" ".join(codes).lower(), " ".join(texts).lower())
-        for words, fault in _WORDS
-        if re.search(words, text)
+        for fault in FAULTS
+        if re.search(fault.words, text)
     )
     return next(faults, OTHER)
 

@@ -15,26 +15,28 @@ from raglab.lab.answer_basis import with_basis
 from raglab.lab.candidates import FOLDS, REPEATS, Cases
 from raglab.lab.competition import CandidateNames, check_competition, competition
 from raglab.lab.decision_fitting import decision_cases
+from raglab.lab.goals import Goal
 from raglab.lab.group_fitting import CaseGroups, check_groups
 from raglab.lab.search_space import (
-    Goal,
     SearchRange,
-    always_answer,
     check_space,
     full_space,
     left_out,
-    limit_depth,
-    manual_loop,
     own_trial,
-    published_policy,
     search_ranges,
-    starting_note,
-    starting_policy,
 )
 from raglab.lab.study_cases import study_goal, study_splits
 from raglab.lab.study_judging import StudyProblem, judged_result
 from raglab.lab.study_result import TuneResult
 from raglab.lab.trial_search import Problem, check_search, open_study, quiet_optuna, run_search
+from raglab.lab.untuned_policies import (
+    always_answer,
+    limit_depth,
+    manual_loop,
+    published_policy,
+    starting_note,
+    starting_policy,
+)
 from raglab.store.case_labels import question_numbers
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace

@@ -13,7 +13,7 @@ import numpy as np
 from raglab.decision.inclusion import check_alone, inclusion_weights
 from raglab.decision.trace_view import TracePart, TraceView
 from raglab.lab.arrays import CodeArray, FloatArray, IntArray
-from raglab.lab.search_space import Goal
+from raglab.lab.goals import Goal
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace

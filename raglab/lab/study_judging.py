@@ -39,7 +39,8 @@ from raglab.lab.competition import BY_HAND, TUNED, CompetitionEntry, build_candi
 from raglab.lab.decision_fitting import direction_notes
 from raglab.lab.dropped_gates import dropped_gates
 from raglab.lab.findings import study_findings
-from raglab.lab.search_space import Goal, line_search
+from raglab.lab.goals import Goal
+from raglab.lab.line_search import line_search
 from raglab.lab.selection import Selection, policy_flat_ranges, select_candidate
 from raglab.lab.study_cases import Splits
 from raglab.lab.study_result import TuneResult

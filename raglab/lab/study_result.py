@@ -17,8 +17,8 @@ from raglab.lab.candidates import DEFAULTS
 from raglab.lab.comparison import PolicyContest
 from raglab.lab.competition import TUNED
 from raglab.lab.findings import notes_of
+from raglab.lab.goals import Goal
 from raglab.lab.paired_differences import Advantage
-from raglab.lab.search_space import Goal
 from raglab.lab.study_cases import candidate_cases
 from raglab.metrics.crossings import Crossing
 from raglab.policy import told_value

@@ -26,8 +26,8 @@ from raglab.gates import Threshold
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
 from raglab.lab.paired_differences import LEVEL, differing_settings, learned_text, paired_table
-from raglab.lab.search_space import always_answer
 from raglab.lab.slice_rates import FINAL, ordered_hits, ranked_cases
+from raglab.lab.untuned_policies import always_answer
 from raglab.metrics.intervals import mean_interval
 from raglab.policy_parts.acting import acting_gates
 from raglab.replay import decide_policies

@@ -17,7 +17,8 @@ from raglab.decision.answer_text import MAX_MISSING
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.trace_view import TraceView
 from raglab.lab.arrays import AnyArray, FloatArray
-from raglab.lab.search_space import Goal, SearchRange, front, set_values
+from raglab.lab.goals import Goal, front
+from raglab.lab.search_space import SearchRange, set_values
 from raglab.lab.store_errors import (
     DAMAGED,
     OTHER,

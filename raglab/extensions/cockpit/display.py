@@ -10,7 +10,7 @@ from raglab.decision.trace_view import answered_traces
 from raglab.extensions.cockpit.page import frozen_html, picture, static_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import CockpitWidget
-from raglab.lab.search_space import Goal
+from raglab.lab.goals import Goal
 from raglab.store.files import write_bytes, write_text
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace

@@ -13,7 +13,7 @@ from raglab.displays import canvas
 from raglab.extensions.cockpit import views
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.widget import axis_message, page_file
-from raglab.lab.search_space import Goal
+from raglab.lab.goals import Goal
 from raglab.metrics import RATE_TABLE
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace

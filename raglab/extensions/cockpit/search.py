@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.trace_view import Measured
-from raglab.lab.search_space import SWITCHES, Goal, SearchRange, full_space, line_search, own_trial
+from raglab.lab.goals import Goal
+from raglab.lab.line_search import line_search
+from raglab.lab.search_space import SWITCHES, SearchRange, full_space, own_trial
 from raglab.lab.trial_search import Problem, run_search, trial_policies
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.replay import tally

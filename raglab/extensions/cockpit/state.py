@@ -31,8 +31,9 @@ from raglab.extensions.cockpit.search import OnBatch, SearchJob, best_policy, tr
 from raglab.extensions.cockpit.views import Axis, Filter, ShownPolicy
 from raglab.lab.certification import certify_policy
 from raglab.lab.certification_words import Certification
-from raglab.lab.search_space import Goal, always_answer, always_refuse, starting_policy
+from raglab.lab.goals import Goal
 from raglab.lab.slice_rates import case_columns
+from raglab.lab.untuned_policies import always_answer, always_refuse, starting_policy
 from raglab.metrics.costs import OUTCOMES
 from raglab.replay import decide_policies, rate_table, tally
 from raglab.store.policies import Policy

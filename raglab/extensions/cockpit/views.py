@@ -23,7 +23,8 @@ from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gates import Gate, Threshold
 from raglab.gating.own_margins import OWN
 from raglab.gating.signal_gates import SIGNALS, signal_path
-from raglab.lab.search_space import Goal, round_between, step_index
+from raglab.lab.goals import Goal
+from raglab.lab.line_search import round_between, step_index
 from raglab.metrics.mixes import cost_columns
 from raglab.policy import idle_reasons
 from raglab.policy_parts.acting import RULE_SWITCHES

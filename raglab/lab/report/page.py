@@ -21,6 +21,7 @@ from raglab.displays.tables import (
 )
 from raglab.lab.answer_signals import answer_signals
 from raglab.lab.candidates import DEFAULTS, FREE
+from raglab.lab.goals import Goal
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import (
     Block,
@@ -32,13 +33,10 @@ from raglab.lab.report.blocks import (
     blocks_of,
 )
 from raglab.lab.report.first_screen import first_screen
-from raglab.lab.report.promise_sections import (
-    certificate_blocks,
-)
+from raglab.lab.report.promise_sections import certificate_blocks
 from raglab.lab.report.rendering import render_page
 from raglab.lab.report.sections import ReportData
 from raglab.lab.report.traffic_section import mix_section, traffic_section, with_mix_costs
-from raglab.lab.search_space import Goal
 from raglab.lab.slice_rates import slices
 from raglab.lab.traffic_review import Review
 from raglab.lab.unmeasured_gates import unmeasured_note

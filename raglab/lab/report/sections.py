@@ -32,6 +32,7 @@ from raglab.displays.tables import (
 from raglab.gating.expected_cost import CLASSES
 from raglab.lab.answer_basis import missing_answers, missing_notes, not_compared
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals, curves
+from raglab.lab.goals import Goal, front
 from raglab.lab.report.blocks import (
     Block,
     Text,
@@ -52,7 +53,6 @@ from raglab.lab.report.case_counts import (
     probability_histograms,
     threshold_curves,
 )
-from raglab.lab.search_space import Goal, front
 from raglab.lab.targets import reachable, verdicts
 from raglab.lab.traffic_review import Review
 from raglab.metrics import LABELS, OUTCOMES

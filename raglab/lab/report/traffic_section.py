@@ -11,9 +11,9 @@ from raglab.displays.mixes import MixDisplay
 from raglab.displays.tables import column_table, cut_text, frame_table, rate_cells
 from raglab.displays.traffic import ReviewDisplay
 from raglab.lab.candidates import FIXED
+from raglab.lab.goals import Goal
 from raglab.lab.report.blocks import Block, Text, picture
 from raglab.lab.report.sections import ReportData
-from raglab.lab.search_space import Goal
 from raglab.metrics.crossings import cost_table, crossing
 from raglab.replay import trace_codes
 from raglab.values import counted

@@ -21,7 +21,7 @@ from raglab.extensions.cockpit.page import frozen_html
 from raglab.extensions.cockpit.state import CockpitState
 from raglab.extensions.cockpit.views import Filter
 from raglab.extensions.cockpit.widget import axis_message
-from raglab.lab.search_space import round_between
+from raglab.lab.line_search import round_between
 from raglab.metrics import N_CELLS, cell_costs
 from raglab.policy import PolicyData
 from raglab.replay import SWEPT, case_cells

@@ -41,7 +41,7 @@ from raglab.lab.gate_fitting import (
 )
 from raglab.lab.report.page import write_report
 from raglab.lab.reward_audit import arm_tables, audit_rewards
-from raglab.lab.search_space import always_answer, full_space, manual_loop
+from raglab.lab.search_space import full_space
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slice_rates import (
     BINARY,
@@ -52,6 +52,7 @@ from raglab.lab.slice_rates import (
     slices,
 )
 from raglab.lab.threshold_rescaling import rescale_thresholds
+from raglab.lab.untuned_policies import always_answer, manual_loop
 from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
 from raglab.policy import PolicyData
