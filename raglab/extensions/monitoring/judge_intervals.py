@@ -51,6 +51,25 @@ if TYPE_CHECKING:
 
 LEAST_LABELS, LEAST_EVENTS = 50, 10
 METHOD = "difference, asymptotic"
+COLUMNS = (
+    "rate",
+    "estimate",
+    "low",
+    "high",
+    "method",
+    "judge_only",
+    "human_only",
+    "human_low",
+    "human_high",
+    "k",
+    "n",
+    "requests",
+    "unlabelled",
+    "coefficient",
+    "labels_saved",
+    "level",
+    "reason",
+)
 
 
 class Draw(NamedTuple):
@@ -164,35 +183,19 @@ def judged_rates(
     check_level(float(level))
     names, requests = checked_rates(rates), judged_requests(frame)
     rows = [{"rate": name, **rate_row(requests, name, level)} for name in names]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any]:
     """Row of a rate in `judged_rates`."""
-    parts, draw = rate_parts(requests, rate), human_draw(requests)
+    parts = rate_parts(requests, rate)
     human, (human_low, human_high) = human_interval(requests, parts, level)
     judge_n = float(parts.judge_n.sum())
-    estimated, alone = (
-        difference(requests, parts, draw, level, judged=judged) for judged in (True, False)
-    )
-    if reason := _refusal(parts, draw, requests, estimated, RATE_TABLE[rate].share_of):
-        estimated, saved = _UNKNOWN, 0
-    else:
-        # The variance of n labels of people alone is (alone.variance + alone.finite) * labelled / n
-        # - alone.finite.
-        labelled = int(draw.known.sum())
-        endless = (alone.variance + alone.finite) * labelled
-        saved = max(0, floor(endless / (estimated.variance + alone.finite) - labelled + 1e-9))
-        reason = "" if saved else "no labels are saved"
-    middle, low, high = np.clip(estimated[:3], 0.0, 1.0).tolist()
-    if middle < human_low - 1e-9 or middle > human_high + 1e-9:
+    row = difference_row(requests, parts, RATE_TABLE[rate].share_of, level)
+    if row["estimate"] < human_low - 1e-9 or row["estimate"] > human_high + 1e-9:
         doubt = "the estimate lies outside people's own interval: does the judge know who is drawn?"
-        reason = f"{reason}; {doubt}" if reason else doubt
+        row["reason"] = f"{row['reason']}; {doubt}" if row["reason"] else doubt
     return {
-        "estimate": middle,
-        "low": low,
-        "high": high,
-        "method": METHOD,
         "judge_only": float(parts.judge_k.sum()) / judge_n if judge_n else float("nan"),
         "human_only": human,
         "human_low": float(human_low),
@@ -201,9 +204,36 @@ def rate_row(requests: JudgedRequests, rate: str, level: float) -> dict[str, Any
         "n": int(parts.n.sum()),
         "requests": len(requests.status),
         "unlabelled": int((requests.drawn & (requests.human < 0)).sum()),
+        "level": level,
+        **row,
+    }
+
+
+def difference_row(
+    requests: JudgedRequests, parts: RateParts, share_of: str, level: float
+) -> dict[str, Any]:
+    """Columns of `judged_rates` that rest on both, the judge and people."""
+    draw = human_draw(requests)
+    estimated, alone = (
+        difference(requests, parts, draw, level, judged=judged) for judged in (True, False)
+    )
+    labelled = int(draw.known.sum())
+    if reason := _refusal(parts, draw, requests, estimated, share_of):
+        estimated, saved = _UNKNOWN, 0
+    else:
+        # The variance of n labels of people alone is (alone.variance + alone.finite) * labelled / n
+        # - alone.finite.
+        endless = (alone.variance + alone.finite) * labelled
+        saved = max(0, floor(endless / (estimated.variance + alone.finite) - labelled + 1e-9))
+        reason = "" if saved else "no labels are saved"
+    rate, low, high = np.clip(estimated[:3], 0.0, 1.0).tolist()
+    return {
+        "estimate": rate,
+        "low": low,
+        "high": high,
+        "method": METHOD,
         "coefficient": estimated.coefficient,
         "labels_saved": saved,
-        "level": level,
         "reason": reason,
     }
 
