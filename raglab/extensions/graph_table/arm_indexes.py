@@ -37,8 +37,9 @@ class GraphIndex:
         self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index
     ) -> ArmHits:
         """The k chunks that the walk meets most; its order keeps a say after reranking."""
-        seeds = bm25.search([query], k, [scope])
-        return ArmHits(self.graph.search([query], k, [scope], seeds)[1], keeps_order=True)
+        scores, ids = bm25.search([query], k, [scope])
+        hits = self.graph.search(query, k, scope, (scores[0], ids[0]))[1]
+        return ArmHits(hits[None], keeps_order=True)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation | None:  # noqa: ARG002
         """None: a graph finds passages, and answers nothing."""
