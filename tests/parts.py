@@ -5,11 +5,13 @@ What a replay reads of either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from raglab.decision.recorded_answers import keep_used_chunks
@@ -60,3 +62,40 @@ def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
             one[name]
         ) == list(two[name])
     assert one.attrs == two.attrs
+
+
+def alike(one: Any, two: Any, but: Collection[str] = ()) -> None:
+    """Check that two values are the same to the bit, field by field; NaN equals itself.
+
+    Args:
+      one: any value: a result, a table, an array, a text.
+      two: the other.
+      but: names of fields that may differ.
+    """
+    assert type(one) is type(two)
+    if isinstance(one, pd.DataFrame):
+        same(one, two)
+    elif isinstance(one, np.ndarray) and one.dtype != object:
+        assert (one.shape, one.dtype, one.tobytes()) == (two.shape, two.dtype, two.tobytes())
+    elif isinstance(one, Mapping):
+        assert list(one) == list(two)
+        for name in one:
+            alike(one[name], two[name], but)
+    elif is_dataclass(one) or hasattr(one, "_fields"):
+        names = getattr(one, "_fields", None) or [field.name for field in fields(one)]
+        for name in {*names} - {*but}:
+            alike(getattr(one, name), getattr(two, name), but)
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(two)
+        for first, second in zip(one, two, strict=True):
+            alike(first, second, but)
+    else:
+        assert one == two or repr(one) == repr(two)
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """What a call gives, or why it is refused."""
+    try:
+        return call()
+    except ValueError as error:
+        return f"{type(error).__name__}: {error}"

@@ -146,8 +146,8 @@ def test_its_server_can_do_what_the_probe_finds(
 
 def test_it_says_yes_and_no_with_a_probability(model: LocalModel) -> None:
     """Of one token, within a budget that counts it."""
-    judging = pytest.importorskip("raglab.extensions.learned_signals.judging")
-    made = judging.yes_no_scorer(model, RequestBudget(calls=1), judging.SUFFICES)
+    models = pytest.importorskip("raglab.extensions.learned_signals.signal_models")
+    made = models.yes_no(model, budget=RequestBudget(calls=1)).fn
     assert (
         0.0 < made.score("How much is the storm excess?", [chunk.text for chunk in PASSAGES]) < 1.0
     )
@@ -247,15 +247,11 @@ def core_adapters(client: ModelClient) -> list[Adapter]:
 
 def judges(client: ModelClient) -> list[Adapter]:
     """Judges of passages and of answers."""
-    judging = pytest.importorskip("raglab.extensions.learned_signals.judging")
-    budget = RequestBudget()
+    models = pytest.importorskip("raglab.extensions.learned_signals.signal_models")
     made = [
-        *(
-            judging.judge_scorer(client, budget, rubric, with_answer=True)
-            for rubric in judging.RUBRICS.values()
-        ),
-        judging.yes_no_scorer(client, budget, judging.SUFFICES),
-        judging.yes_no_scorer(client, budget, judging.IS_RIGHT, with_answer=True),
+        *(models.judge(client, rubric=rubric, answer=True).fn for rubric in models.RUBRICS),
+        models.yes_no(client).fn,
+        models.is_true(client).fn,
     ]
 
     def ask(scorer: Any, chunks: list[Chunk]) -> None:

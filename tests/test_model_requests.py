@@ -356,10 +356,10 @@ class TestDoor:
 
     def test_a_prompt_is_no_text(self) -> None:
         """The remedy is a `Prompt` of it."""
-        scorer = extension("learned_signals.judging:yes_no_scorer")
+        yes_no = extension("learned_signals.signal_models:yes_no")
         for make in (
             lambda: ModelGenerator(Brief(), prompt="Answer."),  # type: ignore[arg-type]
-            lambda: scorer(Brief(), RequestBudget(), "Is it?", prompt="Say yes."),
+            lambda: yes_no(Brief(), prompt="Say yes."),
         ):
             with pytest.raises(TypeError, match=r"write raglab\.live\.Prompt\('mine', 1"):
                 make()

@@ -37,8 +37,9 @@ class GraphIndex:
         self, query: str, k: int, scope: NDArray[np.integer] | None, bm25: Bm25Index
     ) -> ArmHits:
         """The k chunks that the walk meets most; its order keeps a say after reranking."""
-        seeds = bm25.search([query], k, [scope])
-        return ArmHits(self.graph.search([query], k, [scope], seeds=seeds)[1], keeps_order=True)
+        scores, ids = bm25.search([query], k, [scope])
+        hits = self.graph.search(query, k, scope, (scores[0], ids[0]))[1]
+        return ArmHits(hits[None], keeps_order=True)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation | None:  # noqa: ARG002
         """None: a graph finds passages, and answers nothing."""
@@ -70,10 +71,10 @@ class TableRowIndex:
         bm25: Bm25Index,  # noqa: ARG002
     ) -> ArmHits:
         """The chunks of the k best rows."""
-        scores, ids = self.tables.search([query], k, [scope])
         rows: dict[int, tuple[int, float]] = {}
-        for row, score in zip(ids[0][ids[0] >= 0].tolist(), scores[0].tolist(), strict=False):
-            rows.setdefault(int(self.tables.parents[row]), (self.first + row, score))
+        for match in self.tables.search(query, k, scope):
+            chunk_number = int(self.tables.parents[match.row])
+            rows.setdefault(chunk_number, (self.first + match.row, match.score))
         chunk = np.full((1, k), -1, np.int64)
         chunk[0, : len(rows)] = list(rows)
         return ArmHits(chunk, rows)

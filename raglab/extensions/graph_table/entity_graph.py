@@ -29,7 +29,6 @@ from raglab.words.text import STOP_WORDS
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
-Allowed = Sequence[NDArray[np.integer] | None]
 
 _CELL = re.compile(r"^[^\S\n]*\|([^|\n]*)\|", re.MULTILINE)
 STATED_TAGS = ("product", "vendor")  # tags whose values are names
@@ -81,12 +80,12 @@ class EntityGraph:
 
     def search(
         self,
-        queries: Sequence[str],
+        query: str,
         k: int,
-        allowed: Allowed | None = None,
+        scope: NDArray[np.integer] | None = None,
         seeds: tuple[Values, NDArray[np.integer]] | None = None,
     ) -> tuple[Values, Ids]:
-        """Return the k chunks a walk from each query's entities meets most, (scores, ids), [Q, k].
+        """Return the k chunks that a walk from a query's entities meets most, (scores, ids), [k].
 
         By (score, id); NaN and -1 where the walk meets fewer. A score is the share of its time that
         the walk spends at the chunk, rounded to float32. A query that names no entity of the graph
@@ -94,32 +93,30 @@ class EntityGraph:
         must not carry weight either; rarity stays the corpus's.
 
         Args:
-          queries: Q texts.
-          k: hits a query.
-          allowed: for each query the positions it may find; None is all of them.
-          seeds: what another search found, (scores, ids), each [Q, any], higher is better and none
-            below 0; these chunks share the restart with the query's entities.
+          query: any text.
+          k: hits.
+          scope: positions that it may find; None is all of them.
+          seeds: what another search found, (scores, ids), higher is better and none below 0; these
+            chunks share the restart with the query's entities.
 
         Source: Haveliwala 2002, WWW; over entities and passages: Gutiérrez et al. 2024, NeurIPS,
           and 2025, ICML.
         """
-        scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        every = np.arange(self.mentions.shape[1])
-        for i, query in enumerate(queries):
-            scope = None if allowed is None else allowed[i]
-            within = every if scope is None else np.unique(scope).astype(np.int64)
-            walk = self.walk if scope is None else _walk(self.mentions[:, within])
-            # an entity without a way out of it is none of the scope
-            restart = np.where(np.diff(walk.back.indptr) > 0, self._restart(query), 0.0)
-            if restart.any():
-                prior = np.zeros(len(every))
-                if seeds is not None:
-                    hits = seeds[1][i] >= 0
-                    prior[seeds[1][i][hits]] = seeds[0][i][hits]
-                met = _walk_shares(walk, restart, prior[within])
-                ranked = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
-                scores[i], ids[i] = ranked[0][0], ranked[1][0]
-        return scores, ids
+        within = np.arange(self.mentions.shape[1])
+        walk, prior = self.walk, np.zeros(len(within))
+        if scope is not None:
+            within = np.unique(scope).astype(np.int64)
+            walk = _walk(self.mentions[:, within])
+        # an entity without a way out of it is none of the scope
+        restart = np.where(np.diff(walk.back.indptr) > 0, self._restart(query), 0.0)
+        if not restart.any():
+            return np.full(k, np.nan), np.full(k, -1, np.int64)
+        if seeds is not None:
+            hits = seeds[1] >= 0
+            prior[seeds[1][hits]] = seeds[0][hits]
+        met = _walk_shares(walk, restart, prior[within])
+        ranked = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
+        return ranked[0][0], ranked[1][0]
 
     def _restart(self, query: str) -> Values:
         """Weight of each entity in a query, [E]: its rarity where the query names it.
@@ -158,8 +155,8 @@ def entity_graph(chunks: Sequence[Chunk]) -> EntityGraph:
       ...     "Rain is covered.",
       ... ]
       >>> graph = entity_graph([Chunk(text, text, "a.md") for text in texts])
-      >>> graph.search(["what does Lee owe?"], k=3)[1]
-      array([[ 0,  1, -1]])
+      >>> graph.search("what does Lee owe?", k=3)[1]
+      array([ 0,  1, -1])
     """
     # First what is named anywhere, then how often each chunk names it: a name found once is known
     # everywhere.

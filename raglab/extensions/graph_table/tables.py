@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import isfinite, isinf
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,6 @@ from raglab.words.languages import LANGUAGES, expression
 from raglab.words.packs import GENERIC, Pack
 
 Ids = NDArray[np.int64]
-Values = NDArray[np.float64]
 Scope = NDArray[np.integer] | None
 
 _DIGITS = 9  # of a number that counts rows
@@ -79,7 +78,6 @@ class CellQuery(NamedTuple):
     '' where it gives some of them. more: further parameters.
     """
 
-    kind: Literal["lookup", "comparison", "aggregate"]
     statement: str
     cells: Sequence[tuple[int, int]]
     score: float
@@ -90,13 +88,11 @@ class CellQuery(NamedTuple):
 class TableAnswer(NamedTuple):
     """What tables answer to a question.
 
-    kind: a cell, a comparison of cells, or a figure over many. text: name of the table, heads and
-    cells as written; what is worked out from them comes last. sql: the statement that was run, its
-    parameters behind it. rows: places among the index's rows that it rests on. score: share of the
-    question that they carry, in [0, 1].
+    text: name of the table, heads and cells as written; what is worked out from them comes last.
+    sql: the statement that was run, its parameters behind it. rows: places among the index's rows
+    that it rests on. score: share of the question that they carry, in [0, 1].
     """
 
-    kind: Literal["lookup", "comparison", "aggregate"]
     text: str
     sql: str
     rows: tuple[int, ...]
@@ -120,28 +116,18 @@ class TableIndex:
     later: tuple[str, ...] = ()
     within: Scope = field(default=None, repr=False)
 
-    def search(
-        self, queries: Sequence[str], k: int, allowed: Sequence[Scope] | None = None
-    ) -> tuple[Values, Ids]:
-        """Return the k best rows, (scores, ids), each [Q, k], by (score, id).
-
-        NaN and -1 where fewer share a word.
+    def search(self, question: str, k: int, allowed: Scope = None) -> list[RowMatch]:
+        """Return the k best rows, by (score, row); fewer where fewer share a word.
 
         A score is the share of the question's terms, by their weight, that the row, its table or
         its document holds.
 
         Args:
-          queries: Q texts.
-          k: rows a query.
-          allowed: for each query the positions of chunks whose rows it may find; None is all of
-            them.
+          question: any text.
+          k: rows.
+          allowed: positions of chunks whose rows it may find; None is all of them.
         """
-        scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
-        for i, query in enumerate(queries):
-            view = self.in_scope(None if allowed is None else allowed[i])
-            for place, match in enumerate(view.matches(table_question(query, self.later), k)):
-                scores[i, place], ids[i, place] = match.score, match.row
-        return scores, ids
+        return self.in_scope(allowed).matches(table_question(question, self.later), k)
 
     def answer(self, question: str, allowed: Scope = None) -> TableAnswer | None:
         r"""Return what the tables answer.
@@ -281,7 +267,7 @@ def _run_query(index: TableIndex, query: CellQuery) -> TableAnswer | None:
             figure = format_like(figure, like.text, like.quantity.unit)
         text = f"{text}; {query.figure}: {figure}"
     rows = tuple(dict.fromkeys(row for row, _ in cells))
-    return TableAnswer(query.kind, text, sql_text(statement, parameters), rows, query.score)
+    return TableAnswer(text, sql_text(statement, parameters), rows, query.score)
 
 
 def _captions(index: TableIndex, cells: Iterable[tuple[int, int]]) -> str:
@@ -315,7 +301,7 @@ def _row_cells(
         stated = {place: row.cells[place].quantity for place in places}
         places = [place for place in places if stated[place].exact]
         places = [place for place in places if stated[place].kind == "number"]
-    return [CellQuery("lookup", "value", [(best[0].row, place) for place in places], best[0].score)]
+    return [CellQuery("value", [(best[0].row, place) for place in places], best[0].score)]
 
 
 def _difference(
@@ -332,7 +318,7 @@ def _difference(
         return sum(share for term, share in second.shares.items() if term not in best.shares)
 
     def query(cells: Sequence[tuple[int, int]], score: float) -> CellQuery:
-        return CellQuery("comparison", "difference", cells, score, "difference")
+        return CellQuery("difference", cells, score, "difference")
 
     # the row that covers most of the terms that the best row lacks
     second = max(
@@ -372,10 +358,10 @@ def _rank_rows(
         return []
     cells = _column_cells(index, question, table.named or table.parts)
     if question.operation not in BOUNDS:
-        return [CellQuery("comparison", question.operation, cells, table.score)]
+        return [CellQuery(question.operation, cells, table.score)]
     bound = question.quantities[0]
     more = {"bound": question.operation, "value": bound.low, "unit": bound.unit}
-    return [CellQuery("comparison", "bound", cells, table.score, more=more)]
+    return [CellQuery("bound", cells, table.score, more=more)]
 
 
 def _figure(
@@ -388,10 +374,10 @@ def _figure(
         return []
     stated = [] if table.distinct else [r for r in table.rows if TOTAL.search(index.typed[r].label)]
     if len(stated) == 1 and question.operation != "average":
-        return [CellQuery("lookup", "value", [(stated[0], cells[0][1])], table.score)]
+        return [CellQuery("value", [(stated[0], cells[0][1])], table.score)]
     name = "average" if question.operation == "average" else "sum"
     counted = sum(isfinite(index.typed[row].cells[place].quantity.low) for row, place in cells)
-    return [CellQuery("aggregate", name, cells, table.score, f"{name} of {counted}")]
+    return [CellQuery(name, cells, table.score, f"{name} of {counted}")]
 
 
 def _count_rows(
@@ -402,7 +388,7 @@ def _count_rows(
     if table is None:
         return []
     cells = [(row, index.typed[row].table.label) for row in table.named or table.parts]
-    return [CellQuery("aggregate", "count", cells, table.score, "count")]
+    return [CellQuery("count", cells, table.score, "count")]
 
 
 _Try = Callable[[TableIndex, TableQuestion, Sequence[RowMatch]], list[CellQuery]]

@@ -15,8 +15,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from math import log
-from typing import NamedTuple
+from math import log, nan
+from typing import Any, NamedTuple
 
 import numpy as np
 import regex
@@ -248,7 +248,7 @@ def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) ->
     first = int(scores.round(6).argmax())  # ties in the last bits go to the earlier sentence
     match, passage = matches[first], passages[matches[first].hit]
     sentence = passage.part(match.at)
-    return {
+    features = {
         **_coverage(question, terms, match, passage),
         **_margins(scores, first, np.array([candidate.hit for candidate in matches])),
         **_focus(terms, match),
@@ -257,6 +257,7 @@ def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) ->
         **_kind(question.text, terms, sentence, passage.text),
         **_opposition(question.text, sentence, passage.text, [hit.text for hit in passages]),
     }
+    return {name: float(value) for name, value in features.items()}
 
 
 def _question_terms(question: WordVectors, passages: Sequence[WordVectors]) -> QuestionTerms:
@@ -295,7 +296,7 @@ def _quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
 
 def _coverage(
     question: WordVectors, terms: QuestionTerms, match: SentenceMatch, passage: WordVectors
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Features of coverage.
 
     The question's words, names and numbers in the sentence, and its new words.
@@ -331,7 +332,7 @@ def _coverage(
             f"{name}_least": best[of_kind & ~held].min(initial=1.0),
             f"new_{name}": (passage.kinds[match.at][new] == kind).sum(),
         }
-    return {name: float(value) for name, value in features.items()}
+    return features
 
 
 def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -347,36 +348,34 @@ def _new_words(
     return (keys != "") & ~np.isin(keys, terms.keys)
 
 
-def _margins(scores: FloatArray, first: int, hits: IntArray) -> dict[str, float]:
+def _margins(scores: FloatArray, first: int, hits: IntArray) -> dict[str, Any]:
     """Lead of the sentence over the next one, and over the best of other passages.
 
     1 where there is none.
     """
     rivals = {"margin": np.delete(scores, first), "margin_hits": scores[hits != hits[first]]}
-    return {
-        name: float(scores[first] - of.max()) if len(of) else 1.0 for name, of in rivals.items()
-    }
+    return {name: scores[first] - of.max() if len(of) else 1.0 for name, of in rivals.items()}
 
 
-def _focus(terms: QuestionTerms, match: SentenceMatch) -> dict[str, float]:
+def _focus(terms: QuestionTerms, match: SentenceMatch) -> dict[str, Any]:
     """The first content word, mostly what is asked for, apart from the rest, and the last one."""
     rest_weight = terms.weights[1:].sum()
     return {
-        "focus": float(match.best[0]),
-        "focus_held": float(match.held[0]),
-        "focus_place": float(terms.at[0]),
-        "rest_least": float(match.best[1:].min(initial=1.0)),
-        "rest_missing": float(terms.weights[1:] @ ~match.held[1:] / rest_weight)
+        "focus": match.best[0],
+        "focus_held": match.held[0],
+        "focus_place": terms.at[0],
+        "rest_least": match.best[1:].min(initial=1.0),
+        "rest_missing": terms.weights[1:] @ ~match.held[1:] / rest_weight
         if rest_weight > 0.0
         else 0.0,
-        "last": float(match.best[-1]),
-        "last_held": float(match.held[-1]),
+        "last": match.best[-1],
+        "last_held": match.held[-1],
     }
 
 
 def _substitution(
     terms: QuestionTerms, match: SentenceMatch, passage: WordVectors
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """How near the question's missing words are to new words of the sentence.
 
     Another name in the place of a name.
@@ -389,28 +388,27 @@ def _substitution(
         rows, columns = (terms.kinds == kind) & ~match.held, new & (kinds == kind)
         pairs = cosines[np.ix_(rows, columns)]
         best = pairs.max(axis=1) if pairs.size else np.zeros(0)
-        features[f"swap_{name}"] = float(best.max(initial=0.0))
-        features[f"swap_{name}_weight"] = float(terms.weights[rows] @ best) if len(best) else 0.0
+        features[f"swap_{name}"] = best.max(initial=0.0)
+        features[f"swap_{name}_weight"] = terms.weights[rows] @ best if len(best) else 0.0
     pairs = cosines[np.ix_(~match.held, new)]
     best = pairs.max(axis=1) if pairs.size else np.full(1, np.nan)
     weights = terms.weights[~match.held] if pairs.size else np.ones(1)
     mean = weights @ best / max(weights.sum(), 1e-9)
-    all_words = {"swap_most": best.max(), "swap_least": best.min(), "swap_mean": mean}
-    return features | {name: float(value) for name, value in all_words.items()}
+    return features | {"swap_most": best.max(), "swap_least": best.min(), "swap_mean": mean}
 
 
-def _order(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> dict[str, float]:
+def _order(terms: QuestionTerms, match: SentenceMatch, passage: WordVectors) -> dict[str, Any]:
     """How much further apart neighbour words are in sentence than in question, log(1 + words)."""
     if len(terms.at) < 2:
-        return {"shift_mean": 0.0, "shift_most": 0.0, "shift_held": float("nan")}
+        return {"shift_mean": 0.0, "shift_most": 0.0, "shift_held": nan}
     places = (terms.vectors @ passage.vectors[match.at].T).round(5).argmax(axis=1)
     shift = np.log1p(np.abs(np.abs(np.diff(places)) - np.diff(terms.at)))
     both = match.held[1:] & match.held[:-1]
-    held = float(shift[both].mean()) if both.any() else float("nan")
-    return {"shift_mean": float(shift.mean()), "shift_most": float(shift.max()), "shift_held": held}
+    held = shift[both].mean() if both.any() else nan
+    return {"shift_mean": shift.mean(), "shift_most": shift.max(), "shift_held": held}
 
 
-def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> dict[str, float]:
+def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> dict[str, Any]:
     """Whether there is a phrase of the kind that the question asks for and does not say.
 
     NaN where it is open.
@@ -418,12 +416,12 @@ def _kind(question: str, terms: QuestionTerms, sentence: str, passage: str) -> d
     kind, known = expected_kind(question), frozenset(terms.keys.tolist())
     features = {}
     for name, text in (("sentence", sentence), ("hit", passage)):
-        count = float("nan")
+        count = nan
         if kind is not None:
             stems = (line_stems(text[start:end]) for start, end in phrases(kind, text))
-            count = float(sum(not known.issuperset(some) for some in stems))
+            count = sum(not known.issuperset(some) for some in stems)
         features[f"kind_{name}_count"] = count
-        features[f"kind_{name}"] = float(np.minimum(count, 1.0))
+        features[f"kind_{name}"] = np.minimum(count, 1.0)
     return features
 
 
@@ -438,7 +436,7 @@ def _carries_sign(word: Word) -> bool:
 
 def _opposition(
     question: str, sentence: str, passage: str, passages: Sequence[str]
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Features of contradiction.
 
     Negations and antonyms of the question in sentence, passage or all passages.
@@ -460,7 +458,7 @@ def _opposition(
     negations, there = (
         sum(word.kind == NEGATION for word in some) for some in (words, read["sentence"])
     )
-    features = {
+    return {
         "negations": negations,
         "negations_sentence": there,
         "negations_differ": abs(negations - there),
@@ -471,7 +469,6 @@ def _opposition(
         "poles_missing_hits": len(poles.keys() - signs["hits"].keys()),
         **{f"turned_{name}": turned(name, wanted) for name in signs},
     }
-    return {name: float(value) for name, value in features.items()}
 
 
 def retrieval_features(
@@ -492,7 +489,6 @@ def retrieval_features(
       ... )
       (0.75, 0.25, 0.5, 0.5)
     """
-    nan = float("nan")
     scores = [np.array(some or (nan,), dtype=np.float64) for some in (cosine, l2, s_rerank)]
     by_cosine, near, reranked = np.sort(scores[0])[::-1], np.sort(scores[1]), scores[2]
     features = {

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,12 +21,10 @@ from raglab.answering.client import (
     TIMEOUT,
     WRONG_SETTINGS,
     Completion,
-    Message,
     ModelClient,
 )
 from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget
 from raglab.answering.prompts import (
-    MOST_TOKENS,
     Prompt,
     check_settings,
     data_prompt,
@@ -113,22 +110,6 @@ class JudgeCounts:
     over_budget: int = 0
 
 
-class ScoreRequest(NamedTuple):
-    """A request for one score.
-
-    messages: as they are sent. parse: reads the score of a reply; NaN where it holds none, with the
-    reason. max_tokens, top: of the reply. again: messages after a reply that could not be read;
-    none ask no second time. schema: of the reply, sent where the backend holds a model to it.
-    """
-
-    messages: tuple[Message, ...]
-    parse: Callable[[Completion], Score]
-    max_tokens: int = 1
-    top: int = 0
-    again: tuple[Message, ...] = ()
-    schema: Mapping[str, Any] | None = None
-
-
 class Score(NamedTuple):
     """A score, NaN where there is none, and why."""
 
@@ -136,26 +117,32 @@ class Score(NamedTuple):
     reason: str = ""
 
 
+@dataclass(slots=True, repr=False, eq=False)
 class ModelScorer:
     """A number a case from a language model: budget and counts.
 
     name: for versions and caches; no secret. needs: columns of the rows that it is called with, in
-    the order of the arguments of `score`. counts: what came of the cases so far. client: metered,
-    so that its `counts` tell requests, tokens and cost.
+    the order of the arguments of `score`. client: metered, so that its `counts` tell requests,
+    tokens and cost. prompt: with its instructions. limit: tokens of the whole prompt. closing: text
+    after a case. parse: reads the score of a reply; NaN where it holds none, with the reason.
+    max_tokens, top: of the reply. schema: of the reply, sent where the backend holds a model to it;
+    with one the closing is a reminder, sent after a reply that could not be read. counts: what came
+    of the cases so far.
     """
 
-    def __init__(
-        self,
-        name: str,
-        needs: tuple[str, ...],
-        request: Callable[..., ScoreRequest | None],
-        client: ModelClient,
-        budget: RequestBudget,
-    ) -> None:
-        """Take what makes the request of a row, None for a row that has none, and the model."""
-        self.name, self.needs, self.client = name, needs, MeteredClient(client, budget)
-        self.counts = JudgeCounts()
-        self._request, self._lock, self._failed = request, Lock(), 0
+    name: str
+    needs: tuple[str, ...]
+    client: MeteredClient
+    prompt: Prompt
+    limit: int
+    closing: str
+    parse: Callable[[Completion], Score]
+    max_tokens: int
+    top: int = 0
+    schema: Mapping[str, Any] | None = None
+    counts: JudgeCounts = field(default_factory=JudgeCounts)
+    _lock: Lock = field(default_factory=Lock)
+    _failed: int = 0
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({visible(self.name)})"
@@ -168,22 +155,27 @@ class ModelScorer:
         with ThreadPoolExecutor(len(rows)) as pool:
             return list(pool.map(self.score, *cells))
 
-    def score(self, *cells: Any) -> float:  # noqa: ANN401 - as `needs` says
+    def score(self, question: str, passages: Sequence[str], answer: str | None = None) -> float:
         """Score of one case.
 
-        NaN where there is nothing to ask for, and where it got none, which is counted.
+        NaN where there are no passages, or no answer to be judged, and where it got none, which is
+        counted.
 
         Raises:
           ModelUnavailableError: key, model or address are wrong, or the model failed for `IN_A_ROW`
             cases in a row.
         """
+        if not passages or (answer is not None and not answer.strip()):
+            return math.nan
+        answers = [] if answer is None else [answer]
         try:
-            request = self._request(*cells)
-            if request is None:
-                return math.nan
-            score = self._reply(request, request.messages)
-            if math.isnan(score.value) and request.again:
-                score = self._reply(request, request.again)
+            room = passage_room(self.limit, self.prompt, question, *answers, self.closing)
+            sections = [("Proposed answer", text) for text in answers]
+            data = data_prompt(question, fit_passages(passages, room), *sections)
+            closed = f"{data}\n\n{self.closing}"
+            score = self._reply(closed if self.schema is None else data)
+            if math.isnan(score.value) and self.schema is not None:
+                score = self._reply(closed)
         except BudgetSpentError as error:
             with self._lock:
                 self.counts.over_budget += 1
@@ -197,17 +189,15 @@ class ModelScorer:
         self._count(score)
         return score.value
 
-    def _reply(self, request: ScoreRequest, sent: tuple[Message, ...]) -> Score:
+    def _reply(self, data: str) -> Score:
         # Where nothing holds the model to a schema, a client reads the object out of the text: that
         # is not exact.
-        holds = request.schema is not None and self.client.capabilities().schema != "text"
-        reply = self.client.complete(
-            sent,
-            schema=request.schema if holds else None,
-            max_tokens=request.max_tokens,
-            top=request.top,
+        holds = self.schema is not None and self.client.capabilities().schema != "text"
+        schema = self.schema if holds else None
+        sent = messages(self.prompt, data)
+        return self.parse(
+            self.client.complete(sent, schema=schema, max_tokens=self.max_tokens, top=self.top)
         )
-        return request.parse(reply)
 
     def _count(self, score: Score) -> None:
         """Count a reply; say so where the first ones hold no score."""
@@ -246,131 +236,44 @@ class ModelScorer:
             ) from error
 
 
-def judge_scorer(
-    client: ModelClient,
-    budget: RequestBudget,
-    rubric: str,
-    *,
-    with_answer: bool = False,
-    prompt: Prompt = JUDGE,
-    max_prompt_tokens: int = MOST_TOKENS,
-) -> ModelScorer:
-    """A judge: it grades the passages of a case by a rubric, or with them its answer, in [0, 1].
-
-    A case without passages, or without the answer that is to be judged, is not asked.
-
-    Args:
-      rubric: a text, which says what 0 and 1 mean.
-      with_answer: whether the answer is shown.
-      prompt: what stands before the rubric.
-      max_prompt_tokens: of the whole prompt; passages are shortened by `fit_passages`.
-
-    Raises:
-      ValueError: the rubric is empty.
-    """
-    _check_text(rubric, "a rubric must say what 0 and 1 mean")
-    check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
-    instructions = prompt._replace(text=prompt.text + rubric.strip())
-
-    def request(data: str) -> ScoreRequest:
-        again = messages(instructions, f"{data}\n\n{REMINDER}")
-        sent = messages(instructions, data)
-        return ScoreRequest(sent, _rubric_score, 24, again=again, schema=SCORE_SCHEMA)
-
-    case = CaseRequest(instructions, max_prompt_tokens, REMINDER, request)
-    shape = f"{prompt_shape(max_prompt_tokens)}.schema"
-    return _scorer("judge", shape, case, client, budget, with_answer=with_answer)
-
-
-def yes_no_scorer(
-    client: ModelClient,
-    budget: RequestBudget,
-    question: str,
-    *,
-    with_answer: bool = False,
-    prompt: Prompt = YES_NO,
-    max_prompt_tokens: int = MOST_TOKENS,
-    least_mass: float = LEAST_MASS,
-) -> ModelScorer:
-    """P(yes) of a question about a case.
-
-    Of its yes and its no in the first token of the reply, the share of yes; missing where the two
-    together are no probable reply.
-
-    Args:
-      question: about the case, such as `SUFFICES`.
-      with_answer: whether the recorded answer is shown.
-      max_prompt_tokens: as of `judge_scorer`.
-      least_mass: least probability of yes and no together, in [0, 1].
-
-    Raises:
-      ValueError: the question is empty. Of `score`: the backend gives no alternatives with
-        log-probabilities.
-
-    Source: Kadavath et al. 2022, Language models (mostly) know what they know.
-    """
-    _check_text(question, "a yes or no question must be a text")
-    check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
-    closing = f"{question.strip()} Reply with yes or no."
-    instructions = prompt._replace(
-        text=f"{prompt.text}\nThe question about the case: {question.strip()}"
-    )
-
-    def request(data: str) -> ScoreRequest:
-        sent = messages(instructions, f"{data}\n\n{closing}")
-        return ScoreRequest(sent, partial(_yes_probability, least_mass), 1, TOP)
-
-    case = CaseRequest(instructions, max_prompt_tokens, closing, request)
-    shape = f"{prompt_shape(max_prompt_tokens)}.mass-{least_mass:g}"
-    return _scorer("yes-no", shape, case, client, budget, with_answer=with_answer)
-
-
-def _check_text(text: str, rule: str) -> None:
-    if not text.strip():
-        refuse(rule, "an empty one", "leave it out for that of sufficiency")
-
-
-@dataclass(frozen=True, slots=True)
-class CaseRequest:
-    """Makes the request of a case, called with its question, passages and answer.
-
-    prompt: with its instructions. limit: tokens of the whole prompt. closing: text that is sent
-    besides. of_data: the request of a case as a prompt holds it.
-    """
-
-    prompt: Prompt
-    limit: int
-    closing: str
-    of_data: Callable[[str], ScoreRequest]
-
-    def __call__(
-        self, question: str, passages: Sequence[str], answer: str | None = None
-    ) -> ScoreRequest | None:
-        """Request, None for a case without passages, or without the answer that is to be judged."""
-        if not passages or (answer is not None and not answer.strip()):
-            return None
-        answers = [] if answer is None else [answer]
-        room = passage_room(self.limit, self.prompt, question, *answers, self.closing)
-        sections = [("Proposed answer", text) for text in answers]
-        return self.of_data(data_prompt(question, fit_passages(passages, room), *sections))
-
-
-def _scorer(
+def case_scorer(
     kind: str,
-    shape: str,
-    case: CaseRequest,
     client: ModelClient,
     budget: RequestBudget,
+    prompt: Prompt,
+    instructions: str,
     *,
     with_answer: bool,
+    max_prompt_tokens: int,
+    shape: str,
+    **reading: Any,  # noqa: ANN401
 ) -> ModelScorer:
-    """Scorer of cases; whatever else shapes its scores is in its name."""
+    """Scorer of cases; whatever else shapes its scores is in its name.
+
+    Args:
+      instructions: behind those of the prompt.
+      with_answer: whether the answer is shown.
+      max_prompt_tokens: of the whole prompt; passages are shortened by `fit_passages`.
+      shape: of the reply.
+      **reading: how a reply is asked for and read, fields of `ModelScorer`.
+    """
+    check_settings(client, prompt, max_prompt_tokens=max_prompt_tokens)
+    prompt = prompt._replace(text=prompt.text + instructions)
     needs = ("query", "hits.text", "answer.text") if with_answer else ("query", "hits.text")
-    name = f"{kind}:{client.name}/{case.prompt.identity}/{shape}"
-    return ModelScorer(name, needs, case, client, budget)
+    name = f"{kind}:{client.name}/{prompt.identity}/{prompt_shape(max_prompt_tokens)}.{shape}"
+    metered = MeteredClient(client, budget)
+    return ModelScorer(name, needs, metered, prompt, max_prompt_tokens, **reading)
 
 
-def _rubric_score(reply: Completion) -> Score:
+def check_text(text: str, rule: str) -> str:
+    """Text without white space around it, once it is not empty."""
+    if not text.strip():
+        refuse(rule, "an empty one", "leave it out for that of sufficiency")
+    return text.strip()
+
+
+def rubric_score(reply: Completion) -> Score:
+    """Score of a judge's whole reply."""
     return (
         parse_score(reply.text)
         if reply.finish == "stop"
@@ -378,7 +281,7 @@ def _rubric_score(reply: Completion) -> Score:
     )
 
 
-def _yes_probability(least_mass: float, reply: Completion) -> Score:
+def yes_probability(least_mass: float, reply: Completion) -> Score:
     """Share of yes among the yes and the no that stand first in a reply."""
     first = reply.tokens[0].top if reply.tokens else ()
     mass = {

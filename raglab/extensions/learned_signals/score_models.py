@@ -104,16 +104,6 @@ class Recipe(NamedTuple):
     family: Literal["logistic", "trees"]
     size: float
 
-    @property
-    def described(self) -> str:
-        """The recipe in words."""
-        kind = (
-            f"logistic, C {self.size:g}"
-            if self.family == "logistic"
-            else f"trees of depth {self.size:g}"
-        )
-        return f"{kind} on {', '.join(self.groups)}"
-
 
 class ScoreModel(NamedTuple):
     """A fitted model: names of its features, [F], its numbers, and the recipe that they came by."""

@@ -13,6 +13,7 @@ the rubric. So no value of another model or rubric is ever read again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from raglab.answering.client import ModelClient
@@ -23,11 +24,16 @@ from raglab.extensions.learned_signals.judging import (
     IS_RIGHT,
     JUDGE,
     LEAST_MASS,
+    REMINDER,
     RUBRICS,
+    SCORE_SCHEMA,
     SUFFICES,
+    TOP,
     YES_NO,
-    judge_scorer,
-    yes_no_scorer,
+    case_scorer,
+    check_text,
+    rubric_score,
+    yes_probability,
 )
 from raglab.extensions.learned_signals.readers import (
     Classifier,
@@ -216,9 +222,20 @@ def judge(
       Counter()
     """
     shown = rubric == "grounded" if answer is None else answer
-    text = RUBRICS.get(rubric, rubric)
-    scorer = judge_scorer(
-        client, budget, text, with_answer=shown, prompt=prompt, max_prompt_tokens=max_prompt_tokens
+    text = check_text(RUBRICS.get(rubric, rubric), "a rubric must say what 0 and 1 mean")
+    scorer = case_scorer(
+        "judge",
+        client,
+        budget,
+        prompt,
+        text,
+        with_answer=shown,
+        max_prompt_tokens=max_prompt_tokens,
+        shape="schema",
+        closing=REMINDER,
+        parse=rubric_score,
+        max_tokens=24,
+        schema=SCORE_SCHEMA,
     )
     return _signal(scorer.name, scorer, scorer.needs, name, n_hits, at_once)
 
@@ -260,14 +277,20 @@ def yes_no(
 
     Source: Kadavath et al. 2022.
     """
-    scorer = yes_no_scorer(
+    text = check_text(question, "a yes or no question must be a text")
+    scorer = case_scorer(
+        "yes-no",
         client,
         budget,
-        question,
+        prompt,
+        f"\nThe question about the case: {text}",
         with_answer=answer,
-        prompt=prompt,
         max_prompt_tokens=max_prompt_tokens,
-        least_mass=least_mass,
+        shape=f"mass-{least_mass:g}",
+        closing=f"{text} Reply with yes or no.",
+        parse=partial(yes_probability, least_mass),
+        max_tokens=1,
+        top=TOP,
     )
     return _signal(scorer.name, scorer, scorer.needs, name, n_hits, at_once)
 

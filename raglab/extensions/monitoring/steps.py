@@ -25,7 +25,7 @@ from raglab.audit.label_samples import LABEL_NAMES, check_whole_samples, placed_
 from raglab.decision.inclusion import PROBABILITY
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis
-from raglab.decision.trace_view import Measured, answered_cases, failed_count
+from raglab.decision.trace_view import answered_cases, failed_count
 from raglab.extensions.monitoring.betting import FloatArray, IntArray
 from raglab.lab.answer_basis import check_compared, missing_notes
 from raglab.lab.certificate_checks import check_new_cases, check_notes
@@ -36,7 +36,7 @@ from raglab.replay import cases_by_shard, decide_policies, each_shard, join_colu
 from raglab.store.files import Where, input_error, plain_cell, shown_value
 from raglab.store.policies import Policy
 from raglab.store.traces import StudyTrace
-from raglab.values import Status, TraceData, refuse
+from raglab.values import Status, refuse
 from raglab.words.canonical import canonical_json, digest, utc_text
 
 if TYPE_CHECKING:
@@ -250,11 +250,6 @@ def _number(text: str) -> float:
         return float("nan")
 
 
-def shard_status(trace: TraceData | Measured, policy: Policy, arm: str | None) -> NDArray[np.int8]:
-    """Decision of each case of a trace in memory; pure, so that any worker may decide a shard."""
-    return decide_policies(Measured.of(trace), [policy], arm)[0].status
-
-
 def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSteps:
     """Steps of a trace: its cases with a probability are drawn; where none has one, all are."""
     import pandas as pd
@@ -285,9 +280,7 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
         cell[rows] = CELL_OF_CODE[codes[0]]
         decision[rows] = STATUS_OF_CELL[cell[rows]]
     if len(rows := np.flatnonzero(is_in & ~has_label)):
-        decision[rows] = np.concatenate(
-            list(each_shard(shard_status, trace.subset(rows), policy, own_arm, what="decide"))
-        )
+        decision[rows] = decide_policies(trace.subset(rows), [policy], own_arm)[0].status
     columns = pd.DataFrame(
         {
             "decision": decision,

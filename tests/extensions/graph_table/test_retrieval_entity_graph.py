@@ -114,8 +114,8 @@ class TestGraph:
     def test_an_empty_corpus_finds_nothing(self) -> None:
         """Nor does one without names."""
         for chunks in ([], [_chunk(0, "hail and rain")]):
-            scores, ids = entity_graph(chunks).search(["Ann Lee"], 2)
-            assert ids.tolist() == [[-1, -1]]
+            scores, ids = entity_graph(chunks).search("Ann Lee", 2)
+            assert ids.tolist() == [-1, -1]
             assert np.isnan(scores).all()
 
 
@@ -132,20 +132,20 @@ class TestWalk:
         chunks = [
             _chunk(i, text) for i, text in enumerate(("we met Ann.", "Ann left.", "hail", "rain"))
         ]
-        scores, ids = entity_graph(chunks).search(["where is Ann?"], 4)
-        assert ids.tolist() == [[0, 1, -1, -1]]
-        assert scores[0, :2] == pytest.approx([1 / 6, 1 / 6], abs=1e-6)
+        scores, ids = entity_graph(chunks).search("where is Ann?", 4)
+        assert ids.tolist() == [0, 1, -1, -1]
+        assert scores[:2] == pytest.approx([1 / 6, 1 / 6], abs=1e-6)
 
     def test_the_second_hop(self, graph: EntityGraph) -> None:
         """The excess of the society's borrower is in a passage that names the borrower alone."""
-        ids = graph.search(["storm excess of the client who owes Cotswold Building Society"], 3)[1][
-            0
+        ids = graph.search("storm excess of the client who owes Cotswold Building Society", 3)[
+            1
         ].tolist()
         assert ids == [0, 1, 2]
 
     def test_a_relation(self, graph: EntityGraph) -> None:
         """The passage naming both role and client comes first, those with one of them after it."""
-        ids = graph.search(["Who is the loss payee of Ann Lee?"], 5)[1][0].tolist()
+        ids = graph.search("Who is the loss payee of Ann Lee?", 5)[1].tolist()
         assert ids[0] == 0
         assert set(ids[1:]) == {1, 2, -1}
 
@@ -162,21 +162,24 @@ class TestWalk:
 
     def test_without_an_entity_there_are_no_hits(self, graph: EntityGraph) -> None:
         """Seeds of another search or not."""
-        others = np.array([[1.0]]), np.array([[2]])
+        others = np.array([1.0]), np.array([2])
         for query in ("how do I bake bread", "", "???"):
             assert seeds(graph, query) == {}
-            for found in (graph.search([query], 3), graph.search([query], 3, seeds=others)):
+            for found in (graph.search(query, 3), graph.search(query, 3, seeds=others)):
                 assert (found[1] == -1).all()
                 assert np.isnan(found[0]).all()
 
     def test_the_walk_stays_inside_the_scope(self, graph: EntityGraph) -> None:
         """Only named chunks are found, and what lies outside of them carries no weight."""
         query = "storm excess of the client who owes Cotswold Building Society"
-        assert graph.search([query], 3, [np.array([1, 3])])[1].tolist() == [[-1, -1, -1]]
-        assert graph.search(["Ann Lee"], 3, [np.array([1, 4, 1])])[1].tolist() == [[1, -1, -1]]
-        assert graph.search(["Ann Lee"], 3, [np.array([], np.int64)])[1].tolist() == [[-1, -1, -1]]
-        whole = graph.search([query], 3, [np.arange(5)])
-        for ours, theirs in zip(graph.search([query], 3), whole, strict=True):
+        for asked, scope, ids in (
+            (query, [1, 3], [-1, -1, -1]),
+            ("Ann Lee", [1, 4, 1], [1, -1, -1]),
+            ("Ann Lee", [], [-1, -1, -1]),
+        ):
+            assert graph.search(asked, 3, np.array(scope, np.int64))[1].tolist() == ids
+        whole = graph.search(query, 3, np.arange(5))
+        for ours, theirs in zip(graph.search(query, 3), whole, strict=True):
             assert np.array_equal(ours, theirs, equal_nan=True)
 
     def test_seeds_share_the_restart(self, graph: EntityGraph) -> None:
@@ -185,38 +188,36 @@ class TestWalk:
         The walk never leaves the last passage, which names nothing: of its time 1/2 are restarts,
         of them 1/2 go to hits, of those 3/4 to this one.
         """
-        seeds = np.array([[3.0, 1.0, np.nan]]), np.array([[4, 2, -1]])
-        scores, ids = graph.search(["Ann Lee"], 5, seeds=seeds)
+        seeds = np.array([3.0, 1.0, np.nan]), np.array([4, 2, -1])
+        scores, ids = graph.search("Ann Lee", 5, seeds=seeds)
         assert SEED_SHARE == 0.5
-        assert set(ids[0].tolist()) == {0, 1, 2, 4, -1}
-        assert scores[0][ids[0] == 4] == pytest.approx(0.5 * 0.5 * 0.75)
+        assert set(ids.tolist()) == {0, 1, 2, 4, -1}
+        assert scores[ids == 4] == pytest.approx(0.5 * 0.5 * 0.75)
 
     def test_seeds_outside_of_the_scope_do_not_count(self, graph: EntityGraph) -> None:
         """With no seed inside, the entities have the whole restart."""
-        scope = [np.array([0, 1])]
-        seeded = graph.search(["Ann Lee"], 2, scope, (np.array([[1.0]]), np.array([[4]])))
-        for ours, theirs in zip(graph.search(["Ann Lee"], 2, scope), seeded, strict=True):
+        scope = np.array([0, 1])
+        seeded = graph.search("Ann Lee", 2, scope, (np.array([1.0]), np.array([4])))
+        for ours, theirs in zip(graph.search("Ann Lee", 2, scope), seeded, strict=True):
             assert np.array_equal(ours, theirs)
 
-    def test_one_is_a_row_of_many(self, graph: EntityGraph) -> None:
-        """No query depends on another, nor a hit on how many are asked for."""
-        queries = ["Ann Lee", "bread", "NM-FG-4417 excess", "loss payee"]
-        scores, ids = graph.search(queries, 4)
-        for row, query in enumerate(queries):
-            alone = graph.search([query], 2)
-            assert np.array_equal(alone[0][0], scores[row, :2], equal_nan=True)
-            assert np.array_equal(alone[1][0], ids[row, :2])
+    def test_hits_do_not_hang_on_their_number(self, graph: EntityGraph) -> None:
+        """The first of many are those of few."""
+        for query in ("Ann Lee", "bread", "NM-FG-4417 excess", "loss payee"):
+            for few, many in zip(graph.search(query, 2), graph.search(query, 4), strict=True):
+                assert np.array_equal(few, many[:2], equal_nan=True)
 
     def test_scores_are_shares_of_time(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
         """They descend, ties by position, and sum to less than 1."""
-        scores, ids = broker[1].search(
-            ["Who is the loss payee of Brightwater?", "Quelle franchise chez Roussel ?"], 420
-        )
-        for row_scores, row_ids in zip(scores, ids, strict=True):
-            found = row_ids >= 0
-            assert 0.0 < row_scores[found].sum() < 1.0
-            steps = np.diff(row_scores[found])
-            assert ((steps < 0) | ((steps == 0) & (np.diff(row_ids[found]) > 0))).all()
+        for query in (
+            "Who is the loss payee of Brightwater?",
+            "Quelle franchise chez Roussel ?",
+        ):
+            scores, ids = broker[1].search(query, 420)
+            found = ids >= 0
+            assert 0.0 < scores[found].sum() < 1.0
+            steps = np.diff(scores[found])
+            assert ((steps < 0) | ((steps == 0) & (np.diff(ids[found]) > 0))).all()
 
     def test_finds_the_second_hop_in_the_bundled_corpus(
         self, broker: tuple[list[Chunk], EntityGraph]
@@ -225,7 +226,7 @@ class TestWalk:
         chunks, graph = broker
         weights = seeds(graph, "Quelle franchise pour le prêt n° 88-41720 ?")
         assert max(weights, key=weights.__getitem__) == "88 41720"
-        found = graph.search(["Which limits has the borrower of loan 88-41720?"], 10)[1][0]
+        found = graph.search("Which limits has the borrower of loan 88-41720?", 10)[1]
         assert chunks[found[0]].shown == "vauban-habitation-conditions-particulieres-2024.md#1"
 
     def test_the_same_in_every_process(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
@@ -235,10 +236,10 @@ class TestWalk:
             "import sys; from raglab.store.loaders import load_corpus; "
             "from raglab.extensions.graph_table.entity_graph import entity_graph; "
             "graph = entity_graph(load_corpus(sys.argv[1]).chunks); "
-            "print([one.tobytes().hex() for one in graph.search([sys.argv[2]], 20)])"
+            "print([one.tobytes().hex() for one in graph.search(sys.argv[2], 20)])"
         )
         ours = [
-            one.tobytes().hex() for one in pickle.loads(pickle.dumps(broker[1])).search([query], 20)
+            one.tobytes().hex() for one in pickle.loads(pickle.dumps(broker[1])).search(query, 20)
         ]
         for seed in ("1", "2"):
             out = subprocess.run(
@@ -252,8 +253,7 @@ class TestWalk:
 
     def test_a_query_takes_little_work(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
         """Some thousand lines of Python at 420 chunks."""
-        broker[1].search(["Who is the loss payee of Brightwater?"], 50)
+        broker[1].search("Who is the loss payee of Brightwater?", 50)
         assert (
-            lines_run(lambda: broker[1].search(["Who is the loss payee of Brightwater?"], 50))
-            < 2_000
+            lines_run(lambda: broker[1].search("Who is the loss payee of Brightwater?", 50)) < 2_000
         )

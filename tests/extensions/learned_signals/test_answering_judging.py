@@ -26,22 +26,18 @@ from llama_server import server as llama  # noqa: F401
 from raglab.answering.client import Capabilities, Completion, Message, TokenScore, estimate_tokens
 from raglab.answering.metered_client import OVERHEAD, RequestBudget, TokenCount
 from raglab.answering.openai_client import OpenAIClient, _Known
-from raglab.answering.prompts import Prompt
 from raglab.extensions.learned_signals import judging
 from raglab.extensions.learned_signals.judging import (
     IN_A_ROW,
     RUBRICS,
-    SUFFICES,
     JudgeCounts,
     ModelScorer,
-    judge_scorer,
     parse_score,
-    yes_no_scorer,
 )
+from raglab.lab import signal_models
 from raglab.values import ModelUnavailableError
 
 PASSAGES = ["The excess is £250.", "Storm damage is covered."]
-NO_BUDGET = RequestBudget()
 
 
 @pytest.mark.parametrize(
@@ -113,19 +109,15 @@ def client(server: JudgeServer, **changes: Any) -> OpenAIClient:
     return made
 
 
-def judge(
-    server: JudgeServer,
-    *,
-    budget: RequestBudget = NO_BUDGET,
-    rubric: str = "",
-    prompt: Prompt | None = None,
-    **changes: Any,
-) -> ModelScorer:
-    """A judge of that server."""
-    told = judging.JUDGE if prompt is None else prompt
-    return judge_scorer(
-        client(server, **changes), budget, rubric or RUBRICS["sufficient"], prompt=told
-    )
+def judge(server: JudgeServer, settings: Any = (), **changes: Any) -> ModelScorer:
+    """A judge of that server, with settings of its own and of its client."""
+    return scorer(signal_models.judge, client(server, **changes), **dict(settings))
+
+
+def scorer(make: Any, asked: Any, **settings: Any) -> ModelScorer:
+    """What a factory of signals asks a client by."""
+    made: ModelScorer = make(asked, **settings).fn
+    return made
 
 
 class Fixed:
@@ -151,7 +143,7 @@ def test_a_case_gets_its_score(server: JudgeServer) -> None:
 
     What it took is counted as the server reports it.
     """
-    made = judge(server, budget=RequestBudget(price_prompt=1.0, price_completion=2.0))
+    made = judge(server, {"budget": RequestBudget(price_prompt=1.0, price_completion=2.0)})
     assert made.score("Who pays?", PASSAGES) == true_score("Who pays?")
     assert made.counts == JudgeCounts(1)
     assert made.client.counts._replace(ms=()) == (1, 40, 10, 0.06, ())
@@ -231,7 +223,7 @@ def test_a_budget_ends_before_it_is_exceeded(server: JudgeServer) -> None:
         RequestBudget(calls=3),
     )
     for budget in budgets:
-        made = judge(server, budget=budget)
+        made = judge(server, {"budget": budget})
         with pytest.warns(
             UserWarning, match="of the budget do not bear the next request, after 3 requests"
         ) as told:
@@ -315,18 +307,16 @@ def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(
     """Another rubric never reads an old score; patience, price and key do not matter."""
     made = judge(server)
     other = (
-        judge(server, rubric="Score 1 always."),
+        judge(server, {"rubric": "Score 1 always."}),
         judge(server, temperature=0.5),
-        judge(server, prompt=judging.JUDGE._replace(text="Grade.")),
-        judge_scorer(
-            dataclasses.replace(client(server), model="other"), NO_BUDGET, RUBRICS["sufficient"]
-        ),
-        yes_no_scorer(client(server), NO_BUDGET, SUFFICES),
-        yes_no_scorer(client(server), NO_BUDGET, "Is it so?"),
+        judge(server, {"prompt": judging.JUDGE._replace(text="Grade.")}),
+        scorer(signal_models.judge, dataclasses.replace(client(server), model="other")),
+        scorer(signal_models.yes_no, client(server)),
+        scorer(signal_models.yes_no, client(server), question="Is it so?"),
     )
     assert len({made.name, *(one.name for one in other)}) == 7
     same = judge(
-        server, budget=RequestBudget(tokens=5), timeout=1.0, max_retries=9, key_env="OTHER"
+        server, {"budget": RequestBudget(tokens=5)}, timeout=1.0, max_retries=9, key_env="OTHER"
     )
     assert same.name == made.name
     assert made.name.startswith("judge:tiny@127.0.0.1:")
@@ -370,9 +360,9 @@ def test_a_yes_is_weighed_against_a_no() -> None:
         ("No", math.log(0.2)),
         ("Well", math.log(0.15)),
     ]
-    made = yes_no_scorer(Fixed(top), NO_BUDGET, SUFFICES)
+    made = scorer(signal_models.yes_no, Fixed(top))
     assert made.score("Who pays?", PASSAGES) == pytest.approx(0.75)
-    assert yes_no_scorer(Fixed([("Yes", -0.1)]), NO_BUDGET, SUFFICES).score("?", PASSAGES) == 1.0
+    assert scorer(signal_models.yes_no, Fixed([("Yes", -0.1)])).score("?", PASSAGES) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -391,7 +381,7 @@ def test_a_sliver_of_mass_is_no_score(
     """A model that begins with its thoughts says neither yes nor no."""
     rest = [("<think>", math.log(max(1.0 - yes - no, 1e-9)))]
     top = [*rest, ("Yes", math.log(yes)), *([("No", math.log(no))] if no else [])]
-    made = yes_no_scorer(Fixed(top), NO_BUDGET, SUFFICES, least_mass=least)
+    made = scorer(signal_models.yes_no, Fixed(top), least_mass=least)
     score = made.score("Who pays?", PASSAGES)
     assert score == pytest.approx(yes / (yes + no)) if is_scored else math.isnan(score)
     assert made.counts.missing.total() == (not is_scored)
@@ -400,7 +390,7 @@ def test_a_sliver_of_mass_is_no_score(
 def test_neither_yes_nor_no_is_missing() -> None:
     """And its reason counted."""
     for top in ([("Well", -0.1)], []):
-        made = yes_no_scorer(Fixed(top), NO_BUDGET, SUFFICES)
+        made = scorer(signal_models.yes_no, Fixed(top))
         assert math.isnan(made.score("Who pays?", PASSAGES))
         assert made.counts.missing.total() == 1
 
@@ -416,8 +406,8 @@ def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(
     llama.text = '{"score": 0.5}'
     asked = client(llama, timeout=3.0 if reply.pause else 10.0)
     for made in (
-        judge_scorer(asked, NO_BUDGET, RUBRICS["sufficient"]),
-        yes_no_scorer(asked, NO_BUDGET, SUFFICES, least_mass=0.0),
+        scorer(signal_models.judge, asked),
+        scorer(signal_models.yes_no, asked, least_mass=0.0),
     ):
         assert made.score("the first?", PASSAGES) > 0.0
         llama.failing = {"the second?": reply}
@@ -440,10 +430,10 @@ def test_yes_and_no_without_log_probabilities_stop_before_the_first_case(
     """With the remedy; a server that gives them for a while and then null leaves a case missing."""
     llama.logprobs = False
     with pytest.raises(ValueError, match=r"take raglab\.LocalModel"):
-        yes_no_scorer(client(llama), NO_BUDGET, SUFFICES).score("Who pays?", PASSAGES)
+        scorer(signal_models.yes_no, client(llama)).score("Who pays?", PASSAGES)
     assert llama.questions == []
     llama.logprobs = True
-    made = yes_no_scorer(client(llama), NO_BUDGET, SUFFICES)
+    made = scorer(signal_models.yes_no, client(llama))
     llama.failing = {"Who pays?": completion("Yes", logprobs={"content": None})}
     assert math.isnan(made.score("Who pays?", PASSAGES))
     assert made.counts.missing.total() == 1
@@ -480,31 +470,23 @@ def test_a_judge_reads_nothing_out_of_a_text(server: JudgeServer) -> None:
     told = client(server)
     told._state.known = _Known(Capabilities(True, 5, "text"))
     server.behave = lambda *_: completion('So: {"score": 1}')
-    assert math.isnan(
-        judge_scorer(told, NO_BUDGET, RUBRICS["sufficient"]).score("Who pays?", PASSAGES)
-    )
+    assert math.isnan(scorer(signal_models.judge, told).score("Who pays?", PASSAGES))
     assert all("response_format" not in body for body in server.bodies)
 
 
-@pytest.mark.parametrize("kind", ["judge", "yes-no"])
+@pytest.mark.parametrize("make", [signal_models.judge, signal_models.yes_no])
 @pytest.mark.parametrize("limit", [400, 1400])
-def test_a_prompt_of_a_judge_is_shortened(kind: str, limit: int) -> None:
+def test_a_prompt_of_a_judge_is_shortened(make: Any, limit: int) -> None:
     """Whatever the passages and the answer are; another limit is another signal."""
     long = ["The excess is £250, and £400 where the claim is late. " * 200] * 4
-    judge_client = Fixed([("Yes", -0.1)])
-    scorers: dict[str, Any] = {
-        "judge": lambda **more: judge_scorer(
-            judge_client, NO_BUDGET, "Score 1.", with_answer=True, **more
-        ),
-        "yes-no": lambda **more: yes_no_scorer(
-            judge_client, NO_BUDGET, SUFFICES, with_answer=True, **more
-        ),
-    }
-    made = scorers[kind](max_prompt_tokens=limit)
+    asked = Fixed([("Yes", -0.1)])
+    made, other = (
+        scorer(make, asked, answer=True, max_prompt_tokens=most) for most in (limit, limit + 1)
+    )
     made.score("Who pays?", long, "The insurer pays all of it. " * 5)
-    assert judge_client.sent
-    for sent in judge_client.sent:
+    assert asked.sent
+    for sent in asked.sent:
         assert limit / 2 < sum(estimate_tokens(message["content"]) for message in sent) < limit
-    assert made.name != scorers[kind](max_prompt_tokens=limit + 1).name
+    assert made.name != other.name
     with pytest.raises(ValueError, match="max_prompt_tokens must be a whole number"):
-        scorers[kind](max_prompt_tokens=0)
+        make(asked, max_prompt_tokens=0)

@@ -292,6 +292,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     """Each field is checked, and the message names the file and what to do."""
     path, whole = tmp_path / "learned.json", record()
     for changes in (
+        {},
         {"format": 2},
         {"target": "sure"},
         {"name": "a.b"},
@@ -303,23 +304,9 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
         {"report": ["many", 1, 0.5, 0.4, 0.6]},
         {"model": {**whole["model"], "bias": 10**400}},
     ):
-        path.write_text(json.dumps({**whole, **changes}), encoding="utf-8")
+        changed = {**whole, **changes} if changes else []
+        path.write_text(json.dumps(changed), encoding="utf-8")
         with pytest.raises(InputError, match=r"learned\.json.*LearnedSignal\.save wrote it"):
             LearnedSignal.load(path)
     path.write_text(json.dumps(whole), encoding="utf-8")
     assert LearnedSignal.load(path).record == whole
-    path.write_text("[]", encoding="utf-8")
-    with pytest.raises(InputError):
-        LearnedSignal.load(path)
-
-
-def test_a_trace_of_shards_is_refused() -> None:
-    """Rule, what came, and what to do."""
-
-    class Shards:
-        """A trace that is no trace in memory."""
-
-    with pytest.raises(
-        TypeError, match=r"^fit_signal must have a trace in memory, got a Shards; .*draw some cases"
-    ):
-        fit_signal.__wrapped__(Shards())  # type: ignore[attr-defined]

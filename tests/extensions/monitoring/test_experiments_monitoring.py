@@ -63,18 +63,6 @@ def test_counts_state_what_the_bets_state(
         assert not stated.all()
 
 
-def test_a_request_without_label_and_a_common_weight_move_no_wealth(script: Any) -> None:
-    """Rows labelled with probability 0.2 weigh 5; the other requests are steps of 0."""
-    streams = drawn(script, "2 alpha", "equal", (5, 200))
-    steps = streams.steps[streams.kinds]
-    requests = np.zeros((5, 1000))
-    requests[:, 3::5] = 5.0 * steps
-    path, _ = bet(opening_wealth(-0.1, 0.9), steps)
-    weighted, _ = bet(opening_wealth(-0.5, 4.5), requests)
-    assert weighted[:, 3::5] == pytest.approx(path)
-    assert weighted[:, 7::5] == pytest.approx(path[:, :-1])
-
-
 @pytest.mark.parametrize("setting", NULLS)
 def test_the_promise_holds_at_every_row(script: Any, setting: str) -> None:
     """The mean of p so far is alpha at most; that of the blocks ends at alpha."""

@@ -44,6 +44,12 @@ def estimate(frame: pd.DataFrame, rate: str = HALLUCINATION, *, judged: bool = T
     )
 
 
+def row_of(frame: pd.DataFrame, rate: str = HALLUCINATION) -> Any:
+    """Row of one rate."""
+    (row,) = judged_rates(frame, rates=[rate]).itertuples()
+    return row
+
+
 def crowd(seed: int, size: int = 600, labelled: int = 300) -> pd.DataFrame:
     """Requests of all decisions and labels, half labelled, drawn evenly from each of two strata."""
     rng = np.random.default_rng(seed)
@@ -82,10 +88,8 @@ def test_a_census_is_the_plain_rate() -> None:
     rows = crowd(1)
     table = judged_rates(rows.assign(label=rows["truth"]))
     for row in table.itertuples():
-        assert row.estimate == pytest.approx(row.k / row.n)
-        assert row.low == pytest.approx(row.estimate)
-        assert row.high == pytest.approx(row.estimate)
-        assert row.human_only == pytest.approx(row.estimate)
+        each = (row.estimate, row.low, row.high, row.human_only)
+        assert each == pytest.approx([row.k / row.n] * 4)
 
 
 def test_a_perfect_judge() -> None:
@@ -188,37 +192,30 @@ class TestRefusal:
         """Fewer than 50 labels, 10 errors or 10 others; what people alone tell stays."""
         human = [True] * wrong + [False] * right + [None] * (wrong + right)
         judge = ([True] * wrong + [False] * right) * 2
-        (row,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
+        row = row_of(answers(judge, human))
         assert np.isnan(row.estimate) == np.isnan(row.low) == np.isnan(row.high) == bool(reason)
-        assert row.reason == reason
-        assert (row.labels_saved == 0) == bool(reason)
-        low, high = clopper_pearson(wrong, wrong + right)
-        assert (row.human_low, row.human_high) == (low, high)
-        assert (row.k, row.n, row.judge_only) == (
-            wrong,
-            wrong + right,
-            pytest.approx(2 * wrong / len(human)),
-        )
+        assert (row.reason, row.labels_saved == 0) == (reason, bool(reason))
+        known = wrong + right
+        assert (row.human_low, row.human_high) == clopper_pearson(wrong, known)[:2]
+        assert (row.k, row.n, row.judge_only) == (wrong, known, pytest.approx(wrong / known))
 
-    def test_labels_of_the_denominator(self) -> None:
-        """60 labels of which 40 are answerable give no rate of false refusals."""
+    def test_labels_of_the_denominator_and_of_each_stratum(self) -> None:
+        """60 labels of which 40 are answerable give no rate of false refusals.
+
+        Of a stratum without labels nothing is known but what the judge says.
+        """
         rows = pd.DataFrame({"decision": (["refuse"] * 30 + ["ok"] * 30) * 2, "judge": "ok"})
-        rows["label"] = ["ok"] * 20 + ["refuse"] * 10 + ["ok"] * 20 + ["refuse"] * 10 + [""] * 60
-        (row,) = judged_rates(rows, rates=["false_refusal_rate"]).itertuples()
-        assert row.reason == "people labelled 40 answerable, an interval needs 50"
-
-    def test_a_stratum_without_labels(self) -> None:
-        """Nothing is known of it but what the judge says."""
+        rows["label"] = (["ok"] * 20 + ["refuse"] * 10) * 2 + [""] * 60
+        reason = row_of(rows, "false_refusal_rate").reason
+        assert reason == "people labelled 40 answerable, an interval needs 50"
         human: list[bool | None] = [True] * 30 + [False] * 30 + [None] * 60
         strata = ["a"] * 90 + ["b"] * 30
-        (row,) = judged_rates(
-            answers([False] * 120, human, stratum=strata), rates=[HALLUCINATION]
-        ).itertuples()
-        assert row.reason == "1 strata of 30 requests have fewer than 2 labels"
+        reason = row_of(answers([False] * 120, human, stratum=strata)).reason
+        assert reason == "1 strata of 30 requests have fewer than 2 labels"
 
     def test_a_judge_without_people(self) -> None:
         """Never counts as a label."""
-        (row,) = judged_rates(answers([True] * 80, [None] * 80), rates=[HALLUCINATION]).itertuples()
+        row = row_of(answers([True] * 80, [None] * 80))
         assert row.judge_only == 1.0
         assert np.isnan(row.estimate)
         assert np.isnan(row.human_only)
@@ -228,10 +225,9 @@ class TestRefusal:
         """It is said."""
         human: list[bool | None] = [True, False] * 50 + [None] * 900
         judge = [False, False, True, True] * 250
-        (row,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
-        assert row.coefficient == 0.0
-        assert row.labels_saved == 0
-        assert row.reason == "no labels are saved"
+        row = row_of(answers(judge, human))
+        said = (row.coefficient, row.labels_saved, row.reason)
+        assert said == (0.0, 0, "no labels are saved")
 
     @pytest.mark.parametrize("is_silent", [True, False])
     def test_a_judge_that_knows_who_is_drawn(self, *, is_silent: bool) -> None:
@@ -246,7 +242,7 @@ class TestRefusal:
         rows.loc[~drawn & is_silent, "judge"] = ""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            (row,) = judged_rates(rows, rates=[HALLUCINATION]).itertuples()
+            row = row_of(rows)
         assert np.isnan(row.estimate)
         assert "must not know who is drawn" in row.reason
         assert row.human_low < wrong.mean() < row.human_high
@@ -258,7 +254,7 @@ class TestRefusal:
         """
         human: list[bool | None] = [True] * 60 + [False] * 240 + [None] * 1200
         judge = [True] * 60 + [False] * 240 + [True] * 150 + [False] * 1050
-        (row,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
+        row = row_of(answers(judge, human))
         assert 0.0 < row.estimate < row.human_low
         assert "outside people's own interval" in row.reason
 
@@ -293,14 +289,11 @@ def test_drawn_ones_without_a_label_make_it_wider() -> None:
     judge = ([True] * 20 + [False] * 80) * 3
     drawn = answers(judge, human, drawn=[True] * 110 + [False] * 190)
     with pytest.warns(UserWarning, match="10 drawn ones have no full label"):
-        (row,) = judged_rates(drawn, rates=[HALLUCINATION]).itertuples()
-    (full,) = judged_rates(answers(judge, human), rates=[HALLUCINATION]).itertuples()
-    assert row.unlabelled == 10
-    assert row.low < full.low
-    assert row.high > full.high
-    assert row.estimate == pytest.approx(full.estimate)
-    assert row.human_low < full.human_low
-    assert row.human_high > full.human_high
+        row = row_of(drawn)
+    full = row_of(answers(judge, human))
+    assert (row.unlabelled, row.estimate) == (10, pytest.approx(full.estimate))
+    assert row.low < full.low < full.high < row.high
+    assert row.human_low < full.human_low < full.human_high < row.human_high
 
 
 @pytest.mark.parametrize("rate", OBJECTIVES)

@@ -27,6 +27,20 @@ ROWS = {
 }
 
 
+BY_HAND = {
+    "status": [0, 0, 1, 2],
+    "judge": [1, 3, 1, 5],
+    "human": [3, -1, 1, -1],
+    "drawn": [True, False, True, False],
+    "stratum": [0, 0, 0, 0],
+}
+# k and n of people, then of the judge
+PARTS = {
+    "hallucination_rate": [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0]],
+    "false_refusal_rate": [[0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 1, 0], [1, 0, 1, 0]],
+}
+
+
 def frame(**columns: Any) -> pd.DataFrame:
     """Four requests, with columns in addition or in place."""
     return pd.DataFrame({**ROWS, **columns})
@@ -35,11 +49,7 @@ def frame(**columns: Any) -> pd.DataFrame:
 def test_rows_by_hand() -> None:
     """Outcome 2 · label + right; people state none of two requests."""
     requests = judged_requests(frame())
-    assert requests.status.tolist() == [0, 0, 1, 2]
-    assert requests.judge.tolist() == [1, 3, 1, 5]
-    assert requests.human.tolist() == [3, -1, 1, -1]
-    assert requests.drawn.tolist() == [True, False, True, False]
-    assert requests.stratum.tolist() == [0, 0, 0, 0]
+    assert {name: getattr(requests, name).tolist() for name in BY_HAND} == BY_HAND
 
 
 def test_parts_by_hand() -> None:
@@ -48,16 +58,8 @@ def test_parts_by_hand() -> None:
     A false refusal is of what people or the judge label ok.
     """
     requests = judged_requests(frame())
-    parts = rate_parts(requests, "hallucination_rate")
-    assert parts.k.tolist() == [1, 0, 0, 0]
-    assert parts.n.tolist() == [1, 0, 0, 0]
-    assert parts.judge_k.tolist() == [0, 1, 0, 0]
-    assert parts.judge_n.tolist() == [1, 1, 0, 0]
-    parts = rate_parts(requests, "false_refusal_rate")
-    assert parts.k.tolist() == [0, 0, 1, 0]
-    assert parts.n.tolist() == [0, 0, 1, 0]
-    assert parts.judge_k.tolist() == [0, 0, 1, 0]
-    assert parts.judge_n.tolist() == [1, 0, 1, 0]
+    for rate, parts in PARTS.items():
+        assert [part.tolist() for part in rate_parts(requests, rate)[:4]] == parts
 
 
 def test_an_answer_that_is_not_right() -> None:
@@ -101,64 +103,60 @@ def test_strata() -> None:
     assert judged_requests(by_name).stratum.tolist() == [0, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (
-            {"decision": ["ok", "ok", "refuse", ""]},
-            "every request must have a decision, got 1 without one of 4",
-        ),
-        (
-            {"judge": ["yes", "ok", "ok", "no"]},
-            "column judge must be ok, refuse, ambiguous or empty.*2 such rows",
-        ),
-        ({"label": ["OK?", "", "", ""]}, "column label must be"),
-        ({"correct": [0.5, 1, 1, 1]}, "column correct must be true, false or empty"),
-        (
-            {"drawn": [True, True, False, False]},
-            "a request with a label must be a drawn one, got 1",
-        ),
-        ({"inclusion_probability": [0.5, 0.0, 0.5, 0.5]}, "must be in .0, 1.*got 0.0"),
-        (
-            {"inclusion_probability": [0.5, None, 0.5, None]},
-            "must be known of every request, got 2 without",
-        ),
-        (
-            {"stratum": ["a", "a", "b", "b"], "inclusion_probability": [0.5, 0.1, 0.1, None]},
-            "must be the same within a stratum, got several in 1 strata",
-        ),
-        (
-            {"request_id": ["a", "b", " a", None]},
-            "must name a request once, got 1 .*'a'",
-        ),
-        (
-            {"stratum": ["a", None, "a", "a"]},
-            "column stratum must be known of every request, got 1 without",
-        ),
-        (
-            {"label": ["ok"] * 4, "inclusion_probability": [0.5] * 4},
-            "must hold the requests not drawn too, got 4 drawn",
-        ),
-    ],
-)
-def test_what_is_refused(columns: dict[str, Any], message: str) -> None:
-    """With the rule, the value and the number."""
-    with pytest.raises(InputError, match=message):
-        judged_requests(frame(**columns))
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"decision": ["ok", "ok", "refuse", ""]},
+        "every request must have a decision, got 1 without one of 4",
+    ),
+    (
+        {"judge": ["yes", "ok", "ok", "no"]},
+        "column judge must be ok, refuse, ambiguous or empty.*2 such rows",
+    ),
+    ({"label": ["OK?", "", "", ""]}, "column label must be"),
+    ({"correct": [0.5, 1, 1, 1]}, "column correct must be true, false or empty"),
+    (
+        {"drawn": [True, True, False, False]},
+        "a request with a label must be a drawn one, got 1",
+    ),
+    ({"inclusion_probability": [0.5, 0.0, 0.5, 0.5]}, "must be in .0, 1.*got 0.0"),
+    (
+        {"inclusion_probability": [0.5, None, 0.5, None]},
+        "must be known of every request, got 2 without",
+    ),
+    (
+        {"stratum": ["a", "a", "b", "b"], "inclusion_probability": [0.5, 0.1, 0.1, None]},
+        "must be the same within a stratum, got several in 1 strata",
+    ),
+    (
+        {"request_id": ["a", "b", " a", None]},
+        "must name a request once, got 1 .*'a'",
+    ),
+    (
+        {"stratum": ["a", None, "a", "a"]},
+        "column stratum must be known of every request, got 1 without",
+    ),
+    (
+        {"label": ["ok"] * 4, "inclusion_probability": [0.5] * 4},
+        "must hold the requests not drawn too, got 4 drawn",
+    ),
+]
 
 
-def test_a_column_twice() -> None:
-    """Is named; the empty ids of two requests are no ids."""
-    with pytest.raises(InputError, match="must have each column once, got 'label'"):
-        judged_requests(pd.concat([frame(), frame()[["label"]]], axis=1))
+def test_what_is_refused() -> None:
+    """With the rule, the value and the number; a column that is missing or there twice is named.
+
+    The empty ids of two requests are no ids.
+    """
+    frames = [(frame(**columns), message) for columns, message in REFUSED]
+    frames += [
+        (frame().drop(columns=name), f"must have a column {name}")
+        for name in ("decision", "judge", "label")
+    ]
+    twice = pd.concat([frame(), frame()[["label"]]], axis=1)
+    for rows, message in (*frames, (twice, "must have each column once, got 'label'")):
+        with pytest.raises(InputError, match=message):
+            judged_requests(rows)
     assert len(judged_requests(frame(request_id=["a", "", "", None])).status) == 4
-
-
-@pytest.mark.parametrize("name", ["decision", "judge", "label"])
-def test_a_missing_column(name: str) -> None:
-    """Is named."""
-    with pytest.raises(InputError, match=f"must have a column {name}"):
-        judged_requests(frame().drop(columns=name))
 
 
 def test_rates_that_are_none() -> None:

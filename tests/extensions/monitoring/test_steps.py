@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from labelled_streams import answers, certificate
-from raglab.certify import Certificate, Promise, certify
+from raglab.certify import certify
 from raglab.extensions.monitoring.monitoring import monitor
 from raglab.extensions.monitoring.promises import certificate_promises
 from raglab.extensions.monitoring.steps import is_drawn, stream_steps
@@ -24,57 +24,57 @@ from raglab.store.policies import Policy
 ROWS = answers([True, False, False])
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (ROWS.drop(columns="label"), "must have the column label"),
-        (ROWS.assign(decision=["ok", "yes", "no"]), "column decision .* got 2 of 3 .* 'yes'"),
-        (ROWS.assign(label=["ok", "bad", ""]), "column label .* got 1 of 3"),
-        (ROWS.assign(correct=["true", "maybe", ""]), "column correct .* got 1 of 3"),
-        (ROWS.assign(inclusion_probability=[0.0, 0.5, np.nan]), r"in \(0, 1\], got 2 of 3"),
-        (ROWS.assign(request_id=["a", "b", "a"]), "name a request once, got 1"),
-        (ROWS.assign(at=["2026-03-02", "", "soon"]), "ISO 8601 .* got 2 of 3"),
-        (ROWS.assign(policy_id="another"), "column policy_id must be p or empty, got 3 of 3"),
-        (
-            ROWS.assign(sample="s", inclusion_probability=[0.5, 0.5, 1.0]),
-            "same within a stratum .* got 1 of 1",
-        ),
-    ],
-)
-def test_the_door(rows: pd.DataFrame, message: str) -> None:
-    """Each fault with its number and the first value."""
-    with pytest.raises(InputError, match=message):
-        monitor(certificate(), rows)
+DOOR = [
+    (ROWS.drop(columns="label"), "must have the column label"),
+    (ROWS.assign(decision=["ok", "yes", "no"]), "column decision .* got 2 of 3 .* 'yes'"),
+    (ROWS.assign(label=["ok", "bad", ""]), "column label .* got 1 of 3"),
+    (ROWS.assign(correct=["true", "maybe", ""]), "column correct .* got 1 of 3"),
+    (ROWS.assign(inclusion_probability=[0.0, 0.5, np.nan]), r"in \(0, 1\], got 2 of 3"),
+    (ROWS.assign(request_id=["a", "b", "a"]), "name a request once, got 1"),
+    (ROWS.assign(at=["2026-03-02", "", "soon"]), "ISO 8601 .* got 2 of 3"),
+    (ROWS.assign(policy_id="another"), "column policy_id must be p or empty, got 3 of 3"),
+    (
+        ROWS.assign(sample="s", inclusion_probability=[0.5, 0.5, 1.0]),
+        "same within a stratum .* got 1 of 1",
+    ),
+]
 
 
-def test_the_least_probability_is_stated_before() -> None:
-    """Where there are several; one alone, or none, is known."""
-    rows = ROWS.assign(inclusion_probability=[0.5, 1.0, 1.0])
-    with pytest.raises(ValueError, match=r"min_probability must be stated .* got 2;"):
-        monitor(certificate(), rows)
-    with pytest.raises(ValueError, match=r"at least 0\.6, the least of the design, got 1"):
-        monitor(certificate(), rows, min_probability=0.6)
-    with pytest.raises(ValueError, match=r"min_probability must be in \(0, 1\]"):
-        monitor(certificate(), rows, min_probability=0.0)
-    assert monitor(certificate(), rows, min_probability=0.5).state.min_probability == 0.5
-    assert (
-        monitor(certificate(), ROWS.assign(inclusion_probability=0.2)).state.min_probability == 0.2
+def test_the_door() -> None:
+    """Each fault with its number and the first value.
+
+    A column that is nearly the probability would be ignored, and each request weigh 1.
+    """
+    nearly = (ROWS.assign(weight=0.5), "must be named inclusion_probability")
+    for rows, message in (*DOOR, nearly):
+        with pytest.raises(InputError, match=message):
+            monitor(certificate(), rows)
+    assert "No column inclusion_probability" in " ".join(monitor(certificate(), ROWS).notes)
+
+
+def test_the_least_probability() -> None:
+    """It is stated before where there are several; one alone, or none, is known.
+
+    A call without rows fixes none; one that is stated with it stays.
+    """
+    rows, half = ROWS.assign(inclusion_probability=[0.5, 1.0, 1.0]), {"min_probability": 0.5}
+    cases: list[tuple[dict[str, float], str]] = [
+        ({}, r"min_probability must be stated .* got 2;"),
+        ({"min_probability": 0.6}, r"at least 0\.6, the least of the design, got 1"),
+        ({"min_probability": 0.0}, r"min_probability must be in \(0, 1\]"),
+        ({**half, "window": -1}, "window must be a whole number"),
+    ]
+    for stated, message in cases:
+        with pytest.raises(ValueError, match=message):
+            monitor(certificate(), rows, **stated)  # type: ignore[arg-type]
+    empty, equal = ROWS.head(0), ROWS.assign(inclusion_probability=0.5)
+    states = (
+        monitor(certificate(), rows, **half),
+        monitor(certificate(), equal),
+        monitor(certificate(), equal, after=monitor(certificate(), empty)),
+        monitor(certificate(), ROWS, after=monitor(certificate(), empty, **half)),
     )
-    with pytest.raises(ValueError, match="window must be a whole number"):
-        monitor(certificate(), ROWS, window=-1)
-
-
-def test_the_least_probability_is_of_rows() -> None:
-    """A call without rows fixes none; one that is stated with it stays."""
-    first = monitor(certificate(), ROWS.head(0))
-    assert (
-        monitor(
-            certificate(), ROWS.assign(inclusion_probability=0.5), after=first
-        ).state.min_probability
-        == 0.5
-    )
-    first = monitor(certificate(), ROWS.head(0), min_probability=0.5)
-    assert monitor(certificate(), ROWS, after=first).state.min_probability == 0.5
+    assert {result.state.min_probability for result in states} == {0.5}
 
 
 def test_a_whole_float_is_the_same_id() -> None:
@@ -166,35 +166,22 @@ def test_what_is_no_certificate_of_a_policy() -> None:
     The third is a cost without costs.
     """
     scores, correct = np.linspace(0.0, 1.0, 200), np.ones(200, dtype=bool)
-    with pytest.raises(ValueError, match=r"must be of false_refusal_rate.*got 'risk'"):
-        certificate_promises(certify(correct, scores, alpha=0.1))
-    with pytest.raises(ValueError, match="must promise something"):
-        certificate_promises(certify(~correct, scores, alpha=0.1))
-    with pytest.raises(ValueError, match="must come with its costs"):
-        certificate_promises(certificate({"expected_cost": 0.2}))
-    with pytest.raises(ValueError, match="below the highest value"):
-        certificate_promises(certificate({"over_ask_rate": 1.0}))
+    doors: list[tuple[Any, str]] = [
+        (certify(correct, scores, alpha=0.1), r"must be of false_refusal_rate.*got 'risk'"),
+        (certify(~correct, scores, alpha=0.1), "must promise something"),
+        (certificate({"expected_cost": 0.2}), "must come with its costs"),
+        (certificate({"over_ask_rate": 1.0}), "below the highest value"),
+        (Policy.load(), "must hold a certificate"),
+        ("c.yaml", "certificate must be a Policy"),
+    ]
+    for stated, message in doors:
+        with pytest.raises((TypeError, ValueError), match=message):
+            certificate_promises(stated)
     with pytest.raises(ValueError, match="delta must be in"):
         certificate_promises(certificate(), 0.7)
-    with pytest.raises(ValueError, match="must hold a certificate"):
-        certificate_promises(Policy.load())
-    with pytest.raises(TypeError, match="certificate must be a Policy"):
-        certificate_promises("c.yaml")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="stream must be a labelled trace"):
         monitor(certificate(), [1, 2])  # type: ignore[arg-type]
-    assert isinstance(certificate(), Certificate)
-    assert (
-        Promise("over_ask_rate", 0.1, 0, 1, 0.1).name
-        in certificate_promises(certificate({"over_ask_rate": 0.1})).names
-    )
-
-
-def test_a_column_that_is_nearly_the_probability_is_refused() -> None:
-    """It would be ignored, and each request weigh 1; without any, a note says so."""
-    rows = pd.DataFrame({"decision": ["ok"] * 3, "label": ["ok"] * 3})
-    with pytest.raises(InputError, match="must be named inclusion_probability"):
-        monitor(certificate(), rows.assign(weight=0.5))
-    assert "No column inclusion_probability" in " ".join(monitor(certificate(), rows).notes)
+    assert certificate_promises(certificate({"over_ask_rate": 0.1})).names == ("over_ask_rate",)
 
 
 def test_an_answer_that_nobody_graded_counts_as_not_labelled() -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
 from labelled import free_policy, labelled
+from parts import alike, outcome
 from raglab.decision.learned_cases import queries_hash, trace_queries
-from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import RISK
@@ -34,12 +35,6 @@ ONE = ["similarity.min_similarity"]
 TARGET = {RISK: 0.3}
 SPLITS = {"tune": 40, "certify": 60, "report": 9}
 COSTS = {"refuse": {"answered_wrong": 4}, "ok": {"refused": 0.5}}
-Load = Callable[[], Any]
-
-
-def sharded(trace: Trace, folder: Path, shard: int) -> ShardedTrace[Trace]:
-    """The same cases in shards of at most so many."""
-    return save_shards([trace], folder, shard=shard)
 
 
 def mixed(trace: Trace, seed: int) -> Trace:
@@ -47,36 +42,17 @@ def mixed(trace: Trace, seed: int) -> Trace:
     return trace.subset(np.random.default_rng(seed).permutation(len(trace)))
 
 
-def alike(one: Certification, two: Certification) -> None:
-    """Check that two certifications are the same, field by field."""
-    assert one.certificate.rows == two.certificate.rows
-    assert one.certificate.certified == two.certificate.certified
-    assert (one.policy is None) == (two.policy is None)
-    if one.policy is not None and two.policy is not None:
-        assert one.policy == two.policy
-        assert one.policy.certificate == two.policy.certificate
-    pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
-    assert repr(one.needs) == repr(two.needs)  # NaN equals itself
-    assert np.array_equal([one.nearest, one.chance], [two.nearest, two.chance], equal_nan=True)
-    assert one.notes == two.notes
+def same(parts: Any, whole: Trace, of: Callable[[Any], Certification]) -> Any:
+    """What a function gives of shards, once it gives the same of the whole; None where it refuses.
 
-
-def outcome(call: Load) -> Certification | str:
-    """What a certification gives, or why it is refused."""
-    try:
-        made: Certification = call()
-    except ValueError as error:
-        return str(error)
-    return made
-
-
-def same(one: Load, two: Load) -> Certification | None:
-    """Check that two calls give the same or are refused alike; what they give."""
-    first, second = outcome(one), outcome(two)
-    if isinstance(first, str) or isinstance(second, str):
-        assert first == second
-        return None
+    Both are refused alike.
+    """
+    first, second = outcome(partial(of, parts)), outcome(partial(of, whole))
     alike(first, second)
+    if isinstance(first, str):
+        return None
+    assert first.certificate.certified == second.certificate.certified
+    assert first.policy is None or first.policy.certificate == second.policy.certificate
     return first
 
 
@@ -86,24 +62,14 @@ def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
     The order learned on 40, certified on 60, the same hash of their questions.
     """
     trace = labelled(0, SPLITS)
-    parts = sharded(trace, tmp_path, 7)
+    parts = save_shards([trace], tmp_path, shard=7)
     assert len(parts.parts) == 16
-    found = same(
-        lambda: certify_best(parts, POLICY, targets=TARGET),
-        lambda: certify_best(trace, POLICY, targets=TARGET),
-    )
-    assert found is not None
+    found = same(parts, trace, lambda t: certify_best(t, POLICY, targets=TARGET))
     assert found.policy is not None
     made = found.certificate
-    alone = same(
-        lambda: certify_policy(parts, POLICY, targets=TARGET),
-        lambda: certify_policy(trace, POLICY, targets=TARGET),
-    )
-    assert alone is not None
-    assert (alone.certificate.pilot_hash, made.pilot_hash) == (
-        None,
-        queries_hash(trace.split("tune").cases),
-    )
+    alone = same(parts, trace, lambda t: certify_policy(t, POLICY, targets=TARGET))
+    assert alone.certificate.pilot_hash is None
+    assert made.pilot_hash == queries_hash(trace.split("tune").cases)
     assert (made.pilot, made.cases, made.method) == (40, 60, "fixed_sequence")
     assert (
         made.cases_hash
@@ -137,21 +103,17 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
     Shards of one case among them.
     """
     trace = mixed(labelled(seed, splits, missing=0.1), seed)
-    parts = sharded(trace, tmp_path_factory.mktemp("t"), shard)
+    parts = save_shards([trace], tmp_path_factory.mktemp("t"), shard=shard)
     policy = POLICY.replace("l2.enabled", True)
-    of_parts, of_whole = (
-        lambda t=t: certify_best(t, policy, targets=targets, costs=costs, paths=paths)
-        for t in (parts, trace)
+    found = same(
+        parts,
+        trace,
+        lambda t: certify_best(t, policy, targets=targets, costs=costs, paths=paths),
     )
-    found = same(of_parts, of_whole)
     if found is not None and found.policy is not None:
         new = labelled(seed + 1, {"": 40, "report": 20})
-        there = sharded(new, tmp_path_factory.mktemp("n"), shard)
-        one, two = check_policy(there, found.policy), check_policy(new, found.policy)
-        pd.testing.assert_frame_equal(one.table, two.table, check_exact=True)
-        assert one.verdict == two.verdict
-        assert (one.notes, one.coverage, one.over_ask) == (two.notes, two.coverage, two.over_ask)
-        assert one.basis == two.basis
+        there = save_shards([new], tmp_path_factory.mktemp("n"), shard=shard)
+        alike(*(check_policy(seen, found.policy) for seen in (there, new)))
         with pytest.raises(ValueError, match="a check must see new cases"):
             check_policy(parts, found.policy)
 
@@ -159,7 +121,7 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
 def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
     """Two threads, the candidates and counts of one."""
     trace = labelled(0, SPLITS)
-    parts = sharded(trace, tmp_path, 20)
+    parts = save_shards([trace], tmp_path, shard=20)
     alone = certify_best(parts, POLICY, targets=TARGET, paths=ONE)
     with raglab.lab.parallel_workers("threads", n=2):
         alike(certify_best(parts, POLICY, targets=TARGET, paths=ONE), alone)
@@ -176,12 +138,8 @@ def test_a_question_in_several_shards_is_one(tmp_path: Path) -> None:
         for case, number in zip(base.cases, numbers, strict=True)
     )
     trace = replace(base, cases=tuple(cases))
-    shards = sharded(trace, tmp_path / "shards", 16)
-    found = same(
-        lambda: certify_policy(trace, POLICY, targets=TARGET),
-        lambda: certify_policy(shards, POLICY, targets=TARGET),
-    )
-    assert found is not None
+    shards = save_shards([trace], tmp_path / "shards", shard=16)
+    found = same(shards, trace, lambda t: certify_policy(t, POLICY, targets=TARGET))
     assert found.certificate.cases == 25
 
 
@@ -191,7 +149,7 @@ def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
     The same one again is the same.
     """
     trace, looks = labelled(0, SPLITS), tmp_path / "looks.jsonl"
-    parts = sharded(trace, tmp_path / "t", 13)
+    parts = save_shards([trace], tmp_path / "t", shard=13)
     first = certify_best(trace, POLICY, targets=TARGET, paths=ONE, looks=looks)
     alike(certify_best(parts, POLICY, targets=TARGET, paths=ONE, looks=looks), first)
     assert len(looks.read_text().splitlines()) == 1
@@ -211,22 +169,18 @@ def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
 def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
     """No split certify, an unknown path, a gate that was fitted on these cases."""
     trace = labelled(0, {"tune": 20, "report": 10})
-    parts = sharded(trace, tmp_path / "a", 9)
+    parts = save_shards([trace], tmp_path / "a", shard=9)
     for verb in (certify_best, certify_policy):
-        of_parts, of_whole = (
-            lambda t=t, verb=verb: verb(t, POLICY, targets=TARGET) for t in (parts, trace)
-        )
-        assert same(of_parts, of_whole) is None
+        assert same(parts, trace, lambda t, verb=verb: verb(t, POLICY, targets=TARGET)) is None
     plain = labelled(0, {"": 20})
-    there = sharded(plain, tmp_path / "b", 9)
+    there = save_shards([plain], tmp_path / "b", shard=9)
     whole: dict[str, Any] = {"candidates": POLICY, "targets": TARGET}
     for call in (
         whole | {"paths": ["l2.max"]},
         whole | {"candidates": []},
         whole | {"targets": {}},
     ):
-        one, two = (lambda t=t, call=call: certify_best(t, **call) for t in (there, plain))
-        assert same(one, two) is None
+        assert same(there, plain, lambda t, call=call: certify_best(t, **call)) is None
     line = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
     fused = {
         "enabled": True,
@@ -245,15 +199,12 @@ def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path: Path, shard
     """
     trace = mixed(labelled(0, {"tune": 120, "certify": 60}), 3)
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine", "gap"])
-    parts = sharded(trace, tmp_path, shard)
+    parts = save_shards([trace], tmp_path, shard=shard)
     pilot, of_parts = trace.split("tune"), parts.split("tune")
     family = grid(pilot, fitted)
     assert grid(of_parts, fitted) == family
     assert np.array_equal(held_out_cells(of_parts, family), held_out_cells(pilot, family))
-    found = same(
-        lambda: certify_best(parts, fitted, targets={RISK: 0.05}),
-        lambda: certify_best(trace, fitted, targets={RISK: 0.05}),
-    )
+    found = same(parts, trace, lambda t: certify_best(t, fitted, targets={RISK: 0.05}))
     assert found is not None
 
 
@@ -280,7 +231,7 @@ def test_candidates_of_random_worlds(
         cases,
         *(getattr(trace, name) for name in ("chunks", "arms", "hits", "pattern_hits", "meta")),
     )
-    parts = sharded(trace, tmp_path_factory.mktemp("t"), shard)
+    parts = save_shards([trace], tmp_path_factory.mktemp("t"), shard=shard)
     drawn = [Policy.from_mapping(one.model_dump()) for one in random_policies(seed, 4)]
     assert grid(parts, drawn[0], "iterative", ["gap.min_gap"]) == grid(
         trace, drawn[0], "iterative", ["gap.min_gap"]
@@ -298,19 +249,20 @@ def test_candidates_of_random_worlds(
             np.unique(np.concatenate([of_part[place] for of_part in each])).tobytes()
             == whole.tobytes()
         )
-    one, two = (
-        lambda t=t: certify_best(
+    found = same(
+        parts,
+        trace,
+        lambda t: certify_best(
             t, drawn, targets={RISK: 0.9, "over_ask_rate": 0.9}, arm="iterative"
-        )
-        for t in (parts, trace)
+        ),
     )
-    assert same(one, two) is not None
+    assert found is not None
 
 
 def test_each_case_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A certificate over a grid loads pilot and held-out shards once each, and no report shards."""
     trace = labelled(0, {"tune": 20, "certify": 30, "report": 10})
-    parts = sharded(trace, tmp_path, 10)
+    parts = save_shards([trace], tmp_path, shard=10)
     loaded: list[str] = []
     load = Trace.load
 

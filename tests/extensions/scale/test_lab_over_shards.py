@@ -6,8 +6,9 @@ Each figure is that of the trace in one piece, to the bit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import raglab
 from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
-from parts import Parts, in_parts, same
+from parts import Parts, alike, in_parts, same
 from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.displays.boundary import decision_boundary
@@ -114,21 +115,25 @@ def without_hits(trace: Trace) -> Trace:
     return replace(trace, hits=type(trace.hits)(**empty))
 
 
+def both(trace: Trace, size: int, of: Callable[[Any], Any], but: Collection[str] = ()) -> Any:
+    """What a function gives of a trace, once it gives the same of its parts."""
+    whole = of(trace)
+    alike(of(in_parts(trace, size)), whole, but)
+    return whole
+
+
 def test_each_shard_in_order_and_a_trace_in_memory_itself() -> None:
-    """By head: seven cases in shards of three are 3, 3 and 1; a trace in memory is one."""
+    """By head: seven cases in shards of three are 3, 3 and 1; a trace in memory is one.
+
+    Of decisions some thirty bytes a case are held beside the ids, and nothing of the shards.
+    """
     trace = stored(random_trace(0, n_cases=7))
     assert list(each_shard(len, in_parts(trace, 3), what="count")) == [3, 3, 1]
     assert list(each_shard(len, trace, what="count")) == [7]
-
-
-def test_decisions_over_shards_hold_a_column_once() -> None:
-    """Beside the ids some thirty bytes a case, and nothing of the shards that they came from."""
-    trace = stored(random_trace(0, n_cases=7))
     said = decide(in_parts(trace, 3), policies_of(0)[0])
     held = [field for value in vars(said).values() if isinstance(value, tuple) for field in value]
     arrays = [field for field in held if isinstance(field, np.ndarray)]
-    assert said.sizes == (3, 3, 1)
-    assert {len(field) for field in arrays} == {7}
+    assert (said.sizes, {len(field) for field in arrays}) == ((3, 3, 1), {7})
     assert sum(field.nbytes for field in arrays) <= 30 * 7
 
 
@@ -154,12 +159,10 @@ class TestPolicies:
     def test_comparisons(self, seed: int, size: int) -> None:
         """Paired tests and contests."""
         trace, (one, two, *_) = stored(random_trace(seed, n_cases=7)), policies_of(seed)
-        parts, named = in_parts(trace, size), {"tuned": one, "defaults": two, "free": one}
-        told = [compare(here, one, two) for here in (trace, parts)]
-        same(told[1].table, told[0].table)
-        same(told[1].changed, told[0].changed)
+        named = {"tuned": one, "defaults": two, "free": one}
         roles = {"defaults": "incumbent", "free": "free policy"}
-        assert repr(contests(parts, named, roles)) == repr(contests(trace, named, roles))
+        both(trace, size, lambda here: compare(here, one, two))
+        both(trace, size, lambda here: contests(here, named, roles))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -171,25 +174,25 @@ class TestRanking:
         """Every arm and order, graded or not, and each case."""
         trace = stored(random_trace(seed, n_cases=7, arms=2, width=9))
         for whole in (trace, graded(trace), without_hits(trace)):
-            parts = in_parts(whole, size)
-            same(ranking(parts), ranking(whole))
+            both(whole, size, ranking)
             for gains in ("graded", "binary"):
-                assert ndcg_by_case(parts, gains).tobytes() == ndcg_by_case(whole, gains).tobytes()
+                both(whole, size, partial(ndcg_by_case, gains=gains))
         assert {GRADED, BINARY} <= set(ranking(in_parts(graded(trace), size)))
 
     def test_slices(self, seed: int, size: int) -> None:
         """Columns of the cases, lines of their documents and values of one's own."""
         trace, policy = graded(stored(random_trace(seed, n_cases=7))), policies_of(seed)[0]
-        parts, by = in_parts(trace, size), {"half": [row % 2 for row in range(7)]}
+        by = {"half": [row % 2 for row in range(7)]}
         for rate in ("pass_rate", "false_refusal_rate"):
-            told = [
-                slices(decide(here, policy), rate=rate, by=by, least=1) for here in (trace, parts)
-            ]
-            same(told[1], told[0])
+            both(
+                trace,
+                size,
+                lambda here, rate=rate: slices(decide(here, policy), rate=rate, by=by, least=1),
+            )
         with pytest.raises(
             ValueError, match="by must hold a value a case, got 1 of 'half' for 7 cases"
         ):
-            slices(decide(parts, policy), by={"half": [0]})
+            slices(decide(in_parts(trace, size), policy), by={"half": [0]})
 
 
 def unretrieved() -> Trace:
@@ -252,8 +255,19 @@ def test_a_shard_of_fewer_hits_ranks_as_the_whole() -> None:
         for name, field in first.hits._asdict().items()
     }
     parts = Parts((replace(first, hits=type(first.hits)(**narrow)), second))
-    same(ranking(parts), ranking(whole))
-    assert ndcg_by_case(parts).tobytes() == ndcg_by_case(whole).tobytes()
+    for of in (ranking, ndcg_by_case):
+        alike(of(parts), of(whole))
+
+
+def told(**fields: Any) -> Trace:
+    """Cases that a score tells apart, some of them on split report."""
+    rng = np.random.default_rng(0)
+    tells = [0.9 if row % 2 else 0.1 for row in range(N)]
+    trace = world(s_rerank=tells, anchor_sim=rng.random(N).tolist())
+    cases = tuple(
+        case._replace(split="report" if row < 9 else "tune") for row, case in enumerate(trace.cases)
+    )
+    return replace(trace, cases=cases, **fields)
 
 
 @pytest.mark.parametrize("size", [7, 20])
@@ -266,23 +280,15 @@ class TestSignals:
         A signal of one's own.
         """
         rng = np.random.default_rng(0)
-        tells = [0.9 if row % 2 else 0.1 for row in range(N)]
-        trace = world(s_rerank=tells, anchor_sim=rng.random(N).tolist(), split="tune")
-        cases = tuple(
-            case._replace(split="report" if row < 9 else "tune")
-            for row, case in enumerate(trace.cases)
-        )
         ms = Latency(("embed", "dense", "rerank"), rng.random((N, 1, 1, 3)))
-        whole = replace(trace, cases=cases, latency=ms)
+        whole = told(latency=ms)
         whole = whole.with_signal("own", rng.random(N), higher="surer", unit="probability")
-        parts = Split(in_parts(whole, size).traces)
         one, two = (
-            audit_signals(here, Policy.load(), repeats=1, folds=3) for here in (whole, parts)
+            audit_signals(here, Policy.load(), repeats=1, folds=3)
+            for here in (whole, Split(in_parts(whole, size).traces))
         )
-        same(two.table, one.table)
-        same(two.correlations, one.correlations)
-        assert (two.notes, two.cost, two.split, two.cases) == (one.notes, one.cost, "tune", N - 9)
-        assert two.table["ms"].notna().any()
+        alike(two, one)
+        assert (two.split, two.cases, bool(two.table["ms"].notna().any())) == ("tune", N - 9, True)
 
     def test_milliseconds_of_shards_that_differ_are_unknown(self, size: int) -> None:
         """Where one has no times, or of other stages: the others do not stand for it."""
@@ -298,24 +304,12 @@ class TestSignals:
         """Nothing measured anywhere; labels of three kinds."""
         trace = stored(random_trace(1, n_cases=30))
         for whole in (trace, without_hits(trace)):
-            one, two = (audit_signals(here, repeats=0) for here in (whole, in_parts(whole, size)))
-            same(two.table, one.table)
-            assert two.notes == one.notes
+            both(whole, size, partial(audit_signals, repeats=0))
 
     def test_a_fitted_decision(self, size: int, tmp_path: Path) -> None:
         """The same policy from a shard folder, to the last digit and the questions it remembers."""
-        rng = np.random.default_rng(0)
-        trace = world(
-            s_rerank=[0.9 if row % 2 else 0.1 for row in range(N)],
-            anchor_sim=rng.random(N).tolist(),
-        )
-        cases = tuple(
-            case._replace(split="report" if row < 9 else "tune")
-            for row, case in enumerate(trace.cases)
-        )
-        whole = replace(trace, cases=cases)
-        parts = save_shards([whole], tmp_path / "shards", shard=size)
-        assert fit_decision(parts) == fit_decision(whole)
+        parts = save_shards([told()], tmp_path / "shards", shard=size)
+        assert fit_decision(parts) == fit_decision(told())
 
 
 def test_policies_of_several_orders_of_their_gates() -> None:
@@ -387,29 +381,16 @@ class TestAnswerSignals:
     def test_columns(self, seed: int, size: int) -> None:
         """Signals, labels, and what is right if answered."""
         trace, policy = stored(random_trace(seed, n_cases=7)), policies_of(seed)[0]
-        one, two = (answer_signals(here, policy) for here in (trace, in_parts(trace, size)))
-        assert (list(two.score), two.explicit, two.known) == (
-            list(one.score),
-            one.explicit,
-            one.known,
-        )
-        assert all(two.score[name].tobytes() == one.score[name].tobytes() for name in one.score)
-        assert (two.right.tobytes(), two.label.tobytes()) == (
-            one.right.tobytes(),
-            one.label.tobytes(),
-        )
+        both(trace, size, lambda here: answer_signals(here, policy))
 
     def test_the_boundary(self, seed: int, size: int) -> None:
         """Confidence, groups and zones, at the depth that decided and at the first."""
         trace = stored(random_trace(seed, n_cases=7, depths=2))
         policy = policies_of(seed)[0].replace("confidence.enabled", True)
         for depth in (None, 0):
-            one, two = (
-                decision_boundary(here, policy, depth=depth)
-                for here in (trace, in_parts(trace, size))
+            both(
+                trace, size, lambda here, depth=depth: decision_boundary(here, policy, depth=depth)
             )
-            for name, there in one._asdict().items():
-                assert np.asarray(getattr(two, name)).tobytes() == np.asarray(there).tobytes()
         with pytest.raises(
             ValueError, match="depth must be one that the trace holds, 0 to 1, got 2"
         ):
@@ -446,20 +427,14 @@ class TestFittedGates:
         parts = save_shards([whole], tmp_path, shard=33)
         free = free_policy()
         one, two = (fit_fused_gate(here, free) for here in (whole, parts))
-        assert two.policy == one.policy
-        assert two.p.tobytes() == one.p.tobytes()
-        same(two.quality, one.quality)
+        alike(two, one, but={"fitted_on"})
         assert repr(two) == repr(one)
         assert two._repr_html_() == one._repr_html_()
-        seen = [case_signals(here, free) for here in (whole, parts)]
-        assert seen[0].names == seen[1].names
-        assert [field.tobytes() for field in seen[1][:2]] == [
-            field.tobytes() for field in seen[0][:2]
-        ]
-        tables = [
-            compare_gates(here.split("report"), one.policy, resamples=20) for here in (whole, parts)
-        ]
-        same(tables[1], tables[0])
+        for of in (
+            lambda here: case_signals(here, free),
+            lambda here: compare_gates(here.split("report"), one.policy, resamples=20),
+        ):
+            alike(of(parts), of(whole))
 
     def test_too_few_cases_are_refused_as_of_one_piece(self, tmp_path: Path) -> None:
         """The message is that of the trace in memory."""
@@ -479,12 +454,9 @@ class TestFittedGates:
             )
         )
         whole = record_answers(drawn, chosen, Sure(), Weighed())
-        parts = in_parts(whole, 1)
-        assert len(answer_outcomes(parts.traces[0], chosen)) == 0
-        same(answer_outcomes(parts, chosen), answer_outcomes(whole, chosen))
-        one, two = (calibrate_answers(here, chosen) for here in (whole, parts))
-        assert two.policy == one.policy
-        same(two.outcomes, one.outcomes)
+        assert len(answer_outcomes(in_parts(whole, 1).traces[0], chosen)) == 0
+        for of in (answer_outcomes, calibrate_answers):
+            both(whole, 1, lambda here, of=of: of(here, chosen))
 
     @pytest.mark.parametrize("size", [7, 25])
     def test_the_cosine_and_thresholds_of_another_embedder(self, size: int) -> None:
@@ -497,8 +469,7 @@ class TestFittedGates:
             rescale_thresholds(source, base, to=target),
             rescale_thresholds(in_parts(source, size), base, to=in_parts(target, size)),
         )
-        assert two.policy == one.policy
-        same(two.table, one.table)
+        alike(two, one)
         assert len(one.table)
         with pytest.raises(ValueError, match="must hold the same questions"):
             rescale_thresholds(in_parts(source, size), base, to=target.subset(range(59)))
@@ -509,20 +480,16 @@ class TestFittedGates:
         target = replace(
             source, hits=source.hits._replace(cosine=0.2 + 0.5 * source.hits.cosine**2)
         )
-        whole = rescale_thresholds(
-            source, free_policy(), to=target, targets={"hallucination_rate": 0.4}
-        )
         shards = [
             save_shards([trace], tmp_path / name, shard=25)
             for name, trace in (("a", source), ("b", target))
         ]
-        parts = rescale_thresholds(
-            shards[0], free_policy(), to=shards[1], targets={"hallucination_rate": 0.4}
+        whole, parts = (
+            rescale_thresholds(first, free_policy(), to=to, targets={"hallucination_rate": 0.4})
+            for first, to in ((source, target), shards)
         )
-        assert (parts.policy, parts.policy.certificate) == (whole.policy, whole.policy.certificate)
-        assert (parts.missing, parts.notes) == (whole.missing, whole.notes)
-        same(parts.table, whole.table)
-        np.testing.assert_array_equal(parts.labels, whole.labels)
+        alike(parts, whole)
+        assert parts.policy.certificate == whole.policy.certificate
         assert whole.certification is not None
 
 
@@ -543,32 +510,18 @@ class TestArms:
         one = arm_tables(whole, chosen)
         with parallel_workers("threads", 2):
             two = arm_tables(parts, chosen)
-        for name, there in one.world._asdict().items():
-            assert np.asarray(getattr(two.world, name)).tobytes() == np.asarray(there).tobytes()
-        same(two.measured, one.measured)
-        assert two.router.tobytes() == one.router.tobytes()
+        alike(two, one)
 
     def test_an_audit_of_rewards_and_a_study(self, tmp_path: Path) -> None:
         """The same correlations, trials, weights and comparison."""
         chosen = always_answer(Policy.load())
         made = self.made(tmp_path)
-        audits = [
-            audit_rewards(here, chosen, n_boot=20, rounds=20, replications=2) for here in made
-        ]
-        same(audits[1].correlations, audits[0].correlations)
-        same(audits[1].arms, audits[0].arms)
-        same(audits[1].simulation, audits[0].simulation)
-        sizes: dict[str, Any] = {
-            "trials": 3,
-            "rounds": 20,
-            "replications": 2,
-            "n_boot": 20,
-            "engine": "numpy",
-        }
-        one, two = (tune_bandit(here, chosen, **sizes) for here in made)
-        assert (two.weights, two.bandit, two.notes) == (one.weights, one.bandit, one.notes)
-        same(two.trials, one.trials)
-        same(two.comparison, one.comparison)
+        alike(*(audit_rewards(here, chosen, n_boot=20, rounds=20, replications=2) for here in made))
+        sizes: dict[str, Any] = {"trials": 3, "rounds": 20, "replications": 2, "n_boot": 20}
+        alike(
+            *(tune_bandit(here, chosen, engine="numpy", **sizes) for here in made),
+            but={"study", "settings"},
+        )
 
 
 def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:

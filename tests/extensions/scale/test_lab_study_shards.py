@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from parts import same
+from parts import alike, same
 from raglab.extensions.scale import measured_shards as measured_shards_module
 from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
 from raglab.lab import study_cases
@@ -28,7 +28,6 @@ from raglab.lab.study_cases import (
     draw_cases,
     study_splits,
 )
-from raglab.lab.study_result import TuneResult
 from raglab.lab.trial_search import open_study
 from raglab.replay import sweep, tally
 from raglab.store.policies import Policy
@@ -226,20 +225,7 @@ class TestMeasuredShards:
             assert changes[-1](measured).parts[0].evidence_for([policy], None) is None
 
 
-def equal_results(one: TuneResult, two: TuneResult) -> None:
-    """Check that two studies came to the same, to the bit, but for the name of the trace."""
-    assert (one.selected, one.incumbent, one.policy.policy_id) == (
-        two.selected,
-        two.incumbent,
-        two.policy.policy_id,
-    )
-    assert one.held_out_estimate == two.held_out_estimate
-    for name in ("costs", "trials", "pareto", "flat_ranges", "judged"):
-        pd.testing.assert_frame_equal(getattr(one, name), getattr(two, name), check_exact=True)
-    assert {name: policy.policy_id for name, policy in one.policies.items()} == {
-        name: policy.policy_id for name, policy in two.policies.items()
-    }
-    assert (one.advantage, one.notes) == (two.advantage, two.notes)
+NAMED = {"tuned_on", "judged_on", "study", "best", "settings"}  # fields that hold the trace
 
 
 @pytest.mark.usefixtures("quick_study")
@@ -251,7 +237,7 @@ class TestTune:
     ) -> None:
         """The same selection, costs, trials and judged rates; its page and its cockpit open."""
         one, two = tune(sharded, trials=20), tune(world(), trials=20)
-        equal_results(one, two)
+        alike(one, two, but=NAMED)
         assert len(one.judged_on) == len(two.judged_on)
         assert "tuned" in one._repr_html_()
         page = one.report(tmp_path / "report.html").read_text(encoding="utf-8")
@@ -265,7 +251,7 @@ class TestTune:
         alone = tune(sharded, trials=20)
         for kind in ("threads", "joblib"):
             with raglab.lab.parallel_workers(kind, n=2):
-                equal_results(tune(sharded, trials=20), alone)
+                alike(tune(sharded, trials=20), alone, but=NAMED)
 
     def test_of_many_cases_candidates_are_made_of_a_sample(
         self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -276,7 +262,7 @@ class TestTune:
         """
         monkeypatch.setattr(study_cases, "MOST_REFITTED", 20)
         one, two = tune(sharded, trials=20), tune(world(), trials=20)
-        equal_results(one, two)
+        alike(one, two, but=NAMED)
         assert one.counts["refitted_on"] == 20
         every = int(one.rates()["coverage_n"].iloc[0])
         assert every == len(one.judged_on) == 28
@@ -295,7 +281,7 @@ class TestTune:
         cases = tuple(case._replace(split=None) for case in world().cases)
         whole = dataclasses.replace(world(), cases=cases)
         one = tune(save_shards([whole], tmp_path, shard=25), trials=10)
-        equal_results(one, tune(whole, trials=10))
+        alike(one, tune(whole, trials=10), but=NAMED)
         assert one.advantage is None
         assert not one.unseen
 

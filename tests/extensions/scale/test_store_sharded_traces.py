@@ -21,7 +21,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import raglab
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.decision.trace_view import Measured
 from raglab.extensions.scale import sharded_traces
@@ -35,6 +34,14 @@ from test_store_traces import assert_equal, full_trace, stored
 from worlds import random_trace
 
 SPLITS = ("tune", "certify", "report")
+ASKED: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+Sharded = ShardedTrace[Any]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Sharded:
+    """Seven cases in a folder of shards of three."""
+    return save_shards([world()], tmp_path, shard=3)
 
 
 def world(n_cases: int = 7, seed: int = 0) -> Trace:
@@ -120,9 +127,8 @@ class TestByHead:
         assert (len(opened), len(opened.parts), opened.fingerprint) == (7, 1, trace.fingerprint)
         assert_equal(trace, next(opened.shards()))
 
-    def test_it_shows_itself(self, tmp_path: Path) -> None:
+    def test_it_shows_itself(self, made: Sharded, tmp_path: Path) -> None:
         """A line in a shell; in a notebook its facts and shards, without loading one."""
-        made = save_shards([world()], tmp_path, shard=3)
         for path in tmp_path.glob("*.parquet"):
             path.unlink()
         assert "cases 7 in 3 shards; arms hybrid, iterative" in repr(made)
@@ -130,11 +136,6 @@ class TestByHead:
         page = made._repr_html_()
         assert "v1-00002.parquet" in page
         assert len(page) < 20_000
-
-    def test_the_names_of_the_package(self, tmp_path: Path) -> None:
-        """`raglab.io.save_shards` and `raglab.Trace.open`."""
-        raglab.io.save_shards([world()], tmp_path, shard=4)
-        assert len(raglab.Trace.open(tmp_path)) == 7
 
 
 class TestLaws:
@@ -153,9 +154,8 @@ class TestLaws:
         made = save_shards([trace], tmp_path_factory.mktemp("t"), shard=size)
         rows = sorted(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=9)))
         values = np.random.default_rng(seed).random(7)
-        asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
-        here = trace.with_signal("judge", values, **asked).subset(rows)
-        there = made.with_signal("judge", values, **asked).subset(rows)
+        here = trace.with_signal("judge", values, **ASKED).subset(rows)
+        there = made.with_signal("judge", values, **ASKED).subset(rows)
         assert (len(there), ids(there)) == (len(rows), [case.id for case in here.cases])
         parts = list(there.shards())
         assert np.array_equal(
@@ -176,15 +176,13 @@ class TestLaws:
         assert written(tmp_path / "a") == written(tmp_path / "b") == written(tmp_path / "c")
         assert again.fingerprint == first.fingerprint
 
-    def test_a_changed_trace_has_another_fingerprint(self, tmp_path: Path) -> None:
+    def test_a_changed_trace_has_another_fingerprint(self, made: Sharded) -> None:
         """Of a subset, a split and a signal, each its own; the same again for the same change."""
-        made = save_shards([world()], tmp_path, shard=3)
-        asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
 
         def changed() -> list[str]:
             parts = (made, made.subset([0]), made.subset([1]), made.split("tune"))
             return [
-                one.fingerprint for one in (*parts, made.with_signal("judge", np.zeros(7), **asked))
+                one.fingerprint for one in (*parts, made.with_signal("judge", np.zeros(7), **ASKED))
             ]
 
         assert len(set(changed())) == 5
@@ -227,39 +225,26 @@ class TestLaws:
         unread = Trace.open(tmp_path)
         assert len(unread.cases) == 7
         assert len(pickle.dumps(made)) == len(pickle.dumps(unread))
-        assert repr(made.cases) == "ShardedCases(7 cases in 3 shards)"
 
-    def test_values_of_a_signal_are_read_from_a_file(self, tmp_path: Path) -> None:
-        """CSV or Parquet, as a trace in memory reads them.
+    def test_values_of_a_signal_by_case_id(self, made: Sharded, tmp_path: Path) -> None:
+        """A Series in any order, CSV or Parquet, as a trace in memory reads them.
 
         A case that is not there has NaN, a strange one is told.
         """
-        trace = world()
-        made = save_shards([trace], tmp_path / "t", shard=3)
-        asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
         frame = pd.DataFrame({"case_id": ["q6", "q0"], "judge": [0.5, 0.25]})
-        frame.to_csv(tmp_path / "judge.csv", index=False)
-        frame.to_parquet(tmp_path / "judge.parquet")
-        here = trace.with_signal("judge", tmp_path / "judge.csv", **asked)
-        for path in (tmp_path / "judge.parquet", str(tmp_path / "judge.csv")):
-            there = made.with_signal("judge", path, **asked)
+        csv, parquet = tmp_path / "judge.csv", tmp_path / "judge.parquet"
+        frame.to_csv(csv, index=False)
+        frame.to_parquet(parquet)
+        here = world().with_signal("judge", csv, **ASKED).columns["judge"]
+        assert np.array_equal(here[:, 0, 0], [0.25, *[np.nan] * 5, 0.5], equal_nan=True)
+        for source in (parquet, str(csv), frame.set_index("case_id")["judge"]):
+            there = made.with_signal("judge", source, **ASKED)
             values = np.concatenate([part.columns["judge"] for part in there.shards()])
-            assert np.array_equal(values, here.columns["judge"], equal_nan=True)
-            assert (
-                there.fingerprint
-                == made.with_signal("judge", here.columns["judge"], **asked).fingerprint
-            )
-        frame.assign(case_id=["q6", "x"]).to_csv(tmp_path / "judge.csv", index=False)
+            assert np.array_equal(values, here, equal_nan=True)
+            assert there.fingerprint == made.with_signal("judge", here, **ASKED).fingerprint
+        frame.assign(case_id=["q6", "x"]).to_csv(csv, index=False)
         with pytest.raises(InputError, match=r"ids of the trace's cases, got 'x' \(1 such\)"):
-            made.with_signal("judge", tmp_path / "judge.csv", **asked)
-
-    def test_a_series_is_laid_out_by_case_id(self, tmp_path: Path) -> None:
-        """Whatever its order; a case that it lacks has NaN."""
-        made = save_shards([world()], tmp_path, shard=3)
-        series = pd.Series({"q6": 0.5, "q0": 0.25})
-        parts = made.with_signal("judge", series, higher="surer", unit="probability").shards()
-        values = np.concatenate([part.columns["judge"][:, 0, 0] for part in parts])
-        assert np.array_equal(values, [0.25, *[np.nan] * 5, 0.5], equal_nan=True)
+            made.with_signal("judge", csv, **ASKED)
 
 
 class TestVersions:
@@ -297,12 +282,6 @@ class TestVersions:
         )
         loose = save_shards([trace], tmp_path, shard=3).split("none").loaded()
         assert [case.id for case in loose.cases] == ["q1", "q3", "q5"]
-
-    def test_another_trace_takes_the_place_of_the_old(self, tmp_path: Path) -> None:
-        """Its files are of the next version; those of the old go once the manifest stands."""
-        save_shards([world()], tmp_path, shard=3)
-        made = save_shards([world(4)], tmp_path, shard=4)
-        assert (made.version, sorted(written(tmp_path))) == (2, [MANIFEST, "v2-00000.parquet"])
 
     def test_a_kill_before_the_manifest_leaves_the_old_version(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -420,12 +399,13 @@ Trace.open({str(tmp_path / "t")!r}).append(Trace.open({str(tmp_path / "more")!r}
 class TestRefusals:
     """Damage and requests that cannot be met."""
 
-    def test_a_shard_that_is_not_the_one_of_the_manifest(self, tmp_path: Path) -> None:
+    def test_a_shard_that_is_not_the_one_of_the_manifest(
+        self, made: Sharded, tmp_path: Path
+    ) -> None:
         """Missing, cut off, altered, or another trace in its place.
 
         Named by file, with rule and remedy.
         """
-        made = save_shards([world()], tmp_path, shard=3)
         path = tmp_path / "v1-00001.parquet"
         whole = path.read_bytes()
         for content in (
@@ -450,9 +430,8 @@ class TestRefusals:
             ):
                 reads()
 
-    def test_a_shard_that_a_newer_version_took_away(self, tmp_path: Path) -> None:
+    def test_a_shard_that_a_newer_version_took_away(self, made: Sharded, tmp_path: Path) -> None:
         """Whoever opened the old version is told of the newer, even if a same-named file stands."""
-        made = save_shards([world()], tmp_path, shard=3)
         save_shards([world(4)], tmp_path, shard=4)
         rule = (
             r"v1-00001.parquet: a shard must be .*, got {}: a newer version \(2\) stands there; "
@@ -555,12 +534,11 @@ class TestRefusals:
         with pytest.raises(TraceError, match="got none there"):
             Trace.open(tmp_path)
 
-    def test_rows_and_splits_that_are_none(self, tmp_path: Path) -> None:
+    def test_rows_and_splits_that_are_none(self, made: Sharded, tmp_path: Path) -> None:
         """A mask, a position beyond the cases, none at all, shards out of order.
 
         A split that no case is of.
         """
-        made = save_shards([world()], tmp_path, shard=3)
         for rows in ([0, 7], [], [True] * 7, [[0]], ["qa"]):
             with pytest.raises(ValueError, match="rows must be positions from 0 to 6"):
                 made.subset(rows)  # type: ignore[arg-type]
@@ -575,21 +553,18 @@ class TestRefusals:
         with pytest.raises(InputError, match="must have at least one case, got no trace"):
             save_shards([], tmp_path)
 
-    def test_values_of_a_signal_that_are_none(self, tmp_path: Path) -> None:
+    def test_values_of_a_signal_that_are_none(self, made: Sharded) -> None:
         """Too few, beyond the unit, or of an unknown case: told before a shard is loaded."""
-        made = save_shards([world()], tmp_path, shard=3)
-        asked: dict[str, Any] = {"higher": "surer", "unit": "probability"}
         for values, rule in (
             (np.zeros(6), "values must be"),
             (np.full(7, 2.0), "at case 0"),
             (pd.Series({"q9": 0.5}), "ids of the trace's cases"),
         ):
             with pytest.raises(InputError, match=rule):
-                made.with_signal("judge", values, **asked)
+                made.with_signal("judge", values, **ASKED)
 
-    def test_only_a_whole_folder_is_appended_to(self, tmp_path: Path) -> None:
+    def test_only_a_whole_folder_is_appended_to(self, made: Sharded) -> None:
         """A split of it, or a file, is none."""
-        made = save_shards([world()], tmp_path, shard=3)
         with pytest.raises(InputError, match="must be appended to a folder of shards as it stands"):
             made.split("tune").append(named(world(1), "x"))
 
