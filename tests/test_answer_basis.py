@@ -97,7 +97,6 @@ def recorded(trace: Trace, right: Sequence[int], chosen: Policy = PLAIN, **more:
 def without(trace: Trace, rows: Sequence[int]) -> Trace:
     """The trace without the answers recorded for some cases."""
     answers = trace.answers
-    assert answers is not None
     keep = np.flatnonzero(~np.isin(answers.row, rows))
     arrays = {
         name: getattr(answers, name)[keep]
@@ -220,7 +219,6 @@ class TestDecide:
         """What hygiene leaves nothing of is a refusal, of which no text is judged."""
         trace = recorded(questions(3), right=range(3))
         answers = trace.answers
-        assert answers is not None
         said = decide(
             replace(
                 trace, answers=answers._replace(refused=("nothing is left",) * len(answers.text))
@@ -295,8 +293,6 @@ class TestBasis:
             for one in (trace, bare)
         ]
         on_text, on_sources = (found.policy for found in made)
-        assert on_text is not None
-        assert on_sources is not None
         assert [found.certificate.basis for found in made] == ["text", "sources"]
         assert on_text.certificate["basis"] == "text"
         assert "judged by text" in made[0].certificate.reason
@@ -348,7 +344,6 @@ class TestComparisons:
             batch_size=10,
             goal=Goal(targets={}),
         )
-        assert result.findings is not None
         answers = result.findings.set_index("key").loc["answers", "text"]
         assert "always-answer (6 of 60 missing)" in answers
         assert not result.costs.loc["always-answer", "compared"]
@@ -496,7 +491,7 @@ class TestLaws:
         bare = drawn(seed)
         some = replace(bare, cases=(*gold(bare, GOLD).cases[:5], *bare.cases[5:]))
         whole = without(record_answers(some, chosen, Drawn(), Weighed()), [seed % 5])
-        parts: Any = in_parts(whole, size)
+        parts = in_parts(whole, size)
         one, two = decide(whole, chosen), decide(parts, chosen)
         assert two.answer_checks.tolist() == one.answer_checks.tolist()
         assert two.basis_text() == one.basis_text()
@@ -603,8 +598,7 @@ class TestMissingIsNoRefusal:
 
 def case_cells_of(trace: Trace, one: Any) -> list[int]:
     """Cells of the vectorised replay."""
-    cells: list[int] = shard_cells(trace, [one])[0].tolist()
-    return cells
+    return shard_cells(trace, [one])[0].tolist()
 
 
 class Says(NamedTuple):
@@ -658,7 +652,6 @@ class TestUndecided:
         texts = [GOLD] * 90 + [OPEN] * 30
         trace = said(texts)
         found = certify_policy(trace, FREE_OF_GATES, targets={"hallucination_rate": 0.4})
-        assert found.policy is not None
         assert found.certificate.promises[0].k == 30
         assert (found.certificate.undecided, found.certificate.missing_answers) == (30, 0)
         assert found.policy.certificate["undecided"] == 30
@@ -739,7 +732,6 @@ class TestColumns:
     def test_a_column_speaks_of_one_answer(self) -> None:
         """Where two texts are recorded for a case, nobody knows which one it means."""
         trace = said([GOLD, GOLD], answer_right=[1, 1])
-        assert trace.answers is not None
         row = trace.answers.row
         text = tuple(
             f"{text} {n}" if row[n] == 0 and n == np.flatnonzero(row == 0)[0] else text

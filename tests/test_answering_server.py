@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -71,7 +71,7 @@ SIZED = f"HTTP/1.1 200 OK\r\ncontent-length: {len(GOOD) + 100}\r\n\r\n".encode()
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 CHUNK = f"{len(GOOD):x}\r\n".encode() + GOOD + b"\r\n0\r\n\r\n"
 HOSTILE = "\x1b[2J\u202egood\r\nSet-Cookie: a\x00<img src='http://example.org/x'>" + "ha" * 500_000
-BODIES: dict[str, bytes] = {
+BODIES = {
     "good": GOOD,
     "unmeasured": reply("The excess is £250 [1]."),
     "empty": reply(""),
@@ -147,8 +147,8 @@ class Server(LocalServer):
 
     def __init__(self) -> None:
         super().__init__(Handler)
-        self.seen: list[Seen] = []
-        self.hung_up: list[str] = []
+        self.seen = []
+        self.hung_up = []
 
     def url(self, mode: str, user: str = "") -> str:
         """Base URL under which it behaves in one way."""
@@ -239,7 +239,7 @@ class Handler(BaseHTTPRequestHandler):
             self.say(200, GOOD)
 
 
-ODD: dict[str, Callable[[Handler], object]] = {
+ODD = {
     "slow": lambda handler: handler.server.released.wait(2),
     "dripping": lambda handler: handler.drip(SIZED, b" ", GOOD),
     "header-dripping": lambda handler: handler.drip(
@@ -751,7 +751,7 @@ def test_the_name_says_what_shapes_an_answer_and_nothing_else() -> None:
     assert asked.name == dataclasses.replace(asked, client=patient).name
     bare = dataclasses.replace(asked.client, leave_out=("seed",))
     assert asked.name != dataclasses.replace(asked, client=bare).name
-    others: list[dict[str, Any]] = [{"max_tokens": 9}, {"seed": 1}, {"max_prompt_tokens": 9}]
+    others = [{"max_tokens": 9}, {"seed": 1}, {"max_prompt_tokens": 9}]
     others += [{"prompt": ANSWER._replace(text="Answer.")}]
     clients = [
         dataclasses.replace(asked.client, temperature=1.0),

@@ -30,6 +30,8 @@ from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
 from raglab.policy import PolicyData
 from raglab.store.log_tables import LABELS, SAMPLES
 
+OpenLog = Callable[..., AuditLog]
+
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 POLICY = PolicyData.from_mapping()
 GATES = ("similarity", "support")
@@ -154,7 +156,7 @@ def chance(hits: int, drawn: int, size: int, count: int) -> float:
 class TestSample:
     """`draw_sample`."""
 
-    def test_it_is_even_and_known(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_it_is_even_and_known(self, audit_logs: OpenLog) -> None:
         """As many of each stratum as there are, up to the same number.
 
         The probability beside each.
@@ -179,7 +181,7 @@ class TestSample:
         row = drawn.set_index("stratum").loc["refuse by support"].iloc[0]
         assert (row["decision"], row["reason"], row["answer"]) == ("refuse", "support 0.1", "Acme")
 
-    def test_same_seed_same_draw(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_same_seed_same_draw(self, audit_logs: OpenLog) -> None:
         """And one event of it; another seed draws others."""
         log = mixed(audit_logs())
         one, again, other = (draw_sample(log, 6, seed=seed) for seed in (1, 1, 2))
@@ -188,18 +190,18 @@ class TestSample:
         with log.log.reading() as entries:
             assert len(list(entries.rows(SAMPLES))) == 2
 
-    def test_a_window(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_a_window(self, audit_logs: OpenLog) -> None:
         """Only the latest requests, by number or by days."""
         log = mixed(audit_logs())
         assert set(draw_sample(log, 99, seed=0, last=4)["stratum"]) == {"ambiguous by resolver"}
         assert len(draw_sample(log, 99, seed=0, days=7 / 1440)) == 8
 
-    def test_what_the_log_does_not_keep(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_what_the_log_does_not_keep(self, audit_logs: OpenLog) -> None:
         """Is not in the file either."""
         log = mixed(audit_logs(query="none"))
         assert draw_sample(log, 4, seed=0)["question"].eq("").all()
 
-    def test_nothing_to_draw(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_nothing_to_draw(self, audit_logs: OpenLog) -> None:
         """Is refused, and so is a draw of none."""
         with pytest.raises(ValueError, match="requests with a decision, got none"):
             draw_sample(audit_logs(), 4, seed=0)
@@ -211,9 +213,7 @@ class TestLabels:
     """`record_labels`."""
 
     @pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
-    def test_they_come_back_once(
-        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, name: str
-    ) -> None:
+    def test_they_come_back_once(self, audit_logs: OpenLog, tmp_path: Path, name: str) -> None:
         """A second reading adds nothing; another label counts from now on; empty ones are none.
 
         All is chained.
@@ -255,7 +255,7 @@ class TestLabels:
     )
     def test_what_is_refused(
         self,
-        audit_logs: Callable[..., AuditLog],
+        audit_logs: OpenLog,
         tmp_path: Path,
         edit: Callable[[str], str],
         told: str,
@@ -274,9 +274,7 @@ class TestLabels:
         with log.log.reading() as entries:
             assert list(entries.rows(LABELS)) == []
 
-    def test_a_spreadsheets_apostrophe(
-        self, audit_logs: Callable[..., AuditLog], tmp_path: Path
-    ) -> None:
+    def test_a_spreadsheets_apostrophe(self, audit_logs: OpenLog, tmp_path: Path) -> None:
         """An id that would be a formula comes back as it was."""
         log = audit_logs()
         ask(log, "=1+1", "ok")
@@ -293,7 +291,7 @@ def rate(table: pd.DataFrame, name: str, source: str) -> pd.Series[Any]:
 class TestRates:
     """`live_rates`."""
 
-    def test_a_census(self, audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
+    def test_a_census(self, audit_logs: OpenLog, tmp_path: Path) -> None:
         """All 24 drawn.
 
         Of 12 answers, 8 refusals and 4 questions, half of each refusal's gate should be answered.
@@ -310,7 +308,7 @@ class TestRates:
         assert (asked["estimate"], asked["low"], asked["high"]) == (4 / 24, 4 / 24, 4 / 24)
         assert (refused["known"], refused["covered"], refused["requests"]) == (24, 24, 24)
 
-    def test_nothing_is_known(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_nothing_is_known(self, audit_logs: OpenLog) -> None:
         """NaN, and an empty log has no row; a window that is none is refused."""
         log = audit_logs()
         assert len(live_rates(log)) == 0
@@ -328,9 +326,7 @@ class TestRates:
                 with pytest.raises(ValueError, match="must be"):
                     live_rates(log, **more)
 
-    def test_requests_after_the_draw(
-        self, audit_logs: Callable[..., AuditLog], tmp_path: Path
-    ) -> None:
+    def test_requests_after_the_draw(self, audit_logs: OpenLog, tmp_path: Path) -> None:
         """Are not covered by it, nor those before the window.
 
         A later draw speaks for both once it has a label.
@@ -351,9 +347,7 @@ class TestRates:
         row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
         assert (row["known"], row["covered"], row["low"], row["high"]) == (1, 8, 1 / 5, 1.0)
 
-    def test_nought_of_nought_is_missing(
-        self, audit_logs: Callable[..., AuditLog], tmp_path: Path
-    ) -> None:
+    def test_nought_of_nought_is_missing(self, audit_logs: OpenLog, tmp_path: Path) -> None:
         """Nothing was refused and no label says that a request should be answered.
 
         No share, and no interval of 0.
@@ -366,7 +360,7 @@ class TestRates:
         assert row[["estimate", "low", "high"]].isna().all()
         assert (row["known"], row["covered"], row["unknown"]) == (4, 10, 6)
 
-    def test_a_course_over_time(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_a_course_over_time(self, audit_logs: OpenLog) -> None:
         """A window at each number of requests, by number or by days.
 
         The newest is what stands alone.
@@ -392,7 +386,7 @@ class TestRates:
         for number, status in enumerate(statuses):
             ask(log, f"r{number}", str(status), str(rng.choice(GATES)), minute=number)
             truth[f"r{number}"] = "ok" if status == "ok" or rng.random() < wrong else str(status)
-        held: list[bool] = []
+        held = []
         for seed in range(40):
             path = tmp_path / f"{seed}.csv"
             sample = draw_sample(log, 24, seed=seed)
@@ -461,7 +455,7 @@ def test_metrics_text() -> None:
     assert 'raglab_live_rate_errors{rate="over_ask_rate",source="labels"} 2.0' in text
 
 
-def test_the_display(audit_logs: Callable[..., AuditLog], tmp_path: Path) -> None:
+def test_the_display(audit_logs: OpenLog, tmp_path: Path) -> None:
     """A panel a rate, a line a source, the newest window in words.
 
     What is no table of rates is refused.

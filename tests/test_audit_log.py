@@ -42,6 +42,8 @@ from raglab.store.log_tables import (
 from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.text import jaccard
 
+OpenLog = Callable[..., AuditLog]
+
 SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
 ROOT = Path(raglab.__file__).parents[1]
 POLICY = PolicyData.from_mapping()
@@ -51,7 +53,7 @@ HASH = sha256(b"open Sesame?").hexdigest()
 
 
 @pytest.fixture
-def log(audit_logs: Callable[..., AuditLog]) -> AuditLog:
+def log(audit_logs: OpenLog) -> AuditLog:
     """Return a log under the published settings."""
     return audit_logs()
 
@@ -129,7 +131,7 @@ class TestRequests:
             said(log)
         assert {table.name: events(log, table.name) for table in EVENTS} == before
 
-    def test_policy_and_settings_are_kept_once(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_policy_and_settings_are_kept_once(self, audit_logs: OpenLog) -> None:
         """A hundred requests under one policy and one learner keep one body of each.
 
         Another learner adds its own.
@@ -222,14 +224,14 @@ class TestSessions:
         ("rule", "name"), [(SilenceRule(hours=0.0), "hours"), (SilenceRule(24.0, 1.5), "near_same")]
     )
     def test_a_rule_of_silence_that_confirms_nothing(
-        self, audit_logs: Callable[..., AuditLog], rule: Any, name: str
+        self, audit_logs: OpenLog, rule: Any, name: str
     ) -> None:
         """It is refused with its name."""
         with pytest.raises(ValueError, match=rf"silence\.{name} must be"):
             audit_logs(silence=rule)
 
     @pytest.mark.parametrize("query", ["hash", "none"])
-    def test_rephrasing_without_text(self, audit_logs: Callable[..., AuditLog], query: str) -> None:
+    def test_rephrasing_without_text(self, audit_logs: OpenLog, query: str) -> None:
         """What the log does not keep, its process remembers.
 
         Another process knows the same question by its hash.
@@ -258,7 +260,7 @@ class TestWords:
         ("query", "files"), [("text", ["audit.sqlite"]), ("hash", []), ("none", [])]
     )
     def test_what_is_kept(
-        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, query: str, files: list[str]
+        self, audit_logs: OpenLog, tmp_path: Path, query: str, files: list[str]
     ) -> None:
         """Only `text` puts the question and the values read from it into the file.
 
@@ -312,7 +314,7 @@ class TestWords:
     @pytest.mark.parametrize(("query", "kept"), [("text", True), ("hash", False), ("none", False)])
     def test_a_check_quotes_the_question(
         self,
-        audit_logs: Callable[..., AuditLog],
+        audit_logs: OpenLog,
         tmp_path: Path,
         query: str,
         kept: bool,
@@ -341,7 +343,7 @@ class TestWords:
     @SQLITE
     @pytest.mark.parametrize("query", ["hash", "none"])
     def test_replies_are_forgotten_where_questions_are_not_kept(
-        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, query: str
+        self, audit_logs: OpenLog, tmp_path: Path, query: str
     ) -> None:
         """A request that has a reply or an answer alone counts, and its words leave the files."""
         log = audit_logs(query=query)
@@ -355,7 +357,7 @@ class TestWords:
 
     @SQLITE
     def test_a_reader_keeps_words_in_the_files(
-        self, audit_logs: Callable[..., AuditLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, audit_logs: OpenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """That is told; the remedy is to forget again after it, with nothing left to blank."""
         monkeypatch.setattr("raglab.store.database.BUSY_S", 0.05)
@@ -371,7 +373,7 @@ class TestWords:
         assert log.forget(before=START + timedelta(days=1)) == 0
         assert lies(tmp_path, "Sesame") == []
 
-    def test_forgetting_by_days(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_forgetting_by_days(self, audit_logs: OpenLog) -> None:
         """Without a moment the setting tells it; without either it is refused."""
         log = audit_logs(keep_days=2)
         opened(log, "old", now=START - timedelta(days=3))
@@ -384,7 +386,7 @@ class TestWords:
         ("more", "told"), [({"query": "all"}, "query must be"), ({"keep_days": -1}, "keep_days")]
     )
     def test_settings_that_are_none(
-        self, audit_logs: Callable[..., AuditLog], more: dict[str, Any], told: str
+        self, audit_logs: OpenLog, more: dict[str, Any], told: str
     ) -> None:
         """Are refused at once."""
         with pytest.raises(ValueError, match=told):
@@ -411,9 +413,7 @@ class TestFiles:
         assert str(frame["at"].dtype) == "datetime64[us, UTC]"
 
     @SQLITE
-    def test_a_log_that_is_not_there(
-        self, audit_logs: Callable[..., AuditLog], tmp_path: Path
-    ) -> None:
+    def test_a_log_that_is_not_there(self, audit_logs: OpenLog, tmp_path: Path) -> None:
         """Is not made where only reading is wanted."""
         with pytest.raises(ValueError, match="a log must be there"):
             audit_logs(create=False).pack()

@@ -35,7 +35,9 @@ from raglab.values import Corpus, Generation, Status
 # a fixture
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401
 
-OPEN: dict[str, Any] = {
+OpenSystem = Callable[..., System]
+
+OPEN = {
     "l2": {"enabled": False},
     "similarity": {"enabled": False},
     "gap": {"enabled": False},
@@ -48,7 +50,7 @@ def opener(
     base: dict[str, Any],
     generator: Any = Fixed(),  # noqa: B008 - a tuple
     **building: Any,
-) -> Callable[..., System]:
+) -> OpenSystem:
     """What opens a system over the small corpus, with an index in a folder."""
     build_index(CORPUS, folder, cache=None, **SMALL, **building)
 
@@ -63,7 +65,7 @@ def opener(
 
 @pytest.fixture
 # the fixture
-def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:
+def opened(tmp_path: Path, encoder: WordEncoder) -> OpenSystem:
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
     return opener(tmp_path / "index", OPEN)
@@ -72,7 +74,7 @@ def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:
 class TestResponse:
     """Rule S0.3."""
 
-    def test_an_answer(self, opened: Callable[..., System]) -> None:
+    def test_an_answer(self, opened: OpenSystem) -> None:
         """It has every key, at least a source, and nothing of a refusal."""
         said = ask(
             "What is the motor excess?",
@@ -95,7 +97,7 @@ class TestResponse:
             "r1",
         )
 
-    def test_a_refusal(self, opened: Callable[..., System]) -> None:
+    def test_a_refusal(self, opened: OpenSystem) -> None:
         """Its answer is the policy's message, without sources, with the numbers that decided."""
         said = ask(
             "Is a courtesy car provided?", system=opened({"similarity": {"min_similarity": 1.0}})
@@ -106,7 +108,7 @@ class TestResponse:
         assert said["sources"] == []
         assert "is below min_similarity 1" in said["refusal_reason"]
 
-    def test_a_signal_refuses_or_asks_back(self, opened: Callable[..., System]) -> None:
+    def test_a_signal_refuses_or_asks_back(self, opened: OpenSystem) -> None:
         """Rule S2.15 live: the reason has the signal's numbers.
 
         What is asked back can be chosen from.
@@ -123,17 +125,17 @@ class TestResponse:
         chosen = ask("Is a courtesy car provided?", system=opened(gate), selected_option=2)
         assert chosen["status"] == "ok"
 
-    def test_an_empty_question(self, opened: Callable[..., System]) -> None:
+    def test_an_empty_question(self, opened: OpenSystem) -> None:
         """White space is a refusal, not an error."""
         assert ask("  \n ", system=opened())["refusal_reason"] == "empty query"
 
     @pytest.mark.parametrize("question", [None, 3, ["what"]])
-    def test_a_question_that_is_no_text(self, opened: Callable[..., System], question: Any) -> None:
+    def test_a_question_that_is_no_text(self, opened: OpenSystem, question: Any) -> None:
         """Broken input raises."""
         with pytest.raises(ValueError, match="question must be a Unicode text"):
             ask(question, system=opened())
 
-    def test_a_document_there_is_none_of(self, opened: Callable[..., System]) -> None:
+    def test_a_document_there_is_none_of(self, opened: OpenSystem) -> None:
         """A name that the corpus does not hold raises."""
         with pytest.raises(ValueError, match=r"must name documents of the corpus, got 'boat.md'"):
             ask("What is the excess?", system=opened(), documents=["boat.md"])
@@ -142,9 +144,7 @@ class TestResponse:
         ):
             ask("What is the excess?", system=opened(), documents=["hom"])
 
-    def test_named_documents_scope_the_search_and_lower_the_bar(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_named_documents_scope_the_search_and_lower_the_bar(self, opened: OpenSystem) -> None:
         """All sources are of the document that was named; the bar is tau_explicit."""
         said = ask(
             "What is the excess?",
@@ -182,7 +182,7 @@ class TestResponse:
         assert said["sources"] == ["docs/t2.md#1"]
         assert "£200" in said["answer"]
 
-    def test_an_answer_is_escaped_in_a_notebook(self, opened: Callable[..., System]) -> None:
+    def test_an_answer_is_escaped_in_a_notebook(self, opened: OpenSystem) -> None:
         """No markup of a model or a document reaches the page."""
         answer = "a < b & <unknown onclick=x>y</unknown>"
         said = ask(
@@ -191,7 +191,7 @@ class TestResponse:
         )
         assert "<unknown" not in said._repr_html_()
 
-    def test_it_is_json(self, opened: Callable[..., System]) -> None:
+    def test_it_is_json(self, opened: OpenSystem) -> None:
         """The same fields come back."""
         said = ask("What is the motor excess?", system=opened())
         assert json.loads(said.json()) == dict(said)
@@ -206,7 +206,7 @@ class TestSelection:
         "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
     }
 
-    def test_options_then_the_chosen_one(self, opened: Callable[..., System]) -> None:
+    def test_options_then_the_chosen_one(self, opened: OpenSystem) -> None:
         """A question with options is completed by the choice among them."""
         system = opened(self.ASKING)
         asked = ask("What is covered?", system=system)
@@ -223,7 +223,7 @@ class TestSelection:
             assert set(said["sources"]) == set(option["sources"])
 
     @pytest.mark.parametrize("chosen", [0, 4, -1])
-    def test_an_unknown_id_is_a_refusal(self, opened: Callable[..., System], chosen: int) -> None:
+    def test_an_unknown_id_is_a_refusal(self, opened: OpenSystem, chosen: int) -> None:
         """Its reason names the id."""
         said = ask("What is covered?", system=opened(self.ASKING), selected_option=chosen)
         assert (said["status"], said["refusal_reason"]) == (
@@ -231,14 +231,14 @@ class TestSelection:
             f"Invalid selection: {chosen}",
         )
 
-    def test_a_selection_without_options(self, opened: Callable[..., System]) -> None:
+    def test_a_selection_without_options(self, opened: OpenSystem) -> None:
         """Where nothing was asked, nothing can be chosen."""
         said = ask(
             "What is covered?", system=opened({"confidence": {"enabled": False}}), selected_option=1
         )
         assert said["refusal_reason"] == "Invalid selection: 1"
 
-    def test_gates_on_the_answer_hold_for_a_choice(self, opened: Callable[..., System]) -> None:
+    def test_gates_on_the_answer_hold_for_a_choice(self, opened: OpenSystem) -> None:
         """An option whose answer is not confident enough is refused with the number."""
         system = opened(self.ASKING, generator=Fixed(confidence=0.5))
         said = ask("What is covered?", system=system, selected_option=1)
@@ -250,7 +250,7 @@ class TestSelection:
 
 @pytest.mark.parametrize("arm", live_arms())
 def test_fifty_taus_live_are_fifty_taus_replayed(
-    tmp_path: Path, opened: Callable[..., System], arm: str
+    tmp_path: Path, opened: OpenSystem, arm: str
 ) -> None:
     """One stored trace, replayed at every tau, says what fifty live runs say, case for case."""
     taus = np.linspace(0.0, 100.0, 50)
@@ -283,7 +283,7 @@ def test_fifty_taus_live_are_fifty_taus_replayed(
 class TestCaches:
     """The answer cache and the strategy cache."""
 
-    def test_an_answer_is_kept(self, opened: Callable[..., System]) -> None:
+    def test_an_answer_is_kept(self, opened: OpenSystem) -> None:
         """The second time comes from the cache, with the same content.
 
         Blanks make no difference.
@@ -294,9 +294,7 @@ class TestCaches:
         assert (first.record.answer_cache_hit, again.record.answer_cache_hit) == (False, True)
         assert first == again
 
-    def test_another_policy_document_or_choice_is_another_answer(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_another_policy_document_or_choice_is_another_answer(self, opened: OpenSystem) -> None:
         """Nothing is taken from the cache that another policy, scope, arm or selection made."""
         system = opened({"confidence": {"enabled": False}}, cache=True)
         ask("What is the excess?", system=system)
@@ -334,7 +332,7 @@ class TestCaches:
         ids=str,
     )
     def test_what_is_no_answer_is_made_again(
-        self, tmp_path: Path, opened: Callable[..., System], stored: Any
+        self, tmp_path: Path, opened: OpenSystem, stored: Any
     ) -> None:
         """Another form, another policy, or a field more or less.
 
@@ -342,12 +340,10 @@ class TestCaches:
         """
         system = opened({"confidence": {"enabled": False}}, cache=True)
         first = ask("What is the motor excess?", system=system, request_id="r")
-        assert system.caches is not None
         answers = system.caches.answers
         with sqlite3.connect(tmp_path / "index" / "cache" / "answers.sqlite") as link:
             ((key,),) = link.execute("SELECT key FROM blobs")
         sound = answers.get(key, dict)
-        assert sound is not None
         if isinstance(stored, dict):
             stored = sound | {"answer": sound["answer"] | stored}
         answers.set(key, stored)
@@ -355,7 +351,7 @@ class TestCaches:
         assert (again.record.answer_cache_hit, dict(again)) == (False, dict(first))
 
     def test_a_cache_that_travelled_holds_nothing(
-        self, opened: Callable[..., System], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, opened: OpenSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What another user's processes kept in the folder is retrieved and answered anew."""
         monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "one"))
@@ -370,7 +366,7 @@ class TestCaches:
     )
     def test_a_log_that_keeps_no_texts_has_none_beside_it(
         self,
-        opened: Callable[..., System],
+        opened: OpenSystem,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
         name: str,
@@ -381,7 +377,7 @@ class TestCaches:
         ask("What is the motor excess?", system=opened(cache=True, audit=True))
         assert not [*tmp_path.rglob("strategies.sqlite*")]
 
-    def test_a_retrieval_is_kept_apart_from_answers(self, opened: Callable[..., System]) -> None:
+    def test_a_retrieval_is_kept_apart_from_answers(self, opened: OpenSystem) -> None:
         """Another generator answers from the hits that are known, to the same sources."""
         one = opened({"confidence": {"enabled": False}}, cache=True)
         first = ask("What is the motor excess?", system=one)
@@ -394,7 +390,7 @@ class TestCaches:
         assert (said.record.answer_cache_hit, said.record.strategy_cache_hit) == (False, True)
         assert (said["sources"], said["confidence"]) == (first["sources"], first["confidence"])
 
-    def test_refinements_come_from_the_cache_as_well(self, opened: Callable[..., System]) -> None:
+    def test_refinements_come_from_the_cache_as_well(self, opened: OpenSystem) -> None:
         """A question that was refined to the end is refused alike from the cache."""
         policy = {"confidence": {"tau_default": 100.0}, "refine": {"epsilon": 0.0}}
         first = ask("What is the excess of the motor policy?", system=opened(policy, cache=True))
@@ -420,7 +416,7 @@ class TestHostile:
     )
 
     def test_a_prompt_in_a_document_changes_no_decision(
-        self, tmp_path: Path, opened: Callable[..., System]
+        self, tmp_path: Path, opened: OpenSystem
     ) -> None:
         """Status, gates and policy are as without it on the same corpus, for each refusing gate."""
         poisoned = tuple(
@@ -442,7 +438,7 @@ class TestHostile:
 
     @pytest.mark.parametrize("injected", INJECTED)
     def test_an_answer_that_obeys_is_text_and_is_judged(
-        self, opened: Callable[..., System], injected: str
+        self, opened: OpenSystem, injected: str
     ) -> None:
         """What a model was talked into stands in the answer at most, without markup.
 
@@ -461,7 +457,7 @@ class TestHostile:
         assert judged["status"] == "refuse"
         assert judged["policy_id"] == guarded.policy.policy_id
 
-    def test_a_generator_that_says_nothing(self, opened: Callable[..., System]) -> None:
+    def test_a_generator_that_says_nothing(self, opened: OpenSystem) -> None:
         """Its reason is the refusal's."""
 
         class Silent:
@@ -478,7 +474,7 @@ class TestHostile:
         assert "the server did not answer within 20 s" in said["refusal_reason"]
 
     def test_what_a_document_says_of_itself_moves_no_measurement(
-        self, tmp_path: Path, opened: Callable[..., System]
+        self, tmp_path: Path, opened: OpenSystem
     ) -> None:
         """Orders, roles, marks of a prompt, page marks, citations and replies are words.
 
@@ -513,9 +509,7 @@ class TestHostile:
         assert {str(source) for source in asked["sources"]} <= known
         assert "motor.md#9" not in known
 
-    def test_a_citation_of_what_was_not_retrieved_is_dropped(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_a_citation_of_what_was_not_retrieved_is_dropped(self, opened: OpenSystem) -> None:
         """Positions beyond the passages are no sources, whatever a model says."""
 
         class Citing:
@@ -533,9 +527,7 @@ class TestHostile:
         )
         assert {str(source) for source in said["sources"]} <= {one.shown for one in CORPUS.chunks}
 
-    def test_markup_of_documents_and_models_is_text_in_a_notebook(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_markup_of_documents_and_models_is_text_in_a_notebook(self, opened: OpenSystem) -> None:
         """No image, link, script, formula or control of anybody's but ours."""
         free = opened(
             {"confidence": {"enabled": False}}, generator=Fixed(f"The excess is 5. {MARKUP}")
@@ -605,7 +597,7 @@ class TestDoor:
             ask(question, system="no/such/folder", **more)
         assert len(str(caught.value)) < 300
 
-    def test_the_longest_question_is_answered(self, opened: Callable[..., System]) -> None:
+    def test_the_longest_question_is_answered(self, opened: OpenSystem) -> None:
         """20,000 characters."""
         system = opened({}, cache=False)
         assert ask("motor excess " * 1_538, system=system)["status"] in {
@@ -653,7 +645,7 @@ class TestRouter:
         with pytest.raises(ValueError, match="one of the index's hybrid, got iterative"):
             ask("What?", system=System.open(tmp_path / "i", arm="iterative", cache=False))
 
-    def test_a_decision_fitted_on_another_arm(self, opened: Callable[..., System]) -> None:
+    def test_a_decision_fitted_on_another_arm(self, opened: OpenSystem) -> None:
         """Is refused when the system is opened, not at the first question.
 
         On its own arm it answers by cost.
@@ -676,7 +668,7 @@ class TestIndex:
         with pytest.raises(ValueError, match=r"make one by raglab\.build_index"):
             System.open(tmp_path)
 
-    def test_an_altered_corpus(self, tmp_path: Path, opened: Callable[..., System]) -> None:
+    def test_an_altered_corpus(self, tmp_path: Path, opened: OpenSystem) -> None:
         """Is refused, since its embeddings are of another."""
         del opened
         (file,) = (tmp_path / "index").glob("corpus-*.jsonl")
@@ -708,7 +700,7 @@ class TestIndex:
         with pytest.raises(ValueError, match="an index needs a chunk"):
             build_index(Corpus("none", ()), tmp_path / "i")
 
-    def test_the_settings_come_back(self, opened: Callable[..., System]) -> None:
+    def test_the_settings_come_back(self, opened: OpenSystem) -> None:
         """A loaded index retrieves with the sizes that it was made with."""
         strategy = opened().retriever.strategies["hybrid"]
         assert strategy.sizes[:2] == (SMALL["fetch_k"], SMALL["rerank_k"])

@@ -49,10 +49,12 @@ from sample_traces import sample_trace
 from test_live_ask import opener
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
+OpenSystem = Callable[..., System]
+
 ROOT = Path(raglab.__file__).parents[1]
 NAN = float("nan")
 STRUCTURE = PolicyData.from_mapping().structure
-OPEN: dict[str, Any] = {
+OPEN = {
     name: {"enabled": False}
     for name in ("l2", "similarity", "gap", "support", "confidence", "generation")
 }
@@ -69,8 +71,8 @@ class Counted:
     """A function of how much of its first passages a query shares, which counts its asked rows."""
 
     def __init__(self, stop_after: int = 1_000_000) -> None:
-        self.rows: list[str] = []
-        self.sizes: list[int] = []
+        self.rows = []
+        self.sizes = []
         self.stop_after = stop_after
 
     def __call__(self, rows: pd.DataFrame) -> list[float]:
@@ -264,7 +266,6 @@ class TestAdded:
         assert np.isnan(made.columns["share_of_words"][4, 0, 0])
         assert made.columns["share_of_words"][[6, 7], 0, 0].tolist() == [0.2, 0.2]
         assert len(seen.rows) == 5
-        assert made.latency is not None
         assert made.latency.stages == ("signal_share_of_words",)
         assert (
             np.isnan(made.latency.ms[:, 0, 0, 0])
@@ -276,7 +277,6 @@ class TestAdded:
         once.save(tmp_path / "t.parquet")
         loaded = Trace.load(tmp_path / "t.parquet")
         assert (loaded.fingerprint, content_hash(loaded)) == (once.fingerprint, content_hash(once))
-        assert loaded.latency is not None
         assert loaded.latency.stages == made.latency.stages
         assert made.meta["signals"]["share_of_words"]["source"] == "function Counted"
 
@@ -289,7 +289,6 @@ class TestAdded:
         row = audit_signals(made, repeats=0).table.set_index("signal").loc["share_of_words"]
         assert row["ms"] > 0.0
         again = add_signals(made, counted()[0])
-        assert again.latency is not None
         assert again.latency.stages == ("embed", "search", "signal_share_of_words")
         policy = PolicyData.from_mapping()
         assert retrieval_ms(made, decide(made, policy), "hybrid").tolist() == [4.0] * 6
@@ -327,7 +326,6 @@ class TestAdded:
             part.columns["share_of_words"][:, 0, 0].tolist()
             == whole.columns["share_of_words"][[2, 0], 0, 0].tolist()
         )
-        assert part.latency is not None
         assert not np.isnan(part.latency.ms).any()  # what the batch took that measured it
 
     def test_another_version_asks_again(self) -> None:
@@ -433,7 +431,6 @@ def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text(KILLED)
     command = [sys.executable, str(tmp_path / "run.py"), str(log)]
     with subprocess.Popen([*command, "4"], stdout=subprocess.PIPE, env=place, text=True) as run:
-        assert run.stdout is not None
         assert run.stdout.readline() == "now\n"
         run.send_signal(signals_of_the_system.SIGKILL)
     done = subprocess.run([*command, "0"], capture_output=True, check=True, env=place, text=True)
@@ -455,7 +452,7 @@ GATED = {"signals": {"share_of_words": {"min": 0.4}}}
 
 @pytest.fixture
 # the fixture
-def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:
+def opened(tmp_path: Path, encoder: WordEncoder) -> OpenSystem:
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
     return opener(tmp_path / "index", OPEN, Drawn(), max_depth=1)
@@ -481,7 +478,7 @@ class TestLive:
 
     def test_live_is_replay(
         self,
-        opened: Callable[..., System],
+        opened: OpenSystem,
         stored: Trace,
     ) -> None:
         """To the last bit, at every depth, and so is what is decided.
@@ -497,7 +494,7 @@ class TestLive:
 
     def test_the_answer_is_read_before_the_gates(
         self,
-        opened: Callable[..., System],
+        opened: OpenSystem,
         stored: Trace,
     ) -> None:
         """As the trace has it recorded; it is written once."""
@@ -512,7 +509,7 @@ class TestLive:
         assert np.isfinite(said.columns["said"]).any()
         assert_replayed(system, said, stored.cases, "said")
 
-    def test_a_depth_is_measured_once(self, opened: Callable[..., System]) -> None:
+    def test_a_depth_is_measured_once(self, opened: OpenSystem) -> None:
         """A further depth does not ask for those before it.
 
         A row that is the same is not asked at all.
@@ -522,7 +519,7 @@ class TestLive:
             "refine": {"epsilon": 0.0},
         }
         function, seen = counted()
-        marks: list[int] = []
+        marks = []
         query = SignalFunction(
             "marks", lambda rows: [marks.append(1) or 0.5] * len(rows), ("query",), stage="query"
         )
@@ -533,7 +530,7 @@ class TestLive:
         assert seen.sizes == [1] * len(seen.rows)
         assert len(marks) == 1
 
-    def test_what_the_machine_does_not_have(self, opened: Callable[..., System]) -> None:
+    def test_what_the_machine_does_not_have(self, opened: OpenSystem) -> None:
         """The system is not opened; registered, it is.
 
         Another policy is asked for its signals as well.
@@ -556,9 +553,7 @@ class TestLive:
         off = {"signals": {"other": {"min": 0.5, "enabled": False}}}
         assert opened(off).signals.functions == ()
 
-    def test_what_is_no_signal_function_is_refused_at_the_door(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_what_is_no_signal_function_is_refused_at_the_door(self, opened: OpenSystem) -> None:
         """Before any question.
 
         One alone is taken as one, and a name as that of a registered function.
@@ -583,7 +578,7 @@ class TestLive:
         register_signal(function)
         assert opened(gate, signals=["judge"]).signals.overrides == (function,)
 
-    def test_a_calibrated_signal_answers_live(self, opened: Callable[..., System]) -> None:
+    def test_a_calibrated_signal_answers_live(self, opened: OpenSystem) -> None:
         """By the function that wraps the measured one.
 
         The object that holds it is refused with the way to it.
@@ -637,7 +632,7 @@ class TestLive:
         ],
     )
     def test_a_function_that_fails(
-        self, opened: Callable[..., System], returned: Any, cause: str, missing: Any
+        self, opened: OpenSystem, returned: Any, cause: str, missing: Any
     ) -> None:
         """Its signal is missing, a response says so without error words, and no cache keeps it."""
         failing = [True]
@@ -671,7 +666,7 @@ class TestLive:
         assert ask("Is a courtesy car provided?", system=system).record.answer_cache_hit
 
     def test_a_function_that_takes_too_long(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+        self, opened: OpenSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The question is decided without it.
 
@@ -697,9 +692,9 @@ class TestLive:
         assert len(started) == 1
         done.set()
 
-    def test_one_deadline_of_a_question(self, opened: Callable[..., System]) -> None:
+    def test_one_deadline_of_a_question(self, opened: OpenSystem) -> None:
         """Functions share it over all depths, and a later question has it anew."""
-        started: list[str] = []
+        started = []
 
         def slow(name: str) -> SignalFunction:
             def measure(rows: Any) -> Any:
@@ -721,7 +716,7 @@ class TestLive:
             assert started == names[:2]
             assert [text.split()[1] for text in response["warnings"]] == names[1:]
 
-    def test_another_version_is_another_answer(self, opened: Callable[..., System]) -> None:
+    def test_another_version_is_another_answer(self, opened: OpenSystem) -> None:
         """The answer cache hangs on the function as well."""
         policy = {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}
         told = []
@@ -737,7 +732,7 @@ class TestLive:
             )
         assert told == ["ok", "refuse"]
 
-    def test_the_graph_follows(self, opened: Callable[..., System]) -> None:
+    def test_the_graph_follows(self, opened: OpenSystem) -> None:
         """Status, sources and warnings are those of `ask`.
 
         A depth is measured once there as well.

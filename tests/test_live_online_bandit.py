@@ -40,6 +40,10 @@ from raglab.store.policies import Policy
 from test_live_ask import opener
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
+OpenOnline = Callable[..., Online]
+
+OpenSystem = Callable[..., System]
+
 ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")
 KNOWN = dict.fromkeys(FEATURES, 0.5)
@@ -66,19 +70,19 @@ def mask_of(number: int) -> list[bool]:
 
 
 @pytest.fixture
-def opened(places: Places) -> Iterator[Callable[..., Online]]:
+def opened(places: Places) -> Iterator[OpenOnline]:
     """Return what opens a bandit over a log of its own, on either database.
 
     It is closed at the end of the test.
     """
-    logs: list[Online] = []
+    logs = []
 
     def make(
         bandit: Bandit = Bandit(),  # noqa: B008
         weights: RewardWeights = RewardWeights(),  # noqa: B008
         **more: Any,
     ) -> Online:
-        given: dict[str, Any] = {
+        given = {
             "budget_ms": 8000.0,
             "log": places("log.sqlite"),
             "arms": ARMS,
@@ -109,14 +113,13 @@ def snapshot(at: Online) -> tuple[int, str]:
     """Number of the event that the bandit's snapshot stands at, and the state it holds."""
     with at.log.reading() as log:
         row = log.row(SNAPSHOTS, setup=at.setup.digest)
-    assert row is not None
     return row["seq"], row["state"]
 
 
 class TestChoice:
     """Rule S4.6."""
 
-    def test_by_head(self, opened: Callable[..., Online]) -> None:
+    def test_by_head(self, opened: OpenOnline) -> None:
         """With nothing known all arms on offer are equally probable; the log names them."""
         at = opened(seed=3)
         said = at.choose(
@@ -139,7 +142,7 @@ class TestChoice:
         assert said.reason.startswith(f"selected {said.arm}: ")
         assert said.reason.endswith("not pulled yet")
 
-    def test_a_reason_with_numbers(self, opened: Callable[..., Online]) -> None:
+    def test_a_reason_with_numbers(self, opened: OpenOnline) -> None:
         """It names what speaks for the arm, the mean reward and the pulls."""
         at = opened()
         for number in range(3):
@@ -152,7 +155,7 @@ class TestChoice:
         )
 
     @pytest.mark.parametrize("policy", POLICIES)
-    def test_no_mass_on_a_masked_arm(self, opened: Callable[..., Online], policy: str) -> None:
+    def test_no_mass_on_a_masked_arm(self, opened: OpenOnline, policy: str) -> None:
         """Probabilities of offered arms sum to 1, and the log rebuilds state under each policy."""
         at = opened(Bandit(policy, floor=0.02))
         for number in range(25):
@@ -168,7 +171,7 @@ class TestChoice:
         assert json.loads(document(at))["state"]["t"]["values"] == [25]
 
     def test_the_same_log_and_seed_give_the_same_arms(
-        self, places: Places, opened: Callable[..., Online]
+        self, places: Places, opened: OpenOnline
     ) -> None:
         """Another seed gives others."""
 
@@ -183,7 +186,7 @@ class TestChoice:
         assert arms("two", 7) == first
         assert arms("three", 8) != first
 
-    def test_slow_arms_are_left_out(self, opened: Callable[..., Online]) -> None:
+    def test_slow_arms_are_left_out(self, opened: OpenOnline) -> None:
         """An arm of recent P95 over the budget is not offered, unless none is left (rule S4.5)."""
         at = opened()
         at.choose("slow", [False, True, False, False], KNOWN)
@@ -197,7 +200,7 @@ class TestChoice:
             9000.0 / 8000.0,
         )
 
-    def test_only_recent_pulls_count_for_latency(self, opened: Callable[..., Online]) -> None:
+    def test_only_recent_pulls_count_for_latency(self, opened: OpenOnline) -> None:
         """After a hundred fast answers six slow ones are forgotten."""
         at = opened()
         for number in range(106):
@@ -207,7 +210,7 @@ class TestChoice:
         assert rows(at, CHOICES)[-1]["features"]["p95_hybrid"] == 1.0 / 8000.0
 
     def test_an_arm_left_out_comes_back(
-        self, opened: Callable[..., Online], monkeypatch: pytest.MonkeyPatch
+        self, opened: OpenOnline, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """When its slow answers are older than the horizon, an arm is on offer again.
 
@@ -222,7 +225,7 @@ class TestChoice:
         masks = [row["mask"][1] for row in rows(at, CHOICES)[1:]]
         assert masks == [False, False, False, False, True, True]
 
-    def test_the_context_of_a_linear_policy(self, opened: Callable[..., Online]) -> None:
+    def test_the_context_of_a_linear_policy(self, opened: OpenOnline) -> None:
         """Intercept, features in order, P95 of each arm over the budget.
 
         An arm never seen enters as 0.
@@ -243,7 +246,7 @@ class TestChoice:
         assert linear_context({}, opened().setup) is None
         assert FEATURES[: len(arm_choice.FEATURES) - 1] == arm_choice.FEATURES[1:]
 
-    def test_a_row_without_the_later_features(self, opened: Callable[..., Online]) -> None:
+    def test_a_row_without_the_later_features(self, opened: OpenOnline) -> None:
         """Of a log of before enters a context of today as 0."""
         row = dict.fromkeys(FEATURES[:-2], 0.5)
         setup = opened(Bandit("lin_ucb")).setup
@@ -271,7 +274,7 @@ class TestChoice:
         ],
     )
     def test_what_is_refused_changes_nothing(
-        self, opened: Callable[..., Online], given: Any, rule: str
+        self, opened: OpenOnline, given: Any, rule: str
     ) -> None:
         """No row, and the same state."""
         at = opened(Bandit("lin_thompson"))
@@ -293,9 +296,7 @@ class TestChoice:
             ({"weights": RewardWeights(margin=-1.0)}, "weight margin must be at least 0"),
         ],
     )
-    def test_settings_out_of_range(
-        self, opened: Callable[..., Online], given: Any, rule: str
-    ) -> None:
+    def test_settings_out_of_range(self, opened: OpenOnline, given: Any, rule: str) -> None:
         """Stop where the bandit is made, before a log is."""
         with pytest.raises(ValueError, match=rule):
             opened(**given)
@@ -304,7 +305,7 @@ class TestChoice:
 class TestReward:
     """Components in, a reward out; each request once."""
 
-    def test_by_head(self, opened: Callable[..., Online]) -> None:
+    def test_by_head(self, opened: OpenOnline) -> None:
         """Raw 0.32 between −0.4 and 0.8 is 0.6, a success; the components are what is logged."""
         at = opened()
         said = at.choose("r1", [True] * 4, KNOWN)
@@ -315,7 +316,7 @@ class TestReward:
         state, place = at.state(), ARMS.index(said.arm)
         assert (int(state.t), int(state.pulls[place]), float(state.total[place])) == (1, 1, 1.0)
 
-    def test_a_choice_without_a_reward_is_given_again(self, opened: Callable[..., Online]) -> None:
+    def test_a_choice_without_a_reward_is_given_again(self, opened: OpenOnline) -> None:
         """To the same question under its id, as of a killed process.
 
         No row is added, the state stays.
@@ -338,13 +339,13 @@ class TestReward:
             "r1", [True] * 4, KNOWN, question="q", policy_id="p", resumed=True
         ).rewarded
 
-    def test_a_snapshot_stands_at_every_event(self, opened: Callable[..., Online]) -> None:
+    def test_a_snapshot_stands_at_every_event(self, opened: OpenOnline) -> None:
         """It is kept with the event that changed the state.
 
         Whoever opens the log next folds nothing.
         """
         at = opened(weights=THUMBED)
-        done: tuple[Callable[[], Any], ...] = (
+        done = (
             lambda: at.choose("r1", [True] * 4, KNOWN),
             lambda: at.update("r1", MEASURED),
             lambda: at.thumbs("r1", up=True),
@@ -354,7 +355,7 @@ class TestReward:
             do()
             assert snapshot(at) == (place + 2, document(at))  # event 1 notes the setup
 
-    def test_late_and_out_of_order(self, opened: Callable[..., Online]) -> None:
+    def test_late_and_out_of_order(self, opened: OpenOnline) -> None:
         """Age is choices since; a reward that never comes changes nothing.
 
         Discounts follow the age.
@@ -392,7 +393,7 @@ class TestReward:
         ],
     )
     def test_what_is_refused_changes_nothing(
-        self, opened: Callable[..., Online], request_id: str, components: Any, rule: str
+        self, opened: OpenOnline, request_id: str, components: Any, rule: str
     ) -> None:
         """No row, and the same state."""
         at = opened()
@@ -405,7 +406,7 @@ class TestReward:
         assert document(at) == before
         assert len(rows(at, REWARDS)) == 1
 
-    def test_other_weights_score_the_same_log(self, opened: Callable[..., Online]) -> None:
+    def test_other_weights_score_the_same_log(self, opened: OpenOnline) -> None:
         """A bandit of other weights, policy and arm order folds it anew, and both go on with it."""
         at = opened()
         for number in range(12):
@@ -429,7 +430,7 @@ def _columns(told: Any) -> Any:
 class TestThumbs:
     """Feedback comes later, or never, or twice."""
 
-    def test_it_is_logged_and_does_not_count_by_itself(self, opened: Callable[..., Online]) -> None:
+    def test_it_is_logged_and_does_not_count_by_itself(self, opened: OpenOnline) -> None:
         """Under the published weights a thumb is a row, and the statistics stay."""
         at = opened()
         at.choose("r1", [True] * 4, KNOWN)
@@ -439,7 +440,7 @@ class TestThumbs:
         assert document(at) == before
         assert [(row["before"], row["up"]) for row in rows(at, THUMBS)] == [(None, 0)]
 
-    def test_the_last_one_counts(self, opened: Callable[..., Online]) -> None:
+    def test_the_last_one_counts(self, opened: OpenOnline) -> None:
         """If weights count thumbs, the statistics are those of the last thumb alone.
 
         It may come before or after the reward.
@@ -461,7 +462,7 @@ class TestThumbs:
         assert float(at.state().total[0]) == pytest.approx(sum(expected.values()))
         document(at)
 
-    def test_what_is_refused(self, opened: Callable[..., Online]) -> None:
+    def test_what_is_refused(self, opened: OpenOnline) -> None:
         """A request that was never chosen for, and a thumb that is none."""
         at = opened()
         at.choose("r1", [True] * 4, KNOWN)
@@ -475,7 +476,7 @@ class TestThumbs:
 class TestFrames:
     """The log as tables."""
 
-    def test_off_policy_estimates_take_it(self, opened: Callable[..., Online]) -> None:
+    def test_off_policy_estimates_take_it(self, opened: OpenOnline) -> None:
         """Rows with a reward: under the logging policy itself IPS is the mean reward."""
         at = opened(Bandit(floor=0.1))
         for number in range(40):
@@ -490,14 +491,14 @@ class TestFrames:
         said = off_policy.estimate(came, target, estimators=("ips", "snips"))
         assert said["value"].tolist() == pytest.approx([came["reward"].mean()] * 2)
 
-    def test_an_empty_log(self, opened: Callable[..., Online]) -> None:
+    def test_an_empty_log(self, opened: OpenOnline) -> None:
         """Has its columns and no rows."""
         at = opened()
         assert list(at.frame()["reward"]) == []
         assert at.arms_frame()["pulls"].tolist() == [0, 0, 0, 0]
 
 
-OPEN: dict[str, Any] = {
+OPEN = {
     **{
         gate: {"enabled": False}
         for gate in ("l2", "similarity", "gap", "support", "confidence", "generation")
@@ -529,7 +530,7 @@ def open_system(
     tmp_path: Path,
     encoder: WordEncoder,
     monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., System]:
+) -> OpenSystem:
     """Return what opens a system whose arm a bandit chooses, in a folder without a `.env`."""
     del encoder
     monkeypatch.chdir(tmp_path)
@@ -545,7 +546,7 @@ def at_work(system: System) -> Online:
 class TestAsk:
     """Questions whose arm a bandit chooses."""
 
-    def test_thirty_questions(self, open_system: Callable[..., System]) -> None:
+    def test_thirty_questions(self, open_system: OpenSystem) -> None:
         """Thirty choices, thirty rewards; graph and table only on intent.
 
         The response says arm and reason.
@@ -588,7 +589,7 @@ class TestAsk:
 
     @pytest.mark.parametrize("arm", [None, "bandit"])
     def test_switched_off(
-        self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch, arm: str | None
+        self, open_system: OpenSystem, monkeypatch: pytest.MonkeyPatch, arm: str | None
     ) -> None:
         """The source's router decides, and nothing is logged."""
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "false")
@@ -600,9 +601,7 @@ class TestAsk:
         with pytest.raises(ValueError, match=r"RAGLAB_BANDIT_ENABLED .*arm=.bandit"):
             feedback("r", up=True, system=system)
 
-    def test_switched_on(
-        self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_switched_on(self, open_system: OpenSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whatever the policy's arm; but an arm that the caller states answers."""
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "1")
         system = open_system({"strategy": {"arm": "graph"}})
@@ -612,13 +611,13 @@ class TestAsk:
         )
         assert len(rows(at_work(system), CHOICES)) == 1
 
-    def test_without_a_bandit_nothing_is_logged(self, open_system: Callable[..., System]) -> None:
+    def test_without_a_bandit_nothing_is_logged(self, open_system: OpenSystem) -> None:
         """Under the published arm no log is made."""
         said = ask("garden fences", system=open_system({"strategy": {"arm": "hybrid"}}))
         assert (said["arm_reason"], said.record.propensity) == ("policy: hybrid", None)
         assert not Path("index/bandit.sqlite").exists()
 
-    def test_a_question_that_fails(self, open_system: Callable[..., System]) -> None:
+    def test_a_question_that_fails(self, open_system: OpenSystem) -> None:
         """Leaves a choice without a reward, and the next question goes on."""
 
         class Broken(Fixed):
@@ -646,7 +645,7 @@ class TestAsk:
         assert [row["request_id"] for row in rows(at, CHOICES)] == ["r1", "r2"]
         assert [row["request_id"] for row in rows(at, REWARDS)] == ["r2", "r1"]
 
-    def test_an_answer_from_the_cache(self, open_system: Callable[..., System]) -> None:
+    def test_an_answer_from_the_cache(self, open_system: OpenSystem) -> None:
         """Counts as the hit it is, with the measures of when it was made.
 
         The reason is that of now.
@@ -656,7 +655,7 @@ class TestAsk:
             ask("What is the motor excess?", system=system, request_id=f"r{number}")
             for number in range(8)
         ]
-        by_arm: dict[str, Any] = {}
+        by_arm = {}
         for said, came in zip(first, rows(at_work(system), REWARDS), strict=True):
             hit = said["arm"] in by_arm
             assert said.record.answer_cache_hit == hit
@@ -671,7 +670,7 @@ class TestAsk:
         assert len({said["arm_reason"] for said in first}) > 2
 
     def test_without_a_reranker_there_is_no_reward(
-        self, tmp_path: Path, open_system: Callable[..., System]
+        self, tmp_path: Path, open_system: OpenSystem
     ) -> None:
         """A margin that cannot be measured is not zero: the choice stays without a reward."""
         build_index(CORPUS, tmp_path / "plain", cache=None, fetch_k=6, rerank_k=0)
@@ -683,7 +682,7 @@ class TestAsk:
         assert (len(rows(at_work(system), CHOICES)), rows(at_work(system), REWARDS)) == (1, [])
 
     def test_the_arm_that_offered_options_completes_the_choice(
-        self, open_system: Callable[..., System]
+        self, open_system: OpenSystem
     ) -> None:
         """The user's choice among options is answered by the same arm, not chosen by the bandit."""
         asking = {
@@ -707,9 +706,7 @@ class TestAsk:
             assert said["arm_reason"] == f"selected {asked['arm']}: it offered the options"
         assert len(rows(at_work(system), CHOICES)) == 1
 
-    def test_feedback(
-        self, open_system: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_feedback(self, open_system: OpenSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         """A thumb later changes the reward where the weights count it."""
         monkeypatch.setenv("RAGLAB_BANDIT_W_THUMBS", "0.4")
         system = open_system()
@@ -722,7 +719,7 @@ class TestAsk:
         assert at.frame()["reward"][0] < before < up
         document(at)
 
-    def test_on_the_command_line(self, open_system: Callable[..., System]) -> None:
+    def test_on_the_command_line(self, open_system: OpenSystem) -> None:
         """`--arm bandit` takes it whatever the policy says; the id for feedback is shown."""
         at = at_work(open_system())
         for number in range(2):
@@ -732,9 +729,7 @@ class TestAsk:
             assert f" · selected {row['arm']}: simple question, " in ended.stdout
             assert ended.stdout.endswith(f"request: {row['request_id']}\n")
 
-    def test_a_system_under_another_policy_keeps_its_bandit(
-        self, open_system: Callable[..., System]
-    ) -> None:
+    def test_a_system_under_another_policy_keeps_its_bandit(self, open_system: OpenSystem) -> None:
         """`replace` goes on with the same log."""
         system = open_system()
         ask("What is covered?", system=system)
@@ -742,9 +737,7 @@ class TestAsk:
         ask("What is covered?", system=other)
         assert len({row["policy_id"] for row in rows(at_work(system), CHOICES)}) == 2
 
-    def test_a_stored_trace_is_replayed_under_such_a_policy(
-        self, open_system: Callable[..., System]
-    ) -> None:
+    def test_a_stored_trace_is_replayed_under_such_a_policy(self, open_system: OpenSystem) -> None:
         """Its first arm decides, as ever where none is named."""
         policy = open_system().policy
         trace = build_trace(CORPUS, CASES, cache=None, arms=("graph", "hybrid"), **SMALL)
@@ -760,7 +753,7 @@ class TestAsk:
 class TestOffer:
     """What a bandit is told before retrieval."""
 
-    def test_the_two_lists(self, open_system: Callable[..., System]) -> None:
+    def test_the_two_lists(self, open_system: OpenSystem) -> None:
         """A word of one chunk is one hit of BM25.
 
         Both lists are cut to the scope, and no question is encoded twice.
@@ -804,7 +797,7 @@ class TestOffer:
 
 @pytest.mark.parametrize("policy", ["thompson_beta", "lin_ucb"])
 def test_a_log_is_rebuilt_with_one_look_at_the_weights(
-    opened: Callable[..., Online], monkeypatch: pytest.MonkeyPatch, policy: str
+    opened: OpenOnline, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     """All rewards are made at once, not one an event.
 
@@ -905,7 +898,7 @@ def gapless(at: Online) -> list[tuple[str, str]]:
     return order
 
 
-def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> None:
+def test_killed_in_the_middle(places: Places, opened: OpenOnline) -> None:
     """SIGKILL at fifty moments, a dozen on a server.
 
     What was told done is in the log once, the log rebuilds the state.
@@ -940,7 +933,7 @@ def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> 
     document(at)
 
 
-def test_eight_processes_at_once(places: Places, opened: Callable[..., Online]) -> None:
+def test_eight_processes_at_once(places: Places, opened: OpenOnline) -> None:
     """Eight writers of 25 questions each, of 8 on a server.
 
     As many choices and rewards, none lost, and one state.

@@ -192,7 +192,6 @@ class TestRequests:
         ]
         assert numbers == [check.rule, check.value, check.threshold, check.margin]
         derived = raglab.explain("r", system=system).decisions[-1].derived
-        assert derived is not None
         assert (derived.status, derived.gate) == (decision, gate)
         assert spans.of("chat") == []
 
@@ -627,7 +626,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans)
     monkeypatch.chdir(ROOT)
     page = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 60
-    defined: dict[str, Any] = {"folder": tmp_path / "index"}
+    defined = {"folder": tmp_path / "index"}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         # the project's own page
         exec(compile(block, "docs/telemetry.md", "exec"), defined)  # noqa: S102

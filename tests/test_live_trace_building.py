@@ -27,6 +27,8 @@ from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus
 
+MakeTrace = Callable[..., Trace]
+
 BATCH = trace_building._batch
 ROOT = Path(trace_building.__file__).parents[2]
 DIM = 8
@@ -114,7 +116,7 @@ CASES = (
     Case("f", "What is covered?", "ok", selected_sources=("home.md#2", "faq.txt")),
     Case("g", "", "refuse"),
 )
-SMALL: dict[str, Any] = {"fetch_k": 6, "rerank_k": 4}
+SMALL = {"fetch_k": 6, "rerank_k": 4}
 
 
 class WordEncoder:
@@ -128,7 +130,7 @@ class WordEncoder:
     max_tokens = None
 
     def __init__(self) -> None:
-        self.seen: list[str] = []
+        self.seen = []
 
     def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
         """Sentence and token embeddings; no prompt goes before either kind."""
@@ -185,7 +187,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
 
 
 @pytest.fixture
-def made(tmp_path: Path, encoder: WordEncoder) -> Callable[..., Trace]:
+def made(tmp_path: Path, encoder: WordEncoder) -> MakeTrace:
     """Return a builder with a cache of its own."""
     del encoder
     cache = EmbeddingCache(tmp_path / "cache" / "embeddings.sqlite")
@@ -203,7 +205,7 @@ class Calls:
     """Sizes of the batches that are retrieved from now on; `stop_after` so many, the run breaks."""
 
     def __init__(self) -> None:
-        self.sizes: list[int] = []
+        self.sizes = []
         self.stop_after = 1_000
 
     def clear(self, stop_after: int = 1_000) -> None:
@@ -226,7 +228,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     return seen
 
 
-def stop(made: Callable[..., Trace], calls: Calls, path: Path, size: int = 3) -> Path:
+def stop(made: MakeTrace, calls: Calls, path: Path, size: int = 3) -> Path:
     """A build that stopped in batch two, beside one that nothing stopped."""
     made(out=path.with_name("whole.parquet"), batch_size=size)
     calls.clear(stop_after=1)
@@ -243,7 +245,7 @@ def as_whole(path: Path) -> bool:
     return path.read_bytes() == path.with_name("whole.parquet").read_bytes()
 
 
-def stop_in_save(made: Callable[..., Trace], path: Path, **more: Any) -> None:
+def stop_in_save(made: MakeTrace, path: Path, **more: Any) -> None:
     """A build that is stopped when all batches are there and the file is not."""
     with pytest.MonkeyPatch.context() as stopped:
         stopped.setattr(Trace, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -253,14 +255,14 @@ def stop_in_save(made: Callable[..., Trace], path: Path, **more: Any) -> None:
 
 def same(first: Trace, second: Trace) -> bool:
     """Whether all measurements of two traces have the same bits."""
-    pairs: Any = zip(first.hits, second.hits, strict=True)
+    pairs = zip(first.hits, second.hits, strict=True)
     return all(one.tobytes() == other.tobytes() for one, other in pairs)
 
 
 class TestTrace:
     """What a trace holds."""
 
-    def test_by_head(self, made: Callable[..., Trace]) -> None:
+    def test_by_head(self, made: MakeTrace) -> None:
         """A question that is a passage verbatim finds it first, at distance 0, reranked to 1."""
         said = CORPUS.chunks[4]
         trace = made([Case("x", said.text, "ok")])
@@ -272,7 +274,7 @@ class TestTrace:
         assert trace.hits.s_rerank[0, 0, 0, 0] == pytest.approx(1.0, abs=1e-3)
         assert trace.hits.s_hybrid[0, 0, 0, 0] == 1.0
 
-    def test_every_field(self, made: Callable[..., Trace]) -> None:
+    def test_every_field(self, made: MakeTrace) -> None:
         """Hits are [Q, A, D, K] by l2, in float64 and int32.
 
         All is measured for each, rerank scores for the head.
@@ -293,7 +295,7 @@ class TestTrace:
         assert hits.cosine[there] == pytest.approx(1.0 - hits.l2[there] / 2.0, abs=1e-5)
         assert [chunk for chunk in CORPUS.chunks if chunk in trace.chunks] == list(trace.chunks)
 
-    def test_signatures_and_anchors(self, made: Callable[..., Trace], encoder: WordEncoder) -> None:
+    def test_signatures_and_anchors(self, made: MakeTrace, encoder: WordEncoder) -> None:
         """Signatures are measured loose and strict, anchors on the first 800 characters."""
         trace = made()
         texts = set(encoder.seen)
@@ -310,7 +312,7 @@ class TestTrace:
             trace.hits.sig_sim[~at], trace.hits.sig_sim_strict[~at], equal_nan=True
         )
 
-    def test_meta(self, made: Callable[..., Trace]) -> None:
+    def test_meta(self, made: MakeTrace) -> None:
         """Meta names what it was made of.
 
         The fingerprint follows cases and settings, not the policy or command.
@@ -325,7 +327,7 @@ class TestTrace:
         assert trace.meta["parameters"]["encoder"] == "words"
         policy = PolicyData.from_mapping({"patterns": {"deny": ["baggage"]}})
         assert made(policy=policy).fingerprint == trace.fingerprint
-        moved: list[dict[str, Any]] = [
+        moved = [
             {},
             {"fetch_k": 5},
             {"arms": ["dense"]},
@@ -338,9 +340,7 @@ class TestTrace:
         assert made(precision="bfloat16").meta["parameters"]["encoder"] == "words+bfloat16"
         assert made(CASES[:3]).fingerprint != trace.fingerprint
 
-    def test_a_weighted_fusion_is_that_of_the_stored_lists(
-        self, made: Callable[..., Trace]
-    ) -> None:
+    def test_a_weighted_fusion_is_that_of_the_stored_lists(self, made: MakeTrace) -> None:
         """A trace's lists, fused again, give the fused order of a trace built with the weight."""
         trace = made(arms=["bm25", "dense", "hybrid"], dense_weight=3.0)
         fused = np.lexsort((trace.hits.chunk[:, 2, 0], -trace.hits.s_hybrid[:, 2, 0]))
@@ -359,15 +359,14 @@ class TestTrace:
         with pytest.raises(ValueError, match=r"dense_weight must be a number in .*, got 0\.0"):
             made(dense_weight=0.0)
 
-    def test_patterns_of_a_policy(self, made: Callable[..., Trace]) -> None:
+    def test_patterns_of_a_policy(self, made: MakeTrace) -> None:
         """What the given policy's patterns hit is in the trace."""
         found = made(
             policy=PolicyData.from_mapping({"patterns": {"deny": ["baggage"]}})
         ).pattern_hits
-        assert found is not None
         assert found.counts[:, 0].tolist() == [0, 0, 0, 1, 0, 0, 0]
 
-    def test_two_arms(self, made: Callable[..., Trace]) -> None:
+    def test_two_arms(self, made: MakeTrace) -> None:
         """Each arm of a trace of two is what it is in a trace of its own."""
         trace = made(arms=("dense", "hybrid"))
         assert trace.arms == ("dense", "hybrid")
@@ -383,16 +382,14 @@ class TestTrace:
                     == getattr(alone.hits, name).tobytes()
                 )
 
-    def test_no_hit_at_all_comes_back_from_a_file(
-        self, made: Callable[..., Trace], tmp_path: Path
-    ) -> None:
+    def test_no_hit_at_all_comes_back_from_a_file(self, made: MakeTrace, tmp_path: Path) -> None:
         """Of an arm that compares words, where no question shares one with the corpus."""
         trace = made([Case("q1", "zzz?"), Case("q2", "yyy?")], arms=("bm25",))
         assert not len(trace.chunks)
         trace.save(tmp_path / "t.parquet")
         assert same(trace, Trace.load(tmp_path / "t.parquet"))
 
-    def test_documents_that_the_user_named(self, made: Callable[..., Trace]) -> None:
+    def test_documents_that_the_user_named(self, made: MakeTrace) -> None:
         """Named documents are all that is found, whole or by page, in every arm.
 
         Other cases find the rest.
@@ -430,7 +427,7 @@ class TestTrace:
         ],
     )
     def test_cases_that_nothing_could_make_right(
-        self, made: Callable[..., Trace], encoder: WordEncoder, wrong: tuple[Case, ...], rule: str
+        self, made: MakeTrace, encoder: WordEncoder, wrong: tuple[Case, ...], rule: str
     ) -> None:
         """They stop with the case before anything is encoded."""
         with pytest.raises(ValueError, match=rule):
@@ -455,7 +452,7 @@ class TestTrace:
         ],
     )
     def test_cases_of_another_corpus(
-        self, made: Callable[..., Trace], encoder: WordEncoder, wrong: tuple[Case, ...], rule: str
+        self, made: MakeTrace, encoder: WordEncoder, wrong: tuple[Case, ...], rule: str
     ) -> None:
         """Where no case could be right the corpus is another one.
 
@@ -467,7 +464,7 @@ class TestTrace:
         with pytest.warns(UserWarning, match=rule):
             made(cases=(*CASES, *wrong))
 
-    def test_sources_of_which_one_is_there(self, made: Callable[..., Trace]) -> None:
+    def test_sources_of_which_one_is_there(self, made: MakeTrace) -> None:
         """One is enough, a warning names the others; a refusal has no sources to be right about."""
         some = Case("z", "Why?", "ok", (), ("home.md", "boat.md"))
         with pytest.warns(
@@ -481,7 +478,7 @@ class TestTrace:
 
     @pytest.mark.parametrize("source", ["boat.md", "home.md#9", "faq.txt#None", "sea/home.md"])
     def test_a_document_there_is_none_of(
-        self, made: Callable[..., Trace], encoder: WordEncoder, source: str
+        self, made: MakeTrace, encoder: WordEncoder, source: str
     ) -> None:
         """A name that no document has stops with name and case, before anything is encoded."""
         with pytest.raises(
@@ -509,14 +506,12 @@ class TestTrace:
             ({"cases": ()}, "needs cases and chunks, got 0 and 12"),
         ],
     )
-    def test_wrong_settings(
-        self, made: Callable[..., Trace], more: dict[str, Any], rule: str
-    ) -> None:
+    def test_wrong_settings(self, made: MakeTrace, more: dict[str, Any], rule: str) -> None:
         """An unknown or impossible setting stops with the rule."""
         with pytest.raises(ValueError, match=rule):
             made(**more)
 
-    def test_without_reranking_no_tokens(self, made: Callable[..., Trace]) -> None:
+    def test_without_reranking_no_tokens(self, made: MakeTrace) -> None:
         """rerank_k 0 asks for no token embeddings, and leaves no rerank scores."""
         trace = made(rerank_k=0)
         assert np.isnan(trace.hits.s_rerank).all()
@@ -528,7 +523,7 @@ class TestBatches:
 
     @pytest.mark.parametrize("more", [{}, {"arms": ("hybrid", "dense")}, {"reranker": "pairs"}])
     def test_the_size_of_a_batch(
-        self, tmp_path: Path, made: Callable[..., Trace], more: dict[str, Any]
+        self, tmp_path: Path, made: MakeTrace, more: dict[str, Any]
     ) -> None:
         """Batches of one, three or all cases write the same bytes.
 
@@ -540,9 +535,7 @@ class TestBatches:
         assert (tmp_path / "1.parquet").read_bytes() == whole
         assert (tmp_path / "3.parquet").read_bytes() == whole
 
-    def test_stopped_and_started_again(
-        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls
-    ) -> None:
+    def test_stopped_and_started_again(self, tmp_path: Path, made: MakeTrace, calls: Calls) -> None:
         """After a stop in batch two, batch one is not retrieved again; the bytes are one run's."""
         path = stop(made, calls, tmp_path / "t.parquet")
         made(out=path, batch_size=3)
@@ -554,7 +547,7 @@ class TestBatches:
         ]
 
     def test_started_again_with_other_batches(
-        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls
+        self, tmp_path: Path, made: MakeTrace, calls: Calls
     ) -> None:
         """Batches of another size are not mixed with those of the first run."""
         path = stop(made, calls, tmp_path / "t.parquet", 2)
@@ -563,7 +556,7 @@ class TestBatches:
 
     @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
     def test_a_damaged_batch_is_made_again(
-        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, damage: str
+        self, tmp_path: Path, made: MakeTrace, calls: Calls, damage: str
     ) -> None:
         """A kept batch that the machine lost half of is retrieved again, not believed."""
         path = stop(made, calls, tmp_path / "t.parquet")
@@ -580,7 +573,7 @@ class TestBatches:
         assert as_whole(path)
 
     def test_an_altered_part_is_made_again(
-        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls
+        self, tmp_path: Path, made: MakeTrace, calls: Calls
     ) -> None:
         """A kept batch with a changed number in a whole archive is made again."""
         path = stop(made, calls, tmp_path / "t.parquet")
@@ -596,7 +589,7 @@ class TestBatches:
     def test_batches_of_an_older_version_are_not_mixed(
         self,
         tmp_path: Path,
-        made: Callable[..., Trace],
+        made: MakeTrace,
         calls: Calls,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
@@ -611,7 +604,7 @@ class TestBatches:
     def test_stopped_before_the_trace_was_written(
         self,
         tmp_path: Path,
-        made: Callable[..., Trace],
+        made: MakeTrace,
         calls: Calls,
         more: dict[str, Any],
     ) -> None:
@@ -627,9 +620,7 @@ class TestBatches:
         assert as_whole(path)
         assert not list(tmp_path.glob("t.parquet.*.parts"))
 
-    def test_without_a_file_nothing_is_kept(
-        self, tmp_path: Path, made: Callable[..., Trace]
-    ) -> None:
+    def test_without_a_file_nothing_is_kept(self, tmp_path: Path, made: MakeTrace) -> None:
         """No `out`, no cache: no file is written."""
         made(cache=None)
         assert list(tmp_path.iterdir()) == []
@@ -639,7 +630,7 @@ class TestAgain:
     """What is known is not made again."""
 
     def test_a_finished_build_loads_no_model(
-        self, tmp_path: Path, made: Callable[..., Trace], monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, made: MakeTrace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where the file of this fingerprint is there, it is read: no model, no index, no batch."""
         path = tmp_path / "t.parquet"
@@ -651,9 +642,7 @@ class TestAgain:
         assert same(made(out=path), first)
         assert path.stat().st_mtime_ns == before
 
-    def test_another_or_damaged_file_is_replaced(
-        self, tmp_path: Path, made: Callable[..., Trace]
-    ) -> None:
+    def test_another_or_damaged_file_is_replaced(self, tmp_path: Path, made: MakeTrace) -> None:
         """A file of other settings, a part of the cases, and a damaged file are built anew."""
         path = tmp_path / "t.parquet"
         whole = made(out=path)
@@ -667,7 +656,7 @@ class TestAgain:
         assert path.read_bytes() == content
 
     def test_changed_cases_do_not_encode_the_corpus(
-        self, made: Callable[..., Trace], encoder: WordEncoder
+        self, made: MakeTrace, encoder: WordEncoder
     ) -> None:
         """With a cache, questions alone are encoded, each by itself.
 

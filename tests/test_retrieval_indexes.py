@@ -43,10 +43,7 @@ DIM = 8
 
 def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
     """Rows of length 1."""
-    unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(
-        np.float32
-    )
-    return unit
+    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
 
 
 def _some_units(n: int, dim: int = DIM, seed: int = 0) -> NDArray[np.float32]:
@@ -81,7 +78,7 @@ class WordEncoder:
 
     def __init__(self, stop_after: int | None = None) -> None:
         """Break with an error after so many texts, where asked."""
-        self.seen: list[str] = []
+        self.seen = []
         self.stop_after = stop_after
 
     def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
@@ -141,7 +138,7 @@ class TestFusion:
         lists[1][:, 4:] = -1
         scores, ids = reciprocal_rank_fusion(lists, 12)
         for q in range(20):
-            plain: dict[int, float] = {}
+            plain = {}
             for one in lists:
                 for rank, i in enumerate(one[q].tolist(), start=1):
                     if i >= 0:
@@ -428,8 +425,6 @@ class TestEmbed:
         again = embed(encoder, ["water", "fire", "soil"], cache, tokens=True)
         assert sorted(encoder.seen) == ["fire", "soil", "water"]
         assert np.array_equal(first.vectors[[1, 0]], again.vectors[:2])
-        assert first.tokens is not None
-        assert again.tokens is not None
         assert np.array_equal(first.tokens[0], again.tokens[1])
         assert first.vectors.dtype == np.float32
         assert first.tokens[0].dtype == np.float16
@@ -524,8 +519,6 @@ class TestEmbed:
         found = embed(encoder, ["fire"], cache, tokens=True)
         assert encoder.seen == ["fire"]
         assert np.array_equal(found.vectors, wanted.vectors)
-        assert found.tokens is not None
-        assert wanted.tokens is not None
         assert np.array_equal(found.tokens[0], wanted.tokens[0])
         assert np.array_equal(embed(WordEncoder(), ["fire"], cache).vectors, wanted.vectors)
 

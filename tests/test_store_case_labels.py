@@ -221,7 +221,7 @@ class TestNames:
 
 
 PAIR = ("Ann", "Anna")
-FORMS: list[tuple[object, tuple[str, ...]]] = [
+FORMS = [
     ("Ann", ("Ann",)),
     (list(PAIR), PAIR),
     (PAIR, PAIR),
@@ -235,7 +235,7 @@ FORMS: list[tuple[object, tuple[str, ...]]] = [
     ('{"text": ["Ann", "Anna"], "answer_start": [5, 5]}', PAIR),
     ("[1] says so", ("[1] says so",)),
 ]
-NO_ANSWERS: list[object] = [
+NO_ANSWERS = [
     *(
         [7],
         7,

@@ -49,7 +49,7 @@ EVERY = EventTable(
 COUNTS = EventTable(
     "counts", (Column("who", "name"), Column("n", "whole", missing=True)), key="who"
 )
-ROW: dict[str, Any] = {"at": "2026-01-01", "who": "ann", "said": {"x": [1, 0.1]}, "kind": "a"}
+ROW = {"at": "2026-01-01", "who": "ann", "said": {"x": [1, 0.1]}, "kind": "a"}
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ class TestDatabase:
     def test_one_that_has_not_begun_is_read_by_every_thread(self, tmp_path: Path) -> None:
         """As a server does whose first question has not come yet; each finds nothing."""
         made = Database(tmp_path / "log.sqlite", (NOTES, COUNTS))
-        found: list[object] = []
+        found = []
 
         def read() -> None:
             with made.reading() as log:
@@ -281,7 +281,7 @@ class TestDoor:
 
         The ends of all numbers.
         """
-        rows: list[dict[str, Any]] = [
+        rows = [
             {
                 "who": "\U0001f600" * 200,
                 "session": os.urandom(LONGEST_LISTED // 2).hex(),
@@ -392,7 +392,6 @@ class TestProcesses:
         """Leaves nothing half-written, and its turn to the next."""
         assert opening(places("log.sqlite"), "first", "new").wait(60) == 0
         child = opening(places("log.sqlite"), "half", "waits")
-        assert child.stdout is not None
         assert child.stdout.readline() == "in its turn\n"
         child.send_signal(signal.SIGKILL)
         at = Database(places("log.sqlite"), (SAID,))
@@ -505,7 +504,6 @@ class TestServer:
             assert log._link.exec_driver_sql("SHOW lock_timeout").scalar() == "1min"
             assert log._link.exec_driver_sql("SHOW client_encoding").scalar() == "UTF8"
             told = log._link.connection.dbapi_connection
-            assert told is not None
             assert told.info.get_parameters()["connect_timeout"] == "10"
         at.close()
 

@@ -34,7 +34,7 @@ from raglab.store.trace_files import answers_from_rows
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, Case
 
-SCORE: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+SCORE = {"higher": "surer", "unit": "probability"}
 NODE = {"node_score": SCORE}
 ALL_OFF = ["l2", "density", "gap", "similarity", "confidence"]
 HALF = Policy.from_mapping({"signals": {"node_score": {"min": 0.5}}})
@@ -68,7 +68,7 @@ def drawn(seed: int, n_cases: int = 40, *, labels: bool = True) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     rows = []
     for case in range(n_cases):
-        one: dict[str, Any] = {"query": f"question {case}"}
+        one = {"query": f"question {case}"}
         if labels:
             wanted = f"h{rng.integers(8)}"
             one["label"] = str(rng.choice(["ok", "refuse", "ambiguous"]))
@@ -312,7 +312,7 @@ class TestLaws:
 
 def tallied(rows: Sequence[Mapping[str, str]], least: float) -> dict[str, tuple[int, int]]:
     """Rates of a threshold on a platform's score, counted from its rows without the library."""
-    seen: Counter[str] = Counter()
+    seen = Counter()
     for row in rows:
         found, wanted = row["predicted_node"], row["label"]
         answers = found != NOTHING and float(row["predicted_node_score"]) >= least
@@ -336,7 +336,7 @@ def platform_frame(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
     """
     records = []
     for number, row in enumerate(rows):
-        one: dict[str, Any] = {"case_id": str(number), "query": row["sentence"], "label": "refuse"}
+        one = {"case_id": str(number), "query": row["sentence"], "label": "refuse"}
         if row["label"] != NOTHING:
             one |= {"label": "ok", "expect_sources": [row["label"]]}
         if row["predicted_node"] != NOTHING:

@@ -167,7 +167,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     The target keeps its bytes and no other file stays.
     """
     path = write(tmp_path / "c.jsonl", "old")
-    wrong: tuple[tuple[Case, str], ...] = (
+    wrong = (
         (FULL._replace(expect_status=None), "expect_status must not be missing"),
         (
             FULL._replace(extra={"query": "x"}),

@@ -72,7 +72,7 @@ def assert_equal(first: values.TraceData, second: values.TraceData) -> None:
     assert first.cases == second.cases
     assert [chunk._replace(tags=dict(chunk.tags)) for chunk in first.chunks] == list(second.chunks)
     assert (first.arms, first.meta) == (second.arms, second.meta)
-    pairs: list[tuple[Any, Any]] = list(zip(first.hits, second.hits, strict=True))
+    pairs = list(zip(first.hits, second.hits, strict=True))
     for one, other in pairs:
         assert one.dtype == other.dtype
         assert np.array_equal(one, other, equal_nan=one.dtype == np.float64)
@@ -342,8 +342,6 @@ class TestParts:
         assert part.chunks == trace.chunks
         assert np.array_equal(part.hits.l2, trace.hits.l2[[2, 0]], equal_nan=True)
         assert np.array_equal(part.hits.n_reranked, trace.hits.n_reranked[[2, 0]])
-        assert part.pattern_hits is not None
-        assert trace.pattern_hits is not None
         assert part.pattern_hits.counts.tolist() == trace.pattern_hits.counts[[2, 0]].tolist()
         assert part.pattern_hits.query_entities == tuple(
             trace.pattern_hits.query_entities[row] for row in (2, 0)
@@ -512,7 +510,7 @@ def test_every_value_of_the_file_is_covered(tmp_path: Path, beside: str) -> None
     file = path.with_name(path.name + beside)
     table = pq.read_table(file)
     head = json.loads(table.schema.metadata[b"raglab"])
-    kept: list[tuple[Any, ...]] = []
+    kept = []
 
     def check(other: pa.Table, what: tuple[Any, ...]) -> None:
         pq.write_table(other, file)
@@ -556,8 +554,6 @@ def test_latencies_go_with_their_trace(tmp_path: Path) -> None:
     trace = full_trace()
     path = saved(trace, tmp_path)
     loaded = Trace.load(path).latency
-    assert loaded is not None
-    assert trace.latency is not None
     assert np.array_equal(loaded.ms, trace.latency.ms)
     dataclasses.replace(trace, latency=None).save(path)
     assert Trace.load(path).latency is None
@@ -630,8 +626,6 @@ def test_the_parts_of_a_trace_merged_are_the_trace(tmp_path: Path) -> None:
     whole = full_trace()
     merged = whole.subset([0]).merge(whole.subset([1]))
     assert content_hash(dataclasses.replace(merged, meta=whole.meta)) == content_hash(whole)
-    assert merged.latency is not None
-    assert whole.latency is not None
     assert (merged.latency.ms == whole.latency.ms).all()
     merged.save(tmp_path / "merged.parquet")
     assert Trace.load(tmp_path / "merged.parquet").fingerprint == merged.fingerprint
