@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import raglab
+from commands import run
 from generators import Fixed, Weighed
 from judge_server import KEY, Reply, completion
 from llama_server import (
@@ -43,7 +43,6 @@ from raglab.answering.required_confidence import NO_CONFIDENCE, confidence_switc
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log_summary import days
-from raglab.cli import app
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.live import answer_recording
 from raglab.live.answer_recording import NOT_ASKED, MissingAnswersWarning, record_answers
@@ -117,6 +116,25 @@ class Mine:
         return Generation("The motor excess is 250 pounds.", self.confidence, (0,))
 
 
+class Rows:
+    """The index of an arm whose rows answer the first question."""
+
+    rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
+
+    def search(self, *_: object) -> ArmHits:
+        """No hit."""
+        return ArmHits(np.full((1, 1), -1, np.int64))
+
+    def answer(self, question: str, _: object) -> Generation | None:
+        """Of the first question."""
+        return Generation("£400", 1.0, (0,)) if question == "question 0" else None
+
+
+def lacking() -> Any:
+    """What catches the refusal of a generator without the confidence that a gate reads."""
+    return pytest.raises(ValueError, match="the gate generation needs")
+
+
 class TestConfidence:
     """Rule S2.10: a gate on the generator's confidence needs one."""
 
@@ -133,7 +151,10 @@ class TestConfidence:
     def test_a_server_without_log_probabilities_is_found_before_the_first_answer(
         self, opened: OpenSystem, server: LlamaServer
     ) -> None:
-        """By `check` and by `ask`, with the remedy; no question is sent and none refused."""
+        """With the remedy, under which it answers unprobed; no question is sent or refused.
+
+        Rows of a table hide no generator, though their own answers have a confidence.
+        """
         server.logprobs = False
         system = opened()
         for call in (
@@ -145,32 +166,23 @@ class TestConfidence:
                 ValueError, match=r'tiny@.*policy\.replace\("generation\.enabled", False\)'
             ):
                 call()
+        for asked in (generator(server), OwnAnswers("table", Rows(), generator(server))):
+            with lacking():
+                record_answers(world(), Policy.from_mapping(FREE), asked, Weighed())
         assert (server.questions, server.probes >= 3) == ([], True)
-        with pytest.raises(ValueError, match="the gate generation needs"):
-            record_answers(world(), Policy.from_mapping(FREE), generator(server), Weighed())
-        assert server.questions == []
-
-    def test_the_remedy_holds(self, opened: OpenSystem, server: LlamaServer) -> None:
-        """With the gate off the same server answers, and is not probed."""
-        server.logprobs = False
-        system = opened()
+        probes = server.probes
         free = system.replace(system.policy.replace("generation.enabled", False))
         assert ask(QUESTION, system=free)["status"] == "ok"
-        assert server.probes == 0
+        assert server.probes == probes
         assert free.check() is free
-        assert server.probes >= 1
+        assert server.probes > probes
 
     def test_the_server_is_probed_once(self, opened: OpenSystem, server: LlamaServer) -> None:
         """A system remembers it, also under another policy; a few tokens are asked for."""
         system = opened()
-        for _ in range(2):
-            ask(QUESTION, system=system)
-        ask(
-            QUESTION,
-            system=system.replace(
-                system.policy.replace("generation.min_generation_confidence", 0.5)
-            ),
-        )
+        lower = system.policy.replace("generation.min_generation_confidence", 0.5)
+        for each in (system, system, system.replace(lower)):
+            ask(QUESTION, system=each)
         assert (server.probes, len(server.questions)) == (1, 3)
         assert server.bodies[0]["max_tokens"] <= 8
         assert opened().check().policy.generation.enabled
@@ -193,19 +205,19 @@ class TestConfidence:
         """
         server.failing = {QUESTION: completion("The motor excess is 250 pounds.")}
         system = opened()
-        with pytest.raises(ValueError, match="the gate generation needs"):
+        with lacking():
             ask(QUESTION, system=system)
         assert (server.probes, server.questions) == (1, [QUESTION])
         assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
         with pytest.raises(ModelUnavailableError) as caught:
             ask(QUESTION, system=system)
         assert caught.value.kind == NO_CONFIDENCE
-        with pytest.raises(ValueError, match="the gate generation needs"):
+        with lacking():
             ask(QUESTION, system=system)
         assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
         assert ask(QUESTION, system=system, on_error="refuse")["error"]
         server.failing |= {"": completion("")}
-        with pytest.raises(ValueError, match="the gate generation needs"):
+        with lacking():
             ask(QUESTION, system=opened())
 
     def test_a_generator_of_ones_own(self, opened: OpenSystem) -> None:
@@ -214,74 +226,39 @@ class TestConfidence:
         with pytest.raises(ValueError, match="got mine"):
             ask(QUESTION, system=opened(generator=mine))
         assert mine.n_answers == 1
-        mine.gives_confidence = False  # type: ignore[attr-defined]
-        with pytest.raises(ValueError, match="got mine"):
-            opened(generator=mine).check()
-        with pytest.raises(ValueError, match="got mine"):
-            ask(QUESTION, system=opened(generator=mine))
+        mine.gives_confidence = False
+        for call in (System.check, lambda system: ask(QUESTION, system=system)):
+            with pytest.raises(ValueError, match="got mine"):
+                call(opened(generator=mine))
         assert mine.n_answers == 1
-        mine.gives_confidence = True  # type: ignore[attr-defined]
+        mine.gives_confidence = True
         assert ask(QUESTION, system=opened(generator=mine).check())["status"] == "refuse"
         assert ask(QUESTION, system=opened(generator=Mine(0.9)))["status"] == "ok"
         assert ask(QUESTION, system=opened(generator=None).check())["status"] in {"ok", "refuse"}
 
-    def test_rows_of_a_table_hide_no_generator(self, server: LlamaServer) -> None:
-        """What answers behind them is checked, though their own answers have a confidence."""
-
-        class Rows:
-            """The index of an arm whose rows answer no question of the test."""
-
-            rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
-
-            def search(self, *_: object) -> ArmHits:
-                """No hit."""
-                return ArmHits(np.full((1, 1), -1, np.int64))
-
-            def answer(self, *_: object) -> None:
-                """No answer."""
-
-        server.logprobs = False
-        with pytest.raises(ValueError, match="the gate generation needs"):
-            record_answers(
-                world(), policy(), OwnAnswers("table", Rows(), generator(server)), Weighed()
-            )
-
     @pytest.mark.parametrize(
-        ("sections", "switch"),
+        ("gate", "switch"),
         [
-            ({}, "generation.enabled"),
-            ({"generation": {"enabled": False}}, None),
-            ({"decision": {"order": ["domain", "l2", "density", "gap", "support"]}}, None),
-            (
-                {"generation": {"enabled": False}, "signals": {"generation": {"min": 0.5}}},
-                "signals.generation.enabled",
-            ),
-            (
-                {
-                    "generation": {"enabled": False},
-                    "signals": {"generation": {"min": 0.5, "on_fire": "warn"}},
-                },
-                None,
-            ),
-            (
-                {
-                    "generation": {"enabled": False},
-                    "signals": {"generation": {"min": 0.5, "enabled": False}},
-                },
-                None,
-            ),
+            ({}, "signals.generation.enabled"),
+            ({"on_fire": "warn"}, None),
+            ({"enabled": False}, None),
         ],
     )
     def test_which_policies_need_a_confidence(
-        self, sections: dict[str, Any], switch: str | None
+        self, gate: dict[str, Any], switch: str | None
     ) -> None:
         """The gate itself, or one on the signal.
 
         Neither where it is off, left out or only warns.
         """
-        chosen = PolicyData.from_mapping(sections)
-        assert confidence_switch(chosen) == switch
-        assert switch is None or confidence_switch(chosen.replace(switch, False)) is None
+        chosen = PolicyData.from_mapping({})
+        assert confidence_switch(chosen) == "generation.enabled"
+        assert confidence_switch(chosen.replace("decision.order", ("l2", "gap", "support"))) is None
+        off = {"generation": {"enabled": False}}
+        assert confidence_switch(PolicyData.from_mapping(off)) is None
+        gated = PolicyData.from_mapping(off | {"signals": {"generation": {"min": 0.5, **gate}}})
+        assert confidence_switch(gated) == switch
+        assert switch is None or confidence_switch(gated.replace(switch, False)) is None
 
 
 @pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)
@@ -501,7 +478,7 @@ class TestAsk:
         with pytest.raises(ModelUnavailableError, match="timeout"):
             graph.invoke({"question": QUESTION})
         server.failing, server.logprobs = {}, False
-        with pytest.raises(ValueError, match="the gate generation needs"):
+        with lacking():
             raglab.live.build_graph(opened()).invoke({"question": QUESTION})
 
     def test_the_command_line(
@@ -511,31 +488,23 @@ class TestAsk:
 
         0 where it must answer.
         """
-        Policy.from_mapping(FREE).save(tmp_path / "p.yaml")
-        command = [
-            "ask",
-            str(index),
-            QUESTION,
-            "-p",
-            str(tmp_path / "p.yaml"),
-            "--no-cache",
-            "--model",
-            "tiny",
-        ]
+        file = tmp_path / "p.yaml"
+        Policy.from_mapping(FREE).save(file)
+        command = ["ask", index, QUESTION, "-p", file, "--no-cache", "--model", "tiny"]
         command += ["--base-url", server.base_url]
-        assert CliRunner().invoke(app, command).exit_code == 0
+        assert run(*command).exit_code == 0
         server.failing = {QUESTION: cut_off()}
-        failed = CliRunner().invoke(app, command)
+        failed = run(*command)
         assert (failed.exit_code, failed.stdout) == (69, "")
         assert failed.stderr.startswith("raglab: a language model must answer, got cut off after ")
         assert "raise max_tokens, then ask again" in failed.stderr
         assert failed.stderr.count("\n") == 1
         monkeypatch.setenv("RAGLAB_ANSWER_ON_ERROR", "refuse")
-        answered = CliRunner().invoke(app, [*command, "--json"])
-        assert answered.exit_code == 0
-        assert "cut off" in json.loads(answered.stdout)["error"]
+        response = run(*command, "--json")
+        assert response.exit_code == 0
+        assert "cut off" in json.loads(response.stdout)["error"]
         server.failing, server.logprobs = {}, False
-        assert CliRunner().invoke(app, command).exit_code == 1
+        assert run(*command).exit_code == 1
 
 
 def world(n: int = 6, text: str = "The motor excess is 250 pounds.") -> Trace:
@@ -655,6 +624,15 @@ class TestRecordAnswers:
         assert server.questions == ["question 1"]
         assert len(whole.answers.row) == 6
 
+    def test_parts_of_several_runs_can_be_joined(self, server: LlamaServer) -> None:
+        """Their counts are added."""
+        first, _ = recorded(world().subset([0, 1, 2]), server)
+        server.failing = {"question 4": GONE}
+        second, _ = recorded(world().subset([3, 4, 5]), server)
+        counts = first.merge(second).meta[ANSWER_REQUESTS]
+        assert (counts["requests"], counts["missing"]) == (6, {"HTTP 502": 1})
+        assert first.merge(first.subset([])).meta[ANSWER_REQUESTS] == first.meta[ANSWER_REQUESTS]
+
     def test_every_answer_is_kept_as_soon_as_it_is_there(
         self, server: LlamaServer, tmp_path: Path
     ) -> None:
@@ -751,9 +729,8 @@ class TestRecordAnswers:
         self, server: LlamaServer, tmp_path: Path, limit: str, at_once: int
     ) -> None:
         """Whatever it limits; a request that is under way counts as the most that it can take."""
-        record_answers(
-            world(1), policy(), generator(server, 64), Weighed(), cache=tmp_path / "b.sqlite"
-        )
+        brief = generator(server, 64)
+        record_answers(world(1), policy(), brief, Weighed(), cache=tmp_path / "b.sqlite")
         sent = server.bodies[-1]["messages"]
         most = sum(len(message["content"].encode()) for message in sent) + OVERHEAD + 64
         server.asked.clear()
@@ -766,14 +743,12 @@ class TestRecordAnswers:
         with pytest.warns(
             MissingAnswersWarning, match=rf"budget spent .*the {limit} of the budget do not bear"
         ):
-            part = record_answers(
-                world(), policy(), generator(server, 64), Weighed(), budget=budget, **more
-            )
+            part = record_answers(world(), policy(), brief, Weighed(), budget=budget, **more)
         counts = part.meta[ANSWER_REQUESTS]
         assert 0 < counts["requests"] == 6 - counts["missing"]["budget spent"] <= budget.calls
         assert counts["prompt_tokens"] + counts["completion_tokens"] <= budget.tokens
         assert counts["cost"] <= budget.cost
-        whole = record_answers(part, policy(), generator(server, 64), Weighed(), **more)
+        whole = record_answers(part, policy(), brief, Weighed(), **more)
         assert sorted(server.questions) == questions(6)
         assert len(whole.answers.row) == 6
         assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
@@ -817,20 +792,6 @@ class TestRecordAnswers:
         self, server: LlamaServer, tmp_path: Path
     ) -> None:
         """As one alone; its prompt is in the log, too."""
-
-        class Rows:
-            """The index of an arm whose rows answer the first question."""
-
-            rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
-
-            def search(self, *_: object) -> ArmHits:
-                """No hit."""
-                return ArmHits(np.full((1, 1), -1, np.int64))
-
-            def answer(self, question: str, _: object) -> Generation | None:
-                """Of the first question."""
-                return Generation("£400", 1.0, (0,)) if question == "question 0" else None
-
         behind = OwnAnswers("table", Rows(), generator(server))
         assert behind.prompt_version == generator(server).prompt_version != ""
         more = {"cache": tmp_path / "a.sqlite"}
@@ -842,16 +803,6 @@ class TestRecordAnswers:
         assert server.questions == [f"question {n}" for n in range(1, 6)]
         assert whole.meta[ANSWER_REQUESTS]["from_cache"] == 4
         assert whole.answers.text[0] == "£400"
-
-    def test_parts_of_several_runs_can_be_joined(self, server: LlamaServer) -> None:
-        """Their counts are added."""
-        first, _ = recorded(world().subset([0, 1, 2]), server)
-        server.failing = {"question 4": GONE}
-        second, _ = recorded(world().subset([3, 4, 5]), server)
-        joined = first.merge(second)
-        counts = joined.meta[ANSWER_REQUESTS]
-        assert (counts["requests"], counts["missing"]) == (6, {"HTTP 502": 1})
-        assert first.merge(first.subset([])).meta[ANSWER_REQUESTS] == first.meta[ANSWER_REQUESTS]
 
 
 class RecordingProcesses:
