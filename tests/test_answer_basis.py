@@ -443,8 +443,9 @@ class TestLaws:
         decisions, row = decide(trace, HALF_SURE), sweep(trace, [HALF_SURE]).iloc[0]
         passed = decisions.passes.sum()
         assert row["pass_rate_k"] == passed
-        counts = (row["missing_answers_k"], row["missing_answers_n"])
-        assert decisions.missing_answers == (counts if decisions.basis.text else (0, 0))
+        counts = tuple(row.get(f"missing_answers_{part}", 0) for part in "kn")
+        assert decisions.missing_answers == counts
+        assert ("missing_answers_k" in row) == bool(decisions.basis.text)
         assert not decisions.passes[decisions.answer_checks == AnswerCheck.unrecorded].any()
         for path, value, closed in (
             ("l2.max_l2", HALF_SURE.l2.max_l2, "left"),
