@@ -80,7 +80,7 @@ class TestResponse:
         expected |= {"refusal_reason": None, "options": [], "route": "synthesize"}
         expected |= {"arm": "hybrid", "arm_reason": "policy: hybrid", "request_id": "r1"}
         expected |= {"clarification": None, "default_applied": None}
-        assert said | expected == dict(said)
+        assert dict(said) | expected == dict(said)
         assert json.loads(said.json()) == dict(said)
 
     def test_a_refusal(self, opened: OpenSystem) -> None:

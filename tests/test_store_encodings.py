@@ -105,11 +105,14 @@ def test_a_folder_and_its_captions_too(tmp_path: Path) -> None:
     """A byte-order mark says more than the caller, and the caller more than a page."""
     image = pytest.importorskip("PIL.Image")
     image.new("RGB", (8, 8)).save(tmp_path / "p.png")
-    (tmp_path / "p.png.txt").write_bytes("Größe".encode("cp1252"))
-    (tmp_path / "a.md").write_bytes("Größe".encode("cp1252"))
-    (tmp_path / "b.md").write_bytes("Größe".encode("utf-8-sig"))
-    (tmp_path / "c.txt").write_bytes("Größe".encode("utf-16"))
     (tmp_path / "d.html").write_bytes("<meta charset=koi8-r><p>Größe".encode("cp1252"))
+    for name, codec in (
+        ("p.png.txt", "cp1252"),
+        ("a.md", "cp1252"),
+        ("b.md", "utf-8-sig"),
+        ("c.txt", "utf-16"),
+    ):
+        (tmp_path / name).write_bytes("Größe".encode(codec))
     chunks = load_corpus(tmp_path, encoding="cp1252").chunks
     assert [chunk.text.split()[-1] for chunk in chunks] == ["Größe"] * 5
 

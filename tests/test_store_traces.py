@@ -598,6 +598,9 @@ def test_the_parts_of_a_trace_merged_are_the_trace(tmp_path: Path) -> None:
     assert whole.subset([0]).merge(late).latency is None
 
 
+SECOND = of_sources("two", "a.md")
+
+
 @pytest.mark.parametrize(
     ("other", "rule"),
     [
@@ -619,9 +622,7 @@ def test_the_parts_of_a_trace_merged_are_the_trace(tmp_path: Path) -> None:
         ),
         (stored(random_trace(0, n_cases=1, depths=2)), "the same depths"),
         (
-            dataclasses.replace(
-                of_sources("two", "a.md"), chunks=(values.Chunk("a.md", "another", "a.md"),)
-            ),
+            dataclasses.replace(SECOND, chunks=(SECOND.chunks[0]._replace(text="another"),)),
             r"a chunk must be the same in all traces, got two of the id 'a\.md'",
         ),
     ],
