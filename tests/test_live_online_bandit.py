@@ -770,10 +770,15 @@ def test_a_log_is_rebuilt_with_one_look_at_the_weights(
         at.thumbs(f"r{number}", up=number % 2 == 0)
         at.update(f"r{number}", measured(number))
         at.thumbs(f"r{number - number % 2}", up=False)
-    known, counted = document(at), Mock(side_effect=reward)
+    known, made = document(at), []
+
+    def counted(*of: Any) -> Any:
+        made.append(1)
+        return reward(*of)
+
     monkeypatch.setattr(online_bandit, "reward", counted)
     assert dumps(at.rebuild(), at.setup.bandit) == known
-    assert counted.call_count == 1
+    assert len(made) == 1
     for size in (1, 2, 7):
         monkeypatch.setattr(online_bandit, "_BATCH", size)
         assert document(at) == known
@@ -880,7 +885,9 @@ def test_killed_in_the_middle(places: Places, opened: OpenOnline) -> None:
     document(at)
     state, came = at.state(), at.frame()
     assert int(state.t) == len(came)
-    assert state.n.tolist() == came.groupby("arm")["reward"].count()[list(ARMS)].tolist()
+    assert state.n.tolist() == [
+        float((came["reward"].notna() & (came["arm"] == arm)).sum()) for arm in ARMS
+    ]
     for request in waiting:
         at.update(request, MEASURED)  # the reward comes late, and once
     assert at.frame()["reward"].notna().all()
