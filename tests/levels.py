@@ -135,7 +135,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_failed_calls.py": ("TestLeftOut.test_it_decides_as_the_rest",),
         "test_answer_basis.py": (
             "TestComparisons.test_a_report_says_so",
-            "TestComparisons.test_a_study_judges_by_text",
+            "TestComparisons.test_a_study_judges_by_what_is_at_hand_or_chosen",
             "TestComparisons.test_a_study_leaves_them_out",
             "TestLaws.test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct",
             "TestLaws.test_shards_count_as_one_piece",

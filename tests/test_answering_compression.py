@@ -358,7 +358,7 @@ class TestAlways:
 
         The share is that of cases.
         """
-        by_page: dict[str, list[Chunk]] = {}
+        by_page = {}
         for one in corpus.chunks:
             by_page.setdefault(one.shown, []).append(one)
         same = []

@@ -144,7 +144,5 @@ def test_no_bundled_answer_of_the_extractive_generator_changes(
     after = record_answers(trace, policy).answers
     monkeypatch.setattr("raglab.live.response.text_without_echoes", lambda answer, *_: answer)
     before = record_answers(trace, policy).answers
-    assert after is not None
-    assert before is not None
     assert (after.text, after.claim) == (before.text, before.claim)
     assert np.array_equal(after.support, before.support, equal_nan=True)

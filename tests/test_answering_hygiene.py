@@ -552,7 +552,6 @@ def test_an_answer_that_says_it_is_none_is_refused(answer: str) -> None:
     """The reason quotes the sentence; the text stays for the record."""
     cleaned = clean(answer)
     assert cleaned.text
-    assert cleaned.refused is not None
     assert cleaned.refused.key == "says_none"
 
 
@@ -693,8 +692,8 @@ class Browser(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=False)
-        self.tags: list[str] = []
-        self.attributes: list[str] = []
+        self.tags = []
+        self.attributes = []
         self.feed(page)
         self.close()
 

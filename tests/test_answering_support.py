@@ -806,7 +806,7 @@ def save_nli(folder: Path, labels: dict[int, str]) -> Path:
     import torch
     import transformers as untyped
 
-    transformers: Any = untyped
+    transformers = untyped
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
     tokenizer = transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt"))
@@ -846,7 +846,7 @@ class TestNli:
 
         network, tokenizer = nli.model.model, nli.model.tokenizer
         with torch.inference_mode():
-            logits: Any = network(
+            logits = network(
                 **tokenizer(["storm is covered"], ["theft"], return_tensors="pt")
             ).logits
         expected = torch.softmax(logits[0].double(), dim=0)[1]

@@ -267,9 +267,7 @@ class TestText:
 
     def test_a_response(self) -> None:
         """Answer, options, sources and warnings; only the answer has lines of its own."""
-        said: Any = dict.fromkeys(
-            ("confidence", "clarification", "default_applied", "refusal_reason")
-        )
+        said = dict.fromkeys(("confidence", "clarification", "default_applied", "refusal_reason"))
         said |= {
             "status": "ok",
             "arm_reason": "",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +18,7 @@ from raglab.store.traces import Trace
 from sample_traces import sample_trace
 from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401
 
-OPEN: dict[str, Any] = {
+OPEN = {
     "l2": {"enabled": False},
     "similarity": {"enabled": False},
     "gap": {"enabled": False},

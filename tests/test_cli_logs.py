@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -90,7 +89,7 @@ def test_always_one_arm(path: str, tmp_path: Path) -> None:
 
     Sessions and level reach the intervals.
     """
-    more: dict[str, Any] = {"level": 0.5, "session": "user", "arms": ARMS}
+    more = {"level": 0.5, "session": "user", "arms": ARMS}
     expected = estimate(log(), [0.0, 0.0, 1.0], ("snips",), **more)
     arguments = ("-t", "best:table", "-e", "snips", "--session", "user", "--level", "0.5", "--json")
     pd.testing.assert_frame_equal(

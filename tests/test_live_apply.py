@@ -20,7 +20,7 @@ from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
 
 ROOT = Path(raglab.__file__).parents[1]
-NODE: dict[str, Any] = {"node_score": {"higher": "surer", "unit": "probability"}}
+NODE = {"node_score": {"higher": "surer", "unit": "probability"}}
 HALF = Policy.from_mapping({"signals": {"node_score": {"min": 0.5}}})
 OFF = HALF.replace(
     *(

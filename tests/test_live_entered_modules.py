@@ -27,7 +27,7 @@ LIVE = {"arm_choice", "ask", "pipeline", "requests", "response", "retriever", "s
 @contextmanager
 def entered() -> Iterator[set[str]]:
     """Paths of the modules in which a function is called within the block, by any thread."""
-    paths: set[str] = set()
+    paths = set()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code

@@ -30,7 +30,9 @@ from test_live_ask import OPEN, opened  # noqa: F401
 # a fixture
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-GROUPS: tuple[dict[str, str] | None, ...] = (
+OpenSystem = Callable[..., System]
+
+GROUPS = (
     None,
     *({"tenant": name} for name in ("strict", "asks", "new")),
     {"language": "strict"},
@@ -48,7 +50,7 @@ def grouped_policy() -> Policy:
 
 
 @pytest.fixture
-def system(opened: Callable[..., System]) -> System:
+def system(opened: OpenSystem) -> System:
     """System of that policy, with its log."""
     return opened().replace(grouped_policy())
 
@@ -63,7 +65,7 @@ def test_every_case_of_every_group_live_as_replayed(
     """
     del encoder
     trace = build_trace(CORPUS, CASES, cache=None, arms=("hybrid",), **SMALL)
-    statuses: dict[str, list[str]] = {}
+    statuses = {}
     for groups in GROUPS:
         cases = tuple(case._replace(extra={"groups": groups or {}}) for case in trace.cases)
         decisions = decide(replace(trace, cases=cases), system.policy)
@@ -117,7 +119,7 @@ def test_the_log_keeps_the_group_and_explains_it(system: System) -> None:
 
 
 def test_no_group_has_the_cached_answer_of_another(
-    opened: Callable[..., System],
+    opened: OpenSystem,
 ) -> None:
     """The answer hangs on the group by which the policy decides, and on no other attribute."""
     system = opened(cache=True).replace(grouped_policy())
@@ -223,10 +225,10 @@ def test_groups_of_a_frame_are_one_a_case() -> None:
 
 
 def test_a_fixed_answer_is_generated_only_where_it_is_answered(
-    opened: Callable[..., System],
+    opened: OpenSystem,
 ) -> None:
     """A strict tenant is refused before the model is called."""
-    calls: list[str] = []
+    calls = []
 
     class Counted(Fixed):
         def answer(self, question: str, passages: Any) -> Any:

@@ -78,7 +78,7 @@ class TestAltered:
         """
         path = place / "index.json"
         head = json.loads(path.read_text(encoding="utf-8"))
-        changes: list[dict[str, Any]] = [
+        changes = [
             head | {"more": 1},
             head | {"settings": head["settings"] | {"more": 1}},
         ]

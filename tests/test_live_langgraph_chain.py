@@ -23,17 +23,19 @@ from raglab.values import Chunk, Corpus, Generation
 # a fixture
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401
 
+OpenSystem = Callable[..., System]
+
 pytest.importorskip("langgraph")
 
 ARMS = ("hybrid", "iterative", "graph", "table")
-OPEN: dict[str, Any] = {
+OPEN = {
     "l2": {"enabled": False},
     "similarity": {"enabled": False},
     "gap": {"enabled": False},
     "confidence": {"enabled": False},
     "support": {"enabled": False},
 }
-POLICIES: dict[str, dict[str, Any]] = {
+POLICIES = {
     "published": {
         "l2": {"enabled": True},
         "similarity": {"enabled": True},
@@ -104,7 +106,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture
 # the fixture
-def opened(kept: dict[str, Any], encoder: WordEncoder) -> Callable[..., System]:
+def opened(kept: dict[str, Any], encoder: WordEncoder) -> OpenSystem:
     """Return what gives a system over the small corpus, under a policy, other parts if stated."""
     del encoder
     if "lab" not in kept:
@@ -119,8 +121,8 @@ def opened(kept: dict[str, Any], encoder: WordEncoder) -> Callable[..., System]:
         kept["lab"] = System.open(kept["folder"], **parts)
 
     def make(policy: dict[str, Any] | None = None, *, generator: Any = None, **more: Any) -> System:
-        system: System = kept["lab"].replace(Policy.from_mapping(_merged(OPEN, policy or {})))
-        writer: Any = system.generator
+        system = kept["lab"].replace(Policy.from_mapping(_merged(OPEN, policy or {})))
+        writer = system.generator
         return replace(
             system, generator=replace(writer, otherwise=generator or writer.otherwise), **more
         )
@@ -165,7 +167,7 @@ class TestEquality:
     """Graph and `ask` are one chain."""
 
     @pytest.mark.parametrize("stated", POLICIES.values(), ids=POLICIES)
-    def test_every_policy(self, opened: Callable[..., System], stated: dict[str, Any]) -> None:
+    def test_every_policy(self, opened: OpenSystem, stated: dict[str, Any]) -> None:
         """Whatever the policy does, all fields are equal, at any budget, if no texts are read."""
         system = opened(stated)
         for number, case in enumerate(QUESTIONS):
@@ -176,7 +178,7 @@ class TestEquality:
             assert tuple(said) == KEYS
 
     @pytest.mark.parametrize("arm", ARMS)
-    def test_every_arm(self, opened: Callable[..., System], arm: str) -> None:
+    def test_every_arm(self, opened: OpenSystem, arm: str) -> None:
         """Each walks as it does in `ask`, refinements among it."""
         depths = set()
         for name in ("refines and answers", "refines to the end"):
@@ -199,7 +201,7 @@ class TestEquality:
         assert len(depths) >= 2
         assert max(depths) == 4
 
-    def test_refined_into_an_answer(self, opened: Callable[..., System]) -> None:
+    def test_refined_into_an_answer(self, opened: OpenSystem) -> None:
         """The second rewriting finds what the question did not; the answer rests on its hits."""
         system = opened(POLICIES["refines and answers"], generator=Fixed())
         plain, said = both(system, WINTER)
@@ -211,7 +213,7 @@ class TestEquality:
             "Winter sports need the extra premium to be paid.",
         )
 
-    def test_the_outcomes_occur(self, opened: Callable[..., System]) -> None:
+    def test_the_outcomes_occur(self, opened: OpenSystem) -> None:
         """The policies above answer, refuse at every gate that they name, refine and ask back."""
         seen = set()
         for stated in POLICIES.values():
@@ -226,14 +228,14 @@ class TestEquality:
         assert {"synthesize", "refine", None} == {route for _, _, route in seen}
 
     @pytest.mark.parametrize("chosen", [1, 2, 7])
-    def test_a_selection(self, opened: Callable[..., System], chosen: int) -> None:
+    def test_a_selection(self, opened: OpenSystem, chosen: int) -> None:
         """The user's choice is answered alike, and an id that there is none of refused alike."""
         plain, said = both(
             opened(POLICIES["asks back"]), "What is covered?", selected_option=chosen, budget=1
         )
         assert said == plain
 
-    def test_the_extractive_generator(self, opened: Callable[..., System]) -> None:
+    def test_the_extractive_generator(self, opened: OpenSystem) -> None:
         """What retrieval decides is equal at any budget.
 
         All is equal where the passages are left as they are.
@@ -250,7 +252,7 @@ class TestEquality:
         plain, said = both(system, "What is the motor excess?", ["motor.md"], budget=512)
         assert said == plain
 
-    def test_a_router(self, opened: Callable[..., System]) -> None:
+    def test_a_router(self, opened: OpenSystem) -> None:
         """The arm is chosen by the question, as in `ask`."""
         plain, said = both(
             opened({"strategy": {"arm": "router"}}), "Compare the motor excess with the home excess"
@@ -264,7 +266,7 @@ class Told:
     name = "told"
 
     def __init__(self, text: str = "") -> None:
-        self.given: list[tuple[Chunk, ...]] = []
+        self.given = []
         self.text = text
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
@@ -280,7 +282,7 @@ class Heard:
     name = "heard"
 
     def __init__(self) -> None:
-        self.passages: list[tuple[str, ...]] = []
+        self.passages = []
 
     def support(self, answer: str, passages: Sequence[str]) -> Any:
         """Full support."""
@@ -292,7 +294,7 @@ class TestCompressor:
     """It feeds the generator, and nothing else."""
 
     def test_the_generator_reads_what_is_left_and_the_scorer_the_whole(
-        self, opened: Callable[..., System]
+        self, opened: OpenSystem
     ) -> None:
         """No chosen hit is lost, each is cut; citations keep their place."""
         generator, scorer = Told("The excess is £250."), Heard()
@@ -306,7 +308,7 @@ class TestCompressor:
         assert said == plain
         assert said["sources"][0] == whole[-1].shown
 
-    def test_the_state_shows_what_is_left(self, opened: Callable[..., System]) -> None:
+    def test_the_state_shows_what_is_left(self, opened: OpenSystem) -> None:
         """As fields of a chunk, with the tokens; none where retrieval refuses."""
         graph = build_graph(opened(), budget=20)
         state = graph.invoke({"question": "What is the motor excess?"})
@@ -317,7 +319,7 @@ class TestCompressor:
         )
         assert (refused["passages"], refused["tokens"]) == ([], 0)
 
-    def test_a_table_is_still_answered_from(self, opened: Callable[..., System]) -> None:
+    def test_a_table_is_still_answered_from(self, opened: OpenSystem) -> None:
         """Its row, or its chunk cut down to the row and the head, is among what is left."""
         system = opened({}, generator=Extractive(), arm="table")
         question = "What is the storm excess?"
@@ -328,9 +330,9 @@ class TestCompressor:
         assert "£400" in scoped["response"]["answer"]
         assert scoped["response"]["sources"] == ["docs/t.md#1"]
 
-    def test_meaning_and_count(self, opened: Callable[..., System]) -> None:
+    def test_meaning_and_count(self, opened: OpenSystem) -> None:
         """Both reach the compressor."""
-        asked: list[str] = []
+        asked = []
 
         def meaning(question: str, texts: Sequence[str]) -> list[float]:
             asked.append(question)
@@ -346,7 +348,7 @@ class TestCompressor:
 class TestGraph:
     """The graph as LangGraph sees it."""
 
-    def test_nodes_and_edges(self, opened: Callable[..., System]) -> None:
+    def test_nodes_and_edges(self, opened: OpenSystem) -> None:
         """The source's pipeline."""
         drawn = build_graph(opened()).get_graph()
         assert [name for name in drawn.nodes if not name.startswith("__")] == list(NODES)
@@ -360,7 +362,7 @@ class TestGraph:
             ("synthesizer", "__end__"),
         }
 
-    def test_streamed_step_by_step(self, opened: Callable[..., System]) -> None:
+    def test_streamed_step_by_step(self, opened: OpenSystem) -> None:
         """A question that is refined twice goes round twice."""
         stated = {
             "confidence": {"enabled": True, "tau_default": 100.0},
@@ -372,7 +374,7 @@ class TestGraph:
         again = ["refine_retrieve", "compressor", "critic"]
         assert [next(iter(step)) for step in steps] == [*NODES[:3], *again, *again, "synthesizer"]
 
-    def test_stopped_and_resumed_from_a_checkpoint(self, opened: Callable[..., System]) -> None:
+    def test_stopped_and_resumed_from_a_checkpoint(self, opened: OpenSystem) -> None:
         """A checkpoint holds plain values only.
 
         What it does not hold is made again, to the same response.
@@ -399,7 +401,7 @@ class TestGraph:
                 case.query, system=system, documents=case.selected_sources, request_id="r"
             )
 
-    def test_two_questions_do_not_mix(self, opened: Callable[..., System]) -> None:
+    def test_two_questions_do_not_mix(self, opened: OpenSystem) -> None:
         """One graph answers many, in any order."""
         system = opened()
         graph = build_graph(system)
@@ -411,7 +413,7 @@ class TestGraph:
         assert one == [said["response"] for said in graph.batch(asked)]
         assert one[::-1] == [graph.invoke(one)["response"] for one in asked[::-1]]
 
-    def test_awaited(self, opened: Callable[..., System]) -> None:
+    def test_awaited(self, opened: OpenSystem) -> None:
         """The same, asynchronously."""
         system = opened()
         asked = {"question": WINTER, "request_id": "r"}
@@ -419,7 +421,7 @@ class TestGraph:
             WINTER, system=system, request_id="r"
         )
 
-    def test_what_comes_out(self, opened: Callable[..., System]) -> None:
+    def test_what_comes_out(self, opened: OpenSystem) -> None:
         """Everything but the walk: hits and decision among it; the schemas can be read."""
         graph = build_graph(opened())
         state = graph.invoke({"question": WINTER})
@@ -431,7 +433,7 @@ class TestGraph:
         assert set(graph.get_input_jsonschema()["properties"]) == set(GraphInput.__annotations__)
         assert "response" in graph.get_output_jsonschema()["properties"]
 
-    def test_a_folder(self, kept: dict[str, Any], opened: Callable[..., System]) -> None:
+    def test_a_folder(self, kept: dict[str, Any], opened: OpenSystem) -> None:
         """Opens the index under the published policy."""
         opened()
         said = build_graph(kept["folder"]).invoke({"question": "  "})["response"]
@@ -443,12 +445,12 @@ class TestDoor:
     """What comes in."""
 
     @pytest.mark.parametrize("question", [None, 3, ["what"]])
-    def test_a_question_that_is_no_text(self, opened: Callable[..., System], question: Any) -> None:
+    def test_a_question_that_is_no_text(self, opened: OpenSystem, question: Any) -> None:
         """Broken input raises, as it does in `ask`."""
         with pytest.raises(ValueError, match="question must be a Unicode text"):
             build_graph(opened()).invoke({"question": question})
 
-    def test_lengths_are_those_of_ask(self, opened: Callable[..., System]) -> None:
+    def test_lengths_are_those_of_ask(self, opened: OpenSystem) -> None:
         """A question, documents and an option beyond all measure stop at the first node."""
         graph = build_graph(opened())
         for more, message in (
@@ -462,19 +464,17 @@ class TestDoor:
             with pytest.raises(ValueError, match=message):
                 graph.invoke({"question": "What?", **more})
 
-    def test_a_document_there_is_none_of(self, opened: Callable[..., System]) -> None:
+    def test_a_document_there_is_none_of(self, opened: OpenSystem) -> None:
         """A name that the corpus does not hold raises."""
         with pytest.raises(ValueError, match=r"must name documents of the corpus, got 'boat.md'"):
             build_graph(opened()).invoke({"question": "What?", "documents": ["boat.md"]})
 
-    def test_a_budget_of_nothing(self, opened: Callable[..., System]) -> None:
+    def test_a_budget_of_nothing(self, opened: OpenSystem) -> None:
         """Stops when the graph is built."""
         with pytest.raises(ValueError, match="budget must be 1 or more"):
             build_graph(opened(), budget=0)
 
-    def test_without_the_extra(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_the_extra(self, opened: OpenSystem, monkeypatch: pytest.MonkeyPatch) -> None:
         """Says what to install."""
         system = opened({}, generator=Fixed())
         monkeypatch.setitem(sys.modules, "langgraph.graph", None)

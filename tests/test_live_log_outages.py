@@ -32,9 +32,7 @@ from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS
 from raglab.store.policies import Policy
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-FREE: dict[str, Any] = {
-    name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")
-}
+FREE = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
 QUESTION = "What is the motor excess?"
 AWAY = "audit log cannot be written"
 # Statements by which another process holds a file of SQLite.
@@ -75,7 +73,7 @@ def logged(system: System, table: str = DECISIONS) -> list[str]:
 @contextmanager
 def warned() -> Iterator[list[str]]:
     """Messages of the warnings to a user of a block, complete when it ends."""
-    texts: list[str] = []
+    texts = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield texts
@@ -336,7 +334,6 @@ class TestFile:
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", 0.7)
         system = opened(folder, "bandit")
         ask(QUESTION, system=system, request_id="a")
-        assert system.online is not None
         system.online.log.close()
         with locked_file(folder / "bandit.sqlite"), warned() as said:
             start = monotonic()
@@ -361,14 +358,12 @@ class TestFile:
     def test_the_patience_of_each(self, folder: Path) -> None:
         """A question has seconds, whatever opens a log by itself a minute."""
         system = opened(folder, "bandit")
-        assert system.online is not None
         assert audit(system).log.patience_s == system.online.log.patience_s == PATIENCE_S <= 5.0
         for log in (
             opened(folder, audit="required").audit,
             AuditLog(folder / "audit.sqlite"),
             open_audit(folder),
         ):
-            assert log is not None
             assert log.log.patience_s == BUSY_S >= 60.0
 
     def test_old_texts_are_forgotten_with_patience(
@@ -377,7 +372,7 @@ class TestFile:
         """A start waits for readers that a question would not wait for."""
         ask(QUESTION, system=opened(folder))
         monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "1")
-        waits: list[float] = []
+        waits = []
         monkeypatch.setattr(AuditLog, "forget", lambda log: waits.append(log.log.patience_s))
         system = opened(folder)
         assert waits == [BUSY_S]
@@ -400,7 +395,6 @@ class TestFile:
             first = monotonic() - start
             assert [ask(QUESTION, system=system)["answer"] for _ in range(3)] == [answer] * 3
             rest = monotonic() - start - first
-            assert system.caches is not None
             with warned() as said:
                 system.caches.clear()
         assert 0.7 < first < 5.0

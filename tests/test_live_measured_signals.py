@@ -6,6 +6,7 @@ The same rows, each once, and nothing that is half there.
 from __future__ import annotations
 
 import os
+import re
 import signal as signals_of_the_system
 import subprocess
 import sys
@@ -49,10 +50,12 @@ from sample_traces import sample_trace
 from test_live_ask import opener
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
+OpenSystem = Callable[..., System]
+
 ROOT = Path(raglab.__file__).parents[1]
 NAN = float("nan")
 STRUCTURE = PolicyData.from_mapping().structure
-OPEN: dict[str, Any] = {
+OPEN = {
     name: {"enabled": False}
     for name in ("l2", "similarity", "gap", "support", "confidence", "generation")
 }
@@ -69,8 +72,8 @@ class Counted:
     """A function of how much of its first passages a query shares, which counts its asked rows."""
 
     def __init__(self, stop_after: int = 1_000_000) -> None:
-        self.rows: list[str] = []
-        self.sizes: list[int] = []
+        self.rows = []
+        self.sizes = []
         self.stop_after = stop_after
 
     def __call__(self, rows: pd.DataFrame) -> list[float]:
@@ -120,13 +123,8 @@ class TestRows:
         trace = sample_trace()
         seen = shown(trace, stage="answer", n_hits=2)
         rows = [dict(zip(COLUMNS, cells, strict=True)) for cells in seen.cells.values()]
-        assert [*seen.places.values()] == [
-            [(0, 0, 0)],
-            [(1, 0, 0)],
-            [(2, 0, 0)],
-            [(3, 0, 0)],
-            [(5, 0, 0)],
-        ]
+        assert [*seen.places.values()] == [[(row, 0, 0)] for row in (0, 1, 2, 3, 5)]
+        assert np.isnan(rows[2].pop("answer.confidence"))
         assert rows[2] == {
             "query": "books",
             "documents": ("hours.md",),
@@ -136,22 +134,16 @@ class TestRows:
             "hits.l2": (0.19999999999999996, 0.44999999999999996),
             "hits.s_rerank": (0.75, 0.5),
             "answer.text": "It is 252.",
-            "answer.confidence": rows[2]["answer.confidence"],
         }
-        assert np.isnan(rows[2]["answer.confidence"])
         assert rows[3]["hits.s_rerank"] == (0.75,)
 
     def test_the_final_order_is_the_arms(self) -> None:
         """Not that of l2, in which the trace holds its hits."""
         trace = sample_trace()
-        turned = replace(
-            trace,
-            hits=trace.hits._replace(rank=np.where(trace.hits.rank >= 0, 9 - trace.hits.rank, -1)),
-        )
-        cells = shown(turned, ("hits.text",)).cells
-        assert next(iter(cells.values())) == (
-            tuple(chunk.full_text for chunk in trace.chunks[:0:-1]),
-        )
+        rank = np.where(trace.hits.rank >= 0, 9 - trace.hits.rank, -1)
+        turned = replace(trace, hits=trace.hits._replace(rank=rank))
+        (first, *_) = shown(turned, ("hits.text",)).cells.values()
+        assert first == (tuple(chunk.full_text for chunk in trace.chunks[:0:-1]),)
 
     def test_what_the_query_alone_tells_needs_no_hit(self) -> None:
         """Six questions; of the hits there are five."""
@@ -162,21 +154,17 @@ class TestRows:
     def test_a_question_reads_as_it_is_asked_live(self) -> None:
         """Without runs of blanks, its characters composed."""
         trace = sample_trace()
-        odd = replace(
-            trace, cases=(trace.cases[0]._replace(query="  e\u0301t\u00e9 \n ?"), *trace.cases[1:])
-        )
-        cells = shown(odd, ("query",)).cells
-        assert next(iter(cells.values())) == ("\u00e9t\u00e9 ?",)
+        case = trace.cases[0]._replace(query="  e\u0301t\u00e9 \n ?")
+        (first, *_) = shown(
+            replace(trace, cases=(case, *trace.cases[1:])), ("query",)
+        ).cells.values()
+        assert first == ("\u00e9t\u00e9 ?",)
 
     def test_no_label_reaches_a_function(self) -> None:
         """Other labels, the same rows."""
         trace = sample_trace()
-        cases = tuple(
-            case._replace(
-                expect_status="refuse", expect_sources=("x",), answer="42", split="tune", notes="n"
-            )
-            for case in trace.cases
-        )
+        labels = {"expect_status": "refuse", "expect_sources": ("x",), "answer": "42"}
+        cases = tuple(case._replace(**labels, split="tune", notes="n") for case in trace.cases)
         one, other = (shown(t, stage="answer") for t in (trace, replace(trace, cases=cases)))
         assert repr(one) == repr(other)
 
@@ -205,10 +193,7 @@ class TestValues:
             ((0.5 for _ in range(2)), "got generator"),
             ({"a": 0.5, "b": 0.5}, "got dict"),
             ([0.5, "0.5"], "got '0.5' for case 'b'"),
-            (
-                [0.5, np.inf],
-                "got inf for case 'b'",
-            ),
+            ([0.5, np.inf], "got inf for case 'b'"),
             ([-np.inf, 0.5], "got -inf for case 'a'"),
             ([10**400, 0.5], "for case 'a'"),
             (
@@ -242,42 +227,40 @@ class TestValues:
 
     def test_a_verdict_is_a_number(self) -> None:
         """True is 1; another unit has another range."""
-        assert check_values(SignalFunction("judge", len), [True, False], ["a", "b"]).tolist() == [
-            1.0,
-            0.0,
-        ]
+        judge = SignalFunction("judge", len)
         clicks = SignalFunction("clicks", len, unit="clicks a day")
-        assert check_values(clicks, np.array([7, -3]), ["a", "b"]).tolist() == [7.0, -3.0]
+        for function, values in ((judge, [True, False]), (clicks, np.array([7, -3]))):
+            assert check_values(function, values, ["a", "b"]).tolist() == list(values)
 
 
 class TestAdded:
     """Columns of a stored trace."""
 
     def test_columns_and_latency(self, tmp_path: Path) -> None:
-        """Saved and loaded they are the same; times enter no hash; equal rows are asked once."""
+        """Saved and loaded they are the same; times enter no hash; equal rows are asked once.
+
+        No call has more rows than the function takes, and none is empty.
+        """
         trace = sample_trace()
         twice = trace.subset([*range(6), 0, 0])
-        function, seen = counted()
+        function, seen = counted(batch=2)
         made = add_signals(twice, [function])
         assert made.signals == ("share_of_words",)
-        assert made.columns["share_of_words"][:, 0, 0].round(2).tolist()[:4] == [0.2, 0.4, 0.0, 0.0]
-        assert np.isnan(made.columns["share_of_words"][4, 0, 0])
-        assert made.columns["share_of_words"][[6, 7], 0, 0].tolist() == [0.2, 0.2]
-        assert len(seen.rows) == 5
-        assert made.latency is not None
-        assert made.latency.stages == ("signal_share_of_words",)
-        assert (
-            np.isnan(made.latency.ms[:, 0, 0, 0])
-            == np.isnan(made.columns["share_of_words"][:, 0, 0])
-        ).all()
-        slower = replace(made, latency=Latency(made.latency.stages, made.latency.ms + 1.0))
+        values = made.columns["share_of_words"][:, 0, 0]
+        assert values.round(2).tolist() == pytest.approx(
+            [0.2, 0.4, 0.0, 0.0, NAN, 0.0, 0.2, 0.2], nan_ok=True
+        )
+        assert seen.sizes == [2, 2, 1]
+        stages, ms = made.latency
+        assert stages == ("signal_share_of_words",)
+        assert (np.isnan(ms[:, 0, 0, 0]) == np.isnan(values)).all()
+        slower = replace(made, latency=Latency(stages, ms + 1.0))
         assert content_hash(slower) == content_hash(made)
         once = add_signals(trace, [function])
         once.save(tmp_path / "t.parquet")
         loaded = Trace.load(tmp_path / "t.parquet")
         assert (loaded.fingerprint, content_hash(loaded)) == (once.fingerprint, content_hash(once))
-        assert loaded.latency is not None
-        assert loaded.latency.stages == made.latency.stages
+        assert loaded.latency.stages == stages
         assert made.meta["signals"]["share_of_words"]["source"] == "function Counted"
 
     def test_the_time_of_a_signal_is_none_of_retrieval(self) -> None:
@@ -289,18 +272,11 @@ class TestAdded:
         row = audit_signals(made, repeats=0).table.set_index("signal").loc["share_of_words"]
         assert row["ms"] > 0.0
         again = add_signals(made, counted()[0])
-        assert again.latency is not None
         assert again.latency.stages == ("embed", "search", "signal_share_of_words")
         policy = PolicyData.from_mapping()
         assert retrieval_ms(made, decide(made, policy), "hybrid").tolist() == [4.0] * 6
         alone = add_signals(sample_trace(), counted()[0])
         assert np.isnan(retrieval_ms(alone, decide(alone, policy), "hybrid")).all()
-
-    def test_batches(self) -> None:
-        """No call has more rows than the function takes, and none is empty."""
-        function, seen = counted(batch=2)
-        add_signals(sample_trace(), function)
-        assert seen.sizes == [2, 2, 1]
 
     def test_a_run_that_stops_goes_on(self) -> None:
         """What is finished is not asked again.
@@ -323,11 +299,8 @@ class TestAdded:
         third, none = counted(batch=64)
         part = add_signals(trace.subset([2, 0]), third)
         assert none.sizes == []
-        assert (
-            part.columns["share_of_words"][:, 0, 0].tolist()
-            == whole.columns["share_of_words"][[2, 0], 0, 0].tolist()
-        )
-        assert part.latency is not None
+        first, second = (each.columns["share_of_words"] for each in (part, whole.subset([2, 0])))
+        assert first.tolist() == second.tolist()
         assert not np.isnan(part.latency.ms).any()  # what the batch took that measured it
 
     def test_another_version_asks_again(self) -> None:
@@ -340,25 +313,22 @@ class TestAdded:
 
     def test_a_cache_of_ones_own(self, tmp_path: Path) -> None:
         """Named, it stands there; what lies there from elsewhere costs nothing but a warning."""
-        add_signals(sample_trace(), counted()[0], cache=tmp_path / "own.sqlite")
-        assert (tmp_path / "own.sqlite").is_file()
+        cache = tmp_path / "own.sqlite"
+        add_signals(sample_trace(), counted()[0], cache=cache)
+        assert cache.is_file()
         assert not (tmp_path / "cache" / "signals.sqlite").exists()
-        (tmp_path / "other.sqlite").write_text("no database")
+        cache.write_text("no database")
         with pytest.warns(UserWarning, match="is damaged or none of raglab's"):
-            add_signals(sample_trace(), counted()[0], cache=tmp_path / "other.sqlite")
+            add_signals(sample_trace(), counted()[0], cache=cache)
 
     def test_some_arms(self) -> None:
         """The others are NaN, and nobody is asked for them."""
         trace = sample_trace()
-        two = replace(
-            trace,
-            arms=("hybrid", "dense"),
-            hits=type(trace.hits)(*(np.concatenate([f, f], axis=1) for f in trace.hits)),
-        )
+        hits = type(trace.hits)(*(np.concatenate([f, f], axis=1) for f in trace.hits))
+        two = replace(trace, arms=("hybrid", "dense"), hits=hits)
         function, seen = counted()
         made = add_signals(two, function, arms=["dense"])
-        assert np.isnan(made.columns["share_of_words"][:, 0]).all()
-        assert np.isnan(made.columns["share_of_words"][:, 1]).sum() == 1
+        assert np.isnan(made.columns["share_of_words"]).sum(axis=(0, 2)).tolist() == [6, 1]
         assert len(seen.rows) == 5
         with pytest.raises(ValueError, match="arm must be one of hybrid, dense"):
             add_signals(two, function, arms=["bm25"])
@@ -367,38 +337,36 @@ class TestAdded:
         """A name there is none of, a name twice, an answer that is not there."""
         function, seen = counted()
         trace = sample_trace()
-        for given, rule in (
-            ([function, "judge"], "a signal must be registered once, got 'judge'"),
-            ([function, function], "must have different names, got share_of_words twice"),
+        bare, part = replace(trace, answers=None), trace.subset([0, 1])
+        answered = SignalFunction("grounded", len, ("answer.text",), stage="answer")
+        few = {"policy": Policy.from_mapping({"chosen": {"final_k": 2}})}
+        lack = "needs recorded answers to all hits of a case under policy=, got none"
+        for each, wrong, more, rule in (
+            (trace, [function, "judge"], {}, "a signal must be registered once, got 'judge'"),
+            (
+                trace,
+                [function, function],
+                {},
+                "must have different names, got share_of_words twice",
+            ),
+            (bare, [function, answered], {}, r"grounded needs .* answers .*raglab\.record_answers"),
+            (part, [answered], few, lack),
         ):
             with pytest.raises(ValueError, match=rule):
-                add_signals(trace, given)
-        answered = SignalFunction("grounded", len, ("answer.text",), stage="answer")
-        with pytest.raises(
-            ValueError,
-            match=r"grounded needs .* answers .*raglab\.record_answers",
-        ):
-            add_signals(replace(trace, answers=None), [function, answered])
+                add_signals(each, wrong, **more)
         assert seen.sizes == []
-        few = Policy.from_mapping({"chosen": {"final_k": 2}})
-        part = trace.subset([0, 1])
-        with pytest.raises(
-            ValueError, match="needs recorded answers to all hits of a case under policy=, got none"
-        ):
-            add_signals(part, answered, policy=few)
 
     def test_a_value_that_is_none_leaves_the_trace(self) -> None:
         """It is in no cache either: mended, the function is asked again."""
         trace = sample_trace()
-        wrong = SignalFunction("judge", lambda rows: [2.0] * len(rows))
+        values = iter([2.0, 0.5])
+        judge = SignalFunction("judge", lambda rows: [next(values)] * len(rows))
         with pytest.raises(
             ValueError, match=r"judge must .* in \[0, 1\] .* got 2.0 for case 'sample-0'"
         ):
-            add_signals(trace, wrong)
+            add_signals(trace, judge)
         assert trace.columns == {}
-        assert add_signals(
-            trace, SignalFunction("judge", lambda rows: [0.5] * len(rows))
-        ).signals == ("judge",)
+        assert add_signals(trace, judge).signals == ("judge",)
 
 
 KILLED = """
@@ -426,14 +394,11 @@ def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
 
     Of six, the killed run finishes three and is at the fourth.
     """
-    log, place = (
-        tmp_path / "log",
-        {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "RAGLAB_CACHE": str(tmp_path)},
-    )
+    log, paths = tmp_path / "log", f"{ROOT}:{ROOT / 'tests'}"
+    place = {**os.environ, "PYTHONPATH": paths, "RAGLAB_CACHE": str(tmp_path)}
     (tmp_path / "run.py").write_text(KILLED)
     command = [sys.executable, str(tmp_path / "run.py"), str(log)]
     with subprocess.Popen([*command, "4"], stdout=subprocess.PIPE, env=place, text=True) as run:
-        assert run.stdout is not None
         assert run.stdout.readline() == "now\n"
         run.send_signal(signals_of_the_system.SIGKILL)
     done = subprocess.run([*command, "0"], capture_output=True, check=True, env=place, text=True)
@@ -450,12 +415,15 @@ def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     assert done.stdout.strip() == whole.fingerprint
 
 
+COURTESY = "Is a courtesy car provided?"
 GATED = {"signals": {"share_of_words": {"min": 0.4}}}
+JUDGED = {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}
+SURE = SignalFunction("judge", lambda rows: [0.75] * len(rows))
 
 
 @pytest.fixture
 # the fixture
-def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., System]:
+def opened(tmp_path: Path, encoder: WordEncoder) -> OpenSystem:
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
     return opener(tmp_path / "index", OPEN, Drawn(), max_depth=1)
@@ -465,13 +433,11 @@ def assert_replayed(system: System, stored: Trace, cases: tuple[Case, ...], name
     """What is asked live has the values and the outcome of the stored trace."""
     decided = decide(stored, system.policy)
     for row, case in enumerate(cases):
-        walked = walk(
-            system.retriever.strategies["hybrid"], system.retriever.question(case.query), None
-        )
+        ready = system.retriever
+        walked = walk(ready.strategies["hybrid"], ready.question(case.query), None)
         live = case_trace(case, "hybrid", [*islice(walked, stored.hits.chunk.shape[2])], system)
-        assert np.array_equal(live.columns[name][0], stored.columns[name][row], equal_nan=True), (
-            case.id
-        )
+        values = live.columns[name][0], stored.columns[name][row]
+        assert np.array_equal(*values, equal_nan=True), case.id
         said = ask(case.query, system=system)
         assert said["status"] == Status(int(decided.status[row])).name, case.id
 
@@ -481,7 +447,7 @@ class TestLive:
 
     def test_live_is_replay(
         self,
-        opened: Callable[..., System],
+        opened: OpenSystem,
         stored: Trace,
     ) -> None:
         """To the last bit, at every depth, and so is what is decided.
@@ -497,7 +463,7 @@ class TestLive:
 
     def test_the_answer_is_read_before_the_gates(
         self,
-        opened: Callable[..., System],
+        opened: OpenSystem,
         stored: Trace,
     ) -> None:
         """As the trace has it recorded; it is written once."""
@@ -512,7 +478,7 @@ class TestLive:
         assert np.isfinite(said.columns["said"]).any()
         assert_replayed(system, said, stored.cases, "said")
 
-    def test_a_depth_is_measured_once(self, opened: Callable[..., System]) -> None:
+    def test_a_depth_is_measured_once(self, opened: OpenSystem) -> None:
         """A further depth does not ask for those before it.
 
         A row that is the same is not asked at all.
@@ -522,7 +488,7 @@ class TestLive:
             "refine": {"epsilon": 0.0},
         }
         function, seen = counted()
-        marks: list[int] = []
+        marks = []
         query = SignalFunction(
             "marks", lambda rows: [marks.append(1) or 0.5] * len(rows), ("query",), stage="query"
         )
@@ -533,99 +499,66 @@ class TestLive:
         assert seen.sizes == [1] * len(seen.rows)
         assert len(marks) == 1
 
-    def test_what_the_machine_does_not_have(self, opened: Callable[..., System]) -> None:
+    def test_what_the_machine_does_not_have(self, opened: OpenSystem) -> None:
         """The system is not opened; registered, it is.
 
         Another policy is asked for its signals as well.
         """
         gate = {"signals": {"judge": {"min": 0.5}}}
-        rule = (
-            r"uses the signal judge needs its function; "
-            r".*raglab\.register_signal"
-        )
-        with pytest.raises(ValueError, match=rule):
-            opened(gate)
-        system = opened()
-        with pytest.raises(ValueError, match=rule):
-            system.replace(Policy.from_mapping(OPEN | gate))
-        with pytest.raises(ValueError, match=r"signals=\[function\]"):
-            opened(gate)
-        register_signal(SignalFunction("judge", lambda rows: [0.75] * len(rows)))
-        for judged in (opened(gate), system.replace(Policy.from_mapping(OPEN | gate))):
-            assert ask("Is a courtesy car provided?", system=judged)["status"] == "ok"
+        rule = r"uses the signal judge needs its function; .*signals=\[function\].*register_signal"
+        system, policy = opened(), Policy.from_mapping(OPEN | gate)
+        doors = (lambda: opened(gate), lambda: system.replace(policy))
+        for door in doors:
+            with pytest.raises(ValueError, match=rule):
+                door()
+        register_signal(SURE)
+        for door in doors:
+            assert ask(COURTESY, system=door())["status"] == "ok"
         off = {"signals": {"other": {"min": 0.5, "enabled": False}}}
         assert opened(off).signals.functions == ()
 
-    def test_what_is_no_signal_function_is_refused_at_the_door(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_what_is_no_signal_function_is_refused_at_the_door(self, opened: OpenSystem) -> None:
         """Before any question.
 
         One alone is taken as one, and a name as that of a registered function.
         """
-        function = SignalFunction("judge", lambda rows: [0.75] * len(rows))
-        for wrong in (
-            [function, 3],
-            [len],
-            [SignalFunction],
-            sample_trace(),
-            [Policy.load()],
-            None,
-        ):
-            with pytest.raises(
-                TypeError, match="a signal must be a name or a signal function, got"
-            ):
+        rule = "a signal must be a name or a signal function, got"
+        for wrong in ([SURE, 3], [len], [SignalFunction], sample_trace(), [Policy.load()], None):
+            with pytest.raises(TypeError, match=rule):
                 opened(signals=wrong)
         with pytest.raises(ValueError, match="got judge twice"):
-            opened(signals=[function, function])
-        gate = {"signals": {"judge": {"min": 0.5}}}
-        assert opened(gate, signals=function).signals.overrides == (function,)
-        register_signal(function)
-        assert opened(gate, signals=["judge"]).signals.overrides == (function,)
+            opened(signals=[SURE, SURE])
+        register_signal(SURE)
+        for signals in (SURE, ["judge"]):
+            assert opened(JUDGED, signals=signals).signals.overrides == (SURE,)
 
-    def test_a_calibrated_signal_answers_live(self, opened: Callable[..., System]) -> None:
+    def test_a_calibrated_signal_answers_live(self, opened: OpenSystem) -> None:
         """By the function that wraps the measured one.
 
         The object that holds it is refused with the way to it.
         """
         labels = ["ok", "refuse"] * 20
-        rows = [
-            {
-                "case_id": f"q{n}",
-                "query": f"What is {n}?",
-                "hit_id": f"p{n}",
-                "score": 0.9,
-                "text": "T.",
-                "label": label,
-            }
-            for n, label in enumerate(labels)
-        ]
+        names = [str(n) for n in range(40)]
+        frame = pd.DataFrame({"case_id": names, "query": [f"What is {n}?" for n in names]})
+        frame = frame.assign(hit_id=names, score=0.9, text="T.", label=labels)
 
         def numbers(rows: pd.DataFrame) -> list[float]:
-            return [
-                0.25 if int("".join(filter(str.isdigit, text)) or 0) % 2 == 0 else 0.2
-                for text in rows["query"]
-            ]
+            return [0.2 if re.search(r"[13579]\b", text) else 0.25 for text in rows["query"]]
 
         judge = SignalFunction("judge", numbers, ("query",), stage="query")
-        made = calibrate_signal(add_signals(trace_from_frame(pd.DataFrame(rows)), judge), "judge")
+        made = calibrate_signal(add_signals(trace_from_frame(frame), judge), "judge")
         gate = {"signals": {"judge_probability": {"min": 0.5}}}
-        with pytest.raises(
-            TypeError, match=r"got SignalCalibration; .*SignalCalibration\.signal_function"
+        for signals, error, rule in (
+            ([judge, made], TypeError, r"SignalCalibration; .*SignalCalibration\.signal_function"),
+            ([judge], ValueError, r"probability needs its function; .*\.signal_function\(function"),
         ):
-            opened(gate, signals=[judge, made])
-        with pytest.raises(
-            ValueError,
-            match=r"judge_probability needs its function; .*\.signal_function\(function\)",
-        ):
-            opened(gate, signals=[judge])
+            with pytest.raises(error, match=rule):
+                opened(gate, signals=signals)
         system = opened(gate, signals=[made.signal_function(judge)])
-        assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
+        assert ask(COURTESY, system=system)["status"] == "ok"
         refused = ask("Is a courtesy car provided for 1 day?", system=system)
-        assert (refused["status"], "judge_probability" in refused["refusal_reason"]) == (
-            "refuse",
-            True,
-        )
+        assert refused["status"] == "refuse"
+        assert "judge_probability" in refused["refusal_reason"]
 
     @pytest.mark.parametrize(
         ("returned", "cause", "missing"),
@@ -637,7 +570,7 @@ class TestLive:
         ],
     )
     def test_a_function_that_fails(
-        self, opened: Callable[..., System], returned: Any, cause: str, missing: Any
+        self, opened: OpenSystem, returned: Any, cause: str, missing: Any
     ) -> None:
         """Its signal is missing, a response says so without error words, and no cache keeps it."""
         failing = [True]
@@ -648,30 +581,22 @@ class TestLive:
             return returned if failing else [0.75] * len(rows)
 
         function = SignalFunction("judge", judge, missing=missing)
-        system = opened(
-            {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}},
-            signals=[function],
-            cache=True,
-        )
+        system = opened(JUDGED, signals=[function], cache=True)
         # what the operator sees has the words
         with pytest.warns(UserWarning, match="the signal judge must "):
-            said = ask("Is a courtesy car provided?", system=system)
+            said = ask(COURTESY, system=system)
         assert said["status"] == ("refuse" if missing == "fires" else "ok")
-        warned = [
-            text
-            for text in said["warnings"]
-            if text.startswith(f"signal judge could not be measured ({cause}")
-        ]
-        assert len(warned) == 1
-        assert warned[0].endswith("): it counts as missing")
+        (warned,) = (text for text in said["warnings"] if text.startswith("signal "))
+        assert warned.startswith(f"signal judge could not be measured ({cause}")
+        assert warned.endswith("): it counts as missing")
         assert "sk-123" not in said.json()
         failing.clear()
-        again = ask("Is a courtesy car provided?", system=system)
+        again = ask(COURTESY, system=system)
         assert (again["status"], again["warnings"]) == ("ok", [])
-        assert ask("Is a courtesy car provided?", system=system).record.answer_cache_hit
+        assert ask(COURTESY, system=system).record.answer_cache_hit
 
     def test_a_function_that_takes_too_long(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
+        self, opened: OpenSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The question is decided without it.
 
@@ -685,11 +610,10 @@ class TestLive:
             done.wait(30.0)
             return [0.75] * len(rows)
 
-        policy = {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}
-        system = opened(policy, signals=[SignalFunction("judge", judge)], signal_timeout_s=0.05)
+        system = opened(JUDGED, signals=[SignalFunction("judge", judge)], signal_timeout_s=0.05)
         for rule in ("than the 0.05 s of a question", "1 earlier calls still run"):
             with pytest.warns(UserWarning, match=rule):
-                said = ask("Is a courtesy car provided?", system=system)
+                said = ask(COURTESY, system=system)
             assert said["status"] == "refuse"
             assert said["warnings"] == [
                 "signal judge could not be measured (TimeoutError): it counts as missing"
@@ -697,9 +621,9 @@ class TestLive:
         assert len(started) == 1
         done.set()
 
-    def test_one_deadline_of_a_question(self, opened: Callable[..., System]) -> None:
+    def test_one_deadline_of_a_question(self, opened: OpenSystem) -> None:
         """Functions share it over all depths, and a later question has it anew."""
-        started: list[str] = []
+        started = []
 
         def slow(name: str) -> SignalFunction:
             def measure(rows: Any) -> Any:
@@ -716,28 +640,22 @@ class TestLive:
             started.clear()
             begin = time.perf_counter()
             with pytest.warns(UserWarning, match=r"than the 0\.5 s of a question"):
-                response = ask("Is a courtesy car provided?", system=system)
+                response = ask(COURTESY, system=system)
             assert time.perf_counter() - begin < 4 * 0.3
             assert started == names[:2]
             assert [text.split()[1] for text in response["warnings"]] == names[1:]
 
-    def test_another_version_is_another_answer(self, opened: Callable[..., System]) -> None:
+    def test_another_version_is_another_answer(self, opened: OpenSystem) -> None:
         """The answer cache hangs on the function as well."""
-        policy = {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}
-        told = []
-        for value, version in ((0.75, "1"), (0.25, "2")):
+        values = iter([0.75, 0.25])
+        for version, status in (("1", "ok"), ("2", "refuse")):
             function = SignalFunction(
-                "judge", lambda rows, value=value: [value] * len(rows), version=version
+                "judge", lambda rows: [next(values)] * len(rows), version=version
             )
-            told.append(
-                ask(
-                    "Is a courtesy car provided?",
-                    system=opened(policy, signals=[function], cache=True),
-                )["status"]
-            )
-        assert told == ["ok", "refuse"]
+            system = opened(JUDGED, signals=[function], cache=True)
+            assert ask(COURTESY, system=system)["status"] == status
 
-    def test_the_graph_follows(self, opened: Callable[..., System]) -> None:
+    def test_the_graph_follows(self, opened: OpenSystem) -> None:
         """Status, sources and warnings are those of `ask`.
 
         A depth is measured once there as well.
@@ -748,17 +666,14 @@ class TestLive:
         function, seen = counted()
         system = opened({**GATED, "refine": {"epsilon": 0.0}}, signals=[function])
         graph = build_graph(system)
-        for case in CASES:
-            if case.query and not case.selected_sources:
-                seen.rows.clear()
-                said = ask(case.query, system=system)
-                n_live = len(seen.rows)
-                seen.rows.clear()
-                chain = graph.invoke({"question": case.query})["response"]
-                assert {
-                    key: chain[key] for key in ("status", "sources", "warnings", "refusal_reason")
-                } == {key: said[key] for key in ("status", "sources", "warnings", "refusal_reason")}
-                assert len(seen.rows) == n_live
+        for case in CASES[:4]:
+            seen.rows.clear()
+            said = ask(case.query, system=system)
+            n_live = len(seen.rows)
+            chain = graph.invoke({"question": case.query})["response"]
+            for key in ("status", "sources", "warnings", "refusal_reason"):
+                assert chain[key] == said[key], key
+            assert len(seen.rows) == 2 * n_live
 
 
 def test_live_is_replay_on_bundled_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from raglab.values import Case, Chunk, Corpus
 from raglab.words.text import split_code
 
 HITS = ("l2", "similarity", "gap", "coverage", "confidence")
-POLICIES: dict[str, dict[str, Any]] = {
+POLICIES = {
     "published": {},
     "answers": {name: {"enabled": False} for name in HITS},
     "hygiene": {name: {"enabled": False} for name in (*HITS, "generation", "support")},
@@ -98,7 +98,6 @@ def test_every_question_is_decided_live_as_in_the_replay(
 
 def _answers(trace: raglab.Trace) -> list[tuple[int, list[int], str]]:
     answers = trace.answers
-    assert answers is not None
     return list(zip(answers.row.tolist(), answers.chunks.tolist(), answers.text, strict=True))
 
 

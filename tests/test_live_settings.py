@@ -221,7 +221,7 @@ class TestPrior:
             load_prior(tmp_path / "p.json", ARMS)
 
     def test_an_arm_that_there_is_not(self, tmp_path: Path) -> None:
-        """A misspelt arm is refused; one that this index lacks is passed over."""
+        """A misspelt arm is refused; one that the index lacks is passed over. No file is none."""
         (tmp_path / "p.json").write_text('{"hybird": {"n": 4, "total": 2, "square": 1}}')
         with pytest.raises(
             ValueError, match=r"p\.json: a prior must name arms of hybrid.*got 'hybird'"
@@ -229,9 +229,6 @@ class TestPrior:
             load_prior(tmp_path / "p.json", ARMS)
         (tmp_path / "p.json").write_text('{"table": {"n": 4, "total": 2, "square": 1}}')
         assert load_prior(tmp_path / "p.json", ("hybrid",)).n.tolist() == [0.0]
-
-    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
-        """Is refused."""
         with pytest.raises(ValueError, match="No such file"):
             load_prior(tmp_path / "none.json", ARMS)
 

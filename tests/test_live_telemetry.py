@@ -83,9 +83,8 @@ class Spans:
 
     def of(self, operation: str) -> list[Any]:
         """Finished spans of an operation."""
-        return [
-            span for span in self.all if span.attributes.get("gen_ai.operation.name") == operation
-        ]
+        names = values(self.all, "gen_ai.operation.name")
+        return [span for span, name in zip(self.all, names, strict=True) if name == operation]
 
     def one(self, operation: str) -> Any:
         """The only span of an operation."""
@@ -102,9 +101,9 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
     return recorded
 
 
-def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the provider away."""
-    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+def values(spans: Sequence[Any], name: str) -> list[Any]:
+    """An attribute of spans, None where it is missing."""
+    return [span.attributes.get(name) for span in spans]
 
 
 def documents(span: Any) -> list[dict[str, Any]]:
@@ -122,15 +121,11 @@ class TestRequests:
         """
         system = opened(ANSWERS)
         response = ask(QUESTION, system=system, request_id="r1", session="s1")
-        root, retrieval = spans.one("invoke_workflow"), spans.one("retrieval")
-        model = spans.one("chat")
+        root, retrieval, model = map(spans.one, ("invoke_workflow", "retrieval", "chat"))
         assert root.parent is None
-        assert [retrieval.parent.span_id, model.parent.span_id] == [root.context.span_id] * 2
-        assert [span.name for span in (root, retrieval, model)] == [
-            "invoke_workflow raglab",
-            "retrieval hybrid",
-            "chat fixed",
-        ]
+        assert retrieval.parent.span_id == model.parent.span_id == root.context.span_id
+        names = ["invoke_workflow raglab", "retrieval hybrid", "chat fixed"]
+        assert [span.name for span in (root, retrieval, model)] == names
         names = {name.partition(".")[0] for span in spans.all for name in span.attributes}
         assert names == {"gen_ai", "raglab"}
         expected = {
@@ -159,12 +154,11 @@ class TestRequests:
         hits = depth.hits
         order = np.argsort(hits.rank.ravel(), kind="stable")
         chunk, cosine = hits.chunk.ravel()[order], hits.cosine.ravel()[order]
-        ids = [ready.chunks[place].chunk_id for place in chunk if place >= 0]
         rows = documents(spans.one("retrieval"))
-        assert [row["id"] for row in rows] == ids
+        chunks = [ready.chunks[place] for place in chunk if place >= 0]
         assert [row["score"] for row in rows] == cosine[chunk >= 0].tolist()
-        assert [row["source"] for row in rows] == [
-            ready.chunks[place].source for place in chunk if place >= 0
+        assert [(row["id"], row["source"]) for row in rows] == [
+            (each.chunk_id, each.source) for each in chunks
         ]
 
     @pytest.mark.parametrize(
@@ -184,25 +178,21 @@ class TestRequests:
         response = ask("Is a courtesy car provided?", system=system, request_id="r")
         attributes = spans.one("invoke_workflow").attributes
         assert (attributes["raglab.decision"], attributes["raglab.gate"]) == (decision, gate)
-        check = next(
+        (check,) = (
             check for check in response.record.checks if check.gate == gate and not check.passes
         )
-        numbers = [
-            attributes[f"raglab.gate_{name}"] for name in ("rule", "value", "threshold", "margin")
-        ]
-        assert numbers == [check.rule, check.value, check.threshold, check.margin]
+        for name in ("rule", "value", "threshold", "margin"):
+            assert attributes[f"raglab.gate_{name}"] == getattr(check, name)
         derived = raglab.explain("r", system=system).decisions[-1].derived
-        assert derived is not None
         assert (derived.status, derived.gate) == (decision, gate)
         assert spans.of("chat") == []
 
     def test_refined_retrieval(self, opened: Opened, spans: Spans) -> None:
         """A span a depth, with the query of each."""
         response = ask(QUESTION, system=opened({**REFUSES, "refine": {"max_depth": 2}}))
-        assert len(response.record.queries) > 1
-        assert [span.attributes["raglab.depth"] for span in spans.of("retrieval")] == [
-            *range(len(response.record.queries))
-        ]
+        n_depths = len(response.record.queries)
+        assert n_depths > 1
+        assert values(spans.of("retrieval"), "raglab.depth") == [*range(n_depths)]
 
     @pytest.mark.parametrize("on_error", ["raise", "refuse"])
     def test_a_model_fails(self, opened: Opened, spans: Spans, on_error: Any) -> None:
@@ -222,9 +212,8 @@ class TestRequests:
         assert model.attributes["error.type"] == "TimeoutError"
         for span in (root, model):
             assert span.status.status_code == trace.StatusCode.ERROR
-            assert [(event.name, *event.attributes) for event in span.events] == [
-                ("exception", "exception.type")
-            ]
+            (event,) = span.events
+            assert (event.name, *event.attributes) == ("exception", "exception.type")
         assert all(span.status.is_unset for span in spans.of("retrieval"))
 
     def test_an_error_in_retrieval(
@@ -244,22 +233,17 @@ class TestRequests:
         with pytest.raises(RuntimeError) as caught:
             ask(QUESTION, system=opened())
         assert caught.value is error
-        assert [span.attributes["error.type"] for span in spans.all] == ["RuntimeError"] * 2
+        assert values(spans.all, "error.type") == ["RuntimeError"] * 2
 
     def test_a_cached_answer_has_its_hits(self, opened: Opened, spans: Spans) -> None:
         """A repeated question is as full a request as the first, and says caches answered it."""
         system = opened(ANSWERS, cache=True)
-        responses = [ask(QUESTION, system=system, request_id=name) for name in ("a", "b")]
-        assert responses[1].record.answer_cache_hit
+        for hit in (False, True):
+            assert ask(QUESTION, system=system).record.answer_cache_hit == hit
         first, second = spans.of("retrieval")
         assert documents(first) == documents(second)
-        assert [span.attributes["raglab.strategy_cache_hit"] for span in (first, second)] == [
-            False,
-            True,
-        ]
-        assert [
-            span.attributes["raglab.answer_cache_hit"] for span in spans.of("invoke_workflow")
-        ] == [False, True]
+        for operation, cache in (("retrieval", "strategy"), ("invoke_workflow", "answer")):
+            assert values(spans.of(operation), f"raglab.{cache}_cache_hit") == [False, True]
         assert len(spans.of("chat")) == 1
 
     def test_a_reply(self, opened: Opened, spans: Spans) -> None:
@@ -324,7 +308,7 @@ class TestParents:
             assert trace.get_current_span() is own
         roots = spans.of("invoke_workflow")
         assert [root.parent.span_id for root in roots] == [own.get_span_context().span_id] * 2
-        assert [root.attributes.get("error.type") for root in roots] == [None, "ValueError"]
+        assert values(roots, "error.type") == [None, "ValueError"]
 
     def test_a_generators_own_spans(self, opened: Opened, spans: Spans) -> None:
         """What an instrumented client writes is within the model's span."""
@@ -340,19 +324,15 @@ class TestParents:
 
     def test_threads(self, opened: Opened, spans: Spans) -> None:
         """Requests at the same time are traces of their own, each with its spans."""
-        system = opened(ANSWERS)
+        system, names = opened(ANSWERS), "abcdefghijkl"
         with ThreadPoolExecutor(4) as pool:
-            list(
-                pool.map(
-                    lambda number: ask(QUESTION, system=system, request_id=f"{number}"), range(12)
-                )
-            )
+            list(pool.map(lambda name: ask(QUESTION, system=system, request_id=name), names))
         roots = spans.of("invoke_workflow")
-        assert sorted(int(root.attributes["raglab.request_id"]) for root in roots) == [*range(12)]
+        assert sorted(values(roots, "raglab.request_id")) == [*names]
         assert len({root.context.trace_id for root in roots}) == 12
         for root in roots:
             own = [span for span in spans.all if span.context.trace_id == root.context.trace_id]
-            operations = sorted(span.attributes["gen_ai.operation.name"] for span in own)
+            operations = sorted(values(own, "gen_ai.operation.name"))
             assert operations == ["chat", "invoke_workflow", "retrieval"]
 
 
@@ -441,9 +421,8 @@ class TestTexts:
         with pytest.raises(raglab.ModelUnavailableError):
             ask(QUESTION, system=opened(ANSWERS, generator=Failing(raglab.ModelUnavailableError)))
         assert bool(self.WORDS.search(self.shown(spans))) == (value == "true")
-        messages = [
-            event.attributes.get("exception.message") for span in spans.all for event in span.events
-        ]
+        events = [event for span in spans.all for event in span.events]
+        messages = values(events, "exception.message")
         assert messages == [f"no answer to {QUESTION}" if value == "true" else None] * 2
 
 
@@ -493,28 +472,22 @@ class TestNothing:
         questions = (QUESTION, "Is a courtesy car provided?", "excess", "")
 
         def responses(name: str) -> list[tuple[Any, ...]]:
-            made = [
-                ask(text, system=system, request_id=f"{number}")
-                for number, text in enumerate(questions)
-            ]
-            records = [response.record for response in made]
-            assert all(record.logged for record in records), name
-            return [
-                (
-                    response.json(),
-                    repr(record.checks),
-                    record.queries,
-                    repr(record.measures),
-                    repr(record.retrieved),
+            made = []
+            for text in questions:
+                response = ask(text, system=system, request_id=f"r{len(text)}")
+                record = response.record
+                assert record.logged, name
+                shown = map(
+                    repr, (record.checks, record.queries, record.measures, record.retrieved)
                 )
-                for response, record in zip(made, records, strict=True)
-            ]
+                made.append((response.json(), *shown))
+            return made
 
         traced = responses("traced")
         assert len(spans.of("invoke_workflow")) == len(questions)
         monkeypatch.setenv(telemetry.CAPTURE, "true")
         assert responses("with texts") == traced
-        untraced(monkeypatch)
+        monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
         assert responses("untraced") == traced
 
     @pytest.mark.parametrize(
@@ -573,15 +546,12 @@ class TestNothing:
 def depth_of(size: int, n_reranked: int, seed: int) -> tuple[DepthHits, tuple[Chunk, ...]]:
     """A depth of some hits, on a coarse grid with ties and gaps, and its chunks."""
     rng = np.random.default_rng(seed)
-    values = {name: rng.integers(0, 4, (1, 1, 1, size)) / 4 for name in Hits._fields}
+    fields = {name: rng.integers(0, 4, (1, 1, 1, size)) / 4 for name in Hits._fields}
     ranks = rng.permutation(size).astype(np.int32)[None, None, None]
-    score = np.where(ranks < n_reranked, values["s_rerank"], np.nan)
-    values |= {
-        "chunk": np.arange(size, dtype=np.int32)[None, None, None],
-        "rank": ranks,
-        "s_rerank": score,
-    }
-    hits = Hits(**{**values, "n_reranked": np.full((1, 1, 1), n_reranked, dtype=np.int32)})
+    fields["chunk"], fields["rank"] = np.arange(size, dtype=np.int32)[None, None, None], ranks
+    fields["s_rerank"] = np.where(ranks < n_reranked, fields["s_rerank"], np.nan)
+    fields["n_reranked"] = np.full((1, 1, 1), n_reranked, dtype=np.int32)
+    hits = Hits(**fields)
     chunks = tuple(
         Chunk(f"a.md#{number}", f"text {number}", "a.md", number + 1) for number in range(size)
     )
@@ -627,7 +597,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans)
     monkeypatch.chdir(ROOT)
     page = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 60
-    defined: dict[str, Any] = {"folder": tmp_path / "index"}
+    defined = {"folder": tmp_path / "index"}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         # the project's own page
         exec(compile(block, "docs/telemetry.md", "exec"), defined)  # noqa: S102

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import raglab
+from commands import run
 from generators import Fixed, Weighed
 from judge_server import KEY, Reply, completion
 from llama_server import (
@@ -43,7 +43,6 @@ from raglab.answering.required_confidence import NO_CONFIDENCE, confidence_switc
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log_summary import days
-from raglab.cli import app
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.live import answer_recording
 from raglab.live.answer_recording import NOT_ASKED, MissingAnswersWarning, record_answers
@@ -60,6 +59,8 @@ from raglab.values import Case, Chunk, Generation, ModelUnavailableError
 from test_live_ask import OPEN
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import Hit, policy, trace_of
+
+OpenSystem = Callable[..., System]
 
 pytest.importorskip("openai")
 
@@ -86,7 +87,7 @@ def generator(server: LlamaServer, max_tokens: int = 512, **more: Any) -> ModelG
 
 
 @pytest.fixture
-def opened(index: Path, server: LlamaServer) -> Callable[..., System]:
+def opened(index: Path, server: LlamaServer) -> OpenSystem:
     """Return what opens a system whose answers the server writes."""
 
     def make(stated: dict[str, Any] | None = None, **more: Any) -> System:
@@ -115,11 +116,30 @@ class Mine:
         return Generation("The motor excess is 250 pounds.", self.confidence, (0,))
 
 
+class Rows:
+    """The index of an arm whose rows answer the first question."""
+
+    rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
+
+    def search(self, *_: object) -> ArmHits:
+        """No hit."""
+        return ArmHits(np.full((1, 1), -1, np.int64))
+
+    def answer(self, question: str, _: object) -> Generation | None:
+        """Of the first question."""
+        return Generation("£400", 1.0, (0,)) if question == "question 0" else None
+
+
+def lacking() -> Any:
+    """What catches the refusal of a generator without the confidence that a gate reads."""
+    return pytest.raises(ValueError, match="the gate generation needs")
+
+
 class TestConfidence:
     """Rule S2.10: a gate on the generator's confidence needs one."""
 
     def test_a_server_that_gives_log_probabilities_only_where_alternatives_are_asked_for(
-        self, opened: Callable[..., System]
+        self, opened: OpenSystem
     ) -> None:
         """As llama.cpp's does. The gate passes the answer, which it refused before."""
         response = ask(QUESTION, system=opened())
@@ -129,9 +149,12 @@ class TestConfidence:
         )
 
     def test_a_server_without_log_probabilities_is_found_before_the_first_answer(
-        self, opened: Callable[..., System], server: LlamaServer
+        self, opened: OpenSystem, server: LlamaServer
     ) -> None:
-        """By `check` and by `ask`, with the remedy; no question is sent and none refused."""
+        """With the remedy, under which it answers unprobed; no question is sent or refused.
+
+        Rows of a table hide no generator, though their own answers have a confidence.
+        """
         server.logprobs = False
         system = opened()
         for call in (
@@ -143,41 +166,30 @@ class TestConfidence:
                 ValueError, match=r'tiny@.*policy\.replace\("generation\.enabled", False\)'
             ):
                 call()
+        for asked in (generator(server), OwnAnswers("table", Rows(), generator(server))):
+            with lacking():
+                record_answers(world(), Policy.from_mapping(FREE), asked, Weighed())
         assert (server.questions, server.probes >= 3) == ([], True)
-        with pytest.raises(ValueError, match="the gate generation needs"):
-            record_answers(world(), Policy.from_mapping(FREE), generator(server), Weighed())
-        assert server.questions == []
-
-    def test_the_remedy_holds(self, opened: Callable[..., System], server: LlamaServer) -> None:
-        """With the gate off the same server answers, and is not probed."""
-        server.logprobs = False
-        system = opened()
+        probes = server.probes
         free = system.replace(system.policy.replace("generation.enabled", False))
         assert ask(QUESTION, system=free)["status"] == "ok"
-        assert server.probes == 0
+        assert server.probes == probes
         assert free.check() is free
-        assert server.probes >= 1
+        assert server.probes > probes
 
-    def test_the_server_is_probed_once(
-        self, opened: Callable[..., System], server: LlamaServer
-    ) -> None:
+    def test_the_server_is_probed_once(self, opened: OpenSystem, server: LlamaServer) -> None:
         """A system remembers it, also under another policy; a few tokens are asked for."""
         system = opened()
-        for _ in range(2):
-            ask(QUESTION, system=system)
-        ask(
-            QUESTION,
-            system=system.replace(
-                system.policy.replace("generation.min_generation_confidence", 0.5)
-            ),
-        )
+        lower = system.policy.replace("generation.min_generation_confidence", 0.5)
+        for each in (system, system, system.replace(lower)):
+            ask(QUESTION, system=each)
         assert (server.probes, len(server.questions)) == (1, 3)
         assert server.bodies[0]["max_tokens"] <= 8
         assert opened().check().policy.generation.enabled
         assert server.probes == 2  # a check asks again: a server may have been started otherwise
 
     def test_what_retrieval_refuses_asks_no_server(
-        self, opened: Callable[..., System], server: LlamaServer
+        self, opened: OpenSystem, server: LlamaServer
     ) -> None:
         """Neither for an answer nor by a probe, so that it needs none."""
         system = opened({"similarity": {"enabled": True, "min_similarity": 1.0}})
@@ -185,7 +197,7 @@ class TestConfidence:
         assert server.asked == []
 
     def test_a_first_answer_without_a_confidence_is_the_same_error(
-        self, opened: Callable[..., System], server: LlamaServer
+        self, opened: OpenSystem, server: LlamaServer
     ) -> None:
         """Of a server whose reply to the probe had one, or showed no text.
 
@@ -193,100 +205,65 @@ class TestConfidence:
         """
         server.failing = {QUESTION: completion("The motor excess is 250 pounds.")}
         system = opened()
-        with pytest.raises(ValueError, match="the gate generation needs"):
+        with lacking():
             ask(QUESTION, system=system)
         assert (server.probes, server.questions) == (1, [QUESTION])
         assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
         with pytest.raises(ModelUnavailableError) as caught:
             ask(QUESTION, system=system)
         assert caught.value.kind == NO_CONFIDENCE
-        with pytest.raises(ValueError, match="the gate generation needs"):
+        with lacking():
             ask(QUESTION, system=system)
         assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
         assert ask(QUESTION, system=system, on_error="refuse")["error"]
         server.failing |= {"": completion("")}
-        with pytest.raises(ValueError, match="the gate generation needs"):
+        with lacking():
             ask(QUESTION, system=opened())
 
-    def test_a_generator_of_ones_own(self, opened: Callable[..., System]) -> None:
+    def test_a_generator_of_ones_own(self, opened: OpenSystem) -> None:
         """It is found by its first answer, and before it where it states that it gives none."""
         mine = Mine(float("nan"))
         with pytest.raises(ValueError, match="got mine"):
             ask(QUESTION, system=opened(generator=mine))
         assert mine.n_answers == 1
-        mine.gives_confidence = False  # type: ignore[attr-defined]
-        with pytest.raises(ValueError, match="got mine"):
-            opened(generator=mine).check()
-        with pytest.raises(ValueError, match="got mine"):
-            ask(QUESTION, system=opened(generator=mine))
+        mine.gives_confidence = False
+        for call in (System.check, lambda system: ask(QUESTION, system=system)):
+            with pytest.raises(ValueError, match="got mine"):
+                call(opened(generator=mine))
         assert mine.n_answers == 1
-        mine.gives_confidence = True  # type: ignore[attr-defined]
+        mine.gives_confidence = True
         assert ask(QUESTION, system=opened(generator=mine).check())["status"] == "refuse"
         assert ask(QUESTION, system=opened(generator=Mine(0.9)))["status"] == "ok"
         assert ask(QUESTION, system=opened(generator=None).check())["status"] in {"ok", "refuse"}
 
-    def test_rows_of_a_table_hide_no_generator(self, server: LlamaServer) -> None:
-        """What answers behind them is checked, though their own answers have a confidence."""
-
-        class Rows:
-            """The index of an arm whose rows answer no question of the test."""
-
-            rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
-
-            def search(self, *_: object) -> ArmHits:
-                """No hit."""
-                return ArmHits(np.full((1, 1), -1, np.int64))
-
-            def answer(self, *_: object) -> None:
-                """No answer."""
-
-        server.logprobs = False
-        with pytest.raises(ValueError, match="the gate generation needs"):
-            record_answers(
-                world(), policy(), OwnAnswers("table", Rows(), generator(server)), Weighed()
-            )
-
     @pytest.mark.parametrize(
-        ("sections", "switch"),
+        ("gate", "switch"),
         [
-            ({}, "generation.enabled"),
-            ({"generation": {"enabled": False}}, None),
-            ({"decision": {"order": ["domain", "l2", "density", "gap", "support"]}}, None),
-            (
-                {"generation": {"enabled": False}, "signals": {"generation": {"min": 0.5}}},
-                "signals.generation.enabled",
-            ),
-            (
-                {
-                    "generation": {"enabled": False},
-                    "signals": {"generation": {"min": 0.5, "on_fire": "warn"}},
-                },
-                None,
-            ),
-            (
-                {
-                    "generation": {"enabled": False},
-                    "signals": {"generation": {"min": 0.5, "enabled": False}},
-                },
-                None,
-            ),
+            ({}, "signals.generation.enabled"),
+            ({"on_fire": "warn"}, None),
+            ({"enabled": False}, None),
         ],
     )
     def test_which_policies_need_a_confidence(
-        self, sections: dict[str, Any], switch: str | None
+        self, gate: dict[str, Any], switch: str | None
     ) -> None:
         """The gate itself, or one on the signal.
 
         Neither where it is off, left out or only warns.
         """
-        chosen = PolicyData.from_mapping(sections)
-        assert confidence_switch(chosen) == switch
-        assert switch is None or confidence_switch(chosen.replace(switch, False)) is None
+        chosen = PolicyData.from_mapping({})
+        assert confidence_switch(chosen) == "generation.enabled"
+        assert confidence_switch(chosen.replace("decision.order", ("l2", "gap", "support"))) is None
+        off = {"generation": {"enabled": False}}
+        assert confidence_switch(PolicyData.from_mapping(off)) is None
+        gated = PolicyData.from_mapping(off | {"signals": {"generation": {"min": 0.5, **gate}}})
+        assert confidence_switch(gated) == switch
+        assert switch is None or confidence_switch(gated.replace(switch, False)) is None
 
 
 @pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)
 def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
-    opened: Callable[..., System], server: LlamaServer, reply: Reply, kind: str
+    opened: OpenSystem, server: LlamaServer, reply: Reply, kind: str
 ) -> None:
     """Asked live it raises, or answers without a mark.
 
@@ -309,7 +286,6 @@ def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
     response = ask(QUESTION, system=system)
     assert (response["status"], response["answer"]) == ("ok", "The motor excess is 250 pounds [1].")
     answers = record_answers(world(2), policy(), system.generator, Weighed()).answers
-    assert answers is not None
     assert answers.text == ("The motor excess is 250 pounds [1].",) * 2
     assert answers.refused == ("", "")
 
@@ -318,7 +294,7 @@ def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
     "served", ["tiny", "tiny-2026-01-05", "tiny:latest", "other.gguf", "tinyllama"]
 )
 def test_a_server_that_answers_as_another_model_is_told_by_check(
-    opened: Callable[..., System],
+    opened: OpenSystem,
     server: LlamaServer,
     served: str,
     capsys: pytest.CaptureFixture[str],
@@ -338,7 +314,7 @@ def stated_model(name: str) -> Reply:
     return Reply(body=json.dumps(body).encode())
 
 
-def test_all_calls_of_a_question_share_one_deadline(opened: Callable[..., System]) -> None:
+def test_all_calls_of_a_question_share_one_deadline(opened: OpenSystem) -> None:
     """Each counts its time from the first call of its question; the next question begins anew."""
 
     class Timed:
@@ -347,7 +323,7 @@ def test_all_calls_of_a_question_share_one_deadline(opened: Callable[..., System
         name, gives_confidence = "timed", True
 
         def __init__(self) -> None:
-            self.begins: list[float] = []
+            self.begins = []
 
         def answer(self, question: str, passages: Any) -> Generation:
             """One answer, for which two calls are needed."""
@@ -367,7 +343,7 @@ def test_all_calls_of_a_question_share_one_deadline(opened: Callable[..., System
     assert timed.begins[-2] < timed.begins[-1]  # outside of a question each call is alone
 
 
-FAILURES: dict[str, tuple[Reply, str]] = {
+FAILURES = {
     "timeout": (SILENCE, "timeout"),
     "gateway": (GONE, "HTTP 502"),
     "cut off": (cut_off(), "cut off"),
@@ -388,9 +364,7 @@ def kind(request: pytest.FixtureRequest, server: LlamaServer) -> str:
 class TestAsk:
     """Rule S0.1: what fails raises, or is a refusal no rate counts if the service must answer."""
 
-    def test_a_failure_raises(
-        self, opened: Callable[..., System], kind: str, server: LlamaServer
-    ) -> None:
+    def test_a_failure_raises(self, opened: OpenSystem, kind: str, server: LlamaServer) -> None:
         """Not a refusal, with kind, server and remedy.
 
         The question may be asked again under its id.
@@ -407,7 +381,7 @@ class TestAsk:
 
     def test_a_service_that_must_answer(
         self,
-        opened: Callable[..., System],
+        opened: OpenSystem,
         kind: str,
         server: LlamaServer,
         monkeypatch: pytest.MonkeyPatch,
@@ -438,7 +412,7 @@ class TestAsk:
         again = ask(QUESTION, system=system)
         assert (again["status"], again["error"]) == ("ok", None)  # no cache keeps a failure
 
-    def test_a_server_that_is_not_there(self, opened: Callable[..., System]) -> None:
+    def test_a_server_that_is_not_there(self, opened: OpenSystem) -> None:
         """Port 9 of this machine listens to nobody."""
         gone = ModelGenerator(OpenAIClient("tiny", "http://127.0.0.1:9/v1", max_retries=0))
         system = opened(generator=gone)
@@ -448,9 +422,7 @@ class TestAsk:
             ):
                 call()
 
-    def test_a_failure_that_passes_is_none(
-        self, opened: Callable[..., System], server: LlamaServer
-    ) -> None:
+    def test_a_failure_that_passes_is_none(self, opened: OpenSystem, server: LlamaServer) -> None:
         """A gateway that fails once."""
         server.failing, server.times = {QUESTION: GONE}, {QUESTION: 1}
         system = opened(generator=generator(server, timeout=20.0, max_retries=1))
@@ -460,9 +432,7 @@ class TestAsk:
     @pytest.mark.parametrize(
         "error", [TimeoutError("late"), ConnectionRefusedError("no")], ids=repr
     )
-    def test_a_generator_of_ones_own_that_fails(
-        self, opened: Callable[..., System], error: Exception
-    ) -> None:
+    def test_a_generator_of_ones_own_that_fails(self, opened: OpenSystem, error: Exception) -> None:
         """Its timeouts, broken connections and what it raises as such count as model failures."""
         with pytest.raises(ModelUnavailableError, match="mine raised"):
             ask(QUESTION, system=opened(generator=Mine(0.9, error)))
@@ -470,18 +440,14 @@ class TestAsk:
         response = ask(QUESTION, system=opened(generator=Mine(0.9, stated)), on_error="refuse")
         assert response["error"] == "the model is being loaded; ask again."
 
-    def test_a_model_that_declines_refuses(
-        self, opened: Callable[..., System], server: LlamaServer
-    ) -> None:
+    def test_a_model_that_declines_refuses(self, opened: OpenSystem, server: LlamaServer) -> None:
         """INSUFFICIENT is what the model says of the passages, and no failure."""
         server.failing = {QUESTION: completion("INSUFFICIENT")}
         response = ask(QUESTION, system=opened())
         assert (response["status"], response["error"]) == ("refuse", None)
         assert "do not answer the question" in response["refusal_reason"]
 
-    def test_the_log_counts_it_apart(
-        self, opened: Callable[..., System], server: LlamaServer
-    ) -> None:
+    def test_the_log_counts_it_apart(self, opened: OpenSystem, server: LlamaServer) -> None:
         """It is in no rate, no sample and no daily count of refusals, and adds up."""
         brief = generator(server, timeout=1.0)
         system = opened(
@@ -502,7 +468,7 @@ class TestAsk:
         assert not said.differences
         assert "did not answer within 1 s" in str(said)
 
-    def test_a_graph_raises(self, opened: Callable[..., System], server: LlamaServer) -> None:
+    def test_a_graph_raises(self, opened: OpenSystem, server: LlamaServer) -> None:
         """As `ask` does, both for a failure and for a confidence that lacks."""
         pytest.importorskip("langgraph")
         graph = raglab.live.build_graph(
@@ -512,7 +478,7 @@ class TestAsk:
         with pytest.raises(ModelUnavailableError, match="timeout"):
             graph.invoke({"question": QUESTION})
         server.failing, server.logprobs = {}, False
-        with pytest.raises(ValueError, match="the gate generation needs"):
+        with lacking():
             raglab.live.build_graph(opened()).invoke({"question": QUESTION})
 
     def test_the_command_line(
@@ -522,31 +488,23 @@ class TestAsk:
 
         0 where it must answer.
         """
-        Policy.from_mapping(FREE).save(tmp_path / "p.yaml")
-        command = [
-            "ask",
-            str(index),
-            QUESTION,
-            "-p",
-            str(tmp_path / "p.yaml"),
-            "--no-cache",
-            "--model",
-            "tiny",
-        ]
+        file = tmp_path / "p.yaml"
+        Policy.from_mapping(FREE).save(file)
+        command = ["ask", index, QUESTION, "-p", file, "--no-cache", "--model", "tiny"]
         command += ["--base-url", server.base_url]
-        assert CliRunner().invoke(app, command).exit_code == 0
+        assert run(*command).exit_code == 0
         server.failing = {QUESTION: cut_off()}
-        failed = CliRunner().invoke(app, command)
+        failed = run(*command)
         assert (failed.exit_code, failed.stdout) == (69, "")
         assert failed.stderr.startswith("raglab: a language model must answer, got cut off after ")
         assert "raise max_tokens, then ask again" in failed.stderr
         assert failed.stderr.count("\n") == 1
         monkeypatch.setenv("RAGLAB_ANSWER_ON_ERROR", "refuse")
-        answered = CliRunner().invoke(app, [*command, "--json"])
-        assert answered.exit_code == 0
-        assert "cut off" in json.loads(answered.stdout)["error"]
+        response = run(*command, "--json")
+        assert response.exit_code == 0
+        assert "cut off" in json.loads(response.stdout)["error"]
         server.failing, server.logprobs = {}, False
-        assert CliRunner().invoke(app, command).exit_code == 1
+        assert run(*command).exit_code == 1
 
 
 def world(n: int = 6, text: str = "The motor excess is 250 pounds.") -> Trace:
@@ -606,7 +564,6 @@ class TestRecordAnswers:
         assert told.startswith(
             "3 of 6 answers are missing: 2 timeout (q1, q4), 1 cut off (q3); the first: "
         )
-        assert part.answers is not None
         assert part.answers.row.tolist() == [0, 2, 5]
         assert not any(part.answers.refused)
         assert decide(part, policy()).ids() == ["q0", "q2", "q5"]
@@ -615,7 +572,6 @@ class TestRecordAnswers:
         whole, (told,) = recorded(Trace.load(tmp_path / "t.parquet"), server)
         assert told.startswith("1 of 6 answers are missing: 1 cut off (q3)")
         assert server.questions == ["question 1", "question 4"]
-        assert whole.answers is not None
         assert whole.answers.row.tolist() == [0, 1, 2, 4, 5]
         at_once, _ = recorded(world(), server)
         assert at_once.answers is not None
@@ -650,7 +606,6 @@ class TestRecordAnswers:
         )
         assert [one.case_id for one in warning.missing] == [f"q{number}" for number in range(6)]
         assert {one.kind for one in warning.missing} == {"HTTP 502"}
-        assert made.answers is not None
         assert len(made.answers.row) == 0
         assert not made.has_answers
         assert unmeasured_note(made, policy()) == ()
@@ -667,8 +622,16 @@ class TestRecordAnswers:
         server.failing, server.asked = {}, []
         whole, _ = recorded(joined, server)
         assert server.questions == ["question 1"]
-        assert whole.answers is not None
         assert len(whole.answers.row) == 6
+
+    def test_parts_of_several_runs_can_be_joined(self, server: LlamaServer) -> None:
+        """Their counts are added."""
+        first, _ = recorded(world().subset([0, 1, 2]), server)
+        server.failing = {"question 4": GONE}
+        second, _ = recorded(world().subset([3, 4, 5]), server)
+        counts = first.merge(second).meta[ANSWER_REQUESTS]
+        assert (counts["requests"], counts["missing"]) == (6, {"HTTP 502": 1})
+        assert first.merge(first.subset([])).meta[ANSWER_REQUESTS] == first.meta[ANSWER_REQUESTS]
 
     def test_every_answer_is_kept_as_soon_as_it_is_there(
         self, server: LlamaServer, tmp_path: Path
@@ -719,7 +682,6 @@ class TestRecordAnswers:
         more = {"at_once": 4, "cache": tmp_path / "b.sqlite"}
         several = answered(server, world(9), **more)
         assert sorted(server.questions) == questions(9)
-        assert several.answers is not None
         assert several.answers.text == alone.answers.text  # type: ignore[union-attr]
         assert several.answers.row.tolist() == list(range(9))
         with pytest.raises(ValueError, match="at_once must be at least 1"):
@@ -733,7 +695,6 @@ class TestRecordAnswers:
 
         def run(_: int) -> int:
             made = answered(server, world(9), cache=cache)
-            assert made.answers is not None
             return len(made.answers.row)
 
         with ThreadPoolExecutor(2) as pool:
@@ -758,7 +719,6 @@ class TestRecordAnswers:
         assert len(server.questions) == 3
         whole = answered(server, budget=budget, cache=cache)
         assert server.questions == questions(6)
-        assert whole.answers is not None
         assert len(whole.answers.row) == 6
         with pytest.raises(ValueError, match="a budget needs a generator that asks a client"):
             record_answers(world(), policy(), Fixed("250"), Weighed(), budget=budget)
@@ -769,9 +729,8 @@ class TestRecordAnswers:
         self, server: LlamaServer, tmp_path: Path, limit: str, at_once: int
     ) -> None:
         """Whatever it limits; a request that is under way counts as the most that it can take."""
-        record_answers(
-            world(1), policy(), generator(server, 64), Weighed(), cache=tmp_path / "b.sqlite"
-        )
+        brief = generator(server, 64)
+        record_answers(world(1), policy(), brief, Weighed(), cache=tmp_path / "b.sqlite")
         sent = server.bodies[-1]["messages"]
         most = sum(len(message["content"].encode()) for message in sent) + OVERHEAD + 64
         server.asked.clear()
@@ -780,20 +739,17 @@ class TestRecordAnswers:
             "tokens": RequestBudget(tokens=100 + most),
             "cost": RequestBudget(cost=0.1 + most / 1000, price_prompt=1.0, price_completion=1.0),
         }[limit]
-        more: dict[str, Any] = {"cache": tmp_path / "a.sqlite", "at_once": at_once}
+        more = {"cache": tmp_path / "a.sqlite", "at_once": at_once}
         with pytest.warns(
             MissingAnswersWarning, match=rf"budget spent .*the {limit} of the budget do not bear"
         ):
-            part = record_answers(
-                world(), policy(), generator(server, 64), Weighed(), budget=budget, **more
-            )
+            part = record_answers(world(), policy(), brief, Weighed(), budget=budget, **more)
         counts = part.meta[ANSWER_REQUESTS]
         assert 0 < counts["requests"] == 6 - counts["missing"]["budget spent"] <= budget.calls
         assert counts["prompt_tokens"] + counts["completion_tokens"] <= budget.tokens
         assert counts["cost"] <= budget.cost
-        whole = record_answers(part, policy(), generator(server, 64), Weighed(), **more)
+        whole = record_answers(part, policy(), brief, Weighed(), **more)
         assert sorted(server.questions) == questions(6)
-        assert whole.answers is not None
         assert len(whole.answers.row) == 6
         assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
 
@@ -806,7 +762,7 @@ class TestRecordAnswers:
             return reply(question, place)
 
         server.behave = slow
-        more: dict[str, Any] = {"cache": tmp_path / "a.sqlite"}
+        more = {"cache": tmp_path / "a.sqlite"}
         with pytest.warns(MissingAnswersWarning, match="the seconds of the budget"):
             answered(server, world(9), budget=RequestBudget(seconds=0.5), **more)
         assert 1 <= len(server.questions) <= 3
@@ -817,7 +773,7 @@ class TestRecordAnswers:
         self, server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Of those that no cache holds, batch by batch."""
-        shown: list[tuple[int, list[int]]] = []
+        shown = []
 
         def count(
             batches: Any, what: str, unit: str, *, size: Callable[[Any], int], total: int
@@ -827,7 +783,7 @@ class TestRecordAnswers:
             yield from batches
 
         monkeypatch.setattr("raglab.live.answer_recording.progress", count)
-        more: dict[str, Any] = {"at_once": 4, "cache": tmp_path / "a.sqlite"}
+        more = {"at_once": 4, "cache": tmp_path / "a.sqlite"}
         answered(server, world(3), **more)
         answered(server, world(9), **more)
         assert shown == [(3, [3]), (6, [4, 2])]
@@ -836,23 +792,9 @@ class TestRecordAnswers:
         self, server: LlamaServer, tmp_path: Path
     ) -> None:
         """As one alone; its prompt is in the log, too."""
-
-        class Rows:
-            """The index of an arm whose rows answer the first question."""
-
-            rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
-
-            def search(self, *_: object) -> ArmHits:
-                """No hit."""
-                return ArmHits(np.full((1, 1), -1, np.int64))
-
-            def answer(self, question: str, _: object) -> Generation | None:
-                """Of the first question."""
-                return Generation("£400", 1.0, (0,)) if question == "question 0" else None
-
         behind = OwnAnswers("table", Rows(), generator(server))
         assert behind.prompt_version == generator(server).prompt_version != ""
-        more: dict[str, Any] = {"cache": tmp_path / "a.sqlite"}
+        more = {"cache": tmp_path / "a.sqlite"}
         with pytest.warns(MissingAnswersWarning, match="2 budget spent"):
             record_answers(
                 world(), policy(), behind, Weighed(), budget=RequestBudget(calls=3), **more
@@ -860,18 +802,7 @@ class TestRecordAnswers:
         whole = record_answers(world(), policy(), behind, Weighed(), **more)
         assert server.questions == [f"question {n}" for n in range(1, 6)]
         assert whole.meta[ANSWER_REQUESTS]["from_cache"] == 4
-        assert whole.answers is not None
         assert whole.answers.text[0] == "£400"
-
-    def test_parts_of_several_runs_can_be_joined(self, server: LlamaServer) -> None:
-        """Their counts are added."""
-        first, _ = recorded(world().subset([0, 1, 2]), server)
-        server.failing = {"question 4": GONE}
-        second, _ = recorded(world().subset([3, 4, 5]), server)
-        joined = first.merge(second)
-        counts = joined.meta[ANSWER_REQUESTS]
-        assert (counts["requests"], counts["missing"]) == (6, {"HTTP 502": 1})
-        assert first.merge(first.subset([])).meta[ANSWER_REQUESTS] == first.meta[ANSWER_REQUESTS]
 
 
 class RecordingProcesses:
@@ -879,7 +810,7 @@ class RecordingProcesses:
 
     def __init__(self, server: LlamaServer, folder: Path, cases: int) -> None:
         self.arguments = [server.base_url, str(folder / "t.parquet"), str(folder / "a.sqlite")]
-        self.running: list[subprocess.Popen[bytes]] = []
+        self.running = []
         world(cases).save(folder / "t.parquet")
 
     def start(self, at_once: int = 1) -> subprocess.Popen[bytes]:
@@ -1005,14 +936,13 @@ class TestLearners:
     """A request that fails teaches nothing."""
 
     def test_a_bandit_gets_no_reward(
-        self, opened: Callable[..., System], server: LlamaServer, monkeypatch: pytest.MonkeyPatch
+        self, opened: OpenSystem, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The choice stays without one, whether the failure raises or is answered."""
         from raglab.store.log_tables import CHOICES, REWARDS
 
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "1")
         system = opened()
-        assert system.online is not None
         server.failing = {QUESTION: GONE}
         with pytest.raises(ModelUnavailableError):
             ask(QUESTION, system=system, request_id="raised")

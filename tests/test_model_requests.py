@@ -526,7 +526,6 @@ def _recorded(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MissingAnswersWarning)
         made = record_answers(trace, FREE, model, Weighed(), at_once=at_once, cache=cache)
-    assert made.answers is not None
     return dict(zip(made.answers.row.tolist(), made.answers.text, strict=True)), made.meta[
         ANSWER_REQUESTS
     ]["missing"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from effort import lines_run
-from raglab.retrieval.rewriting import Rewriter, rm3, uncovered
+from raglab.retrieval.rewriting import rm3, uncovered
 from raglab.store.loaders import load_corpus
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
@@ -71,7 +71,7 @@ class TestRm3:
 
     def test_is_a_rewriter(self) -> None:
         """Its name tells its parameters."""
-        rewriter: Rewriter = rm3(TEXTS, passages=3, terms=7)
+        rewriter = rm3(TEXTS, passages=3, terms=7)
         assert rewriter.name == "rm3-3-7"
 
     def test_a_likely_passage_is_believed_more(self) -> None:

@@ -131,7 +131,7 @@ class Server(LocalServer):
 
     def __init__(self) -> None:
         super().__init__(Handler)
-        self.times: Counter[int] = Counter()
+        self.times = Counter()
 
 
 Behaviour = Callable[[Handler, int], object]
@@ -244,9 +244,9 @@ DEFAULT = (
     "'temperature' does not support 0 with this model. Only the default (1) value is supported."
 )
 HARMONY = "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>{}"
-NO_LOGPROBS: dict[str, Any] = {"sure": False, "left_out": ("logprobs",)}
+NO_LOGPROBS = {"sure": False, "left_out": ("logprobs",)}
 
-KINDS: tuple[Kind, ...] = (
+KINDS = (
     Kind("a good server", saying(GOOD)),
     # busy, broken, elsewhere
     Kind("429, then good", failing_once(429)),
@@ -513,7 +513,6 @@ def check_study(kind: Kind, made: Outcome, trace: Trace) -> int:
     stops = kind.ends in {"HTTP 401", "HTTP 404", "HTTP 307"}  # the third question is not asked
     assert made.missing == ({kind.ends: 1, **({"not asked": 1} if stops else {})} if failed else {})
     answers = trace.answers
-    assert answers is not None
     assert (1 in answers.row.tolist()) is not failed
     policy = Policy.from_mapping(OPEN | {"generation": {"enabled": kind.gated}})
     decisions = decide(trace, policy)

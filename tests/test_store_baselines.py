@@ -124,7 +124,7 @@ def _set(*path: Any) -> Callable[[dict[str, Any]], None]:
     *places, last, value = path
 
     def change(record: dict[str, Any]) -> None:
-        at: Any = record
+        at = record
         for place in places:
             at = at[place]
         at[last] = value
@@ -132,7 +132,7 @@ def _set(*path: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-CHANGES: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+CHANGES = [
     (_set("format", "raglab-baseline-9"), f"format must be '{FORMAT}', got 'raglab-baseline-9'"),
     (_set("extra", 1), "extra is no field"),
     (lambda record: record.pop("policy_id"), "policy_id is required"),

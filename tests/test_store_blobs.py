@@ -11,7 +11,6 @@ import signal
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -185,7 +184,7 @@ class TestTrust:
         spot, victim = file.with_name(file.name + place), tmp_path / "victim"
         victim.write_bytes(b"precious")
         spot.unlink(missing_ok=True)
-        makers: dict[str, Callable[[], object]] = {
+        makers = {
             "folder": lambda: (spot.mkdir(), (spot / "x").write_text("x")),
             "pipe": lambda: os.mkfifo(spot),
             "link": lambda: spot.symlink_to(victim),

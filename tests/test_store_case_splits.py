@@ -91,7 +91,7 @@ def test_groups_are_the_components_of_the_plain_definition(asked: list[str], nea
         same = plain_question(asked[one]) == plain_question(asked[other])
         if same or jaccard(bags[one], bags[other]) >= near:
             group = [group[one] if of == group[other] else of for of in group]
-    plain: dict[int, list[int]] = {}
+    plain = {}
     for place, of in enumerate(group):
         plain.setdefault(of, []).append(place)
     assert near_duplicates(asked, near) == sorted(plain.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -24,7 +23,7 @@ SEVERAL_BYTES = ("gbk", "gb2312", "euc-kr", "Shift_JIS", "big5", "euc-jp", "gb18
 @pytest.mark.parametrize("text", ["保险条款", "보험금 청구", "é – €"])
 def test_utf_8_wins_over_what_a_page_states(label: str, text: str) -> None:
     """Where it has characters beyond ASCII; the label is given to the caller."""
-    labels: list[str] = []
+    labels = []
     page = decode_page(f'<meta charset="{label}"><p>{text}'.encode(), labels)
     assert page.endswith(f"<p>{text}")
     assert len(labels) == 1
@@ -44,7 +43,7 @@ def test_a_page_in_the_encoding_that_it_states_is_read_so(
     label: str, codec: str, text: str
 ) -> None:
     """Without a word; ASCII alone, such as that of ISO-2022-JP, does not make it UTF-8."""
-    labels: list[str] = []
+    labels = []
     raw = f"<meta charset={label}><p>{text}".encode(codec)
     assert decode_page(raw, labels).endswith(f"<p>{text}")
     assert not labels
@@ -75,7 +74,7 @@ def test_pages_of_a_folder_are_named_in_one_warning(tmp_path: Path) -> None:
         load_corpus(tmp_path / "0.html")
 
 
-WRITERS: dict[str, Callable[[str], str]] = {
+WRITERS = {
     "a.md": lambda text: f"# Cover\n\n{text}\n",
     "a.txt": lambda text: text,
     "a.html": lambda text: f"<p>{text}",
@@ -106,11 +105,14 @@ def test_a_folder_and_its_captions_too(tmp_path: Path) -> None:
     """A byte-order mark says more than the caller, and the caller more than a page."""
     image = pytest.importorskip("PIL.Image")
     image.new("RGB", (8, 8)).save(tmp_path / "p.png")
-    (tmp_path / "p.png.txt").write_bytes("Größe".encode("cp1252"))
-    (tmp_path / "a.md").write_bytes("Größe".encode("cp1252"))
-    (tmp_path / "b.md").write_bytes("Größe".encode("utf-8-sig"))
-    (tmp_path / "c.txt").write_bytes("Größe".encode("utf-16"))
     (tmp_path / "d.html").write_bytes("<meta charset=koi8-r><p>Größe".encode("cp1252"))
+    for name, codec in (
+        ("p.png.txt", "cp1252"),
+        ("a.md", "cp1252"),
+        ("b.md", "utf-8-sig"),
+        ("c.txt", "utf-16"),
+    ):
+        (tmp_path / name).write_bytes("Größe".encode(codec))
     chunks = load_corpus(tmp_path, encoding="cp1252").chunks
     assert [chunk.text.split()[-1] for chunk in chunks] == ["Größe"] * 5
 
@@ -166,7 +168,7 @@ def test_a_folder_in_one_encoding_says_nothing(tmp_path: Path) -> None:
 )
 def test_a_text_in_utf_8_is_read_as_utf_8_in_a_folder(text: str, codec: str) -> None:
     """Whatever the caller states; what is not UTF-8 is read in that."""
-    notes: list[str] = []
+    notes = []
     assert decode_text(text.encode(), WHERE, LikelyEncoding(codec, codec, notes)) == text
     assert len(notes) == (not text.isascii())
     likely = LikelyEncoding("cp1252", "cp1252", [])

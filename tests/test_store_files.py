@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -88,22 +88,17 @@ def report(number: int, path: Path) -> object:
         Picture(f"figure{place}", "caption", big(number + place).encode(), big(number))
         for place in range(2)
     ]
+    policies = {"defaults": Policy.load().replace("refine.max_depth", 0)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "SECTIONS", {"Only": lambda _: pictures})
-        return page.write_report(
-            labelled(1, {"": 5}),
-            {"defaults": Policy.load().replace("refine.max_depth", 0)},
-            out=path,
-        )
+        return page.write_report(labelled(1, {"": 5}), policies, out=path)
 
 
 def exported(number: int, path: Path) -> None:
     """Tables of a log that holds one request, in memory."""
-    names = {
-        table.name: ["seq", "at", *(column.name for column in table.columns)]
-        for table in REQUEST_TABLES
-    }
-    held = {REQUESTS: [dict.fromkeys(names[REQUESTS]) | {"question": big(number)}]}
+    (table,) = (table for table in REQUEST_TABLES if table.name == REQUESTS)
+    names = ["seq", "at", *(column.name for column in table.columns)]
+    held = {REQUESTS: [dict.fromkeys(names) | {"question": big(number)}]}
     export_tables(SimpleNamespace(rows=lambda name: held.get(name, [])), path.parent)
 
 
@@ -180,13 +175,14 @@ def no_file_longer(size: int) -> Iterator[None]:
 
 
 def check_refusal(
-    writer: Writer, path: Path, before: dict[str, bytes], full: Callable[[], Any]
+    writer: Writer, path: Path, before: dict[str, bytes], most: int | None = None
 ) -> None:
-    """One write that fails.
+    """One write that fails, where a file may be so long at most.
 
     Told with the path, every file that was there stays to the byte, no part of one is left.
     """
-    with full(), pytest.raises(InputError) as caught:
+    full = nullcontext() if most is None else no_file_longer(most)
+    with full, pytest.raises(InputError) as caught:
         writer.write(2, path)
     message = str(caught.value)
     assert message.startswith(str(path.parent)), message
@@ -215,7 +211,7 @@ def test_a_file_that_cannot_grow_is_as_it_was(writer: Writer, tmp_path: Path) ->
     size = other.stat().st_size
     assert size > 4096
     for most in (0, 1, size // 2, size - 1):
-        check_refusal(writer, path, dict(before), lambda most=most: no_file_longer(most))
+        check_refusal(writer, path, dict(before), most)
     writer.write(2, path)
     assert path.read_bytes() == other.read_bytes()
 
@@ -232,25 +228,18 @@ def test_a_full_disk_leaves_the_old_file(writer: Writer, tmp_path: Path) -> None
             room = os.statvfs(disk)
             filler = disk / "filler"
             filler.write_bytes(bytes((room.f_bavail - pages) * room.f_bsize))
-            check_refusal(writer, path, dict(before), no_failure)
+            check_refusal(writer, path, dict(before))
             filler.unlink()
         writer.write(2, path)
         assert contents(path.parent)[writer.file] != before[writer.file]
 
 
-@contextmanager
-def no_failure() -> Iterator[None]:
-    """Nothing fails but what does by itself."""
-    yield
-
-
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda one: one.name)
 def test_a_disk_that_is_read_only_and_a_path_that_is_none(writer: Writer, tmp_path: Path) -> None:
     """Are told in one line that names the path, and nothing is changed."""
+    (tmp_path / "taken" / writer.file).mkdir(parents=True)
+    (tmp_path / "file").write_text("x")
     for taken in (tmp_path / "taken", tmp_path / "file"):
-        (taken / writer.file).mkdir(parents=True) if taken.name == "taken" else taken.write_text(
-            "x"
-        )
         with pytest.raises(InputError, match="must be writable, got ") as caught:
             writer.write(1, taken / writer.file)
         assert str(caught.value).startswith(str(taken))
@@ -268,13 +257,12 @@ def test_a_disk_that_is_read_only_and_a_path_that_is_none(writer: Writer, tmp_pa
 def _refused_to(user: int, paths: Sequence[Path]) -> None:
     if os.geteuid() == 0:
         os.setuid(user)
+    rule = "must be writable, got Permission denied"
     for path in paths:
-        with pytest.raises(
-            InputError, match=re.escape(str(path)) + ".*must be writable, got Permission denied"
-        ):
+        with pytest.raises(InputError, match=f"{re.escape(str(path))}.*{rule}"):
             write_text("new", path)
-        with pytest.raises(InputError, match="must be writable, got Permission denied"):
-            take_look(path, None, "cases", "a", 0.1, again=True)
+        with pytest.raises(InputError, match=rule):
+            look(path)
 
 
 def test_who_has_no_right_is_told() -> None:
@@ -285,17 +273,18 @@ def test_who_has_no_right_is_told() -> None:
     nobody = 65_534
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        closed, kept = folder / "closed", folder / "own" / "kept"
         folder.chmod(0o755)
-        (folder / "closed").mkdir()
-        (folder / "own").mkdir()
-        (folder / "own" / "kept").write_text("old")
+        closed.mkdir()
+        kept.parent.mkdir()
+        kept.write_text("old")
         if os.geteuid() == 0:
-            os.chown(folder / "own", nobody, nobody)
-            os.chown(folder / "own" / "kept", nobody, nobody)
-        (folder / "own" / "kept").chmod(0o444)
-        (folder / "closed").chmod(0o555)
+            for path in (kept.parent, kept):
+                os.chown(path, nobody, nobody)
+        kept.chmod(0o444)
+        closed.chmod(0o555)
         before = contents(folder)
-        _processes(_refused_to, [(nobody, [folder / "closed" / "new", folder / "own" / "kept"])])
+        _processes(_refused_to, [(nobody, [closed / "new", kept])])
         assert contents(folder) == before == {"own/kept": b"old"}
 
 
@@ -379,9 +368,14 @@ def test_what_a_kill_leaves_is_read_by_nothing(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------
 
 
+def look(path: Path, key: str = "a", *, again: bool = True) -> Any:
+    """A look that is noted."""
+    return take_look(path, None, "cases", key, 0.1, again=again)
+
+
 def _note_some(path: Path, writer: int, count: int) -> None:
     for number in range(count):
-        take_look(path, None, "cases", f"{writer}-{number}", 0.01, again=True)
+        look(path, f"{writer}-{number}")
 
 
 def _processes(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
@@ -398,19 +392,16 @@ def test_no_look_is_lost_among_eight_writers(tmp_path: Path) -> None:
     """Eight processes note ten each: eighty are there (58 when each wrote the file anew)."""
     path = tmp_path / "looks.jsonl"
     _processes(_note_some, [(path, writer, 10) for writer in range(8)])
-    kept = recorded_looks(path, "cases")
-    assert sorted(kept) == sorted(
-        f"{writer}-{number}" for writer in range(8) for number in range(10)
-    )
+    kept = list(recorded_looks(path, "cases"))
+    assert len(kept) == 80
     for writer in range(8):
-        assert [key for key in kept if key.startswith(f"{writer}-")] == [
-            f"{writer}-{number}" for number in range(10)
-        ]
+        own = [key for key in kept if key.startswith(f"{writer}-")]
+        assert own == [f"{writer}-{number}" for number in range(10)]
 
 
 def _take(path: Path, key: str, out: Path) -> None:
-    look = take_look(path, None, "cases", key, 0.1, again=True)
-    (out / f"{key}.json").write_text(json.dumps([look.number, look.spent]))
+    noted = look(path, key)
+    (out / f"{key}.json").write_text(json.dumps([noted.number, noted.spent]))
 
 
 def test_each_of_several_looks_at_once_counts_the_others(tmp_path: Path) -> None:
@@ -426,10 +417,10 @@ def test_each_of_several_looks_at_once_counts_the_others(tmp_path: Path) -> None
 def test_a_second_look_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:
     """A refused one is not noted; the same one again is the same look, noted once."""
     path = tmp_path / "looks.jsonl"
-    assert take_look(path, None, "cases", "a", 0.1, again=False) == (1, 0.1)
+    assert look(path, again=False) == (1, 0.1)
     with pytest.raises(ValueError, match="got 1 before"):
-        take_look(path, None, "cases", "b", 0.1, again=False)
-    assert take_look(path, None, "cases", "a", 0.1, again=False) == (1, 0.1)
+        look(path, "b", again=False)
+    assert look(path, again=False) == (1, 0.1)
     assert len(logged_lines(path)) == 1
 
 
@@ -437,19 +428,17 @@ def test_a_second_look_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:
 def test_a_line_that_was_cut_off_goes_and_no_whole_one_with_it(tmp_path: Path, cut: int) -> None:
     """After a kill at any byte; a line that lacks only its end is whole, and stays."""
     path = tmp_path / "looks.jsonl"
-    for number in range(3):
-        take_look(path, None, "cases", str(number), 0.1, again=True)
+    for key in "012":
+        look(path, key)
     whole = path.read_bytes()
     line = whole.splitlines(keepends=True)[-1]
     path.write_bytes(whole + line[:cut])
-    stays = cut == -1
-    assert list(recorded_looks(path, "cases")) == ["0", "1", "2"]
+    assert list(recorded_looks(path, "cases")) == [*"012"]
     assert path.read_bytes() == whole + line[:cut]  # reading changes nothing
-    take_look(path, None, "cases", "3", 0.1, again=True)
-    assert list(recorded_looks(path, "cases")) == ["0", "1", "2", "3"]
-    assert path.read_bytes().startswith(
-        whole + (line if stays else b"") + b'{"cases_hash": "cases", "key": "3"'
-    )
+    look(path, "3")
+    assert list(recorded_looks(path, "cases")) == [*"0123"]
+    stays = line if cut == -1 else b""
+    assert path.read_bytes().startswith(whole + stays + b'{"cases_hash": "cases", "key": "3"')
 
 
 @pytest.mark.parametrize("text", ["a: 1", '[{"a": 1}]', "x" * 70_000, '{"cases": 1'])
@@ -457,7 +446,7 @@ def test_a_file_of_another_kind_is_not_cut(tmp_path: Path, text: str) -> None:
     """Its last line has no end either; it is refused and stays as it is."""
     (tmp_path / "notes").write_text(text)
     with pytest.raises(InputError, match=r"the last line must begin with"):
-        take_look(tmp_path / "notes", None, "cases", "a", 0.1, again=True)
+        look(tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == text
 
 
@@ -467,30 +456,26 @@ def test_a_log_on_a_full_disk_stays_whole(tmp_path: Path) -> None:
     With room again the next is kept.
     """
     path = tmp_path / "looks.jsonl"
-    take_look(path, None, "cases", "a", 0.1, again=True)
+    look(path)
     before = path.read_bytes()
     for room in (0, 1, 20):
         with (
             no_file_longer(len(before) + room),
             pytest.raises(InputError, match="must be writable, got File too large"),
         ):
-            take_look(path, None, "cases", "b", 0.1, again=True)
+            look(path, "b")
         assert path.read_bytes() == before
     with mounted(tmp_path / "disk", "64k") as disk:
-        take_look(disk / "looks.jsonl", None, "cases", "a", 0.1, again=True)
-        (disk / "filler").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize))
+        path, filler = disk / "looks.jsonl", disk / "filler"
+        look(path)
+        filler.write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize))
         with pytest.raises(InputError, match="must be writable, got No space left on device"):
-            _note_for_ever(disk / "looks.jsonl", 0)
-        kept = len(recorded_looks(disk / "looks.jsonl", "cases"))
+            _note_some(path, 0, 100_000)
+        kept = len(recorded_looks(path, "cases"))
         assert kept > 10  # the first page had room
-        (disk / "filler").unlink()
-        take_look(disk / "looks.jsonl", None, "cases", "z", 0.1, again=True)
-        assert len(recorded_looks(disk / "looks.jsonl", "cases")) == kept + 1
-
-
-def _note_for_ever(path: Path, writer: int) -> None:
-    for number in range(100_000):
-        take_look(path, None, "cases", f"{writer}-{number}", 0.1, again=True)
+        filler.unlink()
+        look(path, "z")
+        assert len(recorded_looks(path, "cases")) == kept + 1
 
 
 def test_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
@@ -502,7 +487,7 @@ def test_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
     for turn in range(6):
         context = multiprocessing.get_context("fork")
         started = [
-            context.Process(target=_note_for_ever, args=(path, 10 * turn + writer))
+            context.Process(target=_note_some, args=(path, 10 * turn + writer, 100_000))
             for writer in range(3)
         ]
         for one in started:
@@ -511,7 +496,7 @@ def test_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
         for one in started:
             os.kill(one.pid or 0, signal.SIGKILL)
             one.join()
-    take_look(path, None, "cases", "last", 0.1, again=True)
+    look(path, "last")
     kept = [line.record["key"] for line in logged_lines(path)]
     assert path.read_bytes().endswith(b"\n")
     for writer in {key.partition("-")[0] for key in kept} - {"last"}:
@@ -546,10 +531,9 @@ def test_a_damaged_line_is_told_with_its_place(tmp_path: Path, line: str, rule: 
     """A look that cannot be counted stops the next one."""
     path = tmp_path / "looks.jsonl"
     path.write_text(f'{{"cases_hash": "c", "key": "a", "delta": 0.1}}\n{line}\n')
-    with pytest.raises(InputError, match=rf"looks\.jsonl, line 2.*{rule}"):
-        recorded_looks(path, "c")
-    with pytest.raises(InputError, match=rf"looks\.jsonl, line 2.*{rule}"):
-        take_look(path, None, "c", "b", 0.1, again=True)
+    for reads in (recorded_looks, lambda *of: take_look(of[0], None, of[1], "b", 0.1, again=True)):
+        with pytest.raises(InputError, match=rf"looks\.jsonl, line 2.*{rule}"):
+            reads(path, "c")
 
 
 # The tracker
@@ -598,14 +582,10 @@ WRITING = re.compile(
     "NamedTemporaryFile"
 )
 ALLOWED = {
-    (
-        "lab/tracking.py",
-        "_log_files",
-    ): "into a folder of this process alone, from which MLflow copies",
-    (
-        "lab/tracking.py",
-        "track_run",
-    ): "into a folder of this process alone, from which MLflow copies",
+    **dict.fromkeys(
+        [("lab/tracking.py", "_log_files"), ("lab/tracking.py", "track_run")],
+        "into a folder of this process alone, from which MLflow copies",
+    ),
     ("lab/tracked_model.py", "save_model"): "MLflow writes a new folder, from which `track` copies",
     ("displays/canvas.py", "png"): "into memory",
     ("store/trace_files.py", "write"): "into the path that `replacing` gave its only caller",

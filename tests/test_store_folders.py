@@ -46,7 +46,7 @@ def make_socket(path: Path) -> None:
             os.chdir(here)
 
 
-ODD: dict[str, tuple[Callable[[Path], object], str]] = {
+ODD = {
     "a link out of the folder": (
         lambda path: path.symlink_to("../outside/secret.md"),
         "a link to '../outside/sec",
@@ -248,7 +248,7 @@ def test_the_command_line_follows_links_when_asked(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`raglab trace`, `index` and `check` hand `--follow-links` on to the loaders."""
-    asked: list[bool] = []
+    asked = []
 
     def noted(_: object, *, follow_links: bool = False, **more: object) -> None:
         del more
@@ -311,7 +311,7 @@ def too_long_a_tag(path: Path) -> None:
     path.write_text(f"---\nnote: {'x' * 10_001}\n---\nText.")
 
 
-BAD: dict[str, tuple[str, Callable[[Path], object]]] = {
+BAD = {
     "no PDF": ("x.pdf", lambda path: path.write_bytes(b"%PDF-1.7 nothing")),
     "an encrypted office file": ("x.docx", lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0")),
     "a ragged table": ("x.csv", lambda path: path.write_text("a,b\n1,2,3\n")),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def answered(name: str, *texts: str) -> dict[str, Any]:
 
 
 # Kind G: what cannot matter is left out and counted.
-LEFT_OUT: dict[str, tuple[Callable[[Path], Path], str, int]] = {
+LEFT_OUT = {
     "a judged query without text": (
         lambda folder: beir(folder, "a\tD1\t1\nz\tD2\t1\nb\tD2\t1\n"),
         "1 judged queries without a text: 'z'",
@@ -135,7 +135,7 @@ def test_values_stay_right_where_something_is_left_out(tmp_path: Path) -> None:
 
 
 # Kind G: what could matter stops, all of it in one message.
-STOPS: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
+STOPS = {
     "two scores": (
         lambda folder: beir(folder, "a\tD1\t1\na\tD1\t0\nb\tD1\t2\nb\tD1\t1\n"),
         ("report 0 after report 1 for 'D1', report 1 after report 2 for 'D1' (2 rows)",),

@@ -80,7 +80,7 @@ def test_times_and_groups_stay_with_the_case(tmp_path: Path) -> None:
         "2026-03-02T09:00:00Z",
         None,
     ]
-    groups: list[Any] = [
+    groups = [
         {"tenant": "acme", "year": 2026},
         {"tenant": None, "year": np.nan},
         {"tenant": pd.NA},

@@ -50,8 +50,7 @@ def refusal(frame: pd.DataFrame, score: Any = "cosine", columns: Any = None) -> 
 
 def row_of(trace: Trace, name: str, case: int = 0, arm: int = 0, depth: int = 0) -> list[Any]:
     """Values of one field of the hits of a case."""
-    values: list[Any] = getattr(trace.hits, name)[case, arm, depth].tolist()
-    return values
+    return getattr(trace.hits, name)[case, arm, depth].tolist()
 
 
 class TestByHead:
@@ -317,7 +316,6 @@ class TestByHead:
         )
         frame = three(text=["the fleet", "the hull", "the hull"])
         eager, late = trace_from_frame(frame, policy=policy), trace_from_frame(frame)
-        assert eager.pattern_hits is not None
         assert eager.pattern_hits.counts[:, 0].tolist() == [0, 1]
         assert eager.pattern_hits.chunk_entities == (("fleet",), ())
         assert (
@@ -417,7 +415,7 @@ def as_frame(trace: Any) -> pd.DataFrame:
 
 
 def _row(case: Case, chunk: Chunk | None, arm: str, depth: int) -> dict[str, Any]:
-    row: dict[str, Any] = {
+    row = {
         "case_id": case.id,
         "query": case.query,
         "label": case.expect_status,

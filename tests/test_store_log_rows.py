@@ -79,7 +79,7 @@ CHECKS = st.fixed_dictionaries(
         "text": st.sampled_from(["", "a", "ab"]),
     }
 )
-VALUES: dict[str, st.SearchStrategy[Any]] = {
+VALUES = {
     "parsed": st.dictionaries(
         st.text(max_size=2), JSON | st.tuples(JSON, JSON).map(list), max_size=3
     )
@@ -151,7 +151,7 @@ class TestOpening:
             else (bandit, CHOICE_TABLES[-1].name)
         )
         edited(path, f"DROP TABLE {dropped}")
-        uses: tuple[Callable[[], object], ...] = (
+        uses = (
             (audit_at(path).pack, lambda: ask(audit_at(path), "w", 99))
             if kind == "audit"
             else (bandit_at(path).state, lambda: choose(bandit_at(path), "w"))

@@ -685,7 +685,7 @@ def test_a_type_that_is_told_of_is_none() -> None:
     assert texts("Word", word_file(document=body)) == [("text", 0, "a<!DOCTYPE x>")]
 
 
-HIDDEN_LINES: dict[str, tuple[list[int], dict[str, str], str, list[str]]] = {
+HIDDEN_LINES = {
     "a row": ([3], {}, "3 hidden cells", ["c1 c2 c3", "r2c1 r2c2 r2c3", "r4c1 r4c2 r4c3"]),
     "rows and a column": (
         [2, 3],
@@ -878,7 +878,7 @@ def test_a_word_document_reads_no_other_file_and_no_styles_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the picture that it links to, nor mammoth's map of styles within it."""
-    opened: list[str] = []
+    opened = []
     monkeypatch.setattr("mammoth.docx.files.urlopen", opened.append)
     (tmp_path / "secret.svg").write_text("<svg>SECRET</svg>")
     blip = '<pic:pic><pic:blipFill><a:blip r:link="p"/></pic:blipFill></pic:pic>'

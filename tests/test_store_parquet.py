@@ -12,9 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from raglab import cli
+from commands import run
 from raglab.store import parquet
 from raglab.store.files import InputError
 from raglab.store.loaders import load_cases, load_corpus
@@ -116,9 +115,15 @@ def test_a_bomb_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.Monkey
         load_latency(tmp_path / "t", "", 1)
 
 
+def bomb(folder: Path) -> Path:
+    """A file of thirty million values in a kilobyte."""
+    values = pa.array([None] * 3, pa.list_(pa.int8(), 10**7))
+    return write(folder / "a.parquet", {"text": values})
+
+
 def test_a_bomb_costs_no_time(tmp_path: Path) -> None:
     """Thirty million values in a kilobyte are refused by what the file declares, undecoded."""
-    path = write(tmp_path / "a.parquet", {"a": pa.array([None] * 3, pa.list_(pa.int8(), 10**7))})
+    path = bomb(tmp_path)
     assert path.stat().st_size < 2000
     before = time.process_time()
     with pytest.raises(OversizeError, match="values, got 30000000; write it in smaller parts"):
@@ -131,7 +136,7 @@ def test_no_door_decodes_before_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: Callable[[Path], object]
 ) -> None:
     """Traces, tables of rounds, of cases and of chunks: pyarrow reads no row of a bomb."""
-    path = write(tmp_path / "a.parquet", {"text": pa.array([None] * 3, pa.list_(pa.int8(), 10**7))})
+    path = bomb(tmp_path)
     monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("rows are decoded"))
     with pytest.raises(InputError, match="values, got 30000000"):
         door(path)
@@ -146,9 +151,9 @@ def test_many_groups_of_rows_are_refused(tmp_path: Path) -> None:
 
 def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     """For a table of rounds as for a trace."""
-    path = write(tmp_path / "a.parquet", {"a": pa.array([None] * 3, pa.list_(pa.int8(), 10**7))})
-    for command in (["evaluate-log", str(path), "--target", "uniform"], ["decide", str(path)]):
-        result = CliRunner().invoke(cli.app, command)
+    path = bomb(tmp_path)
+    for command in (["evaluate-log", path, "--target", "uniform"], ["decide", path]):
+        result = run(*command)
         assert result.exit_code == 1
         assert "must have at most" in result.output
         assert len(result.output.strip().splitlines()) == 1

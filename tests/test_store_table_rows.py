@@ -200,7 +200,7 @@ def test_all_words_of_a_row_stand_below_their_own_heads(
     ]
     heads = [f"h{column}" for column in range(len(rows[0]))]
     cells = cells_of(texts_of(table(heads, named), most=most))
-    counts: Counter[str] = Counter()
+    counts = Counter()
     for head, first, text in cells:
         for word in text.split():
             row, column = word[1:].split("w")[0].split("c")

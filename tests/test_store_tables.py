@@ -297,7 +297,7 @@ def test_words_for_no_value_are_missing(kind: str, tmp_path: Path) -> None:
             "split": ["tune", "<NA>", "N/A", "tune"],
         }
     )
-    source: Any = frame
+    source = frame
     if kind == "parquet":
         frame.to_parquet(source := tmp_path / "c.parquet")
     elif kind != "frame":

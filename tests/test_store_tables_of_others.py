@@ -68,7 +68,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, door: str) -> None:
     """No pandas name such as `reward.1` stands for the second."""
     path = tmp_path / "t.csv"
     path.write_text("question,label,label,text,action,reward\na b,ok,ok,t,0,1\n")
-    doors: dict[str, Any] = {
+    doors = {
         "cases": lambda: raglab.load_cases(path),
         "chunks": lambda: raglab.load_corpus(path),
         "hits": lambda: raglab.trace_from_frame(pd.concat([HITS, HITS[["label"]]], axis=1)),

@@ -36,7 +36,7 @@ SDK = {
 
 def changed(rng: np.random.Generator) -> tuple[bytes, str]:
     """A file with one to three things wrong; and what they are."""
-    rows: list[Any] = [json.loads(json.dumps(row)) for row in (*ROWS, SDK)]
+    rows = [json.loads(json.dumps(row)) for row in (*ROWS, SDK)]
     notes = []
     for _ in range(int(rng.integers(1, 4))):
         place = int(rng.integers(len(rows)))

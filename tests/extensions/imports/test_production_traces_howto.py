@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ def test_the_blocks_run(
 ) -> None:
     """In a folder of their own."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
+    names = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         for block in re.findall(

@@ -11,7 +11,6 @@ import math
 import random
 import time
 import warnings
-from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -547,7 +546,7 @@ def frame_row(row: Any) -> dict[str, Any]:
 
 def nested(row: Any, *, numbered: bool = False) -> dict[str, Any]:
     """Attributes within attributes: documents as a list, or by their numbers."""
-    tree: dict[str, Any] = {}
+    tree = {}
     for name, value in sdk(row)["attributes"].items():
         *parts, last = name.split(".")
         branch = tree
@@ -585,7 +584,7 @@ def lines(values: Any, indent: int | None = None) -> str:
 
 
 OTLP = batches("resourceSpans", "scopeSpans")
-FORMS: dict[str, str] = {
+FORMS = {
     "a batch a line": lines([OTLP]),
     "blank lines": f"\n\n {lines([OTLP])}\n\n",
     "a mark and other line ends": f"\ufeff{lines([OTLP])}".replace("\n", "\r\n"),
@@ -716,7 +715,7 @@ def steps(n: int, above: str) -> str:
     )
 
 
-INPUTS: dict[str, Callable[[int], str]] = {
+INPUTS = {
     "blank lines": lambda n: "\n" * (600 * n),
     "lines of junk": lambda n: "x\n" * n,
     "brackets": lambda n: "[" * n,
@@ -751,7 +750,7 @@ def test_long_lines_are_never_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
     """They are counted, and the next line is read; a document is refused."""
     monkeypatch.setattr(span_files, "LONGEST_LINE", 2 << 20)
     monkeypatch.setattr(span_files, "LONGEST_VALUE", 3 << 20)
-    sizes: list[int] = []
+    sizes = []
     more = span_files._more
 
     def counted(blocks: Any, size: int) -> str:
@@ -796,7 +795,7 @@ class TestParts:
     def traffic(self, tmp_path: Path) -> Path:
         """A file of 40 requests whose spans are mixed, with two broken lines."""
         chance = random.Random(0)  # noqa: S311 - of a test
-        rows: list[Any] = []
+        rows = []
         for number in range(40):
             names = chance.sample("abcdefgh", 3)
             scores = sorted((round(chance.random(), 2) for _ in names), reverse=True)
