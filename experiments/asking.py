@@ -120,6 +120,10 @@ MEASURES = (
     Measure("asked rightly", ((_MUST_ASK, _asks),)),
     Measure("needless questions", ((_CLEAR, _asks),)),
     Measure("ended in the wanted answer", ((_of("situation"), _right),)),
+    Measure(
+        "vague, answered wrongly in silence",
+        ((_of("situation"), lambda row: row.wrong and not row.asks),),
+    ),
     Measure("clear questions answered rightly", ((_of("case", "answer"), _right),)),
     Measure("wrong answers", ((lambda row: row.part in {"case", "situation"}, _wrong),)),
     Measure("a week later: not asked again", ((_of("later"), lambda row: not row.asks),)),
@@ -143,12 +147,14 @@ class CountedSet:
     Args:
       folder: of the set.
       desk: the system, without a log.
+      pins: whether a case, or a row of `questions.csv`, is asked of its documents.
     """
 
-    def __init__(self, folder: Path, desk: Desk, *, list_all: bool) -> None:
+    def __init__(self, folder: Path, desk: Desk, *, list_all: bool, pins: bool = True) -> None:
         inside = folder.resolve().is_relative_to(DATASETS.resolve())
         self.name = str(folder.resolve().relative_to(DATASETS.resolve())) if inside else folder.name
-        self.folder, self.desk, self.list_all = folder, desk, list_all
+        self.name += "" if pins else ", not pinned"
+        self.folder, self.desk, self.list_all, self.pins = folder, desk, list_all, pins
 
     def outcomes(self, pack: Pack) -> Iterator[QuestionOutcome]:
         """Outcomes of every file that the set has."""
@@ -166,7 +172,7 @@ class CountedSet:
         for row in map(
             json.loads, (self.folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()
         ):
-            documents = list(row.get("selected_sources") or ()) or None
+            documents = (list(row.get("selected_sources") or ()) or None) if self.pins else None
             response = raglab.ask(
                 row["query"], system=self.desk.fresh(), documents=documents, now=START
             )
@@ -284,9 +290,8 @@ class CountedSet:
             yield from self._replied(row, questions[row["question_id"]])
 
     def _put(self, row: Mapping[str, str], system: raglab.System) -> raglab.live.Response:
-        return raglab.ask(
-            row["question"], system=system, documents=row["documents"].split(";"), now=START
-        )
+        documents = row["documents"].split(";") if self.pins else None
+        return raglab.ask(row["question"], system=system, documents=documents, now=START)
 
     def _reply(
         self, first: raglab.live.Response, text: str, system: raglab.System
@@ -353,7 +358,7 @@ def _table(path: Path) -> list[dict[str, str]]:
 
 
 def run_set(
-    name: str, policy: Path | None, pack: Path | None, *, list_all: bool
+    name: str, policy: Path | None, pack: Path | None, *, list_all: bool, pins: bool = True
 ) -> list[QuestionOutcome]:
     """Outcomes of a set, a folder of `datasets` or another.
 
@@ -366,7 +371,7 @@ def run_set(
         policy = of_trade
     with tempfile.TemporaryDirectory() as place:
         desk = open_desk(raglab.load_corpus(folder), policy_of(folder, policy, pack), Path(place))
-        counted = CountedSet(folder, desk, list_all=list_all)
+        counted = CountedSet(folder, desk, list_all=list_all, pins=pins)
         outcomes = list(counted.outcomes(desk.system.pack))
     if not outcomes:
         msg = (
@@ -541,6 +546,9 @@ def main() -> None:
     parser.add_argument(
         "--list", action="store_true", help="show what is asked, answered or voted wrongly"
     )
+    parser.add_argument(
+        "--unpinned", action="store_true", help="ask every case and row without its documents"
+    )
     parser.add_argument("--out", type=Path, help="file of the outcomes, a line each")
     parser.add_argument("--read", type=Path, help="outcomes of a run before, in the place of a run")
     parser.add_argument("--against", type=Path, help="outcomes to compare with")
@@ -552,7 +560,9 @@ def main() -> None:
         )
     outcomes = read_outcomes(options.read) if options.read else []
     for name in options.set:
-        outcomes += run_set(name, options.policy, options.pack, list_all=options.list)
+        outcomes += run_set(
+            name, options.policy, options.pack, list_all=options.list, pins=not options.unpinned
+        )
     if options.out and outcomes:
         write_outcomes(outcomes, options.out)
     if outcomes:
