@@ -317,4 +317,4 @@ def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
         }
         for baseline in (before, after)
     ]
-    return differing_settings(*stated, SIDES)
+    return differing_settings(stated[0], stated[1], SIDES)

@@ -481,7 +481,7 @@ def _settings(traces: Sequence[StudyTrace], sides: Sequence[Side]) -> pd.DataFra
         meta = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
         own = {"arm": side.arm, "policy": side.policy.policy_id}
         facts.append(own | dict(_flat(meta.pop("parameters", {}))) | dict(_flat(meta)))
-    return differing_settings(*facts, SIDES)
+    return differing_settings(facts[0], facts[1], SIDES)
 
 
 def _flat(stated: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
