@@ -202,7 +202,9 @@ class CountedSet:
             )
 
     def situations(self) -> Iterator[QuestionOutcome]:
-        """Outcomes of the situations: after the reply, and a week later."""
+        """Outcomes of the situations: after the reply, and a week later; none without pins."""
+        if not self.pins:  # a situation names its documents
+            return
         pages = pages_of(raglab.load_corpus(self.folder))
         for situation in read_situations(self.folder / "situations.jsonl"):
             met = self.desk.meet(situation, pages)

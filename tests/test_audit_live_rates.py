@@ -43,11 +43,12 @@ def ask(
     gate: str = "similarity",
     *,
     minute: int = 0,
+    **more: Any,
 ) -> None:
     """One request that is answered, refused by a gate or asked back."""
     now = START + timedelta(minutes=minute)
-    question = f"who is {request}?"
-    log.opened(request, question, policy=POLICY, fingerprint="f", models={}, now=now)
+    question = more.pop("question", f"who is {request}?")
+    log.opened(request, question, policy=POLICY, fingerprint="f", models={}, now=now, **more)
     if status == "ambiguous":
         check = Check("resolver", "S3.3 group_gap", 0.1, 0.2, -0.1, False, "no group is ahead")
         said = {"options": [{"id": 1}, {"id": 2}]}

@@ -449,11 +449,15 @@ def test_a_window_knows_its_rounds() -> None:
     state, _ = choose(init(2, bandit=bandit), bandit, np.random.default_rng(0))
     with pytest.raises(ValueError, match="age must be less than the rounds chosen, got 1"):
         update(state, 0, 0.5, bandit, age=1)
+    with pytest.raises(ValueError, match="age must be less than the rounds chosen"):
+        fold(state, steps_of([(REWARDED, 0, 0.0, 0.5, 1, [])]), bandit)
     state = update(state, 0, 0.5, bandit)
     with pytest.raises(ValueError, match="a round has one reward"):
         update(state, 0, 0.5, bandit)
     with pytest.raises(ValueError, match="old must be the reward that was counted"):
         revise(state, 0, 0.25, 1.0, bandit)
+    with pytest.raises(ValueError, match="old must be the reward that was counted"):
+        fold(state, steps_of([(REVISED, 0, 0.25, 1.0, 0, [])]), bandit)
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,9 @@ def test_a_generator_goes_on_with_the_same_draws(bits: Any) -> None:
     rng.integers(0, 100, dtype=np.uint32)
     bandit = Bandit("thompson_beta", ties="random", floor=0.1)
     state = learned(bandit, [(0, 0.9), (2, 0.2)])
+    before = rng.bit_generator.state
     saved = loads(dumps(state, bandit, rng))
+    assert rng.bit_generator.state == before
     assert saved.rng is not None
     for _ in range(20):
         state, choice = choose(state, bandit, rng)

@@ -246,6 +246,10 @@ def test_two_policies_meet_the_same_cases() -> None:
     )
     np.testing.assert_array_equal(one.case, two.case)
     np.testing.assert_array_equal(one.case, three.case)
+    first, second = (
+        run([p, 0.9 - p, 0.1], world, rounds=30, replications=200).arm for p in (0.8, 0.7)
+    )
+    assert (first == second).mean() > 0.85  # by one chance .9, by two .59
     met = [feed(world, 9, 4, seed, 0, delay=(0, 2), missing=0.5) for seed in (5, 5, 6)]
     for name in ("case", "delay", "lost"):
         first, again, other = (getattr(each, name) for each in met)

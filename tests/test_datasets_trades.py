@@ -101,6 +101,8 @@ class TestSealed:
     def test_no_document_of_theirs_was_practised_on(self, folder: str, trade: str) -> None:
         """No file of the sets that readers and models were made on has its name or its text."""
         folders = (SETS / trade / "documents", SETS / "practice" / trade / "documents")
+        stated = SETS / folder / trade / "MANIFEST.sha256"
+        assert len(stated.read_text(encoding="utf-8").splitlines()) > 16
         open_ones = [path for folder in folders for path in folder.glob("*.md")]
         sealed = list((SETS / folder / trade / "documents").glob("*.md"))
         assert len(sealed) >= 13

@@ -329,7 +329,8 @@ def test_degenerate_scores(
     text, reranked = more.get("text", range(n)), more.get("reranked", [True] * n)
     scores, raws = (np.array(values, dtype=np.float64) for values in (s, raw))
     of = (np.array(text, dtype=int), np.array(reranked, dtype=bool))
-    assert bool(degenerate_scores(scores, raws, *of, more.get("min_texts", 3))) is expected
+    stated = {name: more[name] for name in ("min_texts",) if name in more}
+    assert bool(degenerate_scores(scores, raws, *of, **stated)) is expected
 
 
 def _confidence(

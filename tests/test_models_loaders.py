@@ -420,6 +420,10 @@ class TestOwnPass:
         """Short, long, empty and odd texts, prompts or none, of tiny and bundled encoders."""
         for one in (encoder, prompted, load_encoder()):
             found = one.both(LIKE_THOSE_OF_USERS, query=query)
+            alone = one.sentences(LIKE_THOSE_OF_USERS, query=query)
+            assert np.array_equal(alone, found.sentences)
+            tokens_alone = one.tokens(LIKE_THOSE_OF_USERS, query=query)
+            assert all(map(np.array_equal, tokens_alone, found.tokens))
             for row, text in enumerate(LIKE_THOSE_OF_USERS):
                 sentence, tokens = _encode(one, text, query=query)
                 assert np.array_equal(found.sentences[row], _unit(sentence))

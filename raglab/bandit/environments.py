@@ -111,8 +111,7 @@ class Table(NamedTuple):
         _check_costing(price, None)
         if price == self.price:
             return self
-        ends = float(np.nanmin(self.cost)), float(np.nanmax(self.cost))
-        low, high = self.cost_range or ends
+        low, high = self.cost_range or (float(np.nanmin(self.cost)), float(np.nanmax(self.cost)))
         before = self.reward * (1.0 + self.price * (high - low)) + self.price * (self.cost - high)
         least, most = price * low, price * high
         # costs can push it out of [0, 1], where Beta learners need it

@@ -148,13 +148,13 @@ def logged_contexts(log: pd.DataFrame, features: ArrayLike | Sequence[str] | Non
       [[1.0], [2.0]]
     """
     stated: Any = features
-    if stated is None or not len(stated):
+    if stated is None or (isinstance(stated, str | list | tuple) and not stated):
         refuse("a linear learner needs a context", "no features", "name their columns")
-    is_named = isinstance(stated, list | tuple) and all(isinstance(x, str) for x in stated)
+    is_named = isinstance(stated, list | tuple) and np.ndim(stated) == 1
     missing = [name for name in stated if name not in log.columns] if is_named else []
     if missing or isinstance(stated, str):
         rule = f"features must be a list of columns among {', '.join(map(str, log.columns))[:300]}"
-        refuse(rule, (", ".join(missing) or stated)[:80], "write a list of these names")
+        refuse(rule, (", ".join(map(str, missing)) or stated)[:80], "write a list of these names")
     if is_named:
         return np.column_stack([float_array(log[name], f"the feature {name}") for name in stated])
     context = np.asarray(stated, np.float64)

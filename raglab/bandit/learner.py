@@ -388,7 +388,8 @@ def check_whole(name: str, values: ArrayLike, end: float = np.inf) -> Ints:
     """
     array = np.asarray(values)
     if not np.issubdtype(array.dtype, np.integer) or ((array < 0) | (array >= end)).any():
-        refuse(f"{name} must be a whole number in [0, {end})", array, "count from 0")
+        remedy = "it counts arms, or rounds since the choice, from 0"
+        refuse(f"{name} must be a whole number in [0, {end})", array, remedy)
     return array.astype(np.int64)
 
 

@@ -156,7 +156,7 @@ def dumps(
     }
     if bandit.linear and centred:
         document[CENTRED] = True
-    return _canonical(document | {"sha256": digest(_canonical(document))})
+    return _canonical(document | {"sha256": _document_digest(document)})
 
 
 def loads(text: str) -> Saved:
@@ -254,6 +254,10 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
 
 def _canonical(document: dict[str, Any]) -> str:
     return canonical_json(document, ensure_ascii=True, allow_nan=False)
+
+
+def _document_digest(document: dict[str, Any]) -> str:
+    return digest(_canonical(document))
 
 
 def _typed_array(name: str, values: object) -> NDArray[Any]:

@@ -1,6 +1,6 @@
 """Certification (shore): policies in an order, tested on held-out cases (S6.4, S6.7, S6.9, S6.10).
 
-Of several policies the cheapest that keeps its targets is certified; new cases test it again.
+Of several policies the cheapest that keeps its targets is certified.
 """
 
 from __future__ import annotations
@@ -18,14 +18,9 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.certify import Certificate, Promise, TestMethod
-from raglab.decision.learned_cases import (
-    with_learned_cases,
-)
+from raglab.decision.learned_cases import with_learned_cases
 from raglab.decision.refusal_warnings import refusal_text
-from raglab.decision.scoring import (
-    headline_sentence,
-    trace_status_only,
-)
+from raglab.decision.scoring import headline_sentence, trace_status_only
 from raglab.decision.trace_view import (
     TraceView,
     answered_traces,
@@ -455,10 +450,8 @@ def _certification(
     # are (rule S6.3).
     alone = int((np.bincount(cases.numbers, trace_status_only(held_out)) > 0).sum())
     headline = headline_sentence(alone, cases.n_questions, failed)
-    n, first = (
-        len(tried),
-        number_texts(changed_settings(offered[0], tried[0])) or "the policy given",
-    )
+    n = len(tried)
+    first = number_texts(changed_settings(offered[0], tried[0])) or "the policy given"
     who = {
         "fixed_sequence": f"the first of {n} candidates{f' ({first})' * is_family}",
         "holm": f"the likeliest of {n} candidates, at level {terms.level / n:.3g},",

@@ -186,6 +186,7 @@ def round_between(low: FloatArray, high: FloatArray, swept: Threshold) -> FloatA
       low, high: ends of the steps, ascending, [N] each.
 
     Example:
+      >>> from raglab.replaying.breakpoints import SWEPT
       >>> round_between(
       ...     np.array([0.1, 0.25]), np.array([0.25, 0.2501]), SWEPT["l2.max_l2"]
       ... ).tolist()

@@ -230,6 +230,9 @@ class ShardedCases(Sequence[Case]):
     def __reduce__(self) -> tuple[type[ShardedCases], tuple[Any, ...]]:
         return ShardedCases, (self._parts,)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self):,} cases in {len(self._parts):,} shards)"
+
     def _cases_of(self, number: int) -> list[Case]:
         if self._read[0] != number:
             self._read = (number, self._parts[number].cases)

@@ -76,6 +76,8 @@ def grids(most_rows: int = 6) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]
 def test_a_frontier_of_three_arms() -> None:
     """An arm below the line between two others is in no mixture."""
     corners = frontier(table_of([[0.2, 0.4, 0.8]], [[1.0, 2.0, 3.0]]))
+    rows = [[1.0, 0.2, 1.0, 0.0, 0.0], [3.0, 0.8, 0.0, 0.0, 1.0]]
+    assert corners.frame().to_numpy().tolist() == rows
     assert corners.mixture_at(2.5).tolist() == [0.25, 0.0, 0.75]
     assert corners.reward_at([0.5, 2.0, 9.0]).tolist()[1:] == [0.5, 0.8]
     assert np.isnan(corners.reward_at(0.5))
@@ -346,9 +348,9 @@ def test_plans_are_compared_on_the_same_questions() -> None:
     """Reward and spend apart; paired, so that a plan and itself differ by exactly 0."""
     table = market(0)
     cheap, dear = np.eye(3)[0], np.eye(3)[2]
-    shown = compare_plans(
-        table, {"cheap": cheap, "same": np.tile(cheap, (400, 1)), "dear": dear}, reference="cheap"
-    )
+    plans = {"cheap": cheap, "same": np.tile(cheap, (400, 1)), "dear": dear}
+    shown = compare_plans(table, plans, reference="cheap")
+    pd.testing.assert_frame_equal(shown, compare_plans(table, plans, reference="cheap"))
     rows = shown.set_index("policy")
     assert rows.loc["same", ["difference", "difference_low", "difference_high"]].tolist() == [
         0.0,
