@@ -309,7 +309,8 @@ class TestAttacks:
                 name: max(future.result() for future in futures)
                 for name, futures in running.items()
             }
-        most = app.LIMITS.connection_s + 8.0  # on a busy machine
+        # some seconds are those of a busy machine
+        most = app.LIMITS.connection_s + 5.0
         assert {name: seconds for name, seconds in taken.items() if seconds > most} == {}
 
     def test_large_bodies_are_refused(self, service: Service) -> None:
