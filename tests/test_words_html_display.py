@@ -228,8 +228,17 @@ def test_a_page_folds_by_elements_that_the_keyboard_knows() -> None:
 
 
 def _marked(policy: PolicyData) -> set[str]:
-    """Paths of the settings that a policy's page marks."""
-    return set(re.findall(r'<td>([\w.]+)</td><td class="changed">', policy._repr_html_()))
+    """Paths of the settings that a policy's page marks: those of gates stand in a gate's row."""
+    page = policy._repr_html_()
+    gates = re.findall(r"<th>([\w.]+)</th><td>(.*?)</td></tr>", page)
+    return {
+        *re.findall(r'<td>([\w.]+)</td><td class="changed">', page),
+        *(
+            f"{gate}.{name}"
+            for gate, cells in gates
+            for name in re.findall(r'<span class="changed">(\w+) ', cells)
+        ),
+    }
 
 
 def test_a_policy_marks_what_differs_from_the_published() -> None:
@@ -237,7 +246,8 @@ def test_a_policy_marks_what_differs_from_the_published() -> None:
     policy = Policy.load().replace("l2.max_l2", 0.7, "gap.enabled", False)
     assert policy.diff() == {"l2.max_l2": (0.7, 0.8), "gap.enabled": (False, True)}
     assert _marked(policy) == {"l2.max_l2", "gap.enabled"}
-    assert '<td>l2.max_l2</td><td class="changed">0.7</td><td>0.8</td>' in policy._repr_html_()
+    changed = '<th>l2</th><td><span class="changed">max_l2 0.7 <small>published 0.8</small></span>'
+    assert changed in policy._repr_html_()
     assert _marked(Policy.load()) == set()
     assert repr(Policy.load()).startswith(f"Policy(policy_id {Policy.load().policy_id}; ")
     assert "2 changes: l2.max_l2 0.7, gap.enabled off" in repr(policy)
@@ -269,10 +279,10 @@ def test_gates_stand_in_the_order_of_the_policy() -> None:
     assert "signals.words" in policy.gates_in_order()
     page = policy._repr_html_()
     assert (
-        page.index("<td>similarity.")
-        < page.index("<td>gap.")
-        < page.index("<td>l2.")
-        < page.index("<td>domain.")
+        page.index("<th>similarity</th>")
+        < page.index("<th>gap</th>")
+        < page.index("<th>l2</th>")
+        < page.index("<th>domain</th>")
     )
 
 
