@@ -314,24 +314,22 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     if len(files) > 1:  # a question that names some of its documents is of these
         among = index.named(request.text, len(files), files)
         pinned = index.pinned(among) if among else pinned
+    is_named = bool(pinned.chunks)
+    if not is_named:  # those of the nearest passages, as in the signals of a trace
+        nearest = index.nearest(request.text, index.chunks)
+        pinned = index.pinned(tuple(dict.fromkeys(chunk.document for chunk in nearest)))
     hits = index.nearest(request.text, pinned.chunks)
-    gap = (
-        next(iter(turn.calls.gaps(parsed, pinned.chunks, hits, index.nearness)), None)
-        if pinned.chunks
-        else None
-    )
+    gap = next(iter(turn.calls.gaps(parsed, pinned.chunks, hits, index.nearness)), None)
     if gap is not None and gap.kind == PAGE_SCOPE and not turn.is_pinned:
         gap = None  # whoever pins no document asks what it is, not where it stands
-    # A question that names no document may still be about a few: which of them is then what is
-    # missing.
-    if gap is None and not pinned.chunks:
-        gap, pinned = _document_gap(turn, parsed, pinned)
     if gap is not None:
         waiting = waiting_of(turn, parsed, _keyed_gap(turn, parsed, gap, pinned), pinned, domain)
         value = _named_reading(waiting)
         return (
             fill_in(waiting) if value is None else finish_request(waiting, waiting.read(value), [])
         )
+    if not is_named:  # what nobody named is answered by the gates
+        return turn.answer()
     reading = _complete_reading(turn, parsed, pinned, hits)
     if reading is not None:
         return answer_reading(turn, parsed, reading, domain, ())
@@ -458,21 +456,6 @@ def _complete_reading(
         scoped[statement.place],
         confidence=READ,
     )
-
-
-def _document_gap(
-    turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments
-) -> tuple[QuestionGap | None, PinnedDocuments]:
-    """Which of a few documents is meant, if none is named and they state the field differently."""
-    index, most = turn.clarification.index, turn.clarification.settings.clarify_max_documents
-    hits = index.nearest(turn.request.text, index.chunks)
-    files = tuple(dict.fromkeys(chunk.document for chunk in hits))
-    if not 1 < len(files) <= most:
-        return None, pinned
-    few = index.pinned(files)
-    gaps = turn.calls.gaps(parsed, few.chunks, hits)
-    gap = next((gap for gap in gaps if gap.kind == "document"), None)
-    return gap, few if gap is not None else pinned
 
 
 def waiting_of(
