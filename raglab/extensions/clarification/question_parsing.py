@@ -40,6 +40,7 @@ INTENTS = (
     "lookup",
 )  # in the order in which they are looked for
 WANTED = (
+    "address",
     "email",
     "phone",
     "url",
@@ -227,6 +228,7 @@ _UNITS = {  # of each measure, as values print them
     "degrees": ("°", "degree", "degré"),
     "watts": ("W",),
     "weight": ("kg", "g", "lb"),
+    "age": ("year", "yr", "ans"),
     "decibels": ("dB",),
 }
 
@@ -242,15 +244,18 @@ def wanted_kinds(text: str) -> frozenset[str]:
       (['duration'], ['name'])
     """
     if wanted_units(text):
-        return frozenset({"quantity"})
+        return frozenset({"quantity", "duration"})
     if _HOW_LONG.search(text):  # `how long are phone calls kept` names a phone and asks for a time
         return frozenset({"duration"})
     kinds = [kind for kind in WANTED if expression(kind).search(text)]
-    if expression("numbered").search(text) and not {"phone", "reference"} & set(kinds):
+    if expression("numbered").search(text) and "phone" not in kinds:
         return _NUMBERED  # a number, be it the deposit's, is no sum
+    is_when = re.search(r"(?<!\w)(?:when|quand)(?!\w)", text) is not None
+    if "date" in kinds and is_when:
+        return frozenset({"date", "time", "duration"})
     if "duration" in kinds and "date" in kinds:
-        kinds = ["date"] if re.search(r"(?<!\w)(?:when|quand|date)(?!\w)", text) else ["duration"]
-    if expression("contact").search(text) and not {"phone", "email"} & set(kinds):
+        kinds = ["date"] if re.search(r"(?<!\w)date(?!\w)", text) else ["duration"]
+    if expression("contact").search(text) and not {"phone", "email", "amount"} & set(kinds):
         kinds = [*kinds, *(("name",) if expression("who").search(text) else ("phone", "email"))]
     elif expression("who").search(text):
         kinds = ["name"]

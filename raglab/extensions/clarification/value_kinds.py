@@ -48,6 +48,16 @@ _UNIT = (
 )
 # of `10 to 40 °C`
 _SPAN_START = r"(?:(?<![\w.,/-])[−–-]?\d{1,6}(?:[.,]\d{1,3})?(?:\s(?:to|and|à|et)\s|\s?[–]\s?))?"
+_POSTCODE = (
+    r"(?:[A-Z]{1,2}\d[\dA-Z]? ?\d[A-Z]{2}|(?<=, )\d{5} [A-ZÀ-Þ][\w'’-]{1,30}|"
+    r"[A-Z][\w'’-]{1,30},? [A-Z]{2} \d{5})"
+)
+_WORD = r"(?:[A-ZÀ-Þ\d][\w'’./-]{0,30}|of|the|de|du|des|la|le)"
+_STREET = r"\d{1,4} ?(?:bis|ter|[a-z])?,?(?: (?:de|du|des|of|[^\W\d][\w'’.-]{2,30})){1,5},? "
+_ADDRESS = re.compile(
+    rf"(?<![\w'’.-])(?:{_STREET})?(?:[A-ZÀ-Þ][\w'’./-]{{0,30}}(?: {_WORD}){{0,4}},? ){{0,3}}"
+    rf"{_POSTCODE}(?![\w-])"
+)
 _EXPRESSIONS = (  # in the order of precedence
     ("email", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"),
     ("url", r"(?:https?://|www\.)[^\s<>|,;)]{1,300}[^\s<>|,;).]"),
@@ -57,7 +67,7 @@ _EXPRESSIONS = (  # in the order of precedence
         "time",
         (
             r"(?<!\d)(?:[01]?\d|2[0-3])(?::[0-5]\d|\s?h\s?[0-5]\d|\s?h(?=\s(?:et|à|-|–))|"
-            r"(?::[0-5]\d)"
+            r"(?:[:.][0-5]\d)"
             r"?\s?[ap]\.?m\b\.?)"
         ),
     ),
@@ -73,7 +83,7 @@ _EXPRESSIONS = (  # in the order of precedence
         "phone",
         (
             r"(?<![\w./-])(?:\+\d{1,3}[\s.-]?)?(?:\(\d{1,5}\)[\s.-]?)?\d{2,5}(?:[\s.\u00a0-]\d{2,"
-            r"4})"
+            r"6})"
             r"{1,5}(?![\w/-])"
         ),
     ),
@@ -89,7 +99,7 @@ _EXPRESSIONS = (  # in the order of precedence
 )
 # between the ends of a range
 RANGE = re.compile(r"\s?(?:to|through|à|~|–|—|-|…|\.\.\.)\s?\+?", re.IGNORECASE)
-KINDS = ("date", *(kind for kind, _ in _EXPRESSIONS), "name", "text")
+KINDS = ("date", "address", *(kind for kind, _ in _EXPRESSIONS), "name", "text")
 _ANY = re.compile(
     "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _EXPRESSIONS), re.IGNORECASE
 )
@@ -121,6 +131,15 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
     values = [
         TypedValue("date", text[date.start : date.end], date.start, date.end)
         for date in dates_in(text)
+    ]
+    addresses = [
+        TypedValue("address", match[0], match.start(), match.end())
+        for match in _ADDRESS.finditer(text)
+        if "," in match[0]
+    ]
+    values = [
+        *(date for date in values if not any(date.start < of.end and of.start < date.end for of in addresses)),
+        *addresses,
     ]
     taken = [(value.start, value.end) for value in values]
     for match in _ANY.finditer(text):
