@@ -837,8 +837,9 @@ def _gap(
     is shown whole.
     """
     names = [statement.head if by_head else statement.label for statement in listed]
-    if len({value_key(name) for name in names}) < len(names):
-        names = [statement.name for statement in listed]
+    for other in ("name", "heading"):
+        if len({value_key(name) for name in names}) < len(names):
+            names = [getattr(statement, other) for statement in listed]
     headings = [value_key(statement.heading) for statement in listed]
     readings: dict[str, GapReading] = {}
     for name, statement in zip(names, listed, strict=True):

@@ -51,9 +51,8 @@ def plain(text: str) -> str:
       >>> plain("L’adhérent   Été")
       "l'adherent ete"
     """
-    return " ".join(
-        fold_case(text.replace("’", "'").replace("\u2011", "-").replace("_", " ")).split()
-    )
+    straight = text.replace("’", "'").replace("\u2011", "-").replace("_", " ")
+    return re.sub(r"(?<!\w)e-(?=[a-z]{3})", "e", " ".join(fold_case(straight).split()))
 
 
 def stem(word: str) -> str:

@@ -47,6 +47,7 @@ _RATE = re.compile(
     r"\s?(?:a|an|un|une)\s\w{1,14}$"
 )
 _SMALL = frozenset(STOP_WORDS)
+_COLUMNS = re.compile(r"\s{2,}|\t")  # between aligned cells
 
 
 class Statement(NamedTuple):
@@ -107,7 +108,7 @@ def heading_of(chunk: Chunk) -> str:
 def _chunk_statements(text: str) -> tuple[Statement, ...]:
     heading = ""
     results: list[Statement] = []
-    parts = pieces(text)
+    parts = pieces(_tabled(text))
     tables: dict[tuple[str, ...], list[Counter[str]]] = {}
     for piece in parts:
         columns = tables.setdefault(piece.heads, [Counter() for _ in piece.heads])
@@ -122,7 +123,7 @@ def _chunk_statements(text: str) -> tuple[Statement, ...]:
             results += _sentence_statements(piece.text, heading)
     # Lines that name a value are joined into a paragraph by their sentences: they are read as they
     # are printed.
-    lines = list(_line_statements(text))
+    lines = _apart(list(_line_statements(text)))
     labelled = {(line.value, line.kind) for line in lines}
     rest = [
         result
@@ -130,6 +131,38 @@ def _chunk_statements(text: str) -> tuple[Statement, ...]:
         if result.form != "sentence" or (result.value, result.kind) not in labelled
     ]
     return (*rest, *(line._replace(heading=line.heading or heading) for line in lines))
+
+
+def _tabled(text: str) -> str:
+    """A text whose lines of aligned columns are rows of a table.
+
+    Columns are parted by two blanks or more. A first row without a value is their head, of as many
+    cells or of one fewer.
+    """
+    results: list[str] = []
+    rows: list[list[str]] = []
+
+    def close() -> None:
+        if len(rows) > 1:
+            width = max(map(len, rows))
+            heads = rows[0] if not any(map(values_in, rows[0])) else None
+            lines = [[""] * (width - len(row)) + row for row in rows[heads is not None :]]
+            heads = [""] * width if heads is None else [""] * (width - len(heads)) + heads
+            table = [heads, ["---"] * width, *lines]
+            results.extend(f"| {' | '.join(row)} |" for row in table)
+        else:
+            results.extend("  ".join(row) for row in rows)
+        rows.clear()
+
+    for line in text.splitlines():
+        cells = [] if "|" in line else _COLUMNS.split(line.strip())
+        if len(cells) > 1 and not (rows and abs(len(cells) - len(rows[-1])) > 1):
+            rows.append(cells)
+            continue
+        close()
+        results.append(line)
+    close()
+    return "\n".join(results)
 
 
 def _row_statements(
@@ -193,15 +226,39 @@ def _cell_kind(cell: str) -> str:
     return kinds.pop() if len(kinds) == 1 else "text"
 
 
-def _line_statements(text: str) -> Iterator[Statement]:
-    """Lines of the form `label: value`; a value is what its line says of it, not a sentence."""
-    heading = ""
+def _apart(lines: list[tuple[Statement, str]]) -> list[Statement]:
+    """Lines, those of one label headed by the first line of their paragraphs, where these differ."""
+    leads: dict[str, set[str]] = {}
+    for line, lead in lines:
+        leads.setdefault(value_key(line.label), set()).add(lead)
+    return [
+        line._replace(head=lead)
+        if lead and not line.head and len(leads[value_key(line.label)]) > 1
+        else line
+        for line, lead in lines
+    ]
+
+
+def _line_statements(text: str) -> Iterator[tuple[Statement, str]]:
+    """Lines of the form `label: value`, each with the name of the first line of its paragraph.
+
+    A value is what its line says of it, not a sentence.
+    """
+    heading = lead = ""
+    is_first = True
     for line in text.splitlines():
         bare = line.strip()
+        if not bare:
+            is_first = True
+            continue
+        if is_first:
+            name = re.sub(r"\*+", "", bare).partition(":")[0].strip()
+            lead = name if len(name.split()) <= ROLE_WORDS and not bare.startswith("#") else ""
         if bare.startswith("#"):
             heading = bare.lstrip("# ").strip()
         if bare.startswith(("|", "#", ">")) or "](" in bare:
             continue
+        starts, is_first = is_first, False
         match = _LABELLED.match(re.sub(r"\*+", "", bare))
         if match is None or len(match["label"].split()) > LONGEST_LABEL:
             continue
@@ -210,15 +267,15 @@ def _line_statements(text: str) -> Iterator[Statement]:
         typed = values_in(value)
         if is_name(value.partition(",")[0]) and len(typed) < 2:
             name = value.partition(",")[0].strip()
-            yield Statement(label, "", name, "name", printed, heading, -1, "role")
+            yield Statement(label, "", name, "name", printed, heading, -1, "role"), "" if starts else lead
         elif len(typed) == 1 and len(value.split()) <= 2 * LONGEST_LABEL:
-            yield Statement(label, "", typed[0].text, typed[0].kind, printed, heading, -1, "line")
+            yield Statement(label, "", typed[0].text, typed[0].kind, printed, heading, -1, "line"), "" if starts else lead
         elif (
             not typed
             and len(value.split()) <= LONGEST_LABEL
             and not value.endswith((".", "!", "?"))
         ):
-            yield Statement(label, "", value, "text", printed, heading, -1, "line")
+            yield Statement(label, "", value, "text", printed, heading, -1, "line"), "" if starts else lead
 
 
 def _sentence_statements(sentence: str, heading: str) -> Iterator[Statement]:
