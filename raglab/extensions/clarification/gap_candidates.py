@@ -199,7 +199,7 @@ def _share(
             FAR if several else TEXT,
             [word for word in stems(statement.text) if not several or word not in of_siblings],
         ),
-        (HEADING, stems(" ".join((statement.heading, *chunk.section)))),
+        (HEADING, stems(" ".join((statement.lead, statement.heading, *chunk.section)))),
     )
     total, words = 0.0, set()
     # Where all that is asked for is a kind of value, no place that names it says more than another.
@@ -208,8 +208,6 @@ def _share(
         met = next(
             (worth for worth, names in places if any(meets(own, name) for name in names)), 0.0
         )
-        if met == 0.0 and called is not None and called.fullmatch(plain(statement.label)):
-            met = HEAD  # as the pack says that documents call it
         total += heavy * (float(met > 0.0) if is_kind else met)
         words |= {own} if met else set()
     whole = sum(weight.values())
@@ -307,7 +305,13 @@ def unaccounted(
     statement, is_sum = candidate.statement, expression("amount").fullmatch
     chunk, own = documents[statement.place], plain(f"{statement.label} {statement.head}")
     above = " ".join(
-        (statement.heading, statement.table, *chunk.section, *map(str, chunk.tags.values()))
+        (
+            statement.lead,
+            statement.heading,
+            statement.table,
+            *chunk.section,
+            *map(str, chunk.tags.values()),
+        )
     )
     synonyms = field_synonyms(parsed, pack)
     is_called = bool(synonyms) and whole_words(synonyms).search(f"{own} {plain(above)}") is not None

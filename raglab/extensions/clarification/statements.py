@@ -63,6 +63,7 @@ class Statement(NamedTuple):
       place: position of its chunk among the chunks that are read.
       form: form of the text.
       table: heads of the columns of its table.
+      lead: first line of the paragraph of a labelled line, and whom the next names.
     """
 
     label: str
@@ -74,6 +75,7 @@ class Statement(NamedTuple):
     place: int
     form: Form
     table: str = ""
+    lead: str = ""
 
     @property
     def name(self) -> str:
@@ -123,7 +125,8 @@ def _chunk_statements(text: str) -> tuple[Statement, ...]:
             results += _sentence_statements(piece.text, heading)
     # Lines that name a value are joined into a paragraph by their sentences: they are read as they
     # are printed.
-    lines = _apart(list(_line_statements(text)))
+    top = parts[0].text if parts and parts[0].kind == "heading" else ""
+    lines = _apart(list(_line_statements(text, top)))
     labelled = {(line.value, line.kind) for line in lines}
     rest = [
         result
@@ -226,56 +229,53 @@ def _cell_kind(cell: str) -> str:
     return kinds.pop() if len(kinds) == 1 else "text"
 
 
-def _apart(lines: list[tuple[Statement, str]]) -> list[Statement]:
-    """Lines, those of one label headed by the first line of their paragraphs, where these differ."""
+def _apart(lines: list[Statement]) -> list[Statement]:
+    """Lines, those of one label headed by what their paragraphs begin with, where it differs."""
     leads: dict[str, set[str]] = {}
-    for line, lead in lines:
-        leads.setdefault(value_key(line.label), set()).add(lead)
+    for line in lines:
+        leads.setdefault(value_key(line.label), set()).add(line.lead)
     return [
-        line._replace(head=lead)
-        if lead and not line.head and len(leads[value_key(line.label)]) > 1
+        line._replace(head=line.lead.partition(":")[0].strip())
+        if line.lead and len(leads[value_key(line.label)]) > 1
         else line
-        for line, lead in lines
+        for line in lines
     ]
 
 
-def _line_statements(text: str) -> Iterator[tuple[Statement, str]]:
-    """Lines of the form `label: value`, each with the name of the first line of its paragraph.
+def _line_statements(text: str, top: str) -> Iterator[Statement]:
+    """Lines of the form `label: value`; a value is what its line says of it, not a sentence.
 
-    A value is what its line says of it, not a sentence.
+    Args:
+      top: line above the text that names its headings.
     """
-    heading = lead = ""
-    is_first = True
+    heading = ""
+    block: list[str] = []
     for line in text.splitlines():
-        bare = line.strip()
-        if not bare:
-            is_first = True
+        bare = re.sub(r"\*+", "", line.strip())
+        if not bare or line == top:
+            block = []
             continue
-        if is_first:
-            name = re.sub(r"\*+", "", bare).partition(":")[0].strip()
-            lead = name if len(name.split()) <= ROLE_WORDS and not bare.startswith("#") else ""
         if bare.startswith("#"):
             heading = bare.lstrip("# ").strip()
         if bare.startswith(("|", "#", ">")) or "](" in bare:
             continue
-        starts, is_first = is_first, False
-        match = _LABELLED.match(re.sub(r"\*+", "", bare))
+        lead = ": ".join(each for each in block[:2] if len(each.split()) <= LONGEST_LABEL)
+        lead = lead if not block or not _LABELLED.match(block[0]) else block[0]
+        block.append(bare)
+        match = _LABELLED.match(bare)
         if match is None or len(match["label"].split()) > LONGEST_LABEL:
             continue
         label, value = match["label"].strip(), match["value"].strip().rstrip(".")
         printed = match[0][match.start("label") :].strip()  # as its quote is looked up
         typed = values_in(value)
+        kind, form, shown = "text", "line", value
         if is_name(value.partition(",")[0]) and len(typed) < 2:
-            name = value.partition(",")[0].strip()
-            yield Statement(label, "", name, "name", printed, heading, -1, "role"), "" if starts else lead
+            kind, form, shown = "name", "role", value.partition(",")[0].strip()
         elif len(typed) == 1 and len(value.split()) <= 2 * LONGEST_LABEL:
-            yield Statement(label, "", typed[0].text, typed[0].kind, printed, heading, -1, "line"), "" if starts else lead
-        elif (
-            not typed
-            and len(value.split()) <= LONGEST_LABEL
-            and not value.endswith((".", "!", "?"))
-        ):
-            yield Statement(label, "", value, "text", printed, heading, -1, "line"), "" if starts else lead
+            kind, shown = typed[0].kind, typed[0].text
+        elif typed or len(value.split()) > LONGEST_LABEL or value.endswith((".", "!", "?")):
+            continue
+        yield Statement(label, "", shown, kind, printed, heading, -1, form, lead=lead)
 
 
 def _sentence_statements(sentence: str, heading: str) -> Iterator[Statement]:
