@@ -98,7 +98,7 @@ _EXPRESSIONS = (  # in the order of precedence
     ("number", rf"(?<![\w.,/-])(?:{_NUMBER})(?![\w/-])"),
 )
 # between the ends of a range
-RANGE = re.compile(r"\s?(?:to|through|à|~|–|—|-|…|\.\.\.)\s?\+?", re.IGNORECASE)
+RANGE = re.compile(r"\s?(?:to|through|until|till|à|~|–|—|-|…|\.\.\.)\s?\+?", re.IGNORECASE)
 KINDS = ("date", "address", *(kind for kind, _ in _EXPRESSIONS), "name", "text")
 _ANY = re.compile(
     "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _EXPRESSIONS), re.IGNORECASE
@@ -151,9 +151,19 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
         if kind == "phone" and sum(char.isdigit() for char in shown) not in _DIGITS:
             kind = "number"
         values.append(TypedValue(kind, shown.strip(), match.start(), match.end()))
-    return tuple(sorted(values, key=lambda value: value.start))
+    results: list[TypedValue] = []
+    for value in sorted(values, key=lambda value: value.start):
+        last = results[-1] if results else None
+        # `from 9:00 to 17:00`, `de 14 h à 17 h` is one value
+        is_range = last is not None and (last.kind, value.kind) in _RANGED
+        if last is not None and is_range and RANGE.fullmatch(text[last.end : value.start]):
+            results[-1] = TypedValue("time", text[last.start : value.end], last.start, value.end)
+        else:
+            results.append(value)
+    return tuple(results)
 
 
+_RANGED = {("time", "time"), ("time", "duration")}
 _CAPITAL = r"(?<![\w’'.-])[A-ZÀ-ÖØ-Þ][\w’'.-]{0,30}(?![\w’'-])"
 _JOIN = r"(?:of|de|du|des|la|le|and|et|&|van|von|der|d’|d')"
 NAME = (
