@@ -316,7 +316,7 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     if not good or len(good[0].words & needed) < ENOUGH * len(needed):
         return None
     scope = parsed.known("date_scope")
-    dated = _time_gap(good, ranked, topic, documents, scope) if wanted_kinds(text) else None
+    dated = _time_gap(text, good, ranked, topic, documents, scope) if wanted_kinds(text) else None
     if dated is not None:
         return _keyed(dated, parsed, topic, good, documents, pack)
     # A sentence has no name of its own: the question must say of what it wants which kind of value.
@@ -368,6 +368,7 @@ def _keyed(
 
 
 def _time_gap(
+    text: str,
     good: Sequence[ScoredStatement],
     ranked: Sequence[ScoredStatement],
     topic: Sequence[str],
@@ -385,6 +386,9 @@ def _time_gap(
             or topic
         )
         return _gap("date_scope", f"{field or changed[0].kind}:date", changed)
+    variants = in_time(_variants(text, good, documents), scope, documents)
+    if len(variants) > 1:
+        return _by_axis(variants, topic, documents, scope)
     is_single = len({value_key(candidate.statement.value) for candidate in good}) == 1
     versions = other_versions(good[0], ranked, documents) if is_single and scope is None else []
     if not versions:
@@ -498,6 +502,42 @@ def _changes(good: Sequence[ScoredStatement], documents: Sequence[Chunk]) -> lis
         name = plain(statement.text if whole else f"{statement.label} {statement.head}")
         if (TIME.search(name) or _is_version(name)) and len(_core(statement, ())) <= ANAPHOR:
             results.append(statement._replace(place=place))
+    return list(dict.fromkeys(results)) if len(results) > 1 else []
+
+
+def _variants(
+    text: str, good: Sequence[ScoredStatement], documents: Sequence[Chunk]
+) -> list[Statement]:
+    """The only value a question means, with the others that its passage gives beside it.
+
+    In the same sentence or the next, where no word of the question tells them apart.
+    """
+    best = good[0].statement
+    if best.form != "sentence" or len({value_key(each.statement.value) for each in good}) > 1:
+        return []
+    every = [
+        each._replace(place=best.place)
+        for each in statements([documents[best.place]])
+        if each.heading == best.heading and each.form == "sentence"
+    ]
+    texts = list(dict.fromkeys(each.text for each in every))
+    at = texts.index(best.text) if best.text in texts else 0
+    asked = frozenset(map(stem, topic_words(text))) - shared_stems(
+        map(stem, topic_words(text)), stems(best.heading)
+    )
+    results = [best]
+    for each in every:
+        if each.kind != best.kind or value_key(each.value) == value_key(best.value):
+            continue
+        is_same = each.text == best.text
+        sides = [
+            frozenset(stems(f"{one.label} {one.head}" if is_same else one.text))
+            for one in (best, each)
+        ]
+        is_near = is_same or each.text in texts[max(0, at - 1) : at + 2]
+        told = [shared_stems(asked, names) for names in sides]
+        if is_near and told[0] == told[1] and (is_same or told[0] or not asked):
+            results.append(each)
     return list(dict.fromkeys(results)) if len(results) > 1 else []
 
 
