@@ -69,6 +69,7 @@ from raglab.words.tokeniser import split_words
 
 MOST = 6  # readings of a gap
 ENOUGH = 0.5  # share of the topic that the best statement must name
+STRAY = 0.34  # weight of a word of a sentence that the documents do not have
 FEW = 4  # sentences among which a user may choose; more are no choice
 _NAMES_WANTED = re.compile(r"(?:what|which|how|who|whose|quel\w*|combien|qui|c'est quoi)(?!\w)")
 _PER = re.compile(r"(?<!\w)(?:per|each|par|chaque) (\w+)")
@@ -313,7 +314,7 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
             for candidate in good
             if candidate.statement.form != "sentence" or candidate.statement.kind in FEW_VALUES
         ]
-    if not good or len(good[0].words & needed) < ENOUGH * len(needed):
+    if not good or len(good[0].words & needed) < ENOUGH * _weight(needed, text, documents):
         return None
     scope = parsed.known("date_scope")
     dated = _time_gap(text, good, ranked, topic, documents, scope) if wanted_kinds(text) else None
@@ -344,6 +345,14 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     ):
         return None
     return _keyed(_by_axis(met, topic, documents, scope), parsed, topic, good, documents, pack)
+
+
+def _weight(needed: Iterable[str], text: str, documents: Sequence[Chunk]) -> float:
+    """How many words of a topic count: in a sentence less those that no document has."""
+    known = frozenset(word for chunk in documents for word in stems(chunk.full_text))
+    own = len(shared_stems(needed, known))
+    strays = len(frozenset(needed)) - own
+    return own + (strays if is_bare(text) else STRAY * strays)
 
 
 def _keyed(
