@@ -439,8 +439,9 @@ def other_versions(
 
 
 def version_stamp(chunk: Chunk) -> tuple[str, str]:
-    """Version and date of a document by its tags."""
-    return chunk.tags.get("version", ""), chunk.tags.get("date", "")
+    """Version and date of a document by its tags, else its year."""
+    stamp = chunk.tags.get("version", ""), chunk.tags.get("date", "")
+    return stamp if any(stamp) else (document_year(chunk), "")
 
 
 def is_field_alone(
@@ -699,5 +700,7 @@ def outdated(chunk: Chunk, chunks: Sequence[Chunk], today: str) -> tuple[str, st
 
 
 def document_year(chunk: Chunk) -> str:
-    """Year of a document by its tags, '' where they name none."""
-    return (chunk.tags.get("version") or chunk.tags.get("date") or "")[:4]
+    """Year of a document by its tags, its title or its file, '' where they name none."""
+    tagged = (chunk.tags.get("version") or chunk.tags.get("date") or "")[:4]
+    names = YEARS.findall(" ".join((*chunk.section[:1], chunk.document)))
+    return tagged or (names[0] if names else "")

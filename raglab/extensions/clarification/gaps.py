@@ -69,7 +69,7 @@ from raglab.words.tokeniser import split_words
 
 MOST = 6  # readings of a gap
 ENOUGH = 0.5  # share of the topic that the best statement must name
-STRAY = 0.34  # weight of a word of a sentence that the documents do not have
+STRAY, BARE_STRAY = 0.34, 0.5  # weight of a word that documents lack, in a sentence and a bare name
 FEW = 4  # sentences among which a user may choose; more are no choice
 _NAMES_WANTED = re.compile(r"(?:what|which|how|who|whose|quel\w*|combien|qui|c'est quoi)(?!\w)")
 _PER = re.compile(r"(?<!\w)(?:per|each|par|chaque) (\w+)")
@@ -201,7 +201,11 @@ def _role_gap(  # noqa: PLR0911 - a way out for each case
 
     `the tenant`, `who do I contact at Acme?`.
     """
-    if parsed.known("intent") not in {None, "lookup"} or is_denied(text):
+    if (
+        parsed.known("intent") not in {None, "lookup"}
+        or is_denied(text)
+        or wanted_kinds(text) - {"name"}
+    ):
         return None
     roles = _roles(documents)
     if len({value_key(role.value) for role in roles}) < 2:
@@ -314,14 +318,19 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
             for candidate in good
             if candidate.statement.form != "sentence" or candidate.statement.kind in FEW_VALUES
         ]
-    if not good or len(good[0].words & needed) < ENOUGH * _weight(needed, text, documents):
+    known = shared_stems(
+        map(stem, topic), [word for chunk in documents for word in stems(chunk.full_text)]
+    )
+    strays = frozenset(map(stem, topic)) - known
+    weight = len(known) + (BARE_STRAY if is_bare(text) else STRAY) * len(strays)
+    if not good or (needed and len(good[0].words) < ENOUGH * weight) or _names_another(parsed.question, strays):
         return None
     scope = parsed.known("date_scope")
     dated = _time_gap(text, good, ranked, topic, documents, scope) if wanted_kinds(text) else None
     if dated is not None:
         return _keyed(dated, parsed, topic, good, documents, pack)
     # A sentence has no name of its own: the question must say of what it wants which kind of value.
-    is_clear = bool(wanted_kinds(text)) and (is_alike or len(good[0].words & needed) == len(needed))
+    is_clear = bool(wanted_kinds(text)) and (is_alike or good[0].words >= needed & known)
     is_few = is_clear and len(good) <= (FEW if needed else MOST)
     if not is_few and any(candidate.statement.form == "sentence" for candidate in good):
         return None
@@ -347,12 +356,13 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     return _keyed(_by_axis(met, topic, documents, scope), parsed, topic, good, documents, pack)
 
 
-def _weight(needed: Iterable[str], text: str, documents: Sequence[Chunk]) -> float:
-    """How many words of a topic count: in a sentence less those that no document has."""
-    known = frozenset(word for chunk in documents for word in stems(chunk.full_text))
-    own = len(shared_stems(needed, known))
-    strays = len(frozenset(needed)) - own
-    return own + (strays if is_bare(text) else STRAY * strays)
+def _names_another(question: str, strays: Iterable[str]) -> bool:
+    """Whether a question names, by a capital or figure, what the documents do not have."""
+    words = re.findall(r"\w+", question)[1:]
+    return any(
+        stem(plain(word)) in strays and (word[:1].isupper() or any(map(str.isdigit, word)))
+        for word in words
+    )
 
 
 def _keyed(
@@ -395,6 +405,20 @@ def _time_gap(
             or topic
         )
         return _gap("date_scope", f"{field or changed[0].kind}:date", changed)
+    best = good[0]
+    later = [
+        each.statement
+        for each in ranked
+        if (each.statement.form, each.statement.kind) == ("sentence", best.statement.kind)
+        and best.statement.form != "sentence"
+        and each.words >= best.words
+        and documents[each.statement.place].document == documents[best.statement.place].document
+        and TIME.search(plain(each.statement.text))
+        and value_key(each.statement.value) not in value_key(best.statement.value)
+    ]
+    if later and len(good) == 1:
+        field = " ".join(topic) or best.statement.kind
+        return _gap("date_scope", f"{field}:date", in_time([best.statement, *later[:1]], scope, documents))
     variants = in_time(_variants(text, good, documents), scope, documents)
     if len(variants) > 1:
         return _by_axis(variants, topic, documents, scope)
@@ -886,7 +910,7 @@ def _gap(
     is shown whole.
     """
     names = [statement.head if by_head else statement.label for statement in listed]
-    for other in ("name", "heading"):
+    for other in ("name", "heading", "text"):
         if len({value_key(name) for name in names}) < len(names):
             names = [getattr(statement, other) for statement in listed]
     headings = [value_key(statement.heading) for statement in listed]

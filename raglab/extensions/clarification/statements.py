@@ -148,7 +148,8 @@ def _tabled(text: str) -> str:
     def close() -> None:
         if len(rows) > 1:
             width = max(map(len, rows))
-            heads = rows[0] if not any(map(values_in, rows[0])) else None
+            is_head = not any(len(found := values_in(cell)) == 1 and found[0].text == cell for cell in rows[0])
+            heads = rows[0] if is_head else None
             lines = [[""] * (width - len(row)) + row for row in rows[heads is not None :]]
             heads = [""] * width if heads is None else [""] * (width - len(heads)) + heads
             table = [heads, ["---"] * width, *lines]
