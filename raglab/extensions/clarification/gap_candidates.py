@@ -91,6 +91,13 @@ def own_topic(text: str, documents: Sequence[Chunk]) -> tuple[str, ...]:
         for word in split_words(plain(chunk.tags.get(tag, "")))
     }
     times = _time_words(text, documents)
+    titles = {
+        word
+        for chunk in documents
+        for word in split_words(plain(" ".join((chunk.document, *chunk.section[:1])).replace("-", " ")))
+    }
+    called = re.findall(rf"(\w+) (?:{'|'.join(entries('holders'))})(?!\w)", text)
+    times |= titles & {*called}  # `the Acme contract`
     topic = tuple(word for word in topic_words(text) if word not in times)
     return tuple(word for word in topic if word not in names) or topic
 

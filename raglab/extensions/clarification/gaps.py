@@ -69,7 +69,9 @@ from raglab.words.tokeniser import split_words
 
 MOST = 6  # readings of a gap
 ENOUGH = 0.5  # share of the topic that the best statement must name
-STRAY, BARE_STRAY = 0.34, 0.5  # weight of a word that documents lack, in a sentence and a bare name
+# weight of a word that documents lack, in a sentence and in a bare name; where no kind is asked for
+STRAY, BARE_STRAY, UNTYPED = 0.34, 0.5, 2.2
+SURE = 0.6  # share of the known words of a question that sentences must name
 FEW = 4  # sentences among which a user may choose; more are no choice
 _NAMES_WANTED = re.compile(r"(?:what|which|how|who|whose|quel\w*|combien|qui|c'est quoi)(?!\w)")
 _PER = re.compile(r"(?<!\w)(?:per|each|par|chaque) (\w+)")
@@ -322,7 +324,8 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
         map(stem, topic), [word for chunk in documents for word in stems(chunk.full_text)]
     )
     strays = frozenset(map(stem, topic)) - known
-    weight = len(known) + (BARE_STRAY if is_bare(text) else STRAY) * len(strays)
+    stray = (STRAY, BARE_STRAY)[is_bare(text)] * (1 if wanted_kinds(text) else UNTYPED)
+    weight = len(known) + stray * len(strays)
     if not good or (needed and len(good[0].words) < ENOUGH * weight) or _names_another(parsed.question, strays):
         return None
     scope = parsed.known("date_scope")
@@ -330,8 +333,11 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     if dated is not None:
         return _keyed(dated, parsed, topic, good, documents, pack)
     # A sentence has no name of its own: the question must say of what it wants which kind of value.
-    is_clear = bool(wanted_kinds(text)) and (is_alike or good[0].words >= needed & known)
+    is_clear = bool(wanted_kinds(text)) and (is_alike or len(good[0].words & needed) >= SURE * len(needed & known))
     is_few = is_clear and len(good) <= (FEW if needed else MOST)
+    files = {documents[candidate.statement.place].document for candidate in good}
+    if (is_clear and not is_few or len(good) > 2 * MOST) and 1 < len(files) <= MOST:
+        return _keyed(_by_document([each.statement for each in good], " ".join(topic) or good[0].statement.kind, documents, scope), parsed, topic, good, documents, pack)
     if not is_few and any(candidate.statement.form == "sentence" for candidate in good):
         return None
     listed = in_time([candidate.statement for candidate in good], scope, documents)
@@ -414,6 +420,7 @@ def _time_gap(
         and each.words >= best.words
         and documents[each.statement.place].document == documents[best.statement.place].document
         and TIME.search(plain(each.statement.text))
+        and shared_stems(best.words, stems(f"{each.statement.label} {each.statement.head}"))
         and value_key(each.statement.value) not in value_key(best.statement.value)
     ]
     if later and len(good) == 1:

@@ -199,7 +199,7 @@ def topic_words(text: str) -> tuple[str, ...]:
     words = (
         word
         for word in split_words(bare)
-        if stems(word) and word not in form and not word.isdigit()
+        if stems(word) and not {word, stem(word)} & form and not word.isdigit()
     )
     return tuple(dict.fromkeys(words))
 
