@@ -55,6 +55,7 @@ WANTED = (
 BARE = 5  # words of a question that names a thing and asks nothing
 _NUMBERED = frozenset({"reference", "phone", "number"})  # kinds of what is called a number
 _HOW_LONG = re.compile(r"(?<!\w)(?:how (?:long|soon)|combien de temps)(?!\w)")
+_WHEN = re.compile(r"(?<!\w)(?:when|quand)(?!\w)")
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
 _CITED_PART = re.compile(
     r"\b((?:section|clause|article|part|module|annexe?|chapter|chapitre|titre|step|etape) "
@@ -250,11 +251,11 @@ def wanted_kinds(text: str) -> frozenset[str]:
     kinds = [kind for kind in WANTED if expression(kind).search(text)]
     if expression("numbered").search(text) and "phone" not in kinds:
         return _NUMBERED  # a number, be it the deposit's, is no sum
-    is_when = re.search(r"(?<!\w)(?:when|quand)(?!\w)", text) is not None
-    if "date" in kinds and is_when:
+    bare = _WHEN.sub(" ", text)
+    if "date" in kinds and bare != text and expression("date").search(bare) is None:
         return frozenset({"date", "time", "duration"})
     if "duration" in kinds and "date" in kinds:
-        kinds = ["date"] if re.search(r"(?<!\w)date(?!\w)", text) else ["duration"]
+        kinds = ["date"] if re.search(r"(?<!\w)(?:when|quand|date)(?!\w)", text) else ["duration"]
     if expression("contact").search(text) and not {"phone", "email", "amount"} & set(kinds):
         kinds = [*kinds, *(("name",) if expression("who").search(text) else ("phone", "email"))]
     elif expression("who").search(text):

@@ -243,6 +243,14 @@ def _apart(lines: list[Statement]) -> list[Statement]:
     ]
 
 
+def _lead(block: Sequence[str]) -> str:
+    """What the lines of a paragraph stand under: a party with its name, or a bare first line."""
+    match = _LABELLED.match(block[0]) if block else None
+    if match is None:
+        return ": ".join(line for line in block[:2] if len(line.split()) <= LONGEST_LABEL)
+    return block[0] if is_name(match["value"].partition(",")[0]) else ""
+
+
 def _line_statements(text: str, top: str) -> Iterator[Statement]:
     """Lines of the form `label: value`; a value is what its line says of it, not a sentence.
 
@@ -253,16 +261,15 @@ def _line_statements(text: str, top: str) -> Iterator[Statement]:
     block: list[str] = []
     for line in text.splitlines():
         bare = re.sub(r"\*+", "", line.strip())
-        if not bare or line == top:
+        if not bare:
             block = []
             continue
         if bare.startswith("#"):
             heading = bare.lstrip("# ").strip()
         if bare.startswith(("|", "#", ">")) or "](" in bare:
             continue
-        lead = ": ".join(each for each in block[:2] if len(each.split()) <= LONGEST_LABEL)
-        lead = lead if not block or not _LABELLED.match(block[0]) else block[0]
-        block.append(bare)
+        lead = _lead(block)
+        block = [] if line == top else [*block, bare]
         match = _LABELLED.match(bare)
         if match is None or len(match["label"].split()) > LONGEST_LABEL:
             continue
