@@ -199,6 +199,7 @@ def _share(
         if each.value != statement.value
         for word in (*stems(each.head), *stems(each.label))
     )
+    table = "" if statement.head else statement.table
     places = (
         (LABEL, stems(statement.label)),
         (HEAD, stems(statement.head)),
@@ -206,7 +207,7 @@ def _share(
             FAR if several else TEXT,
             [word for word in stems(statement.text) if not several or word not in of_siblings],
         ),
-        (HEADING, stems(" ".join((statement.lead, statement.heading, *chunk.section)))),
+        (HEADING, stems(" ".join((statement.lead, table, statement.heading, *chunk.section)))),
     )
     total, words = 0.0, set()
     # Where all that is asked for is a kind of value, no place that names it says more than another.

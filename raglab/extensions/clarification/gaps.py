@@ -569,14 +569,17 @@ def _variants(
     for each in every:
         if each.kind != best.kind or value_key(each.value) == value_key(best.value):
             continue
-        is_same = each.text == best.text
-        sides = [
-            frozenset(stems(f"{one.label} {one.head}" if is_same else one.text))
-            for one in (best, each)
-        ]
-        is_near = is_same or each.text in texts[max(0, at - 1) : at + 2]
-        told = [shared_stems(asked, names) for names in sides]
-        if is_near and told[0] == told[1] and (is_same or told[0] or not asked):
+        if each.text == best.text:
+            # what begins a sentence is said of all its values: half of it names none of them
+            first, later = sorted((best, each), key=lambda one: best.text.find(one.value))
+            names = [frozenset(map(stem, topic_words(plain(one.name)))) for one in (first, later)]
+            is_named = 2 * len(shared_stems(names[0], stems(text))) > len(names[0])
+            is_open = not is_named and not shared_stems(asked, names[1] - names[0])
+        else:
+            told = [shared_stems(asked, stems(one.text)) for one in (best, each)]
+            is_open = told[0] == told[1] and (bool(told[0]) or not asked)
+            is_open = is_open and each.text in texts[max(0, at - 1) : at + 2]
+        if is_open:
             results.append(each)
     return list(dict.fromkeys(results)) if len(results) > 1 else []
 

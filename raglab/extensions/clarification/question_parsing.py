@@ -26,7 +26,7 @@ from raglab.words.numerals import dates_in
 from raglab.words.packs import GENERIC, Pack
 from raglab.words.tokeniser import split_words
 
-VERSION = "rules-9"  # to be raised with every change of what is read
+VERSION = "rules-10"  # to be raised with every change of what is read
 # in words of the tables, by its form, one of few, left open
 NAMED, IMPLIED, LIKELY, OPEN = 0.95, 0.80, 0.65, 0.30
 TASKS = ("cite", "summarise", "extract_conditions")

@@ -1,0 +1,134 @@
+"""Values that the words of a question do not tell apart, by what the documents print."""
+
+from __future__ import annotations
+
+import pytest
+
+from raglab.extensions.clarification.gaps import find_gaps
+from raglab.extensions.clarification.question_parsing import parse_question, wanted_kinds
+from raglab.extensions.clarification.statements import statements
+from raglab.extensions.clarification.value_kinds import values_in
+from raglab.values import Chunk
+
+CLUB = """Rowing club > Parties
+
+Club
+Wherry Rowing Ltd
+Address: 4 Weir Lane, Otley LS21 1AA
+Phone: 01943 960 111
+
+Member
+Ms Ines Doyle
+Address: 9 Mill Rise, Otley LS21 3BB
+Phone: 07700 900222
+
+We insure oars for 3 months and hulls for 2 years. The boathouse is open in summer from 06:00 to 21:30, in winter from
+08:00 to 16:30.
+
+Boat            Junior (under 18)    Senior
+Single, scull   £12                  £20
+Double          £18                  £31
+Locker lost     £5                   £9
+"""
+
+
+def asked(question: str, text: str | tuple[str, ...] = CLUB) -> tuple[str, list[str]] | None:
+    """Kind and values of the first gap of a question to documents."""
+    texts = (text,) if isinstance(text, str) else text
+    chunks = [Chunk(f"c{at}", own, f"d{at}.md", 1) for at, own in enumerate(texts)]
+    gap = next(iter(find_gaps(parse_question(question, chunks), chunks)), None)
+    return None if gap is None else (gap.kind, [reading.value for reading in gap.readings])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("Ring 07700 900222 at night.", "phone", "07700 900222"),
+        ("Office: 9 Mill Rise, Otley LS21 3BB", "address", "9 Mill Rise, Otley LS21 3BB"),
+        ("Siège : 12 rue du Bassin, 76400 Fécamp", "address", "12 rue du Bassin, 76400 Fécamp"),
+        ("12 Oak St, Troy, NY 12180", "address", "12 Oak St, Troy, NY 12180"),
+        ("open from 9.30 am to 5 pm", "time", "9.30 am to 5 pm"),
+        ("de 14 h à 17 h", "time", "14 h à 17 h"),
+        ("£5,000 or 12345 Euro", "amount", "£5,000"),
+    ],
+)
+def test_a_value_is_whole(text: str, kind: str, value: str) -> None:
+    """An address ends in its postcode, hours are one value, a mobile number is a phone."""
+    assert (values_in(text)[0].kind, values_in(text)[0].text) == (kind, value)
+
+
+@pytest.mark.parametrize(
+    ("question", "kinds"),
+    [
+        ("when does it open?", {"date", "time", "duration"}),
+        ("when does the course begin?", {"date"}),
+        ("what is the address?", {"address"}),
+        ("how old must i be?", {"quantity", "duration"}),
+        ("what will the call out cost me?", {"amount", "percentage"}),
+        ("account number?", {"reference", "phone", "number"}),
+    ],
+)
+def test_what_is_wanted(question: str, kinds: set[str]) -> None:
+    """A time is asked for in several ways, and a price is no telephone."""
+    assert wanted_kinds(question) == kinds
+
+
+@pytest.mark.parametrize(
+    ("question", "values"),
+    [
+        ("phone number?", ["Club", "Member"]),  # lines of one label, by their paragraphs
+        ("What is the address?", ["Club", "Member"]),
+        ("How much is a single scull?", ["Junior (under 18)", "Senior"]),  # aligned columns
+        ("How long do you insure?", ["oars", "hulls"]),  # values of one sentence
+        ("boathouse hours?", ["boathouse is open in summer", "winter"]),
+    ],
+)
+def test_a_vague_question_is_asked_about(question: str, values: list[str]) -> None:
+    """Under the names that tell the values apart."""
+    gap = asked(question)
+    assert gap is not None
+    assert len(gap[1]) == len(values)
+    assert all(name in shown for name, shown in zip(values, gap[1], strict=True))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is Ms Doyle's phone number?",  # of whom a paragraph speaks
+        "How long do you insure oars?",
+        "How much is a senior single scull?",
+        "How much is a single Osprey scull?",  # a name that the documents do not have
+        "What does the E7 scull cost?",
+    ],
+)
+def test_a_question_that_names_one_or_none_is_not(question: str) -> None:
+    """What the question says decides, or that the documents do not have it."""
+    assert asked(question) is None
+
+
+def test_a_row_that_a_later_sentence_changes() -> None:
+    """Is asked about by its time."""
+    text = "| Boat | Fee |\n|---|---|\n| Skiff | £40 |\n\nFrom 1 May 2026 the fee for a skiff is £46."
+    gap = asked("What is the fee for a skiff?", text)
+    assert gap is not None
+    assert (gap[0], len(gap[1])) == ("date_scope", 2)
+
+
+def test_the_year_of_a_file_is_its_version() -> None:
+    """A question of a year is of that file."""
+    chunks = [
+        Chunk(year, f"Skiff fee: £{fee}", f"fees_{year}.md", 1)
+        for year, fee in (("2024", 40), ("2025", 46))
+    ]
+    for question, count in (("What is the skiff fee?", 2), ("What is the 2024 skiff fee?", 0)):
+        (*gap,) = find_gaps(parse_question(question, chunks), chunks)
+        assert sum(len(each.readings) for each in gap) == count
+
+
+def test_the_first_line_of_a_paragraph_heads_its_lines() -> None:
+    """A party with its name; a line that states a value heads nothing."""
+    heads = {each.value: each.head for each in statements([Chunk("a", CLUB, "a.md")])}
+    assert heads["01943 960 111"] == "Club"
+    assert heads["07700 900222"] == "Member"
+    rows = statements([Chunk("a", "Rent: £900\nDeposit: £450\n\nFee: £3\nDeposit: £50", "a.md")])
+    assert {each.head for each in rows} == {""}
