@@ -52,7 +52,6 @@ OPPOSED = (
 )
 MEASURES = frozenset({"amount", "percentage", "duration", "quantity", "number"})
 LIGHT = 0.25  # weight of a word that says what kind of value is meant
-CLEAR = 0.75  # share of a topic that a statement of one of several documents names
 SUMS = frozenset({"amount", "percentage"})  # kinds that `deposit`, `limit` and their like are of
 # what follows is not what it is
 _OF = re.compile(r"\s(?:for|of|on|in|to|under|per|pour|de|du|des|d'|en|par|sur)\b")
@@ -94,7 +93,9 @@ def own_topic(text: str, documents: Sequence[Chunk]) -> tuple[str, ...]:
     titles = {
         word
         for chunk in documents
-        for word in split_words(plain(" ".join((chunk.document, *chunk.section[:1])).replace("-", " ")))
+        for word in split_words(
+            plain(" ".join((chunk.document, *chunk.section[:1])).replace("-", " "))
+        )
     }
     called = re.findall(rf"(\w+) (?:{'|'.join(entries('holders'))})(?!\w)", text)
     times |= titles & {*called}  # `the Acme contract`
@@ -145,7 +146,7 @@ def candidates(
     results = []
     for statement in matches:
         beside = parts[statement.place, statement.text, statement.kind]
-        share, words = _share(statement, weight, called, documents[statement.place], beside)
+        share, words = _share(statement, weight, documents[statement.place], beside)
         share *= OTHER_SIDE if _opposed(text, statement, OPPOSED[2:]) else 1.0
         if share > 0.0 or not weight:
             score = (
@@ -182,7 +183,6 @@ def needed_words(topic: Sequence[str]) -> frozenset[str]:
 def _share(
     statement: Statement,
     weight: Mapping[str, float],
-    called: re.Pattern[str] | None,
     chunk: Chunk,
     siblings: Sequence[Statement],
 ) -> tuple[float, frozenset[str]]:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from raglab.extensions.clarification.contents import contents
 from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.gap_candidates import (
-    CLEAR,
     FAR,
     TIME,
     YEARS,
@@ -134,7 +133,6 @@ def find_gaps(
     results = (
         role,
         _intent_gap(parsed, topic, documents, least),
-        _document_gap(parsed, text, topic, documents, hits, pack),
         _statement_gap(parsed, topic, documents, hits, pack),
         _part_gap(parsed, text, topic, documents, least),
     )
@@ -294,7 +292,7 @@ def _only_names(topic: Sequence[str], documents: Sequence[Chunk]) -> bool:
     return _names_all(topic, titles.replace("-", " "))
 
 
-def _statement_gap(  # noqa: PLR0911 - a way out for each case
+def _statement_gap(  # noqa: C901, PLR0911 - a way out for each case
     parsed: ParsedQuestion,
     topic: Sequence[str],
     documents: Sequence[Chunk],
@@ -320,24 +318,33 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
             for candidate in good
             if candidate.statement.form != "sentence" or candidate.statement.kind in FEW_VALUES
         ]
-    known = shared_stems(
-        map(stem, topic), [word for chunk in documents for word in stems(chunk.full_text)]
-    )
-    strays = frozenset(map(stem, topic)) - known
-    stray = (STRAY, BARE_STRAY)[is_bare(text)] * (1 if wanted_kinds(text) else UNTYPED)
-    weight = len(known) + stray * len(strays)
-    if not good or (needed and len(good[0].words) < ENOUGH * weight) or _names_another(parsed.question, strays):
+    known = _known_words(topic, documents)
+    if not _is_covered(parsed, topic, good, needed, known):
         return None
     scope = parsed.known("date_scope")
     dated = _time_gap(text, good, ranked, topic, documents, scope) if wanted_kinds(text) else None
     if dated is not None:
         return _keyed(dated, parsed, topic, good, documents, pack)
     # A sentence has no name of its own: the question must say of what it wants which kind of value.
-    is_clear = bool(wanted_kinds(text)) and (is_alike or len(good[0].words & needed) >= SURE * len(needed & known))
+    is_clear = bool(wanted_kinds(text)) and (
+        is_alike or len(good[0].words & needed) >= SURE * len(needed & known)
+    )
     is_few = is_clear and len(good) <= (FEW if needed else MOST)
     files = {documents[candidate.statement.place].document for candidate in good}
-    if (is_clear and not is_few or len(good) > 2 * MOST) and 1 < len(files) <= MOST:
-        return _keyed(_by_document([each.statement for each in good], " ".join(topic) or good[0].statement.kind, documents, scope), parsed, topic, good, documents, pack)
+    if ((is_clear and not is_few) or len(good) > 2 * MOST) and 1 < len(files) <= MOST:
+        return _keyed(
+            _by_document(
+                [each.statement for each in good],
+                " ".join(topic) or good[0].statement.kind,
+                documents,
+                scope,
+            ),
+            parsed,
+            topic,
+            good,
+            documents,
+            pack,
+        )
     if not is_few and any(candidate.statement.form == "sentence" for candidate in good):
         return None
     listed = in_time([candidate.statement for candidate in good], scope, documents)
@@ -362,13 +369,41 @@ def _statement_gap(  # noqa: PLR0911 - a way out for each case
     return _keyed(_by_axis(met, topic, documents, scope), parsed, topic, good, documents, pack)
 
 
-def _names_another(question: str, strays: Iterable[str]) -> bool:
-    """Whether a question names, by a capital or figure, what the documents do not have."""
-    words = re.findall(r"\w+", question)[1:]
-    return any(
-        stem(plain(word)) in strays and (word[:1].isupper() or any(map(str.isdigit, word)))
-        for word in words
+def _known_words(topic: Iterable[str], documents: Sequence[Chunk]) -> frozenset[str]:
+    """Stems of a topic that the documents have."""
+    return shared_stems(
+        map(stem, topic), [word for chunk in documents for word in stems(chunk.full_text)]
     )
+
+
+def _is_covered(
+    parsed: ParsedQuestion,
+    topic: Sequence[str],
+    good: Sequence[ScoredStatement],
+    needed: frozenset[str],
+    known: frozenset[str],
+) -> bool:
+    """Whether the best statements name enough of a question that is of the documents' matter.
+
+    A word that they lack counts for less. A name or figure that they lack is of another matter.
+
+    Args:
+      needed: stems that say more than a kind of value.
+      known: stems of the topic that the documents have.
+    """
+    if not good:
+        return False
+    text, strays = plain(parsed.question), frozenset(map(stem, topic)) - known
+    names = (
+        plain(word)
+        for word in re.findall(r"\w+", parsed.question)[1:]
+        if word[:1].isupper() or any(map(str.isdigit, word))
+    )
+    if strays & frozenset(map(stem, names)):
+        return False
+    stray = BARE_STRAY if is_bare(text) else STRAY
+    weight = len(known) + stray * (1.0 if wanted_kinds(text) else UNTYPED) * len(strays)
+    return not needed or len(good[0].words) >= ENOUGH * weight
 
 
 def _keyed(
@@ -425,7 +460,9 @@ def _time_gap(
     ]
     if later and len(good) == 1:
         field = " ".join(topic) or best.statement.kind
-        return _gap("date_scope", f"{field}:date", in_time([best.statement, *later[:1]], scope, documents))
+        return _gap(
+            "date_scope", f"{field}:date", in_time([best.statement, *later[:1]], scope, documents)
+        )
     variants = in_time(_variants(text, good, documents), scope, documents)
     if len(variants) > 1:
         return _by_axis(variants, topic, documents, scope)
@@ -548,7 +585,7 @@ def _changes(good: Sequence[ScoredStatement], documents: Sequence[Chunk]) -> lis
 def _variants(
     text: str, good: Sequence[ScoredStatement], documents: Sequence[Chunk]
 ) -> list[Statement]:
-    """The only value a question means, with the others that its passage gives beside it.
+    """The only value a question means, with those that its passage gives beside it.
 
     In the same sentence or the next, where no word of the question tells them apart.
     """
@@ -562,22 +599,22 @@ def _variants(
     ]
     texts = list(dict.fromkeys(each.text for each in every))
     at = texts.index(best.text) if best.text in texts else 0
-    asked = frozenset(map(stem, topic_words(text))) - shared_stems(
-        map(stem, topic_words(text)), stems(best.heading)
-    )
+    words = frozenset(map(stem, topic_words(text)))
+    words -= shared_stems(words, stems(best.heading))
     results = [best]
     for each in every:
         if each.kind != best.kind or value_key(each.value) == value_key(best.value):
             continue
         if each.text == best.text:
             # what begins a sentence is said of all its values: half of it names none of them
-            first, later = sorted((best, each), key=lambda one: best.text.find(one.value))
-            names = [frozenset(map(stem, topic_words(plain(one.name)))) for one in (first, later)]
+            first, later = sorted((best, each), key=lambda side: best.text.find(side.value))
+            names = [frozenset(map(stem, topic_words(plain(side.name)))) for side in (first, later)]
             is_named = 2 * len(shared_stems(names[0], stems(text))) > len(names[0])
-            is_open = not is_named and not shared_stems(asked, names[1] - names[0])
+            own = names[1] - names[0] | {*stems(first.head)} - names[1]
+            is_open = not is_named and not shared_stems(words, own)
         else:
-            told = [shared_stems(asked, stems(one.text)) for one in (best, each)]
-            is_open = told[0] == told[1] and (bool(told[0]) or not asked)
+            met = [shared_stems(words, stems(side.text)) for side in (best, each)]
+            is_open = met[0] == met[1] and (bool(met[0]) or not words)
             is_open = is_open and each.text in texts[max(0, at - 1) : at + 2]
         if is_open:
             results.append(each)
@@ -610,11 +647,7 @@ def _by_axis(
     if (
         by_head and len({value_key(statement.head) for statement in listed}) == 1
     ):  # another cell of their rows tells them apart
-        return _gap(
-            "field_type",
-            field,
-            [statement._replace(label=_with_basis(statement)) for statement in listed],
-        )
+        return _gap("field_type", field, listed)
     dated = all(
         TIME.search(name := plain(statement.head if by_head else statement.label))
         or _is_version(name)
@@ -626,16 +659,6 @@ def _by_axis(
         listed,
         by_head=by_head,
     )
-
-
-def _with_basis(statement: Statement) -> str:
-    """Label of a row with its other words."""
-    parts = [
-        part
-        for part in statement.text.split("; ")
-        if part not in {statement.label, statement.value} and not values_in(part)
-    ]
-    return ", ".join((statement.label, *parts)) if statement.form == "row" else statement.label
 
 
 def _is_version(name: str) -> bool:
@@ -684,101 +707,6 @@ def _when(statement: Statement, documents: Sequence[Chunk]) -> tuple[bool, str, 
         max(YEARS.findall(name), default=document_year(documents[statement.place])),
         newer is not None,
     )
-
-
-def _document_gap(
-    parsed: ParsedQuestion,
-    text: str,
-    topic: Sequence[str],
-    documents: Sequence[Chunk],
-    hits: Sequence[Chunk],
-    pack: Pack,
-) -> QuestionGap | None:
-    """Which of several documents is meant, where each has as much of a question and a value."""
-    own: dict[str, list[Chunk]] = {}
-    for chunk in documents:
-        own.setdefault(chunk.document, []).append(chunk)
-    tags = {name: part[0].tags for name, part in own.items()}
-    if (
-        not 1 < len(own) <= MOST
-        or parsed.known("date_scope")
-        or parsed.known("intent") not in {None, "lookup"}
-    ):
-        return None
-    if not _are_alternatives(tags) or _is_document_named(text, tags):
-        return None
-    # The documents that name most of the topic; one alone is meant.
-    needed = frozenset(stem(word) for word in topic if not is_kind_word(word))
-    texts = {
-        name: frozenset(stems(" ".join(chunk.full_text for chunk in part)))
-        for name, part in own.items()
-    }
-    named = {name: len(shared_stems(needed, words)) for name, words in texts.items()}
-    most = max(named.values())
-    is_asking = _NAMES_WANTED.match(text) is not None  # `is theft covered?` asks for no value
-    if not wanted_kinds(text) and (not is_asking or not needed or most < len(needed)):
-        return None
-    best = {
-        name: as_good(
-            candidates(text, topic if most else (), own[name], hits, field_synonyms(parsed, pack))
-        )
-        for name, number in named.items()
-        if number == most
-    }
-    # A title that names a topic states nothing: words of the topic must stand in a statement
-    # itself.
-    bar = ENOUGH * len(needed) if wanted_kinds(text) else len(needed)
-    own_texts = {
-        name: f"{good[0].statement.name} {good[0].statement.text}"
-        for name, good in best.items()
-        if good
-    }
-    best = {
-        name: best[name]
-        for name, own in own_texts.items()
-        if len(shared_stems(needed, stems(own))) >= bar
-    }
-    values = {
-        name: {value_key(candidate.statement.value) for candidate in good}
-        for name, good in best.items()
-    }
-    if len(best) < 2 or (
-        len(set(map(frozenset, values.values()))) == 1
-        and all(len(each) == 1 for each in values.values())
-    ):
-        return None
-    roles = document_roles(tags)
-    field = " ".join(topic) or parsed.known("target_field", 0.0) or "document"
-    field = f"{field}:not" if is_denied(text) else field
-    readings = []
-    for name, good in best.items():
-        is_stated = len(values[name]) == 1 and len(good[0].words & needed) >= CLEAR * len(needed)
-        quote = good[0].statement.text if is_stated and wanted_kinds(text) else ""
-        readings.append(GapReading(roles[name], quote, title_of(name, documents)))
-    return QuestionGap("document", f"{field}:document", tuple(readings), "first")
-
-
-def _are_alternatives(tags: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether documents are of different makers, or of one kind for different products.
-
-    No two state the same thing.
-    """
-    vendors = {tag.get("vendor", "") for tag in tags.values()} - {""}
-    products = {tag.get("product", "") for tag in tags.values()} - {""}
-    kinds = {tag.get("doc_type", "") for tag in tags.values()}
-    return len(vendors) == len(tags) or (len(products) == len(tags) and len(kinds) == 1)
-
-
-def _is_document_named(text: str, tags: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether a question in plain letters has words that only some documents go by."""
-    called = {
-        name: frozenset(
-            split_words(plain(" ".join((tag.get("vendor", ""), tag.get("product", "")))))
-        )
-        for name, tag in tags.items()
-    }
-    spoken = frozenset(word for word in split_words(text) if len(word) >= NAME_LETTERS)
-    return len({spoken & words for words in called.values()}) > 1
 
 
 def _by_document(
@@ -920,9 +848,9 @@ def _gap(
     is shown whole.
     """
     names = [statement.head if by_head else statement.label for statement in listed]
-    for other in ("name", "heading", "text"):
+    for part in ("name", "heading", "text"):
         if len({value_key(name) for name in names}) < len(names):
-            names = [getattr(statement, other) for statement in listed]
+            names = [getattr(statement, part) for statement in listed]
     headings = [value_key(statement.heading) for statement in listed]
     readings: dict[str, GapReading] = {}
     for name, statement in zip(names, listed, strict=True):

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 from raglab.extensions.clarification.language_words import plain, stems
@@ -47,6 +48,7 @@ _RATE = re.compile(
     r"\s?(?:a|an|un|une)\s\w{1,14}$"
 )
 _SMALL = frozenset(STOP_WORDS)
+ALIGNED = 2  # lines of a table without rules
 _COLUMNS = re.compile(r"\s{2,}|\t")  # between aligned cells
 
 
@@ -139,34 +141,27 @@ def _chunk_statements(text: str) -> tuple[Statement, ...]:
 def _tabled(text: str) -> str:
     """A text whose lines of aligned columns are rows of a table.
 
-    Columns are parted by two blanks or more. A first row without a value is their head, of as many
-    cells or of one fewer.
+    Columns are parted by two blanks or a tab; rows of one cell fewer lack the first. A first row
+    without a value is their head.
     """
     results: list[str] = []
-    rows: list[list[str]] = []
-
-    def close() -> None:
-        if len(rows) > 1:
-            width = max(map(len, rows))
-            is_head = not any(len(found := values_in(cell)) == 1 and found[0].text == cell for cell in rows[0])
-            heads = rows[0] if is_head else None
-            lines = [[""] * (width - len(row)) + row for row in rows[heads is not None :]]
-            heads = [""] * width if heads is None else [""] * (width - len(heads)) + heads
-            table = [heads, ["---"] * width, *lines]
-            results.extend(f"| {' | '.join(row)} |" for row in table)
-        else:
-            results.extend("  ".join(row) for row in rows)
-        rows.clear()
-
-    for line in text.splitlines():
-        cells = [] if "|" in line else _COLUMNS.split(line.strip())
-        if len(cells) > 1 and not (rows and abs(len(cells) - len(rows[-1])) > 1):
-            rows.append(cells)
+    for is_row, group in groupby(text.splitlines(), key=_is_aligned):
+        lines = list(group)
+        rows = [_COLUMNS.split(line.strip()) for line in lines]
+        width = max(map(len, rows))
+        if not is_row or len(rows) < ALIGNED or any(len(row) < width - 1 for row in rows):
+            results += lines
             continue
-        close()
-        results.append(line)
-    close()
+        rows = [[""] * (width - len(row)) + row for row in rows]
+        if any(value.text == cell for cell in rows[0] for value in values_in(cell)):
+            rows.insert(0, [""] * width)
+        rows.insert(1, ["---"] * width)
+        results += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(results)
+
+
+def _is_aligned(line: str) -> bool:
+    return "|" not in line and _COLUMNS.search(line.strip()) is not None
 
 
 def _row_statements(

@@ -138,7 +138,11 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
         if "," in match[0]
     ]
     values = [
-        *(date for date in values if not any(date.start < of.end and of.start < date.end for of in addresses)),
+        *(
+            date
+            for date in values
+            if not any(date.start < of.end and of.start < date.end for of in addresses)
+        ),
         *addresses,
     ]
     taken = [(value.start, value.end) for value in values]

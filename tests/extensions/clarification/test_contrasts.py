@@ -22,8 +22,8 @@ Ms Ines Doyle
 Address: 9 Mill Rise, Otley LS21 3BB
 Phone: 07700 900222
 
-We insure oars for 3 months and hulls for 2 years. The boathouse is open in summer from 06:00 to 21:30, in winter from
-08:00 to 16:30.
+We insure oars for 3 months and hulls for 2 years.
+The boathouse is open in summer from 06:00 to 21:30, in winter from 08:00 to 16:30.
 
 Boat            Junior (under 18)    Senior
 Single, scull   £12                  £20
@@ -32,7 +32,7 @@ Locker lost     £5                   £9
 """
 
 
-def asked(question: str, text: str | tuple[str, ...] = CLUB) -> tuple[str, list[str]] | None:
+def gap_of(question: str, text: str | tuple[str, ...] = CLUB) -> tuple[str, list[str]] | None:
     """Kind and values of the first gap of a question to documents."""
     texts = (text,) if isinstance(text, str) else text
     chunks = [Chunk(f"c{at}", own, f"d{at}.md", 1) for at, own in enumerate(texts)]
@@ -85,7 +85,7 @@ def test_what_is_wanted(question: str, kinds: set[str]) -> None:
 )
 def test_a_vague_question_is_asked_about(question: str, values: list[str]) -> None:
     """Under the names that tell the values apart."""
-    gap = asked(question)
+    gap = gap_of(question)
     assert gap is not None
     assert len(gap[1]) == len(values)
     assert all(name in shown for name, shown in zip(values, gap[1], strict=True))
@@ -103,13 +103,15 @@ def test_a_vague_question_is_asked_about(question: str, values: list[str]) -> No
 )
 def test_a_question_that_names_one_or_none_is_not(question: str) -> None:
     """What the question says decides, or that the documents do not have it."""
-    assert asked(question) is None
+    assert gap_of(question) is None
 
 
 def test_a_row_that_a_later_sentence_changes() -> None:
     """Is asked about by its time."""
-    text = "| Boat | Fee |\n|---|---|\n| Skiff | £40 |\n\nFrom 1 May 2026 the fee for a skiff is £46."
-    gap = asked("What is the fee for a skiff?", text)
+    text = (
+        "| Boat | Fee |\n|---|---|\n| Skiff | £40 |\n\nFrom 1 May 2026 the fee for a skiff is £46."
+    )
+    gap = gap_of("What is the fee for a skiff?", text)
     assert gap is not None
     assert (gap[0], len(gap[1])) == ("date_scope", 2)
 
