@@ -316,8 +316,7 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
         pinned = index.pinned(among) if among else pinned
     is_named = bool(pinned.chunks)
     if not is_named:  # those of the nearest passages, as in the signals of a trace
-        nearest = index.nearest(request.text, index.chunks)
-        pinned = index.pinned(tuple(dict.fromkeys(chunk.document for chunk in nearest)))
+        pinned = index.around(request.text)
     hits = index.nearest(request.text, pinned.chunks)
     gap = next(iter(turn.calls.gaps(parsed, pinned.chunks, hits, index.nearness)), None)
     if gap is not None and gap.kind == PAGE_SCOPE and not turn.is_pinned:

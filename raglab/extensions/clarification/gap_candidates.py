@@ -94,7 +94,7 @@ def own_topic(text: str, documents: Sequence[Chunk]) -> tuple[str, ...]:
         word
         for chunk in documents
         for word in split_words(
-            plain(" ".join((chunk.document, *chunk.section[:1])).replace("-", " "))
+            plain(f"{chunk.document} {chunk.tags.get('title', '')}".replace("-", " "))
         )
     }
     called = re.findall(rf"(\w+) (?:{'|'.join(entries('holders'))})(?!\w)", text)

@@ -21,6 +21,7 @@ from raglab.words.packs import Pack
 COLUMNS = ("page_1_kind", "language", "vendor")
 ANY = "any"  # doctype of documents of several kinds, or of none
 HITS = 8  # passages nearest to a question
+AROUND = 200  # passages that are read of documents that no question names
 LEAST_NAME = 4  # letters of a word that names a document
 
 
@@ -50,6 +51,7 @@ class DocumentIndex:
     pack: Pack = field(repr=False)
     _kinds: dict[str, str] = field(default_factory=dict, repr=False)
     _names: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
+    _places: dict[str, int] = field(default_factory=dict, repr=False)
     _vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     def pinned(self, documents: Sequence[str]) -> PinnedDocuments:
@@ -164,14 +166,28 @@ class DocumentIndex:
         question_vector = embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
         return [round(float(self._vectors[text] @ question_vector), 2) for text in texts]
 
-    def nearest(self, question: str, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    def around(self, question: str) -> PinnedDocuments:
+        """Documents of the passages nearest to a question, of which none is named."""
+        nearest = self.nearest(question, self.chunks)
+        pinned = self.pinned(tuple(dict.fromkeys(chunk.document for chunk in nearest)))
+        if len(pinned.chunks) <= AROUND:
+            return pinned
+        near = {chunk.chunk_id for chunk in self.nearest(question, pinned.chunks, AROUND)}
+        return pinned._replace(
+            chunks=tuple(chunk for chunk in pinned.chunks if chunk.chunk_id in near)
+        )
+
+    def nearest(
+        self, question: str, chunks: Sequence[Chunk], most: int = HITS
+    ) -> tuple[Chunk, ...]:
         """Of some passages those nearest to a question by the index's encoder, nearest first."""
-        vectors = self.ready.indexes.vectors
-        place = {chunk.chunk_id: at for at, chunk in enumerate(self.ready.chunks)}
+        vectors, place = self.ready.indexes.vectors, self._places
+        if not place:
+            place.update((chunk.chunk_id, at) for at, chunk in enumerate(self.ready.chunks))
         there = [(chunk, place[chunk.chunk_id]) for chunk in chunks if chunk.chunk_id in place]
         if not there:
             return ()
         own = vectors[np.array([at for _, at in there])]
         question_vector = embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
-        order = np.argsort(-(own @ question_vector), kind="stable")[:HITS]
+        order = np.argsort(-(own @ question_vector), kind="stable")[:most]
         return tuple(there[int(at)][0] for at in order)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
+from raglab import Corpus, Policy, System, ask, build_index, reply
 from raglab.extensions.clarification.gaps import find_gaps
+from raglab.extensions.clarification.pinned_documents import AROUND, DocumentIndex
 from raglab.extensions.clarification.question_parsing import parse_question, wanted_kinds
 from raglab.extensions.clarification.statements import statements
 from raglab.extensions.clarification.value_kinds import values_in
@@ -134,3 +139,34 @@ def test_the_first_line_of_a_paragraph_heads_its_lines() -> None:
     assert heads["07700 900222"] == "Member"
     rows = statements([Chunk("a", "Rent: £900\nDeposit: £450\n\nFee: £3\nDeposit: £50", "a.md")])
     assert {each.head for each in rows} == {""}
+
+
+class TestWithoutNames:
+    """A question that names no document is asked of those that lie near to it."""
+
+    def system(self, folder: Path, chunks: Sequence[Chunk]) -> System:
+        """A system that clarifies over some passages."""
+        build_index(Corpus("club", tuple(chunks)), folder / "index")
+        policy = Policy.from_mapping({"similarity": {"enabled": False}})
+        return System.open(folder / "index", policy=policy, clarify=True, cache=False)
+
+    def test_it_is_asked_and_answered(self, tmp_path: Path) -> None:
+        """As if the document were pinned; what is clear is left to the gates."""
+        system = self.system(tmp_path, [Chunk("a#1", CLUB, "a.md", 1)])
+        first = ask("phone number?", system=system, request_id="q")
+        pinned = ask("phone number?", system=system, documents=["a.md"])
+        assert first["status"] == pinned["status"] == "ambiguous"
+        assert first["options"] == pinned["options"]
+        assert "07700 900222" in reply("q", "the member", system=system)["answer"]
+        clear = ask("What is Ms Doyle's phone number?", system=system)
+        assert clear["clarification"] is None
+
+    def test_few_passages_are_read(self, tmp_path: Path) -> None:
+        """Of long documents those nearest to the question."""
+        filler = [Chunk(f"a#{at}", f"Locker {at} is blue.", "a.md", at) for at in range(2, 300)]
+        system = self.system(tmp_path, [Chunk("a#1", CLUB, "a.md", 1), *filler])
+        index = DocumentIndex(system.retriever.chunks, system.retriever, system.pack)
+        around = index.around("What is the address of the member and the phone of the club?")
+        assert len(around.chunks) == AROUND
+        assert around.chunks[0].chunk_id == "a#1"
+        assert len(index.pinned(("a.md",)).chunks) == len(filler) + 1
