@@ -412,7 +412,7 @@ PLACES = Scene(
         "Lotte Verhoef": ("wholesale", "the wholesale section", "Lotte Verhoef"),
     },
     {},
-    ("the locker", "the kettles", "cleaning", "page 3", "page 2"),
+    ("the locker", "the kettles", "cleaning", "page 4", "page 2"),
     ("page 9", "the mayor", "the section on boats", "a plumber", "the whole shed"),
     ("we have an order", "I am in a hurry"),
 )

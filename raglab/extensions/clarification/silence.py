@@ -21,6 +21,7 @@ from raglab.store.log_tables import (
     CLARIFICATIONS,
     DECISIONS,
     OPEN,
+    REPLIES,
     SETTLEMENTS,
 )
 from raglab.words.canonical import canonical_json, digest, utc_text
@@ -81,6 +82,8 @@ def settle(
 def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
     """silent, or why silence says nothing: told, failed, asked, unanswered, refused, rephrased."""
     request, of = row["request_id"], row["row_id"]
+    if log.row(REPLIES, request_id=request) is not None:  # who answered in doubt was not silent
+        return "told"
     # the row may have been split since, so that a signal went to a condition's row
     matter = key_of_row(log, of)[:2]
     with as_written():
