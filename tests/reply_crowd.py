@@ -510,6 +510,13 @@ def rejected(scene: Scene) -> Iterator[Line]:
         )
 
 
+def doubtful(scene: Scene) -> Iterator[Line]:
+    """Replies that name a value in doubt."""
+    for value, own in scene.names.items():
+        for form, call in product(forms(scene.asked.language, "doubtful"), own):
+            yield Line("doubtful", form.format(call), value)
+
+
 def naming(scene: Scene) -> Iterator[Line]:
     """Replies that name a value."""
     language, names = scene.asked.language, scene.names

@@ -73,7 +73,7 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
     if (
         not re.search(r"\w", sure)
         or _SIGN.search(text)
-        or expression("undecided").search(text)
+        or expression("undecided").search(sure)
         or expression("musing").fullmatch(text)
     ):
         return NOT_UNDERSTOOD
@@ -152,42 +152,41 @@ def _read(text: str, choice: Choice) -> Reply:
     gone = [named(" ".join(others.sub(" ", part).split()), choice) for part in bared]
     values = {each.value for each in heard if each is not None}
     away = [each.value for each in gone if each is not None]
-    if NOT_UNDERSTOOD in (*heard, *gone) or len(values) > 1 or values & {*away}:
+    chosen = next((each for each in heard if each is not None), None)
+    if (
+        NOT_UNDERSTOOD in (*heard, *gone)
+        or len(values) > 1
+        or values & {*away}
+        or any(tells_of_another(reason, chosen, choice) for reason in reasons)
+    ):
         return NOT_UNDERSTOOD
     turned_down = [each.value for each in choice.request.readings if each.value in away]
+    if chosen is None:
+        return _unnamed(opening, "" if denied or reasons else rest, turned_down, choice)
+    proposed = choice.request.proposed
     # a no that names nothing: `the pet one, no`
     pairs = zip(gone, bared, strict=True)
     is_bare = any(each is None and not others.search(part) for each, part in pairs)
-    chosen = next((each for each in heard if each is not None), None)
-    if chosen is None:
-        is_alone = not (denied or reasons)
-        return _unnamed(opening, rest if is_alone else None, turned_down, choice)
-    is_alone = len(affirmed) == 1 and not reasons
-    if any(tells_of_another(reason, chosen, choice) for reason in reasons):
-        return NOT_UNDERSTOOD
-    if is_bare:
-        is_clear = is_alone and len(denied) == 1 and not opening
-        return _declined(chosen.value) if is_clear else NOT_UNDERSTOOD
+    if is_bare or (opening == "no" and not denied and chosen.value == proposed):
+        is_clear = not is_bare or (len(denied) == 1 and not opening)
+        is_alone = len(affirmed) == 1 and not reasons
+        return _declined(chosen.value) if is_clear and is_alone else NOT_UNDERSTOOD
     if opening == "no":
-        proposed = choice.request.proposed
-        # to the proposal, or to a bare name: `no pet deposit`
-        if not denied and chosen.value == proposed:
-            return _declined(proposed) if is_alone else NOT_UNDERSTOOD
         apart = re.search(r"[^\w\s']", text[: len(text) - len(rest)])
         is_paged = choice.request.kind == PAGE_SCOPE
-        if not (denied or apart or is_paged or bare(rest) != rest):
+        if not (denied or apart or is_paged or bare(rest) != rest):  # `no pet deposit`
             return NOT_UNDERSTOOD
         turned_down += [proposed] if proposed not in {None, chosen.value} else []
     declined = tuple(dict.fromkeys(turned_down))
     return chosen._replace(kind="corrected", declined=declined) if declined else chosen
 
 
-def _unnamed(opening: str, rest: str | None, turned_down: Sequence[str], choice: Choice) -> Reply:
+def _unnamed(opening: str, rest: str, turned_down: Sequence[str], choice: Choice) -> Reply:
     """What a reply says that names nothing to be taken: what it turns down, else yes or no."""
     proposed = choice.request.proposed
     if turned_down and opening != "yes":
         return _declined(*turned_down)
-    if rest is None or not opening or proposed is None:
+    if not rest or not opening or proposed is None:
         return NOT_UNDERSTOOD
     if opening == "yes":
         return Reply("yes", proposed)

@@ -53,25 +53,16 @@ class Offer(NamedTuple):
     Attributes:
       phrases: whole names, in plain letters.
       text: all that is said of it alone, in plain letters.
-      names: stems and values of its name.
-      more: values, people, heading and page of its sentence or row.
+      ranks: words that tell it from other offers, the surest first: of its name; values, people,
+        heading and page; words of its sentence or row, of which it takes two.
+      own: all of these.
     """
 
     reply: Reply
     phrases: tuple[str, ...] = ()
     text: str = ""
-    names: frozenset[str] = frozenset()
-    more: frozenset[str] = frozenset()
-
-    @property
-    def ranks(self) -> tuple[frozenset[str], ...]:
-        """Words that tell it from other offers, the surest first; of the last it takes two."""
-        return self.names, self.more, frozenset(stems(self.text))
-
-    @property
-    def own(self) -> frozenset[str]:
-        """All words of it."""
-        return frozenset().union(*self.ranks)
+    ranks: tuple[frozenset[str], ...] = ()
+    own: frozenset[str] = frozenset()
 
 
 class Choice(NamedTuple):
@@ -162,7 +153,8 @@ def _offer(reading: GapReading, request: ReplyRequest) -> Offer:
     texts = (value, text, value.removesuffix(".md").replace("-", " "))
     phrases = (_ARTICLE.sub("", plain(each).strip(" .")) for each in texts)
     named = (value, *filter(None, phrases))
-    return Offer(Reply("chosen", value), named, plain(about), frozenset(names), frozenset(more))
+    ranks = (frozenset(names), frozenset(more), frozenset(stems(about)))
+    return Offer(Reply("chosen", value), named, plain(about), ranks, frozenset().union(*ranks))
 
 
 def _vocabulary(text: str) -> frozenset[str]:
@@ -250,7 +242,7 @@ def _rank(offer: Offer, subject: str, choice: Choice) -> int:
     if MARK.search(subject) or numbers.issuperset(words):
         return SUREST if MARK.search(subject) else 0
     for rank, own in enumerate(offer.ranks, 1):
-        rivals = [each.ranks[rank - 1] for each in choice.offers]
+        rivals = [each.ranks[rank - 1] for each in choice.offers if each.ranks]
         telling = [
             word for word in words if has(own, word) and not all(has(each, word) for each in rivals)
         ]
@@ -261,13 +253,13 @@ def _rank(offer: Offer, subject: str, choice: Choice) -> int:
 
 def _foreign(offer: Offer, choice: Choice) -> frozenset[str]:
     """Words of other offers' names that are not an offer's, nor the question's."""
-    names = frozenset().union(*(each.names for each in choice.offers)) - choice.asked
-    return frozenset(name for name in names if not has(offer.own, name))
+    names = {name for each in choice.offers for own in each.ranks[:1] for name in own}
+    return frozenset(name for name in names - choice.asked if not has(offer.own, name))
 
 
-def tells_of_another(reason: str, reply: Reply, choice: Choice) -> bool:
+def tells_of_another(reason: str, reply: Reply | None, choice: Choice) -> bool:
     """Whether a reason has a word of something else on offer, or a figure."""
-    offer = next((each for each in choice.offers if each.reply == reply), Offer(reply))
+    offer = next((each for each in choice.offers if each.reply == reply), Offer(NOT_UNDERSTOOD))
     foreign = _foreign(offer, choice)
     words = set(_atoms(expression("because").sub(" ", reason))) - fillers()
     return any(has(foreign, word) or any(map(str.isdigit, word)) for word in words)
@@ -293,7 +285,7 @@ def manners() -> frozenset[str]:
 @cache
 def fillers() -> frozenset[str]:
     """Stems of words that name nothing, beside those that join, turn down or leave open."""
-    turning = [expression(key) for key in ("joining", "either", "setting_aside", "undecided")]
+    turning = [expression(key) for key in ("joining", "setting_aside", "undecided")]
     small = {word for word in STOP_WORDS if not any(each.fullmatch(word) for each in turning)}
     return manners() | _word_stems(("chatter",)) | frozenset(map(stem, small))
 
@@ -327,34 +319,29 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
     """The place of the reading that is named by its number or its place among those on offer.
 
     `two` names one only as a number, since it may be two of them. Of versions `the last` is the
-    newest, and the number of a page is no place.
+    newest, and the number of a page is no place; nor is that of a sum, `£2`, or of a share.
     """
+
+    def forms(key: str) -> dict[str, int]:
+        pairs = (entry.split("=") for entry in entries(key))
+        return {form: int(place) - 1 for place, form in pairs}
+
     among, is_dated = len(request.readings), request.kind == "date_scope"
-    if request.kind == PAGE_SCOPE:
-        return None
-    ordinals, cardinals = (
-        [(form, int(place) - 1) for place, form in (entry.split("=") for entry in entries(key))]
-        for key in ("ordinals", "cardinals")
-    )
-    counts = "|".join(form for form, place in cardinals if place == among - 1) or "(?!)"
-    words = re.findall(r"[\w'-]+", re.sub(rf" of (?:the )?(?:{counts})$", "", text))
     free = {"of", *entries("polite"), *entries("option"), *entries("articles")} - {"page"}
-    first, *more = [word for word in words if word not in free] or [""]
-    forms = [("([1-9])(?:st|nd|rd|th|e|er|re|eme)?", -1), *ordinals]
-    if not more:
-        forms += cardinals if expression("option").search(text) else []
-        forms += [] if is_dated else [(last, among - 1) for last in entries("last_one")]
-        forms += [(middle, among // 2) for middle in entries("middle_one") if among % 2]
-        pair = entries("former_latter")
-        forms += [(each, place) for place, each in enumerate(pair) if among == len(pair)]
-    beside = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
-    if any(stem(word) not in beside for word in more):
+    words = [word for word in re.findall(r"[\w'-]+", text) if word not in free]
+    if request.kind == PAGE_SCOPE or not words or re.search(r"[^\w\s#).'-]", text):
         return None
-    for form, place in forms:
-        if match := re.fullmatch(form, first):
-            place = int(match[1]) - 1 if place < 0 else place
-            return place if place < among else None
-    return None
+    places = {f"{place}(?:st|nd|rd|th|e|er|re|eme)?": place - 1 for place in range(1, among + 1)}
+    places |= forms("ordinals")
+    if len(words) == 1:
+        places |= forms("cardinals") if expression("option").search(text) else {}
+        places |= {} if is_dated else dict.fromkeys(entries("last_one"), among - 1)
+        places |= dict.fromkeys(entries("middle_one"), among // 2) if among % 2 else {}
+        pair = entries("former_latter")
+        places |= dict(zip(pair, range(among), strict=True)) if len(pair) == among else {}
+    beside = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
+    place = next((at for form, at in places.items() if re.fullmatch(form, words[0])), among)
+    return place if place < among and beside.issuperset(map(stem, words[1:])) else None
 
 
 def sums_spelled(text: str) -> str:
@@ -401,27 +388,17 @@ def own_value(text: str, choice: Choice) -> Reply:
     if not wanted <= frozenset(stems(request.question)):
         wanted = frozenset(map(stem, topic_words(plain(request.question))))
     wanted -= _word_stems(("heads",))
-    stated = tuple(
-        fact
-        for fact in stated
-        if (not kinds or fact.kind in kinds)
-        and wanted
-        <= shared_stems(
-            wanted, stems(f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}")
-        )
-    )
-    whole = [
-        fact
-        for fact in stated
-        if any(
-            words == set(_atoms(plain(name))) - free
-            for name in (fact.label, fact.name, fact.value, fact.heading)
-        )
-    ] or [
-        fact
-        for fact in stated
-        if len(words) > 1 and words <= set(_atoms(plain(f"{fact.label} {fact.head}")))
-    ]
+    exact, partly = list[Statement](), list[Statement]()
+    for fact in stated:
+        about = stems(f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}")
+        if (kinds and fact.kind not in kinds) or wanted - shared_stems(wanted, about):
+            continue
+        names = (fact.label, fact.name, fact.value, fact.heading)
+        if any(words == set(_atoms(plain(name))) - free for name in names):
+            exact.append(fact)
+        elif len(words) > 1 and words.issubset(_atoms(plain(fact.name))):
+            partly.append(fact)
+    whole = exact or partly
     if len({value_key(fact.value) for fact in whole}) != 1:
         return NOT_UNDERSTOOD
     return Reply("own_value", whole[0].label or whole[0].value, quote=whole[0].text)

@@ -82,8 +82,6 @@ def settle(
 def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
     """silent, or why silence says nothing: told, failed, asked, unanswered, refused, rephrased."""
     request, of = row["request_id"], row["row_id"]
-    if log.row(REPLIES, request_id=request) is not None:  # who answered in doubt was not silent
-        return "told"
     # the row may have been split since, so that a signal went to a condition's row
     matter = key_of_row(log, of)[:2]
     with as_written():
@@ -92,7 +90,8 @@ def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
             for change in log.rows(CHANGES, request_id=request)
             if tuple(change["key"][:2]) == matter
         }
-    if signals & _TOLD:
+    # who replied, if only in doubt, was not silent
+    if signals & _TOLD or log.row(REPLIES, request_id=request) is not None:
         return "told"
     if "failure" in signals:
         return "failed"
