@@ -132,6 +132,8 @@ def _page_forms(text: str, request: ReplyRequest) -> list[tuple[re.Pattern[str],
 
 def _offer(reading: GapReading, request: ReplyRequest) -> Offer:
     value, quote, text = reading
+    if request.kind == PAGE_SCOPE:
+        return Offer(Reply("chosen", value), (value,))
     own, about = own_texts(reading, request)
     beside, stated = statements_beside(reading, request), statement_of(reading, request)
     is_shared = own == about
@@ -145,7 +147,7 @@ def _offer(reading: GapReading, request: ReplyRequest) -> Offer:
     more = {word for word in _vocabulary(about) if any(map(str.isdigit, word))}
     if stated is not None:  # where it stands
         places = {fact.place for fact in beside if fact[:3] == stated[:3]}
-        more |= {f"page{request.documents[place].page}" for place in places}
+        more |= {f"pg{request.documents[place].page}" for place in places}
         more.update(stems(stated.heading))
     if not is_shared:
         people = re.findall(r"(?<=\W)[^\W\d_]\w+", quote)
@@ -178,7 +180,7 @@ def _vocabulary(text: str) -> frozenset[str]:
 def _atoms(text: str) -> list[str]:
     """Stems and values of a part of a reply, in order; a page with its number is one of them."""
     page = rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)"
-    text, end, atoms = re.sub(page, r"page\1", text), 0, list[str]()
+    text, end, atoms = re.sub(page, r"pg\1", text), 0, list[str]()
     for value in values_in(text):
         if value.kind != "number":
             atoms += [*map(stem, split_words(text[end : value.start])), sum_key(value.text)]
