@@ -44,6 +44,7 @@ NAME_LETTERS = 3  # of initials; a name that is looked for as a whole has more
 SUREST = 4  # rank of a whole name
 SHORT, NEAR = 5, 0.82  # letters of a word that may be misspelled, and how like the name it is
 _ARTICLE = re.compile(r"^(?:(?:the|an?|les?|la|une?|du|de|des)(?!\w) ?|l'|d')")
+_YEAR = re.compile(r"(?:19|20)\d\d")
 MARK = re.compile(r"name(\d+)name")
 
 
@@ -85,6 +86,7 @@ def choice_of(text: str, request: ReplyRequest) -> tuple[str, Choice]:
     So that the `not` or the comma of a name is not the reply's. Tasks and pages have many names.
     """
     readings = {reading.value: reading for reading in request.readings}
+    text = MARK.sub("?", text)  # the user's own is none
     forms: list[tuple[re.Pattern[str], str]] = []
     values: tuple[str, ...] = ()
     if request.kind == "intent":
@@ -155,25 +157,23 @@ def _offer(reading: GapReading, request: ReplyRequest) -> Offer:
     texts = (value, text, value.removesuffix(".md").replace("-", " "))
     phrases = (_ARTICLE.sub("", plain(each).strip(" .")) for each in texts)
     named = (value, *filter(None, phrases))
-    ranks = (frozenset(names), frozenset(more), frozenset(stems(about)))
+    sentence = frozenset(word for word in stems(about) if not word.isdigit())
+    ranks = (frozenset(names), frozenset(more), sentence)
     return Offer(Reply("chosen", value), named, plain(about), ranks, frozenset().union(*ranks))
 
 
 def _vocabulary(text: str) -> frozenset[str]:
-    """Stems and values of a text.
+    """Stems and values of a text; of the figures of a value a year, or all of them, name it.
 
-    A value also by its figures, a bare number also as a sum.
+    A bare number counts also as a sum.
     """
     text = plain(text)
     keys = {(value.kind, sum_key(value.text)) for value in values_in(text)}
+    words = (word for word in split_words(text) if not word.isdigit() or _YEAR.fullmatch(word))
     figures = {re.sub(r"\D", "", key) for _, key in keys}
+    signed = {key + sign for kind, key in keys if kind == "number" for sign in "£€$¥"}
     return frozenset(
-        {
-            *(stem(word) for word in split_words(text)),
-            *(key for _, key in keys),
-            *(key + sign for kind, key in keys if kind == "number" for sign in "£€$¥"),
-            *(figure for figure in figures if len(figure) > 1),
-        }
+        {*_atoms(text), *map(stem, words), *signed, *(each for each in figures if len(each) > 1)}
     )
 
 
@@ -208,7 +208,7 @@ def named(part: str, choice: Choice) -> Reply | None:
     if not max(ranks):
         best = []
         for trait, words in ((by_time, time_words("newer", "older")), (by_size, size_words())):
-            if (reading := trait(subject, request)) is not None:
+            if not best and (reading := trait(subject, request)) is not None:
                 offer = choice.offers[request.readings.index(reading)]
                 # `less key` turns a name down
                 own = offer if trait is by_time else Offer(offer.reply)
@@ -239,7 +239,7 @@ def _rank(offer: Offer, subject: str, choice: Choice) -> int:
     """
     if not _accounts(offer, subject, choice):
         return 0
-    words = [word for word in _atoms(MARK.sub(" ", subject)) if word not in manners()]
+    words = [word for word in _atoms(MARK.sub(" ", subject)) if word not in fillers()]
     numbers = {*"123456789", *(entry.partition("=")[2] for entry in entries("cardinals"))}
     if MARK.search(subject) or numbers.issuperset(words):
         return SUREST if MARK.search(subject) else 0
@@ -329,13 +329,14 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
         return {form: int(place) - 1 for place, form in pairs}
 
     among, is_dated = len(request.readings), request.kind == "date_scope"
-    free = {"of", *entries("polite"), *entries("option"), *entries("articles")} - {"page"}
+    free = {"of", *entries("polite"), *entries("option"), *entries("articles")}
+    free -= {"page", *entries("joining")}
     words = [word for word in re.findall(r"[\w'-]+", text) if word not in free]
     if request.kind == PAGE_SCOPE or not words or re.search(r"[^\w\s#).'-]", text):
         return None
-    places = {f"{place}(?:st|nd|rd|th|e|er|re|eme)?": place - 1 for place in range(1, among + 1)}
-    places |= forms("ordinals")
-    if len(words) == 1:
+    places = forms("ordinals")
+    if len(words) == 1:  # `3 tickets` are three
+        places |= {f"{at + 1}(?:st|nd|rd|th|e|er|re|eme)?": at for at in range(among)}
         places |= forms("cardinals") if expression("option").search(text) else {}
         places |= {} if is_dated else dict.fromkeys(entries("last_one"), among - 1)
         places |= dict.fromkeys(entries("middle_one"), among // 2) if among % 2 else {}
@@ -377,8 +378,9 @@ def own_value(text: str, choice: Choice) -> Reply:
     The only one that has a text as its label, its heading or itself; else some words of its label.
     """
     request = choice.request
-    free = fillers() | _word_stems(("heads",)) | choice.asked
-    words = set(_atoms(text)) - free
+    free, heads = fillers() | choice.asked, _word_stems(("heads",))
+    full = set(_atoms(text)) - free
+    words = full - heads
     # `9` is the place of none
     if not words or MARK.search(text) or re.fullmatch(r"\d{1,2}", text):
         return NOT_UNDERSTOOD
@@ -389,14 +391,14 @@ def own_value(text: str, choice: Choice) -> Reply:
     # the field of a pack, which the question names in other words
     if not wanted <= frozenset(stems(request.question)):
         wanted = frozenset(map(stem, topic_words(plain(request.question))))
-    wanted -= _word_stems(("heads",))
+    wanted -= heads
     exact, partly = list[Statement](), list[Statement]()
     for fact in stated:
         about = stems(f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}")
         if (kinds and fact.kind not in kinds) or wanted - shared_stems(wanted, about):
             continue
         names = (fact.label, fact.name, fact.value, fact.heading)
-        if any(words == set(_atoms(plain(name))) - free for name in names):
+        if any(set(_atoms(plain(name))) - free in (words, full) for name in names):
             exact.append(fact)
         elif len(words) > 1 and words.issubset(_atoms(plain(fact.name))):
             partly.append(fact)
