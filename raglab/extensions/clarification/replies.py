@@ -20,7 +20,7 @@ from raglab.extensions.clarification.reply_names import (
     MARK,
     NOT_UNDERSTOOD,
     PAGE_SCOPE,
-    Choice,
+    ReplyOffers,
     bare,
     choice_of,
     mended,
@@ -77,10 +77,10 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
         or expression("musing").fullmatch(text)
     ):
         return NOT_UNDERSTOOD
-    said = _read(sure.strip(" ,.!…"), choice)
+    heard = _read(sure.strip(" ,.!…"), choice)
     if sure == text:
-        return said
-    return said._replace(doubted=True) if said.value else NOT_UNDERSTOOD
+        return heard
+    return heard._replace(doubted=True) if heard.value else NOT_UNDERSTOOD
 
 
 def _spelled(reply: str, request: ReplyRequest) -> str:
@@ -113,7 +113,7 @@ def _is_whole(text: str, key: str, *beside: str) -> bool:
     return rest != text and not _words(rest).difference(*map(entries, beside))
 
 
-def _whole(text: str, choice: Choice) -> Reply | None:
+def _whole(text: str, choice: ReplyOffers) -> Reply | None:
     """What a reply says that is nothing but yes, no, none of them, or a question back."""
     request, words = choice.request, re.sub(r"[^\w' -]+ *", " ", text)
     sole = request.readings[0].value if len(request.readings) == 1 else None
@@ -136,7 +136,7 @@ def _declined(*values: str | None) -> Reply:
     return Reply("declined", declined=declined) if declined else NOT_UNDERSTOOD
 
 
-def _read(text: str, choice: Choice) -> Reply:
+def _read(text: str, choice: ReplyOffers) -> Reply:
     """What a reply without a doubt says: as a whole, or what its parts name and set aside."""
     if (whole := _whole(text, choice)) is not None:
         return whole
@@ -147,9 +147,9 @@ def _read(text: str, choice: Choice) -> Reply:
         is_denied = expression("setting_aside").search(part)
         (denied if is_denied else reasons if is_reason else affirmed).append(part)
     heard = [named(part, choice) for part in affirmed]
-    others = expression("others")
+    remainder = expression("others")
     bared = [expression("setting_aside").sub(" ", part) for part in denied]
-    gone = [named(" ".join(others.sub(" ", part).split()), choice) for part in bared]
+    gone = [named(" ".join(remainder.sub(" ", part).split()), choice) for part in bared]
     values = {each.value for each in heard if each is not None}
     away = [each.value for each in gone if each is not None]
     chosen = next((each for each in heard if each is not None), None)
@@ -166,7 +166,7 @@ def _read(text: str, choice: Choice) -> Reply:
     proposed = choice.request.proposed
     # a no that names nothing: `the pet one, no`
     pairs = zip(gone, bared, strict=True)
-    is_bare = any(each is None and not others.search(part) for each, part in pairs)
+    is_bare = any(each is None and not remainder.search(part) for each, part in pairs)
     if is_bare or (opening == "no" and not denied and chosen.value == proposed):
         is_clear = not is_bare or (len(denied) == 1 and not opening)
         is_alone = len(affirmed) == 1 and not reasons
@@ -181,7 +181,7 @@ def _read(text: str, choice: Choice) -> Reply:
     return chosen._replace(kind="corrected", declined=declined) if declined else chosen
 
 
-def _unnamed(opening: str, rest: str, turned_down: Sequence[str], choice: Choice) -> Reply:
+def _unnamed(opening: str, rest: str, turned_down: Sequence[str], choice: ReplyOffers) -> Reply:
     """What a reply says that names nothing to be taken: what it turns down, else yes or no."""
     proposed = choice.request.proposed
     if turned_down and opening != "yes":

@@ -48,7 +48,7 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 MARK = re.compile(r"name(\d+)name")
 
 
-class Offer(NamedTuple):
+class ReplyOffer(NamedTuple):
     """What naming something says, with what it is called by.
 
     Attributes:
@@ -66,21 +66,21 @@ class Offer(NamedTuple):
     own: frozenset[str] = frozenset()
 
 
-class Choice(NamedTuple):
+class ReplyOffers(NamedTuple):
     """What was asked, and all that a reply may name.
 
     Attributes:
       marked: whole names that the reply holds, by the numbers of the marks in their places.
-      asked: stems of the question and of the field.
+      topic: stems of the question and of the field.
     """
 
     request: ReplyRequest
-    offers: tuple[Offer, ...]
+    offers: tuple[ReplyOffer, ...]
     marked: tuple[str, ...]
-    asked: frozenset[str]
+    topic: frozenset[str]
 
 
-def choice_of(text: str, request: ReplyRequest) -> tuple[str, Choice]:
+def choice_of(text: str, request: ReplyRequest) -> tuple[str, ReplyOffers]:
     """A plain reply with marks in the place of whole names, and what it may name.
 
     So that the `not` or the comma of a name is not the reply's. Tasks and pages have many names.
@@ -97,7 +97,9 @@ def choice_of(text: str, request: ReplyRequest) -> tuple[str, Choice]:
         values = (*map(str, pages_of(request.documents)), CONTENTS, LAST_PAGE, DOCUMENT)
         forms = _page_forms(text, request)
         text = expression("only_cover").sub(entries("opening_no")[0], text)
-    beside = (Offer(Reply("page", value), (value,)) for value in values if value not in readings)
+    beside = (
+        ReplyOffer(Reply("page", value), (value,)) for value in values if value not in readings
+    )
     offers = (*(_offer(reading, request) for reading in request.readings), *beside)
     names = {name for offer in offers for name in offer.phrases if len(name) > NAME_LETTERS}
     if request.kind != PAGE_SCOPE:
@@ -110,7 +112,7 @@ def choice_of(text: str, request: ReplyRequest) -> tuple[str, Choice]:
             text = held
             marked.append(name)
     text = re.sub(r" +(?=[,;:.!?])", "", " ".join(text.split()))
-    return text, Choice(request, offers, tuple(marked), asked_stems(request))
+    return text, ReplyOffers(request, offers, tuple(marked), asked_stems(request))
 
 
 def _page_forms(text: str, request: ReplyRequest) -> list[tuple[re.Pattern[str], str]]:
@@ -132,10 +134,10 @@ def _page_forms(text: str, request: ReplyRequest) -> list[tuple[re.Pattern[str],
     ]
 
 
-def _offer(reading: GapReading, request: ReplyRequest) -> Offer:
+def _offer(reading: GapReading, request: ReplyRequest) -> ReplyOffer:
     value, quote, text = reading
     if request.kind == PAGE_SCOPE:
-        return Offer(Reply("chosen", value), (value,))
+        return ReplyOffer(Reply("chosen", value), (value,))
     own, about = own_texts(reading, request)
     beside, stated = statements_beside(reading, request), statement_of(reading, request)
     is_shared = own == about
@@ -159,7 +161,7 @@ def _offer(reading: GapReading, request: ReplyRequest) -> Offer:
     named = (value, *filter(None, phrases))
     sentence = frozenset(word for word in stems(about) if not word.isdigit())
     ranks = (frozenset(names), frozenset(more), sentence)
-    return Offer(Reply("chosen", value), named, plain(about), ranks, frozenset().union(*ranks))
+    return ReplyOffer(Reply("chosen", value), named, plain(about), ranks, frozenset().union(*ranks))
 
 
 def _vocabulary(text: str) -> frozenset[str]:
@@ -191,7 +193,7 @@ def _atoms(text: str) -> list[str]:
 # --- what a part names
 
 
-def named(part: str, choice: Choice) -> Reply | None:
+def named(part: str, choice: ReplyOffers) -> Reply | None:
     """The only thing to which all words of a part belong.
 
     None where the part says nothing; not understood where it names several things, or has a word
@@ -211,7 +213,7 @@ def named(part: str, choice: Choice) -> Reply | None:
             if not best and (reading := trait(subject, request)) is not None:
                 offer = choice.offers[request.readings.index(reading)]
                 # `less key` turns a name down
-                own = offer if trait is by_time else Offer(offer.reply)
+                own = offer if trait is by_time else ReplyOffer(offer.reply)
                 rest = bare(words.sub(" ", subject))
                 best = [offer] if _accounts(own, rest, choice) else []
     if len(best) == 1:
@@ -223,16 +225,16 @@ def named(part: str, choice: Choice) -> Reply | None:
     return None if fillers().issuperset(_atoms(subject)) else own_value(subject, choice)
 
 
-def _accounts(offer: Offer, subject: str, choice: Choice) -> bool:
+def _accounts(offer: ReplyOffer, subject: str, choice: ReplyOffers) -> bool:
     """Whether all words of a subject are an offer's, or nobody's."""
     if not {choice.marked[int(mark)] for mark in MARK.findall(subject)} <= {*offer.phrases, "of"}:
         return False
     more = {"intent": ("holders",), PAGE_SCOPE: ("page_words",)}.get(choice.request.kind, ())
-    free = (fillers() | _word_stems(("heads", *more)) | choice.asked) - _foreign(offer, choice)
+    free = (fillers() | _word_stems(("heads", *more)) | choice.topic) - _foreign(offer, choice)
     return all(word in free or has(offer.own, word) for word in _atoms(MARK.sub(" ", subject)))
 
 
-def _rank(offer: Offer, subject: str, choice: Choice) -> int:
+def _rank(offer: ReplyOffer, subject: str, choice: ReplyOffers) -> int:
     """How surely a subject says what tells an offer from the others, 0 where it does not.
 
     A number alone is a place, or nothing.
@@ -253,15 +255,17 @@ def _rank(offer: Offer, subject: str, choice: Choice) -> int:
     return 0
 
 
-def _foreign(offer: Offer, choice: Choice) -> frozenset[str]:
+def _foreign(offer: ReplyOffer, choice: ReplyOffers) -> frozenset[str]:
     """Words of other offers' names that are not an offer's, nor the question's."""
     names = {name for each in choice.offers for own in each.ranks[:1] for name in own}
-    return frozenset(name for name in names - choice.asked if not has(offer.own, name))
+    return frozenset(name for name in names - choice.topic if not has(offer.own, name))
 
 
-def tells_of_another(reason: str, reply: Reply | None, choice: Choice) -> bool:
+def tells_of_another(reason: str, reply: Reply | None, choice: ReplyOffers) -> bool:
     """Whether a reason has a word of something else on offer, or a figure."""
-    offer = next((each for each in choice.offers if each.reply == reply), Offer(NOT_UNDERSTOOD))
+    offer = next(
+        (each for each in choice.offers if each.reply == reply), ReplyOffer(NOT_UNDERSTOOD)
+    )
     foreign = _foreign(offer, choice)
     words = set(_atoms(expression("because").sub(" ", reason))) - fillers()
     return any(has(foreign, word) or any(map(str.isdigit, word)) for word in words)
@@ -372,13 +376,13 @@ def pages_of(chunks: Iterable[Chunk]) -> tuple[int, ...]:
 # --- values that the documents state elsewhere
 
 
-def own_value(text: str, choice: Choice) -> Reply:
+def own_value(text: str, choice: ReplyOffers) -> Reply:
     """A value of the kind and field on offer that the documents state beside those.
 
     The only one that has a text as its label, its heading or itself; else some words of its label.
     """
     request = choice.request
-    free, heads = fillers() | choice.asked, _word_stems(("heads",))
+    free, heads = fillers() | choice.topic, _word_stems(("heads",))
     full = set(_atoms(text)) - free
     words = full - heads
     # `9` is the place of none
