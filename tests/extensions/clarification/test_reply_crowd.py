@@ -161,6 +161,14 @@ class TestEndToEnd:
             *_, again = exchange(fresh("twice"), kind, "no", "no")[0]
         assert (again["status"], bool(again["refusal_reason"])) == ("refuse", True)
 
+    def test_a_doubt_answers_and_is_no_vote(
+        self, kind: str, fresh: Callable[[str], System]
+    ) -> None:
+        """The request ends with what it names, and no row has learned of it."""
+        (_, last), rows = exchange(fresh("doubt"), kind, "I think {1}")
+        assert (last["status"], last["clarification"]) in {("ok", None), ("refuse", None)}
+        assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
+
     def test_what_is_named_wins(self, kind: str, fresh: Callable[[str], System]) -> None:
         """The second on offer is answered with, and is what is learned.
 
