@@ -47,14 +47,15 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/clarification/test_protocol_calls.py": (
             "test_a_failure_live_is_said_once_and_logged",
         ),
-        "extensions/clarification/test_replies.py": ("TestLaws.test_names_are_on_offer",),
         "extensions/clarification/test_reply_crowd.py": (
             "TestEndToEnd.test_no_is_against_the_proposal",
             "TestEndToEnd.test_what_names_nothing_changes_nothing",
-            "test_what_is_named_is_chosen",
-            "test_what_names_nothing_is_not_understood",
+            "test_what_a_reply_says",
         ),
-        "extensions/clarification/test_reply_laws.py": ("TestLaws.test_noise_is_no_vote",),
+        "extensions/clarification/test_reply_laws.py": (
+            "TestLaws.test_names_are_on_offer",
+            "TestLaws.test_noise_is_no_vote",
+        ),
         "extensions/cockpit/test_browser.py": ("*",),
         "extensions/cockpit/test_fuzz_cockpit.py": ("test_whatever_a_page_sends",),
         "extensions/cockpit/test_lab_cockpit.py": (

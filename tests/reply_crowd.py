@@ -176,7 +176,11 @@ PAGES = Scene(
         "Who is the insurer?",
         "page_scope",
         "insurer_name",
-        (GapReading("1"), GapReading("toc"), GapReading("document")),
+        (
+            GapReading("1", text="page 1"),
+            GapReading("toc", text="the table of contents"),
+            GapReading("document", text="the whole document"),
+        ),
         "1",
         POLICY,
     ),
@@ -281,7 +285,11 @@ PARTIES = Scene(
         "Quel est le loyer ?",
         "page_scope",
         "loyer",
-        (GapReading("1"), GapReading("toc"), GapReading("document")),
+        (
+            GapReading("1", text="page 1"),
+            GapReading("toc", text="la table des matières"),
+            GapReading("document", text="tout le document"),
+        ),
         "1",
         BAIL,
         "fr",
@@ -412,7 +420,7 @@ PLACES = Scene(
         "Lotte Verhoef": ("wholesale", "the wholesale section", "Lotte Verhoef"),
     },
     {},
-    ("the locker", "the kettles", "cleaning", "page 3", "page 2"),
+    ("the locker", "the kettles", "cleaning", "page 4", "page 2"),
     ("page 9", "the mayor", "the section on boats", "a plumber", "the whole shed"),
     ("we have an order", "I am in a hurry"),
 )
@@ -508,6 +516,13 @@ def rejected(scene: Scene) -> Iterator[Line]:
             Line("aside", form.format(call, why))
             for form, why in product(forms(language, "asides"), scene.whys)
         )
+
+
+def doubtful(scene: Scene) -> Iterator[Line]:
+    """Replies that name a value in doubt."""
+    for value, own in scene.names.items():
+        for form, call in product(forms(scene.asked.language, "doubtful"), own):
+            yield Line("doubtful", form.format(call), value)
 
 
 def naming(scene: Scene) -> Iterator[Line]:

@@ -182,12 +182,14 @@ class Reply(NamedTuple):
       value: the value that the reply names.
       quote: words of the documents that state an own value, letter for letter.
       declined: values that the reply turns down, the proposal where it names none.
+      doubted: whether the reply doubts what it names (`I think`): it answers, and is no vote.
     """
 
     kind: ReplyKind
     value: str = ""
     quote: str = ""
     declined: tuple[str, ...] = ()
+    doubted: bool = False
 
 
 class ReplyReader(Protocol):

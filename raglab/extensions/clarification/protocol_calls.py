@@ -488,7 +488,9 @@ def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:  # noqa: PLR091
     value declines it.
     """
     if reply.kind == "yes":
-        return NOT_UNDERSTOOD if request.proposed is None else Reply("chosen", request.proposed)
+        if request.proposed is None:
+            return NOT_UNDERSTOOD
+        return Reply("chosen", request.proposed, doubted=reply.doubted)
     values = {reading.value for reading in request.readings}
     declined = tuple(
         value for value in reply.declined if value in values or value == request.proposed
@@ -502,17 +504,18 @@ def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:  # noqa: PLR091
         or reply.value in declined
     ):
         return NOT_UNDERSTOOD
+    taken = reply._replace(kind="chosen", quote="", declined=declined)
     if reply.value in values:
-        return Reply("chosen", reply.value, declined=declined)
+        return taken
     is_task = request.kind == "intent" and reply.value in MORE_TASKS
     if is_task or (request.kind == "page_scope" and is_scope(reply.value, request.documents)):
-        return Reply("page", reply.value, declined=declined)
+        return taken._replace(kind="page")
     if (
         reply.quote
         and own_statement(reply, request.documents) is not None
         and len(reply.value) <= LONGEST
     ):
-        return Reply("own_value", reply.value, reply.quote, declined)
+        return taken._replace(kind="own_value", quote=reply.quote)
     return NOT_UNDERSTOOD
 
 

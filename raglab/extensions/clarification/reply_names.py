@@ -1,31 +1,30 @@
-"""Names in replies (algebra): the reading, page or statement that a reply's words name (S5.4)."""
+"""Names in replies (algebra): the one thing that all words of a reply's part belong to (S5.4)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from raglab.extensions.clarification.language_words import (
     entries,
     expression,
+    language_parts,
+    meets,
     plain,
     shared_stems,
     stem,
     stems,
-    whole_words,
 )
 from raglab.extensions.clarification.question_parsing import topic_words
 from raglab.extensions.clarification.reply_traits import (
-    by_heading,
-    by_page,
     by_size,
     by_time,
-    has,
-    heading_stems,
-    own_text,
-    shown_text,
+    own_texts,
+    size_words,
+    statement_of,
     statements_beside,
     time_words,
 )
@@ -40,172 +39,236 @@ PAGE_SCOPE: Final = "page_scope"
 CONTENTS, DOCUMENT, LAST_PAGE = "toc", "document", "last"
 # that a reply may ask for of a part, beside those on offer
 MORE_TASKS: Final = ("procedure", "amounts", "exceptions")
-# words of a reply that names by place: `the second one`; letters of a word in which two may be
-# swapped
-SHORT = 5
-NAME_LETTERS = 3  # of a name at least one more
-YEAR = 4  # digits of a number that can name a reading by itself
-LONG_WORD = 6  # letters of a word in which an edit is mended
-ROOT = 4  # letters that two forms of a word share
+NOT_UNDERSTOOD = Reply("not_understood")
+NAME_LETTERS = 3  # of initials; a name that is looked for as a whole has more
+SUREST = 4  # rank of a whole name
+SHORT, NEAR = 5, 0.82  # letters of a word that may be misspelled, and how like the name it is
 _ARTICLE = re.compile(r"^(?:(?:the|an?|les?|la|une?|du|de|des)(?!\w) ?|l'|d')")
-_ENDINGS = re.compile(r"(?:ations?|ings?|ages?|ed|es|e|s)$")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+MARK = re.compile(r"name(\d+)name")
 
 
-class Mention(NamedTuple):
-    """What a part of a reply names.
+class ReplyOffer(NamedTuple):
+    """What naming something says, with what it is called by.
 
     Attributes:
-      named: the reply by this part; `not_understood` for several pages, or for a page that does not
-        exist.
-      rest: words of the part that its name does not account for.
+      phrases: whole names, in plain letters.
+      text: all that is said of it alone, in plain letters.
+      ranks: words that tell it from other offers, the surest first: of its name; values, people,
+        heading and page; words of its sentence or row, of which it takes two.
+      own: all of these.
     """
 
-    named: Reply
-    rest: tuple[str, ...] = ()
+    reply: Reply
+    phrases: tuple[str, ...] = ()
+    text: str = ""
+    ranks: tuple[frozenset[str], ...] = ()
+    own: frozenset[str] = frozenset()
 
 
-def mention(part: str, request: ReplyRequest) -> Mention | None:
-    """The only page or reading that a part of a reply names, None for none or several readings."""
-    paged = _pages_named(part, request) if request.kind == PAGE_SCOPE else None
-    if paged is not None:
-        return paged
-    reading = _reading_named(part, request)
-    if reading is None:
-        return _task_beside(part, request)
-    own = plain(own_text(reading, request))
-    bounds = tuple(
-        words for words in expression("bounding").findall(part) if not _holds(own, words)
-    )
-    # `under 45 minutes`
-    return Mention(Reply("chosen", reading.value), bounds or _rest(part, reading, request))
+class ReplyOffers(NamedTuple):
+    """What was asked, and all that a reply may name.
 
-
-def _task_beside(part: str, request: ReplyRequest) -> Mention | None:
-    """What a part asks for of the text in question that is none of the tasks on offer.
-
-    Its steps, its amounts.
+    Attributes:
+      marked: whole names that the reply holds, by the numbers of the marks in their places.
+      topic: stems of the question and of the field.
     """
-    tasks = [task for task in MORE_TASKS if expression(f"task_{task}").search(part)]
-    if request.kind != "intent" or len(tasks) != 1:
-        return None
-    residue = expression(f"task_{tasks[0]}").sub(" ", bare(part))
-    fillers = manners() | chatter()
-    rest = (
-        _joined_words(residue)
-        if is_joined(residue)
-        else unknown_words(residue, fillers, asked_stems(request))
-    )
-    return Mention(Reply("page", tasks[0]), rest)
+
+    request: ReplyRequest
+    offers: tuple[ReplyOffer, ...]
+    marked: tuple[str, ...]
+    topic: frozenset[str]
 
 
-def _reading_named(part: str, request: ReplyRequest) -> GapReading | None:
-    """The only reading that a part names: by its name, place, value, or words that it alone has."""
-    readings = request.readings
-    sizes = {
-        reading: max((len(name) for name in phrases(reading) if _holds(part, name)), default=0)
-        for reading in readings
-    }
-    longest = max(sizes.values(), default=0)
-    if longest:
-        by_name = [reading for reading, size in sizes.items() if size == longest]
-        residue = without_names(part, by_name[0])
-        apart = any(
-            _holds(residue, name)
-            for reading in readings
-            if reading != by_name[0]
-            for name in phrases(reading)
-        )
-        return by_name[0] if len(by_name) == 1 and not apart else None
-    return (
-        by_place(bare(part), request)
-        or _by_initials(bare(part), readings)
-        or _by_value(part, request)
-        or _by_words(part, request)
-        or _by_task(part, request)
-        or by_time(part, request)
-        or by_size(part, request)
-        or _by_quote(part, request)
-        or by_page(part, request)
-        or by_heading(_placing_words(part, request), request)
-    )
+def choice_of(text: str, request: ReplyRequest) -> tuple[str, ReplyOffers]:
+    """A plain reply with marks in the place of whole names, and what it may name.
 
-
-def _rest(part: str, reading: GapReading, request: ReplyRequest) -> tuple[str, ...]:
-    """Content words of a part that a reading does not account for.
-
-    Where the part joins two things, chatter counts.
+    So that the `not` or the comma of a name is not the reply's. Tasks and pages have many names.
     """
-    if reading in {by_place(bare(part), request), _by_initials(bare(part), request.readings)}:
-        return ()
-    residue = without_names(bare(part), reading)
-    # before and behind its article: `celui du debut`, `l'ancien`
-    if by_time(part, request) == reading:
-        times = time_words("newer", "older")
-        residue = times.sub(" ", without_names(bare(times.sub(" ", part)), reading))
-    by_words = _by_value(part, request) or _by_words(part, request)
-    # `less` turns a name down
-    if by_size(part, request) == reading and residue == bare(part) and by_words is None:
-        residue = re.sub(whole_words((*entries("smaller"), *entries("larger"))), " ", residue)
-    for value in values_in(residue):
-        if {sum_key(value.text), value_key(value.text)} & held_values(reading, request):
-            residue = residue.replace(value.text, " ")
-    if _by_task(part, request) == reading:
-        residue = expression(f"task_{reading.value}").sub(
-            " ", expression(reading.value).sub(" ", residue)
-        )
-    fillers = manners() | chatter() | heads()
-    names = asked_stems(request) | frozenset(stems(own_text(reading, request)))
-    # `quote the text`
-    fillers |= _word_stems(("holders",)) if request.kind == "intent" else frozenset()
-    # What is joined to a name, or joins two words of it, is another thing: `the lamp and the strap`
-    # of one sentence.
-    if is_joined(residue):
-        return _joined_words(residue)
-    if by_heading(_placing_words(part, request), request) == reading:
-        names |= heading_stems(reading, request)
-        fillers |= _word_stems(("holders",))
-    if by_page(part, request) == reading:
-        fillers |= _word_stems(("page_words",)) | frozenset(re.findall(r"\d+", residue))
-    foreign_words = words_of_others(reading, request)
-    return unknown_words(residue, fillers - foreign_words, names - foreign_words)
+    readings = {reading.value: reading for reading in request.readings}
+    text = MARK.sub("?", text)  # the user's own is none
+    forms: list[tuple[re.Pattern[str], str]] = []
+    values: tuple[str, ...] = ()
+    if request.kind == "intent":
+        values = MORE_TASKS
+        for task in dict.fromkeys((*readings, *MORE_TASKS)):
+            forms += [(expression(key), task) for key in (f"task_{task}", task)]
+    if request.kind == PAGE_SCOPE:
+        values = (*map(str, pages_of(request.documents)), CONTENTS, LAST_PAGE, DOCUMENT)
+        forms = _page_forms(text, request)
+        text = expression("only_cover").sub(entries("opening_no")[0], text)
+    beside = (
+        ReplyOffer(Reply("page", value), (value,)) for value in values if value not in readings
+    )
+    offers = (*(_offer(reading, request) for reading in request.readings), *beside)
+    names = {name for offer in offers for name in offer.phrases if len(name) > NAME_LETTERS}
+    if request.kind != PAGE_SCOPE:
+        forms += [
+            (_whole(name), name) for name in sorted(names, key=lambda each: (-len(each), each))
+        ]
+    marked: list[str] = []
+    for form, name in forms:
+        if (held := form.sub(f" name{len(marked)}name ", text)) != text:
+            text = held
+            marked.append(name)
+    text = re.sub(r" +(?=[,;:.!?])", "", " ".join(text.split()))
+    return text, ReplyOffers(request, offers, tuple(marked), asked_stems(request))
 
 
-def _joined_words(text: str) -> tuple[str, ...]:
-    """Words of a text that joins two things, but thanks; where it leaves a choice, all of them."""
-    if expression("either").search(text):
-        return tuple(tokens(text))
-    return tuple(
-        word
-        for word in tokens(expression("joining").sub(" ", text))
-        if word not in entries("thanks")
+def _page_forms(text: str, request: ReplyRequest) -> list[tuple[re.Pattern[str], str]]:
+    """How pages and scopes of pages are called; of pages those alone that a reply names."""
+    pages, proposed = pages_of(request.documents), request.proposed or ""
+    before = int(proposed) if proposed.isdecimal() else next(iter(pages), 0)
+    following = next((page for page in pages if page > before), "")
+    numbers = {int(number) for number in re.findall(r"\d+", text)}.intersection(pages)
+    page, of_whole = "|".join(entries("page")), "|".join(entries("of_whole"))
+    # The order matters: `the next page` and `the first page` are none of `the document`.
+    return [
+        *((re.compile(rf"(?<!\w)(?:{page}) ?0*{number}(?!\w)"), str(number)) for number in numbers),
+        (expression("contents"), CONTENTS),
+        (expression("last_page"), LAST_PAGE),
+        (expression("next_page"), str(following)),
+        (expression("cover"), str(next(iter(pages), ""))),
+        (re.compile(rf"(?<=name )(?:{of_whole})(?!\w)"), "of"),
+        (expression("whole"), DOCUMENT),
+    ]
+
+
+def _offer(reading: GapReading, request: ReplyRequest) -> ReplyOffer:
+    value, quote, text = reading
+    if request.kind == PAGE_SCOPE:
+        return ReplyOffer(Reply("chosen", value), (value,))
+    own, about = own_texts(reading, request)
+    beside, stated = statements_beside(reading, request), statement_of(reading, request)
+    is_shared = own == about
+    cells = [fact for fact in beside if fact.head]
+    apart = [fact for fact in cells if not shared_stems(asked_stems(request), stems(fact.head))]
+    for fact in apart if not is_shared and len(apart) < len(cells) else ():
+        about = about.replace(fact.value, " ")  # a cell of a column that was not asked for
+    initials = "".join(word[0] for word in stems(value))
+    names = {*_vocabulary(own if is_shared else f"{value} {text}")}
+    names |= {initials} if len(initials) >= NAME_LETTERS else set()
+    more = {word for word in _vocabulary(about) if any(map(str.isdigit, word))}
+    if stated is not None:  # where it stands
+        places = {fact.place for fact in beside if fact[:3] == stated[:3]}
+        more |= {f"pg{request.documents[place].page}" for place in places}
+        more.update(stems(stated.heading))
+    if not is_shared:
+        people = re.findall(r"(?<=\W)[^\W\d_]\w+", quote)
+        more |= {stem(plain(word)) for word in people if word[0].isupper()}
+    texts = (value, text, value.removesuffix(".md").replace("-", " "))
+    phrases = (_ARTICLE.sub("", plain(each).strip(" .")) for each in texts)
+    named = (value, *filter(None, phrases))
+    sentence = frozenset(word for word in stems(about) if not word.isdigit())
+    ranks = (frozenset(names), frozenset(more), sentence)
+    return ReplyOffer(Reply("chosen", value), named, plain(about), ranks, frozenset().union(*ranks))
+
+
+def _vocabulary(text: str) -> frozenset[str]:
+    """Stems and values of a text; of the figures of a value a year, or all of them, name it.
+
+    A bare number counts also as a sum.
+    """
+    text = plain(text)
+    keys = {(value.kind, sum_key(value.text)) for value in values_in(text)}
+    words = (word for word in split_words(text) if not word.isdigit() or _YEAR.fullmatch(word))
+    figures = {re.sub(r"\D", "", key) for _, key in keys}
+    signed = {key + sign for kind, key in keys if kind == "number" for sign in "£€$¥"}
+    return frozenset(
+        {*_atoms(text), *map(stem, words), *signed, *(each for each in figures if len(each) > 1)}
     )
 
 
-def words_of_others(reading: GapReading | None, request: ReplyRequest) -> frozenset[str]:
-    """Stems in names of readings beside one that are not its own, the question's or the field's."""
-    own = asked_stems(request) | frozenset(
-        () if reading is None else stems(shown_text(reading, request))
+def _atoms(text: str) -> list[str]:
+    """Stems and values of a part of a reply, in order; a page with its number is one of them."""
+    page = rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)"
+    text, end, atoms = re.sub(page, r"pg\1", text), 0, list[str]()
+    for value in values_in(text):
+        if value.kind != "number":
+            atoms += [*map(stem, split_words(text[end : value.start])), sum_key(value.text)]
+            end = value.end
+    return [*atoms, *map(stem, split_words(text[end:]))]
+
+
+# --- what a part names
+
+
+def named(part: str, choice: ReplyOffers) -> Reply | None:
+    """The only thing to which all words of a part belong.
+
+    None where the part says nothing; not understood where it names several things, or has a word
+    that belongs to none.
+    """
+    request, subject = choice.request, bare(part)
+    if request.kind == PAGE_SCOPE and subject.isdecimal():
+        values = [offer.reply for offer in choice.offers if offer.reply.value == str(int(subject))]
+        return values[0] if values else NOT_UNDERSTOOD
+    if (place := by_place(subject, request)) is not None:
+        return choice.offers[place].reply
+    ranks = [_rank(offer, subject, choice) for offer in choice.offers]
+    best = [offer for offer, rank in zip(choice.offers, ranks, strict=True) if rank == max(ranks)]
+    if not max(ranks):
+        best = []
+        for trait, words in ((by_time, time_words("newer", "older")), (by_size, size_words())):
+            if not best and (reading := trait(subject, request)) is not None:
+                offer = choice.offers[request.readings.index(reading)]
+                # `less key` turns a name down
+                own = offer if trait is by_time else ReplyOffer(offer.reply)
+                rest = bare(words.sub(" ", subject))
+                best = [offer] if _accounts(own, rest, choice) else []
+    if len(best) == 1:
+        bounds = expression("bounding").findall(part)
+        is_own = all(words in best[0].text for words in bounds)
+        return best[0].reply if is_own else NOT_UNDERSTOOD
+    if best:
+        return NOT_UNDERSTOOD
+    return None if fillers().issuperset(_atoms(subject)) else own_value(subject, choice)
+
+
+def _accounts(offer: ReplyOffer, subject: str, choice: ReplyOffers) -> bool:
+    """Whether all words of a subject are an offer's, or nobody's."""
+    if not {choice.marked[int(mark)] for mark in MARK.findall(subject)} <= {*offer.phrases, "of"}:
+        return False
+    more = {"intent": ("holders",), PAGE_SCOPE: ("page_words",)}.get(choice.request.kind, ())
+    free = (fillers() | _word_stems(("heads", *more)) | choice.topic) - _foreign(offer, choice)
+    return all(word in free or has(offer.own, word) for word in _atoms(MARK.sub(" ", subject)))
+
+
+def _rank(offer: ReplyOffer, subject: str, choice: ReplyOffers) -> int:
+    """How surely a subject says what tells an offer from the others, 0 where it does not.
+
+    A number alone is a place, or nothing.
+    """
+    if not _accounts(offer, subject, choice):
+        return 0
+    words = [word for word in _atoms(MARK.sub(" ", subject)) if word not in fillers()]
+    numbers = {*"123456789", *(entry.partition("=")[2] for entry in entries("cardinals"))}
+    if MARK.search(subject) or numbers.issuperset(words):
+        return SUREST if MARK.search(subject) else 0
+    for rank, own in enumerate(offer.ranks, 1):
+        rivals = [each.ranks[rank - 1] for each in choice.offers if each.ranks]
+        telling = [
+            word for word in words if has(own, word) and not all(has(each, word) for each in rivals)
+        ]
+        if len(telling) > (rank == len(offer.ranks)):
+            return SUREST - rank
+    return 0
+
+
+def _foreign(offer: ReplyOffer, choice: ReplyOffers) -> frozenset[str]:
+    """Words of other offers' names that are not an offer's, nor the question's."""
+    names = {name for each in choice.offers for own in each.ranks[:1] for name in own}
+    return frozenset(name for name in names - choice.topic if not has(offer.own, name))
+
+
+def tells_of_another(reason: str, reply: Reply | None, choice: ReplyOffers) -> bool:
+    """Whether a reason has a word of something else on offer, or a figure."""
+    offer = next(
+        (each for each in choice.offers if each.reply == reply), ReplyOffer(NOT_UNDERSTOOD)
     )
-    texts = (shown_text(rival, request) for rival in request.readings if rival != reading)
-    return (
-        frozenset(word for text in texts for word in stems(text) if not has(own, word)) - manners()
-    )
-
-
-def unknown_words(
-    text: str, fillers: frozenset[str], names: frozenset[str] = frozenset()
-) -> tuple[str, ...]:
-    """Stems of a text that are no fillers and meet no name: `against` is no form of `again`."""
-    words = (
-        *stems(text),
-        *(word for word in split_words(text) if len(word) == 1 and word not in STOP_WORDS),
-    )
-    return tuple(sorted(set(words) - fillers - shared_stems(words, names)))
-
-
-def content_words(text: str, request: ReplyRequest) -> frozenset[str]:
-    """Stems of a text beside those of manners, of chatter and of the question."""
-    return frozenset(stems(bare(text))) - manners() - chatter() - heads() - asked_stems(request)
+    foreign = _foreign(offer, choice)
+    words = set(_atoms(expression("because").sub(" ", reason))) - fillers()
+    return any(has(foreign, word) or any(map(str.isdigit, word)) for word in words)
 
 
 def asked_stems(request: ReplyRequest) -> frozenset[str]:
@@ -213,81 +276,38 @@ def asked_stems(request: ReplyRequest) -> frozenset[str]:
     return frozenset(stems(f"{request.question} {request.field}"))
 
 
-def is_joined(text: str) -> bool:
-    """Whether a text holds a word that joins two things."""
-    return (
-        expression("joining").search(text) is not None or re.search(r"\s[/&+]\s", text) is not None
-    )
-
-
-def _word_stems(keys: Iterable[str]) -> frozenset[str]:
+@cache
+def _word_stems(keys: tuple[str, ...]) -> frozenset[str]:
     return frozenset(
         stem(part) for key in keys for word in entries(key) for part in split_words(word)
     )
 
 
-@cache
 def manners() -> frozenset[str]:
     """Stems of words that say nothing: thanks, yes, no, option."""
     return _word_stems(("polite", "assent", "dissent", "option"))
 
 
 @cache
-def chatter() -> frozenset[str]:
-    """Stems of words around a name that say nothing of their own."""
-    return _word_stems(("chatter",))
+def fillers() -> frozenset[str]:
+    """Stems of words that name nothing, beside those that join, turn down or leave open."""
+    turning = [expression(key) for key in ("joining", "setting_aside", "undecided")]
+    small = {word for word in STOP_WORDS if not any(each.fullmatch(word) for each in turning)}
+    return manners() | _word_stems(("chatter",)) | frozenset(map(stem, small))
 
 
-@cache
-def heads() -> frozenset[str]:
-    """Stems of words that stand for whatever is named: `the weekly rate`."""
-    return _word_stems(("heads",))
+def has(names: frozenset[str], word: str) -> bool:
+    """Whether a stem is one of some names, or a form of it."""
+    return word in names or any(meets(word, name) for name in names)
 
 
-def tokens(text: str) -> list[str]:
-    """Words of a text, in order."""
-    return re.findall(r"[\w'-]+", text)
-
-
-def phrases(reading: GapReading) -> tuple[str, ...]:
-    """How a reading is called, in plain letters, without an article."""
-    texts = (reading.value, reading.text, reading.value.removesuffix(".md").replace("-", " "))
-    plain_texts = (_ARTICLE.sub("", plain(text).strip(" .")) for text in texts if text)
-    return tuple(dict.fromkeys(text for text in plain_texts if text))
-
-
-def held_phrases(text: str, request: ReplyRequest) -> tuple[str, ...]:
-    """Names of readings, and other words for tasks that a text holds, the longest first."""
-    names = {
-        name
-        for reading in request.readings
-        for name in phrases(reading)
-        if len(name) > NAME_LETTERS
-    }
-    if request.kind == "intent":
-        keys = [
-            f"task_{task}"
-            for task in (*MORE_TASKS, *(reading.value for reading in request.readings))
-        ]
-        names |= {match[0] for key in keys for match in expression(key).finditer(text)}
-    return tuple(sorted(names, key=lambda name: (-len(name), name)))
-
-
-def _holds(text: str, name: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
-
-
-def without_names(text: str, reading: GapReading) -> str:
-    """A text without the names of a reading."""
-    for name in sorted(phrases(reading), key=len, reverse=True):
-        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", text)
-    return text
+def _whole(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
 
 
 def bare(part: str) -> str:
     """A part of a reply without what leads up to its subject."""
-    before = None
-    residue = part.strip(" .!?\"'")
+    before, residue = None, part.strip(" .!?\"'")
     while residue != before:
         before, residue = residue, _ARTICLE.sub("", _lead().sub("", residue)).strip()
     return residue
@@ -298,80 +318,37 @@ def _lead() -> re.Pattern[str]:
     return re.compile(rf"^(?:{'|'.join((*entries('lead_in'), *entries('polite')))})(?!\w)[ ,:]*")
 
 
-# --- a reading by its place, value, words or time
+# --- places and sums
 
 
-def by_place(text: str, request: ReplyRequest) -> GapReading | None:
-    """The reading that is named by its number, or by its place among those on offer."""
-    readings = request.readings
-    number = re.fullmatch(
-        rf"(?:(?:{'|'.join(entries('option'))}) ?)?#?([1-9])(?:\)|\.|st|nd|rd|th|e|er|re|eme)?(?: "
-        r"one)?",
-        text,
-    )
-    if number and request.kind != PAGE_SCOPE:
-        place = int(number[1]) - 1
-        return readings[place] if place < len(readings) else None
-    words = tokens(text)
-    if request.kind == PAGE_SCOPE or len(words) > SHORT:
-        return None
-    among = re.search(rf" of (?:the )?{_cardinal(len(readings))}$", text)  # `the last of the three`
-    words = tokens(text[: among.start()]) if among else words
-    rest = [
-        word
-        for word in words
-        if word not in {*entries("polite"), *entries("option"), *entries("articles"), "of"}
-    ]
-    # then `the last` is the newest, `the first version` the oldest
-    is_dated = request.kind == "date_scope"
-    if re.fullmatch(
-        "|".join(entry.partition("=")[2] for entry in entries("ordinals")), rest[0] if rest else ""
-    ):
-        beside = asked_stems(request) if is_dated else heads() | asked_stems(request)
-        rest = [rest[0], *(word for word in rest[1:] if stem(word) not in beside)]
-    if len(rest) != 1 or (is_dated and rest[0] in entries("last_one")):
-        return None
-    named = _place_named(
-        rest[0], len(readings), is_numbered=bool(expression("option").search(text))
-    )
-    return None if named is None else readings[named]
+def by_place(text: str, request: ReplyRequest) -> int | None:
+    """The place of the reading that is named by its number or its place among those on offer.
 
-
-def _place_named(word: str, among: int, *, is_numbered: bool) -> int | None:
-    """The place that a word names among some.
-
-    `two` names one only as a number, since it may be two of them.
+    `two` names one only as a number, since it may be two of them. Of versions `the last` is the
+    newest, and the number of a page is no place; nor is that of a sum, `£2`, or of a share.
     """
-    for key in ("ordinals", "cardinals"):
-        own = [entry.split("=") for entry in entries(key)]
-        place = next((int(number) - 1 for number, form in own if re.fullmatch(form, word)), -1)
-        if 0 <= place < among and (key == "ordinals" or is_numbered):
-            return place
-    named = dict.fromkeys(entries("last_one"), among - 1)
-    if among % 2:
-        named |= dict.fromkeys(entries("middle_one"), among // 2)
-    pair = entries("former_latter")
-    if among == len(pair):
-        named |= {name: place for place, name in enumerate(pair)}
-    return named.get(word)
 
+    def forms(key: str) -> dict[str, int]:
+        pairs = (entry.split("=") for entry in entries(key))
+        return {form: int(place) - 1 for place, form in pairs}
 
-@cache
-def _cardinal(number: int) -> str:
-    """A small number in words, of the first language that has it."""
-    forms = (entry.split("=") for entry in entries("cardinals"))
-    return next((form for place, form in forms if int(place) == number), "")
-
-
-def _by_initials(text: str, readings: Sequence[GapReading]) -> GapReading | None:
-    """The only reading whose name has a text as the initials of its words, three or more."""
-    words = [word for word in tokens(text) if word not in entries("polite")]
-    named = [
-        reading
-        for reading in readings
-        if words == ["".join(word[0] for word in stems(reading.value))]
-    ]
-    return named[0] if len(named) == 1 and len(words[0]) >= NAME_LETTERS else None
+    among, is_dated = len(request.readings), request.kind == "date_scope"
+    free = {"of", *entries("polite"), *entries("option"), *entries("articles")}
+    free -= {"page", *entries("joining")}
+    words = [word for word in re.findall(r"[\w'-]+", text) if word not in free]
+    if request.kind == PAGE_SCOPE or not words or re.search(r"[^\w\s#).'-]", text):
+        return None
+    places = forms("ordinals")
+    if len(words) == 1:  # `3 tickets` are three
+        places |= {f"{at + 1}(?:st|nd|rd|th|e|er|re|eme)?": at for at in range(among)}
+        places |= forms("cardinals") if expression("option").search(text) else {}
+        places |= {} if is_dated else dict.fromkeys(entries("last_one"), among - 1)
+        places |= dict.fromkeys(entries("middle_one"), among // 2) if among % 2 else {}
+        pair = entries("former_latter")
+        places |= dict(zip(pair, range(among), strict=True)) if len(pair) == among else {}
+    beside = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
+    place = next((at for form, at in places.items() if re.fullmatch(form, words[0])), among)
+    return place if place < among and beside.issuperset(map(stem, words[1:])) else None
 
 
 def sums_spelled(text: str) -> str:
@@ -391,228 +368,55 @@ def sum_key(value: str) -> str:
     return value_key(text) + "".join(re.findall("[£€$¥%]", text))
 
 
-def told_values(text: str) -> frozenset[str]:
-    """Values that a text prints, but bare numbers.
-
-    Each without its sign too, which a document may leave out.
-    """
-    values = [value.text for value in values_in(text) if value.kind != "number"]
-    return frozenset(key(value) for value in values for key in (sum_key, value_key))
-
-
-def held_values(reading: GapReading, request: ReplyRequest) -> frozenset[str]:
-    """Values that a reading prints, numbers too.
-
-    Its own of a shared row or sentence, of its row in a column asked.
-    """
-    cells = [fact for fact in statements_beside(reading, request) if fact.head]
-    apart = [fact for fact in cells if not shared_stems(asked_stems(request), stems(fact.head))]
-    values = frozenset(
-        sum_key(value.text) for value in values_in(plain(own_text(reading, request)))
-    )
-    return values - {sum_key(fact.value) for fact in apart if len(apart) < len(cells)}
-
-
-def _by_value(part: str, request: ReplyRequest) -> GapReading | None:
-    """The only reading that holds a value that a part of a reply prints."""
-    printed, by_reading = (
-        told_values(part),
-        {reading: held_values(reading, request) for reading in request.readings},
-    )
-    held = [reading for reading, values in by_reading.items() if printed & values]
-    if not printed:  # a sum without its sign; one figure alone is a place
-        figures = frozenset(re.findall(r"(?<![\w.,])\d{2,}(?![\w.,]\d)", part))
-        held = [
-            reading
-            for reading, values in by_reading.items()
-            if figures & {re.sub(r"\D", "", v) for v in values}
-        ]
-    return held[0] if len(held) == 1 else None
-
-
-def _by_words(part: str, request: ReplyRequest) -> GapReading | None:
-    """The only reading that has the words of a part which tell the readings apart."""
-    own = {reading: frozenset(stems(shown_text(reading, request))) for reading in request.readings}
-    words = set(stems(expression("because").sub(" ", bare(part)))) - manners()
-    numbers = {stem(entry.partition("=")[2]) for entry in entries("cardinals")}
-    # a place, or nothing
-    if all((word.isdigit() and len(word) != YEAR) or word in numbers for word in words):
-        return None
-    score = {
-        reading: sum(
-            1
-            for word in words
-            if has(own[reading], word) and not all(has(names, word) for names in own.values())
-        )
-        for reading in request.readings
-    }
-    best = max(score.values(), default=0)
-    named = [reading for reading, number in score.items() if best and number == best]
-    return named[0] if len(named) == 1 else None
-
-
-def _by_quote(part: str, request: ReplyRequest) -> GapReading | None:
-    """The only reading whose quote has all that a part says, a name or several words.
-
-    The person, for the role.
-    """
-    part_words = content_words(part, request)
-    held = [
-        reading
-        for reading in request.readings
-        if part_words and part_words <= set(stems(reading.quote))
-    ]
-    if len(held) != 1:
-        return None
-    words = [word for word in part_words if not word.isdigit()]
-    named = {
-        stem(plain(word))
-        for word in re.findall(r"(?<=\W)[^\W\d_]\w+", held[0].quote)
-        if word[0].isupper()
-    }
-    return held[0] if len(words) > 1 or named.intersection(words) else None
-
-
-def _placing_words(part: str, request: ReplyRequest) -> frozenset[str]:
-    """Stems of a part that may be those of a heading."""
-    return content_words(part, request) - _word_stems(("holders",))
-
-
-def _by_task(part: str, request: ReplyRequest) -> GapReading | None:
-    """Of tasks, the only one that a part asks for in other words: `word for word`."""
-    if request.kind != "intent":
-        return None
-    named = [
-        reading
-        for reading in request.readings
-        if expression(reading.value).search(part)
-        or expression(f"task_{reading.value}").search(part)
-    ]
-    return named[0] if len(named) == 1 else None
-
-
-# --- pages
-
-
 def pages_of(chunks: Iterable[Chunk]) -> tuple[int, ...]:
     """Pages of some passages, in order."""
     return tuple(sorted({chunk.page for chunk in chunks if chunk.page is not None}))
 
 
-def _pages_named(part: str, request: ReplyRequest) -> Mention | None:
-    """The only page or scope of pages that a part names; a page must exist."""
-    pages, residue = pages_of(request.documents), part
-    named: list[int | str | None] = []
-    numbered = re.compile(rf"(?<!\w)(?:{'|'.join(entries('page'))}) ?0*(\d{{1,4}})(?!\w)")
-    alone = re.fullmatch(r"0*(\d{1,4})", bare(part))
-    named += [int(alone[1])] if alone else [int(match[1]) for match in numbered.finditer(part)]
-    residue = "" if alone else numbered.sub(" ", residue)
-    before = (
-        int(request.proposed)
-        if request.proposed and request.proposed.isdecimal()
-        else next(iter(pages), 0)
-    )
-    following = next((page for page in pages if page > before), None)
-    # The order matters: `the next page` and `the first page` are none of `the document`.
-    scopes: tuple[tuple[str, int | str | None], ...] = (
-        ("contents", CONTENTS),
-        ("last_page", LAST_PAGE),
-        ("next_page", following),
-        ("cover", next(iter(pages), None)),
-    )
-    for key, value in scopes:
-        if expression(key).search(residue):
-            named.append(value)
-            residue = expression(key).sub(" ", residue)
-    residue = re.sub(whole_words(entries("of_whole")), " ", residue) if named else residue
-    if expression("whole").search(residue):
-        named.append(DOCUMENT)
-        residue = expression("whole").sub(" ", residue)
-    if not named:
-        return None
-    there = {str(value) for value in named if isinstance(value, str) or value in pages}
-    if len(there) != 1 or there != {str(value) for value in named}:
-        return Mention(Reply("not_understood"))
-    (scope,) = there
-    fillers = manners() | chatter() | heads() | _word_stems(("page_words",))
-    rest = (
-        _joined_words(residue)
-        if is_joined(residue)
-        else unknown_words(bare(residue), fillers, asked_stems(request))
-    )
-    return Mention(
-        Reply(
-            "chosen" if scope in {reading.value for reading in request.readings} else "page", scope
-        ),
-        rest,
-    )
-
-
 # --- values that the documents state elsewhere
 
 
-def own_value(part: str, request: ReplyRequest) -> Reply | None:
-    """A value that the documents state beside those on offer.
+def own_value(text: str, choice: ReplyOffers) -> Reply:
+    """A value of the kind and field on offer that the documents state beside those.
 
-    The only statement that a part names.
+    The only one that has a text as its label, its heading or itself; else some words of its label.
     """
-    text = bare(part)
-    words = set(stems(text)) - manners()
+    request = choice.request
+    free, heads = fillers() | choice.topic, _word_stems(("heads",))
+    full = set(_atoms(text)) - free
+    words = full - heads
     # `9` is the place of none
-    if not words or not request.documents or re.fullmatch(r"\d{1,2}", text):
-        return None
-    kinds = _kinds(request)
+    if not words or MARK.search(text) or re.fullmatch(r"\d{1,2}", text):
+        return NOT_UNDERSTOOD
+    stated = statements(request.documents)
+    quoted = {plain(reading.quote) for reading in request.readings if reading.quote}
+    kinds = {fact.kind for fact in stated if plain(fact.text) in quoted} - {"text", "number"}
     wanted = frozenset(stems(request.field.partition(":")[0]))
     # the field of a pack, which the question names in other words
     if not wanted <= frozenset(stems(request.question)):
         wanted = frozenset(map(stem, topic_words(plain(request.question))))
-    wanted -= heads()
-    stated = [fact for fact in statements(request.documents) if not kinds or fact.kind in kinds]
-    texts = {
-        fact: f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}"
-        for fact in stated
-    }
-    # of no other field
-    stated = [fact for fact in stated if wanted <= shared_stems(wanted, stems(texts[fact]))]
-    key_of = value_key if value_key(text) == sum_key(text) else sum_key
-    key = key_of(text)
-    # label, head, value
-    whole = [fact for fact in stated if key in map(key_of, (*fact[:3], fact.name, fact.heading))]
-    if not whole:
-        own = words - shared_stems(words, asked_stems(request))
-        whole = [
-            fact
-            for fact in stated
-            if len(own) > 1 and own == shared_stems(own, stems(f"{fact.label} {fact.head}"))
-        ]
+    wanted -= heads
+    exact, partly = list[Statement](), list[Statement]()
+    for fact in stated:
+        about = stems(f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}")
+        if (kinds and fact.kind not in kinds) or wanted - shared_stems(wanted, about):
+            continue
+        names = (fact.label, fact.name, fact.value, fact.heading)
+        if any(set(_atoms(plain(name))) - free in (words, full) for name in names):
+            exact.append(fact)
+        elif len(words) > 1 and words.issubset(_atoms(plain(fact.name))):
+            partly.append(fact)
+    whole = exact or partly
     if len({value_key(fact.value) for fact in whole}) != 1:
-        return None
-    (statement, *_) = whole
-    return Reply("own_value", statement.label or statement.value, quote=statement.text)
-
-
-def _kinds(request: ReplyRequest) -> frozenset[str]:
-    """Kinds of value that the readings have.
-
-    None where they have no quotes, so that any will do.
-    """
-    quoted = {plain(reading.quote) for reading in request.readings if reading.quote}
-    known = frozenset(
-        fact.kind for fact in statements(request.documents) if plain(fact.text) in quoted
-    )
-    return known - {"text", "number"}
+        return NOT_UNDERSTOOD
+    return Reply("own_value", whole[0].label or whole[0].value, quote=whole[0].text)
 
 
 def own_statement(reply: Reply, chunks: Sequence[Chunk]) -> Statement | None:
     """The statement of an own value in the documents; None where no statement is quoted."""
-    plain_quote = plain(reply.quote)
-    stated = [fact for fact in statements(chunks) if plain(fact.text) == plain_quote]
-    named = [
-        fact
-        for fact in stated
-        if value_key(reply.value)
-        in {value_key(fact.label), value_key(fact.value), value_key(fact.name)}
-    ]
+    stated = [fact for fact in statements(chunks) if plain(fact.text) == plain(reply.quote)]
+    key = value_key(reply.value)
+    named = [fact for fact in stated if key in map(value_key, (fact.label, fact.value, fact.name))]
     return next(iter(named or stated), None)
 
 
@@ -620,9 +424,10 @@ def own_statement(reply: Reply, chunks: Sequence[Chunk]) -> Statement | None:
 
 
 def mended(text: str, request: ReplyRequest) -> str:
-    """A text with each misspelled word set to the only word of the readings one edit away.
+    """A text with each misspelled word set to the only word of the readings that is like it.
 
-    A word that the documents, the question or the word lists know is spelled as it is meant.
+    Its first and last letters are right: `renter` and `rented` are two words. A word that the
+    documents, the question or the word lists know is spelled as it is meant.
 
     Example:
       >>> readings = (GapReading("Pet deposit"), GapReading("Security deposit"))
@@ -632,89 +437,25 @@ def mended(text: str, request: ReplyRequest) -> str:
       ... )
       'the security one'
     """
-    names = sorted(
-        {
-            word
-            for reading in request.readings
-            for word in tokens(plain(f"{reading.value} {reading.text}"))
-        }
-    )
-    names = [word for word in names if len(word) >= SHORT]
-    for word in dict.fromkeys(tokens(text)):
-        if len(word) < SHORT or not word.isalpha() or word in _listed_words():
-            continue
-        near = [name for name in names if is_near(word, name)]
-        if len(near) == 1 and word not in names and not _is_known(word, request):
+    labels = [f"{reading.value} {reading.text}" for reading in request.readings]
+    names = {word for label in labels for word in _words_of(label) if len(word) >= SHORT}
+    quotes = (reading.quote for reading in request.readings)
+    texts = (request.question, request.field, *quotes, _lists())
+    texts = (*texts, *(chunk.full_text for chunk in request.documents))
+    strange = {word for word in _words_of(text) - names if len(word) >= SHORT and word.isalpha()}
+    for word in strange.difference(*map(_words_of, texts)):
+        near = get_close_matches(word, sorted(names), 2, NEAR)
+        near = [name for name in near if (name[0], name[-1]) == (word[0], word[-1])]
+        if len(near) == 1:
             text = re.sub(rf"(?<![\w'-]){word}(?![\w'-])", near[0], text)
     return text
 
 
-def _is_known(word: str, request: ReplyRequest) -> bool:
-    texts = (request.question, request.field, *(reading.quote for reading in request.readings))
-    return any(
-        word in _words_of(text)
-        for text in (*texts, *(chunk.full_text for chunk in request.documents))
-    )
+@cache
+def _lists() -> str:
+    return str(language_parts())
 
 
 @lru_cache(maxsize=1 << 10)
 def _words_of(text: str) -> frozenset[str]:
     return frozenset(split_words(plain(text)))
-
-
-@cache
-def _listed_words() -> frozenset[str]:
-    """Words of the lists, so that `contact` is no `contract`."""
-    keys = (
-        "filler",
-        "holders",
-        "people",
-        "chatter",
-        "polite",
-        "asking",
-        "contact",
-        "amount",
-        "date",
-        "duration",
-    )
-    return frozenset(
-        word for key in keys for entry in entries(key) for word in re.findall(r"[a-z]{4,}", entry)
-    )
-
-
-def is_near(word: str, name: str) -> bool:
-    """Whether a word is a name with one letter missing, added, changed or swapped.
-
-    Another form of the name counts too.
-
-    The first letter stands, and the last one is not changed: `renter` and `rented` are two words.
-
-    Example:
-      >>> is_near("acounts", "accounts"), is_near("renter", "rented"), is_near("storing", "storage")
-      (True, False, True)
-    """
-    roots = _ENDINGS.sub("", word), _ENDINGS.sub("", name)
-    if word[:1] != name[:1] or word == name:
-        return False
-    return (roots[0] == roots[1] and len(roots[0]) >= ROOT) or _is_an_edit_apart(word, name)
-
-
-def _is_an_edit_apart(word: str, name: str) -> bool:
-    """Whether one letter is left out, put in, changed or swapped.
-
-    Short words may only have two swapped.
-    """
-    short, long = sorted((word, name), key=len)
-    at = next(
-        (place for place, pair in enumerate(zip(short, long, strict=False)) if pair[0] != pair[1]),
-        len(short),
-    )
-    if len(long) == len(short):
-        swapped = (
-            short[at + 2 :] == long[at + 2 :] and short[at : at + 2] == long[at : at + 2][::-1]
-        )
-        changed = (
-            short[at + 1 :] == long[at + 1 :] and at < len(short) - 1 and len(short) >= LONG_WORD
-        )
-        return swapped or changed
-    return len(long) == len(short) + 1 and len(long) >= LONG_WORD and short[at:] == long[at + 1 :]

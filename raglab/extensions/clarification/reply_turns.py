@@ -24,7 +24,6 @@ from raglab.extensions.clarification.default_rows import application_of, pending
 from raglab.extensions.clarification.language_words import plain
 from raglab.extensions.clarification.option_defaults import KIND, option_values
 from raglab.extensions.clarification.pinned_documents import PinnedDocuments
-from raglab.extensions.clarification.question_texts import field_text
 from raglab.extensions.clarification.reply_names import DOCUMENT, PAGE_SCOPE, own_statement
 from raglab.extensions.clarification.turns import Clarification, Turn
 from raglab.extensions.clarification.value_readings import (
@@ -69,10 +68,9 @@ class Open(NamedTuple):
     Attributes:
       proposed: value that a yes takes.
       candidates: values on offer.
-      again: whether a default answered the request already.
       turned_down: values that earlier replies declined.
       replies: number of earlier replies.
-      asking: the question to the user; None where a default answered.
+      asking: the question to the user; None where a default answered the request already.
       state: see `_state`.
       remaining: values on offer that no reply declined.
     """
@@ -84,11 +82,10 @@ class Open(NamedTuple):
     proposed: str | None
     candidates: tuple[str, ...]
     tried: tuple[str, ...]
-    again: bool
-    turned_down: frozenset[str] = frozenset()
-    replies: int = 0
-    asking: ClarificationRequest | None = None
-    state: tuple[int, ...] = ()
+    turned_down: frozenset[str]
+    replies: int
+    asking: ClarificationRequest | None
+    state: tuple[int, ...]
     remaining: tuple[str, ...] = ()
 
 
@@ -122,7 +119,7 @@ def answer_reply(
     matter = _open_request(request_id, log, system, question, now)
     # A bandit gave the request its reward when a default answered it; the corrected answer is
     # another round.
-    answered_as = f"{request_id}~reply" if matter.again else request_id
+    answered_as = f"{request_id}~reply" if matter.asking is None else request_id
     turn = Turn(
         matter.request,
         system,
@@ -176,7 +173,7 @@ def _open_request(
         spoken = [
             row for row in entries.rows(CHANGES, request_id=request_id) if row["signal"] in WORDS
         ]
-        turned_down = [row for row in spoken if row["signal"] == "explicit_no"]
+        gone = frozenset(row["value"] for row in spoken if row["signal"] == "explicit_no")
         silent = entries.row(SETTLEMENTS, request_id=request_id)
     # A default's answer stands after a reply that named nothing, and takes another one.
     if pending is None and replies and (spoken or filled is None or len(replies) > 1):
@@ -185,12 +182,10 @@ def _open_request(
             "question again."
         )
         raise ValueError(msg)
-    if pending is None and filled is None:
-        refuse(
-            "a reply must be to a request that was asked about or filled in",
-            repr(request_id),
-            "ask it anew",
-        )
+    about = pending or filled
+    if about is None:
+        rule = "a reply must be to a request that was asked about or filled in"
+        refuse(rule, repr(request_id), "ask it anew")
     if pending is None and silent is not None:
         rule = (
             "a default is corrected before the next request and within 24 hours, and "
@@ -222,33 +217,20 @@ def _open_request(
         language=language_of(text, system.pack),
         groups=request_groups(record),
     )
-    if pending is not None:
-        asking, about = pending.clarification, (pending.kind, pending.key, pending.conditions)
-        offered, gone = (
-            tuple(asking.candidate_values),
-            frozenset(row["value"] for row in turned_down),
-        )
-        shown: dict[str, Any] = {
-            "turned_down": gone,
-            "replies": len(replies),
-            "asking": asking,
-            "state": state,
-        }
-        return Open(
-            request, *about, asking.proposed_default, offered, pending.tried, again=False, **shown
-        )
-    if filled is None:  # cannot be: one of the two is there
-        raise AssertionError
-    about = (filled.kind, filled.key, filled.conditions)
+    asking = None if pending is None else pending.clarification
+    applied = "" if filled is None else filled.value
     return Open(
         request,
-        *about,
-        filled.value,
-        (filled.value,),
-        (),
-        again=True,
-        replies=len(replies),
-        state=state,
+        about.kind,
+        about.key,
+        about.conditions,
+        applied if asking is None else asking.proposed_default,
+        (applied,) if asking is None else tuple(asking.candidate_values),
+        () if pending is None else pending.tried,
+        gone,
+        len(replies),
+        asking,
+        state,
     )
 
 
@@ -275,9 +257,17 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
 def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
     """Learn what the reply names, then answer the filled request, reshow or end it (rule S5.4)."""
     waiting, matter = _waiting(matter, turn)
-    reply = _of_what_was_declined(
-        turn.calls.reply(answer, _reply_request(waiting, matter)), answer, waiting, matter
+    shown = tuple(
+        reading._replace(text=waiting.shown(reading.value))
+        for reading in waiting.gap.readings
+        if reading.value in matter.remaining
     )
+    about = (matter.key.target_field.partition(":")[0], shown, matter.proposed)
+    language = turn.request.language
+    request = ReplyRequest(
+        matter.request.text, matter.kind, *about, waiting.pinned.chunks, language
+    )
+    reply = _of_what_was_declined(turn.calls.reply(answer, request), answer, waiting, matter)
     if reply.kind == "not_understood":
         return _show_again(waiting, matter, (), turn.say("names_nothing", reply=f"{answer!r:.80}"))
     _learn(matter, reply, turn)
@@ -332,15 +322,13 @@ def _waiting(matter: Open, turn: Turn) -> tuple[Waiting, Open]:
         stated,
         "first",
     )
-    if matter.again or not any(reading.quote for reading in stated):
+    if matter.asking is None or not any(reading.quote for reading in stated):
         gap = _found_again(gap, turn, parsed, pinned) or gap
     waiting = waiting_of(
         turn, parsed, gap, pinned, domain_checks(request.text, turn.system, request.language)
     )
-    offered = (
-        waiting.values
-        if matter.again
-        else tuple(value for value in waiting.values if value in matter.candidates)
+    offered = tuple(
+        value for value in waiting.values if matter.asking is None or value in matter.candidates
     )
     remaining = tuple(value for value in offered if value not in matter.turned_down)
     stands = matter.proposed in remaining or not matter.turned_down
@@ -377,40 +365,21 @@ def _found_again(
     return fresh_gap._replace(field=gap.field, readings=(*fresh_gap.readings, *more))
 
 
-def _reply_request(waiting: Waiting, matter: Open) -> ReplyRequest:
-    """What was asked, as a reader of replies takes it."""
-    language, kind = waiting.turn.request.language, matter.kind
-    readings = tuple(
-        reading._replace(text=waiting.shown(reading.value))
-        for reading in waiting.gap.readings
-        if reading.value in matter.remaining
-    )
-    field = matter.key.target_field.partition(":")[0]
-    return ReplyRequest(
-        matter.request.text, kind, field, readings, matter.proposed, waiting.pinned.chunks, language
-    )
-
-
 def _learn(matter: Open, reply: Reply, turn: Turn) -> None:
-    """Signals of a reply (rule S5.4)."""
-    about: dict[str, Any] = {"conditions": matter.conditions, "now": matter.request.now}
-    if reply.kind == "declined":
+    """Signals of a reply (rule S5.4); a doubted one answers this request, and is no vote."""
+    proposed, named = matter.proposed, reply.value
+    signals: list[tuple[str, ...]] = [(value, "explicit_no") for value in reply.declined]
+    if len(signals) > 1 and set(reply.declined) >= set(matter.remaining) and proposed is not None:
         # To turn down everything is a no to the proposal alone: nothing was said of the others.
-        every = len(reply.declined) > 1 and set(reply.declined) >= set(matter.remaining)
-        for value in (
-            (matter.proposed,) if every and matter.proposed is not None else reply.declined
-        ):
-            turn.write(
-                turn.log.signal, matter.request.id, matter.key, value, "explicit_no", **about
-            )
-        return
-    value, proposed = reply.value, matter.proposed
-    if proposed is None or value == proposed:
-        turn.write(turn.log.signal, matter.request.id, matter.key, value, "explicit_yes", **about)
-    else:
-        turn.write(
-            turn.log.signal, matter.request.id, matter.key, proposed, "explicit_no", value, **about
-        )
+        signals = [(proposed, "explicit_no")]
+    if reply.kind != "declined":
+        is_other = proposed not in {None, named}
+        signals = [
+            (proposed or named, "explicit_no", named) if is_other else (named, "explicit_yes")
+        ]
+    for signal in signals if not reply.doubted else ():
+        about: dict[str, Any] = {"conditions": matter.conditions, "now": matter.request.now}
+        turn.write(turn.log.signal, matter.request.id, matter.key, *signal, **about)
 
 
 def _show_again(waiting: Waiting, matter: Open, declined: Sequence[str], why: str) -> Response:
@@ -420,44 +389,32 @@ def _show_again(waiting: Waiting, matter: Open, declined: Sequence[str], why: st
       declined: values that the reply turned down.
       why: it is shown again, in words.
     """
+    asking = matter.asking
     remaining = tuple(value for value in matter.remaining if value not in declined)
     if matter.replies or len(remaining) < FEWEST:
         return _refusal(waiting, why)
-    if matter.again:
-        if declined:
-            return _ask_after_default(waiting, remaining, why)
+    if asking is None and not declined:
         return finish_request(waiting, waiting.read(matter.proposed or ""), [why])
-    asking = matter.asking
-    if asking is None:  # cannot be: what a default did not answer was asked
-        raise AssertionError
-    shown = asking.model_copy(
-        update={"candidate_values": list(remaining), "proposed_default": remaining[0]}
-    )
     offered = tuple(
         reading for value in remaining for reading in waiting.gap.readings if reading.value == value
+    )
+    waiting = waiting._replace(gap=waiting.gap._replace(readings=offered))
+    if asking is None:  # the first question of a request whose default was declined
+        waiting = waiting.declined_last()
+        return ask_user(waiting, prospect_of(waiting), waiting.values, []).changed([why])
+    shown = asking.model_copy(
+        update={"candidate_values": list(remaining), "proposed_default": remaining[0]}
     )
     # The text of the question is the first one's (rule S5.2): what a yes takes by now is said
     # beside it.
     now = [waiting.turn.say("now_proposed", value=waiting.shown(remaining[0]))] if declined else []
-    return asking_response(
-        waiting._replace(gap=waiting.gap._replace(readings=offered)), shown, why, [why, *now]
-    )
-
-
-def _ask_after_default(waiting: Waiting, remaining: tuple[str, ...], why: str) -> Response:
-    """The first question of a request whose default was declined, with what is left."""
-    offered = tuple(
-        reading for value in remaining for reading in waiting.gap.readings if reading.value == value
-    )
-    next_waiting = waiting._replace(gap=waiting.gap._replace(readings=offered)).declined_last()
-    response = ask_user(next_waiting, prospect_of(next_waiting), next_waiting.values, [])
-    return response.changed([why])
+    return asking_response(waiting, shown, why, [why, *now])
 
 
 def _refusal(waiting: Waiting, reason: str) -> Response:
     """Refusal of a request that ends without a value; nothing is retrieved for it."""
-    turn, field = waiting.turn, _field_text(waiting)
-    refusal_reason = turn.say("unsettled", field=field, reason=reason)
+    turn = waiting.turn
+    refusal_reason = turn.say("unsettled", field=waiting.field, reason=reason)
     answer = ResponseFields(
         refusal(turn.request.language, turn.system.policy.refusal_message),
         status=Status.refuse,
@@ -468,18 +425,12 @@ def _refusal(waiting: Waiting, reason: str) -> Response:
     return unretrieved_response(answer, turn.request, turn.system, ResponseRecord(checks=checks))
 
 
-def _field_text(waiting: Waiting) -> str:
-    """The field that is asked for, as a user reads it."""
-    return field_text(waiting.gap.field, waiting.turn.request.language, waiting.turn.system.pack)
-
-
 def _answer_own_value(waiting: Waiting, reply: Reply) -> Response:
     """Answer by the statement of the documents that the user named: it wins over every reader."""
     statement = own_statement(reply, waiting.pinned.chunks)
     if statement is None:  # cannot be: the reply was checked against the same documents
         raise AssertionError
-    template_values = {"field": _field_text(waiting), "words": repr(reply.value)}
-    note = waiting.turn.say("not_offered", **template_values)
+    note = waiting.turn.say("not_offered", field=waiting.field, words=repr(reply.value))
     field_value = FieldValue(statement.value, statement.text)
     reading = ValueReading(reply.value, field_value, waiting.pinned.chunks[statement.place])
     return finish_request(waiting, reading, [note])

@@ -21,6 +21,7 @@ from raglab.store.log_tables import (
     CLARIFICATIONS,
     DECISIONS,
     OPEN,
+    REPLIES,
     SETTLEMENTS,
 )
 from raglab.words.canonical import canonical_json, digest, utc_text
@@ -89,7 +90,8 @@ def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
             for change in log.rows(CHANGES, request_id=request)
             if tuple(change["key"][:2]) == matter
         }
-    if signals & _TOLD:
+    # who replied, if only in doubt, was not silent
+    if signals & _TOLD or log.row(REPLIES, request_id=request) is not None:
         return "told"
     if "failure" in signals:
         return "failed"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,10 +17,11 @@ from raglab.extensions.clarification.protocol_calls import checked_reply
 from raglab.extensions.clarification.replies import read_reply
 from raglab.extensions.clarification.reply_turns import FEWEST
 from raglab.live.ask import ask, reply
+from raglab.live.clarifier import Reply
 from raglab.live.response import Response
 from raglab.live.system import System
 from raglab.store.policies import Policy
-from reply_crowd import SCENES, Line, forms, hostile, naming, negated, rejected
+from reply_crowd import SCENES, Line, Scene, doubtful, forms, hostile, naming, negated, rejected
 
 STRIDE = 7  # of the products of many forms, every seventh is read
 MANY = {"two candidates", "stated stranger", "stranger", "rejection"}
@@ -33,68 +34,36 @@ def some(lines: Iterable[Line]) -> Iterator[Line]:
             yield line
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_what_names_nothing_is_not_understood(name: str) -> None:
-    """Noise, doubt, other languages, pages that are not, quotes, injections, two things.
-
-    Questions and conditions are among them too.
-    """
-    scene = SCENES[name]
-    heard = [
-        (line, checked_reply(read_reply(line.reply, scene.asked), scene.asked))
-        for line in some(hostile(scene))
-    ]
-    assert [
-        (line.kind, line.reply, one.value, one.declined)
-        for line, one in heard
-        if one.kind != "not_understood"
-    ] == []
-    assert len(heard) > 200
-
-
-@pytest.mark.parametrize("name", SCENES)
-def test_what_is_turned_down_is_not_returned(name: str) -> None:
-    """A value that a reply sets aside is declined, and no value comes back."""
-    scene = SCENES[name]
-    heard = [
-        (line, checked_reply(read_reply(line.reply, scene.asked), scene.asked))
-        for line in negated(scene)
-    ]
-    wrong = [
-        (line.reply, one) for line, one in heard if one.value or line.declined not in one.declined
-    ]
-    assert wrong == []
+CROWD: Mapping[str, tuple[Callable[[Scene], Iterator[Line]], Callable[[Line, Reply], bool]]] = {
+    # noise, doubt, other languages, quotes, injections, two things, questions, conditions
+    "hostile": (hostile, lambda _, read: read.kind == "not_understood"),
+    # what is set aside is declined, and no value comes back
+    "negated": (negated, lambda line, read: not read.value and line.declined in read.declined),
+    # a name beside a no, a question mark, a frown, or words that no list accounts for
+    "rejected": (rejected, lambda _, read: not read.value),
+    # it answers this request, and is no vote
+    "doubtful": (doubtful, lambda line, read: (read.value, read.doubted) == (line.value, True)),
+    # by name, place, figure or own words, even misspelled or explained; never what is set aside
+    "naming": (
+        naming,
+        lambda line, read: (
+            (read.value, read.doubted) == (line.value, False) and read.value not in read.declined
+        ),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_what_is_rejected_is_no_vote(name: str) -> None:
-    """A name beside a no, a doubt, a question mark, a frown, or words that no list accounts for."""
-    scene = SCENES[name]
+@pytest.mark.parametrize("kind", CROWD)
+def test_what_a_reply_says(kind: str, name: str) -> None:
+    """Nothing is voted for that was not named, and what is named is understood."""
+    scene, (lines, holds) = SCENES[name], CROWD[kind]
     heard = [
         (line, checked_reply(read_reply(line.reply, scene.asked), scene.asked))
-        for line in some(rejected(scene))
+        for line in some(lines(scene))
     ]
-    assert [(line.kind, line.reply, one.kind, one.value) for line, one in heard if one.value] == []
-
-
-@pytest.mark.parametrize("name", SCENES)
-def test_what_is_named_is_chosen(name: str) -> None:
-    """A candidate by name, place, figure or its own words, even misspelled or explained.
-
-    It is never what is set aside.
-    """
-    scene = SCENES[name]
-    heard = [
-        (line, checked_reply(read_reply(line.reply, scene.asked), scene.asked))
-        for line in naming(scene)
-    ]
-    wrong = [
-        (line.kind, line.reply, one.kind, one.value)
-        for line, one in heard
-        if one.value != line.value
-    ]
-    assert wrong == []
-    assert all(one.value not in one.declined for _, one in heard)
+    assert [(line, read) for line, read in heard if not holds(line, read)] == []
+    assert len(heard) > {"hostile": 200}.get(kind, 10)
 
 
 ASKED = {  # question, documents
@@ -191,6 +160,14 @@ class TestEndToEnd:
             ]
             *_, again = exchange(fresh("twice"), kind, "no", "no")[0]
         assert (again["status"], bool(again["refusal_reason"])) == ("refuse", True)
+
+    def test_a_doubt_answers_and_is_no_vote(
+        self, kind: str, fresh: Callable[[str], System]
+    ) -> None:
+        """The request ends with what it names, and no row has learned of it."""
+        (_, last), rows = exchange(fresh("doubt"), kind, "I think {1}")
+        assert (last["status"], last["clarification"]) in {("ok", None), ("refuse", None)}
+        assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
 
     def test_what_is_named_wins(self, kind: str, fresh: Callable[[str], System]) -> None:
         """The second on offer is answered with, and is what is learned.
