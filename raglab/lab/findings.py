@@ -12,6 +12,7 @@ import numpy as np
 
 from raglab import metrics
 from raglab.decision.answer_text import REMEDY, MissingAnswers
+from raglab.decision.measurement import gates_off
 from raglab.lab.answer_basis import missing_answers, not_compared
 from raglab.lab.candidates import COST, FIXED, FREE, THRESHOLD
 from raglab.lab.comparison import BESIDE, PolicyContest
@@ -66,6 +67,13 @@ ADVICE: Mapping[Advice, tuple[str, str]] = {
         "Use {subject}: it costs less than {better}, which need no tuning.",
         "Shown: {gain}{few}.",
     ),
+}
+# Why no policy that competes asks back for a case, the first that holds (rules S2.15, S3.5).
+UNASKED: Mapping[str, str] = {
+    "options": "none of the {ambiguous:,} tuned on has two options to offer",
+    "resolver": "the hits have no distances, without which the resolver is off",
+    "gaps": "the trace has no signal gaps, of what a question leaves out",
+    "costs": "with options for {with_options:,} of the {ambiguous:,} tuned on it pays nowhere",
 }
 StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW = 8  # discordant cases, below which the mean of their differences is far from normal
@@ -246,6 +254,7 @@ def study_findings(result: StudyResult, texts: Mapping[str, str]) -> pd.DataFram
         "targets": _targets_text(result, judged.loc[TUNED]),
         "basis": texts.get("basis", ""),
         "answers": _answers_text(not_compared(missing_answers(result.costs)) | lacking),
+        "asking": _asking_text(result, judged),
         "nested": _nested_text(result),
         "directions": texts.get("directions", ""),
         "cases": _cases_text(result),
@@ -329,6 +338,7 @@ def _cases_text(result: StudyResult) -> str:
     words = {
         "failed": "failed and are left out",
         "unretrieved": "expect sources that no hit has",
+        "foreign": "ask in a language of neither passages nor encoder",
         "status_only": "are scored by status alone",
     }
     texts = []
@@ -377,7 +387,7 @@ def _groups_text(result: StudyResult) -> str:
 
 
 def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
-    """Labels, splits, traffic mix and asking back that the study lacks (rules S6.8, S6.15)."""
+    """Labels, splits and traffic mix that the study lacks (rules S6.8, S6.15)."""
     texts, competes = [], result.costs["competes"]
     labels = zip(metrics.LABELS, counts_by_label(result.tuned_on), strict=True)
     few = ", ".join(f"{n} {name}" for name, n in labels if n < LEAST_LABELLED)
@@ -400,8 +410,33 @@ def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
             texts.append(f"Only {joined(rare)} judge it.")
     elif result.crossing is not None:
         texts.append(result.crossing.says("the selected policy"))
-    policies = judged.loc[judged.index.isin(competes.index[competes])]
-    n = int(judged["missed_ambiguity_rate_n"].iloc[0])
-    if n and (policies["missed_ambiguity_rate_k"] == n).all():
-        texts.append(f"No competitor asks back for any of {n:,} ambiguous.")
     return " ".join(texts)
+
+
+def unasked(result: StudyResult, judged: pd.DataFrame) -> str:
+    """Why no policy that competes asks back for an ambiguous case, by `UNASKED`; '' where one does.
+
+    Args:
+      result: the study.
+      judged: its rates by name of the policy.
+    """
+    competes = result.costs["competes"]
+    rates = judged[judged.index.isin(competes.index[competes])]
+    n = rates["missed_ambiguity_rate_n"]
+    if not n.any() or (rates["missed_ambiguity_rate_k"] < n).any():
+        return ""
+    holds = {
+        "options": not result.counts["with_options"],
+        "resolver": "gap" in gates_off(result.tuned_on) and not competes.get(COST),
+        "gaps": "gaps" not in result.tuned_on.signals,
+    }
+    return next((cause for cause, is_held in holds.items() if is_held), "costs")
+
+
+def _asking_text(result: StudyResult, judged: pd.DataFrame) -> str:
+    """What asking back does where no policy that competes asks for an ambiguous case."""
+    cause = unasked(result, judged)
+    return cause and (
+        f"{judged['missed_ambiguity_rate_n'].iloc[0]:,.0f} cases labelled ambiguous: no policy "
+        f"that competes asks back for one, because {UNASKED[cause].format(**result.counts)}."
+    )

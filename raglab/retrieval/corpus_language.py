@@ -1,19 +1,22 @@
-"""Language of a corpus (shore): how much of it is not in English.
+"""Language of a corpus and of questions (shore): what is not in English (S1.7).
 
-A warning where its encoder knows no other (S1.7).
+Warnings where its encoder knows no other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
 import regex
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.models.files import BUNDLED
 from raglab.policy_parts.arms import ARMS
+from raglab.values import TraceData
 from raglab.words.languages import BY_NAME
 from raglab.words.text import split_code
 from raglab.words.tokeniser import split_words
@@ -23,6 +26,7 @@ FEWEST = 12  # words, or letters of another script, that a text is judged by; of
 LEAST = 0.15  # share of English function words: below it no prose is English; see rule S1.7
 # share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
 FOREIGN = 1 / 3
+ASKED = 4  # words that a question is judged by; of fewer it is not
 
 _ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
 _LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
@@ -90,4 +94,66 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
             f"the language of the bundled encoder {encoder}: its distances mean little for them; "
             "name another (encoder=...), or compare with keywords alone: "
             'build_trace(..., arms=("hybrid", "bm25")).'
+        )
+
+
+def is_foreign(question: str, texts: Iterable[str]) -> bool:
+    """Whether under a third of a question's words are English function words or in some texts.
+
+    Words with digits are left out.
+
+    Example:
+      >>> is_foreign("Wie hoch ist die Kaution?", ["The deposit is £250."])
+      True
+      >>> is_foreign("How high is the Kaution?", ["The deposit is £250."])
+      False
+    """
+    words = [word for word in split_words(question) if not any(map(str.isdigit, word))]
+    unread = [word for word in words if word not in _ENGLISH]
+    least = 2 * len(words) // 3  # of more the texts must have some
+    if len(words) < ASKED or len(unread) <= least:
+        return False
+    known = frozenset[str]().union(*map(_text_words, texts))
+    return sum(word not in known for word in unread) > least
+
+
+@lru_cache(maxsize=4096)
+def _text_words(text: str) -> frozenset[str]:
+    return frozenset(split_words(text))
+
+
+def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]:
+    """Cases whose question neither the passages found for it nor the bundled encoder can read.
+
+    None under another encoder, whose languages are not known.
+
+    Args:
+      trace: of the questions.
+      encoder: as fingerprints name it; that of the trace where not given.
+
+    Returns:
+      Their positions.
+    """
+    name = encoder or trace.meta.get("parameters", {}).get("encoder")
+    if not str(name).startswith(f"{BUNDLED}=="):
+        return []
+    hits = (np.unique(chunks[chunks >= 0]).tolist() for chunks in trace.hits.chunk)
+    return [
+        row
+        for row, (case, places) in enumerate(zip(trace.cases, hits, strict=True))
+        if is_foreign(case.query, (trace.chunks[place].full_text for place in places))
+    ]
+
+
+def warn_of_questions(trace: TraceData) -> None:
+    """Say how many questions of a trace are in a language that is not shared.
+
+    Warns:
+      UserWarning: some are, see `foreign_questions`.
+    """
+    if rows := foreign_questions(trace):
+        warn_user(
+            f"{len(rows):,} of {len(trace):,} questions, such as case {trace.cases[rows[0]].id!r}, "
+            "seem to be in a language of neither their passages nor the bundled encoder: what is "
+            "found for them means little; name an encoder of that language (encoder=...)."
         )
