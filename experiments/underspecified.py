@@ -9,10 +9,9 @@ the others (needless questions).
 
 - resolver: asks where two options are near each other (`group_gap`). gaps: what the parser of the
   room `clarification` finds left out (`gaps`, then `gap_options`).
-- fitted, logistic: a `PolicyClassifier` (rule S2.17) and scikit-learn's logistic regression on all
-  signals that differ, fitted on the other domain.
+- fitted: a `PolicyClassifier` (rule S2.17) on all signals that differ, of the other domain.
 - P(yes) of a language model, where `--model` names one that `LocalModel` reads: it sees the turn
-  and its first passage. Replies are recorded in --out, so that a second run asks for none.
+  and how its first passage begins. Replies are recorded in --out: a second run asks for none.
 - each signal by its name, in the better of its two directions in hindsight.
 
 Of two domains one is left out at a time. *Moved*: the threshold is the other domain's, so that the
@@ -26,22 +25,20 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import raglab
 from experiments.situations import rate
-from raglab.lab import signal_models
 from raglab.sklearn import PolicyClassifier
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 NEEDLESS = 0.05
+BEGINNING = 200  # characters of a passage that a language model sees
 QUESTION = (
     "Does the question leave open which of several things it is about, so that nobody can answer "
     "it without asking back?"
@@ -60,7 +57,9 @@ def threshold(scores: Floats, vague: Bools) -> float:
     return float(clear[int(NEEDLESS * len(clear))])
 
 
-def asked(score: Callable[[Bools], Floats], vague: Bools, domain: NDArray[np.str_]) -> list[str]:
+def ask_rates(
+    score: Callable[[Bools], Floats], vague: Bools, domain: NDArray[np.str_]
+) -> list[str]:
     """Cells of a row: asked rightly at the own threshold, at the moved one, and needlessly there.
 
     Args:
@@ -118,27 +117,26 @@ def main() -> None:
         model.fit(table[rows], labels[rows])
         return model.predict_proba(table)[:, model.classes_.tolist().index("ambiguous")]
 
-    def logistic(rows: Bools) -> Floats:
-        filled = np.stack([*column.values()], axis=1)
-        model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced"))
-        return model.fit(filled[rows], vague[rows]).predict_proba(filled)[:, 1]
-
     scores: dict[str, Callable[[Bools], Floats]] = {
         "resolver": lambda _: -column["group_gap"],
         "gaps": lambda _: column["gaps"] + column["gap_options"] / 1_000,
         "fitted": fitted,
-        "logistic": logistic,
     }
     if options.model:
+        from raglab.lab import signal_models
+
         signal = signal_models.yes_no(
             raglab.LocalModel(options.model), question=QUESTION, n_hits=1, prompt=PROMPT
         )
-        said = raglab.add_signals(trace, signal, cache=options.out / "signals.sqlite")
-        yes = said.signal("yes_no").to_numpy()
+        brief = tuple(chunk._replace(text=chunk.text[:BEGINNING]) for chunk in trace.chunks)
+        recorded = raglab.add_signals(
+            replace(trace, chunks=brief), signal, cache=options.out / "signals.sqlite"
+        )
+        yes = recorded.signal("yes_no").to_numpy()
         scores["P(yes)"] = lambda _: np.nan_to_num(yes, nan=-1.0)
-    rows = {name: asked(score, vague, domain) for name, score in scores.items()}
+    rows = {name: ask_rates(score, vague, domain) for name, score in scores.items()}
     for name, values in column.items():
-        ways = [asked(lambda _, v=sign * values: v, vague, domain) for sign in (1.0, -1.0)]
+        ways = [ask_rates(lambda _, v=sign * values: v, vague, domain) for sign in (1.0, -1.0)]
         rows[name] = max(ways, key=lambda cells: int(cells[0].partition("/")[0]))
     print(f"{len(trace)} turns, {vague.sum()} underspecified\n")
     print("| score | own threshold | moved threshold | needless, moved |\n|---|---|---|---|")

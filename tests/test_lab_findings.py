@@ -169,13 +169,11 @@ def test_gates_that_are_off_are_named_with_what_it_means_live(
 @pytest.mark.parametrize(
     ("changed", "cause"),
     [
-        ({"missed": 1}, ""),
-        ({"n": 0, "missed": 0}, ""),
+        ({"rate": 11 / 12}, ""),
+        ({"n": 0, "rate": np.nan}, ""),
         ({}, "options"),
         ({"options": 3}, "gaps"),
-        ({"options": 3, "off": ["gap"]}, "gaps"),
-        ({"options": 3, "off": ["gap"], "cost": False}, "resolver"),
-        ({"options": 3, "signals": ("gaps",)}, "costs"),
+        ({"options": 3, "signals": ("gaps",)}, "thresholds"),
     ],
 )
 def test_why_no_policy_asks_back_is_said(
@@ -183,22 +181,17 @@ def test_why_no_policy_asks_back_is_said(
 ) -> None:
     """The first cause that holds, with the counts of judged and tuned cases; once at most."""
     result, n = studies["noise"], changed.get("n", 12)
-    costs = result.costs.assign(competes=result.costs["competes"])
-    costs.loc["expected cost", "competes"] = changed.get("cost", True)
-    trace = replace(
-        result.tuned_on,
-        meta={**result.tuned_on.meta, "gates_off": changed.get("off", [])},
-        columns=dict.fromkeys(changed.get("signals", ()), np.zeros((60, 1, 1))),
-    )
+    columns = dict.fromkeys(changed.get("signals", ()), np.zeros((60, 1, 1)))
+    trace = replace(result.tuned_on, columns=columns)
     judged = result.judged.assign(
-        missed_ambiguity_rate_n=n, missed_ambiguity_rate_k=changed.get("missed", n)
+        missed_ambiguity_rate_n=n, missed_ambiguity_rate=changed.get("rate", 1.0)
     )
     counts = {**result.counts, "ambiguous": 9, "with_options": changed.get("options", 0)}
-    study = replace(result, costs=costs, tuned_on=trace, judged=judged, counts=counts)
+    study = replace(result, tuned_on=trace, judged=judged, counts=counts)
     assert unasked(study, judged.set_index("policy")) == cause
     row = study_findings(study, {}).set_index("key").loc["asking"]
     assert row["applies"] == bool(cause)
-    figures = {"options": {"12", "9"}, "costs": {"12", "9", "3"}}.get(
+    figures = {"options": {"12", "9"}, "thresholds": {"12", "9", "3"}}.get(
         cause, {"12"} if cause else {}
     )
     assert {*re.findall(r"[0-9]+", row["text"])} == {*figures}

@@ -314,11 +314,10 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
         at, and a word that none was looked at for has a share of -1.
     """
     whole = sum(mate.weight for mate in mates)
-    # The best place where the word is turned the other way, and where as in the claim. Of each word
-    # after it, by its offset: which way the word is turned in a sentence with that, and whether
-    # also in one clause.
+    # The best place where the word is turned the other way, and where as in the claim; offsets of
+    # words after it that stand in a clause with the one, and in a sentence with the other.
     best = [_WordMatch(-1.0, bool(way), False, 0.0, (-1, -1)) for way in range(2)]
-    objects: defaultdict[int, set[tuple[bool, bool]]] = defaultdict(set)
+    denied, stated = set[int](), set[int]()
     # Company that the evidence has at all, with its places by sentence and its passages.
     known = [
         (mate, there, {evidence.passage[sentence] for sentence in there})
@@ -352,21 +351,20 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
                     for mate_place in mate_places
                 ]
                 got += mate.weight * max(worths)  # of several places the one that counts most
-                if mate.offset > 0 and not mate.apart:
-                    clauses = [mate_place.clause for mate_place in mate_places]
-                    objects[mate.offset].add((alike, place.clause in clauses))
+                near = any(place.clause == mate_place.clause for mate_place in mate_places)
+                if mate.offset > 0 and (alike or (near and not mate.apart)):
+                    (stated if alike else denied).add(mate.offset)
             share = got / whole if whole else 1.0
             if (sentence, place.at) in used:
                 share *= TWICE
             if share > best[alike].share:
                 best[alike] = _WordMatch(share, alike, place.negated, 0.0, (sentence, place.at))
     turned, straight = best
-    ways = objects[min(objects, default=0)]
     is_next = straight.share >= 0.0 and abs(turned.place[0] - straight.place[0]) == 1
-    if is_next and ways in ({(False, True)}, {(False, True), (False, False)}):
+    if is_next and min(denied | stated, default=0) in denied - stated:
         # `The waiver covers damage. It does not cover theft.`
         return turned._replace(share=1.0, ahead=MARGIN), spent
-    if straight.share >= turned.share or (is_next and ways and all(way for way, _ in ways)):
+    if straight.share >= turned.share:
         return straight, spent
     return turned._replace(ahead=turned.share - max(0.0, straight.share)), spent
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from raglab import metrics
 from raglab.decision.answer_text import REMEDY, MissingAnswers
-from raglab.decision.measurement import gates_off
 from raglab.lab.answer_basis import missing_answers, not_compared
 from raglab.lab.candidates import COST, FIXED, FREE, THRESHOLD
 from raglab.lab.comparison import BESIDE, PolicyContest
@@ -71,9 +70,8 @@ ADVICE: Mapping[Advice, tuple[str, str]] = {
 # Why no policy that competes asks back for a case, the first that holds (rules S2.15, S3.5).
 UNASKED: Mapping[str, str] = {
     "options": "none of the {ambiguous:,} tuned on has two options to offer",
-    "resolver": "the hits have no distances, without which the resolver is off",
     "gaps": "the trace has no signal gaps, of what a question leaves out",
-    "costs": "with options for {with_options:,} of the {ambiguous:,} tuned on it pays nowhere",
+    "thresholds": "with options for {with_options:,} of the {ambiguous:,} tuned on it pays nowhere",
 }
 StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW = 8  # discordant cases, below which the mean of their differences is far from normal
@@ -422,15 +420,11 @@ def unasked(result: StudyResult, judged: pd.DataFrame) -> str:
     """
     competes = result.costs["competes"]
     rates = judged[judged.index.isin(competes.index[competes])]
-    n = rates["missed_ambiguity_rate_n"]
-    if not n.any() or (rates["missed_ambiguity_rate_k"] < n).any():
+    if not (rates["missed_ambiguity_rate"] == 1.0).all():  # NaN where no case is ambiguous
         return ""
-    holds = {
-        "options": not result.counts["with_options"],
-        "resolver": "gap" in gates_off(result.tuned_on) and not competes.get(COST),
-        "gaps": "gaps" not in result.tuned_on.signals,
-    }
-    return next((cause for cause, is_held in holds.items() if is_held), "costs")
+    if not result.counts["with_options"]:
+        return "options"
+    return "thresholds" if "gaps" in result.tuned_on.signals else "gaps"
 
 
 def _asking_text(result: StudyResult, judged: pd.DataFrame) -> str:

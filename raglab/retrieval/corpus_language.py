@@ -6,9 +6,7 @@ Warnings where its encoder knows no other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from random import Random
-from typing import NamedTuple
 
 import numpy as np
 import regex
@@ -32,26 +30,21 @@ _ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
 _LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
 
 
-class EnglishCount(NamedTuple):
-    """Texts of a corpus by language. foreign: not in English. judged: long enough to tell."""
+def count_english(texts: Sequence[str]) -> tuple[int, int]:
+    """How many texts are not in English, and how many are long enough to tell.
 
-    foreign: int
-    judged: int
-
-
-def count_english(texts: Sequence[str]) -> EnglishCount:
-    """How many texts are not in English, by letter script and share of English function words.
+    By letter script and share of English function words.
 
     Example:
       >>> count_english(["The fee is paid by the owner and is due at once, for each of the parts."])
-      EnglishCount(foreign=0, judged=1)
+      (0, 1)
       >>> count_english(["水管爆裂造成的室内财产损失由本保单赔偿,每次事故的免赔额为500元。"])
-      EnglishCount(foreign=1, judged=1)
+      (1, 1)
     """
     draw = Random(0)  # noqa: S311 - no secret
     sample = draw.sample(list(texts), min(len(texts), LOOKED_AT))
     verdicts = [is_english(text) for text in sample]
-    return EnglishCount(verdicts.count(False), len(verdicts) - verdicts.count(None))
+    return verdicts.count(False), len(verdicts) - verdicts.count(None)
 
 
 def is_english(text: str) -> bool | None:
@@ -87,10 +80,10 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
     """
     if not encoder.startswith(f"{BUNDLED}==") or not any(ARMS[arm].dense for arm in arms):
         return
-    count = count_english(texts)
-    if count.foreign > FOREIGN * count.judged:
+    foreign, judged = count_english(texts)
+    if foreign > FOREIGN * judged:
         warn_user(
-            f"{count.foreign:,} of {count.judged:,} chunks that were looked at are not in English, "
+            f"{foreign:,} of {judged:,} chunks that were looked at are not in English, "
             f"the language of the bundled encoder {encoder}: its distances mean little for them; "
             "name another (encoder=...), or compare with keywords alone: "
             'build_trace(..., arms=("hybrid", "bm25")).'
@@ -109,17 +102,14 @@ def is_foreign(question: str, texts: Iterable[str]) -> bool:
       False
     """
     words = [word for word in split_words(question) if not any(map(str.isdigit, word))]
-    unread = [word for word in words if word not in _ENGLISH]
     least = 2 * len(words) // 3  # of more the texts must have some
-    if len(words) < ASKED or len(unread) <= least:
-        return False
-    known = frozenset[str]().union(*map(_text_words, texts))
-    return sum(word not in known for word in unread) > least
-
-
-@lru_cache(maxsize=4096)
-def _text_words(text: str) -> frozenset[str]:
-    return frozenset(split_words(text))
+    unread = [word for word in words if word not in _ENGLISH]
+    for text in texts:
+        if len(unread) <= least:  # nearly every question, before any text is split
+            break
+        known = {*split_words(text)}
+        unread = [word for word in unread if word not in known]
+    return len(words) >= ASKED and len(unread) > least
 
 
 def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]:
@@ -134,14 +124,14 @@ def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]
     Returns:
       Their positions.
     """
-    name = encoder or trace.meta.get("parameters", {}).get("encoder")
-    if not str(name).startswith(f"{BUNDLED}=="):
+    name: str = encoder or trace.meta.get("parameters", {}).get("encoder", "")
+    if BUNDLED not in name:
         return []
-    hits = (np.unique(chunks[chunks >= 0]).tolist() for chunks in trace.hits.chunk)
+    texts = [chunk.full_text for chunk in trace.chunks]
     return [
         row
-        for row, (case, places) in enumerate(zip(trace.cases, hits, strict=True))
-        if is_foreign(case.query, (trace.chunks[place].full_text for place in places))
+        for row, case in enumerate(trace.cases)
+        if is_foreign(case.query, (texts[n] for n in np.unique(trace.hits.chunk[row]) if n >= 0))
     ]
 
 
