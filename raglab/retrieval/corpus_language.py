@@ -144,6 +144,6 @@ def warn_of_questions(trace: TraceData) -> None:
     if rows := foreign_questions(trace):
         warn_user(
             f"{len(rows):,} of {len(trace):,} questions, such as case {trace.cases[rows[0]].id!r}, "
-            "seem to be in a language that passages and bundled encoder do not share: what is found "
-            "for them means little; name an encoder of that language (encoder=...)."
+            "seem to be in a language that passages and bundled encoder do not share: what is "
+            "found for them means little; name an encoder of that language (encoder=...)."
         )
