@@ -302,12 +302,12 @@ def build_planned(
         vectors=vectors,
     )
     trace = with_document_signals(bare, plan.reader)
-    warn_of_questions(trace)
     # The parts go only after the trace stands whole in their place.
     if place is not None:
         trace.save(place)
     if parts is not None:
         shutil.rmtree(parts, ignore_errors=True)
+    warn_of_questions(trace)
     return trace
 
 
