@@ -1,4 +1,4 @@
-"""The warning where the bundled English encoder meets a corpus in another language."""
+"""Warnings where the bundled English encoder meets a corpus or a question in another language."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from raglab import build_index, build_trace, load_corpus
+from raglab import System, ask, build_index, build_trace, load_corpus, tune
 from raglab.models.files import BUNDLED
 from raglab.policy_parts.arms import ARMS
 from raglab.retrieval.corpus_language import (
     LOOKED_AT,
-    EnglishCount,
     count_english,
+    foreign_questions,
     is_english,
+    is_foreign,
     warn_of_language,
 )
 from raglab.values import Case
@@ -133,21 +134,21 @@ def test_code_tables_and_short_texts_are_not_judged() -> None:
 def test_a_third_may_be_in_other_languages() -> None:
     """At a third nothing is said, above it all is counted."""
     texts = [*GERMAN, *[ENGLISH] * 6]
-    assert count_english(texts) == EnglishCount(3, 9)
+    assert count_english(texts) == (3, 9)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_language(texts, ENCODER, ["hybrid"])
     with pytest.warns(UserWarning, match="3 of 8 chunks"):
         warn_of_language(texts[:-1], ENCODER, ["hybrid"])
-    assert count_english([]) == EnglishCount(0, 0)
+    assert count_english([]) == (0, 0)
 
 
 def test_a_large_corpus_is_sampled() -> None:
     """A seeded sample: half of it where every second chunk is German, and the same each time."""
     texts = [GERMAN[0], ENGLISH] * LOOKED_AT
     count = count_english(texts)
-    assert count.judged == LOOKED_AT
-    assert 0.45 < count.foreign / count.judged < 0.55
+    assert count[1] == LOOKED_AT
+    assert 0.45 < count[0] / count[1] < 0.55
     assert count_english(texts) == count
 
 
@@ -175,3 +176,57 @@ def test_building_says_it_once(tmp_path: Path) -> None:
         build_index(corpus, tmp_path / "index", cache=None)
     for caught in (building, indexing):
         assert sum("3 of 3 chunks" in str(warning.message) for warning in caught) == 1
+
+
+RENTAL = "The deposit is £250 and is due on the day. Theft of a bike is not covered by the waiver."
+
+
+@pytest.mark.parametrize(
+    ("question", "texts", "foreign"),
+    [
+        ("Wie hoch ist die Kaution?", [RENTAL], True),
+        ("Was kostet die Kaution?", [RENTAL], True),  # `was` is English too
+        ("Quel est le montant de la caution ?", [RENTAL], True),
+        ("¿Cuánto cuesta el depósito?", [RENTAL], True),
+        ("押金是多少?", [RENTAL], True),
+        ("Какой залог за велосипед?", [RENTAL], True),
+        ("Wie hoch ist die Kaution?", [], True),
+        ("Wie hoch ist die Kaution?", ["Die Kaution ist so hoch wie die Miete."], False),
+        ("How high is the deposit?", [], False),
+        ("How high is the Kaution?", [RENTAL], False),
+        ("bike theft waiver deposit", [RENTAL], False),
+        ("bike BX-2000 12 34 56", [RENTAL], False),
+        ("Kaution Fahrrad Preis", [RENTAL], False),  # too short to tell
+        ("", [RENTAL], False),
+    ],
+)
+def test_a_question_in_a_language_that_is_not_shared(
+    question: str, texts: list[str], foreign: bool
+) -> None:
+    """Under a third of its words are English function words or in the passages."""
+    assert is_foreign(question, texts) == foreign
+
+
+def test_questions_in_another_language_are_counted_and_warned_of_live(tmp_path: Path) -> None:
+    """By the trace with a case, by a study on either side, and once in a response."""
+    (tmp_path / "rental.md").write_text(f"# Rental\n\n{RENTAL}\n", encoding="utf-8")
+    corpus = load_corpus(tmp_path)
+    english = [f"Is the deposit due on day {n}?" for n in range(11)]
+    german = ["Wie hoch ist die Kaution?", "Wer zahlt bei einem Diebstahl?"]
+    cases = [
+        Case(f"q{n}", query, ("ok", "refuse")[n // 2 % 2], split=("tune", "report")[n % 2])
+        for n, query in enumerate([*english, *german])
+    ]
+    with pytest.warns(UserWarning, match="2 of 13 questions, such as case 'q11'"):
+        trace = build_trace(corpus, cases, cache=None)
+    assert foreign_questions(trace) == [11, 12]
+    assert foreign_questions(trace, "ann/multilingual@1") == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        counts = tune(trace, trials=4, batch_size=4).counts
+        build_index(corpus, tmp_path / "index", cache=None)
+        system = System.open(tmp_path / "index", audit=False)
+    assert (counts["tuned_foreign"], counts["judged_foreign"]) == (1, 1)
+    for question, n in ((german[0], 1), (english[0], 0)):
+        texts = ask(question, system=system)["warnings"]
+        assert sum("language" in text for text in texts) == n

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +19,11 @@ from raglab.lab.findings import (
     ADVICE,
     Advice,
     Standing,
-    _missing_text,
     _rivals_text,
     findings_frame,
     notes_of,
+    study_findings,
+    unasked,
 )
 from raglab.lab.paired_differences import paired_advantage
 from raglab.lab.study import tune
@@ -164,15 +166,48 @@ def test_gates_that_are_off_are_named_with_what_it_means_live(
     assert str(next(iter(result.policy.signals))) in result.notes[0]
 
 
-@pytest.mark.parametrize("asked", [0, 1])
-def test_what_no_policy_asks_back_is_said(studies: dict[str, TuneResult], asked: int) -> None:
-    """With the count of cases labelled ambiguous, where no policy that competes asks for one."""
-    result = studies["noise"]
-    judged = result.judged.set_index("policy")
-    n = int(judged["missed_ambiguity_rate_n"].iloc[0])
-    judged["missed_ambiguity_rate_k"] = n - asked
-    text = _missing_text(result, judged)
-    assert (f"any of {n} ambiguous" in text) == (n > 0 and not asked)
+@pytest.mark.parametrize(
+    ("changed", "cause"),
+    [
+        ({"rate": 11 / 12}, ""),
+        ({"n": 0, "rate": np.nan}, ""),
+        ({}, "options"),
+        ({"options": 3}, "gaps"),
+        ({"options": 3, "signals": ("gaps",)}, "thresholds"),
+    ],
+)
+def test_why_no_policy_asks_back_is_said(
+    studies: dict[str, TuneResult], changed: dict[str, Any], cause: str
+) -> None:
+    """The first cause that holds, with the counts of judged and tuned cases; once at most."""
+    result, n = studies["noise"], changed.get("n", 12)
+    columns = dict.fromkeys(changed.get("signals", ()), np.zeros((60, 1, 1)))
+    trace = replace(result.tuned_on, columns=columns)
+    judged = result.judged.assign(
+        missed_ambiguity_rate_n=n, missed_ambiguity_rate=changed.get("rate", 1.0)
+    )
+    counts = {**result.counts, "ambiguous": 9, "with_options": changed.get("options", 0)}
+    study = replace(result, tuned_on=trace, judged=judged, counts=counts)
+    assert unasked(study, judged.set_index("policy")) == cause
+    row = study_findings(study, {}).set_index("key").loc["asking"]
+    assert row["applies"] == bool(cause)
+    figures = {"options": {"12", "9"}, "thresholds": {"12", "9", "3"}}.get(
+        cause, {"12"} if cause else {}
+    )
+    assert {*re.findall(r"[0-9]+", row["text"])} == {*figures}
+
+
+def test_cases_labelled_ambiguous_are_counted_with_their_options() -> None:
+    """As the cases that candidates are made of have them."""
+    rows = [
+        (f"question {i}?", "ambiguous" if i < 12 else "ok", f"{i}.{hit}", f"{hit}.md", 0.6)
+        for i in range(40)
+        for hit in range(1 + (i < 5))
+    ]
+    names = ["query", "label", "hit_id", "source", "score"]
+    trace = trace_from_frame(pd.DataFrame(rows, columns=names), score="cosine")
+    result = tune(trace, trials=8, batch_size=8)
+    assert (result.counts["ambiguous"], result.counts["with_options"]) == (12, 5)
 
 
 def test_policies_without_tuning_that_decide_alike_are_no_rivals() -> None:

@@ -314,9 +314,10 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
         at, and a word that none was looked at for has a share of -1.
     """
     whole = sum(mate.weight for mate in mates)
-    # The best place of all, and the share of the best place where the word is turned as in the
-    # claim.
-    best, straight = _WordMatch(-1.0, False, False, 0.0, (-1, -1)), 0.0
+    # The best place where the word is turned the other way, and where as in the claim; offsets of
+    # words after it that stand in a clause with the one, and in a sentence with the other.
+    best = [_WordMatch(-1.0, bool(way), False, 0.0, (-1, -1)) for way in range(2)]
+    denied, stated = set[int](), set[int]()
     # Company that the evidence has at all, with its places by sentence and its passages.
     known = [
         (mate, there, {evidence.passage[sentence] for sentence in there})
@@ -340,6 +341,8 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
         if spent > MOST_COMPARISONS:
             break
         for place in places:
+            # a negation turns others, and has no sign
+            alike = place.sign == word.sign or word.kind == NEGATION
             got = meant if place.leads else elsewhere
             for mate, mate_places in beside:
                 worths = [
@@ -348,16 +351,22 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
                     for mate_place in mate_places
                 ]
                 got += mate.weight * max(worths)  # of several places the one that counts most
+                near = any(place.clause == mate_place.clause for mate_place in mate_places)
+                if mate.offset > 0 and (alike or (near and not mate.apart)):
+                    (stated if alike else denied).add(mate.offset)
             share = got / whole if whole else 1.0
             if (sentence, place.at) in used:
                 share *= TWICE
-            # a negation turns others, and has no sign
-            alike = place.sign == word.sign or word.kind == NEGATION
-            if alike:
-                straight = max(straight, share)
-            if (share, alike) > (best.share, best.alike):
-                best = _WordMatch(share, alike, place.negated, 0.0, (sentence, place.at))
-    return best._replace(ahead=best.share - straight), spent
+            if share > best[alike].share:
+                best[alike] = _WordMatch(share, alike, place.negated, 0.0, (sentence, place.at))
+    turned, straight = best
+    is_next = straight.share >= 0.0 and abs(turned.place[0] - straight.place[0]) == 1
+    if is_next and min(denied | stated, default=0) in denied - stated:
+        # `The waiver covers damage. It does not cover theft.`
+        return turned._replace(share=1.0, ahead=MARGIN), spent
+    if straight.share >= turned.share:
+        return straight, spent
+    return turned._replace(ahead=turned.share - max(0.0, straight.share)), spent
 
 
 def _worth(
@@ -434,7 +443,7 @@ def _negation_shares(words: Sequence[Word], matches: dict[int, _WordMatch]) -> l
 
 Scores = NDArray[np.float64]
 
-WORDS = "words-1"  # counts up with every change of the formula, so that no stored answer mixes two
+WORDS = "words-2"  # counts up with every change of the formula, so that no stored answer mixes two
 WINDOW = 3  # sentences of a passage that a model of entailment reads at once
 CLAUSE_WORDS = 3  # words that a part between semicolons has at least where it is a claim of its own
 

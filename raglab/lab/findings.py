@@ -67,6 +67,12 @@ ADVICE: Mapping[Advice, tuple[str, str]] = {
         "Shown: {gain}{few}.",
     ),
 }
+# Why no policy that competes asks back for a case, the first that holds (rules S2.15, S3.5).
+UNASKED: Mapping[str, str] = {
+    "options": "none of the {ambiguous:,} tuned on has two options to offer",
+    "gaps": "the trace has no signal gaps, of what a question leaves out",
+    "thresholds": "with options for {with_options:,} of the {ambiguous:,} tuned on it pays nowhere",
+}
 StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW = 8  # discordant cases, below which the mean of their differences is far from normal
 TUNED = "tuned"  # the subject in tables
@@ -246,6 +252,7 @@ def study_findings(result: StudyResult, texts: Mapping[str, str]) -> pd.DataFram
         "targets": _targets_text(result, judged.loc[TUNED]),
         "basis": texts.get("basis", ""),
         "answers": _answers_text(not_compared(missing_answers(result.costs)) | lacking),
+        "asking": _asking_text(result, judged),
         "nested": _nested_text(result),
         "directions": texts.get("directions", ""),
         "cases": _cases_text(result),
@@ -329,6 +336,7 @@ def _cases_text(result: StudyResult) -> str:
     words = {
         "failed": "failed and are left out",
         "unretrieved": "expect sources that no hit has",
+        "foreign": "ask in a language of neither passages nor encoder",
         "status_only": "are scored by status alone",
     }
     texts = []
@@ -377,7 +385,7 @@ def _groups_text(result: StudyResult) -> str:
 
 
 def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
-    """Labels, splits, traffic mix and asking back that the study lacks (rules S6.8, S6.15)."""
+    """Labels, splits and traffic mix that the study lacks (rules S6.8, S6.15)."""
     texts, competes = [], result.costs["competes"]
     labels = zip(metrics.LABELS, counts_by_label(result.tuned_on), strict=True)
     few = ", ".join(f"{n} {name}" for name, n in labels if n < LEAST_LABELLED)
@@ -400,8 +408,29 @@ def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
             texts.append(f"Only {joined(rare)} judge it.")
     elif result.crossing is not None:
         texts.append(result.crossing.says("the selected policy"))
-    policies = judged.loc[judged.index.isin(competes.index[competes])]
-    n = int(judged["missed_ambiguity_rate_n"].iloc[0])
-    if n and (policies["missed_ambiguity_rate_k"] == n).all():
-        texts.append(f"No competitor asks back for any of {n:,} ambiguous.")
     return " ".join(texts)
+
+
+def unasked(result: StudyResult, judged: pd.DataFrame) -> str:
+    """Why no policy that competes asks back for an ambiguous case, by `UNASKED`; '' where one does.
+
+    Args:
+      result: the study.
+      judged: its rates by name of the policy.
+    """
+    competes = result.costs["competes"]
+    rates = judged[judged.index.isin(competes.index[competes])]
+    if not (rates["missed_ambiguity_rate"] == 1.0).all():  # NaN where no case is ambiguous
+        return ""
+    if not result.counts["with_options"]:
+        return "options"
+    return "thresholds" if "gaps" in result.tuned_on.signals else "gaps"
+
+
+def _asking_text(result: StudyResult, judged: pd.DataFrame) -> str:
+    """What asking back does where no policy that competes asks for an ambiguous case."""
+    cause = unasked(result, judged)
+    return cause and (
+        f"{judged['missed_ambiguity_rate_n'].iloc[0]:,.0f} cases labelled ambiguous: no policy "
+        f"that competes asks back for one, because {UNASKED[cause].format(**result.counts)}."
+    )

@@ -14,13 +14,20 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.answer_text import MAX_MISSING, Basis
+from raglab.decision.chain import can_ask
 from raglab.decision.inclusion import inclusion_weights
 from raglab.decision.learned_cases import IN_SAMPLE, trace_queries, with_scores_of, with_tuned_cases
 from raglab.decision.measurement import gates_off
 from raglab.decision.outcome_codes import CELL_OF_CODE, tally_codes
 from raglab.decision.refusal_warnings import idle_text, refusal_text
 from raglab.decision.scoring import trace_basis, trace_status_only, unretrieved_count
-from raglab.decision.trace_view import Measured, TraceView, failed_count, held_trace
+from raglab.decision.trace_view import (
+    Measured,
+    TraceView,
+    failed_count,
+    held_trace,
+    trace_parts,
+)
 from raglab.lab.arrays import AnyArray, CodeArray, FloatArray
 from raglab.lab.candidates import (
     ANSWER,
@@ -47,7 +54,9 @@ from raglab.lab.study_result import TuneResult
 from raglab.lab.trial_search import MISSING, Problem, Search, pareto_front, trial_policies
 from raglab.metrics.crossings import Crossing, cost_table, crossing
 from raglab.replay import decide_policies, rate_table, tally, trace_codes
+from raglab.retrieval.corpus_language import foreign_questions, is_foreign
 from raglab.store.policies import Policy
+from raglab.values import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,14 +203,22 @@ def _counts(
         # any answer of such a case counts as correct (rule S6.3)
         counts[f"{which}_status_only"] = int(trace_status_only(trace).sum())
         counts[f"{which}_unretrieved"] = unretrieved_count(trace, cases.arm)
+        counts[f"{which}_foreign"] = sum(
+            len(foreign_questions(part.loaded()))
+            for part in trace_parts(trace)
+            if any(is_foreign(case.query, ()) for case in part.cases)  # others are not loaded
+        )
     if groups is not None:
         model = chosen.policies[COST].decision.model if COST in chosen.policies else None
         biased = 0 if model is None or model.groups is None else len(model.groups.bias)
         sizes = groups.counts()
         counts["groups"], counts["groups_without_bias"] = len(sizes), len(sizes) - biased
         counts["cases_without_group"] = len(groups.names) - sum(sizes.values())
+    ambiguous = cases.label == Status.ambiguous
     return {
         **counts,
+        "ambiguous": int(ambiguous.sum()),
+        "with_options": int((can_ask(cases.evidence) & ambiguous).sum()),
         "unsplit": splits.unsplit,
         "refitted_on": len(splits.made_of),
         "repeated_questions": len(cases.questions) - int(cases.questions.max()) - 1,

@@ -73,11 +73,13 @@ class TuneResult(Result):
       judged: policies × everything counted on the judged cases, see `comparison` and `rates`.
       findings: what the study says of itself, a row a finding: `key`, `applies`, `text`, from the
         most to the least important; the first are `use`, `shown` and `missing`.
-      counts: numbers of cases that `judged` and `tuned` on `failed`, have `status_only` for a basis
-        or expect sources that no hit has (`unretrieved`); cases without a split (`unsplit`); cases
-        that candidates, costs, flat ranges and cockpit are of (`refitted_on`, at most 20,000 of
-        those tuned on, drawn by label); trials not run or not compared; candidates judged at a
-        smaller depth than theirs; groups, those without a bias and cases that state none.
+      counts: numbers of cases that `judged` and `tuned` on `failed`, are scored by status alone
+        (`status_only`), expect sources that no hit has (`unretrieved`) or ask in a language of
+        neither passages nor encoder (`foreign`); cases without a split (`unsplit`); cases that
+        candidates, costs, flat ranges and cockpit are of (`refitted_on`, at most 20,000 of those
+        tuned on, drawn by label), of these the `ambiguous` and those `with_options` to ask back
+        with; trials not run or not compared; candidates judged at a smaller depth than theirs;
+        groups, those without a bias and cases that state none.
       tuned_on: trace of the cases that were tuned on.
       judged_on: trace of the cases that were judged on.
       study: Optuna's own, for its plots and dashboards: trials by the paths that they set,

@@ -49,6 +49,7 @@ from raglab.live.telemetry import depths_in_spans, request_tracing, write_stored
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.retrieval.arms import DepthHits, walk
+from raglab.retrieval.corpus_language import foreign_questions
 from raglab.reward import answer_brevity
 from raglab.signals import declaration
 from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
@@ -447,6 +448,9 @@ def _decided_answer(
     if status == Status.ok:
         sources = _answer_sources(decisions, decisions.chunks_of_decision(0), checked)
     text = None if checked is None else checked.text
+    failures = [*decisions.trace.meta.get(FAILURES, ())]
+    if foreign_questions(decisions.trace, system.retriever.encoder.name):
+        failures.append(Reason("foreign"))
     return ResponseFields(
         refusal(decisions.language, system.policy.refusal_message) if refused else text,
         sources,
@@ -455,10 +459,7 @@ def _decided_answer(
         options=_options(decisions),
         warnings=(
             *decisions.warnings(0),
-            *dict.fromkeys(
-                say(decisions.language, failure)
-                for failure in decisions.trace.meta.get(FAILURES, ())
-            ),
+            *dict.fromkeys(say(decisions.language, failure) for failure in failures),
         ),
         confidence=float(decisions.confidence()[0]),
         route=decisions.route(0),

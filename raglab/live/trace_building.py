@@ -44,6 +44,7 @@ from raglab.retrieval.arms import (
     arm_rows,
     walk,
 )
+from raglab.retrieval.corpus_language import warn_of_questions
 from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.retrieval.rewriting import Rewriter
 from raglab.store.files import make_folder, replacing
@@ -189,7 +190,8 @@ def build_trace(
         `clarification` is not installed.
 
     Warns:
-      UserWarning: among the sources of which a case needs one are some that the corpus has not.
+      UserWarning: among the sources of which a case needs one are some that the corpus has not;
+        questions are in a language of neither passages nor encoder (rule S1.7).
 
     Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
@@ -305,6 +307,7 @@ def build_planned(
         trace.save(place)
     if parts is not None:
         shutil.rmtree(parts, ignore_errors=True)
+    warn_of_questions(trace)
     return trace
 
 

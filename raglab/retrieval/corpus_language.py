@@ -1,19 +1,20 @@
-"""Language of a corpus (shore): how much of it is not in English.
+"""Language of a corpus and of questions (shore): what is not in English (S1.7).
 
-A warning where its encoder knows no other (S1.7).
+Warnings where its encoder knows no other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import NamedTuple
 
+import numpy as np
 import regex
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.models.files import BUNDLED
 from raglab.policy_parts.arms import ARMS
+from raglab.values import TraceData
 from raglab.words.languages import BY_NAME
 from raglab.words.text import split_code
 from raglab.words.tokeniser import split_words
@@ -23,31 +24,27 @@ FEWEST = 12  # words, or letters of another script, that a text is judged by; of
 LEAST = 0.15  # share of English function words: below it no prose is English; see rule S1.7
 # share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
 FOREIGN = 1 / 3
+ASKED = 4  # words that a question is judged by; of fewer it is not
 
 _ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
 _LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
 
 
-class EnglishCount(NamedTuple):
-    """Texts of a corpus by language. foreign: not in English. judged: long enough to tell."""
+def count_english(texts: Sequence[str]) -> tuple[int, int]:
+    """How many texts are not in English, and how many are long enough to tell.
 
-    foreign: int
-    judged: int
-
-
-def count_english(texts: Sequence[str]) -> EnglishCount:
-    """How many texts are not in English, by letter script and share of English function words.
+    By letter script and share of English function words.
 
     Example:
       >>> count_english(["The fee is paid by the owner and is due at once, for each of the parts."])
-      EnglishCount(foreign=0, judged=1)
+      (0, 1)
       >>> count_english(["水管爆裂造成的室内财产损失由本保单赔偿,每次事故的免赔额为500元。"])
-      EnglishCount(foreign=1, judged=1)
+      (1, 1)
     """
     draw = Random(0)  # noqa: S311 - no secret
     sample = draw.sample(list(texts), min(len(texts), LOOKED_AT))
     verdicts = [is_english(text) for text in sample]
-    return EnglishCount(verdicts.count(False), len(verdicts) - verdicts.count(None))
+    return verdicts.count(False), len(verdicts) - verdicts.count(None)
 
 
 def is_english(text: str) -> bool | None:
@@ -83,11 +80,70 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
     """
     if not encoder.startswith(f"{BUNDLED}==") or not any(ARMS[arm].dense for arm in arms):
         return
-    count = count_english(texts)
-    if count.foreign > FOREIGN * count.judged:
+    foreign, judged = count_english(texts)
+    if foreign > FOREIGN * judged:
         warn_user(
-            f"{count.foreign:,} of {count.judged:,} chunks that were looked at are not in English, "
+            f"{foreign:,} of {judged:,} chunks that were looked at are not in English, "
             f"the language of the bundled encoder {encoder}: its distances mean little for them; "
             "name another (encoder=...), or compare with keywords alone: "
             'build_trace(..., arms=("hybrid", "bm25")).'
+        )
+
+
+def is_foreign(question: str, texts: Iterable[str]) -> bool:
+    """Whether under a third of a question's words are English function words or in some texts.
+
+    Words with digits are left out.
+
+    Example:
+      >>> is_foreign("Wie hoch ist die Kaution?", ["The deposit is £250."])
+      True
+      >>> is_foreign("How high is the Kaution?", ["The deposit is £250."])
+      False
+    """
+    words = [word for word in split_words(question) if not any(map(str.isdigit, word))]
+    least = 2 * len(words) // 3  # of more the texts must have some
+    unread = [word for word in words if word not in _ENGLISH]
+    for text in texts:
+        if len(unread) <= least:  # nearly every question, before any text is split
+            break
+        known = {*split_words(text)}
+        unread = [word for word in unread if word not in known]
+    return len(words) >= ASKED and len(unread) > least
+
+
+def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]:
+    """Cases whose question neither the passages found for it nor the bundled encoder can read.
+
+    None under another encoder, whose languages are not known.
+
+    Args:
+      trace: of the questions.
+      encoder: as fingerprints name it; that of the trace where not given.
+
+    Returns:
+      Their positions.
+    """
+    name: str = encoder or trace.meta.get("parameters", {}).get("encoder", "")
+    if BUNDLED not in name:
+        return []
+    texts = [chunk.full_text for chunk in trace.chunks]
+    return [
+        row
+        for row, case in enumerate(trace.cases)
+        if is_foreign(case.query, (texts[n] for n in np.unique(trace.hits.chunk[row]) if n >= 0))
+    ]
+
+
+def warn_of_questions(trace: TraceData) -> None:
+    """Say how many questions of a trace are in a language that is not shared.
+
+    Warns:
+      UserWarning: some are, see `foreign_questions`.
+    """
+    if rows := foreign_questions(trace):
+        warn_user(
+            f"{len(rows):,} of {len(trace):,} questions, such as case {trace.cases[rows[0]].id!r}, "
+            "seem to be in a language that passages and bundled encoder do not share: what is "
+            "found for them means little; name an encoder of that language (encoder=...)."
         )

@@ -1,0 +1,53 @@
+"""What `experiments/underspecified.py` counts, by hand."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def experiment() -> Iterator[Any]:
+    """The module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT))
+        sys.modules.pop("experiments.underspecified", None)
+        yield importlib.import_module("experiments.underspecified")
+
+
+def test_the_threshold_keeps_to_five_percent(experiment: Any) -> None:
+    """Two of 40 others lie above it, and none where they are all alike."""
+    scores, vague = np.arange(60.0), np.arange(60) >= 40
+    assert (scores[~vague] > experiment.threshold(scores, vague)).sum() == 2
+    assert experiment.threshold(np.ones(60), vague) == 1.0
+
+
+def test_rates_at_both_thresholds(experiment: Any) -> None:
+    """Scores of one domain lie 100 higher: its own threshold holds there, a moved one asks all."""
+    vague, domain = np.tile(np.arange(40) >= 20, 2), np.repeat(["a", "b"], 40)
+    scores = np.tile(np.arange(40.0), 2) + np.repeat([0.0, 100.0], 40)
+    own, moved, needless = experiment.ask_rates(lambda _: scores, vague, domain)
+    assert own.startswith("40/40 ")
+    assert moved.startswith("20/40 ")  # of the lower domain none
+    assert needless.startswith("20/40 ")
+
+
+def test_a_score_is_made_of_the_rest_alone(experiment: Any) -> None:
+    """It gets the turns that are not held out."""
+    vague, domain = np.tile(np.arange(40) >= 20, 2), np.repeat(["a", "b"], 40)
+    rest: list[set[str]] = []
+
+    def score(rows: Any) -> Any:
+        rest.append({*domain[rows]})
+        return np.zeros(80)
+
+    experiment.ask_rates(score, vague, domain)
+    assert rest == [{"b"}, {"a"}]
