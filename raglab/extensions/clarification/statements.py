@@ -271,7 +271,8 @@ def _line_statements(text: str, top: str) -> Iterator[Statement]:
         label, value = match["label"].strip(), match["value"].strip().rstrip(".")
         printed = match[0][match.start("label") :].strip()  # as its quote is looked up
         typed = values_in(value)
-        kind, form, shown = "text", "line", value
+        form: Form = "line"
+        kind, shown = "text", value
         if is_name(value.partition(",")[0]) and len(typed) < 2:
             kind, form, shown = "name", "role", value.partition(",")[0].strip()
         elif len(typed) == 1 and len(value.split()) <= 2 * LONGEST_LABEL:

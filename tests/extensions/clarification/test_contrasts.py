@@ -11,9 +11,10 @@ from raglab import Corpus, Policy, System, ask, build_index, reply
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.pinned_documents import AROUND, DocumentIndex
 from raglab.extensions.clarification.question_parsing import parse_question, wanted_kinds
+from raglab.extensions.clarification.question_signals import QuestionSignals
 from raglab.extensions.clarification.statements import statements
 from raglab.extensions.clarification.value_kinds import values_in
-from raglab.values import Chunk
+from raglab.values import Case, Chunk
 
 CLUB = """Rowing club > Parties
 
@@ -160,6 +161,19 @@ class TestWithoutNames:
         assert "07700 900222" in reply("q", "the member", system=system)["answer"]
         clear = ask("What is Ms Doyle's phone number?", system=system)
         assert clear["clarification"] is None
+
+    def test_a_trace_says_the_same(self, tmp_path: Path) -> None:
+        """The signal `gaps` of the same documents is above 0 exactly where it is asked live."""
+        chunks = [
+            Chunk("a#1", CLUB, "a.md", 1),
+            Chunk("b#1", "Club house\n\nPhone: 01943 960 999", "b.md", 1),
+        ]
+        system = self.system(tmp_path, chunks)
+        signals = QuestionSignals(system.retriever.chunks, system.pack)
+        for question in ("phone number?", "What is Ms Doyle's phone number?", "locker lost?", "x"):
+            parsed = signals.parsed(Case("q", question, "ok"))
+            live = ask(question, system=system)["clarification"] is not None
+            assert live == (signals.gaps(parsed, ("a.md", "b.md"))[0] > 0), question
 
     def test_few_passages_are_read(self, tmp_path: Path) -> None:
         """Of long documents those nearest to the question."""
