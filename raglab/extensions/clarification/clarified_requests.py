@@ -148,7 +148,8 @@ class Waiting(NamedTuple):
     def read(self, value: str) -> ValueReading:
         """What a value leads to; what a user named beside the pages on offer is a statement."""
         reading = next((reading for reading in self.gap.readings if reading.value == value), None)
-        if self.gap.kind == PAGE_SCOPE and reading is not None and reading.quote:
+        is_stated = reading is not None and reading.quote not in {"", reading.value}
+        if self.gap.kind == PAGE_SCOPE and reading is not None and is_stated:
             return quoted_reading(reading, self.pinned.chunks, self.parsed)
         return read_gap_value(self.gap, value, self.parsed, self.pinned.chunks, self.turn.calls)
 

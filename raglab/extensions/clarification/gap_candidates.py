@@ -237,14 +237,11 @@ def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
     ]
     printed = [candidate for candidate in near if candidate.statement.form != "sentence"]
     near = printed if printed and ranked[0].words else near
-    # A heading that names the topic is of all that stands under it: a row that repeats it means no
-    # more than others.
-    heading = ranked[0].statement.heading
-    if (
-        heading
-        and all(any(meets(word, name) for name in stems(heading)) for word in ranked[0].words)
-        and ranked[0].words
-    ):
+    # A heading that names the topic alone is of all that stands under it: a row that repeats it
+    # means no more than others.
+    heading, words = ranked[0].statement.heading, ranked[0].words
+    own = frozenset(stems(heading))
+    if words and len(shared_stems(words, own)) == len(words) == len(own):
         beside = [
             each
             for each in ranked
@@ -256,7 +253,11 @@ def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
         distinct.setdefault(
             (value_key(candidate.statement.name), value_key(candidate.statement.value)), candidate
         )
-    return list(distinct.values())
+    # proposed first is what the question names by its label
+    return sorted(
+        distinct.values(),
+        key=lambda each: not shared_stems(each.words, stems(each.statement.label)),
+    )
 
 
 def clear_statement(

@@ -321,14 +321,18 @@ def _statement_gap(  # noqa: C901, PLR0911 - a way out for each case
     known = _known_words(topic, documents)
     if not _is_covered(parsed, topic, good, needed, known):
         return None
+    if not wanted_kinds(text):
+        good = [each for each in good if each.statement.kind == good[0].statement.kind]
     scope = parsed.known("date_scope")
     dated = _time_gap(text, good, ranked, topic, documents, scope) if wanted_kinds(text) else None
     if dated is not None:
         return _keyed(dated, parsed, topic, good, documents, pack)
-    # A sentence has no name of its own: the question must say of what it wants which kind of value.
-    is_clear = bool(wanted_kinds(text)) and (
-        is_alike or len(good[0].words & needed) >= SURE * len(needed & known)
+    # A sentence has no name of its own: the question must say of what it wants which kind of value,
+    # or name what the value is of.
+    is_kind = bool(wanted_kinds(text)) or all(
+        needed and needed == shared_stems(needed, stems(each.statement.label)) for each in good
     )
+    is_clear = is_kind and (is_alike or len(good[0].words & needed) >= SURE * len(needed & known))
     is_few = is_clear and len(good) <= (FEW if needed else MOST)
     files = {documents[candidate.statement.place].document for candidate in good}
     if ((is_clear and not is_few) or len(good) > 2 * MOST) and 1 < len(files) <= MOST:
