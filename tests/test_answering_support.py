@@ -524,6 +524,11 @@ class TestPairs:
             ("A waiver covers damage. It does not cover damage at sea.", "covers damage", True),
             ("It does not cover theft. A waiver covers damage.", "covers theft", False),
             ("A waiver covers theft. It does not cover misuse.", "does not cover theft", False),
+            (
+                "A waiver covers theft and loss. Travel insurance does not cover theft.",
+                "covers theft",
+                True,
+            ),
         ],
     )
     def test_the_published_gate_stops_a_contradiction_in_the_next_sentence(

@@ -63,12 +63,13 @@ class WordPosition(NamedTuple):
 class EvidenceWords(NamedTuple):
     """Where every word of the evidence stands.
 
-    places: by key and sentence. passage: of each sentence. numbered: whether each clause has a
-    number.
+    places: by key and sentence. passage: of each sentence. substance: how many words of substance
+    each sentence has. numbered: whether each clause has a number.
     """
 
     places: dict[str, dict[int, list[WordPosition]]]
     passage: list[int]
+    substance: list[int]
     numbered: list[bool]
 
 
@@ -84,11 +85,13 @@ def evidence_words(texts: Sequence[str], keys: Collection[str] | None = None) ->
     """
     places: dict[str, dict[int, list[WordPosition]]] = {}
     passage: list[int] = []
+    substance: list[int] = []
     numbered: list[bool] = []
     for number, text in enumerate(texts):
         for words, clauses in _sentence_words(text):
             sentence, first = len(passage), len(numbered)  # clauses are counted over all evidence
             passage.append(number)
+            substance.append(sum(word.kind in SUBSTANCE for word in words))
             numbered += [False] * (clauses[-1] + 1 if clauses else 0)
             # the clause of the last word of substance, and the one that was entered last
             led = begun = -1
@@ -108,7 +111,7 @@ def evidence_words(texts: Sequence[str], keys: Collection[str] | None = None) ->
                     led = clause
                     if kind == NUMBER:
                         numbered[first + clause] = True
-    return EvidenceWords(places, passage, numbered)
+    return EvidenceWords(places, passage, substance, numbered)
 
 
 def clause_numbers(words: Sequence[Word]) -> list[int]:
@@ -360,7 +363,13 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
             if share > best[alike].share:
                 best[alike] = _WordMatch(share, alike, place.negated, 0.0, (sentence, place.at))
     turned, straight = best
-    is_next = straight.share >= 0.0 and abs(turned.place[0] - straight.place[0]) == 1
+    sides = turned.place[0], straight.place[0]
+    is_next = straight.share >= 0.0 and abs(sides[0] - sides[1]) == 1
+    # of the same passage, and of no other matter: it has no word of substance but the claim's
+    is_next = is_next and evidence.passage[sides[0]] == evidence.passage[sides[1]]
+    near = [evidence.places[word.key], *(there for _, there, _ in known)]
+    own = sum(len(there.get(sides[0], ())) for there in near)
+    is_next = is_next and evidence.substance[sides[0]] <= own
     if is_next and min(denied | stated, default=0) in denied - stated:
         # `The waiver covers damage. It does not cover theft.`
         return turned._replace(share=1.0, ahead=MARGIN), spent

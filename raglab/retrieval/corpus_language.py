@@ -24,7 +24,7 @@ FEWEST = 12  # words, or letters of another script, that a text is judged by; of
 LEAST = 0.15  # share of English function words: below it no prose is English; see rule S1.7
 # share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
 FOREIGN = 1 / 3
-ASKED = 4  # words that a question is judged by; of fewer it is not
+ASKED = 5  # words that a question is judged by; of fewer it is not
 
 _ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
 _LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")

@@ -72,13 +72,11 @@ ENOUGH = 0.5  # share of the topic that the best statement must name
 STRAY, BARE_STRAY, UNTYPED = 0.34, 0.5, 2.2
 SURE = 0.6  # share of the known words of a question that sentences must name
 FEW = 4  # sentences among which a user may choose; more are no choice
-_NAMES_WANTED = re.compile(r"(?:what|which|how|who|whose|quel\w*|combien|qui|c'est quoi)(?!\w)")
 _PER = re.compile(r"(?<!\w)(?:per|each|par|chaque) (\w+)")
 _STEP = re.compile(r"(?:step|etape) (\d{1,3})")
 ANAPHOR = 1  # words beside its time that a clause may name which goes on about the sentence before
 # cosine of what says the same in other words; how much is compared
 NEAR, NEAR_PASSAGES, NEAR_TEXTS = 0.55, 3, 24
-NAME_LETTERS = 4  # of a word that may name a document
 # kinds that a document states few values of
 FEW_VALUES = frozenset({"phone", "email", "url", "quantity", "time"})
 LONGEST, SHOWN = 120, 90  # characters of a value, and of a sentence that is offered
@@ -319,7 +317,7 @@ def _statement_gap(  # noqa: C901, PLR0911 - a way out for each case
             if candidate.statement.form != "sentence" or candidate.statement.kind in FEW_VALUES
         ]
     known = _known_words(topic, documents)
-    if not _is_covered(parsed, topic, good, needed, known):
+    if not _is_covered(parsed, topic, good, needed, known, documents):
         return None
     if not wanted_kinds(text):
         good = [each for each in good if each.statement.kind == good[0].statement.kind]
@@ -386,6 +384,7 @@ def _is_covered(
     good: Sequence[ScoredStatement],
     needed: frozenset[str],
     known: frozenset[str],
+    documents: Sequence[Chunk],
 ) -> bool:
     """Whether the best statements name enough of a question that is of the documents' matter.
 
@@ -398,13 +397,22 @@ def _is_covered(
     if not good:
         return False
     text, strays = plain(parsed.question), frozenset(map(stem, topic)) - known
-    names = (
-        plain(word)
-        for word in re.findall(r"\w+", parsed.question)[1:]
-        if word[:1].isupper() or any(map(str.isdigit, word))
-    )
-    if strays & frozenset(map(stem, names)):
+    words = re.findall(r"\w+", parsed.question)
+    capitals = [word[:1].isupper() for word in words]
+    names = {
+        stem(plain(word))
+        for word, is_capital in zip(words[1:], capitals[1:], strict=True)
+        if is_capital or any(map(str.isdigit, word))
+    }
+    printed = {word for chunk in documents for word in stems(chunk.full_text)}
+    topic_stems = frozenset(map(stem, topic))
+    # `Yachtmaster` is no yacht; a question that is written in capitals names nothing by them
+    if 2 * sum(capitals) <= len(words) and (names & topic_stems) - printed:
         return False
+    first = good[0].statement
+    own = stems(f"{first.name} {first.text} {first.lead}")
+    if strays and good[0].words and not shared_stems(good[0].words, own):
+        return False  # what stands above a value says too little of it
     stray = BARE_STRAY if is_bare(text) else STRAY
     weight = len(known) + stray * (1.0 if wanted_kinds(text) else UNTYPED) * len(strays)
     return not needed or len(good[0].words) >= ENOUGH * weight
@@ -460,6 +468,7 @@ def _time_gap(
         and documents[each.statement.place].document == documents[best.statement.place].document
         and TIME.search(plain(each.statement.text))
         and shared_stems(best.words, stems(f"{each.statement.label} {each.statement.head}"))
+        and len(_core(each.statement, (*topic, *stems(best.statement.name)))) <= ANAPHOR
         and value_key(each.statement.value) not in value_key(best.statement.value)
     ]
     if later and len(good) == 1:
@@ -856,6 +865,11 @@ def _gap(
         if len({value_key(name) for name in names}) < len(names):
             names = [getattr(statement, part) for statement in listed]
     headings = [value_key(statement.heading) for statement in listed]
+    shared = {
+        text
+        for text in (each.text for each in listed)
+        if sum(each.text == text for each in listed) > 1
+    }
     readings: dict[str, GapReading] = {}
     for name, statement in zip(names, listed, strict=True):
         is_sentence = statement.form == "sentence"
@@ -867,6 +881,8 @@ def _gap(
             else name
         )
         text = _short(statement.text, statement.value) if is_sentence else ""
+        if statement.text in shared and is_sentence:  # what tells values of one sentence apart
+            text = f"{name}: {statement.value}"
         if own and value_key(own) not in readings:
             readings[value_key(own)] = GapReading(own[:LONGEST], statement.text, text)
     results = tuple(readings.values())[:MOST]

@@ -197,10 +197,11 @@ def topic_words(text: str) -> tuple[str, ...]:
     form = _form_words() - {match[0].split()[0] for match in expression("duration").finditer(text)}
     # `mail address` says a kind in two words
     bare = expression("url").sub(" ", expression("email").sub(" ", text))
+    bare = expression("greeting").sub(" ", bare)
     words = (
         word
         for word in split_words(bare)
-        if stems(word) and not {word, stem(word)} & form and not word.isdigit()
+        if stems(word) and not {word, word.removesuffix("s")} & form and not word.isdigit()
     )
     return tuple(dict.fromkeys(words))
 
@@ -221,7 +222,13 @@ def wanted_units(text: str) -> tuple[str, ...]:
       (('kg', 'g', 'lb'), ())
     """
     return next(
-        (units for measure, units in _UNITS.items() if expression(measure).search(text)), ()
+        (
+            units
+            for measure, units in _UNITS.items()
+            if expression(measure).search(text)
+            and not (measure == "age" and expression("amount").search(text))
+        ),
+        (),
     )
 
 
@@ -245,10 +252,11 @@ def wanted_kinds(text: str) -> frozenset[str]:
       (['duration'], ['name'])
     """
     if wanted_units(text):
-        return frozenset({"quantity", "duration"})
+        is_age = expression("age").search(text) is not None
+        return frozenset({"quantity", "duration"} if is_age else {"quantity"})
     if _HOW_LONG.search(text):  # `how long are phone calls kept` names a phone and asks for a time
         return frozenset({"duration"})
-    kinds = [kind for kind in WANTED if expression(kind).search(text)]
+    kinds = _named_kinds(text)
     if expression("numbered").search(text) and "phone" not in kinds:
         return _NUMBERED  # a number, be it the deposit's, is no sum
     bare = _WHEN.sub(" ", text)
@@ -269,6 +277,16 @@ def wanted_kinds(text: str) -> frozenset[str]:
     if not kinds and expression("count").search(text):
         kinds = ["quantity", "number", "duration"]
     return frozenset(kinds) | ({"percentage"} if "amount" in kinds else set())
+
+
+def _named_kinds(text: str) -> list[str]:
+    """Kinds that a question in plain letters names, but for those that name another by the way."""
+    kinds = [kind for kind in WANTED if expression(kind).search(text)]
+    if "amount" in kinds and "time" in kinds:  # `the fee to close an account`
+        kinds.remove("time")
+    if "amount" in kinds and "duration" in kinds and "much notice" in text:
+        kinds.remove("amount")
+    return kinds
 
 
 def shared_topic(words: Iterable[str], texts: Sequence[str]) -> tuple[str, ...]:

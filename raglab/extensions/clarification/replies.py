@@ -69,7 +69,10 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
     if len(pressed) == 1:
         return Reply("chosen", pressed[0])
     text, choice = choice_of(mended(_spelled(reply, request), request), request)
-    sure = " ".join(expression("doubt").sub(" ", text).split())
+    names = " ".join(plain(f"{each.value} {each.text}") for each in request.readings)
+    doubts = {match[0] for match in expression("doubt").finditer(names)}  # `likely loss cover`
+    sure = expression("doubt").sub(lambda match: match[0] if match[0] in doubts else " ", text)
+    sure = " ".join(sure.split())
     if (
         not re.search(r"\w", sure)
         or _SIGN.search(text)

@@ -455,8 +455,10 @@ def _answer_value(waiting: Waiting, matter: Open, reply: Reply) -> Response:
             return finish_request(waiting, reading, [vain_warning(waiting, tried)] if tried else [])
         tried.append(scope)
         # Only the user's own value is counted against: the others were never said to be right.
-        if scope == value and all(
-            fallback.role != "field_reader" for fallback in turn.calls.fallbacks
+        if (
+            scope == value
+            and not reply.doubted
+            and all(fallback.role != "field_reader" for fallback in turn.calls.fallbacks)
         ):
             about: dict[str, Any] = {"conditions": matter.conditions, "now": matter.request.now}
             turn.write(turn.log.signal, matter.request.id, matter.key, scope, "failure", **about)

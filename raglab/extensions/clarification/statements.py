@@ -153,6 +153,10 @@ def _tabled(text: str) -> str:
             results += lines
             continue
         rows = [[""] * (width - len(row)) + row for row in rows]
+        valued = [any(map(values_in, row[1:])) for row in rows]
+        if 2 * sum(valued[1:]) < len(rows) - 1:  # a list, or prose with wide blanks
+            results += lines
+            continue
         if any(value.text == cell for cell in rows[0] for value in values_in(cell)):
             rows.insert(0, [""] * width)
         rows.insert(1, ["---"] * width)
@@ -161,7 +165,10 @@ def _tabled(text: str) -> str:
 
 
 def _is_aligned(line: str) -> bool:
-    return "|" not in line and _COLUMNS.search(line.strip()) is not None
+    """Whether a line has columns, and its first is no bullet, number, label or sentence."""
+    first, *cells = _COLUMNS.split(line.strip())
+    is_plain = re.search(r"\w", first) and not re.search(r"^(?:[#*•-]|\d+[.)]$)|[:.!?]$", first)
+    return bool(cells) and "|" not in line and bool(is_plain)
 
 
 def _row_statements(

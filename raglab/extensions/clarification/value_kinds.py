@@ -48,15 +48,13 @@ _UNIT = (
 )
 # of `10 to 40 °C`
 _SPAN_START = r"(?:(?<![\w.,/-])[−–-]?\d{1,6}(?:[.,]\d{1,3})?(?:\s(?:to|and|à|et)\s|\s?[–]\s?))?"
-_POSTCODE = (
-    r"(?:[A-Z]{1,2}\d[\dA-Z]? ?\d[A-Z]{2}|(?<=, )\d{5} [A-ZÀ-Þ][\w'’-]{1,30}|"
-    r"[A-Z][\w'’-]{1,30},? [A-Z]{2} \d{5})"
-)
+_POSTCODE = r"(?:[A-Z]{1,2}\d[\dA-Z]? ?\d[A-Z]{2}|[A-Z][\w'’-]{1,30},? [A-Z]{2} \d{5})"
+_TOWN = r"(?<=, )\d{5} [A-ZÀ-Þ][\w'’-]{1,30}"  # behind a street alone: sums look alike
 _WORD = r"(?:[A-ZÀ-Þ\d][\w'’./-]{0,30}|of|the|de|du|des|la|le)"
 _STREET = r"\d{1,4} ?(?:bis|ter|[a-z])?,?(?: (?:de|du|des|of|[^\W\d][\w'’.-]{2,30})){1,5},? "
+_PARTS = rf"(?:[A-ZÀ-Þ][\w'’./-]{{0,30}}(?: {_WORD}){{0,4}},? ){{0,3}}"
 _ADDRESS = re.compile(
-    rf"(?<![\w'’.-])(?:{_STREET})?(?:[A-ZÀ-Þ][\w'’./-]{{0,30}}(?: {_WORD}){{0,4}},? ){{0,3}}"
-    rf"{_POSTCODE}(?![\w-])"
+    rf"(?<![\w'’.-])(?:(?:{_STREET})?{_PARTS}{_POSTCODE}|{_STREET}{_PARTS}{_TOWN})(?![\w-])"
 )
 _EXPRESSIONS = (  # in the order of precedence
     ("email", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"),
@@ -134,7 +132,7 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
     ]
     addresses = [
         TypedValue("address", match[0], match.start(), match.end())
-        for match in _ADDRESS.finditer(text)
+        for match in _ADDRESS.finditer(text if "," in text else "")
         if "," in match[0]
     ]
     values = [
@@ -160,6 +158,8 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
         last = results[-1] if results else None
         # `from 9:00 to 17:00`, `de 14 h à 17 h` is one value
         is_range = last is not None and (last.kind, value.kind) in _RANGED
+        is_time = value.kind == "time" or _HOUR.fullmatch(value.text) is not None
+        is_range = is_range and is_time
         if last is not None and is_range and RANGE.fullmatch(text[last.end : value.start]):
             results[-1] = TypedValue("time", text[last.start : value.end], last.start, value.end)
         else:
@@ -168,6 +168,7 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
 
 
 _RANGED = {("time", "time"), ("time", "duration")}
+_HOUR = re.compile(r"\d{1,2}\s?h")  # `14 h`, where a time stands before it
 _CAPITAL = r"(?<![\w’'.-])[A-ZÀ-ÖØ-Þ][\w’'.-]{0,30}(?![\w’'-])"
 _JOIN = r"(?:of|de|du|des|la|le|and|et|&|van|von|der|d’|d')"
 NAME = (

@@ -25,6 +25,7 @@ from raglab.extensions.clarification.gap_candidates import (
     as_good,
     candidates,
     in_column,
+    meeting,
     outdated,
     unmet,
 )
@@ -200,13 +201,10 @@ def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk
     """What one document states; else the question asked of it alone."""
     text = plain(parsed.question)
     good = as_good(candidates(text, topic_words(text), chunks))
-    if good and len({value_key(match.statement.value) for match in good}) == 1:
-        (match, *_) = good
-        return ValueReading(
-            value,
-            FieldValue(match.statement.value, match.statement.text),
-            chunks[match.statement.place],
-        )
+    listed = meeting(text, [match.statement for match in good], chunks)
+    if len({value_key(statement.value) for statement in listed}) == 1:
+        (stated, *_) = listed
+        return ValueReading(value, FieldValue(stated.value, stated.text), chunks[stated.place])
     documents = tuple(dict.fromkeys(chunk.document for chunk in chunks))
     narrowed = (
         NarrowedQuestion(documents, "", (), parsed.question, parsed.question) if documents else None
