@@ -270,6 +270,8 @@ def test_a_value_alone_is_that_of_the_cases_as_they_are() -> None:
     ).table.iloc[0]
     assert row["right_high"] - row["right_low"] < 0.05
     assert row["difference_high"] - row["difference_low"] < 0.1
+    with pytest.raises(ValueError, match="unform"):
+        compare_learners(met, {"u": Bandit("ucb1")}, baselines(met), reference="unform", **sizes)
 
 
 def test_the_oracle_is_best_on_every_table() -> None:

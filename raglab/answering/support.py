@@ -367,8 +367,8 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
     is_next = straight.share >= 0.0 and abs(sides[0] - sides[1]) == 1
     # of the same passage, and of no other matter: it has no word of substance but the claim's
     is_next = is_next and evidence.passage[sides[0]] == evidence.passage[sides[1]]
-    near = [evidence.places[word.key], *(there for _, there, _ in known)]
-    own = sum(len(there.get(sides[0], ())) for there in near)
+    company = [evidence.places[word.key], *(there for _, there, _ in known)]
+    own = sum(len(there.get(sides[0], ())) for there in company)
     is_next = is_next and evidence.substance[sides[0]] <= own
     if is_next and min(denied | stated, default=0) in denied - stated:
         # `The waiver covers damage. It does not cover theft.`

@@ -69,6 +69,7 @@ ADVICE: Mapping[Advice, tuple[str, str]] = {
 }
 # Why no policy that competes asks back for a case, the first that holds (rules S2.15, S3.5).
 UNASKED: Mapping[str, str] = {
+    "labels": "none of the cases tuned on is labelled ambiguous",
     "options": "none of the {ambiguous:,} tuned on has two options to offer",
     "gaps": "the trace has no signal gaps, of what a question leaves out",
     "thresholds": "with options for {with_options:,} of the {ambiguous:,} tuned on it pays nowhere",
@@ -422,6 +423,8 @@ def unasked(result: StudyResult, judged: pd.DataFrame) -> str:
     rates = judged[judged.index.isin(competes.index[competes])]
     if not (rates["missed_ambiguity_rate"] == 1.0).all():  # NaN where no case is ambiguous
         return ""
+    if not result.counts["ambiguous"]:
+        return "labels"
     if not result.counts["with_options"]:
         return "options"
     return "thresholds" if "gaps" in result.tuned_on.signals else "gaps"

@@ -144,6 +144,10 @@ def compare_learners(
     each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
     best_arms = greedy_arms(world.value, world.mask)
     best = expected_earnings(best_arms, drawn, world)
+    if reference not in each and reference != FIXED:
+        refuse(
+            "reference must name a learner or a plan", repr(reference), f"write one of {list(each)}"
+        )
     against = reference if reference in each else next(iter(each))
     # Intervals: every learner is trained again on tables drawn from the cases, the same tables for
     # all.

@@ -24,7 +24,8 @@ FEWEST = 12  # words, or letters of another script, that a text is judged by; of
 LEAST = 0.15  # share of English function words: below it no prose is English; see rule S1.7
 # share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
 FOREIGN = 1 / 3
-ASKED = 5  # words that a question is judged by; of fewer it is not
+ASKED = 4  # words that a question is judged by; of fewer it is not
+SPOKEN = 6  # words without a question mark that are more than key words
 
 _ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
 _LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
@@ -109,7 +110,8 @@ def is_foreign(question: str, texts: Iterable[str]) -> bool:
             break
         known = {*split_words(text)}
         unread = [word for word in unread if word not in known]
-    return len(words) >= ASKED and len(unread) > least
+    is_spoken = len(words) >= SPOKEN or question.rstrip().endswith(("?", "？", "؟"))
+    return is_spoken and len(words) >= ASKED and len(unread) > least
 
 
 def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]:
@@ -125,7 +127,7 @@ def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]
       Their positions.
     """
     name: str = encoder or trace.meta.get("parameters", {}).get("encoder", "")
-    if BUNDLED not in name:
+    if not name.startswith(f"{BUNDLED}=="):
         return []
     texts = [chunk.full_text for chunk in trace.chunks]
     return [

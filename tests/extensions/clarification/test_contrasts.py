@@ -56,6 +56,10 @@ def gap_of(question: str, text: str | tuple[str, ...] = CLUB) -> tuple[str, list
         ("open from 9.30 am to 5 pm", "time", "9.30 am to 5 pm"),
         ("de 14 h à 17 h", "time", "14 h à 17 h"),
         ("£5,000 or 12345 Euro", "amount", "£5,000"),
+        ("Rent, 12000 EUR is due.", "amount", "12000 EUR"),
+        ("In June, 15000 Visitors", "number", "15000"),
+        ("12 May 2025, 75001 Paris", "date", "12 May 2025"),
+        ("Open 9:00 - 30 minutes", "time", "9:00"),
     ],
 )
 def test_a_value_is_whole(text: str, kind: str, value: str) -> None:
@@ -72,6 +76,10 @@ def test_a_value_is_whole(text: str, kind: str, value: str) -> None:
         ("how old must i be?", {"quantity", "duration"}),
         ("what will the call out cost me?", {"amount", "percentage"}),
         ("account number?", {"reference", "phone", "number"}),
+        ("what is the fee to close an account?", {"amount", "percentage"}),
+        ("price for age 5 to 12?", {"amount", "percentage"}),
+        ("how heavy is it?", {"quantity"}),
+        ("how much notice do i give?", {"duration"}),
     ],
 )
 def test_what_is_wanted(question: str, kinds: set[str]) -> None:
@@ -105,11 +113,51 @@ def test_a_vague_question_is_asked_about(question: str, values: list[str]) -> No
         "How much is a senior single scull?",
         "How much is a single Osprey scull?",  # a name that the documents do not have
         "What does the E7 scull cost?",
+        "How much is the Singleton scull?",  # which is not what begins it
     ],
 )
 def test_a_question_that_names_one_or_none_is_not(question: str) -> None:
     """What the question says decides, or that the documents do not have it."""
     assert gap_of(question) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("*   A pet deposit of £25 is due.\n*   A key deposit of £5 is due.", {"£25", "£5"}),
+        ("The pet deposit is £25.  It is due.\nThe key deposit is £5.  It is due.", {"£25", "£5"}),
+        ("Pet deposit:   £25\nKey deposit:   £5", {"£25", "£5"}),
+    ],
+)
+def test_a_list_is_no_table(text: str, values: set[str]) -> None:
+    """Nor is prose with wide blanks: every value is stated once."""
+    rows = statements([Chunk("a", text, "a.md")])
+    assert sorted(row.value for row in rows if row.kind == "amount") == sorted(values)
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("What is the evening rate?", "Morning rate: £9\nEvening rate: £14"),
+        ("What is the contactless limit?", "Contactless limit: £9\nCash limit: £14"),
+        (
+            "What is the skiff fee?",
+            "| Boat | Fee |\n|---|---|\n| Skiff | £4 |\n\nSince 1990 the fee fund raised £9,000.",
+        ),
+        ("How much is the engine service?", "## Service\nLift out: £210\nPolish: £90"),
+    ],
+)
+def test_no_gap(question: str, text: str) -> None:
+    """Words of every day may name one; what stands above a value says too little of it."""
+    assert gap_of(question, text) is None
+
+
+def test_values_of_one_sentence_are_shown_apart() -> None:
+    """Each by its own words and value."""
+    text = "The entry fee is £45 for cruisers and £30 for dinghies."
+    chunks = [Chunk("a", text, "a.md", 1)]
+    (gap,) = find_gaps(parse_question("What is the entry fee?", chunks), chunks)
+    assert [reading.text for reading in gap.readings] == ["for cruisers: £45", "for dinghies: £30"]
 
 
 def test_a_row_that_a_later_sentence_changes() -> None:
