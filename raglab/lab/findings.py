@@ -72,7 +72,10 @@ UNASKED: Mapping[str, str] = {
     "labels": "none of the cases tuned on is labelled ambiguous",
     "options": "none of the {ambiguous:,} tuned on has two options to offer",
     "gaps": "the trace has no signal gaps, of what a question leaves out",
-    "thresholds": "with options for {with_options:,} of the {ambiguous:,} tuned on it pays nowhere",
+    "thresholds": (
+        "no threshold or cost that competes asks, with options for {with_options:,} of the "
+        "{ambiguous:,} tuned on"
+    ),
 }
 StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW = 8  # discordant cases, below which the mean of their differences is far from normal

@@ -28,6 +28,7 @@ ASKED = 4  # words that a question is judged by; of fewer it is not
 SPOKEN = 6  # words without a question mark that are more than key words
 
 _ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
+_NAME = regex.compile(r"(?<=\p{L}\P{L}+)\p{Lu}[\p{L}'’-]*")
 _LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
 
 
@@ -94,7 +95,8 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
 def is_foreign(question: str, texts: Iterable[str]) -> bool:
     """Whether under a third of a question's words are English function words or in some texts.
 
-    Words with digits are left out.
+    Words with digits are left out, and those with a capital inside the question: names are of no
+    language.
 
     Example:
       >>> is_foreign("Wie hoch ist die Kaution?", ["The deposit is £250."])
@@ -102,7 +104,8 @@ def is_foreign(question: str, texts: Iterable[str]) -> bool:
       >>> is_foreign("How high is the Kaution?", ["The deposit is £250."])
       False
     """
-    words = [word for word in split_words(question) if not any(map(str.isdigit, word))]
+    plain = _NAME.sub(" ", question)
+    words = [word for word in split_words(plain) if not any(map(str.isdigit, word))]
     least = 2 * len(words) // 3  # of more the texts must have some
     unread = [word for word in words if word not in _ENGLISH]
     for text in texts:
