@@ -17,10 +17,10 @@ from raglab.retrieval.corpus_language import (
     count_english,
     foreign_questions,
     is_english,
-    is_foreign,
     warn_of_language,
 )
 from raglab.values import Case
+from raglab.words.text import is_foreign
 
 ROOT = Path(__file__).parent.parent
 ENCODER = f"{BUNDLED}==0.1.0"

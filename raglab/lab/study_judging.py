@@ -54,9 +54,10 @@ from raglab.lab.study_result import TuneResult
 from raglab.lab.trial_search import MISSING, Problem, Search, pareto_front, trial_policies
 from raglab.metrics.crossings import Crossing, cost_table, crossing
 from raglab.replay import decide_policies, rate_table, tally, trace_codes
-from raglab.retrieval.corpus_language import foreign_questions, is_foreign
+from raglab.retrieval.corpus_language import foreign_questions
 from raglab.store.policies import Policy
 from raglab.values import Status
+from raglab.words.text import is_foreign
 
 if TYPE_CHECKING:
     import pandas as pd

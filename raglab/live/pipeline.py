@@ -46,14 +46,15 @@ from raglab.live.system import (
     unpack_depths,
 )
 from raglab.live.telemetry import depths_in_spans, request_tracing, write_stored_depths
+from raglab.models.files import BUNDLED
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide_on_tables, refine_on_tables
 from raglab.retrieval.arms import DepthHits, walk
-from raglab.retrieval.corpus_language import foreign_questions
 from raglab.reward import answer_brevity
 from raglab.signals import declaration
 from raglab.values import Answers, Case, Hits, ModelUnavailableError, Status, TraceData
 from raglab.words.languages import Reason, refusal, say
+from raglab.words.text import is_foreign
 from raglab.words.tokeniser import word_count
 
 
@@ -449,7 +450,9 @@ def _decided_answer(
         sources = _answer_sources(decisions, decisions.chunks_of_decision(0), checked)
     text = None if checked is None else checked.text
     failures = [*decisions.trace.meta.get(FAILURES, ())]
-    if foreign_questions(decisions.trace, system.retriever.encoder.name):
+    trace, encoder = decisions.trace, system.retriever.encoder.name
+    passages = (trace.chunks[n].full_text for n in np.unique(trace.hits.chunk[0]) if n >= 0)
+    if encoder.startswith(f"{BUNDLED}==") and is_foreign(trace.cases[0].query, passages):
         failures.append(Reason("foreign"))
     return ResponseFields(
         refusal(decisions.language, system.policy.refusal_message) if refused else text,

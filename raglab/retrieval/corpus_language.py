@@ -15,8 +15,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.models.files import BUNDLED
 from raglab.policy_parts.arms import ARMS
 from raglab.values import TraceData
-from raglab.words.languages import BY_NAME
-from raglab.words.text import split_code
+from raglab.words.text import ENGLISH, is_foreign, split_code
 from raglab.words.tokeniser import split_words
 
 LOOKED_AT = 2_000  # texts at most, a seeded sample of a corpus
@@ -24,11 +23,7 @@ FEWEST = 12  # words, or letters of another script, that a text is judged by; of
 LEAST = 0.15  # share of English function words: below it no prose is English; see rule S1.7
 # share of the texts not in English above which a warning says so; of the bundled sets 0.25 at most
 FOREIGN = 1 / 3
-ASKED = 4  # words that a question is judged by; of fewer it is not
-SPOKEN = 6  # words without a question mark that are more than key words
 
-_ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
-_NAME = regex.compile(r"(?<=\p{L}\P{L}+)\p{Lu}[\p{L}'’-]*")
 _LETTER, _OTHER_LETTER = regex.compile(r"\p{L}"), regex.compile(r"[^\P{L}\p{Latin}]")
 
 
@@ -63,7 +58,7 @@ def is_english(text: str) -> bool | None:
     words = [word for word in split_words(prose) if word.isalpha()]
     if len(words) < FEWEST:
         return None
-    return sum(word in _ENGLISH for word in words) >= LEAST * len(words)
+    return sum(word in ENGLISH for word in words) >= LEAST * len(words)
 
 
 def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) -> None:
@@ -90,31 +85,6 @@ def warn_of_language(texts: Sequence[str], encoder: str, arms: Iterable[str]) ->
             "name another (encoder=...), or compare with keywords alone: "
             'build_trace(..., arms=("hybrid", "bm25")).'
         )
-
-
-def is_foreign(question: str, texts: Iterable[str]) -> bool:
-    """Whether under a third of a question's words are English function words or in some texts.
-
-    Words with digits are left out, and those with a capital inside the question: names are of no
-    language.
-
-    Example:
-      >>> is_foreign("Wie hoch ist die Kaution?", ["The deposit is £250."])
-      True
-      >>> is_foreign("How high is the Kaution?", ["The deposit is £250."])
-      False
-    """
-    plain = _NAME.sub(" ", question)
-    words = [word for word in split_words(plain) if not any(map(str.isdigit, word))]
-    least = 2 * len(words) // 3  # of more the texts must have some
-    unread = [word for word in words if word not in _ENGLISH]
-    for text in texts:
-        if len(unread) <= least:  # nearly every question, before any text is split
-            break
-        known = {*split_words(text)}
-        unread = [word for word in unread if word not in known]
-    is_spoken = len(words) >= SPOKEN or question.rstrip().endswith(("?", "？", "؟"))
-    return is_spoken and len(words) >= ASKED and len(unread) > least
 
 
 def foreign_questions(trace: TraceData, encoder: str | None = None) -> list[int]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+import regex
+
 from raglab.words.characters import unaccented, visible
-from raglab.words.languages import LANGUAGES
+from raglab.words.languages import BY_NAME, LANGUAGES
 from raglab.words.numerals import any_of
 from raglab.words.tokeniser import join_lines, split_words, word_count
 
@@ -18,6 +20,10 @@ BITS = 64  # of a number: words, entities or sources in one plane of a mask
 
 # they say nothing about what a question is about (rule S2.7)
 STOP_WORDS = frozenset(LANGUAGES.words.stop)
+ASKED = 4  # words that a question is judged by; of fewer it is not
+SPOKEN = 6  # words without a question mark that are more than key words
+ENGLISH = frozenset((*BY_NAME["en"].words.stop, *BY_NAME["en"].words.small))
+_NAME = regex.compile(r"(?<=\p{L}\P{L}+)\p{Lu}[\p{L}'’-]*")
 
 
 # classes of HTML in which a notebook sets no formula; pandas' too
@@ -508,3 +514,28 @@ def _without_marks(line: str, marks: str) -> str:
         line = re.sub(r"\A\s*> ?", "", line)
     width = len(marks.rpartition(">")[2].removeprefix(" ") if ">" in marks else marks)
     return line[min(width, len(line) - len(line.lstrip(" "))) :]
+
+
+def is_foreign(question: str, texts: Iterable[str]) -> bool:
+    """Whether under a third of a question's words are English function words or in some texts.
+
+    Words with digits are left out, and those with a capital inside the question: names are of no
+    language.
+
+    Example:
+      >>> is_foreign("Wie hoch ist die Kaution?", ["The deposit is £250."])
+      True
+      >>> is_foreign("How high is the Kaution?", ["The deposit is £250."])
+      False
+    """
+    plain = _NAME.sub(" ", question)
+    words = [word for word in split_words(plain) if not any(map(str.isdigit, word))]
+    least = 2 * len(words) // 3  # of more the texts must have some
+    unread = [word for word in words if word not in ENGLISH]
+    for text in texts:
+        if len(unread) <= least:  # nearly every question, before any text is split
+            break
+        known = {*split_words(text)}
+        unread = [word for word in unread if word not in known]
+    is_spoken = len(words) >= SPOKEN or question.rstrip().endswith(("?", "？", "؟"))
+    return is_spoken and len(words) >= ASKED and len(unread) > least
