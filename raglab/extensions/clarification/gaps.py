@@ -349,6 +349,18 @@ def _statement_gap(  # noqa: C901, PLR0911 - a way out for each case
         )
     if not is_few and any(candidate.statement.form == "sentence" for candidate in good):
         return None
+    return _listed_gap(parsed, topic, good, documents, pack)
+
+
+def _listed_gap(
+    parsed: ParsedQuestion,
+    topic: Sequence[str],
+    good: Sequence[ScoredStatement],
+    documents: Sequence[Chunk],
+    pack: Pack,
+) -> QuestionGap | None:
+    """The gap between statements as good, but for those that a question is set against."""
+    text, scope = plain(parsed.question), parsed.known("date_scope")
     listed = in_time([candidate.statement for candidate in good], scope, documents)
     met = meeting(text, listed, documents)
     # Those that meet it are offered alone where they are an answer; where they leave words over,
@@ -364,6 +376,7 @@ def _statement_gap(  # noqa: C901, PLR0911 - a way out for each case
         return None
     # `What does the X2 Max weigh?` names a column whole, and one sentence that tells its values
     # apart is told by them.
+    is_alike = len({candidate.statement.text for candidate in good}) == 1
     if named_column(text, met) or (
         is_alike and good[0].statement.form == "sentence" and _tells_apart(text, met)
     ):
