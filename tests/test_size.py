@@ -21,7 +21,7 @@ MOST_NODES = 500  # of a function
 # Nodes, words of messages and bytes of other files of each room of raglab; "." is its root.
 BUDGETS: dict[str, Size] = {
     ".": Size(21_886, 1541, 5265),
-    "answering": Size(15_939, 778, 0),
+    "answering": Size(15_948, 778, 0),
     "arguments": Size(1352, 63, 0),
     "audit": Size(9936, 487, 0),
     "bandit": Size(19_358, 1663, 0),

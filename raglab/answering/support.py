@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import nan
@@ -363,19 +363,33 @@ def _best_place(  # noqa: C901 (one loop, with a way out of it)
             if share > best[alike].share:
                 best[alike] = _WordMatch(share, alike, place.negated, 0.0, (sentence, place.at))
     turned, straight = best
-    sides = turned.place[0], straight.place[0]
-    is_next = straight.share >= 0.0 and abs(sides[0] - sides[1]) == 1
-    # of the same passage, and of no other matter: it has no word of substance but the claim's
-    is_next = is_next and evidence.passage[sides[0]] == evidence.passage[sides[1]]
     company = [evidence.places[word.key], *(there for _, there, _ in known)]
-    own = sum(len(there.get(sides[0], ())) for there in company)
-    is_next = is_next and evidence.substance[sides[0]] <= own
+    is_next = straight.share >= 0.0 and _is_beside(turned, straight, company, evidence)
     if is_next and min(denied | stated, default=0) in denied - stated:
         # `The waiver covers damage. It does not cover theft.`
         return turned._replace(share=1.0, ahead=MARGIN), spent
     if straight.share >= turned.share:
         return straight, spent
     return turned._replace(ahead=turned.share - max(0.0, straight.share)), spent
+
+
+def _is_beside(
+    turned: _WordMatch,
+    straight: _WordMatch,
+    company: Sequence[Mapping[int, Sequence[WordPosition]]],
+    evidence: EvidenceWords,
+) -> bool:
+    """Whether a denial stands beside a sentence of its passage, and is of no other matter.
+
+    It has no word of substance but those of the claim.
+
+    Args:
+      company: places by sentence of the word and of its company.
+    """
+    denying, saying = turned.place[0], straight.place[0]
+    if abs(denying - saying) != 1 or evidence.passage[denying] != evidence.passage[saying]:
+        return False
+    return evidence.substance[denying] <= sum(len(there.get(denying, ())) for there in company)
 
 
 def _worth(

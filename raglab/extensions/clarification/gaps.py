@@ -290,7 +290,7 @@ def _only_names(topic: Sequence[str], documents: Sequence[Chunk]) -> bool:
     return _names_all(topic, titles.replace("-", " "))
 
 
-def _statement_gap(  # noqa: C901, PLR0911 - a way out for each case
+def _statement_gap(  # noqa: PLR0911 - a way out for each case
     parsed: ParsedQuestion,
     topic: Sequence[str],
     documents: Sequence[Chunk],
