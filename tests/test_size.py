@@ -32,7 +32,7 @@ BUDGETS: dict[str, Size] = {
     "displays": Size(22_380, 1459, 0),
     "extensions": Size(1, 0, 0),
     "extensions/budgets": Size(6067, 679, 0),
-    "extensions/clarification": Size(41_668, 1164, 39_638),
+    "extensions/clarification": Size(41_668, 1164, 39_637),
     "extensions/cockpit": Size(8461, 482, 97_961),
     "extensions/graph_table": Size(8605, 309, 0),
     "extensions/imports": Size(7491, 581, 0),

@@ -197,7 +197,7 @@ def topic_words(text: str) -> tuple[str, ...]:
     form = _form_words() - {match[0].split()[0] for match in expression("duration").finditer(text)}
     # `mail address` says a kind in two words
     bare = expression("url").sub(" ", expression("email").sub(" ", text))
-    bare = expression("greeting").sub(" ", bare)
+    bare = expression("phrases").sub(" ", bare)
     words = (
         word
         for word in split_words(bare)

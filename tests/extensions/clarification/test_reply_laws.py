@@ -172,15 +172,15 @@ class TestLaws:
         What is declined is a candidate.
         """
         values = {reading.value for reading in DEPOSITS.readings}
-        said = checked_reply(read_reply(reply, DEPOSITS), DEPOSITS)
-        assert set(said.declined) <= values
-        assert said.value not in said.declined
-        if said.kind in {"declined", "not_understood"}:
-            assert said.value == ""
-        elif said.kind == "own_value":
-            assert said.quote.partition(";")[0] in FEES
+        answer = checked_reply(read_reply(reply, DEPOSITS), DEPOSITS)
+        assert set(answer.declined) <= values
+        assert answer.value not in answer.declined
+        if answer.kind in {"declined", "not_understood"}:
+            assert answer.value == ""
+        elif answer.kind == "own_value":
+            assert answer.quote.partition(";")[0] in FEES
         else:
-            assert said.value in values
+            assert answer.value in values
 
     @settings(max_examples=200, deadline=None)
     @given(st.text(alphabet="acdfghjlmoqrtuvwxz \n!?'", max_size=40))
@@ -189,10 +189,13 @@ class TestLaws:
 
         `no` and `not` may decline.
         """
-        asked = DEPOSITS._replace(
+        request = DEPOSITS._replace(
             readings=(GapReading("Pneumatic kiln"), GapReading("Ekiben kiosk")), proposed=None
         )
-        assert checked_reply(read_reply(reply, asked), asked).kind in {"not_understood", "declined"}
+        assert checked_reply(read_reply(reply, request), request).kind in {
+            "not_understood",
+            "declined",
+        }
 
     @settings(max_examples=200, deadline=None)
     @given(
@@ -207,12 +210,12 @@ class TestLaws:
         self, kind: str, value: str, quote: str, declined: tuple[str, ...]
     ) -> None:
         """What names a value that is nowhere is not understood, whoever read it."""
-        said = checked_reply(Reply(kind, value, quote, declined), DEPOSITS)
+        answer = checked_reply(Reply(kind, value, quote, declined), DEPOSITS)
         assert (
-            said.value in {"", *(reading.value for reading in DEPOSITS.readings)}
-            or said.kind == "own_value"
+            answer.value in {"", *(reading.value for reading in DEPOSITS.readings)}
+            or answer.kind == "own_value"
         )
-        assert said.kind != "own_value" or said.quote == "Pet deposit; £250"
+        assert answer.kind != "own_value" or answer.quote == "Pet deposit; £250"
 
 
 @pytest.fixture
