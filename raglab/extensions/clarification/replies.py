@@ -49,6 +49,7 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
     Source: rule S5.4.
 
     Example:
+      >>> from raglab.live.clarifier import GapReading
       >>> deposits = (GapReading("Pet deposit"), GapReading("Rent deposit"))
       >>> request = ReplyRequest(
       ...     "What is the deposit?", "field_type", "deposit", deposits, "Pet deposit"
