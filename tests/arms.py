@@ -14,7 +14,7 @@ from worlds import Hit, ask, trace_of
 HYBRID_MS, ITERATIVE_MS = 10.0, 40.0
 
 
-def two_arms(size: int = 80, seed: int = 0, *, agree: bool = True) -> Trace:
+def two_arms(size=80, seed=0, *, agree=True):
     """Trace over the splits tune and report; right where the best hit is from a.md.
 
     agree: whether the arm that is right has the larger margin; otherwise the smaller one, and the

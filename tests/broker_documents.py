@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -15,7 +14,7 @@ from raglab.live import retriever
 from raglab.live.system import System, build_index
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
-from raglab.values import Case, Chunk, Corpus
+from raglab.values import Corpus
 from test_live_trace_building import SMALL, WordEncoder, stand_ins
 
 BROKER = Path(__file__).parents[1] / "datasets" / "broker"
@@ -40,7 +39,7 @@ OPEN: dict[str, Any] = {
 
 
 @contextmanager
-def system_over(chunks: Iterable[Chunk], folder: Path, **more: Any) -> Iterator[System]:
+def system_over(chunks, folder, **more):
     """System that clarifies over passages, whose encoders are there as long as it is."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in stand_ins(WordEncoder()).items():
@@ -50,7 +49,7 @@ def system_over(chunks: Iterable[Chunk], folder: Path, **more: Any) -> Iterator[
         yield System.open(folder, **{"policy": policy, "cache": False, "clarify": True, **more})
 
 
-def index_of(files: Sequence[str], folder: Path) -> Iterator[Path]:
+def index_of(files, folder):
     """Folder of an index over bundled documents, whose encoders are there as long as it is."""
     chunks = [one for one in load_corpus(BROKER).chunks if one.file_name in files]
     with system_over(chunks, folder, audit=False, clarify=False):
@@ -58,7 +57,7 @@ def index_of(files: Sequence[str], folder: Path) -> Iterator[Path]:
 
 
 @cache
-def broker() -> tuple[Corpus, tuple[Case, ...]]:
+def broker():
     """Four documents of the bundled set, and questions of it."""
     whole = load_corpus(BROKER)
     named = tuple(dict.fromkeys(chunk.source for chunk in whole.chunks))[:4]

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 PATH = "similarity.min_similarity"
 
 
-def cockpit_of(page: Page) -> Any:
+def cockpit_of(page):
     """The cockpit's element."""
     return page.locator(".raglab-cockpit").first
 
 
-def figure(page: Page, rate: str) -> str:
+def figure(page, rate):
     """Value and counts of a rate as they are shown."""
     row = cockpit_of(page).locator(f'.rate[data-rate="{rate}"]')
     return " ".join(row.locator(part).inner_text() for part in (".value", ".counts"))
 
 
-def policy_id(page: Page) -> str:
+def policy_id(page):
     """Id of the policy that is shown."""
     return str(cockpit_of(page).locator("header code").first.inner_text())
 
 
-def turned(page: Page, was: str, *, back: bool = False) -> None:
+def turned(page, was, *, back=False):
     """Wait until another policy is shown, or the same one again."""
     told = (
         "(was) => (document.querySelector('.raglab-cockpit header code').innerText === was.id) "
@@ -35,7 +31,7 @@ def turned(page: Page, was: str, *, back: bool = False) -> None:
     page.wait_for_function(told, arg={"id": was, "back": back})
 
 
-def cut_elements(page: Page) -> list[str]:
+def cut_elements(page):
     """Elements of the cockpit whose content is wider than they are.
 
     Only handles and curves may reach over an edge.
@@ -50,7 +46,7 @@ def cut_elements(page: Page) -> list[str]:
     )
 
 
-def is_within(page: Page, inner: str, outer: str) -> bool:
+def is_within(page, inner, outer):
     """Whether an element of the cockpit stands whole in the window and in another element of it."""
     boxes = [cockpit_of(page).locator(selector).first.bounding_box() for selector in (inner, outer)]
     assert boxes[0] is not None
@@ -60,7 +56,7 @@ def is_within(page: Page, inner: str, outer: str) -> bool:
     return max(0, boxes[1]["y"]) <= top < bottom <= min(height, boxes[1]["y"] + boxes[1]["height"])
 
 
-def slide(page: Page, path: str, share: float) -> None:
+def slide(page, path, share):
     """Drag a slider's handle to a share of its width, in steps."""
     slider = cockpit_of(page).locator(f'.threshold[data-path="{path}"] .slider')
     slider.scroll_into_view_if_needed()

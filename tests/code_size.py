@@ -8,9 +8,7 @@ captions. Other files are YAML, JavaScript, CSS, HTML and templates.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 OWNERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
@@ -25,12 +23,12 @@ class Size(NamedTuple):
     words: int = 0
     other: int = 0
 
-    def plus(self, more: Size) -> Size:
+    def plus(self, more):
         """Sum of two."""
         return Size(*(a + b for a, b in zip(self, more, strict=True)))
 
 
-def counted(tree: ast.AST) -> list[ast.AST]:
+def counted(tree):
     """Nodes of a tree without docstrings and without load and store marks."""
     nodes, docstrings = list(ast.walk(tree)), set()
     for node in nodes:
@@ -46,12 +44,12 @@ def counted(tree: ast.AST) -> list[ast.AST]:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
+def parsed(path):
     """Tree of a module."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def tree_size(tree: ast.Module) -> Size:
+def tree_size(tree):
     """Size of a module."""
     nodes = counted(tree)
     values = [node.value for node in nodes if isinstance(node, ast.Constant)]
@@ -59,7 +57,7 @@ def tree_size(tree: ast.Module) -> Size:
     return Size(len(nodes), sum(len(text.split()) for text in texts))
 
 
-def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def functions(tree):
     """Name and nodes of every function of ten lines or more, those inside others too."""
     for node in ast.walk(tree):
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -67,7 +65,7 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
             yield node.name, len(counted(node))
 
 
-def room_sizes(root: Path) -> dict[str, Size]:
+def room_sizes(root):
     """Size of each folder below a root, each room of `extensions`, and the root's own files."""
     sizes: dict[str, Size] = {}
     for path in sorted(root.rglob("*")):
@@ -85,7 +83,7 @@ def room_sizes(root: Path) -> dict[str, Size]:
     return sizes
 
 
-def total(root: Path) -> Size:
+def total(root):
     """Size of all files below a root."""
     size = Size()
     for room in room_sizes(root).values():

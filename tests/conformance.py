@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from raglab import resolver
-from raglab.decision.decisions import Decisions
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.values import Case, Chunk, Hits, Status, TraceData
@@ -16,7 +12,7 @@ from raglab.values import Case, Chunk, Hits, Status, TraceData
 NO_PAGE = "n/a"
 
 
-def decide_case(case: dict[str, Any], patterns: dict[str, Any]) -> dict[str, Any]:
+def decide_case(case, patterns):
     """Decide one case.
 
     Returns `{status, stage, docs, options, refusal_reason}` in the shape of `expect`.
@@ -36,9 +32,7 @@ def decide_case(case: dict[str, Any], patterns: dict[str, Any]) -> dict[str, Any
     }
 
 
-def select_case(
-    case: dict[str, Any], patterns: dict[str, Any], selected_option: int
-) -> dict[str, Any]:
+def select_case(case, patterns, selected_option):
     """Choose an option of an ambiguous case; returns `{status, docs, refusal_reason}`."""
     said, order = _decide(case, patterns)
     try:
@@ -52,18 +46,18 @@ def select_case(
     }
 
 
-def _decide(case: Mapping[str, Any], patterns: Mapping[str, Any]) -> tuple[Decisions, list[int]]:
+def _decide(case, patterns):
     hits = case["hits"]
     order = sorted(range(len(hits)), key=lambda place: hits[place]["l2"])
     return decide(_trace(case, [hits[place] for place in order]), _policy(case, patterns)), order
 
 
-def _hits_of(said: Decisions, chunks: tuple[int, ...]) -> list[int]:
+def _hits_of(said, chunks):
     row = said.trace.hits.chunk[0, 0, 0].tolist()
     return [row.index(chunk) for chunk in chunks]
 
 
-def _shown(option: Any, order: list[int]) -> dict[str, Any]:
+def _shown(option, order):
     pages = [[name, NO_PAGE if page == NO_PAGE else int(page)] for name, page in option.sources]
     pages.sort(key=lambda pair: (pair[0], str(pair[1])))
     return {
@@ -74,7 +68,7 @@ def _shown(option: Any, order: list[int]) -> dict[str, Any]:
     }
 
 
-def _reason(said: Decisions, kind: str, stage: str) -> str:
+def _reason(said, kind, stage):
     if kind == "ood":
         return "Empty or invalid query" if stage == "empty_query" else "Out of domain"
     if kind == "coverage":
@@ -82,7 +76,7 @@ def _reason(said: Decisions, kind: str, stage: str) -> str:
     return "No relevant documents found"
 
 
-def _policy(case: Mapping[str, Any], patterns: Mapping[str, Any]) -> PolicyData:
+def _policy(case, patterns):
     gate, rules = case["gate"], case["ambiguity"]
     return PolicyData.from_mapping(
         {
@@ -114,7 +108,7 @@ def _policy(case: Mapping[str, Any], patterns: Mapping[str, Any]) -> PolicyData:
     )
 
 
-def _trace(case: Mapping[str, Any], hits: list[Mapping[str, Any]]) -> TraceData:
+def _trace(case, hits):
     chunks = tuple(
         Chunk(
             chunk_id=str(place),
@@ -134,7 +128,7 @@ def _trace(case: Mapping[str, Any], hits: list[Mapping[str, Any]]) -> TraceData:
 
     width = max(1, len(hits))
 
-    def row(values: list[float]) -> Any:
+    def row(values):
         padded = values + [np.nan] * (width - len(values))
         return np.array(padded, dtype=np.float64).reshape(1, 1, 1, -1)
 

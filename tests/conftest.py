@@ -8,22 +8,20 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
 from hypothesis import settings
 
-from databases import Places, Server, server, why_not
+from databases import Places, server, why_not
 from fuzz import table
 from levels import level_of
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
-    from raglab.store.traces import Trace
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 # First those that compile the loops, so that no process compiles them again; then the longest.
@@ -35,13 +33,13 @@ settings.register_profile("raglab", deadline=None)
 settings.load_profile("raglab")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Have the counts of fuzzed inputs printed at the end."""
     config.pluginmanager.register(table)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Mark what waits for CI or for the week, and put the modules of `FIRST` first.
 
     All else stays in its order, which is the same in every worker.
@@ -54,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[Server]:
+def postgresql():
     """Return a server of PostgreSQL, one for a worker of the suite."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
@@ -63,7 +61,7 @@ def postgresql() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory):
     """Return the trace file of bundled questions, as notebooks build it, once for all workers.
 
     It takes half a minute. Its fingerprint has it built again wherever a call of `build_trace`
@@ -85,7 +83,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bundled_trace(built: Path) -> Trace:
+def bundled_trace(built):
     """Return the trace of the bundled questions, as the notebooks build it."""
     from raglab.store.traces import Trace
 
@@ -93,7 +91,7 @@ def bundled_trace(built: Path) -> Trace:
 
 
 @pytest.fixture(scope="session")
-def empty_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty_runs(tmp_path_factory):
     """Return a database of MLflow without a run, whose tables take seconds to make."""
     import mlflow
 
@@ -103,7 +101,7 @@ def empty_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def quick_study(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_study(monkeypatch):
     """Cross-fit a study's candidates once in three folds.
 
     For tests that are not about which of them is chosen.
@@ -118,7 +116,7 @@ def quick_study(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def mlruns(tmp_path: Path, empty_runs: Path) -> Path:
+def mlruns(tmp_path, empty_runs):
     """Return a folder for runs of this test alone."""
     folder = tmp_path / "mlruns"
     folder.mkdir()
@@ -127,7 +125,7 @@ def mlruns(tmp_path: Path, empty_runs: Path) -> Path:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+def places(request, tmp_path):
     """Return places for logs on either database."""
     return Places(
         tmp_path, None if request.param == "sqlite" else request.getfixturevalue("postgresql")
@@ -135,13 +133,13 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
 
 
 @pytest.fixture
-def audit_logs(places: Places) -> Iterator[Callable[..., AuditLog]]:
+def audit_logs(places):
     """Logs on either database, whose clock stands still, closed at the end of the test."""
     from raglab.audit.log import AuditLog
 
     logs: list[AuditLog] = []
 
-    def make(name: str = "audit.sqlite", **more: Any) -> AuditLog:
+    def make(name="audit.sqlite", **more):
         logs.append(
             AuditLog(places(name), clock=lambda: datetime(2026, 3, 2, 9, 0, tzinfo=UTC), **more)
         )
@@ -152,13 +150,13 @@ def audit_logs(places: Places) -> Iterator[Callable[..., AuditLog]]:
         log.close()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter):
     """Say in one line that nothing was tried on PostgreSQL."""
     if (reason := why_not()) is not None:
         terminalreporter.write_line(f"PostgreSQL: skipped, {reason}")
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Take what was collected, which lives to the end, out of every later search for garbage.
 
     A sixth of the time.

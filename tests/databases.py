@@ -15,7 +15,6 @@ import socket
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +24,7 @@ USER = "raglab"
 HOST = "127.0.0.1"
 
 
-def server_programs() -> Path | None:
+def server_programs():
     """Folder of initdb and pg_ctl, of the newest version where there are several.
 
     None where there is none.
@@ -37,7 +36,7 @@ def server_programs() -> Path | None:
     return None if found is None else Path(found).parent
 
 
-def why_not() -> str | None:
+def why_not():
     """Why nothing can be run on PostgreSQL here; None where it can."""
     if server_programs() is None:
         return "no PostgreSQL server here: apt-get install postgresql"
@@ -51,7 +50,7 @@ def why_not() -> str | None:
 class Server:
     """A server; `start` it, and `stop` it in the end."""
 
-    def __init__(self, *, synchronised: bool = False) -> None:
+    def __init__(self, *, synchronised=False):
         """Make its files.
 
         Args:
@@ -92,18 +91,18 @@ class Server:
             file.write(settings)
 
     @property
-    def data(self) -> Path:
+    def data(self):
         """Folder of the server's files."""
         return self.folder / "data"
 
-    def url(self, name: str = "postgres", *, password: str | None = None) -> str:
+    def url(self, name="postgres", *, password=None):
         """URL of a database."""
         from urllib.parse import quote
 
         word = quote(self.password if password is None else password, safe="")
         return f"postgresql://{USER}:{word}@{HOST}:{self.port}/{name}"
 
-    def start(self) -> None:
+    def start(self):
         """Run it, and wait until it answers."""
         self._run(
             "pg_ctl",
@@ -115,13 +114,13 @@ class Server:
             str(self.folder / "log"),
         )
 
-    def stop(self, mode: str = "fast") -> None:
+    def stop(self, mode="fast"):
         """End it; `immediate` is as a kill."""
         self._run(
             "pg_ctl", "stop", "--pgdata", str(self.data), "--wait", "--timeout=20", "--mode", mode
         )
 
-    def end(self) -> None:
+    def end(self):
         """Leave nothing behind, whatever state it is in."""
         with suppress(FileNotFoundError, ValueError, IndexError):
             recorded = int((self.data / "postmaster.pid").read_text().splitlines()[0])
@@ -132,13 +131,13 @@ class Server:
                     os.kill(recorded, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def database(self) -> str:
+    def database(self):
         """URL of a new database."""
         name = f"log_{secrets.token_hex(6)}"
         self.execute(self.url(), f"CREATE DATABASE {name}")
         return self.url(name)
 
-    def schema(self) -> str:
+    def schema(self):
         """URL of a new schema of the first database.
 
         As good as a database of its own, and made much faster.
@@ -148,7 +147,7 @@ class Server:
         return f"{self.url()}?options=-csearch_path%3D{name}"
 
     @staticmethod
-    def execute(url: str, statement: str) -> list[Any]:
+    def execute(url, statement):
         """Rows of a statement, committed."""
         import psycopg
 
@@ -156,7 +155,7 @@ class Server:
             cursor = link.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
-    def _run(self, program: str, *words: str) -> None:
+    def _run(self, program, *words):
         assert self.programs is not None
         known = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
         subprocess.run(
@@ -171,14 +170,14 @@ class Server:
         )
 
 
-def _free_port() -> int:
+def _free_port():
     with socket.socket() as one:
         one.bind((HOST, 0))
         return int(one.getsockname()[1])
 
 
 @contextmanager
-def server(*, synchronised: bool = False) -> Iterator[Server]:
+def server(*, synchronised=False):
     """A server at work, ended whatever happens."""
     made = Server(synchronised=synchronised)
     try:
@@ -194,12 +193,12 @@ class Places:
     The same name is the same place.
     """
 
-    def __init__(self, folder: Path, server: Server | None = None) -> None:
+    def __init__(self, folder, server=None):
         """Take the folder, or the server."""
         self.folder, self.server = folder, server
         self._made: dict[str, str] = {}
 
-    def __call__(self, name: str) -> str | Path:
+    def __call__(self, name):
         """Place of a name."""
         if self.server is None:
             return self.folder / name
@@ -207,7 +206,7 @@ class Places:
             self._made[name] = self.server.schema()
         return self._made[name]
 
-    def execute(self, name: str, statement: str) -> list[Any]:
+    def execute(self, name, statement):
         """Rows of a statement, past everything of ours."""
         if self.server is not None:
             return self.server.execute(str(self(name)), statement)

@@ -5,7 +5,6 @@ Models and costs drawn on coarse grids, so that ties occur.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,7 +14,6 @@ from raglab.decision.measurement import structure_hash
 from raglab.gating.expected_cost import PATHS
 from raglab.policy import PolicyData
 from raglab.signals import NAMES, PARSED
-from raglab.values import TraceData
 
 P = TypeVar("P", bound=PolicyData)
 WEIGHTS = (-1.0, -0.5, 0.0, 0.0, 0.5, 1.0)
@@ -24,13 +22,13 @@ PRICES = (0.0, 0.5, 1.0, 1.0, 2.0, 10.0)
 
 
 def by_cost(
-    policy: P,
-    bias: Sequence[float] = (0.0, 0.0, 0.0, 0.0),
-    parts: dict[str, Any] | None = None,
+    policy,
+    bias=(0.0, 0.0, 0.0, 0.0),
+    parts=None,
     *,
-    asked_right: float = 0.5,
-    arm: str = "hybrid",
-) -> P:
+    asked_right=0.5,
+    arm="hybrid",
+):
     """The policy with a model of its own hits, deciding by expected cost."""
     model = {
         "parts": parts or {},
@@ -41,12 +39,12 @@ def by_cost(
     return policy.replace("decision.model", model, "decision.rule", "expected_cost")
 
 
-def with_columns(trace: TraceData, seed: int) -> TraceData:
+def with_columns(trace, seed):
     """The trace with random columns of the stored signals, small whole numbers, some missing."""
     rng = np.random.default_rng([seed, 7])
     shape = trace.hits.n_reranked.shape
 
-    def column() -> Any:
+    def column():
         return np.where(
             rng.random(shape) < 0.1, np.nan, rng.integers(0, 4, shape).astype(np.float64)
         )
@@ -54,7 +52,7 @@ def with_columns(trace: TraceData, seed: int) -> TraceData:
     return replace(trace, columns={signal.name: column() for signal in PARSED})
 
 
-def random_model(rng: np.random.Generator, policy: P, names: Sequence[str] = NAMES) -> P:
+def random_model(rng, policy, names=NAMES):
     """The policy with a random model over up to four signals.
 
     One in eight has none, so that every case is alike.
@@ -74,7 +72,7 @@ def random_model(rng: np.random.Generator, policy: P, names: Sequence[str] = NAM
     return by_cost(policy, bias, {} if rng.random() < 0.125 else parts, asked_right=share)
 
 
-def random_costs(rng: np.random.Generator, policy: P) -> P:
+def random_costs(rng, policy):
     """The policy with costs and a ratio on a coarse grid; one in four keeps the default."""
     if rng.random() < 0.25:
         return policy

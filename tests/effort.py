@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 
-def lines_run(call: Callable[[], object]) -> int:
+def lines_run(call):
     """Lines of Python that a call runs, those of all functions below it included."""
     count = 0
 
-    def trace(_frame: FrameType, event: str, _value: Any) -> Any:
+    def trace(_frame, event, _value):
         nonlocal count
         count += event == "line"
         return trace

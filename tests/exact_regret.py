@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
 
 State = tuple[int, int, int, int]  # successes and failures of arm 0, of arm 1
 ONE_EACH = (0, 0, 0, 0)
 
 
-def _log_beta(a: float, b: float) -> float:
+def _log_beta(a, b):
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
-def thompson_second(state: State, memo: dict[State, float]) -> float:
+def thompson_second(state, memo):
     """Probability that a draw of arm 1 is above one of arm 0, of Beta(1 + wins, 1 + losses).
 
     By recursion to (1, 1).
@@ -32,16 +31,16 @@ def thompson_second(state: State, memo: dict[State, float]) -> float:
     return memo[state]
 
 
-def thompson() -> Callable[[State], float]:
+def thompson():
     """Probability of arm 1 under Thompson sampling from Beta(1, 1)."""
     memo: dict[State, float] = {}
     return lambda state: thompson_second(state, memo)
 
 
-def ucb1(tie: float = 0.0) -> Callable[[State], float]:
+def ucb1(tie=0.0):
     """Probability of arm 1 under UCB1; tie: of arm 1 where both are level."""
 
-    def second(state: State) -> float:
+    def second(state):
         n0, n1 = state[0] + state[1], state[2] + state[3]
         if n0 == 0 or n1 == 0:
             return tie if n0 == n1 else float(n1 == 0)
@@ -52,9 +51,7 @@ def ucb1(tie: float = 0.0) -> Callable[[State], float]:
     return second
 
 
-def expected_regret(
-    second: Callable[[State], float], means: tuple[float, float], at: tuple[int, ...]
-) -> list[float]:
+def expected_regret(second, means, at):
     """Expected cumulative regret after so many rounds each, where arm 1 is the better one."""
     chance: dict[State, float] = {ONE_EACH: 1.0}
     regret, found = 0.0, []

@@ -18,12 +18,10 @@ import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import raglab
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit
-from raglab.decision.decisions import Decisions
 from raglab.lab.baseline import baseline_of
 from raglab.lab.gate_fitting import calibrate_cosine
 from raglab.live.online_bandit import Online
@@ -76,12 +74,12 @@ _WORDINGS = (
 )
 
 
-def corpus() -> Corpus:
+def corpus():
     """Documents of one chunk each."""
     return Corpus("samples", tuple(Chunk(name, text, name) for name, text in DOCUMENTS.items()))
 
 
-def cases() -> list[Case]:
+def cases():
     """Twelve questions in five wordings, two of three to be answered.
 
     Three wordings are split `tune`.
@@ -95,13 +93,13 @@ def cases() -> list[Case]:
     return rows
 
 
-def policy() -> raglab.Policy:
+def policy():
     """A policy with thresholds by hand for documents that are far from the published ones."""
     changes = ("similarity.min_similarity", 0.45, "confidence.enabled", False, "gap.enabled", False)
     return raglab.Policy.load().replace(*changes, "l2.max_l2", 1.2, "l2.soft_max_l2", 1.3)
 
 
-def write_bandit_log(path: Path) -> None:
+def write_bandit_log(path):
     """Six rounds of Thompson sampling on two arms: choices, rewards, one thumb."""
     online = Online(Bandit(), RewardWeights(), 8000.0, path, ARMS, seed=7, clock=lambda: NOW)
     for number in range(6):
@@ -114,7 +112,7 @@ def write_bandit_log(path: Path) -> None:
     online.close()
 
 
-def write_audit_log(index: Path, path: Path) -> None:
+def write_audit_log(index, path):
     """Two requests to the index, one answered and one refused."""
     system = raglab.System.open(index, policy=policy(), cache=False, audit=False)
     system.audit = AuditLog(path, clock=lambda: NOW)
@@ -123,7 +121,7 @@ def write_audit_log(index: Path, path: Path) -> None:
     system.audit.close()
 
 
-def decided(decisions: Decisions) -> list[list[Any]]:
+def decided(decisions):
     """Case, status, gate and chosen chunks of each decision: what a replay must give again."""
     frame = decisions.frame()
     chunks = [
@@ -136,19 +134,19 @@ def decided(decisions: Decisions) -> list[list[Any]]:
     ]
 
 
-def pack(path: Path) -> None:
+def pack(path):
     """Put a log into a gzip file beside it, and take the log away."""
     path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     path.unlink()
 
 
-def unpack(folder: Path) -> None:
+def unpack(folder):
     """Put every log of a folder beside its gzip file."""
     for packed in folder.glob("*.gz"):
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
 
 
-def write(folder: Path) -> None:
+def write(folder):
     """Write one of each format, and `expected.json`: what the version that wrote them decides."""
     folder.mkdir(parents=True)
     by_hand = policy()

@@ -5,12 +5,11 @@ What they say hangs on the question and the passages alone, on coarse grids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 from raglab.answering.support import Support
-from raglab.values import Chunk, Generation
+from raglab.values import Generation
 
 NAN = float("nan")
 TEXTS = (
@@ -30,7 +29,7 @@ class Drawn(NamedTuple):
     name: str = "drawn"
     gives_confidence = True  # though one of its answers may lack it
 
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+    def answer(self, question, passages):
         """Answer drawn by a hash of question and passages."""
         seed = crc32("\0".join([question, *(chunk.chunk_id for chunk in passages)]).encode())
         text = TEXTS[0] if seed % 3 else TEXTS[seed // 3 % len(TEXTS)]
@@ -45,7 +44,7 @@ class Weighed(NamedTuple):
 
     name: str = "weighed"
 
-    def support(self, answer: str, passages: Sequence[str]) -> Support:
+    def support(self, answer, passages):
         """Support drawn by a hash of answer and passages."""
         seed = crc32("\0".join([answer, *passages]).encode())
         return Support(SUPPORTS[seed % len(SUPPORTS)], answer, ((answer, 0.0),))
@@ -59,6 +58,6 @@ class Fixed(NamedTuple):
     name: str = "fixed"
 
     # whatever is asked
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:  # noqa: ARG002
+    def answer(self, question, passages):  # noqa: ARG002
         """The one answer, resting on the first passage."""
         return Generation(self.text, self.confidence, (0,))

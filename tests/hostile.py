@@ -8,10 +8,8 @@ from __future__ import annotations
 import pickle
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,22 +17,22 @@ import pytest
 class Marked:
     """An object whose pickle makes a file when it is loaded."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         """What a pickle calls."""
         return Path.touch, (self.path,)
 
 
-def pickles(marker: Path) -> list[bytes]:
+def pickles(marker):
     """Pickles of every protocol whose load makes the marker."""
     return [
         pickle.dumps(Marked(marker), protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
     ]
 
 
-def diskcache_rows(file: Path, bomb: bytes) -> None:
+def diskcache_rows(file, bomb):
     """Make a file a diskcache database whose rows are pickles (mode 4) naming files elsewhere."""
     file.unlink(missing_ok=True)
     link = sqlite3.connect(file)
@@ -49,7 +47,7 @@ def diskcache_rows(file: Path, bomb: bytes) -> None:
 
 
 @contextmanager
-def small_disk(place: Path, size: str = "1m") -> Iterator[Path]:
+def small_disk(place, size="1m"):
     """A disk of its own in memory, mounted in a folder; skips where it cannot be mounted."""
     place.mkdir(parents=True, exist_ok=True)
     mounted = subprocess.run(
@@ -65,6 +63,6 @@ def small_disk(place: Path, size: str = "1m") -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)
 
 
-def remount(place: Path, how: str) -> None:
+def remount(place, how):
     """Open a mounted disk for reading alone (`ro`), or for writing (`rw`)."""
     subprocess.run(["mount", "-o", f"remount,{how}", str(place)], capture_output=True, check=True)

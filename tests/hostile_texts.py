@@ -70,16 +70,16 @@ MARKUP = (
 
 
 class _Tags(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         """Note it."""
         self.tags.append((tag, dict(attrs)))
 
 
-def assert_inert(page: str) -> None:
+def assert_inert(page):
     """No script, event, form, frame, style sheet or address elsewhere in the markup.
 
     Nothing that hides in the text.

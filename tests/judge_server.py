@@ -10,10 +10,9 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -36,7 +35,7 @@ class Reply(NamedTuple):
     pause: float = 0.0
 
 
-def completion(text: Any, usage: Any = USAGE, **choice: Any) -> Reply:
+def completion(text, usage=USAGE, **choice):
     """A chat completion that says `text`."""
     said = {
         "index": 0,
@@ -47,12 +46,12 @@ def completion(text: Any, usage: Any = USAGE, **choice: Any) -> Reply:
     return Reply(body=json.dumps({"id": "1", "choices": [said], "usage": usage}).encode())
 
 
-def true_score(question: str) -> float:
+def true_score(question):
     """Score that a question always gets."""
     return int(hashlib.sha256(question.encode()).hexdigest()[:4], 16) / 0xFFFF
 
 
-def graded(question: str) -> Reply:
+def graded(question):
     """The reply of a judge that behaves."""
     return completion(json.dumps({"score": true_score(question)}))
 
@@ -63,7 +62,7 @@ class JudgeServer(LocalServer):
     `behave` maps a question's n-th request.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(_Handler)
         self.base_url = f"http://{self.host}/v1"
         self.behave: Callable[[str, int], Reply] = lambda question, _: graded(question)
@@ -77,14 +76,14 @@ class JudgeServer(LocalServer):
 class _Handler(BaseHTTPRequestHandler):
     server: JudgeServer
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         """Keep quiet."""
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         """No list of models."""
         self.send_error(404)
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         """Note the request and reply."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = body["messages"][-1]["content"]
@@ -118,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[JudgeServer]:
+def server(monkeypatch, tmp_path):
     """Return a server of the test's own, its key in the environment, and a place for kept data."""
     pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)

@@ -5,12 +5,10 @@ Signals that know how likely a case is right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -25,20 +23,20 @@ FREE: dict[str, Any] = {  # only similarity and confidence decide
 }
 
 
-def free_policy(**sections: Mapping[str, Any]) -> Policy:
+def free_policy(**sections):
     """Published policy with only similarity and confidence gates, and what is stated on top."""
     return Policy.from_mapping(FREE | sections)
 
 
 def labelled(
-    seed: int,
-    splits: Mapping[str, int],
+    seed,
+    splits,
     *,
-    wrong: float | None = None,
-    refusable: float = 0.5,
-    steps: int | None = 20,
-    missing: float = 0.0,
-) -> Trace:
+    wrong=None,
+    refusable=0.5,
+    steps=20,
+    missing=0.0,
+):
     """Trace with two hits a case.
 
     top-1 cosine, confidence and gap rise with the chance that a case is right.
@@ -70,7 +68,7 @@ def labelled(
         for row in range(n)
     )
 
-    def told(spread: float) -> NDArray[np.float64]:
+    def told(spread):
         value = np.clip(sure + rng.normal(0.0, spread, n), 0.0, 1.0)
         return value if steps is None else np.round(value * steps) / steps
 
@@ -100,22 +98,22 @@ def labelled(
     )
 
 
-def shuffled(trace: Trace, seed: int) -> Trace:
+def shuffled(trace, seed):
     """The same cases in another order."""
     return trace.subset(np.random.default_rng(seed).permutation(len(trace)))
 
 
-def rows_of(trace: Trace, keep: Sequence[bool] | NDArray[np.bool_]) -> Trace:
+def rows_of(trace, keep):
     """The cases where a mask holds."""
     return trace.subset(np.flatnonzero(keep))
 
 
-def unsplit(trace: Trace) -> Trace:
+def unsplit(trace):
     """The trace whose cases are of no split."""
     return replace(trace, cases=tuple(case._replace(split=None) for case in trace.cases))
 
 
-def relabelled(trace: Trace, *splits: str | None) -> Trace:
+def relabelled(trace, *splits):
     """The trace with all cases of these splits labelled refuse."""
     return replace(
         trace,
@@ -128,6 +126,6 @@ def relabelled(trace: Trace, *splits: str | None) -> Trace:
     )
 
 
-def noted(notes: Sequence[str], *words: str) -> bool:
+def noted(notes, *words):
     """Whether one of the notes has all of these words."""
     return any(all(word in note for word in words) for note in notes)

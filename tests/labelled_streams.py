@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pandas as pd
 
@@ -12,20 +10,20 @@ from raglab.certify import Certificate, Promise
 RATE = {"hallucination_rate": 0.1}
 
 
-def certificate(targets: Mapping[str, float] = RATE, delta: float = 0.1) -> Certificate:
+def certificate(targets=RATE, delta=0.1):
     """Certificate of a policy `p` that promises these rates."""
     promises = tuple(Promise(name, alpha, 0, 100, alpha) for name, alpha in targets.items())
     return Certificate("p", ("p",), 0.9, promises, None, delta, "exact", 1, 1, 100, "")
 
 
-def answers(wrong: list[bool], **columns: object) -> pd.DataFrame:
+def answers(wrong, **columns):
     """Rows of answers that are wrong or right."""
     return pd.DataFrame(
         {"decision": "ok", "label": ["refuse" if each else "ok" for each in wrong]} | columns
     )
 
 
-def mixed_rows(seed: int, n: int, *, least: float = 1.0) -> pd.DataFrame:
+def mixed_rows(seed, n, *, least=1.0):
     """Rows of all decisions and labels, some without, some failed.
 
     Probabilities are on a coarse grid.

@@ -9,15 +9,14 @@ import pytest
 
 from raglab.decision import chain
 from raglab.decision.chain import decide_cases
-from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.decisions import GATE_OF
 from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, outcome_codes
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.gating.expected_cost import CLASSES, class_logits
 from raglab.metrics import N_CELLS
-from raglab.policy import PolicyData
 from raglab.replay import SWEPT, decide, flips, step_cells, steps, sweep
-from raglab.values import Status, TraceData
+from raglab.values import Status
 
 PATHS_OF_COST = tuple(path for path in SWEPT if path.startswith("decision."))
 ACTION = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}
@@ -25,7 +24,7 @@ OWN = {Status.ok: "right", Status.refuse: "refuse", Status.ambiguous: "ambiguous
 SHARE = re.compile(r"(?:the rest|\w+) [+-][0-9.e-]+(?=,|$)")
 
 
-def check_case(said: Decisions, row: int) -> None:
+def check_case(said, row):
     """The explanation of one case tells its decision.
 
     The check of S2.17, the reason, and parts that add up.
@@ -52,7 +51,7 @@ def check_case(said: Decisions, row: int) -> None:
     check_parts(said, row, check.text, OWN[chose])
 
 
-def check_parts(said: Decisions, row: int, text: str, own: str) -> None:
+def check_parts(said, row, text, own):
     """The parts told, and the rest, add up to the difference of the logits of the two classes."""
     found, model = said.tables.evidence, said.policy.structure.decision
     assert model is not None
@@ -67,7 +66,7 @@ def check_parts(said: Decisions, row: int, text: str, own: str) -> None:
     assert sum(shares) == pytest.approx(difference, abs=0.005 * (len(shares) + 1))
 
 
-def check_steps(trace: TraceData, policy: PolicyData, path: str) -> None:
+def check_steps(trace, policy, path):
     """Every step counts what deciding at its ends and just beside them counts."""
     found = measured_tables(trace, policy).evidence
     curve = step_cells(found, policy, path)
@@ -99,7 +98,7 @@ def check_steps(trace: TraceData, policy: PolicyData, path: str) -> None:
     assert at["coverage_k"] == row["coverage_k"]
 
 
-def check_flip(trace: TraceData, policy: PolicyData, case_id: str) -> int:
+def check_flip(trace, policy, case_id):
     """Each flip of a case flips it, and nothing nearer does; says how many flips there were."""
     said = decide(trace, policy)
     row = said.row_of(case_id)

@@ -688,7 +688,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def level_of(nodeid: str) -> str:
+def level_of(nodeid):
     """Level of a test by its id, the latest of those that name it; "" of `make test`."""
     path, *names = nodeid.removeprefix("tests/").split("::")
     whole = ".".join(names)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +18,7 @@ SILENCE = Reply(0)  # until the client gives up
 GONE = Reply(502, b"upstream is gone")
 
 
-def error(status: int, message: str, *headers: tuple[str, str]) -> Reply:
+def error(status, message, *headers):
     """An error as such servers word it."""
     return Reply(
         status, json.dumps({"error": {"message": message, "code": status}}).encode(), headers
@@ -62,7 +60,7 @@ class LlamaServer(JudgeServer):
     question. times: how often it does; for ever where not given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.text = "The motor excess is 250 pounds [1]."
         self.logprobs = True
@@ -71,7 +69,7 @@ class LlamaServer(JudgeServer):
         self.times: dict[str, int] = {}
         self.behave = self._reply
 
-    def _reply(self, question: str, place: int) -> Reply:
+    def _reply(self, question, place):
         body = self.bodies[-1]
         if question in self.failing and place <= self.times.get(question, place):
             return self.failing[question]
@@ -85,12 +83,12 @@ class LlamaServer(JudgeServer):
         return completion(self.text, logprobs=given)
 
     @property
-    def questions(self) -> list[str]:
+    def questions(self):
         """Questions that came, in order, without the probes."""
         return [question for question in self.asked if question]
 
     @property
-    def probes(self) -> int:
+    def probes(self):
         """How often it was probed: of the requests of a probe the first is counted."""
         return sum(
             body.get("top_logprobs") == 20 and "single word yes" in str(body["messages"])
@@ -98,13 +96,13 @@ class LlamaServer(JudgeServer):
         )
 
 
-def cut_off(text: str = "The motor excess is") -> Reply:
+def cut_off(text="The motor excess is"):
     """An answer that reached the limit of its tokens."""
     return completion(text, logprobs=SURE, finish_reason="length")
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LlamaServer]:
+def server(monkeypatch, tmp_path):
     """Return a server of the test's own, its key in the environment, and a place for kept data."""
     pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)

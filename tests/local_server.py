@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 
 class LocalServer(ThreadingHTTPServer):
@@ -13,14 +12,14 @@ class LocalServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, handler):
         super().__init__(("127.0.0.1", 0), handler)
         self.released = threading.Event()
         self.host = f"127.0.0.1:{self.server_port}"
 
 
 @contextmanager
-def serving(server: LocalServer) -> Iterator[None]:
+def serving(server):
     """Serve until the block ends."""
     thread = threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True

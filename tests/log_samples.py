@@ -6,7 +6,6 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from databases import Places
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit
 from raglab.decision.checks import Check
@@ -33,7 +32,7 @@ BEFORE_2 = (
 )
 
 
-def old_log(places: Places, version: int) -> str | Path:
+def old_log(places, version):
     """Place of a log of an older version, with two requests and one choice of a bandit."""
     statements = OLD.read_text(encoding="utf-8").split(";\n")[:-1]
     statements += BEFORE_3 if version < 3 else ()
@@ -42,7 +41,7 @@ def old_log(places: Places, version: int) -> str | Path:
     return places("log.sqlite")
 
 
-def edited(path: Path, *statements: str) -> None:
+def edited(path, *statements):
     """Run statements over a closed log; each must reach a row, or change the schema."""
     link = sqlite3.connect(path)
     for statement in statements:
@@ -51,7 +50,7 @@ def edited(path: Path, *statements: str) -> None:
     link.close()
 
 
-def check_numbers(log: AuditLog | Online) -> None:
+def check_numbers(log):
     """The events of a log that is alone in its database have the numbers from 1, without a gap."""
     with log.log.reading() as entries:
         tables = [table.name for table in log.log._own if table.key is None]
@@ -59,9 +58,7 @@ def check_numbers(log: AuditLog | Online) -> None:
         assert numbers == list(range(1, entries.last + 1))
 
 
-def ask(
-    log: AuditLog, request: str, minute: int, session: str = "ann", question: str = "open Sesame?"
-) -> None:
+def ask(log, request, minute, session="ann", question="open Sesame?"):
     """Open a request and answer it."""
     now = START + timedelta(minutes=minute)
     log.opened(
@@ -80,7 +77,7 @@ def ask(
     log.decided(request, response, [check], {"total": 12.5}, now=now)
 
 
-def fill_audit(log: AuditLog) -> None:
+def fill_audit(log):
     """A few requests with their events, but for those of the default table."""
     for number in range(3):
         ask(log, f"r{number}", number)
@@ -96,19 +93,19 @@ def fill_audit(log: AuditLog) -> None:
     log.evidence("r2", became | {"depths": [], "answer": None}, now=LATER)
 
 
-def audit_at(path: Path | str) -> AuditLog:
+def audit_at(path):
     """An audit log whose clock stands still."""
     return AuditLog(path, clock=lambda: START)
 
 
-def bandit_at(path: Path | str) -> Online:
+def bandit_at(path):
     """A bandit over a log."""
     return Online(
         Bandit(floor=0.05), RewardWeights(), 8000.0, path, ("hybrid", "graph"), clock=lambda: START
     )
 
 
-def choose(online: Online, request: str) -> None:
+def choose(online, request):
     """One choice with its reward and a thumb."""
     online.choose(request, [True, True], dict.fromkeys(FEATURES, 0.5), question="open Sesame?")
     online.update(request, dict.fromkeys(COMPONENTS, 0.5))

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
-
-import pytest
 
 from local_server import LocalServer, serving
 
@@ -50,7 +47,7 @@ class Hub:
     away: str | None = None
     requests: list[Request] = field(default_factory=list)
 
-    def put(self, name: str, files: Path | Mapping[str, bytes], branch: str = "main") -> str:
+    def put(self, name, files, branch="main"):
         """Commit the files of a folder to a branch; the commit."""
         if isinstance(files, Path):
             files = {
@@ -64,12 +61,12 @@ class Hub:
         self.branches.setdefault(name, {})[branch] = commit
         return commit
 
-    def paths(self, method: str = "GET") -> list[str]:
+    def paths(self, method="GET"):
         """Paths that were asked for."""
         return [request.path for request in self.requests if request.method == method]
 
 
-def tag(path: str, content: bytes) -> str:
+def tag(path, content):
     """Name of a file's content at a hub: SHA-256 of a large one, Git's hash of a small one."""
     if path.endswith(SUFFIX_OF_LARGE):
         return hashlib.sha256(content).hexdigest()
@@ -82,18 +79,18 @@ class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self):
         """Answer without a body."""
         self._answer()
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         """Answer with a body."""
         self._answer()
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         """Say nothing."""
 
-    def _answer(self) -> None:
+    def _answer(self):
         path = unquote(urlsplit(self.path).path)
         self.hub.requests.append(Request(self.command, path, self.headers.get("Authorization")))
         if self.hub.away is not None:
@@ -130,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._file(commit, file, content)
 
-    def _file(self, commit: str, file: str, content: bytes) -> None:
+    def _file(self, commit, file, content):
         stated = {"X-Repo-Commit": commit, "ETag": f'"{tag(file, content)}"'}
         if self.hub.elsewhere is not None and file.endswith(SUFFIX_OF_LARGE):
             more = {"X-Linked-Etag": stated["ETag"], "X-Linked-Size": str(len(content))}
@@ -150,12 +147,10 @@ class _Handler(BaseHTTPRequestHandler):
             200, sent[: len(sent) // 2] if file in self.hub.cut else sent, stated, length=len(sent)
         )
 
-    def _json(self, value: object) -> None:
+    def _json(self, value):
         self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
-    def _send(
-        self, status: int, body: bytes, headers: Mapping[str, str], length: int | None = None
-    ) -> None:
+    def _send(self, status, body, headers, length=None):
         """Answer; a length that is not the body's is given to requests for the length alone."""
         self.send_response(status)
         for key, value in headers.items():
@@ -169,11 +164,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _info(name: str, commit: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+def _info(name, commit, files):
     return {"id": name, "sha": commit, "siblings": [{"rfilename": path} for path in files]}
 
 
-def _tree(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
+def _tree(files):
     rows = []
     for path, content in files.items():
         row: dict[str, Any] = {"type": "file", "path": path, "size": len(content), "oid": "0" * 40}
@@ -184,7 +179,7 @@ def _tree(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def running(hub: Hub) -> Iterator[Hub]:
+def running(hub):
     """Serve a hub on a free port of this machine."""
     server = LocalServer(type("Handler", (_Handler,), {"hub": hub}))
     hub.address = f"http://{server.host}"
@@ -192,7 +187,7 @@ def running(hub: Hub) -> Iterator[Hub]:
         yield hub
 
 
-def use(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def use(hub, cache, monkeypatch):
     """Have this process take the hub for the only one, and a folder for its local cache."""
     from huggingface_hub import constants
 

@@ -21,7 +21,7 @@ _NUMBER = re.compile(
 _GAPS = re.compile(r"[ \t]+|(?<=-)-+")  # columns and rules are as wide as their longest number
 
 
-def difference(one: str, other: str) -> str:
+def difference(one, other):
     """First place where two texts say something else, in words; '' where they say the same.
 
     Numbers with decimals may differ by three ten-thousandths of themselves, and by one unit in the
@@ -35,7 +35,7 @@ def difference(one: str, other: str) -> str:
     return ""
 
 
-def _alike(here: str, there: str) -> bool:
+def _alike(here, there):
     if here == there:
         return True
     frames = (_GAPS.sub(" ", _NUMBER.sub("#", line)).strip() for line in (here, there))
@@ -45,7 +45,7 @@ def _alike(here: str, there: str) -> bool:
     return all(_near(first, second) for first, second in pairs)
 
 
-def _near(first: str, second: str) -> bool:
+def _near(first, second):
     one, other = _value(first), _value(second)
     size, unit = max(abs(one), abs(other)), max(_unit(first), _unit(second))
     rounding = unit if unit <= max(LEAST_UNIT, MOST_OF_A_VALUE * size) else 0.0
@@ -53,11 +53,11 @@ def _near(first: str, second: str) -> bool:
     return abs(one - other) <= 1.001 * max(RELATIVE * size, rounding, NOISE)
 
 
-def _value(number: str) -> float:
+def _value(number):
     return float(number.replace(",", "").replace("−", "-"))
 
 
-def _unit(number: str) -> float:
+def _unit(number):
     """One unit in the last decimal shown."""
     digits, _, exponent = number.lower().partition("e")
     return float(10.0 ** (int(exponent or 0) - len(digits.partition(".")[2])))

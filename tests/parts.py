@@ -5,7 +5,7 @@ What a replay reads of either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from types import MappingProxyType
@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from raglab.decision.recorded_answers import keep_used_chunks
-from raglab.store.traces import Trace
 from raglab.values import TraceData
 
 
@@ -26,34 +25,34 @@ class Parts(NamedTuple):
     meta: Mapping[str, Any] = MappingProxyType({})
 
     @property
-    def parts(self) -> list[TraceData]:
+    def parts(self):
         """Each of them, fresh, so that nothing that was measured before is used."""
         return list(map(keep_used_chunks, self.traces))
 
     @property
-    def arms(self) -> tuple[str, ...]:
+    def arms(self):
         """Arms of all of them."""
         return self.traces[0].arms
 
     @property
-    def has_answers(self) -> bool:
+    def has_answers(self):
         """Whether any of them records answers."""
         return any(trace.has_answers for trace in self.traces)
 
 
-def cut(trace: Trace, cuts: list[int]) -> Parts:
+def cut(trace, cuts):
     """Trace in parts at some positions."""
     edges = [0, *sorted(set(cuts)), len(trace)]
     spans = pairwise(edges)
     return Parts(tuple(trace.subset(list(range(*span))) for span in spans if span[0] < span[1]))
 
 
-def in_parts(trace: Trace, size: int) -> Parts:
+def in_parts(trace, size):
     """Trace in parts of so many cases."""
     return cut(trace, list(range(0, len(trace), size)))
 
 
-def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
+def same(one, two):
     """Check that two tables are the same to the bit."""
     assert list(one.columns) == list(two.columns)
     assert len(one) == len(two)
@@ -64,7 +63,7 @@ def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
     assert one.attrs == two.attrs
 
 
-def alike(one: Any, two: Any, but: Collection[str] = ()) -> None:
+def alike(one, two, but=()):
     """Check that two values are the same to the bit, field by field; NaN equals itself.
 
     Args:
@@ -93,7 +92,7 @@ def alike(one: Any, two: Any, but: Collection[str] = ()) -> None:
         assert one == two or repr(one) == repr(two)
 
 
-def outcome(call: Callable[[], Any]) -> Any:
+def outcome(call):
     """What a call gives, or why it is refused."""
     try:
         return call()

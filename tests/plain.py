@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import matches
-from raglab.policy_parts.sections import SignalSection
-from raglab.values import Chunk, TraceData
+from raglab.values import Chunk
 
 
 class Said(NamedTuple):
@@ -44,7 +42,7 @@ class One(NamedTuple):
     document: str
 
     @property
-    def file_page(self) -> tuple[str, str]:
+    def file_page(self):
         """Document as the policy identifies it, and page."""
         page = (
             str(self.chunk.page) if self.chunk.page is not None else self.chunk.page_label or "n/a"
@@ -52,7 +50,7 @@ class One(NamedTuple):
         return self.document, page
 
 
-def say(trace: TraceData, policy: PolicyData, row: int, arm: int = 0) -> Said:
+def say(trace, policy, row, arm=0):
     """Decide one case."""
     query, patterns = trace.cases[row].query, policy.patterns
     if not query.strip():
@@ -80,7 +78,7 @@ def say(trace: TraceData, policy: PolicyData, row: int, arm: int = 0) -> Said:
     return said
 
 
-def hits_of(trace: TraceData, policy: PolicyData, row: int, arm: int, depth: int) -> list[One]:
+def hits_of(trace, policy, row, arm, depth):
     """Hits of a case, by l2."""
     seen, at, aliases = trace.hits, (row, arm, depth), policy.patterns.entities
     out = []
@@ -118,7 +116,7 @@ def hits_of(trace: TraceData, policy: PolicyData, row: int, arm: int, depth: int
     return out
 
 
-def confidence(policy: PolicyData, hits: list[One]) -> float:
+def confidence(policy, hits):
     """Confidence of rule S2.8."""
     if not hits:
         return 0.0
@@ -147,11 +145,11 @@ def confidence(policy: PolicyData, hits: list[One]) -> float:
 
 # a return a gate
 def at_depth(  # noqa: C901, PLR0911
-    trace: TraceData,
-    policy: PolicyData,
-    row: int,
-    hits: list[One],
-) -> Said:
+    trace,
+    policy,
+    row,
+    hits,
+):
     """Gates from L2 to confidence on one depth's hits."""
     if not hits:
         return Said("refuse", "no_hits")
@@ -207,7 +205,7 @@ def at_depth(  # noqa: C901, PLR0911
     return said
 
 
-def signal_of(policy: PolicyData, hits: list[One], name: str) -> float:
+def signal_of(policy, hits, name):
     """One of three signals, NaN where it is missing."""
     if name == "confidence":
         return confidence(policy.replace("confidence.blend", 1.0), hits)
@@ -216,14 +214,14 @@ def signal_of(policy: PolicyData, hits: list[One], name: str) -> float:
     return {"top1_cosine": hits[0].cosine}[name]
 
 
-def fires(gate: SignalSection, value: float) -> bool:
+def fires(gate, value):
     """Rule S2.15: outside its bounds, or missing where there are any; on its bound it passes."""
     above = gate.min is None or value >= gate.min
     below = gate.max is None or value <= gate.max
     return not (above and below)
 
 
-def fused(policy: PolicyData, hits: list[One]) -> float:
+def fused(policy, hits):
     """Probability of rule S2.14, of three of its signals."""
     signals = {name: signal_of(policy, hits, name) for name in policy.fused.parts}
     measured = list(signals.values())
@@ -234,7 +232,7 @@ def fused(policy: PolicyData, hits: list[One]) -> float:
     return round(1.0 / (1.0 + exp(-total)), 10)
 
 
-def on_line(value: float, x: tuple[float, ...], y: tuple[float, ...]) -> float:
+def on_line(value, x, y):
     """Height of a polyline, flat beyond its ends; a missing value is at its low end."""
     if value != value or value <= x[0]:  # noqa: PLR0124 - NaN
         return y[0]
@@ -244,7 +242,7 @@ def on_line(value: float, x: tuple[float, ...], y: tuple[float, ...]) -> float:
     return y[-1]
 
 
-def entities_of(policy: PolicyData, query: str) -> list[str]:
+def entities_of(policy, query):
     """Entities that a query names."""
     return [
         name
@@ -253,12 +251,12 @@ def entities_of(policy: PolicyData, query: str) -> list[str]:
     ]
 
 
-def in_order(policy: PolicyData, hits: list[One]) -> list[One]:
+def in_order(policy, hits):
     """Hits in the order in which they are chosen."""
     return sorted(hits, key=lambda hit: hit.rank if policy.chosen.order == "rank" else hit.place)
 
 
-def unsure(policy: PolicyData, relevant: list[One]) -> bool:
+def unsure(policy, relevant):
     """Whether the gap hands over to the resolver."""
     if not policy.gap.enabled or policy.gap.min_gap is None or len(relevant) < 2:
         return False
@@ -271,13 +269,13 @@ def unsure(policy: PolicyData, relevant: list[One]) -> bool:
     return not (tags(one, strict=False) == tags(two, strict=False) and any(tags(one, strict=False)))
 
 
-def tags(hit: One, *, strict: bool) -> tuple[str, ...]:
+def tags(hit, *, strict):
     """Values of a hit's tags."""
     keys = ("domain", "doc_type", "product", "vendor", "version")[: 5 if strict else 3]
     return tuple(hit.chunk.tags.get(key, "").strip().lower() for key in keys)
 
 
-def groups_of(policy: PolicyData, hits: list[One]) -> list[list[One]]:
+def groups_of(policy, hits):
     """Hits by signature, groups by their nearest hit."""
     by_sign: dict[Any, list[One]] = {}
     for hit in hits:
@@ -287,12 +285,12 @@ def groups_of(policy: PolicyData, hits: list[One]) -> list[list[One]]:
 
 
 # the rules in their order
-def resolved(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) -> Said:  # noqa: C901
+def resolved(trace, policy, row, hits):  # noqa: C901
     """Rules of the resolver in their order."""
     query, rules, groups = trace.cases[row].query, policy.resolver, groups_of(policy, hits)
     named = set(entities_of(policy, query)) if rules.entity_extractor else set()
 
-    def ok(stage: str, group: list[One]) -> Said:
+    def ok(stage, group):
         return Said("ok", stage, tuple(hit.number for hit in filled(policy, group, hits, named)))
 
     if len(groups) == 1:
@@ -340,12 +338,12 @@ def resolved(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) ->
     return asked(policy, groups, "options")
 
 
-def standing(group: list[One], named: set[str]) -> tuple[int, int]:
+def standing(group, named):
     """Entity hits of a group's anchor and members with any, negated so that less is better."""
     return -len(group[0].entities & named), -sum(bool(hit.entities & named) for hit in group)
 
 
-def filled(policy: PolicyData, group: list[One], hits: list[One], named: set[str]) -> list[One]:
+def filled(policy, group, hits, named):
     """First hits of a winner, with room made for entities they lack."""
     k = policy.chosen.final_k
     chosen = in_order(policy, group)[:k]
@@ -364,7 +362,7 @@ def filled(policy: PolicyData, group: list[One], hits: list[One], named: set[str
     return chosen
 
 
-def asked(policy: PolicyData, groups: list[list[One]], stage: str) -> Said:
+def asked(policy, groups, stage):
     """Options; one that is left answers."""
     shown: list[list[One]] = []
     for group in groups[: policy.resolver.max_options]:
@@ -381,7 +379,7 @@ def asked(policy: PolicyData, groups: list[list[One]], stage: str) -> Said:
     )
 
 
-def distinct(group: list[One], k: int) -> list[One]:
+def distinct(group, k):
     """Anchor and further members from other pages: new page first, then new file, then any."""
     anchor = group[0]
     same = [hit for hit in group[1:] if hit.file_page[0] == anchor.file_page[0]]

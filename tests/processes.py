@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
 
 
-def at_once(works: Sequence[Callable[[], object]]) -> list[int]:
+def at_once(works):
     """Exit codes of forks that begin together: 0 where the work came to its end, else 1.
 
     What went wrong is on standard error.

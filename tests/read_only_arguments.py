@@ -11,11 +11,9 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -55,7 +53,7 @@ ARRAYS = (
 )
 
 
-def modules() -> list[ModuleType]:
+def modules():
     """Modules of the algebra."""
     listed = []
     for name in ALGEBRA:
@@ -65,7 +63,7 @@ def modules() -> list[ModuleType]:
     return listed
 
 
-def functions() -> dict[str, Any]:
+def functions():
     """Public functions of the algebra by module and name."""
     return {
         f"{module.__name__.removeprefix('raglab.')}.{name}": function
@@ -77,7 +75,7 @@ def functions() -> dict[str, Any]:
     }
 
 
-def takes_arrays(function: Any) -> bool:
+def takes_arrays(function):
     """Whether a parameter is declared as an array, or as something that holds arrays."""
     stated = (
         str(parameter.annotation) for parameter in inspect.signature(function).parameters.values()
@@ -85,7 +83,7 @@ def takes_arrays(function: Any) -> bool:
     return any(kind in annotation for annotation in stated for kind in ARRAYS)
 
 
-def closed(value: Any, views: list[tuple[Any, bytes]]) -> Any:
+def closed(value, views):
     """The value with read-only arrays; each is added to `views` with its bytes."""
     if isinstance(value, np.ndarray) and type(value) is np.ndarray and value.dtype.kind != "O":
         view = read_only(value)
@@ -100,15 +98,15 @@ def closed(value: Any, views: list[tuple[Any, bytes]]) -> Any:
     return value
 
 
-def _is(left: object, right: object) -> bool:
+def _is(left, right):
     return left is right
 
 
-def guarded(name: str, function: Any, called: set[str]) -> Any:
+def guarded(name, function, called):
     """The function over read-only arrays."""
 
     @wraps(function)
-    def guard(*values: Any, **named: Any) -> Any:
+    def guard(*values, **named):
         views: list[tuple[Any, bytes]] = []
         closed_values = [closed(value, views) for value in values]
         closed_named = {key: closed(value, views) for key, value in named.items()}
@@ -123,7 +121,7 @@ def guarded(name: str, function: Any, called: set[str]) -> Any:
 
 
 @contextmanager
-def guard_algebra() -> Iterator[set[str]]:
+def guard_algebra():
     """Guard the public functions of the algebra wherever a module of raglab names them.
 
     Names of those called.
@@ -152,6 +150,6 @@ def guard_algebra() -> Iterator[set[str]]:
             setattr(room, name, value)
 
 
-def pytest_configure() -> None:
+def pytest_configure():
     """Guard all that runs."""
     guard_algebra().__enter__()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -23,10 +22,10 @@ BRIEF = ("digits", "letters", "blanks", "lines", "thousands", "letters and a mar
 
 
 @contextmanager
-def alarm() -> Iterator[None]:
+def alarm():
     """End what hangs; where signals cannot, nothing does."""
 
-    def ring(*_: object) -> None:
+    def ring(*_):
         pytest.fail(f"over {ALARM} s")
 
     before = signal.signal(signal.SIGALRM, ring)
@@ -38,7 +37,7 @@ def alarm() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def slowness() -> float:
+def slowness():
     """How many times as long as usual a fixed work takes just now, at least 1.
 
     The machine, not the reader.
@@ -49,9 +48,7 @@ def slowness() -> float:
     return max(1.0, (time.process_time() - start) / USUAL)
 
 
-def slow(
-    read: Callable[[str], object], limit: float = LIMIT, names: Sequence[str] = ()
-) -> dict[str, float]:
+def slow(read, limit=LIMIT, names=()):
     """Texts that take more than the limit even the third time, and how long they take."""
     found = {}
     for name in names or LONG_TEXTS:

@@ -9,7 +9,7 @@ request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -45,11 +45,11 @@ class Line(NamedTuple):
     declined: str = ""
 
 
-def _readings(**texts: str) -> tuple[GapReading, ...]:
+def _readings(**texts):
     return tuple(GapReading(value.replace("_", " "), quote) for value, quote in texts.items())
 
 
-def _pages(name: str, *texts: str) -> tuple[Chunk, ...]:
+def _pages(name, *texts):
     return tuple(
         Chunk(f"{name}#{number}", text, name, number) for number, text in enumerate(texts, 1)
     )
@@ -474,12 +474,12 @@ FORMS: Mapping[str, Mapping[str, str]] = yaml.safe_load(
 )
 
 
-def forms(part: str, kind: str) -> tuple[str, ...]:
+def forms(part, kind):
     """Forms of a kind, in a language or in any."""
     return tuple(entry.replace("\\n", "\n") for entry in FORMS[part][kind].split(" | "))
 
 
-def hostile(scene: Scene) -> Iterator[Line]:
+def hostile(scene):
     """Replies that choose nothing."""
     language, names = scene.asked.language, scene.names
     for kind in FORMS["anything"]:
@@ -500,14 +500,14 @@ def hostile(scene: Scene) -> Iterator[Line]:
     yield from (Line("elsewhere", thing) for thing in scene.elsewhere)
 
 
-def negated(scene: Scene) -> Iterator[Line]:
+def negated(scene):
     """Replies that turn a value down, alone."""
     for value, own in scene.names.items():
         for form, call in product(forms(scene.asked.language, "negations"), own):
             yield Line("negation", form.format(call), declined=value)
 
 
-def rejected(scene: Scene) -> Iterator[Line]:
+def rejected(scene):
     """Replies that name a value and reject or doubt it, or say of it what no word list covers."""
     language = scene.asked.language
     for call in (call for own in scene.names.values() for call in own):
@@ -518,14 +518,14 @@ def rejected(scene: Scene) -> Iterator[Line]:
         )
 
 
-def doubtful(scene: Scene) -> Iterator[Line]:
+def doubtful(scene):
     """Replies that name a value in doubt."""
     for value, own in scene.names.items():
         for form, call in product(forms(scene.asked.language, "doubtful"), own):
             yield Line("doubtful", form.format(call), value)
 
 
-def naming(scene: Scene) -> Iterator[Line]:
+def naming(scene):
     """Replies that name a value."""
     language, names = scene.asked.language, scene.names
     for value, own in names.items():

@@ -61,9 +61,7 @@ PLOTS = (
 )
 
 
-def asked(
-    question: str, kind: str, field: str, document: str, *readings: tuple[str, ...]
-) -> ReplyRequest:
+def asked(question, kind, field, document, *readings):
     """A request with readings, the first of them proposed."""
     documents = (Chunk("hall", document, "hall.md", 1),)
     return ReplyRequest(

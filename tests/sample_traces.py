@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.policy import PolicyData
 from raglab.store.traces import Trace
@@ -26,7 +25,7 @@ QUESTIONS = (
 )
 
 
-def sample_trace() -> Trace:
+def sample_trace():
     """Six questions, each over up to five passages, with an answer to those that have hits.
 
     The made one of a check.
@@ -73,7 +72,7 @@ def sample_trace() -> Trace:
     )
 
 
-def _sample_answers(hits: Hits, n_hits: NDArray[np.int64]) -> Answers:
+def _sample_answers(hits, n_hits):
     """One answer to all hits of each question that has any; the third has no confidence."""
     rows = np.flatnonzero(n_hits)
     width = PolicyData.from_mapping().structure.final_k

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from labelled import free_policy
@@ -15,13 +13,11 @@ from raglab.lab.goals import Goal
 from raglab.lab.search_space import full_space
 from raglab.lab.untuned_policies import published_policy
 from raglab.store.case_labels import question_numbers
-from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Case
 from worlds import Hit, ask, trace_of
 
 
-def made_trace(rows: Sequence[tuple[Case, Sequence[Sequence[Hit]]]]) -> Trace:
+def made_trace(rows):
     """Trace of cases and their hits."""
     made = trace_of(*rows)
     return Trace(
@@ -34,7 +30,7 @@ def made_trace(rows: Sequence[tuple[Case, Sequence[Sequence[Hit]]]]) -> Trace:
     )
 
 
-def separable(n: int, seed: int = 0) -> Trace:
+def separable(n, seed=0):
     """Answerable if confidence plus cosine exceeds 1, ambiguous if a third group ties, else refuse.
 
     No single threshold tells them apart.
@@ -68,12 +64,12 @@ def separable(n: int, seed: int = 0) -> Trace:
 
 
 def measured_cases(
-    trace: Trace,
-    goal: Goal | None = None,
-    start: Policy | None = None,
-    seed: int = 0,
-    repeats: int = 2,
-) -> Cases:
+    trace,
+    goal=None,
+    start=None,
+    seed=0,
+    repeats=2,
+):
     """Cases of a trace as candidates are made of them."""
     begin = free_policy() if start is None else start
     held = Measured(trace)

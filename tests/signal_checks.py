@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.decision.measurement import measured_tables
 from raglab.lab.decision_fitting import decision_cases, scored_cases
 from raglab.live.measured_signals import measure, signal_rows
-from raglab.live.signal_functions import SignalFunction
 from raglab.policy import PolicyData
-from raglab.store.traces import Trace
 
 
 class SignalCheck(NamedTuple):
@@ -24,7 +20,7 @@ class SignalCheck(NamedTuple):
     auroc: float
 
 
-def check_signal(function: SignalFunction, trace: Trace) -> SignalCheck:
+def check_signal(function, trace):
     """A row has one value, to the last bit, alone, in batches, in reverse and measured again."""
     start = PolicyData.from_mapping()
     rows = signal_rows(trace, function, [0], start.structure, trace.answers)
@@ -43,9 +39,7 @@ def check_signal(function: SignalFunction, trace: Trace) -> SignalCheck:
     return SignalCheck(len(cells), float(np.isnan(values).mean()), auroc)
 
 
-def _in_batches(
-    function: SignalFunction, cells: Sequence[tuple[Any, ...]], whose: Sequence[str]
-) -> NDArray[np.float64]:
+def _in_batches(function, cells, whose):
     """Values of rows, as many at once as the function takes."""
     starts = range(0, len(cells), function.batch)
     parts = [slice(start, start + function.batch) for start in starts]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 START = 1_764_000_000 * 10**9  # nanoseconds since 1970
 
 
-def any_value(value: Any) -> dict[str, Any]:
+def any_value(value):
     """A value as OTLP states it."""
     if isinstance(value, bool):
         return {"boolValue": value}
@@ -24,17 +22,17 @@ def any_value(value: Any) -> dict[str, Any]:
 
 
 def span(
-    trace: str,
-    number: int,
-    attributes: Mapping[str, Any],
+    trace,
+    number,
+    attributes,
     *,
-    parent: str = "",
-    events: Sequence[tuple[str, Mapping[str, Any]]] = (),
-    second: float = 0,
-) -> dict[str, Any]:
+    parent="",
+    events=(),
+    second=0,
+):
     """A span of OTLP JSON."""
 
-    def rows(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def rows(values):
         return [{"key": key, "value": any_value(value)} for key, value in values.items()]
 
     return {
@@ -48,9 +46,7 @@ def span(
     }
 
 
-def documents(
-    *rows: tuple[str | None, Any] | tuple[str | None, Any, str], prefix: str = "retrieval.documents"
-) -> dict[str, Any]:
+def documents(*rows, prefix="retrieval.documents"):
     """Documents of OpenInference: id, score, and the text where it is not that of the id."""
     attributes: dict[str, Any] = {}
     for number, (name, score, *text) in enumerate(rows):
@@ -60,7 +56,7 @@ def documents(
     return attributes
 
 
-def retriever(query: str, *rows: Any, **more: Any) -> dict[str, Any]:
+def retriever(query, *rows, **more):
     """Attributes of a retriever's span."""
     return {
         "openinference.span.kind": "RETRIEVER",
@@ -70,7 +66,7 @@ def retriever(query: str, *rows: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def reranker(*rows: Any) -> dict[str, Any]:
+def reranker(*rows):
     """Attributes of a reranker's span."""
     return {
         "openinference.span.kind": "RERANKER",
@@ -78,15 +74,13 @@ def reranker(*rows: Any) -> dict[str, Any]:
     }
 
 
-def evaluation(name: str, label: str, source: str = "human") -> tuple[str, dict[str, Any]]:
+def evaluation(name, label, source="human"):
     """An event of feedback."""
     stated = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.label": label}
     return "gen_ai.evaluation.result", {**stated, "gen_ai.evaluation.source": source}
 
 
-def request(
-    trace: str, question: str, *rows: Any, second: float = 0, feedback: str = "", **more: Any
-) -> list[Any]:
+def request(trace, question, *rows, second=0, feedback="", **more):
     """Spans of a request: a root with its answer, a retriever, a model."""
     root = {
         "openinference.span.kind": "CHAIN",
@@ -102,7 +96,7 @@ def request(
     ]
 
 
-def write_lines(path: Path, rows: Sequence[Any]) -> Path:
+def write_lines(path, rows):
     """A file of JSON lines; a text is written as it is."""
     texts = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")

@@ -5,10 +5,8 @@ Text makes a case correct, a missing answer never does, results state their basi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -68,14 +66,14 @@ class Knows(NamedTuple):
     confidence: float = 0.9
     name: str = "knows"
 
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+    def answer(self, question, passages):
         """The gold answer or another."""
         del passages
         number = int(question.rsplit(maxsplit=1)[-1])
         return Generation(GOLD if number in self.right else WRONG, self.confidence, (0,))
 
 
-def questions(n: int, *, refuse: int = 0, **more: Any) -> Trace:
+def questions(n, *, refuse=0, **more):
     """Questions with a hit from the expected document, those labelled ok with a gold answer."""
     rows = []
     for number in range(n):
@@ -89,12 +87,12 @@ def questions(n: int, *, refuse: int = 0, **more: Any) -> Trace:
     return Trace(made.cases, made.chunks, made.arms, made.hits)
 
 
-def recorded(trace: Trace, right: Sequence[int], chosen: Policy = PLAIN, **more: Any) -> Trace:
+def recorded(trace, right, chosen=PLAIN, **more):
     """The trace with answers, right to some questions."""
     return record_answers(trace, chosen, Knows(frozenset(right)), Weighed(), **more)
 
 
-def without(trace: Trace, rows: Sequence[int]) -> Trace:
+def without(trace, rows):
     """The trace without the answers recorded for some cases."""
     answers = trace.answers
     keep = np.flatnonzero(~np.isin(answers.row, rows))
@@ -113,7 +111,7 @@ def without(trace: Trace, rows: Sequence[int]) -> Trace:
 TWO_THIRDS = [row for row in range(80) if row % 4 and row % 3]
 
 
-def many(right: Sequence[int], n: int = 80, splits: Sequence[str] = ()) -> Trace:
+def many(right, n=80, splits=()):
     """Many questions with a signal, a quarter to be refused, in equal splits, and their answers."""
     rng = np.random.default_rng(0)
     cases = tuple(
@@ -147,7 +145,7 @@ def many(right: Sequence[int], n: int = 80, splits: Sequence[str] = ()) -> Trace
 class TestText:
     """Gold answers of a case."""
 
-    def test_gold_answers(self) -> None:
+    def test_gold_answers(self):
         """The case's `answer` and those of a set with several.
 
         One text is not a list of letters.
@@ -161,7 +159,7 @@ class TestText:
 class TestDecide:
     """Decisions on a trace with answers."""
 
-    def test_the_replay_reads_recorded_answers(self) -> None:
+    def test_the_replay_reads_recorded_answers(self):
         """20 of 21 answers passed while `answer_outcomes` found 2 of 21 right (issue 27, "Why")."""
         trace = recorded(questions(21, refuse=1), right=[3, 7])
         decisions = decide(trace, FREE_OF_GATES)
@@ -170,7 +168,7 @@ class TestDecide:
         counts = ["pass_rate_k", "hallucination_rate_k", "hallucination_rate_n"]
         assert sweep(trace, [FREE_OF_GATES]).loc[0, counts].tolist() == [2, 19, 21]
 
-    def test_why(self) -> None:
+    def test_why(self):
         """Each verdict has its reason."""
         trace = recorded(questions(5, refuse=1), right=[1])
         other = trace.cases[2]._replace(expect_sources=("other.md",))
@@ -184,7 +182,7 @@ class TestDecide:
             "ok as labelled, but no answer is recorded for these hits",
         ]
 
-    def test_missing_is_counted_and_never_correct(self) -> None:
+    def test_missing_is_counted_and_never_correct(self):
         """The count stands in the representation, the display, the warnings, the sweep."""
         trace = without(recorded(questions(10), right=range(10)), [0, 1])
         decisions = decide(trace, FREE_OF_GATES)
@@ -197,7 +195,7 @@ class TestDecide:
         counts = ["missing_answers_k", "missing_answers_n", "pass_rate_k"]
         assert sweep(trace, [FREE_OF_GATES]).loc[0, counts].tolist() == [2, 10, 8]
 
-    def test_a_gate_that_refuses_what_is_missing_is_missing_too(self) -> None:
+    def test_a_gate_that_refuses_what_is_missing_is_missing_too(self):
         """A generation gate refuses a missing confidence: that is no decision of the policy."""
         gated = Policy.from_mapping(policy().model_dump())
         trace = without(recorded(questions(4), right=range(4), chosen=gated), [2])
@@ -206,7 +204,7 @@ class TestDecide:
         assert decisions.missing_answers == MissingAnswers(1, 4)
         assert "no answer is recorded" in str(decisions.why(2))
 
-    def test_a_refused_answer_is_not_right(self) -> None:
+    def test_a_refused_answer_is_not_right(self):
         """What hygiene leaves nothing of is a refusal, of which no text is judged."""
         trace = recorded(questions(3), right=range(3))
         answers = trace.answers
@@ -215,7 +213,7 @@ class TestDecide:
         assert said.status.tolist() == [1, 1, 1]
         assert not said.passes.any()
 
-    def test_option_slots_are_judged_by_their_sources(self) -> None:
+    def test_option_slots_are_judged_by_their_sources(self):
         """A case that is asked back answers nothing, so that no text of it is missing."""
         hits = [
             Hit(0.25, "guide.md", tags={"product": "motor"}),
@@ -235,7 +233,7 @@ class TestDecide:
 class TestBasis:
     """Results and certificates state on which basis cases are judged."""
 
-    def test_in_words(self) -> None:
+    def test_in_words(self):
         """Sources without answers, text with all, both where only some cases have a gold answer."""
         bare = questions(6, refuse=2)
         some = replace(
@@ -252,13 +250,13 @@ class TestBasis:
         assert slices(decide(full, PLAIN)).attrs["basis"] == "text"
         assert "basis sources" in repr(decide(bare, PLAIN))
 
-    def test_decisions_of_another_basis_are_not_compared(self) -> None:
+    def test_decisions_of_another_basis_are_not_compared(self):
         """The same cases, once with answers and once without."""
         bare = questions(6)
         with pytest.raises(ValueError, match="judged on one basis"):
             decide(bare, PLAIN).changed(decide(recorded(bare, []), PLAIN))
 
-    def test_a_certificate_is_not_judged_on_the_other_basis(self) -> None:
+    def test_a_certificate_is_not_judged_on_the_other_basis(self):
         """Made on text, it is refused by sources, and the other way about.
 
         One that states none is refused.
@@ -290,7 +288,7 @@ class TestBasis:
 class TestComparisons:
     """A policy that lacks more than 5 % of its answers is not compared."""
 
-    def test_up_to_five_percent_may_be_missing(self) -> None:
+    def test_up_to_five_percent_may_be_missing(self):
         """1 of 20 may, 2 of 20 may not."""
         trace = recorded(questions(20), right=range(20))
         free, near = FREE_OF_GATES, FREE_OF_GATES.replace("l2.enabled", True)
@@ -301,7 +299,7 @@ class TestComparisons:
         ):
             compare(without(trace, [0, 1]), free, near)
 
-    def test_answers_of_one_policy_do_not_serve_another(self) -> None:
+    def test_answers_of_one_policy_do_not_serve_another(self):
         """Recorded for one policy's sets, another that chooses other hits leaves the contest."""
         one, two = (FREE_OF_GATES.replace("chosen.final_k", k) for k in (1, 2))
         trace = recorded(questions(20), range(20), one, decided_only=True)
@@ -314,7 +312,7 @@ class TestComparisons:
         found = contests(trace, {"tuned": two, "always": one}, {"always": "free policy"})
         assert found == []
 
-    def test_a_study_leaves_them_out(self) -> None:
+    def test_a_study_leaves_them_out(self):
         """The note names the policies and how many answers they lack; always-refuse needs none."""
         trace = many(TWO_THIRDS)
         result = tune(
@@ -332,7 +330,7 @@ class TestComparisons:
         assert result.costs.loc[result.selected, "compared"]
         assert not result.rates().set_index("policy").loc["always-answer", "met"]
 
-    def test_a_study_judges_by_what_is_at_hand_or_chosen(self) -> None:
+    def test_a_study_judges_by_what_is_at_hand_or_chosen(self):
         """A column, the text where `basis=` says so, the text without a column, or the sources."""
         trace = many(TWO_THIRDS)
         columns = tuple(case._replace(extra={"answer_right": 1}) for case in trace.cases)
@@ -349,7 +347,7 @@ class TestComparisons:
             rates = found.comparison.set_index("policy")["pass_rate"]
             assert rates["always-answer"] == rate
 
-    def test_a_report_says_so(self, tmp_path: Path) -> None:
+    def test_a_report_says_so(self, tmp_path):
         """The page names the basis and whom it does not compare.
 
         Nothing wins that is not compared.
@@ -361,7 +359,7 @@ class TestComparisons:
         assert "Record the missing answers of tuned" in page
         assert "text; no answer is recorded for 12 of 60" in page
 
-    def test_a_certificate_is_not_given(self) -> None:
+    def test_a_certificate_is_not_given(self):
         """The policy answers from hits without an answer."""
         trace = many([row for row in range(120) if row % 4], 120)
         answers, targets = FREE_OF_GATES, {"hallucination_rate": 0.9}
@@ -372,14 +370,14 @@ class TestComparisons:
         assert whole.policy is not None
 
     @pytest.mark.parametrize("fit", [fit_decision, fit_fused_gate])
-    def test_nothing_is_fitted_on_missing_answers(self, fit: Any) -> None:
+    def test_nothing_is_fitted_on_missing_answers(self, fit):
         """What is right cannot be learned from answers that nobody recorded."""
         trace = many(TWO_THIRDS)
         fit(trace, PLAIN)
         with pytest.raises(ValueError, match=r"fitted on recorded answers.*record_answers"):
             fit(without(trace, range(0, 80, 5)), PLAIN)
 
-    def test_a_model_learns_by_text(self) -> None:
+    def test_a_model_learns_by_text(self):
         """The class "right" of a decision by expected cost is that of the text."""
         trace = many(TWO_THIRDS)
         by_text, by_sources = (
@@ -391,12 +389,12 @@ class TestComparisons:
 HALF_SURE = Policy.from_mapping(policy(generation={"min_generation_confidence": 0.5}).model_dump())
 
 
-def gold(trace: Trace, text: str) -> Trace:
+def gold(trace, text):
     """The trace with a gold answer in every case."""
     return replace(trace, cases=tuple(case._replace(answer=text) for case in trace.cases))
 
 
-def drawn(seed: int, depths: int = 1) -> Trace:
+def drawn(seed, depths=1):
     """A trace on coarse grids, whose cases may be saved."""
     bare = random_trace(seed, n_cases=8, depths=depths)
     return Trace(
@@ -409,9 +407,7 @@ class TestLaws:
 
     @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200), st.integers(1, 2))
-    def test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct(
-        self, seed: int, depths: int
-    ) -> None:
+    def test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct(self, seed, depths):
         """Of the same decisions."""
         trace = drawn(seed, depths)
         chosen = FREE_OF_GATES
@@ -426,7 +422,7 @@ class TestLaws:
 
     @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200))
-    def test_outcomes_are_what_decide_calls_correct(self, seed: int) -> None:
+    def test_outcomes_are_what_decide_calls_correct(self, seed):
         """Exactly, case by case, also of answers without a confidence."""
         chosen = FREE_OF_GATES.replace("refine.max_depth", 0)
         trace = record_answers(gold(drawn(seed), GOLD), chosen, Drawn(), Weighed())
@@ -438,7 +434,7 @@ class TestLaws:
 
     @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 200), st.integers(1, 2))
-    def test_sweep_steps_and_decisions_count_alike(self, seed: int, depths: int) -> None:
+    def test_sweep_steps_and_decisions_count_alike(self, seed, depths):
         """Also where answers are missing, over depths."""
         trace = record_answers(gold(drawn(seed, depths), GOLD), HALF_SURE, Drawn(), Weighed())
         trace = without(trace, [seed % 8, (seed + 3) % 8])
@@ -459,7 +455,7 @@ class TestLaws:
 
     @settings(deadline=None, max_examples=40)
     @given(st.integers(0, 100), st.integers(1, 3))
-    def test_shards_count_as_one_piece(self, seed: int, size: int) -> None:
+    def test_shards_count_as_one_piece(self, seed, size):
         """Decisions, reasons, sweeps and the basis, also of shards, some with no gold answer."""
         chosen, bare = HALF_SURE, drawn(seed)
         some = replace(bare, cases=(*gold(bare, GOLD).cases[:5], *bare.cases[5:]))
@@ -475,7 +471,7 @@ class TestLaws:
         assert first.equals(second)
         assert first.attrs == second.attrs
 
-    def test_the_compiled_kernel_leaves_answers_to_numpy(self) -> None:
+    def test_the_compiled_kernel_leaves_answers_to_numpy(self):
         """One engine alone counts traces with answers, so both agree."""
         trace = recorded(questions(6), [1, 2])
         assert sweep(trace, [PLAIN]).attrs["engine"].startswith("numpy")
@@ -493,7 +489,7 @@ class Fails(NamedTuple):
     name: str = "fails"
     gives_confidence = True
 
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+    def answer(self, question, passages):
         """The gold answer."""
         del passages
         if int(question.rsplit(maxsplit=1)[-1]) in self.failing:
@@ -509,7 +505,7 @@ class TestMissingIsNoRefusal:
     """
 
     @staticmethod
-    def half_recorded(*, gold: bool) -> Trace:
+    def half_recorded(*, gold):
         """Six cases, of which the last three should be refused.
 
         No answer is recorded for q2, q4 and q5, and no call failed.
@@ -527,7 +523,7 @@ class TestMissingIsNoRefusal:
         return replace(trace, meta=with_failed_calls(trace.meta, RECORDED, ()))
 
     @pytest.mark.parametrize("gold", [True, False])
-    def test_it_is_refused_and_not_correct(self, *, gold: bool) -> None:
+    def test_it_is_refused_and_not_correct(self, *, gold):
         """Reason, warning and contract say that no answer is recorded.
 
         Rates count it as answered wrongly.
@@ -549,7 +545,7 @@ class TestMissingIsNoRefusal:
         assert rates.tolist() == pytest.approx([2 / 6, 3 / 5])
         assert case_cells_of(trace, FREE) == decisions.cells.tolist()
 
-    def test_an_earned_refusal_stays_right(self) -> None:
+    def test_an_earned_refusal_stays_right(self):
         """A gate before the answer refuses; so does one that judges an answer that is there."""
         trace = self.half_recorded(gold=True)
         early = FREE.replace("similarity.enabled", True).replace("similarity.min_similarity", 0.99)
@@ -557,13 +553,13 @@ class TestMissingIsNoRefusal:
         strict = policy(support={"enabled": False}, generation={"min_generation_confidence": 0.95})
         assert decide(trace, strict).passes.tolist() == [False] * 3 + [True, False, False]
 
-    def test_a_trace_without_answers_has_none_missing(self) -> None:
+    def test_a_trace_without_answers_has_none_missing(self):
         """There the gates on answers are off."""
         trace = replace(self.half_recorded(gold=True), answers=None)
         assert not np.isin(decide(trace, FREE).answer_checks, [AnswerCheck.unearned]).any()
 
 
-def case_cells_of(trace: Trace, one: Any) -> list[int]:
+def case_cells_of(trace, one):
     """Cells of the vectorised replay."""
     return shard_cells(trace, [one])[0].tolist()
 
@@ -574,13 +570,13 @@ class Says(NamedTuple):
     texts: tuple[str, ...]
     name: str = "says"
 
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+    def answer(self, question, passages):
         """The text at that number."""
         del passages
         return Generation(self.texts[int(question.rsplit(maxsplit=1)[-1])], 0.9, (0,))
 
 
-def said(texts: Sequence[str], **more: Sequence[Any]) -> Trace:
+def said(texts, **more):
     """Questions labelled ok to which these texts are recorded, with columns of the cases."""
     bare = questions(len(texts))
     extra = [
@@ -591,7 +587,7 @@ def said(texts: Sequence[str], **more: Sequence[Any]) -> Trace:
     return record_answers(replace(bare, cases=cases), PLAIN, Says(tuple(texts)), Weighed())
 
 
-def anew(trace: Trace) -> Trace:
+def anew(trace):
     """The same cases as new questions."""
     cases = tuple(case._replace(query=f"new {case.query}") for case in trace.cases)
     return replace(trace, cases=cases)
@@ -602,7 +598,7 @@ class TestUndecided:
 
     TEXTS = (GOLD,) * 5 + (WRONG,) * 2 + (OPEN,) * 3
 
-    def test_it_counts_as_wrong_and_opens_the_interval(self) -> None:
+    def test_it_counts_as_wrong_and_opens_the_interval(self):
         """5 of 10 right, between 5 and 8."""
         trace = said(self.TEXTS)
         decisions = decide(trace, FREE_OF_GATES)
@@ -614,7 +610,7 @@ class TestUndecided:
         assert (row["pass_rate_low"], row["pass_rate_high"]) == (worst.low, best.high)
         assert case_cells_of(trace, FREE_OF_GATES) == decisions.cells.tolist()
 
-    def test_a_promise_counts_it_as_wrong_and_states_it(self) -> None:
+    def test_a_promise_counts_it_as_wrong_and_states_it(self):
         """Certificate and check hold the count; a check breaks nothing by what is undecided."""
         trace = said([GOLD] * 90 + [OPEN] * 30)
         found = certify_policy(trace, FREE_OF_GATES, targets={"hallucination_rate": 0.4})
@@ -628,7 +624,7 @@ class TestUndecided:
         later = said([GOLD] * 40 + [OPEN] * 80)
         assert check_policy(anew(later), found.policy).verdict == "open"
 
-    def test_a_claim_holds_whatever_the_truth(self) -> None:
+    def test_a_claim_holds_whatever_the_truth(self):
         """An answer that both policies give is no difference; one that one gives counts against."""
         trace, free = said(self.TEXTS), FREE_OF_GATES
         same = compare(trace, free, free.replace("l2.enabled", True))
@@ -644,7 +640,7 @@ class TestUndecided:
         assert row["low"] == pytest.approx(min(side.low for side in sided))
         assert row["high"] == pytest.approx(max(side.high for side in sided))
 
-    def test_a_fit_takes_it_for_wrong(self) -> None:
+    def test_a_fit_takes_it_for_wrong(self):
         """`answer_outcomes` names it."""
         table = answer_outcomes(said(self.TEXTS), FREE_OF_GATES)
         assert table["right"].sum() == 5
@@ -654,7 +650,7 @@ class TestUndecided:
 class TestColumns:
     """The user's column, then a judge's, then the text, or what is chosen."""
 
-    def test_the_first_at_hand_decides(self) -> None:
+    def test_the_first_at_hand_decides(self):
         """An empty cell is undecided; disagreement with the text is counted."""
         columns = [1, 0, "1", True, 0.0, "", None, " ", ..., 1]
         trace = said(TestUndecided.TEXTS, answer_right=columns, judge_right=[0] * 10)
@@ -670,14 +666,14 @@ class TestColumns:
         assert text.passes.tolist() == [True] * 5 + [False] * 5
 
     @pytest.mark.parametrize("value", [2, "maybe", [1]])
-    def test_no_verdict_is_refused(self, value: Any) -> None:
+    def test_no_verdict_is_refused(self, value):
         """Rule, value, case."""
         with pytest.raises(ValueError, match="answer_right must be 0, 1 or empty"):
             decide(said([GOLD], answer_right=[value]), FREE_OF_GATES)
         with pytest.raises(ValueError, match="a basis must be one of"):
             raglab.lab.with_basis(said([GOLD]), "mood")
 
-    def test_a_column_speaks_of_one_answer(self) -> None:
+    def test_a_column_speaks_of_one_answer(self):
         """Where two texts are recorded for a case, nobody knows which one it means."""
         trace = said([GOLD, GOLD], answer_right=[1, 1])
         row, text = trace.answers.row, list(trace.answers.text)
@@ -687,7 +683,7 @@ class TestColumns:
         assert set(verdicts[row == 0].tolist()) <= {2, 3}
         assert set(verdicts[row == 1].tolist()) == {1}
 
-    def test_without_recorded_answers_it_is_named(self) -> None:
+    def test_without_recorded_answers_it_is_named(self):
         """A column that judges nothing is counted; without a column it is no basis."""
         trace = replace(said([GOLD, GOLD], answer_right=[1, 0]), answers=None)
         basis = decide(trace, FREE_OF_GATES).basis
@@ -697,7 +693,7 @@ class TestColumns:
         with pytest.raises(ValueError, match="a basis must be a column of the cases"):
             raglab.lab.with_basis(said([GOLD]), "judge_right")
 
-    def test_shards_have_one_basis(self) -> None:
+    def test_shards_have_one_basis(self):
         """Parts that hold other columns are refused."""
         trace = said([GOLD, GOLD], answer_right=[1, ...])
         with pytest.raises(ValueError, match="shards must have one basis"):
@@ -708,14 +704,14 @@ class TestColumns:
 class TestDoors:
     """What reads decisions leaves undecided answers open, and names its basis."""
 
-    def test_two_bases_are_not_compared(self) -> None:
+    def test_two_bases_are_not_compared(self):
         """The same answers by a column and by their text."""
         texts = [GOLD] * 20 + [OPEN] * 10
         by_column, by_text = said(texts, answer_right=[1] * 30), said(texts)
         with pytest.raises(ValueError, match="judged on one basis"):
             raglab.compare_traces(by_text, by_column, policy=FREE_OF_GATES)
 
-    def test_a_slice_of_undecided_answers_is_not_flagged(self) -> None:
+    def test_a_slice_of_undecided_answers_is_not_flagged(self):
         """Its interval reaches from all right to all wrong."""
         trace = said([GOLD] * 60 + [OPEN] * 30)
         decisions = decide(trace, FREE_OF_GATES)

@@ -7,14 +7,11 @@ import json
 import math
 import pickle
 import time
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from judge_server import (
-    JudgeServer,
     Reply,
     completion,
     server,  # noqa: F401
@@ -44,15 +41,15 @@ WET = '{"wet": true}'
 GONE = [{"role": "user", "content": "gone"}]
 
 
-def client(server: JudgeServer, **settings: Any) -> OpenAIClient:
+def client(server, **settings):
     """Client that asks once."""
     return OpenAIClient("tiny", server.base_url, **{"timeout": 5.0, "max_retries": 0, **settings})
 
 
-def behaving(server: JudgeServer, **quirks: Any) -> None:
+def behaving(server, **quirks):
     """A server that does what the probe asks, but for its quirks: logprobs, forms."""
 
-    def behave(_question: str, _place: int) -> Reply:
+    def behave(_question, _place):
         body = server.bodies[-1]
         form = body.get("response_format", {}).get("type")
         if form is not None and form not in quirks.get("forms", ("json_schema", "json_object")):
@@ -81,9 +78,7 @@ def behaving(server: JudgeServer, **quirks: Any) -> None:
     ],
     ids=str,
 )
-def test_a_probe_finds_what_a_server_can_do(
-    server: JudgeServer, quirks: Any, expected: dict[str, Any]
-) -> None:
+def test_a_probe_finds_what_a_server_can_do(server, quirks, expected):
     """In a handful of requests for a few tokens each."""
     behaving(server, **quirks)
     found = client(server).capabilities()
@@ -92,7 +87,7 @@ def test_a_probe_finds_what_a_server_can_do(
     assert "tiny" in found.line("tiny")
 
 
-def test_a_probe_is_kept_on_disk_by_address_and_model(server: JudgeServer) -> None:
+def test_a_probe_is_kept_on_disk_by_address_and_model(server):
     """Another client of the same server asks nothing; one of another model does.
 
     `again` asks again.
@@ -109,8 +104,8 @@ def test_a_probe_is_kept_on_disk_by_address_and_model(server: JudgeServer) -> No
 
 
 def test_a_server_that_is_down_is_not_taken_for_one_that_can_do_nothing(
-    server: JudgeServer,
-) -> None:
+    server,
+):
     """The probe fails, nothing is kept, and the next one finds what it can do."""
     server.behave = lambda *_: Reply(503)
     with pytest.raises(ModelUnavailableError, match="503"):
@@ -119,7 +114,7 @@ def test_a_server_that_is_down_is_not_taken_for_one_that_can_do_nothing(
     assert client(server).capabilities().schema == "json_schema"
 
 
-def test_a_schema_is_sent_in_the_form_that_the_server_takes(server: JudgeServer) -> None:
+def test_a_schema_is_sent_in_the_form_that_the_server_takes(server):
     """And only there: a form that answers with HTTP 500 is not tried again with each request."""
     behaving(server, forms=("json_object",))
     asked = client(server)
@@ -132,7 +127,7 @@ def test_a_schema_is_sent_in_the_form_that_the_server_takes(server: JudgeServer)
     ] * 3
 
 
-def test_where_no_form_is_taken_the_object_is_read_out_of_the_text(server: JudgeServer) -> None:
+def test_where_no_form_is_taken_the_object_is_read_out_of_the_text(server):
     """The first one that stands in it."""
     behaving(server, forms=())
     asked = client(server)
@@ -141,7 +136,7 @@ def test_where_no_form_is_taken_the_object_is_read_out_of_the_text(server: Judge
     assert asked.complete(ASK, schema={"type": "object"}).text == WET
 
 
-def test_alternatives_are_as_many_as_the_server_takes(server: JudgeServer) -> None:
+def test_alternatives_are_as_many_as_the_server_takes(server):
     """It is tried with twenty, then with five, and never asked for more than it gave."""
     five = [
         {"token": token, "logprob": -1.0 - place}
@@ -149,7 +144,7 @@ def test_alternatives_are_as_many_as_the_server_takes(server: JudgeServer) -> No
     ]
     sure = {"content": [{"token": "Yes", "logprob": -1.0, "top_logprobs": five}]}
 
-    def behave(*_: Any) -> Reply:
+    def behave(*_):
         body = server.bodies[-1]
         if "response_format" in body or body["top_logprobs"] > 5:
             return Reply(400, b'{"error": {"message": "top_logprobs must be at most 5"}}')
@@ -164,9 +159,7 @@ def test_alternatives_are_as_many_as_the_server_takes(server: JudgeServer) -> No
 
 
 @pytest.mark.parametrize("quirks", [{"logprobs": False}, {}], ids=["none", "one alternative"])
-def test_a_server_that_cannot_weigh_words_is_refused_where_that_is_needed(
-    server: JudgeServer, quirks: Any
-) -> None:
+def test_a_server_that_cannot_weigh_words_is_refused_where_that_is_needed(server, quirks):
     """With the remedy, before a case is asked; what needs no alternatives goes on."""
     behaving(server, **quirks)
     asked = client(server)
@@ -178,7 +171,7 @@ def test_a_server_that_cannot_weigh_words_is_refused_where_that_is_needed(
     assert asked.complete(ASK).text == "yes"
 
 
-def test_a_reply_of_another_model_is_an_answer_and_told_by_the_probe(server: JudgeServer) -> None:
+def test_a_reply_of_another_model_is_an_answer_and_told_by_the_probe(server):
     """As llama.cpp's server replies whatever model is named."""
     named = json.loads(completion("yes", logprobs=SURE).body) | {"model": "qwen-0.5b\n.gguf"}
     server.behave = lambda *_: Reply(body=json.dumps(named).encode())
@@ -189,13 +182,13 @@ def test_a_reply_of_another_model_is_an_answer_and_told_by_the_probe(server: Jud
     assert found.line("tiny").endswith("replies as qwen-0.5b .gguf")
 
 
-def test_a_probe_has_one_deadline(server: JudgeServer) -> None:
+def test_a_probe_has_one_deadline(server):
     """Two requests of 0.6 s each do not fit into one second.
 
     Nothing is kept of it.
     """
 
-    def behave(*_: Any) -> Reply:
+    def behave(*_):
         server.released.wait(0.6)
         return completion("yes", logprobs=SURE)
 
@@ -211,7 +204,7 @@ def test_a_probe_has_one_deadline(server: JudgeServer) -> None:
     assert len(server.bodies) > n_asked
 
 
-def test_a_call_whose_time_is_used_up_is_not_sent(server: JudgeServer) -> None:
+def test_a_call_whose_time_is_used_up_is_not_sent(server):
     """The calls before it took the time of its request, which is no failure of the server."""
     behaving(server)
     asked = client(server, timeout=0.2)
@@ -228,7 +221,7 @@ def test_a_call_whose_time_is_used_up_is_not_sent(server: JudgeServer) -> None:
     assert client(server).complete(ASK).text == "yes"
 
 
-def test_a_completion_measures_its_tokens() -> None:
+def test_a_completion_measures_its_tokens():
     """Two tokens of .5 and .125: mean .25; without tokens nothing."""
     reply = Completion("x", (TokenScore("a", math.log(0.5)), TokenScore("b", math.log(0.125))))
     assert reply.mean_probability == pytest.approx(0.25)
@@ -240,22 +233,22 @@ class Slow:
 
     name = "slow"
 
-    def __init__(self, prompt: int | None = 10, completion_tokens: int | None = 5) -> None:
+    def __init__(self, prompt=10, completion_tokens=5):
         self.counts = prompt, completion_tokens
 
-    def complete(self, messages: Any, **_: Any) -> Completion:
+    def complete(self, messages, **_):
         """One word, or a failure."""
         if messages is GONE:
             msg = "gone"
             raise ModelUnavailableError(msg, kind="HTTP 500")
         return Completion("yes", (), "stop", *self.counts)
 
-    def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002
+    def capabilities(self, *, again=False):  # noqa: ARG002
         """Nothing."""
         return Capabilities(False, 0, "text")
 
 
-def test_a_meter_counts_what_the_backend_states() -> None:
+def test_a_meter_counts_what_the_backend_states():
     """Two requests of 15 tokens; a failure of HTTP costs no token."""
     metered = MeteredClient(Slow(), RequestBudget(price_prompt=1.0, price_completion=2.0))
     metered.complete(ASK)
@@ -270,7 +263,7 @@ def test_a_meter_counts_what_the_backend_states() -> None:
 @pytest.mark.parametrize(
     ("limit", "value"), [("calls", 2), ("tokens", 1000), ("seconds", 0.0), ("cost", 0.001)]
 )
-def test_a_meter_stops_before_a_budget_is_exceeded(limit: str, value: float) -> None:
+def test_a_meter_stops_before_a_budget_is_exceeded(limit, value):
     """The request is not sent, and the error names the limit."""
     prices = {"price_prompt": 1.0} if limit == "cost" else {}
     metered = MeteredClient(Slow(None, None), RequestBudget(**{limit: value}, **prices))
@@ -280,12 +273,12 @@ def test_a_meter_stops_before_a_budget_is_exceeded(limit: str, value: float) -> 
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> LocalModel:
+def tiny(tmp_path_factory):
     """A causal model of one layer with random weights."""
     return LocalModel(str(save_causal(tmp_path_factory.mktemp("models") / "causal")))
 
 
-def test_a_local_model_replies_the_same_each_time(tiny: LocalModel) -> None:
+def test_a_local_model_replies_the_same_each_time(tiny):
     """Greedy: the seed does not matter.
 
     Each token has its log-probability and its alternatives, best first.
@@ -297,7 +290,7 @@ def test_a_local_model_replies_the_same_each_time(tiny: LocalModel) -> None:
     assert first.prompt_tokens == len(tiny.load().prompt_ids(ASK))
 
 
-def test_a_warm_local_model_follows_its_seed(tiny: LocalModel) -> None:
+def test_a_warm_local_model_follows_its_seed(tiny):
     """At a temperature the same seed gives the same reply, and of twenty seeds some differ."""
     warm = LocalModel(tiny.name_or_folder, temperature=2.0)
     texts = [warm.complete(ASK, max_tokens=4, seed=seed).text for seed in range(20)]
@@ -311,18 +304,18 @@ class Speaking:
 
     name, context, ends = "speaking", 1000, frozenset[int]()
 
-    def __init__(self, reply: str) -> None:
+    def __init__(self, reply):
         self.reply = reply
 
-    def prompt_ids(self, _: Any) -> list[int]:
+    def prompt_ids(self, _):
         """One token."""
         return [0]
 
-    def text(self, ids: Any) -> str:
+    def text(self, ids):
         """Letters at some places of the reply."""
         return "".join(self.reply[place] for place in ids)
 
-    def log_probabilities(self, _: Any) -> Any:
+    def log_probabilities(self, _):
         """All of it on the next letter."""
         for place in itertools.count():
             values = np.full(len(self.reply), -100.0)
@@ -340,7 +333,7 @@ class Speaking:
         ('{"a": [1, 2', None, "length"),
     ],
 )
-def test_a_local_models_object_ends_its_reply(reply: str, value: str | None, finish: str) -> None:
+def test_a_local_models_object_ends_its_reply(reply, value, finish):
     """What stands behind a whole object does not cut the reply off.
 
     Half an object does, and so does a text.
@@ -353,21 +346,21 @@ def test_a_local_models_object_ends_its_reply(reply: str, value: str | None, fin
     assert model.complete(ASK, max_tokens=60).finish == "length"
 
 
-def test_a_prompt_that_is_too_long_is_an_error_and_no_refusal(tiny: LocalModel) -> None:
+def test_a_prompt_that_is_too_long_is_an_error_and_no_refusal(tiny):
     """Rule S0.1, with both counts."""
     with pytest.raises(ModelUnavailableError, match="exceed the context of 64") as caught:
         tiny.complete([{"role": "user", "content": "water " * 100}])
     assert caught.value.kind == "prompt too long"
 
 
-def test_a_local_model_that_takes_too_long_is_an_error(tiny: LocalModel) -> None:
+def test_a_local_model_that_takes_too_long_is_an_error(tiny):
     """It ends between two tokens."""
     late = LocalModel(tiny.name_or_folder, timeout=1e-9)
     with pytest.raises(ModelUnavailableError, match="raise timeout"):
         late.complete(ASK, max_tokens=6)
 
 
-def test_a_local_model_has_what_is_left_of_its_requests_time(tiny: LocalModel) -> None:
+def test_a_local_model_has_what_is_left_of_its_requests_time(tiny):
     """Calls before took it."""
     with one_deadline():
         call_deadline(0.0)
@@ -377,13 +370,13 @@ def test_a_local_model_has_what_is_left_of_its_requests_time(tiny: LocalModel) -
     assert caught.value.kind == "timeout"
 
 
-def test_a_local_model_is_pickled_as_its_settings(tiny: LocalModel) -> None:
+def test_a_local_model_is_pickled_as_its_settings(tiny):
     """Another process loads it again."""
     again = pickle.loads(pickle.dumps(tiny))
     assert (again, again.name) == (tiny, tiny.name)
 
 
-def test_a_local_model_answers_as_a_generator_does(tiny: LocalModel) -> None:
+def test_a_local_model_answers_as_a_generator_does(tiny):
     """With a confidence in (0, 1]; what it writes is cut off or whole, never a refusal."""
     told = ModelGenerator(tiny).prompt._replace(text="the policy")
     whole = tiny.complete([{"role": "system", "content": "the policy"}, *ASK], max_tokens=4)
@@ -401,21 +394,19 @@ def test_a_local_model_answers_as_a_generator_does(tiny: LocalModel) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere/at-all", ""])
-def test_a_model_that_is_nowhere_is_a_reason(name: str) -> None:
+def test_a_model_that_is_nowhere_is_a_reason(name):
     """With the remedy."""
     with pytest.raises(ValueError, match="model"):
         LocalModel(name).load()
 
 
-def test_an_encoder_is_no_language_model(tmp_path: Path) -> None:
+def test_an_encoder_is_no_language_model(tmp_path):
     """It has no template of chats."""
     with pytest.raises(ValueError, match=r"template of chats|causal language model"):
         LocalModel(str(save_encoder(tmp_path / "encoder"))).load()
 
 
-def test_a_model_in_gguf_names_the_extra_that_it_needs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_model_in_gguf_names_the_extra_that_it_needs(monkeypatch, tmp_path):
     """Of several files in a folder one must be named."""
     (tmp_path / "a.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr("raglab.models.loaders.find_spec", lambda _: None)
@@ -427,7 +418,7 @@ def test_a_model_in_gguf_names_the_extra_that_it_needs(
         LocalModel(str(tmp_path)).load()
 
 
-def test_a_file_that_is_no_model_is_a_reason(tmp_path: Path) -> None:
+def test_a_file_that_is_no_model_is_a_reason(tmp_path):
     """Half a file in GGUF, with the remedy."""
     pytest.importorskip("gguf")
     (tmp_path / "a.gguf").write_bytes(b"GGUF\x03\x00\x00\x00" + b"\x00" * 100)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from raglab.answering.compression import compress, cut_passage, join_pieces, words_as_tokens
 from raglab.answering.extractive import Extractive
 from raglab.store.loaders import load_cases, load_corpus
-from raglab.values import Chunk, Corpus
+from raglab.values import Chunk
 from raglab.words.text import sentences
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -27,7 +26,7 @@ TABLE = (
 )
 
 
-def chunk(number: int, text: str) -> Chunk:
+def chunk(number, text):
     """Passage with everything that must come through."""
     return Chunk(
         f"a.md#{number}",
@@ -40,7 +39,7 @@ def chunk(number: int, text: str) -> Chunk:
     )
 
 
-def texts(question: str, *passages: str, **more: object) -> list[str]:
+def texts(question, *passages, **more):
     """Texts that are left of passages."""
     found = compress(question, [chunk(n, text) for n, text in enumerate(passages, 1)], **more)
     return [one.text for one in found.passages]
@@ -49,7 +48,7 @@ def texts(question: str, *passages: str, **more: object) -> list[str]:
 class TestByHand:
     """Worked examples."""
 
-    def test_the_sentence_that_answers(self) -> None:
+    def test_the_sentence_that_answers(self):
         """Five words are seven tokens.
 
         The one sentence that fits is the one with both words and a sum.
@@ -59,7 +58,7 @@ class TestByHand:
         assert found.positions == ((1,),)
         assert found.tokens == words_as_tokens("The storm excess is £400.") == 7
 
-    def test_in_the_order_of_the_document(self) -> None:
+    def test_in_the_order_of_the_document(self):
         """The second best stands first where it stood first.
 
         What is left out between them leaves a break.
@@ -69,7 +68,7 @@ class TestByHand:
             "Storm is covered.\n\nThe storm excess is £400."
         ]
 
-    def test_what_carries_nothing_goes(self) -> None:
+    def test_what_carries_nothing_goes(self):
         """Though there is room, a sentence far from the question's words is left out."""
         text = (
             "The storm excess is £400. It rose in May. Our office has a garden. Dogs are welcome. "
@@ -77,23 +76,23 @@ class TestByHand:
         )
         assert texts("storm excess", text) == ["The storm excess is £400. It rose in May."]
 
-    def test_a_passage_that_fits_and_carries_stays_as_it_is(self) -> None:
+    def test_a_passage_that_fits_and_carries_stays_as_it_is(self):
         """Marks, breaks and all."""
         text = "Policy > Storm\n*Storm* excess: £400\n\n- storm, in `May`"
         assert texts("storm", text) == [text]
 
-    def test_a_table_keeps_its_head_and_its_heading(self) -> None:
+    def test_a_table_keeps_its_head_and_its_heading(self):
         """A row alone would not say what 400 is."""
         assert texts("What is the storm excess?", TABLE, budget=20) == [
             "# Excesses\n\n| Peril | Excess |\n|---|---|\n| Storm | 400 |"
         ]
 
-    def test_a_list_item_keeps_the_line_that_turns_it(self) -> None:
+    def test_a_list_item_keeps_the_line_that_turns_it(self):
         """`Not covered:` turns what follows it."""
         text = "Covered:\n- theft\n- fire\n\nNot covered:\n- flood by the sea\n- war"
         assert texts("Is flood covered?", text, budget=8) == ["Not covered:\n\nflood by the sea"]
 
-    def test_an_answer_of_one_word_keeps_its_question(self) -> None:
+    def test_an_answer_of_one_word_keeps_its_question(self):
         """A line that leads on is not kept for its own sake."""
         text = (
             "Is flood by the sea covered?\n\nNo.\n\nIs the theft of tools insured?\n\nYes, if "
@@ -103,13 +102,13 @@ class TestByHand:
             "Is flood by the sea covered?\n\nNo."
         ]
 
-    def test_a_word_by_its_beginning(self) -> None:
+    def test_a_word_by_its_beginning(self):
         """`insurer` and `insured` are one."""
         assert texts(
             "insurer", "The car is red. The insured pays. It is big. It is late.", budget=4
         ) == ["The insured pays."]
 
-    def test_another_language(self) -> None:
+    def test_another_language(self):
         """A passage that shares no word with the question was chosen for its meaning.
 
         Its sentences count, last.
@@ -121,7 +120,7 @@ class TestByHand:
         ]
 
     @pytest.mark.parametrize("question", ["", "what is it?", "?!"])
-    def test_a_question_without_content(self, question: str) -> None:
+    def test_a_question_without_content(self, question):
         """There is nothing to choose by: the first sentences stay."""
         assert texts(question, STORM) == [STORM]
         assert texts(question, STORM, budget=7) == ["Storm and flood are covered."]
@@ -130,7 +129,7 @@ class TestByHand:
 class TestCited:
     """A cited passage never goes."""
 
-    def test_its_best_sentence_stays_beyond_the_budget(self) -> None:
+    def test_its_best_sentence_stays_beyond_the_budget(self):
         """Two cited passages at a budget of one token leave a sentence each; the third is gone."""
         other = "The garden is large. Its excess is nil."
         found = compress(
@@ -146,25 +145,25 @@ class TestCited:
         assert found.positions == ((1,), (1,), ())
         assert found.tokens == 7 + 6
 
-    def test_it_comes_before_better_ones(self) -> None:
+    def test_it_comes_before_better_ones(self):
         """What a cited passage needs is paid for first."""
         passages = [chunk(1, STORM), chunk(2, "Ask your broker. He knows a lot.")]
         found = compress("How much is the storm excess?", passages, budget=7, keep=(1,))
         assert [one.chunk_id for one in found.passages] == ["a.md#2"]
 
-    def test_without_one_the_best_sentence_stays(self) -> None:
+    def test_without_one_the_best_sentence_stays(self):
         """Something is left for the generator, whatever the budget."""
         assert texts("storm excess", "Tea is served.", STORM, budget=1) == [
             "The storm excess is £400."
         ]
 
-    def test_an_empty_passage(self) -> None:
+    def test_an_empty_passage(self):
         """It has no sentence to leave; cited it stays, else it goes."""
         assert texts("storm", "", "Storm.", keep=(0,)) == ["", "Storm."]
         assert texts("storm", "", "Storm.") == ["Storm."]
         assert compress("storm", []) == ((), (), 0)
 
-    def test_a_passage_of_headings(self) -> None:
+    def test_a_passage_of_headings(self):
         """Headings are all there is."""
         assert texts("storm", "# Storm", "Storm is covered.", keep=(0,)) == [
             "# Storm",
@@ -172,7 +171,7 @@ class TestCited:
         ]
 
     @pytest.mark.parametrize("keep", [(2,), (-1,)])
-    def test_a_position_there_is_none_of(self, keep: tuple[int, ...]) -> None:
+    def test_a_position_there_is_none_of(self, keep):
         """Says how many there are."""
         with pytest.raises(ValueError, match="positions of the 2 passages"):
             compress("storm", [chunk(1, STORM), chunk(2, STORM)], keep=keep)
@@ -182,22 +181,22 @@ class TestSettings:
     """Budget, count and meaning."""
 
     @pytest.mark.parametrize("budget", [0, -3])
-    def test_a_budget_of_nothing(self, budget: int) -> None:
+    def test_a_budget_of_nothing(self, budget):
         """Is an error."""
         with pytest.raises(ValueError, match=f"budget must be 1 or more, .* got {budget} "):
             compress("storm", [chunk(1, STORM)], budget=budget)
 
-    def test_another_count(self) -> None:
+    def test_another_count(self):
         """By characters: 25 are the sentence."""
         assert texts("How much is the storm excess?", STORM, budget=25, count=len) == [
             "The storm excess is £400."
         ]
         assert compress("storm excess", [chunk(1, STORM)], budget=25, count=len).tokens == 25
 
-    def test_meaning_finds_what_words_do_not(self) -> None:
+    def test_meaning_finds_what_words_do_not(self):
         """A cosine lifts a sentence without a word of the question over one with it."""
 
-        def meaning(question: str, said: Sequence[str]) -> list[float]:
+        def meaning(question, said):
             assert question == "deductible for gales"
             return [1.0 if "400" in one else 0.0 for one in said]
 
@@ -208,7 +207,7 @@ class TestSettings:
         ]
 
     @pytest.mark.parametrize("values", [[], [float("nan")] * 3, [2.0] * 3])
-    def test_a_meaning_that_is_none(self, values: list[float]) -> None:
+    def test_a_meaning_that_is_none(self, values):
         """One finite number a sentence."""
         with pytest.raises(ValueError, match="meaning must give 3 finite numbers"):
             compress("storm", [chunk(1, STORM)], meaning=lambda _, __: values)
@@ -260,7 +259,7 @@ PASSAGES = st.lists(LINES, max_size=12).map("\n".join)
 
 
 @pytest.fixture(scope="module")
-def corpus() -> Corpus:
+def corpus():
     """Return the bundled documents."""
     return load_corpus(BROKER / "documents")
 
@@ -269,9 +268,7 @@ class TestAlways:
     """What holds for every passage."""
 
     @given(text=PASSAGES, places=st.sets(st.integers(0, 20)))
-    def test_what_is_put_together_has_the_sentences_that_were_kept(
-        self, text: str, places: set[int]
-    ) -> None:
+    def test_what_is_put_together_has_the_sentences_that_were_kept(self, text, places):
         """Cut again, it is exactly the pieces kept with what they need, in order."""
         whole = cut_passage(text)
         kept = {at for at in places if at < len(whole.pieces)}
@@ -289,9 +286,7 @@ class TestAlways:
         keep=st.sets(st.integers(0, 3)),
     )
     @settings(deadline=None, derandomize=True, max_examples=50)
-    def test_budget_order_and_citations(
-        self, passages: list[str], budget: int, keep: set[int]
-    ) -> None:
+    def test_budget_order_and_citations(self, passages, budget, keep):
         """Within the budget but for what must stay; cited ones are there.
 
         Tokens and places are those of the texts.
@@ -320,7 +315,7 @@ class TestAlways:
         assert all(tuple(sorted(set(kept))) == kept for kept in found.positions)
         assert bool(found.passages) or not any(sentences(text) for text in passages)
 
-    def test_the_same_in_two_processes(self) -> None:
+    def test_the_same_in_two_processes(self):
         """Nothing hangs on the order of hashes."""
         code = (
             "from raglab.answering.compression import compress\nfrom raglab.values import Chunk\n"
@@ -340,7 +335,7 @@ class TestAlways:
         }
         assert len(runs) == 1
 
-    def test_bundled_passages(self, corpus: Corpus) -> None:
+    def test_bundled_passages(self, corpus):
         """Every chunk, cut at random and put together, has the sentences that were kept."""
         rng = random.Random(0)  # noqa: S311 - no secret
         for one in corpus.chunks:
@@ -353,7 +348,7 @@ class TestAlways:
                     one.chunk_id
                 )
 
-    def test_the_extractive_answer_is_among_what_is_kept(self, corpus: Corpus) -> None:
+    def test_the_extractive_answer_is_among_what_is_kept(self, corpus):
         """At default budget the generator answers from what is left as from all, nine in ten times.
 
         The share is that of cases.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,9 +10,8 @@ from hypothesis import strategies as st
 from raglab.answering.hygiene import text_without_echoes
 from raglab.answering.support import WordSupport
 from raglab.live.answer_recording import record_answers
-from raglab.live.response import CheckedAnswer, check_answer
+from raglab.live.response import check_answer
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Chunk, Generation
 
 SECTION = ("Dependency Injection", "Limit dependency concurrency")
@@ -31,16 +28,16 @@ class Saying:
 
     name = "saying"
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         self.text = text
 
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+    def answer(self, question, passages):
         """Its text, whatever is asked."""
         del question, passages
         return Generation(self.text, 0.625)
 
 
-def checked(text: str, question: str = QUESTION, chunk: Chunk = CHUNK) -> CheckedAnswer:
+def checked(text, question=QUESTION, chunk=CHUNK):
     """An answer of one passage, checked."""
     return check_answer(question, [chunk], Saying(text), WordSupport())
 
@@ -62,7 +59,7 @@ def checked(text: str, question: str = QUESTION, chunk: Chunk = CHUNK) -> Checke
         "Answer: Dependency Injection › Limit dependency concurrency",
     ],
 )
-def test_an_answer_of_headings_and_question_alone_has_no_support(text: str) -> None:
+def test_an_answer_of_headings_and_question_alone_has_no_support(text):
     """It claims nothing, so it does not pass; its text is that of the generator."""
     answer = checked(text)
     assert (np.isnan(answer.support), answer.claim, answer.refused) == (True, "", "")
@@ -90,12 +87,12 @@ def test_an_answer_of_headings_and_question_alone_has_no_support(text: str) -> N
         ("Revenue > 150 euros", "Revenue"),
     ],
 )
-def test_what_states_something_keeps_its_claims(text: str, claim: str) -> None:
+def test_what_states_something_keeps_its_claims(text, claim):
     """Only lines that are an echo as a whole go."""
     assert checked(text).claim.startswith(claim)
 
 
-def test_a_path_in_a_passage_without_sections_is_one_too() -> None:
+def test_a_path_in_a_passage_without_sections_is_one_too():
     """Where chunks came from elsewhere the path is the first line of their text."""
     chunk = Chunk("a#1", f"Dependency Injection > Limit dependency concurrency\n{TEXT}", "a.md")
     assert np.isnan(
@@ -103,14 +100,14 @@ def test_a_path_in_a_passage_without_sections_is_one_too() -> None:
     )
 
 
-def test_what_the_passage_states_may_be_said_in_the_words_of_the_question() -> None:
+def test_what_the_passage_states_may_be_said_in_the_words_of_the_question():
     """A statement to be checked, and a passage that holds it as a sentence."""
     statement = "The hotel limit in Berlin is 150 euros"
     assert checked(f"{statement}.", statement).support == 1.0
     assert np.isnan(checked("Hotel limit Hamburg", "hotel limit hamburg").support)
 
 
-def test_code_stays() -> None:
+def test_code_stays():
     """Also a line of it that repeats a heading."""
     code = (
         "```\nLimit dependency concurrency\n```\nDependency Injection > Limit dependency "
@@ -126,7 +123,7 @@ def test_code_stays() -> None:
         st.sampled_from(["The limit is 150.", "", "Ask HR.", "a > b", " x", "1. One"]), max_size=6
     )
 )
-def test_without_an_echo_the_answer_is_the_same(lines: list[str]) -> None:
+def test_without_an_echo_the_answer_is_the_same(lines):
     """To the letter; and what was taken out once is not taken out twice."""
     answer = "\n".join(lines)
     assert text_without_echoes(answer, QUESTION, [CHUNK]) is answer
@@ -135,9 +132,7 @@ def test_without_an_echo_the_answer_is_the_same(lines: list[str]) -> None:
     assert text_without_echoes(less, QUESTION, [CHUNK]) == less
 
 
-def test_no_bundled_answer_of_the_extractive_generator_changes(
-    bundled_trace: Trace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_bundled_answer_of_the_extractive_generator_changes(bundled_trace, monkeypatch):
     """Support and weakest claim are those of the whole answer, as before this rule."""
     trace = bundled_trace.subset(np.arange(0, len(bundled_trace), 6))
     policy = Policy.load()

@@ -34,12 +34,12 @@ KINDS = (
 )
 
 
-def text_of(answer: str) -> str:
+def text_of(answer):
     """What is left of an answer."""
     return clean(answer).text
 
 
-def test_a_clean_answer_stays_letter_by_letter() -> None:
+def test_a_clean_answer_stays_letter_by_letter():
     """Lists, tables, emphasis, citations, inline code and inequalities are text."""
     answer = (
         "The **excess** is `£250` [1], if a < b.\n\n- Storm: 400\n- Fire: 1 000 €\n\n| a | b |\n| "
@@ -73,7 +73,7 @@ CODE = "```python\nif a:\n    b =  1  # two  blanks\n\n\n    <b>c</b>\n# no head
         ),
     ],
 )
-def test_code_stays_letter_by_letter(answer: str) -> None:
+def test_code_stays_letter_by_letter(answer):
     """Fenced, in a line, alone, behind a title.
 
     What is no heading, placeholder, bullet or markup in code stays.
@@ -96,7 +96,7 @@ def test_code_stays_letter_by_letter(answer: str) -> None:
         ("<foo>\n```\n<b>c</b>\n```", "<foo>\n\n```\n<b>c</b>\n```"),
     ],
 )
-def test_code_is_fenced_one_way(answer: str, left: str) -> None:
+def test_code_is_fenced_one_way(answer, left):
     """By backticks at the start of a line, closed, longer than any in code, never inside HTML."""
     cleaned = clean(answer)
     assert (cleaned.text, cleaned.refused) == (left, None)
@@ -106,14 +106,14 @@ def test_code_is_fenced_one_way(answer: str, left: str) -> None:
 @pytest.mark.parametrize(
     "answer", ["```", "~~~ crossed out ~~~", "```python\n\n  \n```", "# Run\n```sh\n```"]
 )
-def test_a_fence_without_code_is_no_answer(answer: str) -> None:
+def test_a_fence_without_code_is_no_answer(answer):
     """Fences by themselves say nothing."""
     cleaned = clean(answer)
     assert cleaned.text == ""
     assert "empty code" in str(cleaned.refused)
 
 
-def test_a_heading_above_code_goes_and_the_code_is_the_answer() -> None:
+def test_a_heading_above_code_goes_and_the_code_is_the_answer():
     """Headings are structure, also the line that is underlined; nothing of the code is one."""
     for heading in ("# Run\n", "Run\n===\n", "Run\n---\n", "**Answer:**\n"):
         cleaned = clean(heading + CODE)
@@ -121,19 +121,19 @@ def test_a_heading_above_code_goes_and_the_code_is_the_answer() -> None:
 
 
 @pytest.mark.parametrize("answer", ["```\nI cannot answer.\n```", "I cannot answer.\n```\nls\n```"])
-def test_code_around_or_below_a_refusal_makes_no_answer_of_it(answer: str) -> None:
+def test_code_around_or_below_a_refusal_makes_no_answer_of_it(answer):
     """What is said in words counts; in code where nothing else is said."""
     assert "says that it has none" in str(clean(answer).refused)
     assert clean("Run it:\n```\nI cannot answer.\n```").refused is None
 
 
-def test_a_comment_takes_the_code_in_it_along() -> None:
+def test_a_comment_takes_the_code_in_it_along():
     """What a page would not show is not answered; a tag ends before code."""
     assert clean("It is so.\n<!-- no\n```\nls\n```\n-->").text == "It is so."
     assert clean("It is so, <b\n```\nls\n```\n>").text == "It is so, < b\n```\nls\n```\n>"
 
 
-def test_a_tag_in_a_code_span_is_shown_and_read_by_no_browser() -> None:
+def test_a_tag_in_a_code_span_is_shown_and_read_by_no_browser():
     """The element is what the sentence is about."""
     assert text_of("Use `<details>` and <b>this</b>.") == "Use `< details>` and this."
 
@@ -157,7 +157,7 @@ def test_a_tag_in_a_code_span_is_shown_and_read_by_no_browser() -> None:
         ("=====", "====="),
     ],
 )
-def test_a_heading_line_goes(answer: str, left: str) -> None:
+def test_a_heading_line_goes(answer, left):
     """One to six hashes before a blank, or a line that is underlined.
 
     A rule below a sentence or a blank is text.
@@ -189,7 +189,7 @@ def test_a_heading_line_goes(answer: str, left: str) -> None:
         ),
     ],
 )
-def test_a_bare_label_line_goes(label: str) -> None:
+def test_a_bare_label_line_goes(label):
     """Also bold, in capitals, and in French."""
     cleaned = clean(f"{label}\nIt is £250.")
     assert cleaned.text == "It is £250."
@@ -200,7 +200,7 @@ def test_a_bare_label_line_goes(label: str) -> None:
     "line",
     ["Premium: 400", "Answer: 400", "Premium:", "Context matters:", "The answer:", "Question"],
 )
-def test_what_is_no_bare_label_is_text(line: str) -> None:
+def test_what_is_no_bare_label_is_text(line):
     """A label with a value, or one that is none of ours."""
     assert clean(f"{line}\nIt is £250.") == CleanAnswer(f"{line}\nIt is £250.", None, ())
 
@@ -209,7 +209,7 @@ def test_what_is_no_bare_label_is_text(line: str) -> None:
     "line",
     ["None", "N/A", "n/a", "null", "NONE", "None.", "- None", "* N/A", "**N/A**", "Answer: None"],
 )
-def test_a_placeholder_line_goes(line: str) -> None:
+def test_a_placeholder_line_goes(line):
     """And an answer that is nothing else is refused."""
     assert clean(f"It is £250.\n{line}") == CleanAnswer("It is £250.", None, ("placeholder line",))
     nothing = Reason("nothing_left", {"named": "placeholder line"})
@@ -232,12 +232,12 @@ def test_a_placeholder_line_goes(line: str) -> None:
     "after",
     ["", "\n\n", "\n- None\n-\n", "\n\nSources:\n- home.md", "\n\nSources : home.pdf, p. 3"],
 )
-def test_examples_without_any_go(title: str, after: str) -> None:
+def test_examples_without_any_go(title, after):
     """In English and French, also where what followed went itself."""
     assert text_of(f"The excess is £250.\n\n{title}{after}") == "The excess is £250."
 
 
-def test_examples_before_another_title_go() -> None:
+def test_examples_before_another_title_go():
     """Nothing but the next title follows."""
     assert text_of("It is £250.\nExamples:\n\n## Notes\nMore.") == "It is £250.\n\nMore."
     assert text_of("Exemples :\nExamples:\n\nAnswer:\nIt is £250.") == "It is £250."
@@ -269,7 +269,7 @@ def test_examples_before_another_title_go() -> None:
         *("It is £250.\nSee the source.", "Les références :\n1. Le contrat."),
     ],
 )
-def test_lists_that_say_something_stay(answer: str) -> None:
+def test_lists_that_say_something_stay(answer):
     """Examples that are there, sources that are the answer, what only looks like a list of them."""
     assert clean(answer) == CleanAnswer(answer, None, ())
 
@@ -304,14 +304,14 @@ def test_lists_that_say_something_stay(answer: str) -> None:
         ),
     ],
 )
-def test_a_closing_list_of_sources_goes(closing: str) -> None:
+def test_a_closing_list_of_sources_goes(closing):
     """With its title, in English and French; the response names its sources itself."""
     cleaned = clean(f"The excess is £250.\n\n{closing}")
     assert (cleaned.text, cleaned.refused) == ("The excess is £250.", None)
     assert "closing sources" in cleaned.changes
 
 
-def test_an_answer_of_sources_alone_is_none() -> None:
+def test_an_answer_of_sources_alone_is_none():
     """Files and pages say nothing by themselves."""
     for answer in (
         "Sources:\n- home.md#1\n- travel.pdf, page 2",
@@ -325,31 +325,31 @@ def test_an_answer_of_sources_alone_is_none() -> None:
 @pytest.mark.parametrize(
     "line", ["None of the drivers is covered.", "Excess: None", "nullified", "No", "0"]
 )
-def test_what_only_contains_a_placeholder_is_text(line: str) -> None:
+def test_what_only_contains_a_placeholder_is_text(line):
     """A line that says something."""
     assert clean(line) == CleanAnswer(line, None, ())
 
 
 @pytest.mark.parametrize("bullet", ["-", "*", "+", "•", "  -", "- -", "– ", "-\t"])
-def test_an_empty_bullet_goes(bullet: str) -> None:
+def test_an_empty_bullet_goes(bullet):
     """Whatever its mark."""
     assert text_of(f"- Storm\n{bullet}\n- Fire") == "- Storm\n- Fire"
     assert "empty bullet" in clean(f"- Storm\n{bullet}\n- Fire").changes
 
 
 @pytest.mark.parametrize("line", ["-5", "- x", "42.", "1)", "**", "--"])
-def test_what_only_looks_like_a_bullet_is_text(line: str) -> None:
+def test_what_only_looks_like_a_bullet_is_text(line):
     """A number, a rule, an item."""
     assert text_of(f"Storm\n{line}") == f"Storm\n{line}"
 
 
-def test_runs_of_blanks_and_of_newlines_collapse() -> None:
+def test_runs_of_blanks_and_of_newlines_collapse():
     """To one blank and one empty line; a single blank that does not break stays."""
     cleaned = clean("\n  It  is \t £250.  \n \n\n\nAbout\u00a0400.\n")
     assert cleaned == CleanAnswer("It is £250.\n\nAbout\u00a0400.", None, ("blanks", "blank lines"))
 
 
-def test_what_cannot_be_seen_goes() -> None:
+def test_what_cannot_be_seen_goes():
     """Control, zero-width, direction and tag characters, half surrogates and terminal colours."""
     hidden = "\x00\x07\x7f\x85\u200b\u200d\u200e\u202e\u2066\ufeff\u00ad\U000e0041\ud800\x1b[31m"
     assert clean(f"It{hidden.replace(chr(133), '')} is") == CleanAnswer(
@@ -398,7 +398,7 @@ def test_what_cannot_be_seen_goes() -> None:
         ("<javascript:alert(1)>It", "It"),
     ],
 )
-def test_markup_goes_and_comparisons_stay(answer: str, left: str) -> None:
+def test_markup_goes_and_comparisons_stay(answer, left):
     """Scripts, styles and frames with their content.
 
     No browser would see a tag or a handler in what is left.
@@ -425,7 +425,7 @@ def test_markup_goes_and_comparisons_stay(answer: str, left: str) -> None:
         ),
     ],
 )
-def test_a_link_that_would_run_leads_nowhere(target: str) -> None:
+def test_a_link_that_would_run_leads_nowhere(target):
     """However its target is written."""
     cleaned = clean(f"[here]({target}) and ![x]({target}).\n[y]: {target}")
     assert "script" not in cleaned.text
@@ -445,12 +445,12 @@ def test_a_link_that_would_run_leads_nowhere(target: str) -> None:
         *("[x](mailto:a@b.org)", "see [javascript: a primer](https://example.org)"),
     ],
 )
-def test_a_link_that_leads_somewhere_stays(answer: str) -> None:
+def test_a_link_that_leads_somewhere_stays(answer):
     """And so does the word itself."""
     assert clean(answer) == CleanAnswer(answer, None, ())
 
 
-def test_changes_say_what_was_removed_in_order() -> None:
+def test_changes_say_what_was_removed_in_order():
     """Each once; the blanks that a removal leaves are no change of their own."""
     cleaned = clean(
         "# A\n\nIt <b>is</b>.\n\n# B\n\nNone\n\nN/A\n\n- "
@@ -475,14 +475,14 @@ def test_changes_say_what_was_removed_in_order() -> None:
     ("answer", "why"),
     [("", "the answer is empty"), (" \n\t", "nothing is left"), ("# A", "heading")],
 )
-def test_an_empty_answer_is_refused_with_a_reason(answer: str, why: str) -> None:
+def test_an_empty_answer_is_refused_with_a_reason(answer, why):
     """And its text is empty."""
     cleaned = clean(answer)
     assert cleaned.text == ""
     assert why in str(cleaned.refused)
 
 
-def test_refused_is_none_or_a_reason() -> None:
+def test_refused_is_none_or_a_reason():
     """So that `if cleaned.refused` says what it seems to say."""
     assert clean("It is £250.").refused is None
     assert bool(clean("").refused)
@@ -548,7 +548,7 @@ Re\u0301ponse : le contexte ne précise pas le montant.
 
 
 @pytest.mark.parametrize("answer", NO_ANSWER)
-def test_an_answer_that_says_it_is_none_is_refused(answer: str) -> None:
+def test_an_answer_that_says_it_is_none_is_refused(answer):
     """The reason quotes the sentence; the text stays for the record."""
     cleaned = clean(answer)
     assert cleaned.text
@@ -600,7 +600,7 @@ L'assuré n'est pas couvert si le véhicule n'est pas mentionné dans les docume
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_what_an_answer_says_of_the_insured_matter_is_an_answer(answer: str) -> None:
+def test_what_an_answer_says_of_the_insured_matter_is_an_answer(answer):
     """Policies that are silent, insurers who cannot, and documents that matter for cover."""
     assert insufficiency(answer) is None
     assert clean(answer).refused is None
@@ -690,14 +690,14 @@ FRAGMENTS = (
 class Browser(HTMLParser):
     """Reads a page as a browser would, noting the tags it sees and attributes that have a value."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__(convert_charrefs=False)
         self.tags = []
         self.attributes = []
         self.feed(page)
         self.close()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         """Note an opening."""
         self.tags.append(tag)
         self.attributes += [name for name, value in attrs if value is not None]
@@ -708,19 +708,19 @@ ANY = st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join) | st.text(m
 
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(ANY)
-def test_cleaning_twice_is_cleaning_once(answer: str) -> None:
+def test_cleaning_twice_is_cleaning_once(answer):
     """Nothing that one removal joins is left for the next; and the laws of what is left hold."""
     laws_hold(answer)
 
 
 @settings(deadline=None, derandomize=True, max_examples=3000)
 @given(ANY)
-def test_cleaning_twice_is_cleaning_once_for_many(answer: str) -> None:
+def test_cleaning_twice_is_cleaning_once_for_many(answer):
     """The same, longer."""
     laws_hold(answer)
 
 
-def laws_hold(answer: str) -> None:
+def laws_hold(answer):
     """Idempotence, changes that say if something changed, and no markup a browser would see."""
     cleaned = clean(answer)
     again = clean(cleaned.text)
@@ -743,7 +743,7 @@ def laws_hold(answer: str) -> None:
     assert not any(re.fullmatch("on[a-z]+|style", name) for name in page.attributes)
 
 
-def test_marks_nested_deeper_than_the_bound_are_refused() -> None:
+def test_marks_nested_deeper_than_the_bound_are_refused():
     """Nothing of them is shown."""
     nested = "<" * (3 * MAX_PASSES) + "b>" * (3 * MAX_PASSES)
     assert text_of("<" * 3 + "b>" * 3) == ""
@@ -786,7 +786,7 @@ def test_marks_nested_deeper_than_the_bound_are_refused() -> None:
         ),
     ],
 )
-def test_time_is_linear_in_the_answer(unit: str) -> None:
+def test_time_is_linear_in_the_answer(unit):
     """Half a megabyte of anything takes seconds of processor time at most.
 
     A square of it would take more.
@@ -796,7 +796,7 @@ def test_time_is_linear_in_the_answer(unit: str) -> None:
     assert time.process_time() - began < 5
 
 
-def test_a_hostile_answer_is_quick() -> None:
+def test_a_hostile_answer_is_quick():
     """Marks that never close, in a tenth of a megabyte each."""
     began = time.process_time()
     for unit in ("<script ", "<!--", "`", "<x on", "](", "[x](a(b", "```a`b``"):

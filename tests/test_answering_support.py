@@ -11,7 +11,7 @@ import subprocess
 import sys
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ from raglab.answering.support import (
     support_scores,
 )
 from raglab.metrics import auroc
-from raglab.models.loaders import Nli, load_nli
+from raglab.models.loaders import load_nli
 from raglab.store.policies import Policy
 from raglab.words.claim_words import claim_words
 from raglab.words.tokeniser import split_words
@@ -461,7 +461,7 @@ dégâts causés par
 UNSEEN = {"Guests pay a joining fee."}
 
 
-def overlap_scores(claims: list[str], evidence: list[list[str]]) -> Any:
+def overlap_scores(claims, evidence):
     """Share of each claim's distinct words that its evidence has, the measure to beat."""
     pairs = zip(claims, evidence, strict=True)
     words = [
@@ -478,7 +478,7 @@ class Pair(NamedTuple):
     false: str
 
 
-def pairs_in(text: str) -> list[Pair]:
+def pairs_in(text):
     """Pairs of the format of `PAIRS`."""
     found = []
     for block in text.strip().replace("\n- ", " | ").split("\n\n"):
@@ -498,7 +498,7 @@ ALL = pairs_in(PAIRS)
 EVIDENCE = ["The storm excess is £400. The theft excess is £250. Flood is not covered."]
 
 
-def score(claim: str, *evidence: str) -> float:
+def score(claim, *evidence):
     """Support of one claim."""
     return float(support_scores([claim], [list(evidence)])[0])
 
@@ -509,7 +509,7 @@ class TestPairs:
     @pytest.mark.parametrize(
         "pair", [pair for pair in ALL if pair.true not in UNSEEN], ids=lambda pair: pair.false
     )
-    def test_the_false_one_scores_lower(self, pair: Pair) -> None:
+    def test_the_false_one_scores_lower(self, pair):
         """It does so strictly, by more than rounding."""
         true, false = support_scores([pair.true, pair.false], [list(pair.evidence)] * 2)
         assert true > false + 1e-6
@@ -532,13 +532,13 @@ class TestPairs:
         ],
     )
     def test_the_published_gate_stops_a_contradiction_in_the_next_sentence(
-        self, evidence: str, claim: str, says: bool
-    ) -> None:
+        self, evidence, claim, says
+    ):
         """What the sentence beside it denies of the same object, with `it` or without."""
         least = Policy.load().value("support.min_support")
         assert (score(f"A waiver {claim}.", evidence) >= least) == says
 
-    def test_word_overlap_does_not_tell_them_apart(self) -> None:
+    def test_word_overlap_does_not_tell_them_apart(self):
         """In 150 pairs and more the false claim has at least the overlap of the true one.
 
         In 40 of either language.
@@ -552,7 +552,7 @@ class TestPairs:
         assert (alike & french).sum() >= 40
         assert (alike & ~french).sum() >= 40
 
-    def test_an_ellipsis_over_sentences_is_not_seen(self) -> None:
+    def test_an_ellipsis_over_sentences_is_not_seen(self):
         """The one kind of pair that is known to be scored the wrong way round.
 
         A test of the limit.
@@ -569,7 +569,7 @@ class TestPairs:
             ("Otto Brandt founded the museum.", "Lena Hart founded the museum."),
         ],
     )
-    def test_a_changed_name_scores_lower(self, true: str, false: str) -> None:
+    def test_a_changed_name_scores_lower(self, true, false):
         """Both names are in the evidence; it is their company that differs."""
         said = "Lena Hart founded the library, and Otto Brandt founded the museum."
         assert score(true, said) > score(false, said)
@@ -578,12 +578,12 @@ class TestPairs:
 class TestScores:
     """Support of claims."""
 
-    def test_what_the_evidence_says_word_for_word_scores_one(self) -> None:
+    def test_what_the_evidence_says_word_for_word_scores_one(self):
         """One sentence of three, each for itself."""
         claims = ["The storm excess is £400.", "The theft excess is £250.", "Flood is not covered."]
         assert support_scores(claims, [EVIDENCE] * 3) == pytest.approx([1.0, 1.0, 1.0])
 
-    def test_nothing_supports_nothing(self) -> None:
+    def test_nothing_supports_nothing(self):
         """No evidence, empty evidence, an empty claim, a claim of marks.
 
         0, and no claims give no scores.
@@ -593,19 +593,19 @@ class TestScores:
         assert support_scores([], []).shape == (0,)
         assert support_scores([], []).dtype == np.float64
 
-    def test_a_foreign_claim_scores_near_zero(self) -> None:
+    def test_a_foreign_claim_scores_near_zero(self):
         """Only small words are shared."""
         assert score("The moon is made of blue cheese.", *EVIDENCE) < 0.1
 
     @pytest.mark.parametrize("scores", [support_scores, NliScorer(None).scores])
-    def test_claims_and_evidence_go_together(self, scores: Any) -> None:
+    def test_claims_and_evidence_go_together(self, scores):
         """Another number of evidence lists, or a text for a list, is refused with the remedy."""
         with pytest.raises(ValueError, match="for each of 2 claims, got 1"):
             scores(["a", "b"], [["c"]])
         with pytest.raises(ValueError, match="must be a list of texts for each of 1 claims, got 0"):
             scores(["a"], ["c"])
 
-    def test_a_claim_does_not_depend_on_its_neighbours(self) -> None:
+    def test_a_claim_does_not_depend_on_its_neighbours(self):
         """Scored alone, in any company and in any order, every claim has the same bits."""
         claims = [claim for pair in ALL[:40] for claim in (pair.true, pair.false)]
         texts = [list(pair.evidence) for pair in ALL[:40] for _ in range(2)]
@@ -615,7 +615,7 @@ class TestScores:
             score(claim, *found) for claim, found in zip(claims, texts, strict=True)
         ] == together.tolist()
 
-    def test_two_processes_agree(self) -> None:
+    def test_two_processes_agree(self):
         """Hashes of strings, which differ between processes, change no bit."""
         code = (
             "import json, sys; from raglab.answering.support import support_scores\n"
@@ -640,7 +640,7 @@ class TestScores:
         st.text(alphabet="a1é.,;:!?'’n£%/-() \n|#ofntwenycA", max_size=60),
         st.lists(st.text(max_size=80), max_size=3),
     )
-    def test_any_text_has_a_score(self, claim: str, evidence: list[str]) -> None:
+    def test_any_text_has_a_score(self, claim, evidence):
         """A score lies in [0, 1], whatever stands there.
 
         As its own evidence a claim scores at least as high.
@@ -649,25 +649,25 @@ class TestScores:
         assert 0.0 <= found <= 1.0
         assert score(claim, claim) >= found - 1e-9 or not split_claims(claim)
 
-    def test_numbers_of_any_length_are_read(self) -> None:
+    def test_numbers_of_any_length_are_read(self):
         """A number that no float holds, a date that is none, a run of scales."""
         for claim in ("9" * 400, "99/99/2025", "million " * 50, "1,234,567,890,123,456", "1:2:3/4"):
             assert score(claim, claim) == pytest.approx(1.0)
 
-    def test_chatter_is_no_support(self) -> None:
+    def test_chatter_is_no_support(self):
         """What one says of oneself lowers the support of what is else the same."""
         assert score("I think the theft excess is £250.", *EVIDENCE) < score(
             "The theft excess is £250.", *EVIDENCE
         )
 
-    def test_a_missing_name_counts_more_than_a_missing_word(self) -> None:
+    def test_a_missing_name_counts_more_than_a_missing_word(self):
         """Names of the same length in the place of words."""
         said = "The bridge was built by the county."
         assert score("The bridge was built by Alder.", said) < score(
             "The bridge was built by hand.", said
         )
 
-    def test_a_heading_is_company_of_its_table(self) -> None:
+    def test_a_heading_is_company_of_its_table(self):
         """The word for what a row's number is stands in the heading."""
         table = "# Excesses\n\n| Storm | £400 |\n| Theft | £250 |"
         assert score("The storm excess is £400.", table) > score("The storm excess is £250.", table)
@@ -676,7 +676,7 @@ class TestScores:
         )
 
     @pytest.mark.skipif(not DATA.is_dir(), reason="the shared data sets are not here")
-    def test_it_is_ahead_of_word_overlap(self) -> None:
+    def test_it_is_ahead_of_word_overlap(self):
         """On WiCE, supported against not supported, by 0.04 of AUROC; on BEGIN it is not behind."""
         lines = (DATA / "wice-claim-dev" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
         wice = [row for row in map(json.loads, lines) if row["label"] != "partially_supported"]
@@ -717,7 +717,7 @@ class TestWords:
         ],
         ids=lambda texts: texts[0],
     )
-    def test_ways_to_write_a_number_are_one(self, texts: tuple[str, ...]) -> None:
+    def test_ways_to_write_a_number_are_one(self, texts):
         """Digits and words, English and French, are known by the same keys."""
         keys = [sorted(word.key for word in claim_words(text) if word.key) for text in texts]
         assert [key for key in keys if key != keys[0]] == []
@@ -739,11 +739,11 @@ class TestWords:
             ("risk is not, however, shared", ["risk"]),
         ],
     )
-    def test_a_negation_turns_one_word(self, text: str, turned: list[str]) -> None:
+    def test_a_negation_turns_one_word(self, text, turned):
         """The first word of substance after it, or what stands between `ne` and `pas`."""
         assert [word.key for word in claim_words(text) if word.negated] == turned
 
-    def test_opposites_are_one_idea_with_two_signs(self) -> None:
+    def test_opposites_are_one_idea_with_two_signs(self):
         """`excluded` is `covered` turned; negated it is turned back."""
         signs = [
             [word.sign for word in claim_words(text) if word.key == "~cover"]
@@ -752,13 +752,13 @@ class TestWords:
         assert signs == [[1], [-1]]
         assert [word.sign for word in claim_words("is not excluded") if word.key == "~cover"] == [1]
 
-    def test_clauses_end_at_and(self) -> None:
+    def test_clauses_end_at_and(self):
         """`to` parts numbers, and nothing else."""
         assert clause_numbers(claim_words("goes to 2 and 3")) == [0, 0, 0, 1, 1]
         assert clause_numbers(claim_words("from 2 to 3"))[-1] == 1
         assert clause_numbers(claim_words("give 2 to schools"))[-1] == 0
 
-    def test_evidence_is_split_into_sentences(self) -> None:
+    def test_evidence_is_split_into_sentences(self):
         """A passage of two sentences and two sentences have the same places, in other passages."""
         one, two = (
             evidence_words(["Storm rose. Theft fell."]),
@@ -791,11 +791,11 @@ class TestClaims:
             ("It is £400 and not £250.", ["It is £400 and not £250."]),
         ],
     )
-    def test_claims(self, answer: str, claims: list[str]) -> None:
+    def test_claims(self, answer, claims):
         """Questions, headings, heads of tables, marks of citations and a bare yes are left out."""
         assert split_claims(answer) == claims
 
-    def test_the_least_supported_claim_decides(self) -> None:
+    def test_the_least_supported_claim_decides(self):
         """Its score is the answer's; all claims are told in their order."""
         found = answer_support(
             "The storm excess is £400. Bees are covered. The theft excess is £250.", EVIDENCE
@@ -808,18 +808,18 @@ class TestClaims:
         )
         assert [claim for claim, _ in found.by_claim][2] == "The theft excess is £250."
 
-    def test_of_equals_the_first_is_told(self) -> None:
+    def test_of_equals_the_first_is_told(self):
         """Two claims without any support."""
         assert answer_support("Zebras graze. Lions hunt.", EVIDENCE).claim == "Zebras graze."
 
-    def test_an_answer_without_claims_has_no_support(self) -> None:
+    def test_an_answer_without_claims_has_no_support(self):
         """NaN, which passes no gate; without passages every claim has 0."""
         none = answer_support("Yes.", EVIDENCE)
         assert np.isnan(none.score)
         assert (none.claim, none.by_claim) == ("", ())
         assert answer_support("It is £400.", []).score == 0.0
 
-    def test_the_scorer_is_named_and_gives_the_same(self) -> None:
+    def test_the_scorer_is_named_and_gives_the_same(self):
         """`WordSupport` is the embedded default."""
         scorer = WordSupport()
         assert scorer.name == "words-2"
@@ -844,7 +844,7 @@ VOCABULARY = [
 ]
 
 
-def save_nli(folder: Path, labels: dict[int, str]) -> Path:
+def save_nli(folder, labels):
     """Write a classifier of pairs with random weights."""
     import torch
     import transformers as untyped
@@ -878,12 +878,12 @@ class TestNli:
 
     @pytest.fixture(scope="class")
     @staticmethod
-    def nli(tmp_path_factory: pytest.TempPathFactory) -> Nli:
+    def nli(tmp_path_factory):
         """Return a model whose second label is entailment."""
         labels = {0: "contradiction", 1: "ENTAILMENT", 2: "neutral"}
         return load_nli(str(save_nli(tmp_path_factory.mktemp("nli") / "tiny-nli", labels)))
 
-    def test_the_label_is_read_from_the_configuration(self, nli: Nli) -> None:
+    def test_the_label_is_read_from_the_configuration(self, nli):
         """The probability is the softmax of the network's logits at that label."""
         import torch
 
@@ -898,7 +898,7 @@ class TestNli:
             [float(expected)], abs=1e-6
         )
 
-    def test_the_best_window_counts(self, nli: Nli) -> None:
+    def test_the_best_window_counts(self, nli):
         """Of a passage of four sentences the two runs of three, of a short one the whole.
 
         Never less for more.
@@ -916,7 +916,7 @@ class TestNli:
         )
         assert scorer.name.startswith("nli:tiny-nli@")
 
-    def test_nothing_entails_nothing(self, nli: Nli) -> None:
+    def test_nothing_entails_nothing(self, nli):
         """No evidence or an empty claim: 0, as with words; no claims, no scores."""
         scorer = NliScorer(nli)
         assert scorer.scores(["storm", " "], [[], ["storm"]]).tolist() == [0.0, 0.0]
@@ -927,9 +927,7 @@ class TestNli:
     @pytest.mark.parametrize(
         "labels", [{0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}, {0: "entailment"}]
     )
-    def test_a_model_of_something_else_is_refused(
-        self, labels: dict[int, str], tmp_path: Path
-    ) -> None:
+    def test_a_model_of_something_else_is_refused(self, labels, tmp_path):
         """No label named entailment, or no other label beside it."""
         with pytest.raises(
             ValueError, match=r"must have one label named entailment, got .* from other@"
@@ -937,7 +935,7 @@ class TestNli:
             load_nli(str(save_nli(tmp_path / "other", labels)))
 
 
-def test_a_clause_that_begins_with_should_leans_on_the_clause_before() -> None:
+def test_a_clause_that_begins_with_should_leans_on_the_clause_before():
     """Keys are the first five letters of words.
 
     `should` was looked for with all six, and never found.

@@ -29,12 +29,12 @@ MISSING = {"None": None, "NaN": float("nan"), "NA": pd.NA, "NaT": pd.NaT}
 DTYPES = {"boolean": "boolean", "Int64": "Int64", "arrow": "double[pyarrow]", "Float64": "Float64"}
 
 
-def rng() -> np.random.Generator:
+def rng():
     """Generator of a seed."""
     return np.random.default_rng(0)
 
 
-def gapped(values: list[Any], *nullable: str) -> dict[str, Any]:
+def gapped(values, *nullable):
     """Values with a missing one, as lists and as nullable columns."""
     lists = {name: [*values[:AT], gap, *values[AT + 1 :]] for name, gap in MISSING.items()}
     columns = {name: pd.Series(lists["None"], dtype=DTYPES[name]) for name in nullable}
@@ -73,7 +73,7 @@ OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", [*OF_PROBABILITIES, *OF_CONFIDENCES])
-def test_a_missing_outcome_is_refused_by_position(name: str) -> None:
+def test_a_missing_outcome_is_refused_by_position(name):
     """Whatever kind of missing it is."""
     for column in OUTCOME_COLUMNS.values():
         with pytest.raises(ValueError, match=rf"(nan|NaN).*position {AT}"):
@@ -81,7 +81,7 @@ def test_a_missing_outcome_is_refused_by_position(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OF_PROBABILITIES)
-def test_a_missing_probability_is_refused_by_position(name: str) -> None:
+def test_a_missing_probability_is_refused_by_position(name):
     """Whatever kind of missing it is."""
     for column in SHARE_COLUMNS.values():
         with pytest.raises(ValueError, match=rf"NaN.*position {AT}"):
@@ -89,7 +89,7 @@ def test_a_missing_probability_is_refused_by_position(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OF_CONFIDENCES)
-def test_a_missing_confidence_is_one_value_of_every_kind(name: str) -> None:
+def test_a_missing_confidence_is_one_value_of_every_kind(name):
     """NaN by any name: all give the same figures."""
     expected = OF_CONFIDENCES[name](OUTCOMES, np.where(np.arange(N) == AT, np.nan, SHARES))
     for column in SHARE_COLUMNS.values():
@@ -101,7 +101,7 @@ LOG = pd.DataFrame({"action": [0, 1] * (N // 2), "reward": SHARES, "propensity":
 
 @pytest.mark.parametrize("kind", [*MISSING, "Float64", "Int64"])
 @pytest.mark.parametrize("name", ["action", "reward", "propensity"])
-def test_a_log_with_a_missing_value_is_refused_by_row(name: str, kind: str) -> None:
+def test_a_log_with_a_missing_value_is_refused_by_row(name, kind):
     """Also in an object column, where NumPy finds no numbers."""
     values = LOG[name].astype(object).tolist()
     values[AT] = MISSING.get(kind)
@@ -113,7 +113,7 @@ def test_a_log_with_a_missing_value_is_refused_by_row(name: str, kind: str) -> N
         off_policy.overlap(log, [0.5, 0.5])
 
 
-def test_words_in_a_column_are_refused_by_position() -> None:
+def test_words_in_a_column_are_refused_by_position():
     """With the word."""
     log = LOG.assign(reward=[*SHARES.tolist()[:-1], "high"])
     with pytest.raises(ValueError, match="reward must be numbers, got 'high' at position 11"):
@@ -141,14 +141,14 @@ COUNTS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_a_missing_count_is_refused(name: str) -> None:
+def test_a_missing_count_is_refused(name):
     """It was 1, or NaN, in silence."""
     with pytest.raises(ValueError, match=r"must not be missing|nan"):
         COUNTS[name]()
 
 
 @pytest.mark.parametrize("gap", MISSING)
-def test_gates_and_resolver_take_a_missing_measurement_for_none(gap: str) -> None:
+def test_gates_and_resolver_take_a_missing_measurement_for_none(gap):
     """It fires, as NaN does; a nullable column too."""
     value = [0.5, MISSING[gap]]
     series = pd.Series([0.5, None], dtype="Float64")
@@ -164,7 +164,7 @@ def test_gates_and_resolver_take_a_missing_measurement_for_none(gap: str) -> Non
     assert resolver.resolve([0.1, 0.2], thresholds, sig_sim=value) == plain
 
 
-def test_rewards_and_bandits_take_no_missing_value_for_a_number() -> None:
+def test_rewards_and_bandits_take_no_missing_value_for_a_number():
     """Refused where one is needed, NaN where a rule says what a missing one is."""
     state, kind = bandit.init(2), bandit.Bandit()
     for gap in MISSING.values():
@@ -173,7 +173,7 @@ def test_rewards_and_bandits_take_no_missing_value_for_a_number() -> None:
         assert np.isnan(reward.answer_brevity([3, gap])[1])  # type: ignore[index]
 
 
-def test_fits_and_costs_take_missing_values_as_their_rules_say() -> None:
+def test_fits_and_costs_take_missing_values_as_their_rules_say():
     """A missing signal is NaN, a missing label refused, a missing cost the cheapest of nothing."""
     names = ("confidence",)
     values = np.array([[*(n / 20 for n in range(19)), None]], dtype=object)
@@ -190,7 +190,7 @@ def test_fits_and_costs_take_missing_values_as_their_rules_say() -> None:
     assert costs.tolist() == [Status.ok, Status.refuse]
 
 
-def test_rewards_in_single_precision_are_rewards() -> None:
+def test_rewards_in_single_precision_are_rewards():
     """Of a bandit's round and of a table."""
     beyond = float(np.float32(1.0) + np.finfo(np.float32).eps)
     with pytest.warns(UserWarning, match="1 of 1 reward lie beyond"):
@@ -208,7 +208,7 @@ HITS = pd.DataFrame(
 
 
 @pytest.mark.parametrize("gap", MISSING)
-def test_signals_and_frames_read_a_missing_value(gap: str) -> None:
+def test_signals_and_frames_read_a_missing_value(gap):
     """A signal is NaN there; a hit without a score is refused by row."""
     trace = raglab.trace_from_frame(HITS)
     judged = trace.with_signal("judge", [0.5, MISSING[gap]], higher="surer", unit="probability")
@@ -217,7 +217,7 @@ def test_signals_and_frames_read_a_missing_value(gap: str) -> None:
         raglab.trace_from_frame(HITS.assign(score=pd.Series([0.9, MISSING[gap]], dtype=object)))
 
 
-def test_an_audit_of_signals_reads_a_nullable_column() -> None:
+def test_an_audit_of_signals_reads_a_nullable_column():
     """The audit's figures are those of NaN."""
     rows = [
         (f"q{n}", f"query {n}", "a", 0.1 + n / 100, "ok" if n % 3 else "refuse") for n in range(90)
@@ -238,7 +238,7 @@ def test_an_audit_of_signals_reads_a_nullable_column() -> None:
 
 
 # Kind K: rounding is clipped and said once, the digits that matter are shown, the hint fits.
-def test_rounding_counts_as_the_end_of_the_range() -> None:
+def test_rounding_counts_as_the_end_of_the_range():
     """A cosine or probability in single precision, at every door; one warning counts them."""
     beyond = float(np.float32(1.0) + np.finfo(np.float32).eps)
     assert beyond > 1.0
@@ -259,7 +259,7 @@ def test_rounding_counts_as_the_end_of_the_range() -> None:
         certify.certify([beyond, *OUTCOMES[1:]], SHARES, alpha=0.5)
 
 
-def test_messages_show_the_digits_that_matter() -> None:
+def test_messages_show_the_digits_that_matter():
     """1.00001 is not 1."""
     with pytest.raises(ValueError, match=r"got 1\.00001 at most"):
         calibration.ece([1, 0], [1.00001, 0.2])
@@ -287,7 +287,7 @@ def test_messages_show_the_digits_that_matter() -> None:
         ("l2", (-0.7, 0.4), 'score="cosine"'),
     ],
 )
-def test_the_hint_fits_the_values(scale: Any, score: tuple[float, float], said: str) -> None:
+def test_the_hint_fits_the_values(scale, score, said):
     """Distances, percentages, and how to declare another scale."""
     with pytest.raises(ValueError, match="score must be") as caught:
         raglab.trace_from_frame(HITS.assign(score=score), score=scale)
@@ -298,7 +298,7 @@ def test_the_hint_fits_the_values(scale: Any, score: tuple[float, float], said: 
     ("cell", "words"),
     [("92 %", "0.92 for 92 %"), ("0,92", "write a number"), ("high", "got 'high'")],
 )
-def test_a_text_for_a_number_has_its_own_hint(cell: str, words: str) -> None:
+def test_a_text_for_a_number_has_its_own_hint(cell, words):
     """A percentage, a decimal comma, a word."""
     with pytest.raises(ValueError, match="score must be") as caught:
         raglab.trace_from_frame(HITS.assign(score=[cell, 0.4]))
@@ -311,7 +311,7 @@ def test_a_text_for_a_number_has_its_own_hint(cell: str, words: str) -> None:
         st.one_of(st.none(), st.floats(-2, 2), st.booleans(), st.integers(-5, 5)), max_size=6
     )
 )
-def test_arrays_of_any_cells(values: list[Any]) -> None:
+def test_arrays_of_any_cells(values):
     """The numbers stay, what is missing is NaN, and nothing within its range is moved."""
     array = float_array(pd.Series(values, dtype=object), "x")
     assert [None if np.isnan(value) else value for value in array] == [
@@ -321,7 +321,7 @@ def test_arrays_of_any_cells(values: list[Any]) -> None:
     assert within_range(array, -5.0, 5.0, "x") is array
 
 
-def test_rows_of_different_lengths_are_refused() -> None:
+def test_rows_of_different_lengths_are_refused():
     """They are no array."""
     with pytest.raises(ValueError, match="rows of different lengths"):
         float_array([[1.0], [1.0, 2.0]], "x")

@@ -9,7 +9,7 @@ import raglab
 from raglab.values import Case, Chunk, Corpus
 
 
-def test_a_warning_points_at_the_call() -> None:
+def test_a_warning_points_at_the_call():
     """Of the user, not at a line of raglab."""
     frame = pd.DataFrame(
         {

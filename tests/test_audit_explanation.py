@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +19,6 @@ from hostile_texts import assert_inert
 from raglab.audit.explanation import check_differences, decide_by_checks, explain_request, margins
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.decision.checks import Check
-from raglab.decision.decisions import Decisions
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.answer_recording import record_answers
 from raglab.policy import PolicyData
@@ -47,14 +43,14 @@ FAILS = Check(
 POLICY = PolicyData.from_mapping()
 
 
-def edit(log: AuditLog, folder: Path, change: str) -> None:
+def edit(log, folder, change):
     """Write over rows of a log in a file."""
     log.close()
     with closing(sqlite3.connect(folder / "audit.sqlite")) as link, link:
         assert link.execute(change).rowcount > 0
 
 
-def check_edited(log: AuditLog, folder: Path, change: str, told: str) -> None:
+def check_edited(log, folder, change, told):
     """Check that a change of a log is among the differences of its request."""
     assert explain_request("r1", log).rebuilt
     edit(log, folder, change)
@@ -64,7 +60,7 @@ def check_edited(log: AuditLog, folder: Path, change: str, told: str) -> None:
     assert "NO" in str(said)
 
 
-def check_unreadable(log: AuditLog, folder: Path, change: str) -> None:
+def check_unreadable(log, folder, change):
     """Check that rows of a log that are none are told as such."""
     edit(log, folder, change)
     with pytest.raises(
@@ -73,7 +69,7 @@ def check_unreadable(log: AuditLog, folder: Path, change: str) -> None:
         explain_request("r1", log)
 
 
-def in_log(checks: list[Check]) -> list[Check]:
+def in_log(checks):
     """Checks as they come back from a log."""
     return [
         check_from_json(json.loads(json.dumps(check_to_json(one), allow_nan=False)))
@@ -81,7 +77,7 @@ def in_log(checks: list[Check]) -> list[Check]:
     ]
 
 
-def response(said: Decisions, row: int) -> dict[str, Any]:
+def response(said, row):
     """What a live system would have said of a case."""
     status = Status(int(said.status[row])).name
     reason = said.reason(row) if status == "refuse" else None
@@ -97,10 +93,10 @@ def response(said: Decisions, row: int) -> dict[str, Any]:
 @given(st.integers(0, 100_000), st.integers(1, 3), st.booleans())
 # drawn
 def test_the_checks_alone_give_the_decision(
-    seed: int,
-    depths: int,
-    answered: bool,
-) -> None:
+    seed,
+    depths,
+    answered,
+):
     """For any evidence and policy, recorded checks give the chain's status, reason and margins."""
     trace = random_trace(seed, n_cases=4, depths=depths)
     for policy in (*random_policies(seed, 2), *with_signals(random_policies(seed, 1), seed)):
@@ -117,7 +113,7 @@ def test_the_checks_alone_give_the_decision(
             assert len(known) >= len(checks) / 2
 
 
-def test_what_a_signal_s_gate_does_is_held_against_the_policy() -> None:
+def test_what_a_signal_s_gate_does_is_held_against_the_policy():
     """A refusal recorded as a warning, a bound not the policy's, an ungated signal are told."""
     chosen = stated_policy(signals={"top1_cosine": {"min": 0.9}})
     found = decide(trace_of((ask(), [[Hit(0.25)]])), chosen).explain("q")
@@ -138,20 +134,20 @@ def test_what_a_signal_s_gate_does_is_held_against_the_policy() -> None:
     assert check_differences(found, policy_thresholds([chosen])) == []
 
 
-def test_no_checks_decide_nothing() -> None:
+def test_no_checks_decide_nothing():
     """An empty list is no decision."""
     assert decide_by_checks([]) is None
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[AuditLog]:
+def log(tmp_path):
     """Return a log, closed at the end."""
     made = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
     yield made
     made.close()
 
 
-def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
+def answered(log, checks, status="ok"):
     """One request with a decision."""
     log.opened(
         "r1",
@@ -172,7 +168,7 @@ def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
 class TestExplain:
     """One request."""
 
-    def test_what_it_says(self, log: AuditLog) -> None:
+    def test_what_it_says(self, log):
         """The question, every check with its margin, and whether it all follows."""
         answered(log, [PASSES])
         said = explain_request("r1", log)
@@ -187,7 +183,7 @@ class TestExplain:
             assert part in text
         assert said.frame()["margin_anew"].tolist() == [pytest.approx(0.2)]
 
-    def test_it_is_shown_escaped(self, log: AuditLog) -> None:
+    def test_it_is_shown_escaped(self, log):
         """What people and documents wrote is text in a notebook, not markup."""
         answered(log, [PASSES])
         html = explain_request("r1", log)._repr_html_()
@@ -196,7 +192,7 @@ class TestExplain:
         assert "<b>is" not in html
         assert "<i>" not in html
 
-    def test_it_is_json(self, log: AuditLog) -> None:
+    def test_it_is_json(self, log):
         """Every part, without NaN."""
         answered(
             log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse"
@@ -206,14 +202,14 @@ class TestExplain:
         assert said["decisions"][0]["checks"][0]["margin"] is None
         assert said["defaults"] == []
 
-    def test_a_refusal(self, log: AuditLog) -> None:
+    def test_a_refusal(self, log):
         """The first check that fails decides, with its words."""
         answered(log, [PASSES, FAILS], "refuse")
         said = explain_request("r1", log)
         assert said.rebuilt, said.differences
         assert said.decisions[0].derived == ("refuse", "support", FAILS.text)
 
-    def test_what_has_no_checks(self, log: AuditLog) -> None:
+    def test_what_has_no_checks(self, log):
         """Cannot be derived, and says so."""
         answered(log, [])
         said = explain_request("r1", log)
@@ -221,12 +217,12 @@ class TestExplain:
         assert said.differences == ("no checks are recorded that derive the decision",)
         assert len(said.frame()) == 0
 
-    def test_a_request_without_a_decision(self, log: AuditLog) -> None:
+    def test_a_request_without_a_decision(self, log):
         """A question that broke off says so."""
         log.opened("r1", "?", policy=POLICY, fingerprint="f0", models={}, now=START)
         assert explain_request("r1", log).differences == ("no decision is recorded",)
 
-    def test_an_unknown_request(self, log: AuditLog) -> None:
+    def test_an_unknown_request(self, log):
         """Is refused; in an empty log too."""
         with pytest.raises(
             ValueError, match="request_id must be that of a request in the log, got 'nobody'"
@@ -268,9 +264,7 @@ class TestExplain:
             ),
         ],
     )
-    def test_an_edited_log_is_noticed(
-        self, log: AuditLog, tmp_path: Path, change: str, told: str
-    ) -> None:
+    def test_an_edited_log_is_noticed(self, log, tmp_path, change, told):
         """Whatever was written over afterwards is named among the differences."""
         answered(log, [PASSES])
         check_edited(log, tmp_path, change, told)
@@ -285,12 +279,12 @@ class TestExplain:
             "UPDATE query_log SET models = '[]'",
         ],
     )
-    def test_a_log_that_cannot_be_read(self, log: AuditLog, tmp_path: Path, change: str) -> None:
+    def test_a_log_that_cannot_be_read(self, log, tmp_path, change):
         """Values that are no JSON, or not of their kind, are told as such, without a stack."""
         answered(log, [PASSES])
         check_unreadable(log, tmp_path, change)
 
-    def test_repr(self, log: AuditLog) -> None:
+    def test_repr(self, log):
         """Names the request, and whether the log adds up."""
         answered(log, [PASSES])
         assert repr(explain_request("r1", log)) == "Explained('r1', rebuilt=True, differences=[])"

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import comb, prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,14 +36,14 @@ GATES = ("similarity", "support")
 
 
 def ask(
-    log: AuditLog,
-    request: str,
-    status: str,
-    gate: str = "similarity",
+    log,
+    request,
+    status,
+    gate="similarity",
     *,
-    minute: int = 0,
-    **more: Any,
-) -> None:
+    minute=0,
+    **more,
+):
     """One request that is answered, refused by a gate or asked back."""
     now = START + timedelta(minutes=minute)
     question = more.pop("question", f"who is {request}?")
@@ -59,7 +58,7 @@ def ask(
     log.decided(request, {"status": status, **said}, [check], now=now)
 
 
-def mixed(log: AuditLog) -> AuditLog:
+def mixed(log):
     """A log of 12 answers, 4 refusals by either gate and 4 questions."""
     statuses = ["ok"] * 12 + ["refuse"] * 8 + ["ambiguous"] * 4
     for number, status in enumerate(statuses):
@@ -67,15 +66,13 @@ def mixed(log: AuditLog) -> AuditLog:
     return log
 
 
-def labelled(sample: pd.DataFrame, path: Path, label: Callable[[Any], str]) -> Path:
+def labelled(sample, path, label):
     """The file of a sample with labels."""
     write_sample(sample.assign(label=[label(row) for row in sample.itertuples()]), path)
     return path
 
 
-def label_drawn(
-    log: AuditLog, folder: Path, n: int, label: Callable[[Any], str] = lambda _: "ok"
-) -> LabelCounts:
+def label_drawn(log, folder, n, label=lambda _: "ok"):
     """Draw so many requests and record a label of each."""
     return record_labels(log, labelled(draw_sample(log, n, seed=0), folder / "a.csv", label))
 
@@ -83,7 +80,7 @@ def label_drawn(
 class TestStrata:
     """Intervals of draws from strata."""
 
-    def test_by_hand(self) -> None:
+    def test_by_hand(self):
         """Of 4 with 1 drawn and hit, 1 to 4 hits are possible.
 
         What nobody labelled may be either.
@@ -98,7 +95,7 @@ class TestStrata:
     @pytest.mark.parametrize(
         "stratum", [Stratum(2, 3, 0), Stratum(2, 1, 2), Stratum(2, 1, 1, 1), Stratum(2, 1, -1)]
     )
-    def test_what_no_draw_gives(self, stratum: Stratum) -> None:
+    def test_what_no_draw_gives(self, stratum):
         """Is refused."""
         with pytest.raises(ValueError, match="a stratum must have"):
             finite_interval(stratum)
@@ -108,9 +105,7 @@ class TestStrata:
         [((8, 12), (2, 3)), ((10, 10, 20), (3, 2, 4)), ((5, 40), (5, 6)), ((1, 30), (1, 4))],
     )
     @pytest.mark.parametrize("level", [0.8, 0.95])
-    def test_exact_coverage(
-        self, sizes: tuple[int, ...], drawn: tuple[int, ...], level: float
-    ) -> None:
+    def test_exact_coverage(self, sizes, drawn, level):
         """Every draw summed with its probability.
 
         The interval holds the truth as often as it says, 0 and 1 too.
@@ -133,7 +128,7 @@ class TestStrata:
             assert held >= level - 1e-9, (counts, held)
 
 
-def chance(hits: int, drawn: int, size: int, count: int) -> float:
+def chance(hits, drawn, size, count):
     """Probability of so many hits among those drawn."""
     return comb(count, hits) * comb(size - count, drawn - hits) / comb(size, drawn)
 
@@ -141,7 +136,7 @@ def chance(hits: int, drawn: int, size: int, count: int) -> float:
 class TestSample:
     """`draw_sample`."""
 
-    def test_it_is_even_and_known(self, audit_logs: OpenLog) -> None:
+    def test_it_is_even_and_known(self, audit_logs):
         """As many of each stratum as there are, up to the same number.
 
         The probability beside each.
@@ -160,7 +155,7 @@ class TestSample:
         row = drawn.set_index("stratum").loc["refuse by support"].iloc[0]
         assert (row["decision"], row["reason"], row["answer"]) == ("refuse", "support 0.1", "Acme")
 
-    def test_same_seed_same_draw(self, audit_logs: OpenLog) -> None:
+    def test_same_seed_same_draw(self, audit_logs):
         """And one event of it; another seed draws others."""
         log = mixed(audit_logs())
         one, again, other = (draw_sample(log, 6, seed=seed) for seed in (1, 1, 2))
@@ -169,18 +164,18 @@ class TestSample:
         with log.log.reading() as entries:
             assert len(list(entries.rows(SAMPLES))) == 2
 
-    def test_a_window(self, audit_logs: OpenLog) -> None:
+    def test_a_window(self, audit_logs):
         """Only the latest requests, by number or by days."""
         log = mixed(audit_logs())
         assert set(draw_sample(log, 99, seed=0, last=4)["stratum"]) == {"ambiguous by resolver"}
         assert len(draw_sample(log, 99, seed=0, days=7 / 1440)) == 8
 
-    def test_what_the_log_does_not_keep(self, audit_logs: OpenLog) -> None:
+    def test_what_the_log_does_not_keep(self, audit_logs):
         """Is not in the file either."""
         log = mixed(audit_logs(query="none"))
         assert draw_sample(log, 4, seed=0)["question"].eq("").all()
 
-    def test_nothing_to_draw(self, audit_logs: OpenLog) -> None:
+    def test_nothing_to_draw(self, audit_logs):
         """Is refused, and so is a draw of none."""
         with pytest.raises(ValueError, match="requests with a decision, got none"):
             draw_sample(audit_logs(), 4, seed=0)
@@ -192,7 +187,7 @@ class TestLabels:
     """`record_labels`."""
 
     @pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
-    def test_they_come_back_once(self, audit_logs: OpenLog, tmp_path: Path, name: str) -> None:
+    def test_they_come_back_once(self, audit_logs, tmp_path, name):
         """A second reading adds nothing; another label counts from now on; empty ones are none.
 
         All is chained.
@@ -236,11 +231,11 @@ class TestLabels:
     )
     def test_what_is_refused(
         self,
-        audit_logs: OpenLog,
-        tmp_path: Path,
-        edit: Callable[[str], str],
-        told: str,
-    ) -> None:
+        audit_logs,
+        tmp_path,
+        edit,
+        told,
+    ):
         """File, line, column, rule, remedy; and none of the labels is kept."""
         log, path = mixed(audit_logs()), tmp_path / "labels.csv"
         sample = draw_sample(log, 4, seed=0, last=4)
@@ -255,7 +250,7 @@ class TestLabels:
         with log.log.reading() as entries:
             assert list(entries.rows(LABELS)) == []
 
-    def test_a_spreadsheets_apostrophe(self, audit_logs: OpenLog, tmp_path: Path) -> None:
+    def test_a_spreadsheets_apostrophe(self, audit_logs, tmp_path):
         """An id that would be a formula comes back as it was."""
         log = audit_logs()
         ask(log, "=1+1", "ok")
@@ -264,7 +259,7 @@ class TestLabels:
         assert record_labels(log, path) == LabelCounts(1, 0, 0)
 
 
-def rate(table: pd.DataFrame, name: str, source: str) -> pd.Series[Any]:
+def rate(table, name, source):
     """The newest row of a rate."""
     return table[(table["rate"] == name) & (table["source"] == source)].iloc[-1]
 
@@ -272,7 +267,7 @@ def rate(table: pd.DataFrame, name: str, source: str) -> pd.Series[Any]:
 class TestRates:
     """`live_rates`."""
 
-    def test_a_census(self, audit_logs: OpenLog, tmp_path: Path) -> None:
+    def test_a_census(self, audit_logs, tmp_path):
         """All 24 drawn.
 
         Of 12 answers, 8 refusals and 4 questions, half of each refusal's gate should be answered.
@@ -286,7 +281,7 @@ class TestRates:
             assert row[["estimate", "low", "high"]].tolist() == [share] * 3
             assert row[["known", "covered", "requests"]].tolist() == [24] * 3
 
-    def test_nothing_is_known(self, audit_logs: OpenLog) -> None:
+    def test_nothing_is_known(self, audit_logs):
         """NaN, and an empty log has no row; a window that is none is refused."""
         log = audit_logs()
         assert len(live_rates(log)) == 0
@@ -302,7 +297,7 @@ class TestRates:
             with pytest.raises(ValueError, match="must be"):
                 live_rates(log, **more)
 
-    def test_requests_after_the_draw(self, audit_logs: OpenLog, tmp_path: Path) -> None:
+    def test_requests_after_the_draw(self, audit_logs, tmp_path):
         """Are not covered by it, nor those before the window.
 
         A later draw speaks for both once it has a label.
@@ -312,7 +307,7 @@ class TestRates:
         for number in range(4):
             ask(log, f"s{number}", "refuse", minute=60 + number)
 
-        def newest() -> pd.Series[Any]:
+        def newest():
             return rate(live_rates(log, last=8), "false_refusal_rate", "labels")
 
         counts = ["known", "covered", "requests"]
@@ -324,7 +319,7 @@ class TestRates:
         record_labels(log, tmp_path / "b.csv")
         assert newest()[[*counts, "low", "high"]].tolist() == [1, 8, 8, 1 / 5, 1.0]
 
-    def test_nought_of_nought_is_missing(self, audit_logs: OpenLog, tmp_path: Path) -> None:
+    def test_nought_of_nought_is_missing(self, audit_logs, tmp_path):
         """Nothing was refused and no label says that a request should be answered.
 
         No share, and no interval of 0.
@@ -337,7 +332,7 @@ class TestRates:
         assert row[["estimate", "low", "high"]].isna().all()
         assert (row["known"], row["covered"], row["unknown"]) == (4, 10, 6)
 
-    def test_a_course_over_time(self, audit_logs: OpenLog) -> None:
+    def test_a_course_over_time(self, audit_logs):
         """A window at each number of requests, by number or by days.
 
         The newest is what stands alone.
@@ -351,7 +346,7 @@ class TestRates:
         assert live_rates(log, last=None, days=9 / 1440)["requests"].unique().tolist() == [10]
 
     @pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
-    def test_coverage_of_the_whole_way(self, tmp_path: Path, wrong: float) -> None:
+    def test_coverage_of_the_whole_way(self, tmp_path, wrong):
         """Forty labelled draws, in windows that cut through them.
 
         The truth is within often enough.
@@ -378,7 +373,7 @@ class TestRates:
         log.close()
 
 
-def test_the_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_door(tmp_path, monkeypatch):
     """`raglab audit sample`, `label` and `metrics`, for people and programs.
 
     The log may stand before the command.
@@ -407,7 +402,7 @@ def test_the_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("audit", "sample", "audit.sqlite", "--log", "audit.sqlite").exit_code == 1
 
 
-def test_metrics_text() -> None:
+def test_metrics_text():
     """Both tables, NaN left out."""
     row = {"until": "t", "rate": "over_ask_rate", "source": "labels", "known": 0, "unknown": 3}
     row |= {"requests": 3, "errors": 2, "estimate": np.nan, "low": 0.0, "high": 0.5}
@@ -417,7 +412,7 @@ def test_metrics_text() -> None:
     assert 'raglab_live_rate_errors{rate="over_ask_rate",source="labels"} 2.0' in text
 
 
-def test_the_display(audit_logs: OpenLog, tmp_path: Path) -> None:
+def test_the_display(audit_logs, tmp_path):
     """A panel a rate, a line a source, the newest window in words.
 
     What is no table of rates is refused.

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 import pytest
@@ -18,7 +18,6 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 import raglab
-from databases import Places
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, check_from_json, check_to_json, learner_of, recorded_learner
 from raglab.audit.sessions import SilenceRule
@@ -55,24 +54,24 @@ HASH = sha256(b"open Sesame?").hexdigest()
 
 
 @pytest.fixture
-def log(audit_logs: OpenLog) -> AuditLog:
+def log(audit_logs):
     """Return a log under the published settings."""
     return audit_logs()
 
 
-def opened(log: AuditLog, request: str, question: str = "who is the insurer?", **more: Any) -> None:
+def opened(log, request, question="who is the insurer?", **more):
     """Open a request."""
     stated = {"session": "ann", "now": START, "policy": POLICY, "fingerprint": "f0"}
     log.opened(request, question, **{**stated, "models": {"encoder": "mini"}, **more})
 
 
-def events(log: AuditLog, table: str) -> list[dict[str, Any]]:
+def events(log, table):
     """Rows of a table."""
     with log.log.reading() as entries:
         return list(entries.rows(table))
 
 
-def lies(folder: Path, word: str) -> list[str]:
+def lies(folder, word):
     """Files of a folder in which a word stands."""
     return [path.name for path in sorted(folder.iterdir()) if word.encode() in path.read_bytes()]
 
@@ -80,7 +79,7 @@ def lies(folder: Path, word: str) -> list[str]:
 class TestRequests:
     """What is written of a request."""
 
-    def test_a_request_is_opened_once(self, log: AuditLog) -> None:
+    def test_a_request_is_opened_once(self, log):
         """A second of the same id is refused, and nothing of it is written."""
         opened(log, "r1")
         with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
@@ -111,9 +110,7 @@ class TestRequests:
             ),
         ],
     )
-    def test_what_is_no_event(
-        self, log: AuditLog, said: Callable[[AuditLog], object], told: str
-    ) -> None:
+    def test_what_is_no_event(self, log, said, told):
         """Is refused with rule, value and remedy, and leaves no trace."""
         opened(log, "r1")
         before = {table.name: events(log, table.name) for table in EVENTS}
@@ -121,7 +118,7 @@ class TestRequests:
             said(log)
         assert {table.name: events(log, table.name) for table in EVENTS} == before
 
-    def test_policy_and_settings_are_kept_once(self, audit_logs: OpenLog) -> None:
+    def test_policy_and_settings_are_kept_once(self, audit_logs):
         """A hundred requests under one policy and one learner keep one body of each.
 
         Another learner adds its own.
@@ -145,7 +142,7 @@ class TestRequests:
             lambda log: log.evidence("no", {"query": "?"}),
         ],
     )
-    def test_an_unknown_request(self, log: AuditLog, said: Callable[[AuditLog], object]) -> None:
+    def test_an_unknown_request(self, log, said):
         """Whatever is said of it is refused, and leaves no trace."""
         with pytest.raises(
             ValueError, match="request_id must be that of a request in the log, got 'no'"
@@ -153,7 +150,7 @@ class TestRequests:
             said(log)
         assert all(events(log, table.name) == [] for table in EVENTS)
 
-    def test_a_moment_without_a_zone_is_utc(self, log: AuditLog) -> None:
+    def test_a_moment_without_a_zone_is_utc(self, log):
         """It is kept as the same moment with its zone is, wherever the log is written.
 
         What is no time is refused.
@@ -164,7 +161,7 @@ class TestRequests:
         with pytest.raises(ValueError, match="now must be a datetime, got '2026-03-02'"):
             opened(log, "r3", now="2026-03-02")
 
-    def test_numbers_that_json_has_not(self) -> None:
+    def test_numbers_that_json_has_not(self):
         """Margins that are infinite or missing come back as they were."""
         for value in (float("nan"), float("inf"), float("-inf"), 0.1):
             check = Check("gap", "S2.4", value, 0.1, value, True, "£")
@@ -175,7 +172,7 @@ class TestRequests:
 class TestLearners:
     """Settings that requests name."""
 
-    def test_learner_settings_of_a_version_before(self, log: AuditLog) -> None:
+    def test_learner_settings_of_a_version_before(self, log):
         """They are read, under their own digest; what no version had is refused with its name."""
         old = DefaultLearner("posterior")._asdict()
         del old["on_word"]
@@ -197,7 +194,7 @@ class TestLearners:
 class TestSessions:
     """Which request a question rephrases (rule S5.4)."""
 
-    def test_how_near_is_nearly_the_same(self) -> None:
+    def test_how_near_is_nearly_the_same(self):
         """At least half of the words of both are in both."""
         assert jaccard(frozenset("abc"), frozenset("bcd")) == SilenceRule().near_same == 0.5
         assert jaccard(frozenset(), frozenset()) == 0.0
@@ -205,15 +202,13 @@ class TestSessions:
     @pytest.mark.parametrize(
         ("rule", "name"), [(SilenceRule(hours=0.0), "hours"), (SilenceRule(24.0, 1.5), "near_same")]
     )
-    def test_a_rule_of_silence_that_confirms_nothing(
-        self, audit_logs: OpenLog, rule: Any, name: str
-    ) -> None:
+    def test_a_rule_of_silence_that_confirms_nothing(self, audit_logs, rule, name):
         """It is refused with its name."""
         with pytest.raises(ValueError, match=rf"silence\.{name} must be"):
             audit_logs(silence=rule)
 
     @pytest.mark.parametrize("query", ["hash", "none"])
-    def test_rephrasing_without_text(self, audit_logs: OpenLog, query: str) -> None:
+    def test_rephrasing_without_text(self, audit_logs, query):
         """What the log does not keep, its process remembers.
 
         Another process knows the same question by its hash.
@@ -241,9 +236,7 @@ class TestWords:
     @pytest.mark.parametrize(
         ("query", "files"), [("text", ["audit.sqlite"]), ("hash", []), ("none", [])]
     )
-    def test_what_is_kept(
-        self, audit_logs: OpenLog, tmp_path: Path, query: str, files: list[str]
-    ) -> None:
+    def test_what_is_kept(self, audit_logs, tmp_path, query, files):
         """Only `text` puts the question and the values read from it into the file.
 
         Confidences always stay.
@@ -257,7 +250,7 @@ class TestWords:
         assert row["parsed"]["entity"] == (["Sesame", 0.9] if query == "text" else [None, 0.9])
 
     @SQLITE
-    def test_forgetting(self, log: AuditLog, tmp_path: Path) -> None:
+    def test_forgetting(self, log, tmp_path):
         """Question, hash, values, reply, answer and quotations are gone from rows and files.
 
         Numbers stay.
@@ -291,11 +284,11 @@ class TestWords:
     @pytest.mark.parametrize(("query", "kept"), [("text", True), ("hash", False), ("none", False)])
     def test_a_check_quotes_the_question(
         self,
-        audit_logs: OpenLog,
-        tmp_path: Path,
-        query: str,
-        kept: bool,
-    ) -> None:
+        audit_logs,
+        tmp_path,
+        query,
+        kept,
+    ):
         """What must be covered are words of the question.
 
         They are kept where its text is, and the numbers always.
@@ -315,9 +308,7 @@ class TestWords:
 
     @SQLITE
     @pytest.mark.parametrize("query", ["hash", "none"])
-    def test_replies_are_forgotten_where_questions_are_not_kept(
-        self, audit_logs: OpenLog, tmp_path: Path, query: str
-    ) -> None:
+    def test_replies_are_forgotten_where_questions_are_not_kept(self, audit_logs, tmp_path, query):
         """A request that has a reply or an answer alone counts, and its words leave the files."""
         log = audit_logs(query=query)
         opened(log, "r1", "open?", now=START)
@@ -329,9 +320,7 @@ class TestWords:
         assert lies(tmp_path, "Sesame") == []
 
     @SQLITE
-    def test_a_reader_keeps_words_in_the_files(
-        self, audit_logs: OpenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_reader_keeps_words_in_the_files(self, audit_logs, tmp_path, monkeypatch):
         """That is told; the remedy is to forget again after it, with nothing left to blank."""
         monkeypatch.setattr("raglab.store.database.BUSY_S", 0.05)
         log, other = audit_logs(), audit_logs()
@@ -346,7 +335,7 @@ class TestWords:
         assert log.forget(before=NEXT_DAY) == 0
         assert lies(tmp_path, "Sesame") == []
 
-    def test_forgetting_by_days(self, audit_logs: OpenLog) -> None:
+    def test_forgetting_by_days(self, audit_logs):
         """Without a moment the setting tells it; without either it is refused."""
         log = audit_logs(keep_days=2)
         opened(log, "old", now=START - timedelta(days=3))
@@ -358,14 +347,12 @@ class TestWords:
     @pytest.mark.parametrize(
         ("more", "told"), [({"query": "all"}, "query must be"), ({"keep_days": -1}, "keep_days")]
     )
-    def test_settings_that_are_none(
-        self, audit_logs: OpenLog, more: dict[str, Any], told: str
-    ) -> None:
+    def test_settings_that_are_none(self, audit_logs, more, told):
         """Are refused at once."""
         with pytest.raises(ValueError, match=told):
             audit_logs(**more)
 
-    def test_no_secret_is_shown(self) -> None:
+    def test_no_secret_is_shown(self):
         """Neither the log's repr nor its errors have what a URL hides."""
         log = AuditLog("postgresql+nothing://ann:hunter2@db/rag?sslpassword=swordfish")
         assert "hunter2" not in repr(log)
@@ -377,7 +364,7 @@ class TestWords:
 class TestFiles:
     """The log as a file."""
 
-    def test_an_empty_log(self, log: AuditLog, tmp_path: Path) -> None:
+    def test_an_empty_log(self, log, tmp_path):
         """Has no row, settles and forgets nothing, and exports empty tables with their types."""
         assert (log.pack(), log.settle(now=START), log.forget(before=START)) == (None, 0, 0)
         files = log.export(tmp_path / "out")
@@ -386,13 +373,13 @@ class TestFiles:
         assert str(frame["at"].dtype) == "datetime64[us, UTC]"
 
     @SQLITE
-    def test_a_log_that_is_not_there(self, audit_logs: OpenLog, tmp_path: Path) -> None:
+    def test_a_log_that_is_not_there(self, audit_logs, tmp_path):
         """Is not made where only reading is wanted."""
         with pytest.raises(ValueError, match="a log must be there"):
             audit_logs(create=False).pack()
         assert list(tmp_path.iterdir()) == []
 
-    def test_another_version(self, log: AuditLog, places: Places) -> None:
+    def test_another_version(self, log, places):
         """Is refused, and left as it was."""
         opened(log, "r1")
         log.close()
@@ -400,7 +387,7 @@ class TestFiles:
         with pytest.raises(ValueError, match="a log must be of version 4, got version 99"):
             opened(log, "r2")
 
-    def test_export(self, log: AuditLog, tmp_path: Path) -> None:
+    def test_export(self, log, tmp_path):
         """Times are UTC times, whole numbers whole, JSON is text, what is missing is missing."""
         opened(log, "r1", parsed={"entity": ("Acme", 0.9)}, now=START.astimezone())
         log.decided("r1", OK)
@@ -421,7 +408,7 @@ class TestFiles:
             files
         )
 
-    def test_postgresql_takes_the_tables(self) -> None:
+    def test_postgresql_takes_the_tables(self):
         """They compile in its dialect, numbers with 64 bits."""
         database = Database("x", REQUEST_TABLES)
         made = {
@@ -432,13 +419,13 @@ class TestFiles:
         assert "confidence DOUBLE PRECISION NOT NULL" in made[VERSIONS]
         assert "version BIGINT NOT NULL" in made[VERSIONS]
 
-    def test_a_folder_that_cannot_be_written(self, log: AuditLog, tmp_path: Path) -> None:
+    def test_a_folder_that_cannot_be_written(self, log, tmp_path):
         """Is refused."""
         (tmp_path / "file").write_text("x")
         with pytest.raises(ValueError, match="the folder must be writable"):
             log.export(tmp_path / "file" / "out")
 
-    def test_the_folder_of_an_index_is_no_log(self, tmp_path: Path) -> None:
+    def test_the_folder_of_an_index_is_no_log(self, tmp_path):
         """It is refused with the file that is the log of the index; no empty log is opened."""
         for place in (tmp_path, str(tmp_path)):
             with pytest.raises(
@@ -451,7 +438,7 @@ class TestFiles:
             Online(Bandit(), PUBLISHED, 100.0, tmp_path, ["hybrid"])
         assert list(tmp_path.iterdir()) == []
 
-    def test_it_imports_lightly(self) -> None:
+    def test_it_imports_lightly(self):
         """A log loads neither torch nor pandas nor scipy."""
         code = "import sys, raglab.audit.log; print(*sys.modules)"
         loaded = set(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from raglab.bandit import LEARNERS, Bandit, Bernoulli, Table
-from raglab.bandit.simulation import Run, log, run
+from raglab.bandit.simulation import log, run
 
 MEANS = np.array([0.7, 0.6, 0.5, 0.4])
 DRIFT = np.repeat([[0.8, 0.2, 0.5], [0.2, 0.8, 0.5]], 30, axis=0)
@@ -244,7 +244,7 @@ GOLDEN: dict[str, str] = {
 }
 
 
-def cases(masked: bool) -> Table:
+def cases(masked):
     """Forty cases of three arms, with rewards that never arrive where arms are masked too."""
     rng = np.random.default_rng(7)
     mask = rng.random((40, 3)) < 0.7 if masked else np.ones((40, 3), np.bool_)
@@ -265,14 +265,14 @@ WORLDS: dict[str, Any] = {
 }
 
 
-def digest(done: Run) -> str:
+def digest(done):
     """First 16 hex digits of what was played and what it came to."""
     parts = [done.arm.tobytes(), done.regret.tobytes(), done.value.tobytes(), done.pulls.tobytes()]
     parts.append(b"" if done.case is None else done.case.tobytes())
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
-def digests(policy: str) -> dict[str, str]:
+def digests(policy):
     """Digests of a learner in every world it can play, prompt and late rewards, and its log."""
     known = {}
     linear = LEARNERS[policy].linear
@@ -309,14 +309,14 @@ def digests(policy: str) -> dict[str, str]:
     return known
 
 
-def _names(world: Any) -> tuple[str, ...]:
+def _names(world):
     return (
         world.arms if isinstance(world, Table) else tuple(str(arm) for arm in range(world.n_arms))
     )
 
 
 @pytest.mark.parametrize("policy", LEARNER_NAMES)
-def test_arms_and_accounts_are_those_of_before(policy: str) -> None:
+def test_arms_and_accounts_are_those_of_before(policy):
     """In every world and setting, by both engines; and the propensities of a log."""
     pytest.importorskip("numba")
     expected = {name: value for name, value in GOLDEN.items() if name.split()[0] == policy}

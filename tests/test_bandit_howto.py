@@ -19,7 +19,7 @@ MOST_LINES = 12
 
 
 @pytest.fixture(scope="module")
-def names() -> dict[str, Any]:
+def names():
     """What all blocks define, run one after another."""
     defined: dict[str, Any] = {}
     with warnings.catch_warnings():
@@ -29,7 +29,7 @@ def names() -> dict[str, Any]:
     return defined
 
 
-def test_from_a_frame_to_plots_it_takes_twelve_lines() -> None:
+def test_from_a_frame_to_plots_it_takes_twelve_lines():
     """The block after the data has them all: regret, spend, log, estimate and plots."""
     lines = [line for line in BLOCKS[1].splitlines() if line.strip()]
     assert len(lines) <= MOST_LINES
@@ -44,7 +44,7 @@ def test_from_a_frame_to_plots_it_takes_twelve_lines() -> None:
         assert name in BLOCKS[1]
 
 
-def test_the_blocks_give_reward_and_spend_apart(names: dict[str, Any]) -> None:
+def test_the_blocks_give_reward_and_spend_apart(names):
     """Value is reward less price times spend in runs, estimates cover both, the budget is kept."""
     for played in names["runs"].values():
         np.testing.assert_allclose(played.value, played.gross - 0.2 * played.spend)
@@ -55,7 +55,7 @@ def test_the_blocks_give_reward_and_spend_apart(names: dict[str, Any]) -> None:
     assert {"ridge with a price", "best fixed mixture"} <= set(names["frontier"].frame()["policy"])
 
 
-def test_what_the_page_says_of_a_study(names: dict[str, Any]) -> None:
+def test_what_the_page_says_of_a_study(names):
     """It is judged on later rows, and the warm start is another run than the cold one."""
     assert names["study"].settings["split"] == "two tables"
     assert names["study"].settings["tune_rows"] == names["study"].settings["judge_rows"] == 300

@@ -18,7 +18,7 @@ from raglab.bandit import (
     environments,
     simulate,
 )
-from raglab.bandit.environments import Feed, check_world, feed, stream
+from raglab.bandit.environments import check_world, feed, stream
 from raglab.bandit.simulation import is_plain, run, stepwise_arms
 
 MEANS = (0.5, 0.6)
@@ -30,7 +30,7 @@ ROUNDS = 60
 SETTINGS = (Bandit(), Bandit(exploration=0.7, prior_mean=0.3, prior_strength=1.7, epsilon=0.4))
 
 
-def table(rng: np.random.Generator, n: int = 12, *, masked: bool) -> Table:
+def table(rng, n=12, *, masked):
     """Cases whose rewards and features lie on a coarse grid."""
     mask = rng.random((n, 3)) < 0.6 if masked else np.ones((n, 3), np.bool_)
     mask[np.arange(n), rng.integers(3, size=n)] = True
@@ -41,7 +41,7 @@ def table(rng: np.random.Generator, n: int = 12, *, masked: bool) -> Table:
     )
 
 
-def worlds() -> dict[str, Bernoulli | Table]:
+def worlds():
     """Worlds of three arms that a plain learner meets."""
     rng = np.random.default_rng(5)
     means, drifting = np.array([0.25, 0.5, 0.75]), rng.choice(GRID, (ROUNDS, 3))
@@ -67,12 +67,12 @@ CASES = [
 ]
 
 
-def met(name: str, size: int = 7) -> Feed:
+def met(name, size=7):
     """A block of a world."""
     return feed(check_world(WORLDS[name], ROUNDS), ROUNDS, size, 3, 0)
 
 
-def statistics(means: list[Any], exact: float) -> tuple[float, float]:
+def statistics(means, exact):
     """Sum over seeds of squared standard errors, and the square of that of all seeds together."""
     z = [(last.mean() - exact) / (last.std(ddof=1) / np.sqrt(len(last))) for last in means]
     every = np.concatenate(means)
@@ -81,7 +81,7 @@ def statistics(means: list[Any], exact: float) -> tuple[float, float]:
     )
 
 
-def test_the_exact_regret_is_the_published_one() -> None:
+def test_the_exact_regret_is_the_published_one():
     """Dynamic programming gives the figures that the contract names."""
     assert expected_regret(ucb1(), MEANS, AT) == pytest.approx(
         [0.461184, 0.888131, 1.298062], abs=5e-7
@@ -91,7 +91,7 @@ def test_the_exact_regret_is_the_published_one() -> None:
     )
 
 
-def simulated(policy: str, at: tuple[int, ...], replications: int) -> dict[int, list[Any]]:
+def simulated(policy, at, replications):
     """Regret [R] after so many rounds, of each seed."""
     done = [
         simulate(policy, MEANS, rounds=max(at), replications=replications, seed=seed).regret
@@ -101,7 +101,7 @@ def simulated(policy: str, at: tuple[int, ...], replications: int) -> dict[int, 
 
 
 @pytest.mark.parametrize(("policy", "exact"), [("thompson_beta", 0.452613), ("ucb1", 0.461184)])
-def test_ten_rounds_cost_the_exact_regret(policy: str, exact: float) -> None:
+def test_ten_rounds_cost_the_exact_regret(policy, exact):
     """Over 20 seeds the squared deviations add up to no more than chance allows."""
     each, every = statistics(simulated(policy, (10,), 2000)[10], exact)
     assert each < chi2.ppf(0.999, len(SEEDS))
@@ -112,7 +112,7 @@ def test_ten_rounds_cost_the_exact_regret(policy: str, exact: float) -> None:
     ("policy", "exact"),
     [("thompson_beta", (0.452613, 0.851380, 1.218944)), ("ucb1", (0.461184, 0.888131, 1.298062))],
 )
-def test_simulated_regret_is_the_exact_one(policy: str, exact: tuple[float, ...]) -> None:
+def test_simulated_regret_is_the_exact_one(policy, exact):
     """After 10, 20 and 30 rounds, 20 seeds of 20,000 replications; another tie rule would show."""
     done = simulated(policy, AT, 20000)
     for t, regret in zip(AT, exact, strict=True):
@@ -128,7 +128,7 @@ def test_simulated_regret_is_the_exact_one(policy: str, exact: tuple[float, ...]
 
 @pytest.mark.parametrize(("name", "policy"), CASES)
 @pytest.mark.parametrize("settings", SETTINGS, ids=["published", "other"])
-def test_compiled_loops_are_choose_and_update(name: str, policy: str, settings: Bandit) -> None:
+def test_compiled_loops_are_choose_and_update(name, policy, settings):
     """Arms, regret, value and pulls have the same bits; so do exact ties and masked arms."""
     kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     bandit, block = settings._replace(algorithm=policy), met(name, 31)
@@ -140,7 +140,7 @@ def test_compiled_loops_are_choose_and_update(name: str, policy: str, settings: 
 
 
 @pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_beta", "thompson_nig"])
-def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
+def test_engines_agree_over_thousands_of_rounds(policy):
     """2,000 rounds of 201 replications, two blocks: the same bits."""
     pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     world = Bernoulli(np.array(FOUR))
@@ -154,9 +154,7 @@ def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
 
 @pytest.mark.parametrize("exploration", [1e-12, 1e-3, 1.0, 1e9])
 @pytest.mark.parametrize("means", [[0.5, 0.5, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 0.999]])
-def test_scores_that_are_nearly_equal_are_told_apart_as_before(
-    means: list[float], exploration: float
-) -> None:
+def test_scores_that_are_nearly_equal_are_told_apart_as_before(means, exploration):
     """Compiled ucb1 compares scores off by last digits, and remakes those that are that close."""
     pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     bandit, world = Bandit("ucb1", exploration=exploration), Bernoulli(np.array(means))
@@ -167,7 +165,7 @@ def test_scores_that_are_nearly_equal_are_told_apart_as_before(
     np.testing.assert_array_equal(one, other)
 
 
-def test_nearly_equal_scores_of_a_table_are_told_apart_as_before() -> None:
+def test_nearly_equal_scores_of_a_table_are_told_apart_as_before():
     """Few rewards, of few digits: of thousands of scores some differ in the last digit alone."""
     pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     rng, shape = np.random.default_rng(7), (3, 6)
@@ -186,7 +184,7 @@ def test_nearly_equal_scores_of_a_table_are_told_apart_as_before() -> None:
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES if not LEARNERS[name].linear])
 @pytest.mark.parametrize("mask", [[True, False, True], None])
-def test_no_pull_of_a_masked_arm(policy: str, mask: list[bool] | None) -> None:
+def test_no_pull_of_a_masked_arm(policy, mask):
     """With a mask [A], and with one a round, [T, A]; regret is against the best available arm."""
     rng = np.random.default_rng(1)
     means = np.array([0.3, 0.9, 0.5])
@@ -203,7 +201,7 @@ def test_no_pull_of_a_masked_arm(policy: str, mask: list[bool] | None) -> None:
     assert (done.regret >= 0.0).all()
 
 
-def test_a_longer_simulation_begins_as_the_shorter() -> None:
+def test_a_longer_simulation_begins_as_the_shorter():
     """20 rounds of a seed are the first of its 30, also where there are several blocks."""
     short, long = (
         simulate("ucb1", FOUR, rounds=t, replications=201, seed=4).regret for t in (20, 30)
@@ -211,7 +209,7 @@ def test_a_longer_simulation_begins_as_the_shorter() -> None:
     np.testing.assert_array_equal(short, long[:, :20])
 
 
-def test_policies_are_ordered_as_theory_has_it() -> None:
+def test_policies_are_ordered_as_theory_has_it():
     """Thompson < KL-UCB < UCB1 on four arms, pair by pair in the same replications.
 
     The gaps are three standard errors apart.
@@ -245,7 +243,7 @@ def test_policies_are_ordered_as_theory_has_it() -> None:
         ({"seed": 1.5}, "seed must be a whole number >= 0, got 1.5"),
     ],
 )
-def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], rule: str) -> None:
+def test_what_cannot_be_simulated_is_refused(change, rule):
     """With the rule, the value and a remedy."""
     asked: dict[str, Any] = {
         "policy": "ucb1",
@@ -260,9 +258,7 @@ def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], rule: str) 
 
 @pytest.mark.parametrize("policy", ["ucb1", "lin_ucb", "lin_thompson"])
 @pytest.mark.parametrize("change", [{"discount": 0.9}, {"window": 6}, {"floor": 0.1}], ids=str)
-def test_learners_that_forget_or_have_a_floor_have_no_loop(
-    policy: str, change: dict[str, Any]
-) -> None:
+def test_learners_that_forget_or_have_a_floor_have_no_loop(policy, change):
     """They are played step by step, and the compiled engine refuses them."""
     bandit = Bandit(policy)._replace(**change)
     assert is_plain(bandit, met("table", 31)) is False

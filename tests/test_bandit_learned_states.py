@@ -6,7 +6,6 @@ History of tables and logs, what goes on from it, and states that were saved bef
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,13 +56,13 @@ OLD_SETUPS = {  # digests of commit 255937d
 ARMS = ("hybrid", "graph")
 
 
-def same(first: State, second: State) -> None:
+def same(first, second):
     """Every field has the same bits."""
     for name, left, right in zip(State._fields, first, second, strict=True):
         np.testing.assert_array_equal(left, right, err_msg=name)
 
 
-def table(n: int = 40, **more: Any) -> Table:
+def table(n=40, **more):
     """Rewards of two arms, one of which is good where x is large."""
     rng = np.random.default_rng(3)
     x = rng.random(n).round(2)
@@ -75,7 +74,7 @@ class TestLearnedState:
     """What a learner knows after history."""
 
     @pytest.mark.parametrize("policy", POLICIES)
-    def test_a_log_is_choose_and_update_in_turn(self, policy: str) -> None:
+    def test_a_log_is_choose_and_update_in_turn(self, policy):
         """Of every learner, forgetting too; a round without a reward counts as chosen."""
         world = table()
         rows = log(Bandit("epsilon_greedy", epsilon=1.0), world, rounds=30, seed=1)
@@ -95,7 +94,7 @@ class TestLearnedState:
                     expected = update(expected, arm, reward, bandit, context=features[place])
             same(state, expected)
 
-    def test_a_table_is_a_log_of_a_fixed_policy(self) -> None:
+    def test_a_table_is_a_log_of_a_fixed_policy(self):
         """Uniform where none is stated; each row once; on all of one arm by hand.
 
         A weight multiplies the sums.
@@ -113,7 +112,7 @@ class TestLearnedState:
         np.testing.assert_array_equal(half.gram, 0.5 * pulled.gram)
         assert int(half.t) == 40
 
-    def test_a_run_goes_on_from_it(self) -> None:
+    def test_a_run_goes_on_from_it(self):
         """With history the good arm of each context is taken from the first round.
 
         Log and propensities agree.
@@ -132,7 +131,7 @@ class TestLearnedState:
         )
 
     @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
-    def test_the_compiled_loop_goes_on_alike(self, policy: str) -> None:
+    def test_the_compiled_loop_goes_on_alike(self, policy):
         """Arm for arm, with prior means and costs too.
 
         Of a learner without a context it is refused.
@@ -189,14 +188,14 @@ class TestLearnedState:
             ),
         ],
     )
-    def test_what_is_no_history_is_refused(self, more: dict[str, Any], rule: str) -> None:
+    def test_what_is_no_history_is_refused(self, more, rule):
         """With the rule, the value and a remedy."""
         known: dict[str, Any] = {"source": table(), "bandit": Bandit()} | more
         with pytest.raises(ValueError, match=rule):
             learned_state(known.pop("source"), known.pop("bandit"), **known)
 
     @pytest.mark.parametrize("policy", ["thompson_nig", "lin_ucb"])
-    def test_a_state_of_another_world_is_refused(self, policy: str) -> None:
+    def test_a_state_of_another_world_is_refused(self, policy):
         """Other arms, a batch, another window; a policy that learns nothing has no state."""
         bandit, world = Bandit(policy), table()
         for state in (
@@ -224,7 +223,7 @@ class TestLearnedState:
 class TestBefore:
     """Linear learners that were saved or set up when prior_mean was not read."""
 
-    def test_a_state_goes_on_as_it_did(self) -> None:
+    def test_a_state_goes_on_as_it_did(self):
         """Its prior_mean is 0.
 
         Theta = 0.75 / (2 + 1), an arm without a reward is expected to pay 0.
@@ -239,7 +238,7 @@ class TestBefore:
         assert dumps(saved.state, stated, centred=False) == OLD_STATE
         assert loads(dumps(saved.state, saved.bandit)).bandit == saved.bandit
 
-    def test_new_ones_are_marked_and_the_rest_is_as_it_was(self) -> None:
+    def test_new_ones_are_marked_and_the_rest_is_as_it_was(self):
         """A linear learner keeps its prior_mean; the mark on any other is refused."""
         for policy in POLICIES:
             bandit = Bandit(policy, prior_mean=0.25)
@@ -257,7 +256,7 @@ class TestBefore:
             with pytest.raises(ValueError, match=r"as dumps wrote|features where"):
                 loads(json.dumps(document))
 
-    def test_setups_keep_their_digests(self) -> None:
+    def test_setups_keep_their_digests(self):
         """But for linear learners, which were not centred then."""
         for policy, digest in OLD_SETUPS.items():
             setup = Setup(ARMS, Bandit(policy), RewardWeights())
@@ -271,12 +270,12 @@ class TestOnline:
 
     KNOWN = dict.fromkeys(FEATURES, 0.5)
 
-    def opened(self, path: Path, **more: Any) -> Online:
+    def opened(self, path, **more):
         """A bandit over a log of its own."""
         known: dict[str, Any] = {"bandit": Bandit("lin_ucb", floor=0.1)} | more
         return Online(weights=RewardWeights(), budget_ms=8000.0, log=path, arms=ARMS, **known)
 
-    def filled(self, path: Path, **more: Any) -> Online:
+    def filled(self, path, **more):
         """A bandit after eight rounds."""
         online = self.opened(path, **more)
         for number in range(8):
@@ -291,7 +290,7 @@ class TestOnline:
             online.update(f"r{number}", parts)
         return online
 
-    def test_it_goes_on_and_is_rebuilt(self, tmp_path: Path) -> None:
+    def test_it_goes_on_and_is_rebuilt(self, tmp_path):
         """From the state that the other log's own learner has.
 
         The setup holds it, and the log proves the snapshot.
@@ -316,9 +315,7 @@ class TestOnline:
                 tmp_path / "x.sqlite", initial=init(2, bandit=Bandit("lin_ucb"), n_features=3)
             )
 
-    def test_the_environment_names_it(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_environment_names_it(self, tmp_path, monkeypatch):
         """RAGLAB_BANDIT_PRIOR of a linear learner is a file that dumps wrote.
 
         Of another learner it is refused.
@@ -343,7 +340,7 @@ class TestOnline:
             load_state(path, bandit, ARMS)
 
 
-def test_propensities_of_centred_learners_are_exact() -> None:
+def test_propensities_of_centred_learners_are_exact():
     """Two lin_thompson arms by the normal law, by ridge regression on rewards less prior mean."""
     bandit = Bandit(
         "lin_thompson", prior_mean=0.8, prior_strength=1.5, prior_variance=0.04, exploration=1.3
@@ -367,7 +364,7 @@ def test_propensities_of_centred_learners_are_exact() -> None:
     np.testing.assert_allclose(share, [expected, 1.0 - expected], atol=1e-9)
 
 
-def test_what_is_no_state_or_no_column_is_refused() -> None:
+def test_what_is_no_state_or_no_column_is_refused():
     """By the rule and the value."""
     past = pd.DataFrame({"action": [0, 1], "reward": [0.5, 1.0], "x": [0.0, 1.0]})
     for wrong, got in ((["x", "y"], "y"), ("x", "x")):

@@ -32,7 +32,7 @@ FEATURES = 2
 NONE = np.zeros(0)
 
 
-def seen(bandit: Bandit, rewards: list[tuple[int, float]], n_arms: int = 2) -> State:
+def seen(bandit, rewards, n_arms=2):
     """State after these rewards, without a round chosen."""
     state = init(n_arms, bandit=bandit)
     for arm, reward in rewards:
@@ -40,24 +40,24 @@ def seen(bandit: Bandit, rewards: list[tuple[int, float]], n_arms: int = 2) -> S
     return state
 
 
-def fresh(bandit: Bandit, batch: tuple[int, ...] = (), n_arms: int = 3) -> State:
+def fresh(bandit, batch=(), n_arms=3):
     """State with features where the policy needs them."""
     return init(n_arms, bandit=bandit, n_features=FEATURES, batch=batch)
 
 
-def same(one: State, other: State) -> None:
+def same(one, other):
     """Every field has the same bits."""
     for name, left, right in zip(State._fields, one, other, strict=True):
         np.testing.assert_array_equal(left, right, err_msg=name)
 
 
-def near(one: State, other: State) -> None:
+def near(one, other):
     """Every field is the same up to rounding."""
     for name, left, right in zip(State._fields, one, other, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12, err_msg=name)
 
 
-def test_ucb1_by_hand() -> None:
+def test_ucb1_by_hand():
     """Three rewards 1, 1, 0 of arm 0 and one 1 of arm 1.
 
     Mean + 3 sqrt(2 ln 4 / n), t counts the rewards so far.
@@ -76,9 +76,7 @@ def test_ucb1_by_hand() -> None:
         ([False, True, True], [1, 2, 1, 2, 1], [-np.inf, np.inf, np.inf]),
     ],
 )
-def test_arms_without_a_reward_come_first_the_least_pulled_one_before(
-    policy: str, mask: list[bool], taken: list[int], last: list[float]
-) -> None:
+def test_arms_without_a_reward_come_first_the_least_pulled_one_before(policy, mask, taken, last):
     """Also where a reward of an earlier one has not come yet; masked arms are not waited for."""
     bandit, rng = Bandit(policy, epsilon=0.0), np.random.default_rng(0)
     state, arms = init(3, bandit=bandit), []
@@ -89,7 +87,7 @@ def test_arms_without_a_reward_come_first_the_least_pulled_one_before(
     assert choice.score.tolist() == last
 
 
-def test_kl_upper_is_the_root_to_the_last_digits() -> None:
+def test_kl_upper_is_the_root_to_the_last_digits():
     """Against 60 halvings, on means from 0 to 1 and levels from 1e-6 to 100.
 
     At level 0 it is the mean.
@@ -107,7 +105,7 @@ def test_kl_upper_is_the_root_to_the_last_digits() -> None:
     np.testing.assert_allclose(kl_upper(mean, 0.0 * level), mean, atol=1e-13, rtol=0.0)
 
 
-def test_thompson_beta_by_hand() -> None:
+def test_thompson_beta_by_hand():
     """Rewards 0.9 and 0.5 of arm 0: one success, since 0.5 is not above the threshold.
 
     Beta(1 + 1, 1 + 1).
@@ -119,7 +117,7 @@ def test_thompson_beta_by_hand() -> None:
     assert [part.tolist() for part in beta(state, strong)] == [[1.0, 0.75], [0.5, 0.25]]
 
 
-def test_a_history_adds_pseudo_counts_and_stays_out_of_the_state() -> None:
+def test_a_history_adds_pseudo_counts_and_stays_out_of_the_state():
     """Three pseudo-pulls with two successes of arm 1."""
     bandit = Bandit(
         history=Stats(*(np.array(each) for each in ([0.0, 3.0], [0.0, 2.0], [0.0, 2.0])))
@@ -129,7 +127,7 @@ def test_a_history_adds_pseudo_counts_and_stays_out_of_the_state() -> None:
     assert [part.tolist() for part in beta(state, bandit)] == [[1.0, 4.0], [1.0, 2.0]]
 
 
-def test_thompson_nig_by_hand() -> None:
+def test_thompson_nig_by_hand():
     """Rewards 0.5 and 1 with mu0 = 0.5, kappa0 = 2, alpha0 = 1, beta0 = 0.25.
 
     kappa = 4, mu = 2.5 / 4, alpha = 2, beta = 0.25 + 0.125 / 2 + 2 * 2 * 0.25 ** 2 / (2 * 4) =
@@ -143,7 +141,7 @@ def test_thompson_nig_by_hand() -> None:
     assert found.scale[1] == pytest.approx(np.sqrt(0.25 / (1.0 * 2.0)), abs=1e-15)
 
 
-def test_lin_ucb_by_hand() -> None:
+def test_lin_ucb_by_hand():
     """Ridge 1, mean 1/4, one reward 1 at x = (1, 0).
 
     Theta = (3/8, 0), x' inv(A) x = 1/2 there, 1 across.
@@ -159,7 +157,7 @@ def test_lin_ucb_by_hand() -> None:
 
 
 @pytest.mark.parametrize("policy", ["thompson_beta", "thompson_nig", "lin_thompson"])
-def test_draws_have_the_posterior_that_is_told(policy: str) -> None:
+def test_draws_have_the_posterior_that_is_told(policy):
     """The mean of 20,000 draws is the posterior's, within four standard errors."""
     bandit = Bandit(policy)
     n = 20000
@@ -176,7 +174,7 @@ def test_draws_have_the_posterior_that_is_told(policy: str) -> None:
     assert (np.abs(choice.score.mean(axis=0) - expected) < 4.0 * error).all()
 
 
-def test_epsilon_and_floor_share_the_rounds() -> None:
+def test_epsilon_and_floor_share_the_rounds():
     """Epsilon 0.4 of two available arms.
 
     The better one in 80 % of 20,000 choices, and with a floor of 0.25 in 65 %.
@@ -193,7 +191,7 @@ def test_epsilon_and_floor_share_the_rounds() -> None:
         assert abs(counts[2] - share) < 4.0 * np.sqrt(share * (1.0 - share) / n)
 
 
-def test_ties_fall_to_the_lowest_or_at_random() -> None:
+def test_ties_fall_to_the_lowest_or_at_random():
     """Equal arms 1 and 2 of three: all on 1, or half on each."""
     n = 20000
     for ties, share in (("lowest", 1.0), ("random", 0.5)):
@@ -209,7 +207,7 @@ def test_ties_fall_to_the_lowest_or_at_random() -> None:
         assert (choice.arm != 0).all()
 
 
-def test_a_discount_halves_what_was_seen() -> None:
+def test_a_discount_halves_what_was_seen():
     """A reward of one round ago counts half, one of now whole; pulls and t are not forgotten."""
     bandit, rng = Bandit("ucb1", discount=0.5), np.random.default_rng(0)
     state, _ = choose(init(1, bandit=bandit), bandit, rng)
@@ -219,7 +217,7 @@ def test_a_discount_halves_what_was_seen() -> None:
     assert (int(state.t), int(state.pulls[0])) == (2, 2)
 
 
-def test_a_window_forgets_whole_rounds() -> None:
+def test_a_window_forgets_whole_rounds():
     """Of rewards 1, 0.75, 0.5 the last two count, and none after two rounds without one."""
     bandit, rng = Bandit("ucb1", window=2), np.random.default_rng(0)
     state = init(1, bandit=bandit)
@@ -233,7 +231,7 @@ def test_a_window_forgets_whole_rounds() -> None:
     assert update(state, 0, 1.0, bandit, age=1).n[0] == 1.0
 
 
-def bandits() -> st.SearchStrategy[Bandit]:
+def bandits():
     """A policy, with a discount, a window, or neither."""
     forgets = st.sampled_from([{}, {"discount": 0.5}, {"window": 3}])
     ties = st.sampled_from(["lowest", "random"])
@@ -255,7 +253,7 @@ quick = settings(deadline=None, derandomize=True, max_examples=40)
 
 @quick
 @given(bandits(), st.lists(STEPS, min_size=2, max_size=3))
-def test_one_is_a_cell_of_many(bandit: Bandit, rows: list[list[Any]]) -> None:
+def test_one_is_a_cell_of_many(bandit, rows):
     """A batch of replications learns what each alone would, from the same choices."""
     length, rng = min(map(len, rows)), np.random.default_rng(0)
     many, alone = fresh(bandit, (len(rows),)), [fresh(bandit) for _ in rows]
@@ -273,7 +271,7 @@ def test_one_is_a_cell_of_many(bandit: Bandit, rows: list[list[Any]]) -> None:
 
 @quick
 @given(bandits(), STEPS, st.lists(st.integers(0, 4), min_size=8, max_size=8))
-def test_a_late_reward_is_one_in_time(bandit: Bandit, steps: list[Any], delays: list[int]) -> None:
+def test_a_late_reward_is_one_in_time(bandit, steps, delays):
     """With its age told, a reward late and out of order leaves the state it would have left."""
     timely = late = fresh(bandit)
     rng, one_arm = np.random.default_rng(0), np.arange(3)
@@ -293,7 +291,7 @@ def test_a_late_reward_is_one_in_time(bandit: Bandit, steps: list[Any], delays: 
     near(late, timely)
 
 
-def steps_of(rows: list[tuple[Any, ...]]) -> Steps:
+def steps_of(rows):
     """Rows of kind, arm, old, new, age and context as columns."""
     kind, arm, old, new, age, context = zip(*rows, strict=True)
     return Steps(*map(np.array, (kind, arm, old, new, age)), np.array(context, dtype=np.float64))
@@ -301,7 +299,7 @@ def steps_of(rows: list[tuple[Any, ...]]) -> Steps:
 
 @settings(quick, max_examples=150)
 @given(st.data())
-def test_many_steps_at_once_are_the_steps_one_by_one(data: st.DataObject) -> None:
+def test_many_steps_at_once_are_the_steps_one_by_one(data):
     """The same bits for rewards in time, late and revised, whatever is forgotten; cut anywhere."""
     forgets = data.draw(st.sampled_from([{}, {"discount": 0.97}, {"window": 3}]))
     bandit = Bandit(data.draw(st.sampled_from(POLICIES)), **forgets)
@@ -355,7 +353,7 @@ def test_many_steps_at_once_are_the_steps_one_by_one(data: st.DataObject) -> Non
         ((CHOSEN, 0, 0.0, 0.0, 0, [1.0]), "context must be"),
     ],
 )
-def test_a_step_that_breaks_a_rule_is_refused_among_many(row: Any, rule: str) -> None:
+def test_a_step_that_breaks_a_rule_is_refused_among_many(row, rule):
     """As it is one by one."""
     bandit = Bandit("ucb1")
     once = fold(fresh(bandit), steps_of([(CHOSEN, 0, 0.0, 0.0, 0, [])]), bandit)
@@ -363,7 +361,7 @@ def test_a_step_that_breaks_a_rule_is_refused_among_many(row: Any, rule: str) ->
         fold(once, steps_of([row]), bandit)
 
 
-def test_steps_are_of_one_learner() -> None:
+def test_steps_are_of_one_learner():
     """A batch is refused."""
     with pytest.raises(ValueError, match="steps must be of one learner"):
         fold(fresh(Bandit("ucb1"), (2,)), steps_of([(CHOSEN, 0, 0.0, 0.0, 0, [])]), Bandit("ucb1"))
@@ -371,7 +369,7 @@ def test_steps_are_of_one_learner() -> None:
 
 @quick
 @given(bandits(), STEPS, st.sampled_from(GRID))
-def test_a_revised_reward_is_the_new_one(bandit: Bandit, steps: list[Any], new: float) -> None:
+def test_a_revised_reward_is_the_new_one(bandit, steps, new):
     """Two rounds later the state is the one of the new reward from the start."""
     revised = at_once = fresh(bandit)
     rng, only = np.random.default_rng(0), [True, False, False]
@@ -388,7 +386,7 @@ def test_a_revised_reward_is_the_new_one(bandit: Bandit, steps: list[Any], new: 
 
 @quick
 @given(bandits(), st.sampled_from([np.nan, -0.25, 1.25, np.inf]))
-def test_a_reward_that_is_none_is_refused(bandit: Bandit, reward: float) -> None:
+def test_a_reward_that_is_none_is_refused(bandit, reward):
     """With the rule and the value; the state is as it was."""
     state, _ = choose(fresh(bandit), bandit, np.random.default_rng(0), context=[1.0, 0.0])
     before = State(*(field.copy() for field in state))
@@ -433,7 +431,7 @@ def test_a_reward_that_is_none_is_refused(bandit: Bandit, reward: float) -> None
         ),
     ],
 )
-def test_steps_that_break_a_rule_are_refused(call: Any, rule: str) -> None:
+def test_steps_that_break_a_rule_are_refused(call, rule):
     """With the rule, what came, and a remedy; the state is as it was."""
     bandit = Bandit("ucb1")
     state = seen(bandit, [(1, 0.5)], 3)
@@ -443,7 +441,7 @@ def test_steps_that_break_a_rule_are_refused(call: Any, rule: str) -> None:
     same(state, before)
 
 
-def test_a_window_knows_its_rounds() -> None:
+def test_a_window_knows_its_rounds():
     """It refuses a second reward of a round, a reward of no round, and an old uncounted one."""
     bandit = Bandit("ucb1", window=3)
     state, _ = choose(init(2, bandit=bandit), bandit, np.random.default_rng(0))
@@ -483,7 +481,7 @@ def test_a_window_knows_its_rounds() -> None:
         ({"history": Stats(np.ones(2), np.full(2, 0.5), np.ones(2))}, "n >= total >= square"),
     ],
 )
-def test_settings_outside_their_range_are_refused(change: dict[str, Any], rule: str) -> None:
+def test_settings_outside_their_range_are_refused(change, rule):
     """Before any state is made."""
     with pytest.raises(ValueError, match=rule):
         init(2, bandit=Bandit()._replace(**change), n_features=1)
@@ -491,7 +489,7 @@ def test_settings_outside_their_range_are_refused(change: dict[str, Any], rule: 
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES if LEARNERS[name].linear])
 @pytest.mark.parametrize("context", [None, [1.0], [1.0, np.nan]])
-def test_a_context_must_fit(policy: str, context: Any) -> None:
+def test_a_context_must_fit(policy, context):
     """A linear policy takes no missing, short or broken context."""
     bandit = Bandit(policy)
     with pytest.raises(ValueError, match="context must be"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 from raglab.bandit import (
     POLICIES,
     Bandit,
-    State,
     Stats,
     choose,
     dumps,
@@ -48,7 +46,7 @@ BANDITS = st.sampled_from(
 )
 
 
-def learned(bandit: Bandit, rounds: list[tuple[int, float]], batch: tuple[int, ...] = ()) -> State:
+def learned(bandit, rounds, batch=()):
     """State after these arms and rewards."""
     rng = np.random.default_rng(0)
     width = 2 if bandit.linear else 0
@@ -60,7 +58,7 @@ def learned(bandit: Bandit, rounds: list[tuple[int, float]], batch: tuple[int, .
     return state
 
 
-def same(one: State, two: State) -> bool:
+def same(one, two):
     """Whether every field has the same shape, type and bits."""
     return all(
         a.dtype == b.dtype and a.tobytes() == b.tobytes() and a.shape == b.shape
@@ -68,7 +66,7 @@ def same(one: State, two: State) -> bool:
     )
 
 
-def forged(text: str, change: Callable[[dict[str, Any]], object]) -> str:
+def forged(text, change):
     """The document with something else in it and a hash that stands for that."""
     document = json.loads(text)
     del document["sha256"]
@@ -85,7 +83,7 @@ TEXT = dumps(
 # what comes back
 
 
-def test_the_document_by_head() -> None:
+def test_the_document_by_head():
     """One line, sorted keys, no white space.
 
     Version, settings, shapes, position and a hash over the rest.
@@ -106,9 +104,7 @@ def test_the_document_by_head() -> None:
 
 @LAWFUL
 @given(bandit=BANDITS, rounds=SEEN, batch=st.sampled_from([(), (2,), (2, 1)]))
-def test_every_bit_comes_back(
-    bandit: Bandit, rounds: list[tuple[int, float]], batch: tuple[int, ...]
-) -> None:
+def test_every_bit_comes_back(bandit, rounds, batch):
     """State and settings, of every policy, batch, window and history.
 
     And the bytes of the document again.
@@ -129,14 +125,14 @@ def test_every_bit_comes_back(
     "value",
     [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 2.0**53 + 2.0, np.nextafter(1.0, 2.0)],
 )
-def test_odd_floats_come_back(value: float) -> None:
+def test_odd_floats_come_back(value):
     """Denormals, the largest, minus zero, and neighbours of 1."""
     state = learned(Bandit(), [])
     state = state._replace(square=np.array([value, 0.0, 1.0]))
     assert same(loads(dumps(state, Bandit())).state, state)
 
 
-def test_equal_settings_have_equal_bytes() -> None:
+def test_equal_settings_have_equal_bytes():
     """1 and 1.0, or a NumPy number, are the same setting."""
     state = init(2)
     text = dumps(state, Bandit(exploration=1.0, floor=0.0))
@@ -145,7 +141,7 @@ def test_equal_settings_have_equal_bytes() -> None:
 
 
 @pytest.mark.parametrize("bits", [np.random.PCG64, np.random.PCG64DXSM])
-def test_a_generator_goes_on_with_the_same_draws(bits: Any) -> None:
+def test_a_generator_goes_on_with_the_same_draws(bits):
     """Also in the middle of a pair of 32-bit draws; and so do the choices."""
     rng = np.random.Generator(bits(11))
     rng.random(5)
@@ -168,7 +164,7 @@ def test_a_generator_goes_on_with_the_same_draws(bits: Any) -> None:
 # what is refused
 
 
-def test_another_version_is_refused() -> None:
+def test_another_version_is_refused():
     """Older, newer, none, or one that only looks the same."""
     rule = "'raglab_bandit': Input should be 1, stated as {!r}; "
     cases = [(version, rule.format(version)) for version in (0, 2, None, "1")]
@@ -183,7 +179,7 @@ def test_another_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize("at", [40, 400, len(TEXT) - 60])
-def test_altered_content_is_refused(at: int) -> None:
+def test_altered_content_is_refused(at):
     """A digit that was changed anywhere does not fit the hash."""
     place = next(i for i in range(at, len(TEXT)) if TEXT[i] in "12345678")
     with pytest.raises(ValueError, match=r"sha256 must stand for the rest|must be JSON"):
@@ -191,13 +187,13 @@ def test_altered_content_is_refused(at: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", TEXT[:-9], "not json", "[" * 100_000, '{"a": 1}}'])
-def test_broken_json_is_refused(text: str) -> None:
+def test_broken_json_is_refused(text):
     """An empty or cut file among it."""
     with pytest.raises(ValueError, match="a saved learner must be JSON, got"):
         loads(text)
 
 
-def test_what_is_no_learner_is_refused() -> None:
+def test_what_is_no_learner_is_refused():
     """A list, a number that is not finite, a part that is missing or one too many."""
     with pytest.raises(ValueError, match="must be an object, got list"):
         loads("[1]")
@@ -210,10 +206,10 @@ def test_what_is_no_learner_is_refused() -> None:
         loads(forged(TEXT, lambda document: document.update(note="mine")))
 
 
-def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+def put(*path, value):
     """Change of one place of a document."""
 
-    def change(document: dict[str, Any]) -> None:
+    def change(document):
         at: Any = document
         for key in path[:-1]:
             at = at[key]
@@ -283,15 +279,13 @@ def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("rng", "state", value={}), "rng must be a position of PCG64"),
     ],
 )
-def test_content_that_does_not_fit_is_refused(
-    change: Callable[[dict[str, Any]], None], said: str
-) -> None:
+def test_content_that_does_not_fit_is_refused(change, said):
     """Even under a hash that stands for it; each message has rule, value and remedy."""
     with pytest.raises(ValueError, match=said):
         loads(forged(TEXT, change))
 
 
-def test_what_could_not_be_read_is_not_written() -> None:
+def test_what_could_not_be_read_is_not_written():
     """A state with a NaN, one of another window, settings out of range, another generator."""
     state = init(2)
     with pytest.raises(ValueError, match=r"state.total must be finite, got nan"):
@@ -316,9 +310,7 @@ MERGING = st.sampled_from([Bandit(policy) for policy in POLICIES])
 
 @LAWFUL
 @given(bandit=MERGING, parts=st.lists(SEEN, min_size=1, max_size=3))
-def test_merged_workers_know_what_one_would(
-    bandit: Bandit, parts: list[list[tuple[int, float]]]
-) -> None:
+def test_merged_workers_know_what_one_would(bandit, parts):
     """Rounds, pulls and statistics add, in any order of the workers, and no worker is changed."""
     states = [learned(bandit, part) for part in parts]
     before = [[field.copy() for field in state] for state in states]
@@ -333,7 +325,7 @@ def test_merged_workers_know_what_one_would(
         assert all(np.array_equal(field, kept) for field, kept in zip(state, fields, strict=True))
 
 
-def test_what_does_not_merge_says_why() -> None:
+def test_what_does_not_merge_says_why():
     """A window, a discount, other arms, no state at all."""
     for bandit, came in [(Bandit(window=5), "window 5"), (Bandit(discount=0.99), "discount 0.99")]:
         state = init(2, bandit=bandit)
@@ -366,7 +358,7 @@ LEARNERS = st.sampled_from(
 )
 
 
-def log_of(rounds: list[tuple[int, float]]) -> pd.DataFrame:
+def log_of(rounds):
     """Rounds in order as a log of named arms."""
     return pd.DataFrame(
         {"arm": [ARMS[arm] for arm, _ in rounds], "reward": [reward for _, reward in rounds]}
@@ -378,9 +370,7 @@ def log_of(rounds: list[tuple[int, float]]) -> pd.DataFrame:
 
 @LAWFUL_HISTORY
 @given(rounds=ROUNDS, bandit=LEARNERS)
-def test_a_history_is_what_the_learner_would_hold(
-    rounds: list[tuple[int, float]], bandit: Bandit
-) -> None:
+def test_a_history_is_what_the_learner_would_hold(rounds, bandit):
     """Its statistics at the end of the log, forgetting included.
 
     With time, in whatever order the rows stand.
@@ -413,9 +403,7 @@ def test_a_history_is_what_the_learner_would_hold(
         ),
     ],
 )
-def test_a_log_that_does_not_fit_is_refused(
-    change: Callable[[pd.DataFrame], pd.DataFrame], said: str
-) -> None:
+def test_a_log_that_does_not_fit_is_refused(change, said):
     """A reward that never came, or is out of range; an unknown arm; a missing column.
 
     The log stays as it was.
@@ -427,7 +415,7 @@ def test_a_log_that_does_not_fit_is_refused(
     pd.testing.assert_frame_equal(log, kept)
 
 
-def test_a_linear_policy_has_no_history() -> None:
+def test_a_linear_policy_has_no_history():
     """Its statistics need contexts."""
     with pytest.raises(ValueError, match="a history has no contexts, got the policy lin_ucb"):
         history_of(log_of([(0, 0.5)]), ARMS, Bandit("lin_ucb"))
@@ -442,7 +430,7 @@ def test_a_linear_policy_has_no_history() -> None:
     discount=st.sampled_from([0.0, 0.3, 1.0]),
     most=st.sampled_from([0.0, 1.0, 10.0, np.inf]),
 )
-def test_a_warm_start_keeps_the_means(n: list[float], discount: float, most: float) -> None:
+def test_a_warm_start_keeps_the_means(n, discount, most):
     """Counts are discounted or capped; the mean reward of every arm that is left stays.
 
     The history is not changed.
@@ -455,7 +443,7 @@ def test_a_warm_start_keeps_the_means(n: list[float], discount: float, most: flo
     assert history.n.tolist() == n
 
 
-def test_a_warm_start_out_of_range_is_refused() -> None:
+def test_a_warm_start_out_of_range_is_refused():
     """A discount above 1 or NaN, a negative cap."""
     history = Stats(np.ones(2), np.ones(2), np.ones(2))
     for discount in (1.5, NAN, -0.1):
@@ -475,7 +463,7 @@ def test_a_warm_start_out_of_range_is_refused() -> None:
     ),
     p95=st.lists(st.sampled_from([0.0, 100.0, 101.0, 1e9, NAN]), min_size=3, max_size=3),
 )
-def test_the_guard_only_takes_away(mask: list[list[bool]], p95: list[float]) -> None:
+def test_the_guard_only_takes_away(mask, p95):
     """Never an arm that was masked, never the last, row by row.
 
     A larger budget never drops more.
@@ -492,7 +480,7 @@ def test_the_guard_only_takes_away(mask: list[list[bool]], p95: list[float]) -> 
     assert (wider == on).all()
 
 
-def test_the_guard_refuses_what_is_no_mask() -> None:
+def test_the_guard_refuses_what_is_no_mask():
     """All false, numbers, a negative latency, no budget."""
     with pytest.raises(ValueError, match="mask must be of booleans and leave an arm"):
         guarded([False, False], [1.0, 2.0], 100.0)

@@ -6,13 +6,11 @@ Sampling from them.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import betainc, betaln, expit, log_expit, ndtr, stdtr
 
@@ -36,7 +34,7 @@ COUNT = st.sampled_from([0.05, 0.5, 1.0, 2.0, 3.0, 30.0, 400.0, 5000.0])
 CLOSE = {"abs": 1e-10, "rel": 0.0}
 
 
-def first_of_two_betas(a: int, b: int, c: float, d: float) -> float:
+def first_of_two_betas(a, b, c, d):
     """P(Beta(a, b) > Beta(c, d)) for a whole a: a finite sum."""
     i = np.arange(a)
     return float(
@@ -44,13 +42,13 @@ def first_of_two_betas(a: int, b: int, c: float, d: float) -> float:
     )
 
 
-def plain(laws: list[tuple[Any, Any]], ends: list[float]) -> list[float]:
+def plain(laws, ends):
     """The integral by SciPy's adaptive quadrature between ends, arm by arm, of pairs of F and f."""
     out = []
     for i, (_, density) in enumerate(laws):
         others = [below for j, (below, _) in enumerate(laws) if j != i]
 
-        def inside(x: float, density: Any = density, others: Any = others) -> float:
+        def inside(x, density=density, others=others):
             return float(density(x) * np.prod([below(x) for below in others]))
 
         out.append(
@@ -62,7 +60,7 @@ def plain(laws: list[tuple[Any, Any]], ends: list[float]) -> list[float]:
     return out
 
 
-def log_odds(a: float, b: float) -> tuple[Any, Any]:
+def log_odds(a, b):
     """F and f of the log-odds of a Beta draw."""
     return (
         lambda z: betainc(a, b, expit(z)),
@@ -70,7 +68,7 @@ def log_odds(a: float, b: float) -> tuple[Any, Any]:
     )
 
 
-def student(df: float, mean: float, scale: float) -> tuple[Any, Any]:
+def student(df, mean, scale):
     """F and f of a Student-t draw."""
     top = np.exp(-betaln(0.5 * df, 0.5)) / (np.sqrt(df) * scale)
     return (
@@ -79,9 +77,7 @@ def student(df: float, mean: float, scale: float) -> tuple[Any, Any]:
     )
 
 
-def seen(
-    bandit: Bandit, rounds: int, seed: int, n_arms: int = 4
-) -> tuple[State, NDArray[np.float64] | None]:
+def seen(bandit, rounds, seed, n_arms=4):
     """A state after some rounds, and the context of the next."""
     rng = np.random.default_rng(seed)
     width = 2 if bandit.linear else 0
@@ -108,14 +104,14 @@ def seen(
         (2, 900, 1, 1),
     ],
 )
-def test_two_betas_by_their_finite_sum(a: int, b: int, c: int, d: int) -> None:
+def test_two_betas_by_their_finite_sum(a, b, c, d):
     """Also where one is a thousand times narrower than the other, or they are nearly the same."""
     p = first_of_two_betas(a, b, c, d)
     assert largest_beta([a, c], [b, d]).tolist() == pytest.approx([p, 1.0 - p], **CLOSE)
 
 
 @pytest.mark.parametrize("counts", [0.01, 0.05, 0.5, 1.0, 77.0, 1e5, 1e9])
-def test_ten_equal_arms_get_a_tenth(counts: float) -> None:
+def test_ten_equal_arms_get_a_tenth(counts):
     """Whatever the shape: bathtub, flat, narrow; of every family."""
     many = np.full(10, counts)
     np.testing.assert_allclose(largest_beta(many, many), 0.1, atol=1e-12)
@@ -123,7 +119,7 @@ def test_ten_equal_arms_get_a_tenth(counts: float) -> None:
     np.testing.assert_allclose(largest_t(0.5, 1.0 / many, np.maximum(many, 0.5)), 0.1, atol=1e-12)
 
 
-def test_two_normals_and_two_cauchys_by_closed_form() -> None:
+def test_two_normals_and_two_cauchys_by_closed_form():
     """A difference of normals is normal, of Cauchys Cauchy."""
     for gap, one, two in [(0.0, 1.0, 5.0), (0.3, 1.0, 0.001), (1.0, 1.0, 5.0), (1e-4, 1e-4, 1e-4)]:
         p = float(ndtr(gap / np.hypot(one, two)))
@@ -136,7 +132,7 @@ def test_two_normals_and_two_cauchys_by_closed_form() -> None:
         )
 
 
-def test_many_degrees_of_freedom_are_normal() -> None:
+def test_many_degrees_of_freedom_are_normal():
     """A t of ten million degrees is a normal to seven digits."""
     mean, sd = [0.5, 0.45, 0.52], [0.02, 0.1, 0.01]
     np.testing.assert_allclose(largest_t(mean, sd, 1e7), largest_normal(mean, sd), atol=1e-7)
@@ -150,7 +146,7 @@ def test_many_degrees_of_freedom_are_normal() -> None:
         [(1.5, 1.0), (1.0, 3.0), (40.0, 60.0), (0.1, 0.3)],
     ],
 )
-def test_betas_by_adaptive_quadrature(counts: list[tuple[float, float]]) -> None:
+def test_betas_by_adaptive_quadrature(counts):
     """Betas of unlike widths, some with a pole at an end, as SciPy integrates their log-odds."""
     ends = [-300.0, *np.arange(-20.0, 31.0, 0.5), 100.0]
     wanted = plain([log_odds(a, b) for a, b in counts], ends)
@@ -158,7 +154,7 @@ def test_betas_by_adaptive_quadrature(counts: list[tuple[float, float]]) -> None
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_t_draws_by_adaptive_quadrature(seed: int) -> None:
+def test_t_draws_by_adaptive_quadrature(seed):
     """Student-t draws of two to sixty degrees, scales a hundredfold apart, as SciPy integrates."""
     rng = np.random.default_rng(seed)
     mean, scale, df = (
@@ -174,7 +170,7 @@ def test_t_draws_by_adaptive_quadrature(seed: int) -> None:
 
 @LAWFUL
 @given(counts=st.lists(st.tuples(COUNT, COUNT, st.booleans()), min_size=2, max_size=10))
-def test_the_integrals_sum_to_one(counts: list[tuple[float, float, bool]]) -> None:
+def test_the_integrals_sum_to_one(counts):
     """Before they are normalised, within 1e-9.
 
     A masked arm has nothing, and the others what they have alone.
@@ -198,9 +194,7 @@ def test_the_integrals_sum_to_one(counts: list[tuple[float, float, bool]]) -> No
     counts=st.lists(st.tuples(COUNT, COUNT), min_size=2, max_size=4),
     more=st.sampled_from([0.5, 1.0, 10.0]),
 )
-def test_a_success_never_lowers_a_propensity(
-    counts: list[tuple[float, float]], more: float
-) -> None:
+def test_a_success_never_lowers_a_propensity(counts, more):
     """Beta posteriors are ordered in their first count; order of the arms does not matter."""
     a, b = (np.array(column) for column in zip(*counts, strict=True))
     before, after = largest_beta(a, b), largest_beta(a + more * np.eye(len(a))[0], b)
@@ -208,7 +202,7 @@ def test_a_success_never_lowers_a_propensity(
     np.testing.assert_allclose(largest_beta(a[::-1], b[::-1]), before[::-1], atol=1e-10)
 
 
-def test_a_batch_is_its_rows() -> None:
+def test_a_batch_is_its_rows():
     """Bit for bit, over any leading axes and masks."""
     rng = np.random.default_rng(2)
     a, b, on = (
@@ -227,7 +221,7 @@ def test_a_batch_is_its_rows() -> None:
         np.testing.assert_array_equal(many, rows)
 
 
-def test_parameters_that_no_draw_has_are_refused() -> None:
+def test_parameters_that_no_draw_has_are_refused():
     """NaN, a spread of 0, fewer than a tenth degree of freedom, nobody to draw."""
     with pytest.raises(ValueError, match="sd must be finite and above 0, got 0"):
         largest_normal([0.0, 1.0], [1.0, 0.0])
@@ -252,7 +246,7 @@ def test_parameters_that_no_draw_has_are_refused() -> None:
         (Bandit("thompson_beta", floor=0.1), 0.1 + 0.8 / 6),
     ],
 )
-def test_two_available_arms_by_head(bandit: Bandit, share: float) -> None:
+def test_two_available_arms_by_head(bandit, share):
     """The worse of two: Beta(1, 2) against Beta(2, 1) is 1/6; the third arm is masked."""
     state = init(3)
     for arm, reward in enumerate((0.2, 0.9, 0.9)):
@@ -261,7 +255,7 @@ def test_two_available_arms_by_head(bandit: Bandit, share: float) -> None:
     assert found.tolist() == pytest.approx([share, 1.0 - share, 0.0])
 
 
-def test_linear_thompson_without_a_context_to_speak_of_ties() -> None:
+def test_linear_thompson_without_a_context_to_speak_of_ties():
     """A context of zeros predicts 0 for every arm with certainty.
 
     No draw decides, the tie rule does.
@@ -290,7 +284,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("bandit", SETTINGS, ids=lambda bandit: f"{bandit.algorithm}-{bandit.ties}")
 @pytest.mark.parametrize("rounds", [0, 7, 40])
-def test_choices_are_as_frequent_as_stated(bandit: Bandit, rounds: int) -> None:
+def test_choices_are_as_frequent_as_stated(bandit, rounds):
     """400,000 choices of one state under a mask.
 
     A chi-square that a true propensity fails once in a million.
@@ -316,7 +310,7 @@ def test_choices_are_as_frequent_as_stated(bandit: Bandit, rounds: int) -> None:
     rounds=st.integers(0, 12),
     mask=st.lists(st.booleans(), min_size=4, max_size=4).filter(any),
 )
-def test_no_mass_on_a_masked_arm(bandit: Bandit, rounds: int, mask: list[bool]) -> None:
+def test_no_mass_on_a_masked_arm(bandit, rounds, mask):
     """Propensities sum to 1, respect the floor, are 0 where masked, and leave the state as is."""
     state, x = seen(bandit, rounds, 3)
     copies = [np.array(field) for field in state]
@@ -331,7 +325,7 @@ def test_no_mass_on_a_masked_arm(bandit: Bandit, rounds: int, mask: list[bool]) 
         assert on[sample(p, uniform)]
 
 
-def test_replications_are_rows() -> None:
+def test_replications_are_rows():
     """States [R] with masks [R, A] give in row r what state r alone gives."""
     bandit = Bandit("thompson_nig", floor=0.02)
     rng = np.random.default_rng(4)
@@ -346,13 +340,13 @@ def test_replications_are_rows() -> None:
         np.testing.assert_array_equal(many[row], alone)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_what_cannot_be_is_refused():
     """As by `choose`, which checks a round by the same function."""
     with pytest.raises(ValueError, match="mask must leave an arm"):
         propensities(init(2), Bandit(), mask=[False, False])
 
 
-def test_four_arms_take_little_work() -> None:
+def test_four_arms_take_little_work():
     """One call for one request, of every Thompson policy.
 
     A thousand lines of Python, a millisecond.
@@ -370,7 +364,7 @@ def test_four_arms_take_little_work() -> None:
 # sampling
 
 
-def test_sampling_by_head() -> None:
+def test_sampling_by_head():
     """Upper ends belong to the next arm; the last positive arm takes what rounding leaves."""
     assert sample([0.25, 0.0, 0.75], [0.0, 0.2499, 0.25, 0.9999]).tolist() == [0, 0, 2, 2]
     assert int(sample([0.0, 1.0, 0.0], 0.0)) == 1
@@ -384,7 +378,7 @@ def test_sampling_by_head() -> None:
         lambda p: sum(p) > 0.01
     )
 )
-def test_a_masked_arm_is_never_sampled(parts: list[float]) -> None:
+def test_a_masked_arm_is_never_sampled(parts):
     """Not at 0, not just below 1, and not anywhere between, however the sum rounds."""
     p = np.array(parts) / np.sum(parts)
     uniforms = np.concatenate(
@@ -396,7 +390,7 @@ def test_a_masked_arm_is_never_sampled(parts: list[float]) -> None:
     assert (p[sample(np.broadcast_to(p, (len(uniforms), len(p))), uniforms)] > 0.0).all()
 
 
-def test_sampling_refuses_what_is_no_distribution() -> None:
+def test_sampling_refuses_what_is_no_distribution():
     """Negative or NaN propensities, a sum that is not 1, a uniform of 1."""
     for share, uniform, rule in (
         ([-0.5, 1.5], 0.1, r"rows of propensity must be >= 0.*got \[-0.5, 1.5\]"),

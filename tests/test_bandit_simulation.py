@@ -29,7 +29,7 @@ from raglab.bandit.simulation import Run, log, run
 BAD, GOOD = Bernoulli(np.array([0.5, 0.6])), Bernoulli(np.array([0.2, 0.9]))
 
 
-def table(n: int = 8, seed: int = 0, *, masked: bool = True) -> Table:
+def table(n=8, seed=0, *, masked=True):
     """Cases of three arms with features, values and rewards on a coarse grid."""
     rng = np.random.default_rng(seed)
     mask = rng.random((n, 3)) < 0.6 if masked else np.ones((n, 3), np.bool_)
@@ -41,13 +41,13 @@ def table(n: int = 8, seed: int = 0, *, masked: bool = True) -> Table:
     )
 
 
-def same(one: Run, other: Run) -> None:
+def same(one, other):
     """Every field has the same bits."""
     for name, left, right in zip(Run._fields, one, other, strict=True):
         np.testing.assert_array_equal(left, right, err_msg=name)
 
 
-def everything(world: Bernoulli | Table) -> list[Any]:
+def everything(world):
     """Learners that forget, hold a floor, or break ties at random, for a world."""
     others: list[dict[str, Any]] = [
         {},
@@ -120,14 +120,12 @@ class TestTableFromFrame:
             ({}, {"features": ["bm25", "length", "hybrid"]}, "must have a row and an arm"),
         ],
     )
-    def test_what_is_no_table_is_told(
-        self, change: dict[str, Any], more: dict[str, Any], rule: str
-    ) -> None:
+    def test_what_is_no_table_is_told(self, change, more, rule):
         """Row, index label and column, rule and remedy; bad cells are counted."""
         with pytest.raises(ValueError, match=rule):
             Table.from_frame(self.FRAME.assign(**change), **{"features": ["length"]} | more)
 
-    def test_frames_that_are_none(self) -> None:
+    def test_frames_that_are_none(self):
         """Lists, no row, two columns of one name."""
         with pytest.raises(ValueError, match="rewards must be a pandas DataFrame, got list"):
             Table.from_frame([[1.0]])  # type: ignore[arg-type]
@@ -140,7 +138,7 @@ class TestTableFromFrame:
 @pytest.mark.parametrize(
     "late", [{}, {"delay": 3}, {"delay": (0, 4), "missing": 0.3}], ids=["now", "3", "late"]
 )
-def test_no_learner_takes_an_arm_that_is_not_available(late: dict[str, Any]) -> None:
+def test_no_learner_takes_an_arm_that_is_not_available(late):
     """Whatever its settings and however late its rewards; and its regret is never negative."""
     world = table()
     for bandit in everything(world):
@@ -159,7 +157,7 @@ def test_no_learner_takes_an_arm_that_is_not_available(late: dict[str, Any]) -> 
         assert (np.diff(done.regret, axis=1) >= 0.0).all()
 
 
-def test_a_run_is_choose_and_update_in_turn() -> None:
+def test_a_run_is_choose_and_update_in_turn():
     """One replication by hand per policy, with a two-round delay and rewards never arriving."""
     world = check_world(table(), 15)
     reward = world.reward.copy()  # type: ignore[union-attr] # a table
@@ -185,9 +183,7 @@ def test_a_run_is_choose_and_update_in_turn() -> None:
 
 @pytest.mark.parametrize("world", [BAD, table()], ids=["means", "table"])
 @pytest.mark.parametrize("late", [{}, {"delay": (0, 3), "missing": 0.2}], ids=["now", "late"])
-def test_the_number_of_processes_changes_no_bit(
-    world: Bernoulli | Table, late: dict[str, Any]
-) -> None:
+def test_the_number_of_processes_changes_no_bit(world, late):
     """One and two processes, three blocks, a learner and a policy that stays."""
     for policy in (Bandit("thompson_beta"), "fixed"):
         given = policy if policy != "fixed" else uniform(world)
@@ -199,14 +195,14 @@ def test_the_number_of_processes_changes_no_bit(
         same(one, two)
 
 
-def uniform(world: Bernoulli | Table) -> Any:
+def uniform(world):
     """Uniform probabilities over the available arms."""
     if isinstance(world, Bernoulli):
         return np.full(world.n_arms, 1.0 / world.n_arms)
     return world.mask / world.mask.sum(axis=1, keepdims=True)
 
 
-def test_the_frame_of_a_run_has_a_row_a_replication() -> None:
+def test_the_frame_of_a_run_has_a_row_a_replication():
     """Value and regret at the end, and rounds by arm; spend where choices cost."""
     played = run(Bandit("ucb1"), BAD, rounds=6, replications=3)
     frame = played.frame()
@@ -216,7 +212,7 @@ def test_the_frame_of_a_run_has_a_row_a_replication() -> None:
     assert "spend" in played._replace(spend=played.value).frame()
 
 
-def test_what_is_swapped_or_misspelt_is_told() -> None:
+def test_what_is_swapped_or_misspelt_is_told():
     """A world first; a learner by nearly its name."""
     with pytest.raises(
         ValueError, match="a world must be a Table or a Bernoulli, got Bandit; write Bernoulli"
@@ -228,7 +224,7 @@ def test_what_is_swapped_or_misspelt_is_told() -> None:
         Bandit("linucb")
 
 
-def test_more_replications_begin_as_fewer() -> None:
+def test_more_replications_begin_as_fewer():
     """Whole blocks are the same, whatever follows."""
     few, many = (
         run(Bandit("ucb1"), table(), rounds=5, replications=n)
@@ -237,7 +233,7 @@ def test_more_replications_begin_as_fewer() -> None:
     np.testing.assert_array_equal(few.arm, many.arm[: environments.BLOCK])
 
 
-def test_two_policies_meet_the_same_cases() -> None:
+def test_two_policies_meet_the_same_cases():
     """Also a learner and one that stays; with delays, the chance of the world is the same too."""
     world = table(masked=False)
     one, two, three = (
@@ -257,7 +253,7 @@ def test_two_policies_meet_the_same_cases() -> None:
         assert (first != other).any()
 
 
-def test_a_policy_that_stays_keeps_its_shares() -> None:
+def test_a_policy_that_stays_keeps_its_shares():
     """40,000 choices of (0.2, 0.5, 0, 0.3) within four standard errors, none of the arm with 0."""
     share = np.array([0.2, 0.5, 0.0, 0.3])
     got = (
@@ -267,7 +263,7 @@ def test_a_policy_that_stays_keeps_its_shares() -> None:
     assert (np.abs(got - share) <= 4.0 * np.sqrt(share * (1.0 - share) / 40000)).all()
 
 
-def test_a_row_a_case_routes() -> None:
+def test_a_row_a_case_routes():
     """A router's probabilities are read at the row of the case.
 
     Where they are one-hot, the arm is theirs.
@@ -279,7 +275,7 @@ def test_a_row_a_case_routes() -> None:
     np.testing.assert_array_equal(done.arm, arms[done.case])
 
 
-def test_means_may_drift() -> None:
+def test_means_may_drift():
     """The best arm changes after round 3: regret against the best of the round."""
     means = np.repeat([[0.75, 0.25], [0.25, 0.75]], 3, axis=0)
     done = run([1.0, 0.0], Bernoulli(means), rounds=6, replications=1)
@@ -288,7 +284,7 @@ def test_means_may_drift() -> None:
     assert (done.pulls.tolist(), done.case) == ([[6, 0]], None)
 
 
-def test_simulate_is_run_on_bernoulli_arms() -> None:
+def test_simulate_is_run_on_bernoulli_arms():
     """The same regret and pulls, in two blocks."""
     done = run(Bandit("thompson_beta"), BAD, rounds=7, replications=201, seed=9)
     short = simulate("thompson_beta", [0.5, 0.6], rounds=7, replications=201, seed=9)
@@ -332,7 +328,7 @@ def test_simulate_is_run_on_bernoulli_arms() -> None:
         ({"policy": Bandit("kl_ucb"), "engine": "numba"}, "engine numba plays"),
     ],
 )
-def test_runs_that_break_a_rule_are_refused(change: dict[str, Any], rule: str) -> None:
+def test_runs_that_break_a_rule_are_refused(change, rule):
     """With the rule, what came, and a remedy."""
     asked: dict[str, Any] = {
         "policy": Bandit("ucb1"),
@@ -344,7 +340,7 @@ def test_runs_that_break_a_rule_are_refused(change: dict[str, Any], rule: str) -
         run(asked.pop("policy"), asked.pop("world"), **asked)
 
 
-def world(cases: int = 6, arms: int = 3) -> Table:
+def world(cases=6, arms=3):
     """Table on a coarse grid, one arm masked in every second case."""
     rng = np.random.default_rng(0)
     mask = np.ones((cases, arms), dtype=bool)
@@ -363,7 +359,7 @@ def world(cases: int = 6, arms: int = 3) -> Table:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_log_keeps_its_own_rules(policy: str) -> None:
+def test_a_log_keeps_its_own_rules(policy):
     """Probabilities sum to 1, none is on a masked arm, the logged one is that of the arm.
 
     Rewards are the table's.
@@ -380,7 +376,7 @@ def test_a_log_keeps_its_own_rules(policy: str) -> None:
     assert seen["arm"].tolist() == [met.arms[arm] for arm in action]
 
 
-def test_it_meets_the_cases_of_a_run() -> None:
+def test_it_meets_the_cases_of_a_run():
     """A log and the first replication of a run under one seed meet the same cases."""
     met = world()
     done = run(Bandit("ucb1"), met, rounds=30, replications=1, seed=3)
@@ -391,7 +387,7 @@ def test_it_meets_the_cases_of_a_run() -> None:
     assert (seen["propensity"] == 1.0).all()
 
 
-def test_same_seed_same_log() -> None:
+def test_same_seed_same_log():
     """The log is a function of its arguments."""
     first, second, other = (
         log(Bandit(), Bernoulli(np.array([0.2, 0.8])), rounds=50, seed=seed) for seed in (0, 0, 1)

@@ -35,7 +35,7 @@ DOLLARS = np.array([[1.0, 4.0], [2.0, 8.0], [1.0, 4.0], [1.0, np.nan]])
 REWARDS = FRAME[["small", "large", "length", "late"]]
 
 
-def priced(price: float = 0.125, **more: Any) -> Table:
+def priced(price=0.125, **more):
     """Table of the frame with a cost a round and arm."""
     settings: dict[str, Any] = {
         "frame": FRAME,
@@ -51,7 +51,7 @@ def priced(price: float = 0.125, **more: Any) -> Table:
 class TestCosts:
     """A number, a column or a cell for each choice."""
 
-    def test_forms_agree(self) -> None:
+    def test_forms_agree(self):
         """Columns, a frame in another order of columns, an array; the arms are what is left."""
         table = priced()
         assert table.arms == ("small", "large")
@@ -70,7 +70,7 @@ class TestCosts:
         np.testing.assert_array_equal(mixed.features[:, 1], FRAME["length"])
         np.testing.assert_array_equal(mixed.mask, FRAME[["small", "large"]].notna())
 
-    def test_by_hand(self) -> None:
+    def test_by_hand(self):
         """Value is reward less an eighth of the dollars.
 
         The learner's is moved by 1 and divided by 1 + 7 / 8.
@@ -89,14 +89,14 @@ class TestCosts:
 
     @settings(max_examples=30, deadline=None)
     @given(st.sampled_from([0.0, 0.0625, 0.125, 1.0, 3.0]), st.sampled_from([0.0, 0.125, 0.5]))
-    def test_a_price_may_be_changed(self, first: float, second: float) -> None:
+    def test_a_price_may_be_changed(self, first, second):
         """From any price to any other it is the table of the other, up to rounding."""
         table, expected = priced(first).priced(second), priced(second)
         assert table.price == second
         for name in ("value", "reward", "cost"):
             np.testing.assert_allclose(getattr(table, name), getattr(expected, name), atol=1e-14)
 
-    def test_two_tables_share_a_scale(self) -> None:
+    def test_two_tables_share_a_scale(self):
         """With a stated range of costs, equal rewards at equal costs look the same in both."""
         cheap, dear = (
             Table.from_frame(
@@ -153,7 +153,7 @@ class TestCosts:
             ),
         ],
     )
-    def test_what_is_no_table_is_refused(self, change: dict[str, Any], rule: str) -> None:
+    def test_what_is_no_table_is_refused(self, change, rule):
         """With the rule, the value and a remedy."""
         with pytest.raises(ValueError, match=rule):
             priced(**change)
@@ -162,7 +162,7 @@ class TestCosts:
 class TestIntercept:
     """A column of ones, unless one is there."""
 
-    def test_it_comes_first(self) -> None:
+    def test_it_comes_first(self):
         """Also without a feature; not where one is constant, nor where it is unwanted.
 
         A name taken is refused.
@@ -191,7 +191,7 @@ class TestIntercept:
 class TestOrder:
     """Rows with replacement, shuffled or as given."""
 
-    def test_given_rows_are_played_in_order(self) -> None:
+    def test_given_rows_are_played_in_order(self):
         """The same in every replication, by both engines' feed; each row once at most."""
         done = run(
             Bandit("ucb1"), priced(delay=0, features=["length", "late"]), rounds=4, replications=3
@@ -203,7 +203,7 @@ class TestOrder:
         ):
             run(Bandit("ucb1"), priced(), rounds=5, replications=1)
 
-    def test_shuffled_rows_are_a_permutation(self) -> None:
+    def test_shuffled_rows_are_a_permutation(self):
         """Another one in each replication; half of the rounds are half of the rows."""
         table = priced(order="shuffled")
         done = run(Bandit("ucb1"), table, rounds=4, replications=30)
@@ -214,7 +214,7 @@ class TestOrder:
         half = run(Bandit("ucb1"), table, rounds=2, replications=30)
         np.testing.assert_array_equal(half.case, done.case[:, :2])
 
-    def test_an_order_that_is_not_stated_is_said(self) -> None:
+    def test_an_order_that_is_not_stated_is_said(self):
         """A stated one is not."""
         with pytest.warns(UserWarning, match=r"4 rows .*drawn with replacement.*rule S4.7") as said:
             table = Table.from_frame(FRAME[["small"]])
@@ -227,7 +227,7 @@ class TestOrder:
 
     @pytest.mark.parametrize("engine", ["numpy", "numba"])
     @pytest.mark.parametrize("order", ["given", "shuffled"])
-    def test_engines_agree(self, engine: str, order: str) -> None:
+    def test_engines_agree(self, engine, order):
         """Arm for arm, with costs, for a learner with a compiled loop."""
         pytest.importorskip("numba")
         table = priced(order=order, delay=0, features=["length", "late"])
@@ -241,7 +241,7 @@ class TestOrder:
 class TestSpend:
     """Costs are summed beside the value."""
 
-    def test_by_hand(self) -> None:
+    def test_by_hand(self):
         """Cumulative dollars of the arms taken; gross value is that without them.
 
         None without costs.
@@ -262,7 +262,7 @@ class TestSpend:
 class TestDelay:
     """Rewards that are there later, by row or by row and arm."""
 
-    def test_delays_of_a_row_are_those_of_the_argument(self) -> None:
+    def test_delays_of_a_row_are_those_of_the_argument(self):
         """A column of threes is delay=3, and delays [Q, A] that do not differ are delays [Q]."""
         base = priced(delay=0, features=["length", "late"])
         late = base._replace(delay=None)
@@ -276,7 +276,7 @@ class TestDelay:
         with pytest.raises(ValueError, match="delay must be stated once"):
             run(Bandit("ucb1"), base, rounds=4, replications=1, delay=1)
 
-    def test_delays_by_arm(self) -> None:
+    def test_delays_by_arm(self):
         """Arrivals as chosen match those known before, where arms do not differ; and lost ones."""
         rng = np.random.default_rng(1)
         rewards = pd.DataFrame(rng.random((30, 2)).round(1), columns=["a", "b"])
@@ -311,7 +311,7 @@ class TestDelay:
             )
             np.testing.assert_array_equal(done.arm, expected.arm)
 
-    def test_a_log_learns_when_the_reward_is_there(self) -> None:
+    def test_a_log_learns_when_the_reward_is_there(self):
         """With a delay of all rounds the propensities stay those of the first round.
 
         The rewards are logged.
@@ -334,7 +334,7 @@ class TestDelay:
         np.testing.assert_array_equal(rows["delay"], table.delay[rows["case"], rows["action"]])
 
 
-def test_a_mask_takes_arms_out() -> None:
+def test_a_mask_takes_arms_out():
     """Where they have a reward.
 
     Where they have none, what the mask promises is counted and said.
@@ -352,7 +352,7 @@ def test_a_mask_takes_arms_out() -> None:
 class TestSwitch:
     """A learner of successes where choices are charged (rule S4.5)."""
 
-    def coins(self, cost: float, price: float = 1.0) -> Table:
+    def coins(self, cost, price=1.0):
         """Arms .60 at no cost and .65 at a cost, 0/1 rewards."""
         rng = np.random.default_rng(0)
         frame = pd.DataFrame((rng.random((500, 2)) < [0.6, 0.65]) * 1.0, columns=["free", "dear"])
@@ -360,7 +360,7 @@ class TestSwitch:
             frame, costs={"free": 0.0, "dear": cost}, price=price, order="replacement"
         )
 
-    def test_thompson_nig_is_played_and_said(self) -> None:
+    def test_thompson_nig_is_played_and_said(self):
         """To the bit what it would play by its own name; in runs, logs and comparisons.
 
         With a note.
@@ -389,7 +389,7 @@ class TestSwitch:
             "default"
         ]
 
-    def test_it_stays_where_nothing_is_charged(self) -> None:
+    def test_it_stays_where_nothing_is_charged(self):
         """At a price of 0, without costs, and in worlds that have none."""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -400,7 +400,7 @@ class TestSwitch:
             ):
                 assert run(Bandit(), world, rounds=5, replications=2).notes == ()
 
-    def test_successes_from_history_are_refused(self) -> None:
+    def test_successes_from_history_are_refused(self):
         """They are no rewards, whether in the settings or as a first state."""
         history = Stats(np.array([2.0, 1.0]), np.array([1.0, 1.0]), np.array([1.0, 1.0]))
         with pytest.raises(ValueError, match="a history of thompson_beta counts successes"):
@@ -417,7 +417,7 @@ class TestSwitch:
 
 @pytest.mark.parametrize("means", [(0.8, 0.95), (0.95, 0.99), (0.9, 0.85, 1.0), (1.0, 1.0)])
 @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
-def test_every_arm_is_tried(policy: str, means: tuple[float, ...]) -> None:
+def test_every_arm_is_tried(policy, means):
     """100 rounds of 0/1 rewards, intercept alone, in each of 200 replications, all arms good."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame((rng.random((1000, len(means))) < means) * 1.0)
@@ -428,7 +428,7 @@ def test_every_arm_is_tried(policy: str, means: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
-def test_an_optimistic_prior_tries_every_arm(policy: str) -> None:
+def test_an_optimistic_prior_tries_every_arm(policy):
     """Whatever the exploration.
 
     With the default prior a small one settles on the first good arm.
@@ -453,7 +453,7 @@ def test_an_optimistic_prior_tries_every_arm(policy: str) -> None:
     assert not never[1].any()
 
 
-def test_a_feature_is_named_once() -> None:
+def test_a_feature_is_named_once():
     """Twice the same column would be two features of one name."""
     with pytest.raises(ValueError, match=r"different columns.*\['x', 'x'\]"):
         Table.from_frame(

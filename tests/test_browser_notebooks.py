@@ -12,9 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,8 +29,6 @@ from experiments.browser import (
 )
 from raglab.store.policies import Policy
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 pytestmark = [
     pytest.mark.skipif(
@@ -46,7 +42,7 @@ SERVE = "from raglab.lab.tracking import serve; raise SystemExit(serve(port={por
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Browser]:
+def opened():
     """One browser for all tests."""
     with browser() as found:
         yield found
@@ -55,7 +51,7 @@ def opened() -> Iterator[Browser]:
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
 )
-def test_what_a_notebook_shows_fits_its_page(opened: Browser, path: Path, tmp_path: Path) -> None:
+def test_what_a_notebook_shows_fits_its_page(opened, path, tmp_path):
     """No output is taller than a screen or wider than the page."""
     from nbconvert import HTMLExporter
 
@@ -76,7 +72,7 @@ def test_what_a_notebook_shows_fits_its_page(opened: Browser, path: Path, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Path:
+def project(tmp_path_factory, built):
     """Copy of the project as far as notebooks read it, 06 up to its first buttons."""
     root = tmp_path_factory.mktemp("project")
     shutil.copytree(ROOT / "datasets", root / "datasets", ignore=shutil.ignore_patterns("sealed*"))
@@ -95,12 +91,12 @@ def project(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Path:
     return root
 
 
-def _shows_buttons(cell: dict[str, Any]) -> bool:
+def _shows_buttons(cell):
     return cell["cell_type"] == "code" and ".buttons(" in "".join(cell["source"])
 
 
 @pytest.fixture(scope="module")
-def system(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def system(project, tmp_path_factory):
     """Address of a JupyterLab at the root of the project."""
     before = dict(os.environ)
     os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -115,7 +111,7 @@ def system(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         os.environ |= before
 
 
-def ran(page: Page, address: str) -> list[str]:
+def ran(page, address):
     """Run a notebook to its end; addresses that it asked for on other machines."""
     asked = only_this_machine(page)
     run_all(page, address)
@@ -130,7 +126,7 @@ def ran(page: Page, address: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def page(opened: Browser, system: str) -> Iterator[Page]:
+def page(opened, system):
     """Notebook 02, run whole."""
     found = opened.new_page(viewport={"width": 1280, "height": 2000})
     asked = ran(found, system.format(f"notebooks/{COCKPIT}"))
@@ -145,7 +141,7 @@ def page(opened: Browser, system: str) -> Iterator[Page]:
     found.close()
 
 
-def test_a_threshold_of_the_second_notebook_is_moved(page: Page, project: Path) -> None:
+def test_a_threshold_of_the_second_notebook_is_moved(page, project):
     """Numbers and picture change, a case opens, undo restores, saved YAML is the policy shown."""
     cockpit_of(page).scroll_into_view_if_needed()
     show_pane(page, "numbers")
@@ -170,12 +166,12 @@ def test_a_threshold_of_the_second_notebook_is_moved(page: Page, project: Path) 
     assert figure(page, "coverage") == before
 
 
-def _drawing(page: Page) -> str:
+def _drawing(page):
     """The step curve as it is drawn."""
     return str(page.evaluate("document.querySelector('.curve .drawing').innerHTML"))
 
 
-def test_its_run_opens_in_mlflow(page: Page, opened: Browser, project: Path) -> None:
+def test_its_run_opens_in_mlflow(page, opened, project):
     """The page lists the run by name, with its cost and the report among its files."""
     assert page is not None  # its last cells tracked the study
     with socket.socket() as free:
@@ -212,7 +208,7 @@ def test_its_run_opens_in_mlflow(page: Page, opened: Browser, project: Path) -> 
         server.wait(SECONDS)
 
 
-def test_a_click_answers_the_clarification(opened: Browser, system: str) -> None:
+def test_a_click_answers_the_clarification(opened, system):
     """The buttons of the sixth notebook go, and the answer stands in their place."""
     page = opened.new_page(viewport={"width": 1280, "height": 1600})
     # A workspace of its own: the one of the other page would open its notebook too.

@@ -5,9 +5,7 @@ One screen, narrow as a phone, tables that sort, a frozen page that runs in a fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,8 +15,6 @@ from raglab.lab.report.page import write_report
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.store.policies import Policy
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 pytestmark = [
     pytest.mark.skipif(
@@ -32,7 +28,7 @@ FROZEN = (
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tmp_path_factory):
     """Page of a chain beside the free policies, with a frozen page inside it."""
     base = Policy.load().replace("refine.max_depth", 0)
     these = {"defaults": base, "tuned": base.replace("similarity.enabled", False)}
@@ -44,13 +40,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium():
     """One browser for all tests."""
     with browser() as found:
         yield found
 
 
-def opened(chromium: Browser, report: Path, width: int, height: int) -> tuple[Page, list[str]]:
+def opened(chromium, report, width, height):
     """The page in a window of its own, and what it asked for beyond itself or complained of."""
     page: Any = chromium.new_page(viewport={"width": width, "height": height})
     noted: list[str] = []
@@ -62,20 +58,20 @@ def opened(chromium: Browser, report: Path, width: int, height: int) -> tuple[Pa
     return page, noted
 
 
-def test_the_first_screen_is_one_screen(chromium: Browser, report: Path) -> None:
+def test_the_first_screen_is_one_screen(chromium, report):
     """All of it stands above 800 px; nothing is fetched."""
     page, noted = opened(chromium, report, 1280, 800)
     assert page.evaluate("document.getElementById('first').getBoundingClientRect().bottom") <= 800
     assert not noted
 
 
-def test_a_phone_scrolls_downwards_only(chromium: Browser, report: Path) -> None:
+def test_a_phone_scrolls_downwards_only(chromium, report):
     """What is wider than 390 px scrolls within itself."""
     page, _ = opened(chromium, report, 390, 844)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_a_link_opens_a_folded_section_and_print_opens_all(chromium: Browser, report: Path) -> None:
+def test_a_link_opens_a_folded_section_and_print_opens_all(chromium, report):
     """On a phone a row is a card in which each cell names its column."""
     page, _ = opened(chromium, report, 390, 844)
     section = page.locator("#what-decided")
@@ -90,7 +86,7 @@ def test_a_link_opens_a_folded_section_and_print_opens_all(chromium: Browser, re
     assert page.locator("details:not([open])").count() == 0
 
 
-def test_tables_sort_as_numbers_and_back(chromium: Browser, report: Path) -> None:
+def test_tables_sort_as_numbers_and_back(chromium, report):
     """By a click up, by Enter down, by another Enter to the order that they came in.
 
     A dash stays last.
@@ -101,7 +97,7 @@ def test_tables_sort_as_numbers_and_back(chromium: Browser, report: Path) -> Non
     column = head.evaluate("head => head.cellIndex") + 1
     cells = table.locator(f"tbody td:nth-child({column})")
 
-    def shown() -> list[str]:
+    def shown():
         return [
             text.split("\n")[0].replace("\u00a0", " ").removesuffix(" %")
             for text in cells.all_inner_texts()
@@ -123,7 +119,7 @@ def test_tables_sort_as_numbers_and_back(chromium: Browser, report: Path) -> Non
     assert shown() == came
 
 
-def test_the_frozen_page_runs_and_nothing_else_of_it(chromium: Browser, report: Path) -> None:
+def test_the_frozen_page_runs_and_nothing_else_of_it(chromium, report):
     """Its script runs in its frame, handlers on elements do not, and it cannot reach the page."""
     page, noted = opened(chromium, report, 1280, 800)
     frame = page.frames[1]

@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,20 +13,19 @@ from decided import by_cost
 from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
 from raglab.audit.explanation import decide_by_checks
 from raglab.decision.chain import STAGES
-from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.decisions import GATE_OF
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured
 from raglab.gating.expected_cost import PATHS
 from raglab.lab.goals import Goal
-from raglab.lab.search_space import SearchRange, full_space, set_values
+from raglab.lab.search_space import full_space, set_values
 from raglab.lab.study import tune
 from raglab.lab.untuned_policies import always_answer
 from raglab.replay import decide, steps, sweep, tally
 from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_values
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Status, map_fields
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -35,23 +33,23 @@ NUDGE = 1e-5  # what another processor changes a measurement by, relative to it
 
 
 @pytest.fixture(scope="module")
-def start() -> Policy:
+def start():
     """The policy that comes with the set."""
     return Policy.load(BROKER / "policy.yaml")
 
 
 @pytest.fixture(scope="module")
-def trace(bundled_trace: Trace) -> Trace:
+def trace(bundled_trace):
     """The trace of the bundled set."""
     return bundled_trace
 
 
 @pytest.fixture(scope="module")
-def policies(trace: Trace, start: Policy) -> list[Policy]:
+def policies(trace, start):
     """200 random policies over all thresholds and switches."""
     rng = np.random.default_rng(0)
 
-    def drawn(extent: SearchRange) -> bool | int | float:
+    def drawn(extent):
         if extent.is_switch:
             return bool(rng.random() < 0.5)
         value = float(rng.uniform(extent.low, extent.high))
@@ -64,7 +62,7 @@ def policies(trace: Trace, start: Policy) -> list[Policy]:
     ]
 
 
-def _explained(said: Decisions, row: int) -> str | None:
+def _explained(said, row):
     """Gate that refuses, by the explanation alone."""
     rows = said.explain(said.trace.cases[row].id)
     failed = [
@@ -75,9 +73,7 @@ def _explained(said: Decisions, row: int) -> str | None:
     return failed[0] if failed else None
 
 
-def test_sweep_decision_and_explanation_agree_on_every_case(
-    trace: Trace, policies: list[Policy]
-) -> None:
+def test_sweep_decision_and_explanation_agree_on_every_case(trace, policies):
     """200 random policies: the sweep counts the decisions.
 
     Each refusal under every second is explained by its gate.
@@ -100,9 +96,7 @@ def test_sweep_decision_and_explanation_agree_on_every_case(
             assert _explained(said, row) == (GATE_OF.get(stage, stage) if refused[row] else None)
 
 
-def test_the_published_cosine_refuses_most_answerable_questions(
-    trace: Trace, start: Policy
-) -> None:
+def test_the_published_cosine_refuses_most_answerable_questions(trace, start):
     """What the set is for.
 
     A threshold typed in elsewhere refuses more than half of what could be answered.
@@ -113,7 +107,7 @@ def test_the_published_cosine_refuses_most_answerable_questions(
     assert here["false_refusal_rate"] == sweep(trace, [start])["false_refusal_rate"][0]
 
 
-def nudged(trace: Trace, seed: int) -> Trace:
+def nudged(trace, seed):
     """The trace as another processor might have measured it.
 
     Every number off by up to `NUDGE` of itself.
@@ -123,7 +117,7 @@ def nudged(trace: Trace, seed: int) -> Trace:
     """
     rng = np.random.default_rng(seed)
 
-    def off(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def off(values):
         if values.dtype.kind != "f":
             return values
         distinct, place = np.unique(values, return_inverse=True)
@@ -143,13 +137,13 @@ def nudged(trace: Trace, seed: int) -> Trace:
     return replace(trace, hits=by_l2, answers=answers)
 
 
-def threshold_number(policy: Policy, path: str) -> float:
+def threshold_number(policy, path):
     """A threshold of a policy; NaN where it is not set, which nothing is near to."""
     value = policy.value(path)
     return float("nan") if value is None else float(value)
 
 
-def near_a_threshold(trace: Trace, policy: Policy) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def near_a_threshold(trace, policy):
     """Cases where some measurement lies so near its threshold that a nudge may carry it across.
 
     They come as [Q].
@@ -168,7 +162,7 @@ def near_a_threshold(trace: Trace, policy: Policy) -> np.ndarray[Any, np.dtype[n
     return near
 
 
-def outcome(said: Decisions, row: int) -> tuple[object, ...]:
+def outcome(said, row):
     """What a decision says of a case, without its numbers."""
     return (
         int(said.status[row]),
@@ -178,9 +172,7 @@ def outcome(said: Decisions, row: int) -> tuple[object, ...]:
     )
 
 
-def test_last_digits_change_no_decision_away_from_a_threshold(
-    trace: Trace, policies: list[Policy], start: Policy
-) -> None:
+def test_last_digits_change_no_decision_away_from_a_threshold(trace, policies, start):
     """Rule S0.7: measurements off by 1e-5 of themselves change only cases next to a threshold.
 
     Besides the published and the random policies, some stand exactly on a measurement, where nudges
@@ -212,7 +204,7 @@ def test_last_digits_change_no_decision_away_from_a_threshold(
 
 
 @pytest.fixture(scope="module")
-def cost_policies(trace: Trace, start: Policy) -> list[Policy]:
+def cost_policies(trace, start):
     """200 policies that decide by expected cost.
 
     Random models over measured signals, random costs and ratios.
@@ -225,7 +217,7 @@ def cost_policies(trace: Trace, start: Policy) -> list[Policy]:
         if not np.isnan(row).all() and np.nanstd(row) > 0
     ]
 
-    def drawn() -> Policy:
+    def drawn():
         parts = {}
         for name in rng.choice(there, size=int(rng.integers(1, 7)), replace=False):
             row = signals[NAMES.index(name)]
@@ -250,17 +242,13 @@ def cost_policies(trace: Trace, start: Policy) -> list[Policy]:
     return [drawn() for _ in range(200)]
 
 
-def test_the_default_cost_is_what_does_not_pass(
-    trace: Trace, policies: list[Policy], cost_policies: list[Policy]
-) -> None:
+def test_the_default_cost_is_what_does_not_pass(trace, policies, cost_policies):
     """Rule S6.7: under 400 policies of both rules expected cost is 1 - pass_rate, to the bit."""
     table = sweep(trace, [*policies, *cost_policies])
     np.testing.assert_array_equal(table["expected_cost"], 1.0 - table["pass_rate"])
 
 
-def test_the_decision_by_cost_is_explained_on_every_case(
-    trace: Trace, cost_policies: list[Policy]
-) -> None:
+def test_the_decision_by_cost_is_explained_on_every_case(trace, cost_policies):
     """Sweep, engines and decisions of 200 policies agree on every bundled case.
 
     The explanation is checked under every fourth policy.
@@ -284,9 +272,7 @@ def test_the_decision_by_cost_is_explained_on_every_case(
             check_case(said, row)
 
 
-def test_kernel_and_chain_agree_on_every_case_decided_by_cost(
-    trace: Trace, cost_policies: list[Policy]
-) -> None:
+def test_kernel_and_chain_agree_on_every_case_decided_by_cost(trace, cost_policies):
     """Cell by cell."""
     held = Measured(trace)
     check_twins = pytest.importorskip("test_decision_kernel").check_twins
@@ -295,7 +281,7 @@ def test_kernel_and_chain_agree_on_every_case_decided_by_cost(
         check_twins(found, [policy])
 
 
-def test_steps_of_costs_are_exact(trace: Trace, cost_policies: list[Policy]) -> None:
+def test_steps_of_costs_are_exact(trace, cost_policies):
     """At and just beside every breakpoint, over a cost for 100 policies and every fifth's ratio."""
     held = Measured(trace)
     for number, policy in enumerate(cost_policies[::2]):
@@ -304,7 +290,7 @@ def test_steps_of_costs_are_exact(trace: Trace, cost_policies: list[Policy]) -> 
             check_steps(held, policy, "decision.ratio")
 
 
-def test_flips_of_costs_flip(trace: Trace, cost_policies: list[Policy]) -> None:
+def test_flips_of_costs_flip(trace, cost_policies):
     """Every eighth bundled case, each under another of 200 policies.
 
     What flips it does, and nothing nearer.
@@ -319,7 +305,7 @@ def test_flips_of_costs_flip(trace: Trace, cost_policies: list[Policy]) -> None:
 
 
 @pytest.fixture(scope="module")
-def judged(trace: Trace, start: Policy) -> Trace:
+def judged(trace, start):
     """The trace with a signal of its own that tells right-if-answered from wrong, as a Series.
 
     Its AUROC is 0.95.
@@ -336,9 +322,7 @@ def judged(trace: Trace, start: Policy) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def judged_policies(
-    judged: Trace, policies: list[Policy], cost_policies: list[Policy]
-) -> list[Policy]:
+def judged_policies(judged, policies, cost_policies):
     """200 random policies that bound the signal once or twice, or weigh it among others by cost.
 
     The cost is the expected cost.
@@ -346,14 +330,14 @@ def judged_policies(
     rng = np.random.default_rng(15)
     values = judged.signal("judge").dropna().to_numpy()
 
-    def gated(policy: Policy) -> Policy:
+    def gated(policy):
         low, high = np.sort(rng.choice(values, 2)).tolist()
         ends = [{"min": low}, {"max": high}, {"min": low, "max": high}][int(rng.integers(3))]
         return policy.replace(
             "signals.judge", ends | {"on_fire": str(rng.choice(["refuse", "ask", "warn"]))}
         )
 
-    def weighed(policy: Policy) -> Policy:
+    def weighed(policy):
         assert policy.decision.model is not None
         model = policy.decision.model.model_dump()
         part = {
@@ -370,9 +354,7 @@ def judged_policies(
     return [*map(gated, policies[:100]), *map(weighed, cost_policies[:100])]
 
 
-def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
-    judged: Trace, judged_policies: list[Policy]
-) -> None:
+def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(judged, judged_policies):
     """Sweep, both engines and decisions agree on every bundled case under 200 policies.
 
     Every fourth explanation agrees too.
@@ -403,7 +385,7 @@ MIXES = 3
 
 
 @pytest.mark.parametrize("seed", range(MIXES))
-def test_no_policy_that_asks_too_much_is_selected(trace: Trace, start: Policy, seed: int) -> None:
+def test_no_policy_that_asks_too_much_is_selected(trace, start, seed):
     """By cost alone, of random label mixes: at most twice the share of ambiguous cases is asked.
 
     Of none, none.

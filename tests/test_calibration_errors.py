@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -52,15 +51,15 @@ ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 20)), min_size=1, max_si
 FIT_ROWS = ROWS.filter(lambda rows: len({y for y, _ in rows}) == 2)
 
 
-def _rng(seed: int = 0) -> np.random.Generator:
+def _rng(seed=0):
     return np.random.default_rng(seed)
 
 
-def _columns(rows: list[tuple[bool, int]], scale: float = 20.0) -> tuple[Any, Any]:
+def _columns(rows, scale=20.0):
     return np.array([y for y, _ in rows]), np.array([s for _, s in rows]) / scale
 
 
-def _bits(value: Any) -> bytes:
+def _bits(value):
     """Every number in nested tuples, lists and arrays, bit by bit."""
     if isinstance(value, tuple | list):
         return b"".join(map(_bits, value))
@@ -69,7 +68,7 @@ def _bits(value: Any) -> bytes:
     )
 
 
-def _world(n: int, seed: int = 0) -> tuple[Any, Any]:
+def _world(n, seed=0):
     """Outcomes that come true with probability s², and scores s on 99 levels in (0, 1)."""
     rng = _rng(seed)
     s = rng.integers(1, 100, n) / 100
@@ -98,9 +97,7 @@ def _world(n: int, seed: int = 0) -> tuple[Any, Any]:
         ([1, 0, 1], [0.2, 0.4, 0.9], {"strategy": "corp"}, [0.2, 0.9], [0.3, 0.9], [2, 1], [1, 1]),
     ],
 )
-def test_reliability_by_head(
-    y: Any, p: Any, settings_: Any, at: Any, x: Any, n: Any, k: Any
-) -> None:
+def test_reliability_by_head(y, p, settings_, at, x, n, k):
     """Lower edges, mean scores, cases and true ones of each bin."""
     curve = reliability(y, p, **settings_)
     assert (curve.at.tolist(), curve.x.tolist()) == (pytest.approx(at), pytest.approx(x))
@@ -108,7 +105,7 @@ def test_reliability_by_head(
     assert (curve.y * n).tolist() == pytest.approx(k)
 
 
-def test_ece_by_head() -> None:
+def test_ece_by_head():
     """Gaps of 0.1 on three cases and 0.3 on one."""
     y, p = [0, 0, 0, 1], [0.1, 0.1, 0.1, 0.7]
     assert ece(y, p) == pytest.approx((3 * 0.1 + 0.3) / 4)
@@ -116,7 +113,7 @@ def test_ece_by_head() -> None:
     assert ece(y, p, norm="max") == pytest.approx(0.3)
 
 
-def test_debiased_ece_by_head() -> None:
+def test_debiased_ece_by_head():
     """Four cases at 0.9, two true: 0.4² − 0.25 / 3; at 0.6 the noise is larger than the gap: 0.
 
     One case: 0.
@@ -127,7 +124,7 @@ def test_debiased_ece_by_head() -> None:
     assert ece([0], [0.6], norm="l2", debias=True) == 0.0
 
 
-def test_smooth_ece_by_head() -> None:
+def test_smooth_ece_by_head():
     """Eight cases at 1/2, seven of them true.
 
     The residual is 3/8 everywhere, whatever the kernel.
@@ -158,14 +155,14 @@ SIX, EIGHT = [0, 0, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0, 0, 1]
         ),
     ],
 )
-def test_maps_by_head(method: Any, y: Any, score: Any, wanted: dict[float, float]) -> None:
+def test_maps_by_head(method, y, score, wanted):
     """What each says at scores."""
     calibrator = fit(y, score, method=method)
     assert apply(calibrator, [*wanted]) == pytest.approx([*wanted.values()])
     assert method != "temperature" or calibrator.weights[0] == pytest.approx(0.5)
 
 
-def test_venn_abers_by_head() -> None:
+def test_venn_abers_by_head():
     """Calibration cases 0 at 10 and 1 at 20.
 
     A new case at 15 or 20 as 0 gives 0 or 1/2, as 1 gives 1.
@@ -181,7 +178,7 @@ def test_venn_abers_by_head() -> None:
 
 
 @pytest.mark.parametrize("bins", [5, 10, 15, 20, 25, 50, 100])
-def test_a_score_that_names_an_edge_belongs_to_the_bin_below(bins: int) -> None:
+def test_a_score_that_names_an_edge_belongs_to_the_bin_below(bins):
     """0.6 or 40 / 100 on an edge is the top of its bin, never the bottom of the next."""
     for j in range(1, bins):
         just_above = np.nextafter(np.linspace(0, 1, bins + 1)[j], 1.0)
@@ -191,9 +188,7 @@ def test_a_score_that_names_an_edge_belongs_to_the_bin_below(bins: int) -> None:
 
 @LAWFUL
 @given(rows=ROWS, bins=st.integers(1, 24))
-def test_placing_without_sorting_is_placing_by_search(
-    rows: list[tuple[bool, int]], bins: int
-) -> None:
+def test_placing_without_sorting_is_placing_by_search(rows, bins):
     """The nearest edge and one comparison give the bin that a search over all edges gives."""
     y, p = _columns(rows, 20.0)
     edges = np.linspace(0, 1, bins + 1)
@@ -212,9 +207,7 @@ def test_placing_without_sorting_is_placing_by_search(
 @pytest.mark.parametrize("name", MEASURES)
 @LAWFUL
 @given(rows=ROWS, data=st.data())
-def test_no_bit_of_a_measure_depends_on_the_order_of_cases(
-    name: str, rows: list[tuple[bool, int]], data: st.DataObject
-) -> None:
+def test_no_bit_of_a_measure_depends_on_the_order_of_cases(name, rows, data):
     """Every measure, every strategy and norm, and every bootstrap draw."""
     measure = MEASURES[name]
     shuffled = data.draw(st.permutations(rows))
@@ -222,7 +215,7 @@ def test_no_bit_of_a_measure_depends_on_the_order_of_cases(
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_no_bit_depends_on_the_order_of_many_continuous_scores(name: str) -> None:
+def test_no_bit_depends_on_the_order_of_many_continuous_scores(name):
     """70,000 cases: more than one chunk, and scores of every magnitude."""
     rng = _rng()
     p = rng.random(70_000) ** 3
@@ -234,9 +227,7 @@ def test_no_bit_depends_on_the_order_of_many_continuous_scores(name: str) -> Non
 @pytest.mark.parametrize("method", METHODS)
 @LAWFUL
 @given(rows=FIT_ROWS, data=st.data())
-def test_no_bit_of_a_calibrator_depends_on_the_order_of_cases(
-    method: Any, rows: list[tuple[bool, int]], data: st.DataObject
-) -> None:
+def test_no_bit_of_a_calibrator_depends_on_the_order_of_cases(method, rows, data):
     """Fits on levels in (0, 1), ties and all."""
     shuffled = data.draw(st.permutations(rows))
     first, second = (
@@ -248,9 +239,7 @@ def test_no_bit_of_a_calibrator_depends_on_the_order_of_cases(
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("grouped", [False, True])
-def test_cross_fitted_values_do_not_depend_on_the_order_of_cases(
-    method: Any, *, grouped: bool
-) -> None:
+def test_cross_fitted_values_do_not_depend_on_the_order_of_cases(method, *, grouped):
     """Cases alike in outcome and score are interchangeable.
 
     With groups, so are they inside a group.
@@ -273,7 +262,7 @@ def test_cross_fitted_values_do_not_depend_on_the_order_of_cases(
 
 @LAWFUL
 @given(rows=ROWS)
-def test_the_parts_of_the_brier_score_make_it_up(rows: list[tuple[bool, int]]) -> None:
+def test_the_parts_of_the_brier_score_make_it_up(rows):
     """To the last bit as mcb − dsc + unc; no part is negative.
 
     The score is the mean of (p − y)².
@@ -288,7 +277,7 @@ def test_the_parts_of_the_brier_score_make_it_up(rows: list[tuple[bool, int]]) -
 
 @LAWFUL
 @given(rows=FIT_ROWS)
-def test_isotonic_recalibration_leaves_no_error_in_sample(rows: list[tuple[bool, int]]) -> None:
+def test_isotonic_recalibration_leaves_no_error_in_sample(rows):
     """On its own cases: which is why in-sample values never stand alone."""
     y, s = _columns(rows)
     p = apply(fit(y, s, method="isotonic"), s)
@@ -298,7 +287,7 @@ def test_isotonic_recalibration_leaves_no_error_in_sample(rows: list[tuple[bool,
 
 @LAWFUL
 @given(rows=ROWS)
-def test_corp_rates_rise_and_count_every_case(rows: list[tuple[bool, int]]) -> None:
+def test_corp_rates_rise_and_count_every_case(rows):
     """Blocks are in strict order, and their counts add up."""
     y, p = _columns(rows)
     curve = reliability(y, p, strategy="corp")
@@ -308,7 +297,7 @@ def test_corp_rates_rise_and_count_every_case(rows: list[tuple[bool, int]]) -> N
 
 @LAWFUL
 @given(rows=ROWS)
-def test_mirrored_scores_have_mirrored_reliability(rows: list[tuple[bool, int]]) -> None:
+def test_mirrored_scores_have_mirrored_reliability(rows):
     """CORP and the Brier score do not know which outcome is called 1."""
     y, p = _columns(rows, 32.0)  # so that 1 − p is exact
     there, back = reliability(y, p, strategy="corp"), reliability(~y, 1 - p, strategy="corp")
@@ -318,9 +307,7 @@ def test_mirrored_scores_have_mirrored_reliability(rows: list[tuple[bool, int]])
 
 @LAWFUL
 @given(rows=FIT_ROWS, method=st.sampled_from([m for m in METHODS if m != "platt"]))
-def test_a_calibrator_never_turns_the_ranking_round(
-    rows: list[tuple[bool, int]], method: Any
-) -> None:
+def test_a_calibrator_never_turns_the_ranking_round(rows, method):
     """A probability rises with the score or stays, even where the data say the opposite.
 
     Only Platt's line may fall.
@@ -331,27 +318,27 @@ def test_a_calibrator_never_turns_the_ranking_round(
     assert np.all(np.diff(p) >= -1e-12)
 
 
-def test_platt_follows_a_score_that_ranks_the_wrong_way_round() -> None:
+def test_platt_follows_a_score_that_ranks_the_wrong_way_round():
     """As in Platt's definition: a distance, where less is better, needs no change of sign."""
     p = apply(fit([1, 1, 0, 1, 0, 0], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], method="platt"), [0.1, 0.6])
     assert p[0] > 0.5 > p[1]
 
 
 @pytest.mark.parametrize("method", ["beta", "temperature"])
-def test_a_score_that_ranks_the_wrong_way_round_says_nothing(method: Any) -> None:
+def test_a_score_that_ranks_the_wrong_way_round_says_nothing(method):
     """Beta gives every case the base rate, temperature one half."""
     y, s = _world(300)
     p = apply(fit(~y, s, method=method), s)
     assert p == pytest.approx(np.full(300, 0.5 if method == "temperature" else 1 - y.mean()))
 
 
-def _exact_venn_abers(y: list[bool], s: list[int], new: int, label: int) -> Fraction:
+def _exact_venn_abers(y, s, new, label):
     """The isotonic value at a new case, by the max–min formula over exact fractions."""
     cases = sorted([*zip(s, map(int, y), strict=True), (new, label)])
     at = sorted({score for score, _ in cases})
     i = at.index(new)
 
-    def mean(a: int, b: int) -> Fraction:
+    def mean(a, b):
         held = [label for score, label in cases if at[a] <= score <= at[b]]
         return Fraction(sum(held), len(held))
 
@@ -360,7 +347,7 @@ def _exact_venn_abers(y: list[bool], s: list[int], new: int, label: int) -> Frac
 
 @settings(LAWFUL, max_examples=40)
 @given(rows=st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2, max_size=12))
-def test_venn_abers_is_two_isotonic_fits_a_case(rows: list[tuple[bool, int]]) -> None:
+def test_venn_abers_is_two_isotonic_fits_a_case(rows):
     """At, between and outside the levels, for each outcome that the new case may have."""
     if len({y for y, _ in rows}) < 2:
         return
@@ -374,7 +361,7 @@ def test_venn_abers_is_two_isotonic_fits_a_case(rows: list[tuple[bool, int]]) ->
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_calibrator_survives_a_file(method: Any) -> None:
+def test_a_calibrator_survives_a_file(method):
     """Written as lists and read back it gives the same probabilities.
 
     Its arrays cannot be written to. A missing score stays missing: it never passes a gate.
@@ -391,7 +378,7 @@ def test_a_calibrator_survives_a_file(method: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["isotonic", "platt", "venn-abers"])
-def test_scores_of_any_scale_are_calibrated(method: Any) -> None:
+def test_scores_of_any_scale_are_calibrated(method):
     """Points, cosines and negative margins: a shift and a stretch change no probability."""
     y, s = _world(200)
     p = apply(fit(y, s, method=method), s)
@@ -399,7 +386,7 @@ def test_scores_of_any_scale_are_calibrated(method: Any) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_score_with_one_level_gets_the_base_rate(method: Any) -> None:
+def test_a_score_with_one_level_gets_the_base_rate(method):
     """Isotonic, beta, temperature: 3 of 4; Platt: shrunk; Venn-Abers: between 3 of 5 and 4 of 5."""
     calibrator = fit([1, 1, 1, 0], [0.6] * 4, method=method)
     wanted = {"platt": (3 * 4 / 5 + 1 / 3) / 4, "venn-abers": 0.8 / 1.2}.get(method, 0.75)
@@ -407,7 +394,7 @@ def test_a_score_with_one_level_gets_the_base_rate(method: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["beta", "temperature"])
-def test_outcomes_that_the_score_separates_are_fitted(method: Any) -> None:
+def test_outcomes_that_the_score_separates_are_fitted(method):
     """No likeliest finite weights exist.
 
     A trace of a ridge keeps them finite, and the ends all but sure.
@@ -417,7 +404,7 @@ def test_outcomes_that_the_score_separates_are_fitted(method: Any) -> None:
     assert apply(calibrator, [0.2, 0.8]) == pytest.approx([0.0, 1.0], abs=1e-6)
 
 
-def test_beta_takes_sure_scores_and_temperature_does_not() -> None:
+def test_beta_takes_sure_scores_and_temperature_does_not():
     """Beta comes as near to 0 and 1 as floats do; a logit has no value there."""
     y, s = [0, 1, 1, 0, 1], [0.0, 0.2, 0.5, 0.6, 1.0]
     assert np.isfinite(fit(y, s, method="beta").weights).all()
@@ -428,13 +415,13 @@ def test_beta_takes_sure_scores_and_temperature_does_not() -> None:
 # cross-fitting
 
 
-def test_folds_are_alike_in_size() -> None:
+def test_folds_are_alike_in_size():
     """103 cases over five folds: 20 or 21 each."""
     y, s = _world(103)
     assert set(np.bincount(folds_of(y, s, rng=_rng())).tolist()) == {20, 21}
 
 
-def test_folds_are_blind_to_the_outcome() -> None:
+def test_folds_are_blind_to_the_outcome():
     """Of ten true cases among twenty at one score, a fold of ten gets 2 to 8, as chance has it.
 
     Not always 5.
@@ -447,7 +434,7 @@ def test_folds_are_blind_to_the_outcome() -> None:
     assert np.var(held) == pytest.approx(25 / 19, rel=0.3)  # hypergeometric
 
 
-def test_cross_fitted_error_does_not_flatter() -> None:
+def test_cross_fitted_error_does_not_flatter():
     """Isotonic on 11 levels that say nothing, 300 cases, 80 repeats.
 
     ECE as on fresh cases or a little above it.
@@ -464,7 +451,7 @@ def test_cross_fitted_error_does_not_flatter() -> None:
     assert np.mean(inside) < 0.01 * np.mean(fresh)
 
 
-def test_groups_are_never_parted() -> None:
+def test_groups_are_never_parted():
     """Forty groups over five folds: eight a fold, each whole."""
     groups = np.repeat(np.arange(40), 5).astype(str)
     y, s = _world(200)
@@ -474,7 +461,7 @@ def test_groups_are_never_parted() -> None:
     assert np.bincount([folds.pop() for folds in of_group.values()]).tolist() == [8] * 5
 
 
-def test_no_case_is_judged_by_a_fit_that_saw_it() -> None:
+def test_no_case_is_judged_by_a_fit_that_saw_it():
     """Each fold gets what a calibrator fitted to the rows of the other folds says."""
     y, s = _world(40)
     fold = folds_of(y, s, rng=_rng())
@@ -485,7 +472,7 @@ def test_no_case_is_judged_by_a_fit_that_saw_it() -> None:
         assert p[~rest].tolist() == alone.tolist()
 
 
-def test_in_sample_and_cross_fitted_judgements_stand_side_by_side() -> None:
+def test_in_sample_and_cross_fitted_judgements_stand_side_by_side():
     """Both hold ECE, smooth ECE and Brier score with its parts, of the same cases."""
     y, s = _world(100)
     found = calibrated(y, s, method="isotonic", rng=_rng())
@@ -500,7 +487,7 @@ def test_in_sample_and_cross_fitted_judgements_stand_side_by_side() -> None:
 # resampling
 
 
-def _plain_bootstrap(y: Any, p: Any, resamples: int, *, bins: int) -> Any:
+def _plain_bootstrap(y, p, resamples, *, bins):
     """ECE of rows drawn with replacement, one resample at a time."""
     rng = _rng(9)
     rows = (rng.integers(0, y.size, y.size) for _ in range(resamples))
@@ -508,7 +495,7 @@ def _plain_bootstrap(y: Any, p: Any, resamples: int, *, bins: int) -> Any:
 
 
 @pytest.mark.parametrize("levels", [10, 10_000])
-def test_the_interval_is_that_of_drawing_rows(levels: int) -> None:
+def test_the_interval_is_that_of_drawing_rows(levels):
     """Drawing counts, exact or merged, gives the ends of drawing cases within 3 standard errors."""
     rng = _rng(1)
     p = rng.integers(0, levels + 1, 3000) / levels
@@ -522,8 +509,8 @@ def test_the_interval_is_that_of_drawing_rows(levels: int) -> None:
 
 
 def test_merging_levels_changes_no_interval_by_more_than_its_noise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """3,000 levels as they are, and in cells of 1 / 1,024: ends alike to 5 % of the width."""
     rng = _rng(1)
     p = rng.random(3000)
@@ -536,7 +523,7 @@ def test_merging_levels_changes_no_interval_by_more_than_its_noise(
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("n", [60, 4000])
-def test_cells_add_up_to_the_bins(strategy: Any, n: int) -> None:
+def test_cells_add_up_to_the_bins(strategy, n):
     """What is resampled has the cases, true ones and gaps of `reliability` bins, merged or not."""
     rng = _rng(1)
     p = rng.random(n)
@@ -553,7 +540,7 @@ def test_cells_add_up_to_the_bins(strategy: Any, n: int) -> None:
     )
 
 
-def test_a_seed_gives_the_same_interval_and_a_wider_level_a_wider_one() -> None:
+def test_a_seed_gives_the_same_interval_and_a_wider_level_a_wider_one():
     """Chance comes in as an argument."""
     y, s = _world(300)
     ends = [ece_interval(y, s, level=level, rng=_rng(4)) for level in (0.95, 0.95, 0.99)]
@@ -581,9 +568,7 @@ DOORS = (
 @pytest.mark.parametrize(
     ("p", "seen"), [([0.3, 72.0], "72 at most"), ([-0.2, 0.4], "-0.2 at least")]
 )
-def test_a_score_that_only_ranks_is_sent_to_calibration(
-    name: str, p: list[float], seen: str
-) -> None:
+def test_a_score_that_only_ranks_is_sent_to_calibration(name, p, seen):
     """Points, cosines, distances: the message says what to do."""
     with pytest.raises(
         ValueError, match=rf"p must be in \[0, 1\], got {seen}; .* calibrated first"
@@ -591,7 +576,7 @@ def test_a_score_that_only_ranks_is_sent_to_calibration(
         PUBLIC[name]([0, 1], p)
 
 
-def test_check_probability_takes_any_shape() -> None:
+def test_check_probability_takes_any_shape():
     """And hands it back as float64."""
     assert check_probability([[0, 1], [0.5, 0.25]]).dtype == np.float64
     assert check_probability([]).size == 0
@@ -619,7 +604,7 @@ def test_check_probability_takes_any_shape() -> None:
         ([0, 1], [0.1, np.inf], "must be finite, .* got inf at position 1"),
     ],
 )
-def test_what_stops_at_the_door(name: str, y: Any, p: Any, says: str) -> None:
+def test_what_stops_at_the_door(name, y, p, says):
     """Rule, what came, remedy; the same for every measure and every fit."""
     with pytest.raises(ValueError, match=says):
         DOORS[name](y, p)
@@ -627,7 +612,7 @@ def test_what_stops_at_the_door(name: str, y: Any, p: Any, says: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("outcome", [0, 1])
-def test_one_outcome_teaches_nothing(method: Any, outcome: int) -> None:
+def test_one_outcome_teaches_nothing(method, outcome):
     """One class only is refused by every fit, and in every fold."""
     with pytest.raises(ValueError, match=r"y must hold both outcomes to fit on, got \d of 3 true"):
         fit([outcome] * 3, [0.1, 0.2, 0.3], method=method)
@@ -693,7 +678,7 @@ def test_one_outcome_teaches_nothing(method: Any, outcome: int) -> None:
         ),
     ],
 )
-def test_a_wrong_setting_is_named(wrong: Any, says: str) -> None:
+def test_a_wrong_setting_is_named(wrong, says):
     """With the range it must lie in."""
     with pytest.raises(ValueError, match=says):
         wrong()
@@ -703,9 +688,7 @@ def test_a_wrong_setting_is_named(wrong: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("y", "p"), [([1], [0.25]), ([0], [0.0]), ([0, 1, 1, 0], [0.25] * 4), ([1, 1], [0.25, 0.75])]
 )
-def test_one_case_one_level_and_one_outcome_are_measured(
-    strategy: Any, y: list[int], p: list[float]
-) -> None:
+def test_one_case_one_level_and_one_outcome_are_measured(strategy, y, p):
     """Every measure has a finite value: the gap between what was said and what came."""
     gap = abs(np.mean(p) - np.mean(y))
     assert ece(y, p, bins=1, strategy=strategy) == pytest.approx(gap)
@@ -714,7 +697,7 @@ def test_one_case_one_level_and_one_outcome_are_measured(
     assert np.isfinite([smooth_ece(y, p), *brier_decomposition(y, p)]).all()
 
 
-def test_labels_may_be_bool_int_or_float() -> None:
+def test_labels_may_be_bool_int_or_float():
     """And p float32, which is read as the float64 it is."""
     y, p = _world(50)
     values = {

@@ -6,7 +6,6 @@ The peers are the extra `bench`, scikit-learn apart; where one is absent its tes
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +36,7 @@ SHAPES = {
 GRIDS = {"continuous": 0, "11 levels": 10, "101 levels": 100}
 
 
-def _world(shape: str, grid: str, n: int = 1000, seed: int = 0) -> tuple[Any, Any]:
+def _world(shape, grid, n=1000, seed=0):
     """Outcomes and scores; on a grid, many scores lie on edges of bins."""
     rng = np.random.default_rng([seed, *map(ord, shape + grid)])
     levels = GRIDS[grid]
@@ -56,7 +55,7 @@ every_world = pytest.mark.parametrize(
 @every_world
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
 @pytest.mark.parametrize("bins", [1, 7, 10, 15, 100])
-def test_bins_are_those_of_scikit_learn(shape: str, grid: str, strategy: Any, bins: int) -> None:
+def test_bins_are_those_of_scikit_learn(shape, grid, strategy, bins):
     """Scores on edges included."""
     y, p = _world(shape, grid)
     rate, score = calibration_curve(y, p, n_bins=bins, strategy=strategy)
@@ -66,7 +65,7 @@ def test_bins_are_those_of_scikit_learn(shape: str, grid: str, strategy: Any, bi
 
 
 @every_world
-def test_the_isotonic_map_is_that_of_scikit_learn(shape: str, grid: str) -> None:
+def test_the_isotonic_map_is_that_of_scikit_learn(shape, grid):
     """On its levels, between them and outside."""
     y, s = _world(shape, grid, 300)
     at = np.linspace(-0.1, 1.1, 301)
@@ -75,7 +74,7 @@ def test_the_isotonic_map_is_that_of_scikit_learn(shape: str, grid: str) -> None
 
 
 @every_world
-def test_corp_blocks_and_the_brier_score_are_those_of_scikit_learn(shape: str, grid: str) -> None:
+def test_corp_blocks_and_the_brier_score_are_those_of_scikit_learn(shape, grid):
     """The score; its mean square error after isotonic regression; the score of the base rate."""
     y, p = _world(shape, grid, 300)
     again = IsotonicRegression().fit(p, y).predict(p)
@@ -93,28 +92,28 @@ def test_corp_blocks_and_the_brier_score_are_those_of_scikit_learn(shape: str, g
 class _Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that has scored already."""
 
-    def fit(self, _scores: Any, labels: Any) -> _Scores:
+    def fit(self, _scores, labels):
         """Itself."""
         self.classes_ = np.unique(labels)
         return self
 
-    def decision_function(self, scores: Any) -> Any:
+    def decision_function(self, scores):
         """The score."""
         return scores[:, 0]
 
-    def predict(self, scores: Any) -> Any:
+    def predict(self, scores):
         """Never asked for."""
         raise NotImplementedError
 
 
-def _of_scikit_learn(method: str, y: Any, s: Any, at: Any) -> Any:
+def _of_scikit_learn(method, y, s, at):
     scores = _Scores().fit(s[:, None], y)
     found = CalibratedClassifierCV(FrozenEstimator(scores), method=method).fit(s[:, None], y)
     return found.predict_proba(at[:, None])[:, 1]
 
 
 @every_world
-def test_platt_is_scikit_learns_sigmoid(shape: str, grid: str) -> None:
+def test_platt_is_scikit_learns_sigmoid(shape, grid):
     """As far as its optimiser goes: it stops at a gradient of 1e-6, ours at rounding."""
     y, s = _world(shape, grid, 300)
     at = np.linspace(-0.2, 1.2, 50)
@@ -125,7 +124,7 @@ def test_platt_is_scikit_learns_sigmoid(shape: str, grid: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["calibrated", "too sure", "biased", "bent"])
-def test_temperature_is_that_of_scikit_learn(shape: str) -> None:
+def test_temperature_is_that_of_scikit_learn(shape):
     """Half the logit as its decision value: it spreads a score x into −x and x."""
     y, s = _world(shape, "continuous", 300)
     half = np.log(s / (1 - s)) / 2
@@ -138,7 +137,7 @@ def test_temperature_is_that_of_scikit_learn(shape: str) -> None:
 
 @every_world
 @pytest.mark.parametrize("n", [1, 7, 300, 20_000])
-def test_smooth_ece_is_that_of_relplot(shape: str, grid: str, n: int) -> None:
+def test_smooth_ece_is_that_of_relplot(shape, grid, n):
     """Value to 1e-9, and the very bandwidth, where relplot is told to leave the logit out."""
     peer = pytest.importorskip("relplot.metrics")
     y, p = _world(shape, grid, n)
@@ -153,7 +152,7 @@ def test_smooth_ece_is_that_of_relplot(shape: str, grid: str, n: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bins", [5, 10, 15])
-def test_ece_is_that_of_netcal_where_no_score_lies_on_an_edge(shape: str, bins: int) -> None:
+def test_ece_is_that_of_netcal_where_no_score_lies_on_an_edge(shape, bins):
     """Equal widths, equal masses, and the largest gap."""
     peer = pytest.importorskip("netcal.metrics")
     y, p = _world(shape, "continuous", 1002)  # so that no percentile is a score
@@ -172,7 +171,7 @@ def test_ece_is_that_of_netcal_where_no_score_lies_on_an_edge(shape: str, bins: 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bins", [5, 10, 15])
-def test_ece_is_that_of_mapie_with_one_bin_less(shape: str, bins: int) -> None:
+def test_ece_is_that_of_mapie_with_one_bin_less(shape, bins):
     """Its `num_bins` counts edges.
 
     11 of them make ten bins, and 1 makes none, with NaN for an answer.
@@ -191,7 +190,7 @@ def test_ece_is_that_of_mapie_with_one_bin_less(shape: str, bins: int) -> None:
 
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("shape", ["calibrated", "too sure", "biased", "bent"])
-def test_beta_is_that_of_betacal(shape: str, grid: str) -> None:
+def test_beta_is_that_of_betacal(shape, grid):
     """As far as its optimiser goes; ours is at least as likely."""
     peer = pytest.importorskip("betacal")
     y, s = _world(shape, grid)
@@ -209,7 +208,7 @@ def test_beta_is_that_of_betacal(shape: str, grid: str) -> None:
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
 @every_world
 @pytest.mark.parametrize("n", [5, 40, 300])
-def test_venn_abers_is_that_of_the_package(shape: str, grid: str, n: int) -> None:
+def test_venn_abers_is_that_of_the_package(shape, grid, n):
     """p0, p1 and the point between them, at scores on the levels, between and outside."""
     # its import switches NumPy's warnings of division off for the whole process
     with np.errstate():

@@ -35,7 +35,7 @@ METHODS = ("fixed_sequence", "holm")
 Floats = NDArray[np.float64]
 
 
-def _allowed(repeats: int) -> float:
+def _allowed(repeats):
     """Share of broken promises that chance explains: delta and three standard errors."""
     return float(DELTA + 3.0 * np.sqrt(DELTA * (1.0 - DELTA) / repeats))
 
@@ -43,7 +43,7 @@ def _allowed(repeats: int) -> float:
 # what is needed
 
 
-def test_what_one_percent_needs() -> None:
+def test_what_one_percent_needs():
     """Without an error 0.99 ** 230 < 0.1; then 388 and 531; 22 for 10 %."""
     assert [cases_needed(0.01, errors=errors) for errors in range(3)] == [230, 388, 531]
     assert cases_needed(0.1) == 22
@@ -51,14 +51,14 @@ def test_what_one_percent_needs() -> None:
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1, 0.25, 0.5, 0.9, 0.99])
 @pytest.mark.parametrize("delta", [0.01, 0.1, 0.25, 0.4])
-def test_cases_needed_are_found_by_trying_all(alpha: float, delta: float) -> None:
+def test_cases_needed_are_found_by_trying_all(alpha, delta):
     """The smallest n whose binomial tail at so many errors is at most delta, by scipy."""
     for errors in (0, 1, 2, 7):
         tail = stats.binom.cdf(errors, np.arange(2_500), alpha)
         assert cases_needed(alpha, delta, errors) == int(np.argmax(tail <= delta))
 
 
-def test_the_data_need_line() -> None:
+def test_the_data_need_line():
     """100 answers without an error certify 2.28 %, not 1 %; without an answer nothing."""
     found = data_need(0.01, 100, 0)
     assert found.needed == (230, 388, 531)
@@ -76,7 +76,7 @@ P_VALUES = st.lists(st.sampled_from([0.0, 0.01, 0.025, 0.05, 0.1, 0.2, 1.0]), ma
 
 @LAWFUL
 @given(p=P_VALUES)
-def test_a_fixed_sequence_ends_at_the_first_that_fails(p: Floats) -> None:
+def test_a_fixed_sequence_ends_at_the_first_that_fails(p):
     """Each at the whole delta; nothing after a failure counts."""
     want = [bool((p[: place + 1] <= DELTA).all()) for place in range(len(p))]
     assert fixed_sequence(p, DELTA).tolist() == want
@@ -84,7 +84,7 @@ def test_a_fixed_sequence_ends_at_the_first_that_fails(p: Floats) -> None:
 
 @LAWFUL
 @given(p=P_VALUES)
-def test_holm_steps_down_from_the_smallest(p: Floats) -> None:
+def test_holm_steps_down_from_the_smallest(p):
     """The i-th smallest of m at delta / (m - i), until one fails.
 
     Ties share a verdict only where both pass.
@@ -103,7 +103,7 @@ def test_holm_steps_down_from_the_smallest(p: Floats) -> None:
         st.tuples(st.sampled_from([0.1, 0.2, 0.5]), st.integers(0, 3)), min_size=1, max_size=7
     )
 )
-def test_a_pareto_order_keeps_what_nothing_beats(rows: list[tuple[float, int]]) -> None:
+def test_a_pareto_order_keeps_what_nothing_beats(rows):
     """Both p and gain rise strictly along it, and one on it beats or matches each candidate."""
     p, gain = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
     order = pareto_order(p, gain)
@@ -118,9 +118,7 @@ RIGHT = st.sampled_from([1, 1, 1, 1, 0])
 # one gate
 
 
-def _by_hand(
-    scores: Floats, correct: NDArray[np.bool_], alpha: float, start: float | None = None
-) -> float | None:
+def _by_hand(scores, correct, alpha, start=None):
     """Fixed sequence in plain words: from the start down, one threshold after the other."""
     found = None
     levels = sorted({score for score in scores.tolist() if not np.isnan(score)}, reverse=True)
@@ -148,9 +146,7 @@ def _by_hand(
     alpha=st.sampled_from([0.1, 0.25, 0.5]),
     start=st.sampled_from([None, -1.0, 0.5, 2.0, 9.0]),
 )
-def test_certify_is_the_sequence_by_hand(
-    rows: list[tuple[float, int]], alpha: float, start: float | None
-) -> None:
+def test_certify_is_the_sequence_by_hand(rows, alpha, start):
     """Down from the highest level with twice the needed cases, the lowest one, or a given start."""
     scores, right = (
         np.array([score for score, _ in rows], dtype=float),
@@ -178,9 +174,7 @@ GRADES = st.sampled_from([0.0, 0.25, 0.7, 1.0])
     seed=st.integers(0, 9),
     method=st.sampled_from(METHODS),
 )
-def test_the_order_of_the_rows_changes_nothing(
-    rows: list[tuple[float, float]], seed: int, method: Any
-) -> None:
+def test_the_order_of_the_rows_changes_nothing(rows, seed, method):
     """To the last bit, graded losses and ties included."""
     order = np.random.default_rng(seed).permutation(len(rows))
     scores, correct = (np.array(column) for column in zip(*rows, strict=True))
@@ -194,9 +188,7 @@ def test_the_order_of_the_rows_changes_nothing(
     scores=st.lists(st.integers(1, 9), min_size=1, max_size=40),
     graded=st.booleans(),
 )
-def test_outcomes_and_scores_in_the_wrong_order_are_refused(
-    scores: list[int], graded: bool
-) -> None:
+def test_outcomes_and_scores_in_the_wrong_order_are_refused(scores, graded):
     """Unless grades are asked for: then what lies outside [0, 1] is."""
     share = np.array(scores) / (1.0 if graded else 10.0)
     right = np.arange(len(share)) % 2 == 0
@@ -207,7 +199,7 @@ def test_outcomes_and_scores_in_the_wrong_order_are_refused(
         certify(share, right, alpha=0.3, graded=graded)
 
 
-def test_holm_chooses_the_lowest_of_all_it_certifies() -> None:
+def test_holm_chooses_the_lowest_of_all_it_certifies():
     """The level between may fail: 0.9 has 0 of 60 wrong, 0.5 has 30 of 90, 0.1 has 30 of 890."""
     scores = [0.9] * 60 + [0.5] * 30 + [0.1] * 800
     right = [True] * 60 + [False] * 30 + [True] * 800
@@ -217,7 +209,7 @@ def test_holm_chooses_the_lowest_of_all_it_certifies() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_where_nothing_can_be_certified_the_reason_says_so(method: Any) -> None:
+def test_where_nothing_can_be_certified_the_reason_says_so(method):
     """No score, one case, too few, only wrong ones.
 
     A certificate of nothing with a reason, never an error.
@@ -237,7 +229,7 @@ def test_where_nothing_can_be_certified_the_reason_says_so(method: Any) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_one_level_of_right_cases_is_certified_whole(method: Any) -> None:
+def test_one_level_of_right_cases_is_certified_whole(method):
     """All scores equal, none wrong.
 
     22 cases carry 10 %, and the cases without a score are not answered.
@@ -247,7 +239,7 @@ def test_one_level_of_right_cases_is_certified_whole(method: Any) -> None:
     assert found.bound == pytest.approx(1.0 - 0.1 ** (1 / 22), rel=1e-12)
 
 
-def test_what_means_nothing_is_refused() -> None:
+def test_what_means_nothing_is_refused():
     """The rule and what came."""
     alone, alpha, delta = ([True], [0.5]), r"alpha must be in \(0, 1\)", r"delta must be in"
     between = "k must be between 0 and n"
@@ -289,7 +281,7 @@ def test_what_means_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.1, 0.3])
-def test_hoeffding_bentkus_is_mapies(alpha: float) -> None:
+def test_hoeffding_bentkus_is_mapies(alpha):
     """To 1e-9, below and above alpha; MAPIE's may exceed 1."""
     methods = pytest.importorskip("mapie.risk_control.methods")
     n = np.repeat([1, 7, 50, 400], 5)
@@ -301,7 +293,7 @@ def test_hoeffding_bentkus_is_mapies(alpha: float) -> None:
     assert hoeffding_bentkus(np.array([0.0]), np.array([0]), alpha).tolist() == [1.0]
 
 
-def test_the_bound_of_a_graded_loss_is_where_its_p_value_is_delta() -> None:
+def test_the_bound_of_a_graded_loss_is_where_its_p_value_is_delta():
     """100 grades of 0.97.
 
     A mean loss of 0.03 is at most 0.082 with confidence 90 %, wider than 3 wrong of 100.
@@ -319,23 +311,23 @@ def test_the_bound_of_a_graded_loss_is_where_its_p_value_is_delta() -> None:
 # promises kept, and what they cost
 
 
-def _levels_of(middle: float, width: float, step: int) -> tuple[Floats, Floats]:
+def _levels_of(middle, width, step):
     """Levels of clip(round(N(middle, width) / step) * step, 0, 100), and how often each occurs."""
     at = np.arange(0, 101, step, dtype=np.float64)
     edges = np.concatenate([[-np.inf], at[:-1] + step / 2, [np.inf]])
     return at, np.diff(stats.norm.cdf(edges, middle, width))
 
 
-def _drawn(rng: np.random.Generator, n: int, middle: float, width: float, step: int) -> Floats:
+def _drawn(rng, n, middle, width, step):
     return np.clip(np.round(rng.normal(middle, width, n) / step) * step, 0, 100)
 
 
-def _true_risk(share: Floats, wrong: Floats) -> Floats:
+def _true_risk(share, wrong):
     """Wrong share of what is answered at each level and above."""
     return np.cumsum((share * wrong)[::-1])[::-1] / np.cumsum(share[::-1])[::-1]
 
 
-def _naive(scores: Floats, right: NDArray[np.bool_], alpha: float) -> dict[str, float | None]:
+def _naive(scores, right, alpha):
     """Lowest threshold whose observed risk, or whose pointwise bound, is at most alpha."""
     curve = risk_coverage(right, scores)
     allowed = {
@@ -349,7 +341,7 @@ def _naive(scores: Floats, right: NDArray[np.bool_], alpha: float) -> dict[str, 
 
 @pytest.mark.parametrize(("alpha", "n"), SETTINGS)
 @pytest.mark.parametrize("world", ["flat", "crossing"])
-def test_one_gate_keeps_its_promise(alpha: float, n: int, world: str) -> None:
+def test_one_gate_keeps_its_promise(alpha, n, world):
     """1,000 repeats.
 
     Every threshold 5 % above alpha, or risk that falls with the score: at most delta are broken.
@@ -385,7 +377,7 @@ def test_one_gate_keeps_its_promise(alpha: float, n: int, world: str) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "n"), SETTINGS)
-def test_several_gates_keep_two_promises_together(alpha: float, n: int) -> None:
+def test_several_gates_keep_two_promises_together(alpha, n):
     """1,000 repeats of two gates on 7 levels each.
 
     Risk and false refusals, order learned on as many other cases.
@@ -400,7 +392,7 @@ def test_several_gates_keep_two_promises_together(alpha: float, n: int) -> None:
     passing = np.flip(np.flip(cells).cumsum(0).cumsum(1))
     truth = np.stack([np.full_like(passing, wrong), 1.0 - passing], axis=-1).reshape(-1, 2)
 
-    def counted() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def counted():
         scores = [rng.integers(0, size, n) for _ in range(2)]
         right = (rng.random(n) >= wrong).astype(np.int64)
         drawn = np.zeros((size, size, 2), dtype=np.int64)
@@ -435,7 +427,7 @@ def test_several_gates_keep_two_promises_together(alpha: float, n: int) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "n"), SETTINGS)
-def test_graded_losses_keep_their_promise(alpha: float, n: int) -> None:
+def test_graded_losses_keep_their_promise(alpha, n):
     """1,000 repeats of losses 0, 1/4, 1/2 and 1 whose mean is 5 % above alpha at every score."""
     rng, repeats = np.random.default_rng(3), 1_000
     grades = np.array([0.0, 0.25, 0.5, 1.0])
@@ -452,12 +444,12 @@ def test_graded_losses_keep_their_promise(alpha: float, n: int) -> None:
     assert max(made.values()) / repeats <= _allowed(repeats)
 
 
-def test_a_risk_too_small_to_count_for() -> None:
+def test_a_risk_too_small_to_count_for():
     """It needs more cases than a float counts, and no smaller one asks for fewer."""
     assert cases_needed(1e-308) == cases_needed(1e-300) >= cases_needed(1e-12)
 
 
-def test_wrong_labels_by_hand() -> None:
+def test_wrong_labels_by_hand():
     """No error in 230 certifies 1 % at 90 %; one wrong label and it is 1.68 %."""
     found = label_noise_bound(0, 230, most=2)
     assert found.labels.tolist() == found.k.tolist() == [0, 1, 2]
@@ -474,9 +466,7 @@ def test_wrong_labels_by_hand() -> None:
     st.sampled_from([0.01, 0.05, 0.1, 0.3]),
     st.sampled_from([0.05, 0.1, 0.2]),
 )
-def test_the_fewest_labels_break_and_one_fewer_does_not(
-    n: int, data: Any, alpha: float, delta: float
-) -> None:
+def test_the_fewest_labels_break_and_one_fewer_does_not(n, data, alpha, delta):
     """At j the bound is above alpha, at j − 1 it is not; the exact test agrees."""
     k = data.draw(st.integers(0, n))
     j = labels_to_break(k, n, alpha, delta)

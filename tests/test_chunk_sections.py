@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,12 +22,12 @@ from raglab.values import Chunk, Corpus, TraceData
 from worlds import Hit, ask, trace_of
 
 
-def glued(chunk: Chunk) -> Chunk:
+def glued(chunk):
     """The chunk as it was before: its headings are the first line of its text."""
     return chunk._replace(text=chunk.full_text, section=())
 
 
-def answer(question: str, *passages: Chunk) -> str:
+def answer(question, *passages):
     """Answer of the extractive generator."""
     return Extractive().answer(question, passages).text
 
@@ -64,9 +63,7 @@ EXCESS = Chunk("a#1", "It is £250 for each claim.", "a.md", 1, section=SECTION)
         ),
     ],
 )
-def test_a_heading_is_never_answered(
-    tmp_path: Path, heading: str, body: str, question: str, wanted: str
-) -> None:
+def test_a_heading_is_never_answered(tmp_path, heading, body, question, wanted):
     """It heads the sentence, and lends it its words."""
     (tmp_path / "a.md").write_text(f"# {heading}\n\n{body}\n", encoding="utf-8")
     (chunk,) = load_corpus(tmp_path / "a.md").chunks
@@ -88,7 +85,7 @@ def test_a_heading_is_never_answered(
         "<!-- hail: internal -->\nHail is covered.",
     ],
 )
-def test_what_is_shown_is_what_was_scored(text: str) -> None:
+def test_what_is_shown_is_what_was_scored(text):
     """Code is quoted with its lead sentence, lists stay, nothing hygiene removes is the best."""
     chunk = Chunk("a#1", text, "a.md", 1, section=("Hail sensor",))
     generation = Extractive().answer("How do I install the hail sensor?", [chunk])
@@ -98,7 +95,7 @@ def test_what_is_shown_is_what_was_scored(text: str) -> None:
     assert generation.text != "Hail sensor"
 
 
-def test_words_of_the_section_head_every_line() -> None:
+def test_words_of_the_section_head_every_line():
     """Also below a heading of the text, which does not take their place."""
     lines = passage_lines("First.\n\n#### Deep\n\nSecond.", ("Storm", "Excess"))
     assert [line.text for line in lines] == ["First.", "Second."]
@@ -106,7 +103,7 @@ def test_words_of_the_section_head_every_line() -> None:
     assert lines[1].heading == {"storm", "exces", "deep"}
 
 
-def test_the_first_line_below_a_section_is_no_guessed_heading() -> None:
+def test_the_first_line_below_a_section_is_no_guessed_heading():
     """Without a section a short line above longer ones is one, as in texts from elsewhere."""
     text = (
         "Hail damage\nThe sum that we pay after a storm with hail is £250 for each claim that you "
@@ -116,7 +113,7 @@ def test_the_first_line_below_a_section_is_no_guessed_heading() -> None:
     assert passage_lines(text, ("Home",))[0].text.startswith("Hail damage The sum")
 
 
-def test_a_chunk_without_section_is_as_it_was() -> None:
+def test_a_chunk_without_section_is_as_it_was():
     """The text is all of it, a path on its first line still heads it (traces from before)."""
     old = glued(Chunk("a#1", "It is £250.", "a.md", section=("Home", "Storm")))
     assert old.full_text == old.text == "Home > Storm\nIt is £250."
@@ -126,7 +123,7 @@ def test_a_chunk_without_section_is_as_it_was() -> None:
 # Whoever looks at words reads the headings too.
 
 
-def test_consumers_of_words_read_the_section() -> None:
+def test_consumers_of_words_read_the_section():
     """Retrieval, patterns and compression as with the headings in the text.
 
     What is quoted is the text.
@@ -145,7 +142,7 @@ def test_consumers_of_words_read_the_section() -> None:
 # Files.
 
 
-def test_every_form_keeps_the_section(tmp_path: Path) -> None:
+def test_every_form_keeps_the_section(tmp_path):
     """JSON lines, frames and traces give it back.
 
     One without sections is written and hashed as before them.
@@ -179,7 +176,7 @@ def test_every_form_keeps_the_section(tmp_path: Path) -> None:
     assert raglab.Trace.load(tmp_path / "t.parquet").hits_of("q1")["section"].tolist() == ["Home"]
 
 
-def test_a_trace_without_sections_is_written_as_before(tmp_path: Path) -> None:
+def test_a_trace_without_sections_is_written_as_before(tmp_path):
     """No column is added, so that the file is that of an earlier raglab byte for byte."""
     import pyarrow.parquet as pq
 
@@ -204,7 +201,7 @@ def test_a_trace_without_sections_is_written_as_before(tmp_path: Path) -> None:
         (["x" * 1001], "section.0 must have at most 1000 characters"),
     ],
 )
-def test_a_wrong_section_is_refused(tmp_path: Path, section: object, message: str) -> None:
+def test_a_wrong_section_is_refused(tmp_path, section, message):
     """With file and line."""
     (tmp_path / "c.jsonl").write_text(
         json.dumps({"id": "a", "text": "x", "section": section}) + "\n"
@@ -216,7 +213,7 @@ def test_a_wrong_section_is_refused(tmp_path: Path, section: object, message: st
 # A document's rank is that of its best chunk.
 
 
-def test_a_document_stands_in_the_ranking_once() -> None:
+def test_a_document_stands_in_the_ranking_once():
     """Three chunks of a.md stand before the one of b.md.
 
     It is the second document, at a gain of 1/log2(3).
@@ -229,14 +226,14 @@ def test_a_document_stands_in_the_ranking_once() -> None:
     assert first.tolist() == [1]
 
 
-def test_of_a_case_that_names_a_page_pages_are_ranked() -> None:
+def test_of_a_case_that_names_a_page_pages_are_ranked():
     """Pages of a.md are told apart, and two chunks of one page are one place."""
     hits = [Hit(0.1, "a.md", 1, rank=0), Hit(0.2, "a.md", 1, rank=1), Hit(0.3, "a.md", 2, rank=2)]
     trace = trace_of((ask(expect_sources=("a.md#2",)), [[*hits, Hit(0.9, "b.md", 1, rank=3)]]))
     assert ndcg_by_case(trace)[0, 0] == pytest.approx(1 / np.log2(3))
 
 
-def test_a_place_that_is_named_twice_counts_once() -> None:
+def test_a_place_that_is_named_twice_counts_once():
     """A document or a page by path and by file name."""
     hits = [Hit(0.1, "a.md", 1, rank=0), Hit(0.2, "home/b.md", 2, rank=1)]
     for twice, once in (
@@ -258,11 +255,11 @@ class Reads:
     max_tokens = 4
     name = "four"
 
-    def lengths(self, texts: list[str]) -> np.ndarray:
+    def lengths(self, texts):
         """Words of each text."""
         return np.array([len(text.split()) for text in texts])
 
-    def spans(self, texts: list[str]) -> list[np.ndarray]:
+    def spans(self, texts):
         """Places of the first four words."""
         found = []
         for text in texts:
@@ -271,6 +268,6 @@ class Reads:
         return found
 
 
-def test_words_in_no_embedding_are_counted() -> None:
+def test_words_in_no_embedding_are_counted():
     """Six words and three: two of nine are behind the fourth, in one of two chunks."""
     assert cut_chunks(Reads(), ["a b c d e f", "a b c"]) == (2, 1, 9, 2)  # type: ignore[arg-type]

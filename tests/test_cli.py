@@ -43,7 +43,7 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory):
     """A folder with three documents, eight cases in two splits, and their trace."""
     folder = tmp_path_factory.mktemp("cli")
     (folder / "documents").mkdir()
@@ -64,11 +64,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_index_of_a_trace(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_of_a_trace(world, tmp_path, monkeypatch):
     """It is `auto` where none is named; every kind of `raglab index` can be, and no other."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
 
-    def traced(*options: str) -> tuple[int, str]:
+    def traced(*options):
         out = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")
         done = run("trace", world, "--out", out, "--quiet", *options)
         return done.exit_code, done.output if done.exit_code else Trace.load(out).meta[
@@ -84,26 +84,26 @@ def test_the_index_of_a_trace(world: Path, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_an_example(command: str) -> None:
+def test_help_shows_an_example(command):
     """Each command says what it does and how it is called."""
     shown = run(command, "--help")
     assert shown.exit_code == 0
     assert "Example: raglab" in shown.output or command == "demo"
 
 
-def test_the_version_and_the_module() -> None:
+def test_the_version_and_the_module():
     """`raglab --version`, and `python -m raglab` as `raglab`."""
     assert run("--version").stdout == f"raglab {version('raglab-toolkit')}\n"
     main = import_module("raglab.__main__").main
     assert (main.__module__, main.__name__) == ("raglab.cli", "main")
 
 
-def test_no_command_shows_the_help() -> None:
+def test_no_command_shows_the_help():
     """The exit codes stand there too."""
     assert "Exit codes" in run().output
 
 
-def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
+def test_tables_are_read_by_their_columns(tmp_path):
     """`trace` takes CSV and TSV with `field=column`.
 
     A wrong cell is named with its own column before any retrieval.
@@ -140,7 +140,7 @@ def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
         assert told in done.output
 
 
-def test_questions_are_dealt_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_are_dealt_splits(tmp_path, monkeypatch):
     """`trace --split` deals as `raglab.split` does.
 
     Wrong shares, and questions that have splits, are refused.
@@ -181,7 +181,7 @@ def test_questions_are_dealt_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ), done.output
 
 
-def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encodings_of_documents_and_labels(tmp_path, monkeypatch):
     """`trace` and `index` take that of the documents, of a folder for what is not UTF-8.
 
     Labels have theirs.
@@ -219,14 +219,14 @@ def test_encodings_of_documents_and_labels(tmp_path: Path, monkeypatch: pytest.M
     assert (done.exit_code, "2" in done.stdout) == (0, True), done.output
 
 
-def test_the_published_policy_is_printed_with_its_id() -> None:
+def test_the_published_policy_is_printed_with_its_id():
     """`raglab policy` is a policy file that can be edited."""
     shown = json.loads(run("policy", "--json").output)
     assert shown["l2"]["max_l2"] == 0.8
     assert len(shown["policy_id"]) == 12
 
 
-def test_what_is_refused_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+def test_what_is_refused_is_one_line_and_exit_code_1(tmp_path):
     """No stack for a user's mistake."""
     bad = tmp_path / "p.yaml"
     bad.write_text("similarity: {min_similarity: 70}\n", encoding="utf-8")
@@ -238,12 +238,12 @@ def test_what_is_refused_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     assert "min_similarity" in run("policy", "-p", bad).stderr
 
 
-def test_wrong_usage_is_exit_code_2() -> None:
+def test_wrong_usage_is_exit_code_2():
     """As everywhere."""
     assert run("decide").exit_code == 2
 
 
-def test_decide_prints_every_case(world: Path) -> None:
+def test_decide_prints_every_case(world):
     """A row a case in JSON, as a table, and as CSV."""
     out = world / "decisions.csv"
     call = ["decide", world / "t.parquet", "--out", out]
@@ -260,7 +260,7 @@ def test_decide_prints_every_case(world: Path) -> None:
     assert len(out.read_text(encoding="utf-8").splitlines()) == 9
 
 
-def test_strict_counts_contracts_and_fails_on_one(world: Path) -> None:
+def test_strict_counts_contracts_and_fails_on_one(world):
     """All right is exit code 0; one wrong case is 1, with counts by label; JSON stays JSON."""
     call = ["decide", str(world / "t.parquet"), "--strict"]
     trace, policy = Trace.load(world / "t.parquet"), Policy.load()
@@ -287,7 +287,7 @@ def test_strict_counts_contracts_and_fails_on_one(world: Path) -> None:
     assert (both.exit_code, both.stderr.startswith("raglab: --strict")) == (1, True)
 
 
-def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
+def test_one_case_is_explained_with_what_would_flip_it(world):
     """Gate by gate, and the smallest change of one threshold."""
     call = ["decide", world / "t.parquet", "--case", "tune-q1"]
     shown = json.loads(run(*call, "--json").stdout, parse_constant=pytest.fail)
@@ -300,7 +300,7 @@ def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
     assert (none.exit_code, "did you mean tune-q1 or report-q1?" in none.stderr) == (1, True)
 
 
-def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
+def test_sweep_takes_policies_or_one_threshold(world):
     """Neither and both are refused."""
     trace = str(world / "t.parquet")
     steps = json.loads(run("sweep", trace, "--path", "similarity.min_similarity", "--json").stdout)
@@ -317,7 +317,7 @@ def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick_study")
-def test_tune_and_report_write_what_they_name(world: Path) -> None:
+def test_tune_and_report_write_what_they_name(world):
     """Policy, report and what was selected; the policy loads and is reported again.
 
     People read the winner first.

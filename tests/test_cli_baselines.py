@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -31,7 +30,7 @@ class Ended(NamedTuple):
     err: str
 
 
-def process(folder: Path, *arguments: str) -> Ended:
+def process(folder, *arguments):
     """Run the command in a process of its own."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("RAGLAB_")
@@ -48,7 +47,7 @@ def process(folder: Path, *arguments: str) -> Ended:
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-def run(folder: Path, *arguments: str) -> Ended:
+def run(folder, *arguments):
     """Run the command in this process."""
     places = [
         str(folder / one) if one.endswith((".json", ".yaml", ".parquet")) else one
@@ -59,7 +58,7 @@ def run(folder: Path, *arguments: str) -> Ended:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory):
     """Return a folder with a trace, policies without a certificate and a baseline of the first."""
     folder = tmp_path_factory.mktemp("world")
     labelled(3, {"tune": 150, "report": 100}).save(folder / "t.parquet")
@@ -74,7 +73,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_exit_codes_of_a_process(world: Path) -> None:
+def test_exit_codes_of_a_process(world):
     """0 for the same policy, 3 where something is lost; the lost cases are listed."""
     same = process(world, "check", "same.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
     assert (same.code, "verdict: not shown" in same.out) == (0, True)
@@ -96,7 +95,7 @@ def test_exit_codes_of_a_process(world: Path) -> None:
     assert max(map(len, worse.out.splitlines())) <= 100
 
 
-def test_a_loss_that_is_not_shown_passes_and_is_stated(world: Path) -> None:
+def test_a_loss_that_is_not_shown_passes_and_is_stated(world):
     """Fewer cases, a smaller minimum effect: what is left out and what so few cases cannot tell."""
     ended = run(
         world,
@@ -116,7 +115,7 @@ def test_a_loss_that_is_not_shown_passes_and_is_stated(world: Path) -> None:
         assert text in ended.out
 
 
-def test_json_holds_the_verdict(world: Path) -> None:
+def test_json_holds_the_verdict(world):
     """No NaN, every digit, exit code 3."""
     ended = run(
         world, "check", "worse.yaml", "-c", "t.parquet", "--baseline", "made/b.json", "--json"
@@ -130,7 +129,7 @@ def test_json_holds_the_verdict(world: Path) -> None:
     assert rows["expected_cost"]["before_n"] is None
 
 
-def test_a_baseline_by_other_costs(world: Path) -> None:
+def test_a_baseline_by_other_costs(world):
     """Costs are written with the table and read from it; others are refused."""
     saved = run(
         world,
@@ -174,7 +173,7 @@ def test_a_baseline_by_other_costs(world: Path) -> None:
         ((), "a policy must hold a certificate"),
     ],
 )
-def test_what_is_refused(world: Path, options: tuple[str, ...], message: str) -> None:
+def test_what_is_refused(world, options, message):
     """Exit code 1; nothing is written."""
     before = {path: path.read_bytes() for path in world.rglob("*") if path.is_file()}
     ended = run(world, "check", "same.yaml", "-c", "t.parquet", *options)
@@ -182,7 +181,7 @@ def test_what_is_refused(world: Path, options: tuple[str, ...], message: str) ->
     assert {path: path.read_bytes() for path in world.rglob("*") if path.is_file()} == before
 
 
-def test_a_certificate_is_left_alone(world: Path) -> None:
+def test_a_certificate_is_left_alone(world):
     """A policy with a certificate is compared; the output says what it is not."""
     worse = Policy.load(world / "worse.yaml")
     certified = worse.replace("certificate", {"policy_id": worse.policy_id, "promises": []})
@@ -191,7 +190,7 @@ def test_a_certificate_is_left_alone(world: Path) -> None:
     assert (ended.code, "not re-tested" in ended.out) == (3, True)
 
 
-def test_questions_are_retrieved_as_the_baseline_was(tmp_path: Path) -> None:
+def test_questions_are_retrieved_as_the_baseline_was(tmp_path):
     """From JSON lines beside their documents, with the settings in the file.
 
     Documents that changed are stated.

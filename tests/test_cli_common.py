@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -18,8 +17,6 @@ import raglab.progress
 from commands import run
 from labelled import labelled
 from raglab.cli.common import (
-    AsJson,
-    Quiet,
     parse_columns,
     parse_costs,
     parse_shares,
@@ -33,7 +30,7 @@ from raglab.replay import sweep
 from raglab.store.policies import Policy
 
 
-def test_costs_by_label_and_outcome() -> None:
+def test_costs_by_label_and_outcome():
     """Repeated options make one mapping; none make none, which is the default."""
     given = ["ok.refused=1", "refuse.answered_wrong=10", "ok.asked = 0.5"]
     assert parse_costs(given) == {
@@ -57,13 +54,13 @@ def test_costs_by_label_and_outcome() -> None:
         ("ok.refused=1e308", "--cost"),
     ],
 )
-def test_costs_that_mean_nothing_are_refused(text: str, named: str) -> None:
+def test_costs_that_mean_nothing_are_refused(text, named):
     """Form, names and range, each with what came."""
     with pytest.raises(ValueError, match=named):
         parse_costs([text])
 
 
-def test_what_is_stated_twice_is_refused() -> None:
+def test_what_is_stated_twice_is_refused():
     """Neither of two costs of an outcome, nor of two limits of a rate, is chosen in silence."""
     with pytest.raises(ValueError, match=r"got 'ok\.refused=2'"):
         parse_costs(["ok.refused=1", "ok.refused=2"])
@@ -71,7 +68,7 @@ def test_what_is_stated_twice_is_refused() -> None:
         parse_targets(["coverage=0.1", "over_ask_rate=0.2", "coverage=0.3"])
 
 
-def test_a_goal_of_options() -> None:
+def test_a_goal_of_options():
     """Costs and targets as `Goal` takes them; no targets where none is stated.
 
     Unknown rates are refused.
@@ -83,7 +80,7 @@ def test_a_goal_of_options() -> None:
             Goal(targets=parse_targets([target]))
 
 
-def test_columns_and_shares() -> None:
+def test_columns_and_shares():
     """A pair each time, also with a comma in a name; three numbers, checked by `raglab.split`."""
     assert parse_columns(["query=question, in words"]) == {"query": "question, in words"}
     assert parse_shares(None) is None
@@ -93,7 +90,7 @@ def test_columns_and_shares() -> None:
             parse_shares(text)
 
 
-def test_a_table_fits_a_line() -> None:
+def test_a_table_fits_a_line():
     """An interval stands behind its number, a missing one is a dash, a long text is cut."""
     rows = {"n": [1, 2], "rate": [0.25, float("nan")], "why": ["x" * 200, "y"]}
     ends = {"rate_low": [0.125, float("nan")], "rate_high": [0.5, float("nan")]}
@@ -105,7 +102,7 @@ def test_a_table_fits_a_line() -> None:
     assert max(map(len, table_text(wide).splitlines())) <= 100
 
 
-def test_the_doors_take_them(tmp_path: Path) -> None:
+def test_the_doors_take_them(tmp_path):
     """`sweep` prints the cost by the matrix given.
 
     `tune` refuses a wrong one before it reads anything.
@@ -138,7 +135,7 @@ def test_the_doors_take_them(tmp_path: Path) -> None:
         assert option[0] in refused.stderr or "target" in refused.stderr
 
 
-def test_a_table_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
+def test_a_table_is_compressed_where_its_name_says_so(tmp_path):
     """As pandas reads it again."""
     table = pd.DataFrame({"case": ["a", "b"], "margin": [0.5, -0.5]})
     for name in ("t.csv", "t.csv.gz"):
@@ -148,17 +145,17 @@ def test_a_table_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("options", "shown"), [([], True), (["--json"], False), (["-q"], False)])
 def test_no_bar_stands_beside_json(
-    monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    shown: bool,
-) -> None:
+    monkeypatch,
+    options,
+    shown,
+):
     """Nor where it is asked for; after the command bars are as they were."""
     monkeypatch.setattr(raglab.progress, "DELAY", 0.0)
     command = typer.Typer()
 
     @command.command()
     # read by their callbacks
-    def count(quiet: Quiet = False, as_json: AsJson = False) -> None:  # noqa: ARG001
+    def count(quiet=False, as_json=False):  # noqa: ARG001
         """Count to three on a standard error that is looked at."""
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         list(progress(range(3), "count"))
@@ -168,7 +165,7 @@ def test_no_bar_stands_beside_json(
         assert (done.exit_code, "count: 100%" in done.stderr) == (0, seen)
 
 
-def test_a_refused_command_leaves_nothing_silent() -> None:
+def test_a_refused_command_leaves_nothing_silent():
     """An option that is wrong beside `--json` ends the command.
 
     Bars of what its process does next are as they were.

@@ -52,16 +52,16 @@ MAIN = "from raglab.cli import main; main()"
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Path:
+def trace(tmp_path):
     """Return a stored trace."""
     labelled(0, {"tune": 8, "report": 8}).save(tmp_path / "t.parquet")
     return tmp_path / "t.parquet"
 
 
-def raised(error: BaseException, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
+def raised(error, monkeypatch, *arguments):
     """How a command ends in which an error is raised, as a library would."""
 
-    def fail(_: object) -> None:
+    def fail(_):
         raise error
 
     monkeypatch.setattr("raglab.cli.load_policy", fail)
@@ -88,9 +88,7 @@ class TestErrors:
     """What ends a command."""
 
     @pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
-    def test_what_a_library_or_the_system_raises(
-        self, monkeypatch: pytest.MonkeyPatch, error: Exception
-    ) -> None:
+    def test_what_a_library_or_the_system_raises(self, monkeypatch, error):
         """Gets rule, value and remedy in one line, and no stack."""
         ended = raised(error, monkeypatch)
         assert (ended.exit_code, ended.stderr.count("\n")) == (REFUSED, 1)
@@ -100,7 +98,7 @@ class TestErrors:
         assert "Traceback" in stack
         assert not any(text in stack for text in (SECRET, "\x1b"))
 
-    def test_what_raglab_raises_is_said_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_raglab_raises_is_said_as_it_is(self, monkeypatch):
         """Its messages are sentences with rule, value and remedy; those of a library are none."""
         error = input_error(Where("a.jsonl", 3), "query must be a string", "quote it", "7")
         assert raised(error, monkeypatch).stderr == f"raglab: {error}\n"
@@ -112,7 +110,7 @@ class TestErrors:
         assert refusal(KeyError("l0"))[1] == INTERNAL
         assert refusal(ModelUnavailableError("no server")) == ("no server", UNAVAILABLE)
 
-    def test_what_nobody_foresaw(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_nobody_foresaw(self, monkeypatch):
         """Is an error inside raglab, in one line with its code.
 
         --debug, anywhere, and RAGLAB_DEBUG show the stack.
@@ -143,9 +141,7 @@ class TestErrors:
             (BrokenPipeError(32, "x"), NO_READER),
         ],
     )
-    def test_what_needs_no_word(
-        self, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
-    ) -> None:
+    def test_what_needs_no_word(self, monkeypatch, error, code):
         """An interruption and a departed reader have their own codes and nothing on stderr."""
         ended = raised(error, monkeypatch)
         assert (ended.exit_code, ended.stderr) == (code, "")
@@ -158,23 +154,23 @@ class TestErrors:
             (["tune", "t", "--seed", "x"], "see `raglab tune --help`.\n"),
         ],
     )
-    def test_wrong_usage_is_one_line(self, call: list[str], told: str) -> None:
+    def test_wrong_usage_is_one_line(self, call, told):
         """With the place of the help."""
         ended = run(*call)
         assert (ended.exit_code, ended.stderr.count("\n")) == (USAGE, 1)
         assert ended.stderr.endswith(told)
 
-    def test_arguments_that_are_no_text(self) -> None:
+    def test_arguments_that_are_no_text(self):
         """A byte that is no UTF-8 is refused before anything else."""
         ended = run("odd\udcff")
         assert (ended.exit_code, r"\udcff" in ended.stderr) == (REFUSED, True)
 
-    def test_a_warning_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_warning_is_one_line(self, monkeypatch):
         """Without the line of source that raised it."""
         monkeypatch.setattr("raglab.cli.load_policy", lambda _: warnings.warn("a\nb", stacklevel=1))
         assert run("policy").stderr.startswith("warning: a b\n")
 
-    def test_an_odd_name_is_shown_escaped(self, tmp_path: Path) -> None:
+    def test_an_odd_name_is_shown_escaped(self, tmp_path):
         """Neither terminal nor reading direction obeys a file's name, and a long one is cut."""
         for name in (f"{HOSTILE}.parquet", "x\ny.parquet", "x" * 5000):
             ended = run("decide", tmp_path / name)
@@ -184,7 +180,7 @@ class TestErrors:
             assert len(ended.stderr) < 1100
         assert SHOWN in run("decide", tmp_path / f"{HOSTILE}.parquet").stderr
 
-    def test_an_unknown_variable_stops_every_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_unknown_variable_stops_every_command(self, monkeypatch):
         """One that begins as ours do, even where no settings are read.
 
         The help is shown all the same.
@@ -210,9 +206,7 @@ class TestPasswords:
             ["simulate", "--means", URL],
         ],
     )
-    def test_in_no_message(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: list[str]
-    ) -> None:
+    def test_in_no_message(self, tmp_path, monkeypatch, call):
         """Whatever the command makes of it: a place of a log, a path, a cost.
 
         The stack included.
@@ -224,14 +218,14 @@ class TestPasswords:
         assert SECRET not in ended.output
         assert "ann:***@" in ended.stderr
 
-    def test_a_long_value_leaves_rule_and_remedy(self) -> None:
+    def test_a_long_value_leaves_rule_and_remedy(self):
         """They stand after it: of a message without end the middle is left out."""
         said = one_line(f"{'a/' * 2_000}p.yaml: a policy must be a file, got none; check the path.")
         assert said.startswith("a/a/")
         assert said.endswith("a policy must be a file, got none; check the path.")
         assert len(said) < 1_010
 
-    def test_not_in_a_stored_command(self) -> None:
+    def test_not_in_a_stored_command(self):
         """A trace keeps the command that built it, as a shell takes it."""
         told = shell_command(["trace", "my docs", "--out", URL])
         assert (
@@ -246,7 +240,7 @@ class TestPasswords:
 class TestText:
     """Text of documents, models and people is shown as text."""
 
-    def test_tables_and_lines(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_tables_and_lines(self, capsys):
         """Cells, heads, keys and values."""
         table = pd.DataFrame({HOSTILE: [HOSTILE, "x\ny"], "n": [-0.5, 1.0]})
         show(table, as_json=False)
@@ -257,7 +251,7 @@ class TestText:
         assert all(line.isprintable() for line in told.split("\n"))
         assert "-0.5" in table_text(table)
 
-    def test_json_is_the_same_value(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_json_is_the_same_value(self, capsys):
         """Escaped where a terminal would obey, exact for programs, outside the basic plane too."""
         value = {"a": f"{HOSTILE} é 😀 \U000e0041 \u2028"}
         show(value, as_json=True)
@@ -265,7 +259,7 @@ class TestText:
         assert json.loads(told) == value
         assert all(line.isprintable() for line in told.split("\n"))
 
-    def test_a_response(self) -> None:
+    def test_a_response(self):
         """Answer, options, sources and warnings; only the answer has lines of its own."""
         said = dict.fromkeys(("confidence", "clarification", "default_applied", "refusal_reason"))
         said |= {
@@ -297,7 +291,7 @@ class TestText:
         assert "Reply with: raglab reply 'my index' r -p 'p q.yaml' yes" in told
         assert r"\n2  forged" in told
 
-    def test_a_policy_and_its_notes(self, tmp_path: Path) -> None:
+    def test_a_policy_and_its_notes(self, tmp_path):
         """What a hostile file brings along is shown escaped by the commands that read it."""
         path = tmp_path / "p.yaml"
         path.write_text(
@@ -314,7 +308,7 @@ class TestCsv:
     """A spreadsheet runs nothing of what raglab writes."""
 
     @pytest.mark.parametrize("mark", ["=", "+", "-", "@", "\t", "\r", "＝"])
-    def test_a_formula_is_a_text(self, mark: str) -> None:
+    def test_a_formula_is_a_text(self, mark):
         """In a cell and in a head; numbers, and texts of numbers, stay what they are."""
         table = pd.DataFrame(
             {
@@ -329,7 +323,7 @@ class TestCsv:
         assert ",-0.5\n" in text
         assert "=" not in {line[:1] for line in text.split("\n")}
 
-    def test_what_commands_write(self, trace: Path, tmp_path: Path) -> None:
+    def test_what_commands_write(self, trace, tmp_path):
         """Through the one door; the numbers come back as they were."""
         of = Trace.load(trace)
         case = of.cases[0]._replace(id="=1+1", query='@SUM(A1)"')
@@ -366,9 +360,7 @@ class TestInputs:
             ["index", "docs", "--out", "."],
         ],
     )
-    def test_out_is_another_file(
-        self, trace: Path, monkeypatch: pytest.MonkeyPatch, call: list[str]
-    ) -> None:
+    def test_out_is_another_file(self, trace, monkeypatch, call):
         """By name, by link, inside the folder that is read, or the folder that holds it."""
         folder = trace.parent
         monkeypatch.chdir(folder)
@@ -385,7 +377,7 @@ class TestInputs:
         assert "choose another path" in ended.stderr
         assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
-    def test_a_trace_is_resumed_in_its_folder(self, tmp_path: Path) -> None:
+    def test_a_trace_is_resumed_in_its_folder(self, tmp_path):
         """A trace beside the documents is no document."""
         (tmp_path / "t.parquet").write_bytes(b"")
         keep_inputs(tmp_path / "t.parquet", tmp_path)
@@ -393,7 +385,7 @@ class TestInputs:
             keep_inputs(tmp_path / "t.parquet", tmp_path / "t.parquet")
 
     @pytest.mark.parametrize("out", ["/dev/null", "", "."])
-    def test_no_device_is_replaced(self, trace: Path, out: str) -> None:
+    def test_no_device_is_replaced(self, trace, out):
         """`--out /dev/null` would put a file in its place.
 
         A folder is no file, and is known before the work.
@@ -406,7 +398,7 @@ class TestInputs:
             )
         assert Path("/dev/null").is_char_device()
 
-    def test_no_message_advises_it(self, tmp_path: Path) -> None:
+    def test_no_message_advises_it(self, tmp_path):
         """A file that is no trace is not offered as the place of a new one."""
         Policy.load().save(tmp_path / "p.yaml")
         told = run("decide", tmp_path / "p.yaml").stderr
@@ -414,7 +406,7 @@ class TestInputs:
         assert f"--out {tmp_path}" not in told
 
 
-def unread(command: list[str], places: dict[str, Any]) -> tuple[int, bytes]:
+def unread(command, places):
     """Exit code and stderr of a command whose output nobody reads."""
     read, write = os.pipe()
     os.close(read)
@@ -427,7 +419,7 @@ class TestStreams:
     """The process itself, with streams that are full, closed or narrow."""
 
     @pytest.fixture
-    def places(self, tmp_path: Path) -> dict[str, Any]:
+    def places(self, tmp_path):
         """Return the arguments of `subprocess.run`, and a policy whose text is no ASCII."""
         (tmp_path / "p.yaml").write_text("patterns: {deny: ['é😀']}\n", encoding="utf-8")
         environment = {
@@ -441,14 +433,14 @@ class TestStreams:
             "env": environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
         }
 
-    def test_the_script_is_the_door(self) -> None:
+    def test_the_script_is_the_door(self):
         """What is installed as `raglab` opens and closes the streams."""
         project = tomllib.loads(
             (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
         )
         assert project["project"]["scripts"] == {"raglab": "raglab.cli:main"}
 
-    def test_full_and_gone(self, places: dict[str, Any]) -> None:
+    def test_full_and_gone(self, places):
         """A full disk behind stdout is named.
 
         A reader who has gone is no error to speak of, at the last flush too.
@@ -465,7 +457,7 @@ class TestStreams:
         assert unread(command, places) == (NO_READER, b"")
 
     @pytest.mark.parametrize(("arguments", "code"), [(["decide", "--help"], 0), ([], USAGE)])
-    def test_the_help(self, places: dict[str, Any], arguments: list[str], code: int) -> None:
+    def test_the_help(self, places, arguments, code):
         """Asked for, it is the output; without a command it is shown in place of one.
 
         Nobody has to read it.
@@ -476,7 +468,7 @@ class TestStreams:
         )
         assert unread(command, places) == (NO_READER, b"")
 
-    def test_narrow_and_closed(self, places: dict[str, Any]) -> None:
+    def test_narrow_and_closed(self, places):
         """JSON stays exact on a stream that holds Latin-1 alone.
 
         A process without streams ends as it would.

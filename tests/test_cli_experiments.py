@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,7 +21,7 @@ from raglab.lab import study_cases, targets
 SMALL = ("--rounds", "120", "--replications", "4")
 
 
-def run(*arguments: str, code: int = 0) -> str:
+def run(*arguments, code=0):
     """Output of the command that ends with a code."""
     ended = CliRunner().invoke(app, ["simulate", *SMALL, *arguments])
     assert ended.exit_code == code, ended.output
@@ -31,19 +29,19 @@ def run(*arguments: str, code: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> str:
+def trace(tmp_path_factory):
     """Return a stored trace of two arms."""
     path = tmp_path_factory.mktemp("trace") / "arms.parquet"
     two_arms(40).save(path)
     return str(path)
 
 
-def policies(*arguments: str) -> dict[str, Any]:
+def policies(*arguments):
     """Rows of the JSON by policy."""
     return {row["policy"]: row for row in json.loads(run(*arguments, "--json"))["policies"]}
 
 
-def test_a_trace_beside_its_baselines(trace: str) -> None:
+def test_a_trace_beside_its_baselines(trace):
     """Two learners, the best fixed arm, uniform, the router and the oracle, each a row."""
     said = run(trace, "--always-answer")
     for name in ("thompson_beta", "ucb1", FIXED, UNIFORM, ROUTER, ORACLE):
@@ -53,7 +51,7 @@ def test_a_trace_beside_its_baselines(trace: str) -> None:
     assert "nan" not in said
 
 
-def test_json_holds_every_digit(trace: str) -> None:
+def test_json_holds_every_digit(trace):
     """Means and intervals in order, shares of pulls that sum to 1, milliseconds of the arms."""
     rows = policies(trace, "--always-answer", "-b", "kl_ucb")
     assert list(rows) == ["kl_ucb", FIXED, UNIFORM, ROUTER, ORACLE]
@@ -67,13 +65,13 @@ def test_json_holds_every_digit(trace: str) -> None:
     assert rows[FIXED]["difference"] == 0.0
 
 
-def test_the_same_seed_prints_the_same(trace: str) -> None:
+def test_the_same_seed_prints_the_same(trace):
     """Byte for byte; another seed does not."""
     one, two, other = (run(trace, "--always-answer", "--seed", seed) for seed in ("0", "0", "1"))
     assert one == two != other
 
 
-def test_splits_and_policies_are_taken(trace: str, tmp_path: Path) -> None:
+def test_splits_and_policies_are_taken(trace, tmp_path):
     """One split has half of the cases.
 
     The published gates decide other cases rightly than no gates.
@@ -87,7 +85,7 @@ def test_splits_and_policies_are_taken(trace: str, tmp_path: Path) -> None:
     )
 
 
-def test_weights_as_numbers_or_as_a_file(trace: str, tmp_path: Path) -> None:
+def test_weights_as_numbers_or_as_a_file(trace, tmp_path):
     """Both forms say the same; they change what the learner sees, not the baselines."""
     file = tmp_path / "weights.json"
     file.write_text(
@@ -103,7 +101,7 @@ def test_weights_as_numbers_or_as_a_file(trace: str, tmp_path: Path) -> None:
     assert policies(trace, "--always-answer", "--weights", str(file))["ucb1"] != published["ucb1"]
 
 
-def test_a_row_a_learner_and_replication(trace: str, tmp_path: Path) -> None:
+def test_a_row_a_learner_and_replication(trace, tmp_path):
     """The CSV's mean is the table's, and its pulls sum to the rounds."""
     out = tmp_path / "deep" / "runs.csv"
     rows = policies(trace, "--always-answer", "--out", str(out))
@@ -116,7 +114,7 @@ def test_a_row_a_learner_and_replication(trace: str, tmp_path: Path) -> None:
     assert regret["thompson_beta"] == pytest.approx(rows["thompson_beta"]["regret"])
 
 
-def test_arms_of_known_means() -> None:
+def test_arms_of_known_means():
     """Uniform over 0.9 and 0.1 earns 0.5 a round; the long-run bound is said."""
     said = run("--means", "0.9,0.1", "-b", "ucb1")
     assert "least regret" in said
@@ -141,7 +139,7 @@ def test_arms_of_known_means() -> None:
         (("missing.parquet",), "missing.parquet"),
     ],
 )
-def test_wrong_input_is_one_line(arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_input_is_one_line(arguments, told):
     """The rule and what came, without a stack."""
     said = run(*arguments, code=1)
     assert told in said
@@ -159,12 +157,12 @@ def test_wrong_input_is_one_line(arguments: tuple[str, ...], told: str) -> None:
         ("-1,0,0,0,0", "weight margin must be at least 0, got -1"),
     ],
 )
-def test_wrong_weights_are_refused(trace: str, weights: str, told: str) -> None:
+def test_wrong_weights_are_refused(trace, weights, told):
     """Their number, their form, their range."""
     assert told in run(trace, f"--weights={weights}", code=1)
 
 
-def test_wrong_names_of_weights_are_refused(trace: str, tmp_path: Path) -> None:
+def test_wrong_names_of_weights_are_refused(trace, tmp_path):
     """A name that is none, and a file that is no object."""
     file = tmp_path / "w.json"
     file.write_text('{"speed": 1}', encoding="utf-8")
@@ -179,21 +177,19 @@ def test_wrong_names_of_weights_are_refused(trace: str, tmp_path: Path) -> None:
     "option",
     [("--weights", "1,0,0,0,0"), ("--split", "tune"), ("--always-answer",), ("--budget-ms", "50")],
 )
-def test_what_known_means_cannot_use_is_refused(option: tuple[str, ...]) -> None:
+def test_what_known_means_cannot_use_is_refused(option):
     """An option that would change nothing is not passed over."""
     assert f"got {option[0]}" in run("--means", "0.7,0.6", *option, code=1)
 
 
-def certified(*arguments: str) -> str:
+def certified(*arguments):
     """Output of `raglab certify` that certifies nothing, for similarity and confidence gates."""
     ended = CliRunner().invoke(app, ["certify", *arguments])
     assert ended.exit_code == 3, ended.output
     return ended.stdout
 
 
-def test_the_chance_of_a_certificate_is_that_of_all_cases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chance_of_a_certificate_is_that_of_all_cases(tmp_path, monkeypatch):
     """Of very many cases a sample is looked at: what it says of the chance is for all of them."""
     labelled(0, {"": 120}).save(tmp_path / "t.parquet")
     free_policy().save(tmp_path / "p.yaml")
@@ -201,7 +197,7 @@ def test_the_chance_of_a_certificate_is_that_of_all_cases(
     sizes = []
     whole = targets.diagnosis
 
-    def diagnosis(*given: Any, size: float) -> pd.DataFrame:
+    def diagnosis(*given, size):
         sizes.append((len(given[0]), size))
         return whole(*given, size=size)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -27,7 +26,7 @@ OPEN = {
 }
 
 
-def run(*arguments: str, code: int = 0) -> str:
+def run(*arguments, code=0):
     """Output of a command that ends with a code."""
     ended = CliRunner().invoke(app, list(arguments))
     assert ended.exit_code == code, ended.output
@@ -35,7 +34,7 @@ def run(*arguments: str, code: int = 0) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, encoder: WordEncoder) -> Path:
+def folder(tmp_path, encoder):
     """Return a folder with an index and two policies."""
     del encoder
     save_corpus(CORPUS, tmp_path / "corpus.jsonl")
@@ -59,14 +58,14 @@ def folder(tmp_path: Path, encoder: WordEncoder) -> Path:
     return tmp_path
 
 
-def ask(folder: Path, question: str, *more: str, policy: str = "open", code: int = 0) -> str:
+def ask(folder, question, *more, policy="open", code=0):
     """What `raglab ask` prints."""
     return run(
         "ask", str(folder / "i"), question, "-p", str(folder / f"{policy}.yaml"), *more, code=code
     )
 
 
-def test_an_answer_names_its_sources(folder: Path) -> None:
+def test_an_answer_names_its_sources(folder):
     """For people: status, arm, answer, sources."""
     said = ask(folder, "What is the motor excess?")
     assert said.startswith("ok · policy: hybrid · confidence")
@@ -74,14 +73,14 @@ def test_an_answer_names_its_sources(folder: Path) -> None:
     assert "sources: docs/motor.md#1" in said
 
 
-def test_json_has_the_keys_of_the_response(folder: Path) -> None:
+def test_json_has_the_keys_of_the_response(folder):
     """For programs: rule S0.3."""
     said = json.loads(ask(folder, "What is the motor excess?", "--json"))
     assert tuple(said) == KEYS
     assert said["status"] == "ok", said
 
 
-def test_options_are_shown_and_a_selection_completes_the_question(folder: Path) -> None:
+def test_options_are_shown_and_a_selection_completes_the_question(folder):
     """The ids that are shown are those that `--select` takes."""
     shown = ask(folder, "What is the excess?", policy="asking")
     assert "Ask again with --select ID." in shown
@@ -98,31 +97,31 @@ def test_options_are_shown_and_a_selection_completes_the_question(folder: Path) 
     assert refused["refusal_reason"] == "Invalid selection: 9"
 
 
-def test_documents_scope_the_search(folder: Path) -> None:
+def test_documents_scope_the_search(folder):
     """Only the named document is a source."""
     said = json.loads(ask(folder, "What is the excess?", "--document", "home.md", "--json"))
     assert {source.split("#")[0] for source in said["sources"]} == {"docs/home.md"}
     assert "boat.md" in ask(folder, "What is the excess?", "--document", "boat.md", code=1)
 
 
-def test_explain_shows_gates_and_times(folder: Path) -> None:
+def test_explain_shows_gates_and_times(folder):
     """Every gate with its margin, and milliseconds by stage."""
     said = ask(folder, "What is the motor excess?", "--explain", "--no-cache")
     assert "hygiene" in said
     assert " ms" in said
 
 
-def test_a_base_url_needs_a_model(folder: Path) -> None:
+def test_a_base_url_needs_a_model(folder):
     """The message says so."""
     assert "goes with a model" in ask(folder, "What?", "--base-url", "http://127.0.0.1:9", code=1)
 
 
-def test_no_index(tmp_path: Path) -> None:
+def test_no_index(tmp_path):
     """Says how to make one."""
     assert "raglab index" in run("ask", str(tmp_path), "What?", code=1)
 
 
-def test_signals_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_become_columns(tmp_path, monkeypatch):
     """A trace is written beside the one it comes from; a name there is none of is one line."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))
     monkeypatch.setattr(signal_functions, "_REGISTERED", {})

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from databases import Places
 from raglab.bandit import Bandit, Table, simulation
 from raglab.cli import app
 from raglab.live.online_bandit import Online
@@ -24,14 +22,14 @@ from raglab.reward import RewardWeights
 ARMS = ["graph", "hybrid", "table"]
 
 
-def ran(*arguments: str, code: int = 0) -> Result:
+def ran(*arguments, code=0):
     """How the command ended."""
     ended = CliRunner().invoke(app, ["evaluate-log", *arguments])
     assert ended.exit_code == code, ended.output
     return ended
 
 
-def log(n: int = 900) -> pd.DataFrame:
+def log(n=900):
     """Log of three arms by name."""
     rng = np.random.default_rng(0)
     arm = rng.integers(0, 3, n)
@@ -47,13 +45,13 @@ def log(n: int = 900) -> pd.DataFrame:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
+def path(tmp_path):
     """File of the log."""
     log().to_csv(tmp_path / "log.csv", index=False)
     return str(tmp_path / "log.csv")
 
 
-def test_the_table_is_that_of_the_library(path: str, tmp_path: Path) -> None:
+def test_the_table_is_that_of_the_library(path, tmp_path):
     """Every digit in JSON and in the CSV; for people the table, the overlap, no warning."""
     expected = estimate(log(), np.full(3, 1 / 3), arms=ARMS)
     said = json.loads(ran(path, "--json", "--out", str(tmp_path / "deep" / "table.csv")).stdout)
@@ -71,7 +69,7 @@ def test_the_table_is_that_of_the_library(path: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_target_of_a_file(path: str, tmp_path: Path, kind: str) -> None:
+def test_a_target_of_a_file(path, tmp_path, kind):
     """A row for all or a row a round, arms as columns in any order."""
     target = pd.DataFrame([[0.1, 0.6, 0.3]], columns=["table", "graph", "hybrid"])
     for number, rows in enumerate((target, target.loc[[0] * 900])):
@@ -84,7 +82,7 @@ def test_a_target_of_a_file(path: str, tmp_path: Path, kind: str) -> None:
         assert [row["value"] for row in found] == pytest.approx(expected["value"].tolist())
 
 
-def test_always_one_arm(path: str, tmp_path: Path) -> None:
+def test_always_one_arm(path, tmp_path):
     """`best:` and a name; of a log with positions, a number.
 
     Sessions and level reach the intervals.
@@ -103,7 +101,7 @@ def test_always_one_arm(path: str, tmp_path: Path) -> None:
     assert said["estimates"][0]["value"] == expected["value"][0]
 
 
-def test_what_cannot_be_said_is_said_aloud(tmp_path: Path) -> None:
+def test_what_cannot_be_said_is_said_aloud(tmp_path):
     """Warnings go to the error stream, and where nothing can be said at all the exit code is 4."""
     log(12).to_csv(tmp_path / "few.csv", index=False)
     said = ran(str(tmp_path / "few.csv"), "-t", "best:hybrid", "-e", "snips", code=4)
@@ -119,7 +117,7 @@ def test_what_cannot_be_said_is_said_aloud(tmp_path: Path) -> None:
     assert "effective sample size" in said["notes"]["snips"]
 
 
-def test_arms_may_be_named(path: str, tmp_path: Path) -> None:
+def test_arms_may_be_named(path, tmp_path):
     """An arm that was never logged has to be, or comes from the columns of the model."""
     named = [part for arm in [*ARMS, "iterative"] for part in ("--arm", arm)]
     said = json.loads(ran(path, *named, "-e", "dm", "--json", code=4).stdout)
@@ -141,7 +139,7 @@ def test_arms_may_be_named(path: str, tmp_path: Path) -> None:
         (("--level", "95"), "level must be in (0, 1)"),
     ],
 )
-def test_what_is_wrong_is_one_line(path: str, arguments: tuple[str, ...], message: str) -> None:
+def test_what_is_wrong_is_one_line(path, arguments, message):
     """Rule, value, remedy; no stack; exit code 1."""
     said = ran(path, *arguments, code=1)
     assert said.stderr.startswith("raglab: ")
@@ -150,7 +148,7 @@ def test_what_is_wrong_is_one_line(path: str, arguments: tuple[str, ...], messag
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path: Path, kind: str) -> None:
+def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path, kind):
     """Uniform is over the arms that a round could take.
 
     An arm that was not always there cannot always be taken.
@@ -179,7 +177,7 @@ def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path: Path, kind:
     )
 
 
-def test_a_fixed_choice_is_not_uniform(tmp_path: Path) -> None:
+def test_a_fixed_choice_is_not_uniform(tmp_path):
     """If every probability is 0 or 1, the arms not taken are not those that were not there."""
     share = (log()["action"].to_numpy()[:, None] == np.array(ARMS)).astype(float)
     certain = log().assign(
@@ -189,9 +187,7 @@ def test_a_fixed_choice_is_not_uniform(tmp_path: Path) -> None:
     assert "log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "snips", code=1).stderr
 
 
-def test_the_log_of_a_bandit_at_work(
-    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_of_a_bandit_at_work(places, tmp_path, monkeypatch):
     """In the folder of an index, or by its URL.
 
     Rounds without a reward are left out, and it is said how many.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """A folder with the log of two requests."""
     monkeypatch.chdir(tmp_path)
     log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
@@ -49,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_explain(folder: Path) -> None:
+def test_explain(folder):
     """Prints what happened, for people or as JSON."""
     said = run("explain", "r2", "--log", folder)
     assert said.exit_code == 0, said.output
@@ -58,7 +57,7 @@ def test_explain(folder: Path) -> None:
     assert (told["rebuilt"], told["request"]["question"]) == (True, "who is the insurer?")
 
 
-def test_explain_a_log_that_was_edited(folder: Path) -> None:
+def test_explain_a_log_that_was_edited(folder):
     """Ends with 1, and says where."""
     with sqlite3.connect(folder / "audit.sqlite") as link:
         link.execute("UPDATE decisions SET status = 'ok'")
@@ -92,7 +91,7 @@ def test_explain_a_log_that_was_edited(folder: Path) -> None:
         (("audit", "--log", ".", "--forget", "old"), "forget needs a moment"),
     ],
 )
-def test_what_is_refused(folder: Path, words: tuple[str, ...], told: str) -> None:
+def test_what_is_refused(folder, words, told):
     """One line, exit code 1."""
     said = run(*words)
     assert folder.is_dir()
@@ -101,7 +100,7 @@ def test_what_is_refused(folder: Path, words: tuple[str, ...], told: str) -> Non
     assert "Traceback" not in said.output
 
 
-def test_audit(folder: Path) -> None:
+def test_audit(folder):
     """Counts by day; export and forgetting on demand."""
     said = run("audit", "--log", folder, "--export", folder / "out")
     assert said.exit_code == 0, said.output
@@ -119,7 +118,7 @@ def test_audit(folder: Path) -> None:
     assert b"who is the insurer" not in (folder / "audit.sqlite").read_bytes()
 
 
-def test_audit_of_an_empty_log(tmp_path: Path) -> None:
+def test_audit_of_an_empty_log(tmp_path):
     """Says that there is nothing."""
     with AuditLog(tmp_path / "audit.sqlite").log.writing():
         pass

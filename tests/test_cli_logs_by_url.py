@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from commands import run
-from databases import Server
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit
 from raglab.decision.checks import Check
@@ -24,7 +21,7 @@ RAW = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0,
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def alone(tmp_path, monkeypatch):
     """Without variables of ours, in a folder where no file is made of a URL."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
@@ -35,7 +32,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def url(postgresql: Server) -> str:
+def url(postgresql):
     """Return the URL of a database that holds both logs."""
     made = postgresql.database()
     log, online = (
@@ -61,7 +58,7 @@ def url(postgresql: Server) -> str:
     return made
 
 
-def test_each_command(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_command(url, tmp_path, monkeypatch):
     """The audit's with --log or its variable, the bandit's by argument."""
     assert "decided anew  refuse by similarity" in run("explain", "r1", "--log", url).output
     monkeypatch.setenv("RAGLAB_AUDIT_LOG", url)
@@ -87,7 +84,7 @@ def test_each_command(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("evaluate-log",),
     ],
 )
-def test_a_password_is_not_told(url: str, words: tuple[str, ...]) -> None:
+def test_a_password_is_not_told(url, words):
     """One line, exit code 1."""
     wrong = "postgresql://raglab:hunter2@" + url.partition("@")[2]
     place = (words[0], wrong, *words[1:]) if words[0] == "feedback" else (*words, wrong)

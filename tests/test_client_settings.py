@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import pytest
 import raglab
 from generators import Weighed
 from llama_server import (
-    LlamaServer,
     error,
     server,  # noqa: F401
 )
@@ -65,7 +63,7 @@ class TestKeys:
             5,
         ],
     )
-    def test_a_key_is_no_name_of_a_variable(self, key: Any) -> None:
+    def test_a_key_is_no_name_of_a_variable(self, key):
         """By name, by position, by a copy: it is refused and not shown."""
         made = OpenAIClient("tiny", URL)
         for make in (
@@ -82,20 +80,20 @@ class TestKeys:
             assert not isinstance(key, str) or len(key) < 6 or key.strip() not in str(caught.value)
 
     @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "MISTRAL_API_KEY", "_KEY2", "groq_key"])
-    def test_a_name_of_a_variable(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def test_a_name_of_a_variable(self, monkeypatch, name):
         """In small letters where it is set; and one that is not set is named in the remedy."""
         if not name.isupper():
             monkeypatch.setenv(name, "k")
         assert OpenAIClient("tiny", URL, key_env=name).key_env == name
 
     @pytest.mark.parametrize("name", ["api_key", "token", "password"])
-    def test_a_key_as_an_argument(self, name: str) -> None:
+    def test_a_key_as_an_argument(self, name):
         """There is none; the key is not shown."""
         with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'") as caught:
             OpenAIClient("tiny", URL, **{name: "sk-123"})
         assert "sk-123" not in str(caught.value)
 
-    def test_the_class_stays_what_it_was(self) -> None:
+    def test_the_class_stays_what_it_was(self):
         """Signature, copies and pickles; another argument that it lacks is Python's to refuse."""
         made = OpenAIClient("tiny", URL, timeout=3.0)
         assert [*inspect.signature(OpenAIClient).parameters][:3] == ["model", "base_url", "key_env"]
@@ -118,9 +116,7 @@ class TestWrongSettings:
         ],
     )
     @pytest.mark.parametrize("some", [FREE, policy()])
-    def test_recording_ends_with_its_first_batch(
-        self, server: LlamaServer, status: int, remedy: str, at_once: int, some: Any
-    ) -> None:
+    def test_recording_ends_with_its_first_batch(self, server, status, remedy, at_once, some):
         """The rest is missing as not asked, and the warning says what to correct.
 
         Corrected, all are asked.
@@ -146,7 +142,7 @@ class TestWrongSettings:
         whole = record_answers(made, some, generator(server), Weighed(), at_once=at_once)
         assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
 
-    def test_a_key_that_is_lost_on_the_way(self, server: LlamaServer) -> None:
+    def test_a_key_that_is_lost_on_the_way(self, server):
         """What was answered before stays."""
         server.failing = {f"question {n}": error(401, "expired") for n in range(3, N)}
         with pytest.warns(MissingAnswersWarning, match="4 not asked"):
@@ -155,9 +151,7 @@ class TestWrongSettings:
         assert made.answers is not None
         assert len(made.answers.text) == 3
 
-    def test_a_key_that_no_header_holds(
-        self, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_key_that_no_header_holds(self, server, monkeypatch):
         """Nothing is sent at all."""
         monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
         with pytest.warns(MissingAnswersWarning, match="7 not asked .* 1 no key"):
@@ -165,9 +159,7 @@ class TestWrongSettings:
         assert server.bodies == []
 
     @pytest.mark.parametrize(("status", "asked"), [(403, N), (400, N), (422, N)])
-    def test_a_question_that_is_refused_ends_nothing(
-        self, server: LlamaServer, status: int, asked: int
-    ) -> None:
+    def test_a_question_that_is_refused_ends_nothing(self, server, status, asked):
         """A filter before a server may forbid one question: the others are asked."""
         server.failing = {"question 2": error(status, "forbidden words")}
         with pytest.warns(
@@ -190,7 +182,7 @@ class TestClients:
             *(f"learned_signals.signal_models:{name}" for name in ("judge", "yes_no", "is_true")),
         ],
     )
-    def test_what_is_no_client(self, make: Callable[..., Any] | str, wrong: Any) -> None:
+    def test_what_is_no_client(self, make, wrong):
         """Before any question, and without its value, which may hold a password."""
         make = extension(make) if isinstance(make, str) else make
         with pytest.raises(
@@ -202,7 +194,7 @@ class TestClients:
     @pytest.mark.parametrize(
         "wrong", ["Say hi", ["Say hi"], [], None, [{"role": "user"}], {"role": "user"}, 5]
     )
-    def test_what_are_no_messages(self, wrong: Any, tmp_path: Path) -> None:
+    def test_what_are_no_messages(self, wrong, tmp_path):
         """Before anything is sent or loaded."""
         (tmp_path / "m.gguf").write_bytes(b"GGUF")
         for client in (OpenAIClient("tiny", URL), LocalModel(str(tmp_path / "m.gguf"))):
@@ -212,7 +204,7 @@ class TestClients:
                 ):
                     ask(wrong)
 
-    def test_a_prompt_has_a_public_name(self) -> None:
+    def test_a_prompt_has_a_public_name(self):
         """As its error says."""
         assert raglab.live.Prompt is Prompt
         assert "Prompt" in dir(raglab.live)
@@ -229,7 +221,7 @@ class TestPaths:
     @pytest.mark.parametrize(
         "name", ["/nope/model.gguf", "model.gguf", "./model", "~/no/such", "a/b/c", "../x.gguf"]
     )
-    def test_a_path_that_does_not_exist(self, name: str) -> None:
+    def test_a_path_that_does_not_exist(self, name):
         """It is said to be none, and that a file is allowed."""
         for given in (name, Path(name)) if not name.startswith("./") else (name,):
             with pytest.raises(
@@ -238,25 +230,25 @@ class TestPaths:
                 LocalModel(given)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("name", [None, 5, b"m.gguf", OpenAIClient("tiny", URL)])
-    def test_what_names_no_model(self, name: Any) -> None:
+    def test_what_names_no_model(self, name):
         """Neither a text nor a path."""
         with pytest.raises(TypeError, match="PathLike"):
             LocalModel(name)
 
-    def test_a_file_of_another_kind(self, tmp_path: Path) -> None:
+    def test_a_file_of_another_kind(self, tmp_path):
         """Its folder may be a model."""
         (tmp_path / "model.safetensors").write_bytes(b"")
         with pytest.raises(ValueError, match=r"end in \.gguf"):
             LocalModel(str(tmp_path / "model.safetensors"))
 
     @pytest.mark.parametrize("name", ["owner/name", "tiny", "owner/name@main"])
-    def test_a_name_of_the_hub(self, name: str) -> None:
+    def test_a_name_of_the_hub(self, name):
         """Looked up with the first request."""
         assert LocalModel(name).name_or_folder == name
 
     @pytest.mark.parametrize("size", [0, 4, 8, 11, 24, 40, 100])
     @pytest.mark.parametrize("fill", [b"\x00", b"\xff", b"\x07"])
-    def test_a_broken_file_is_a_reason(self, tmp_path: Path, size: int, fill: bytes) -> None:
+    def test_a_broken_file_is_a_reason(self, tmp_path, size, fill):
         """Whatever its reader stumbles over; the remedy is another model."""
         pytest.importorskip("gguf")
         path = tmp_path / "m.gguf"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ SAMPLE = [
 ]
 
 
-def _differs(case: dict[str, Any], patterns: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def _differs(case, patterns):
     """Field, what came and what was expected, wherever they differ."""
     expected = dict(case["expect"])
     selection = expected.pop("selection", None)
@@ -40,13 +39,13 @@ def _differs(case: dict[str, Any], patterns: dict[str, Any]) -> list[tuple[str, 
 
 
 @pytest.mark.parametrize("case", SAMPLE[1:], ids=lambda case: case["id"])
-def test_a_scenario_written_by_hand(case: dict[str, Any]) -> None:
+def test_a_scenario_written_by_hand(case):
     """Each states in `why` which rule decides and how the expectation was derived."""
     assert case["why"].startswith("S")
     assert _differs(case, SAMPLE[0]["patterns"]) == []
 
 
-def test_the_sample_covers_every_rule() -> None:
+def test_the_sample_covers_every_rule():
     """All of S2.1 to S2.5 and S3 are cited, and all outcomes occur.
 
     At least ten cases have an equal l2 or score.
@@ -68,7 +67,7 @@ def test_the_sample_covers_every_rule() -> None:
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not beside the repository")
-def test_all_shared_cases_agree() -> None:
+def test_all_shared_cases_agree():
     """1,506 of 1,506: status, stage, chosen hits in order, options, reason and selection."""
     with gzip.open(SHARED, "rt", encoding="utf-8") as file:
         patterns, *cases = [json.loads(line) for line in file]

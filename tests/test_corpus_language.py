@@ -71,7 +71,7 @@ CODE = (
 TABLE = "| Gerät | Preis |\n|---|---|\n" + "| Leiter und Bohrer | 40 Euro im Monat |\n" * 9
 
 
-def passages(language: str) -> tuple[str, ...]:
+def passages(language):
     """Passages of one language of the BM25 set."""
     rows = map(
         json.loads,
@@ -86,7 +86,7 @@ SAMPLES = {"de": GERMAN, "es": SPANISH, "ru": RUSSIAN} | {
 
 
 @pytest.mark.parametrize("language", SAMPLES)
-def test_other_languages_are_warned_of_with_a_count(language: str) -> None:
+def test_other_languages_are_warned_of_with_a_count(language):
     """Each sample, with its number of chunks."""
     texts = SAMPLES[language]
     with pytest.warns(
@@ -99,7 +99,7 @@ def test_other_languages_are_warned_of_with_a_count(language: str) -> None:
 @pytest.mark.parametrize(
     "folder", ["datasets/broker/documents", "datasets/devices/documents", "tests/data/manual"]
 )
-def test_bundled_documents_are_not_warned_of(folder: str) -> None:
+def test_bundled_documents_are_not_warned_of(folder):
     """English with a fourth of French at most; English alone."""
     texts = [chunk.text for chunk in load_corpus(ROOT / folder).chunks]
     with warnings.catch_warnings():
@@ -107,7 +107,7 @@ def test_bundled_documents_are_not_warned_of(folder: str) -> None:
         warn_of_language(texts, ENCODER, ["hybrid"])
 
 
-def test_the_french_chunks_of_a_bundled_set_are_told_from_the_english_ones() -> None:
+def test_the_french_chunks_of_a_bundled_set_are_told_from_the_english_ones():
     """By the names of their files' languages.
 
     `règlement`, `contrat`, `note`, `lettre` are French.
@@ -123,7 +123,7 @@ def test_the_french_chunks_of_a_bundled_set_are_told_from_the_english_ones() -> 
     assert by_language.count((True, False)) > 20
 
 
-def test_code_tables_and_short_texts_are_not_judged() -> None:
+def test_code_tables_and_short_texts_are_not_judged():
     """What has no prose has no language."""
     assert [is_english(text) for text in (CODE, TABLE, "Rohrbruch: 300 Euro", "水", ENGLISH)] == [
         *[None] * 4,
@@ -131,7 +131,7 @@ def test_code_tables_and_short_texts_are_not_judged() -> None:
     ]
 
 
-def test_a_third_may_be_in_other_languages() -> None:
+def test_a_third_may_be_in_other_languages():
     """At a third nothing is said, above it all is counted."""
     texts = [*GERMAN, *[ENGLISH] * 6]
     assert count_english(texts) == (3, 9)
@@ -143,7 +143,7 @@ def test_a_third_may_be_in_other_languages() -> None:
     assert count_english([]) == (0, 0)
 
 
-def test_a_large_corpus_is_sampled() -> None:
+def test_a_large_corpus_is_sampled():
     """A seeded sample: half of it where every second chunk is German, and the same each time."""
     texts = [GERMAN[0], ENGLISH] * LOOKED_AT
     count = count_english(texts)
@@ -155,9 +155,7 @@ def test_a_large_corpus_is_sampled() -> None:
 @pytest.mark.parametrize(
     ("encoder", "arms"), [("ann/multilingual@1", ["hybrid"]), (ENCODER, ["bm25"])]
 )
-def test_nothing_is_said_of_other_encoders_nor_of_keywords_alone(
-    encoder: str, arms: list[str]
-) -> None:
+def test_nothing_is_said_of_other_encoders_nor_of_keywords_alone(encoder, arms):
     """The language of a user's encoder is not known; BM25 has none."""
     assert set(arms) <= set(ARMS)
     with warnings.catch_warnings():
@@ -165,7 +163,7 @@ def test_nothing_is_said_of_other_encoders_nor_of_keywords_alone(
         warn_of_language(GERMAN, encoder, arms)
 
 
-def test_building_says_it_once(tmp_path: Path) -> None:
+def test_building_says_it_once(tmp_path):
     """A trace and an index of German passages: one warning each, with the count."""
     for n, text in enumerate(GERMAN):
         (tmp_path / f"{n}.md").write_text(f"# Abschnitt {n}\n\n{text}\n", encoding="utf-8")
@@ -202,14 +200,12 @@ RENTAL = "The deposit is £250 and is due on the day. Theft of a bike is not cov
         ("", [RENTAL], False),
     ],
 )
-def test_a_question_in_a_language_that_is_not_shared(
-    question: str, texts: list[str], foreign: bool
-) -> None:
+def test_a_question_in_a_language_that_is_not_shared(question, texts, foreign):
     """Under a third of its words are English function words or in the passages."""
     assert is_foreign(question, texts) == foreign
 
 
-def test_questions_in_another_language_are_counted_and_warned_of_live(tmp_path: Path) -> None:
+def test_questions_in_another_language_are_counted_and_warned_of_live(tmp_path):
     """By the trace with a case, by a study on either side, and once in a response."""
     (tmp_path / "rental.md").write_text(f"# Rental\n\n{RENTAL}\n", encoding="utf-8")
     corpus = load_corpus(tmp_path)

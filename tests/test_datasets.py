@@ -7,7 +7,6 @@ import re
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from raglab.models.tokens import encoder_tokens
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import matches
 from raglab.store.loaders import load_cases, load_corpus
-from raglab.values import Case, Chunk, Corpus
 from raglab.words.tokeniser import split_words
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -44,53 +42,53 @@ NEAR_COSINE = 0.75
 
 
 @cache
-def corpus() -> Corpus:
+def corpus():
     """Load the bundled documents once."""
     return load_corpus(BROKER)
 
 
 @cache
-def cases() -> tuple[Case, ...]:
+def cases():
     """Load the bundled questions once."""
     return load_cases(BROKER)
 
 
 @cache
-def documents() -> dict[str, Chunk]:
+def documents():
     """File name -> its first chunk, which carries the front matter."""
     return {chunk.file_name: chunk for chunk in reversed(corpus().chunks)}
 
 
 @cache
-def situations() -> tuple[dict[str, Any], ...]:
+def situations():
     """Load the situations of the clarification loop once."""
     lines = (BROKER / "situations.jsonl").read_text(encoding="utf-8").splitlines()
     return tuple(json.loads(line) for line in lines)
 
 
-def with_status(status: str) -> list[Case]:
+def with_status(status):
     """Cases of one status."""
     return [case for case in cases() if case.expect_status == status]
 
 
-def kind_of(case: Case) -> str | None:
+def kind_of(case):
     """Kind of a refusal or of an ambiguity; None for `ok`."""
     return case.extra.get("kind")
 
 
-def expected(case: Case) -> tuple[str, ...]:
+def expected(case):
     """List the sources that a label names in either field."""
     return (*case.expect_sources, *case.expect_sources_any)
 
 
-def across_splits() -> NDArray[np.bool_]:
+def across_splits():
     """Whether two cases are of different splits, [Q, Q]."""
     split = np.array([list(SPLITS).index(str(case.split)) for case in cases()])
     different: NDArray[np.bool_] = split[:, None] != split[None, :]
     return different
 
 
-def test_documents_are_as_many_and_as_varied_as_promised() -> None:
+def test_documents_are_as_many_and_as_varied_as_promised():
     """Thirty documents, 240 chunks, four insurers, four lines, all five types, both languages."""
     tags = [chunk.tags for chunk in documents().values()]
     assert len(tags) >= 30
@@ -107,7 +105,7 @@ def test_documents_are_as_many_and_as_varied_as_promised() -> None:
     assert Counter(tag["lang"] for tag in tags)["fr"] >= 5
 
 
-def test_front_matter_is_complete() -> None:
+def test_front_matter_is_complete():
     """Every document states title, domain, type, product, vendor, version, language, date, kind.
 
     The kind is that of its first page.
@@ -119,7 +117,7 @@ def test_front_matter_is_complete() -> None:
     )
 
 
-def test_first_pages_are_of_both_kinds() -> None:
+def test_first_pages_are_of_both_kinds():
     """Some documents begin with a cover sheet, some with the body; covers name no insurer."""
     kinds = Counter(chunk.tags["page_1_kind"] for chunk in documents().values())
     assert set(kinds) == {"coversheet", "body"}
@@ -129,7 +127,7 @@ def test_first_pages_are_of_both_kinds() -> None:
             assert chunk.tags["vendor"] not in chunk.full_text.partition("\n")[2], chunk.chunk_id
 
 
-def test_pages_of_a_document_count_from_one_without_a_gap() -> None:
+def test_pages_of_a_document_count_from_one_without_a_gap():
     """A page of a label is the page's position, so the positions must be whole."""
     pages: dict[str, set[int | None]] = defaultdict(set)
     for chunk in corpus().chunks:
@@ -137,7 +135,7 @@ def test_pages_of_a_document_count_from_one_without_a_gap() -> None:
     assert all(found == set(range(1, len(found) + 1)) for found in pages.values())
 
 
-def test_sections_are_of_a_length_that_an_encoder_reads() -> None:
+def test_sections_are_of_a_length_that_an_encoder_reads():
     """Nearly every section is one chunk of 40 to 220 words; the encoder reads each whole."""
     lengths = [len(chunk.full_text.split()) for chunk in corpus().chunks]
     assert max(lengths) <= 220
@@ -145,7 +143,7 @@ def test_sections_are_of_a_length_that_an_encoder_reads() -> None:
     assert max(encoder_tokens().count([chunk.full_text for chunk in corpus().chunks])) <= 256
 
 
-def test_tables_are_present_and_every_schedule_has_two() -> None:
+def test_tables_are_present_and_every_schedule_has_two():
     """Tables stand in at least 60 chunks, in a schedule in at least two."""
     tables = Counter(chunk.file_name for chunk in corpus().chunks if "\n|" in chunk.full_text)
     assert tables.total() >= 60
@@ -156,7 +154,7 @@ def test_tables_are_present_and_every_schedule_has_two() -> None:
     )
 
 
-def test_a_telephone_number_belongs_to_one_house() -> None:
+def test_a_telephone_number_belongs_to_one_house():
     """No invented number serves two insurers: a question for it would have two answers."""
     owners: dict[str, set[str]] = defaultdict(set)
     for chunk in corpus().chunks:
@@ -165,7 +163,7 @@ def test_a_telephone_number_belongs_to_one_house() -> None:
     assert not {number: sorted(names) for number, names in owners.items() if len(names) > 1}
 
 
-def test_statuses_are_half_a_quarter_and_a_quarter() -> None:
+def test_statuses_are_half_a_quarter_and_a_quarter():
     """At least 330 cases; half are to be answered, a quarter refused, a quarter asked back."""
     counts = Counter(case.expect_status for case in cases())
     assert len(cases()) >= 330
@@ -174,7 +172,7 @@ def test_statuses_are_half_a_quarter_and_a_quarter() -> None:
     )
 
 
-def test_splits_are_30_45_and_25_per_cent_of_every_status() -> None:
+def test_splits_are_30_45_and_25_per_cent_of_every_status():
     """The shares hold within two points overall and within three in each status."""
     overall = Counter(case.split for case in cases())
     assert set(overall) == set(SPLITS)
@@ -189,7 +187,7 @@ def test_splits_are_30_45_and_25_per_cent_of_every_status() -> None:
 
 
 @pytest.mark.parametrize(("status", "kinds"), [("refuse", REFUSALS), ("ambiguous", AMBIGUITIES)])
-def test_every_kind_occurs_in_every_split(status: str, kinds: set[str]) -> None:
+def test_every_kind_occurs_in_every_split(status, kinds):
     """Each kind of refusal or ambiguity has at least 15 cases and at least four in each split."""
     found = Counter((kind_of(case), case.split) for case in with_status(status))
     assert {kind for kind, _ in found} == kinds
@@ -197,19 +195,19 @@ def test_every_kind_occurs_in_every_split(status: str, kinds: set[str]) -> None:
     assert all(found[kind, split] >= 4 for kind in kinds for split in SPLITS)
 
 
-def test_cases_to_be_answered_have_an_answer_and_a_source() -> None:
+def test_cases_to_be_answered_have_an_answer_and_a_source():
     """A label `ok` states the gold answer and the page it rests on, and has no kind."""
     assert all(
         case.answer and expected(case) and kind_of(case) is None for case in with_status("ok")
     )
 
 
-def test_cases_to_be_refused_have_neither() -> None:
+def test_cases_to_be_refused_have_neither():
     """A label `refuse` names no source and no answer."""
     assert all(not case.answer and not expected(case) for case in with_status("refuse"))
 
 
-def test_cases_to_be_asked_back_have_candidates() -> None:
+def test_cases_to_be_asked_back_have_candidates():
     """A label `ambiguous` names two or more sources between which one would have to choose."""
     assert all(
         len(case.expect_sources_any) >= 2 and case.min_sources == 2
@@ -217,7 +215,7 @@ def test_cases_to_be_asked_back_have_candidates() -> None:
     )
 
 
-def test_every_expected_source_is_a_page_with_a_chunk() -> None:
+def test_every_expected_source_is_a_page_with_a_chunk():
     """Sources resolve, pinned documents exist, and a pinned case expects nothing outside them."""
     pages = {f"{chunk.file_name}#{chunk.page}" for chunk in corpus().chunks}
     for case in cases():
@@ -229,7 +227,7 @@ def test_every_expected_source_is_a_page_with_a_chunk() -> None:
             ), case.id
 
 
-def test_doctype_is_that_of_an_expected_source() -> None:
+def test_doctype_is_that_of_an_expected_source():
     """Where a case names a type of document, one of its expected sources is of that type."""
     for case in cases():
         if case.doctype:
@@ -239,14 +237,14 @@ def test_doctype_is_that_of_an_expected_source() -> None:
             assert case.doctype in types, case.id
 
 
-def test_every_case_says_its_language_and_why() -> None:
+def test_every_case_says_its_language_and_why():
     """Both languages occur in every split, and every label has a reason."""
     found = {(case.extra["lang"], case.split) for case in cases()}
     assert found == {(lang, split) for lang in ("en", "fr") for split in SPLITS}
     assert all(case.notes for case in cases())
 
 
-def test_situations_are_of_five_gaps_in_two_languages() -> None:
+def test_situations_are_of_five_gaps_in_two_languages():
     """24 situations.
 
     Four or more of each gap, eight or more in French, two each of cases 1 and 12 of the source.
@@ -260,7 +258,7 @@ def test_situations_are_of_five_gaps_in_two_languages() -> None:
     assert all(sum(name.startswith(case) for name in names) >= 2 for case in ("case1-", "case12-"))
 
 
-def test_situations_have_an_answer_on_a_page_of_their_documents_and_recur_on_others() -> None:
+def test_situations_have_an_answer_on_a_page_of_their_documents_and_recur_on_others():
     """An answer stands on each page that is named.
 
     A week later other documents of the same types are meant.
@@ -284,20 +282,20 @@ def test_situations_have_an_answer_on_a_page_of_their_documents_and_recur_on_oth
         assert not set(one["documents"]) & set(one["again"]["documents"]), one["id"]
 
 
-def test_no_two_splits_share_a_near_duplicate_by_words() -> None:
+def test_no_two_splits_share_a_near_duplicate_by_words():
     """Queries of different splits have a Jaccard index of words below 0.5 (rule S6.5)."""
     bags = [frozenset(split_words(case.query)) for case in cases()]
     jaccard = np.array([[len(one & other) / len(one | other) for other in bags] for one in bags])
     assert jaccard[across_splits()].max() < NEAR_JACCARD
 
 
-def test_no_two_splits_share_a_near_duplicate_by_meaning() -> None:
+def test_no_two_splits_share_a_near_duplicate_by_meaning():
     """Queries in different splits have cosine below 0.75 under the bundled encoder (rule S6.5)."""
     unit = load_encoder().sentences([case.query for case in cases()]).astype(np.float64)
     assert (unit @ unit.T)[across_splits()].max() < NEAR_COSINE
 
 
-def test_policy_loads_and_keeps_the_published_thresholds() -> None:
+def test_policy_loads_and_keeps_the_published_thresholds():
     """The policy file states pack, patterns and notes alone.
 
     Every threshold and switch is the published one.
@@ -310,7 +308,7 @@ def test_policy_loads_and_keeps_the_published_thresholds() -> None:
     assert not policy.patterns.allow
 
 
-def test_policy_denies_no_question_of_the_trade_and_not_all_others() -> None:
+def test_policy_denies_no_question_of_the_trade_and_not_all_others():
     """The deny list meets out-of-domain questions alone, and leaves some to other gates."""
     deny = PolicyData.from_mapping(
         yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))

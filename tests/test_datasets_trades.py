@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,14 +15,14 @@ SETS = Path(__file__).parents[1] / "datasets"
 TRADES = ("handbook", "devices")
 
 
-def rows(trade: str, name: str) -> list[dict[str, Any]]:
+def rows(trade, name):
     """Rows of a file of a set."""
     return [
         json.loads(line) for line in (SETS / trade / name).read_text(encoding="utf-8").splitlines()
     ]
 
 
-def letters(text: str) -> str:
+def letters(text):
     """A text without blanks and emphasis."""
     return "".join(char for char in text if not char.isspace() and char not in "*\\")
 
@@ -32,7 +31,7 @@ def letters(text: str) -> str:
 class TestASetOfATrade:
     """What its README says of it."""
 
-    def test_nothing_was_changed_after_it_was_written(self, trade: str) -> None:
+    def test_nothing_was_changed_after_it_was_written(self, trade):
         """Every file of the first commit has the digest that was stated then."""
         stated = (SETS / trade / "MANIFEST.sha256").read_text(encoding="utf-8").splitlines()
         assert len(stated) > 18
@@ -45,7 +44,7 @@ class TestASetOfATrade:
             )
             assert hashlib.sha256(path.read_bytes()).hexdigest() == digest, name
 
-    def test_it_is_as_large_as_it_says(self, trade: str) -> None:
+    def test_it_is_as_large_as_it_says(self, trade):
         """Documents, questions, fields and situations, half of each sealed."""
         fields, cases, met = (
             rows(trade, name) for name in ("fields.jsonl", "cases.jsonl", "situations.jsonl")
@@ -60,7 +59,7 @@ class TestASetOfATrade:
         }
         assert not documents["tune"] & documents["report"]
 
-    def test_every_value_stands_on_its_page(self, trade: str) -> None:
+    def test_every_value_stands_on_its_page(self, trade):
         """As it is printed, but for blanks and emphasis."""
         pages: dict[tuple[str, int | None], str] = {}
         for chunk in load_corpus(SETS / trade).chunks:
@@ -70,7 +69,7 @@ class TestASetOfATrade:
             if row["value"] is not None:
                 assert letters(row["value"]) in pages[row["doc"], row["page"]], row
 
-    def test_it_loads(self, trade: str) -> None:
+    def test_it_loads(self, trade):
         """Cases of every label, and the policy with its pack."""
         assert {case.expect_status for case in load_cases(SETS / trade)} == {
             "ok",
@@ -83,7 +82,7 @@ class TestASetOfATrade:
 @pytest.mark.parametrize(
     "manifest", sorted(SETS.glob("*/*/MANIFEST.sha256")), ids=lambda path: path.parent.name
 )
-def test_nothing_was_changed_after_it_was_written(manifest: Path) -> None:
+def test_nothing_was_changed_after_it_was_written(manifest):
     """Every file of a set that was written blind has the digest that its writer stated."""
     stated = manifest.read_text(encoding="utf-8").splitlines()
     assert len(stated) > 12
@@ -98,7 +97,7 @@ def test_nothing_was_changed_after_it_was_written(manifest: Path) -> None:
 class TestSealed:
     """The sealed sets, read once each."""
 
-    def test_no_document_of_theirs_was_practised_on(self, folder: str, trade: str) -> None:
+    def test_no_document_of_theirs_was_practised_on(self, folder, trade):
         """No file of the sets that readers and models were made on has its name or its text."""
         folders = (SETS / trade / "documents", SETS / "practice" / trade / "documents")
         stated = SETS / folder / trade / "MANIFEST.sha256"

@@ -12,12 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decided import by_cost, with_columns
-from raglab.decision.decisions import Decisions
 from raglab.gates import GATES
-from raglab.policy import PolicyData
 from raglab.replay import decide, sweep
 from raglab.resolver import ONE_OPTION, RULES
-from raglab.values import TraceData
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
 RULE_STATUS = {f"resolver.{rule.name}": rule.status.name for rule in RULES} | {
@@ -25,7 +22,7 @@ RULE_STATUS = {f"resolver.{rule.name}": rule.status.name for rule in RULES} | {
 }
 
 
-def _worlds(seed: int) -> tuple[TraceData, list[PolicyData]]:
+def _worlds(seed):
     """A random trace; chains with gates and signals on or off, another order, or cost decisions."""
     trace = with_columns(random_trace(seed, n_cases=16, depths=2), seed)
     chains = random_policies(seed, 4)
@@ -36,7 +33,7 @@ def _worlds(seed: int) -> tuple[TraceData, list[PolicyData]]:
     return trace, [*chains, *with_signals([*chains, costly], seed), costly, short]
 
 
-def _is_off(decisions: Decisions, name: str) -> bool:
+def _is_off(decisions, name):
     """Whether a gate of the policy is off, left out of its order, or unmeasured by the trace."""
     section, _, own = name.partition(".")
     chosen = decisions.policy
@@ -50,7 +47,7 @@ def _is_off(decisions: Decisions, name: str) -> bool:
 
 @given(st.integers(0, 2_000))
 @settings(max_examples=40, deadline=None)
-def test_what_decided_is_a_gate_that_is_on_a_rule_or_nothing(seed: int) -> None:
+def test_what_decided_is_a_gate_that_is_on_a_rule_or_nothing(seed):
     """`answered` is ok, a rule has its own status, a gate refuses or asks back and is on.
 
     `gap` decides nobody.
@@ -78,7 +75,7 @@ def test_what_decided_is_a_gate_that_is_on_a_rule_or_nothing(seed: int) -> None:
 
 @given(st.integers(0, 2_000))
 @settings(max_examples=25, deadline=None)
-def test_counts_are_those_of_the_sweep_in_both_engines(seed: int) -> None:
+def test_counts_are_those_of_the_sweep_in_both_engines(seed):
     """By deciding gate they are the frame's counts, user gates together, and sum to the cases."""
     trace, policies = _worlds(seed)
     tables = [sweep(trace, policies, level=None, engine=engine) for engine in ("numpy", "auto")]
@@ -94,7 +91,7 @@ def test_counts_are_those_of_the_sweep_in_both_engines(seed: int) -> None:
             assert counts == {name: decided.count(name) for name in counts}
 
 
-def test_without_any_gate_nothing_is_decided_by_one() -> None:
+def test_without_any_gate_nothing_is_decided_by_one():
     """Two hits 0.25 apart are answered although the gap gate is off.
 
     What is empty is refused all the same.

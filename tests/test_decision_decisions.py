@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import pytest
 
 from decided import by_cost, with_columns
 from generators import Drawn, Weighed
 from raglab.decision import chain
-from raglab.decision.decisions import DECIDED_BY, GATE_OF, Decisions
+from raglab.decision.decisions import DECIDED_BY, GATE_OF
 from raglab.live.answer_recording import record_answers
 from raglab.replay import decide
-from raglab.values import Case, Status, TraceData
+from raglab.values import Case, Status
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
 COLUMNS = [
@@ -32,7 +30,7 @@ COLUMNS = [
 ]
 
 
-def _row(said: Decisions, row: int) -> dict[str, Any]:
+def _row(said, row):
     """A row of the frame, case by case: what the frame makes in one pass."""
     case = said.trace.cases[row]
     answer = said.answer(row) if said.status[row] == Status.ok else None
@@ -59,7 +57,7 @@ def _row(said: Decisions, row: int) -> dict[str, Any]:
     }
 
 
-def _deciding_gate(said: Decisions, row: int) -> str:
+def _deciding_gate(said, row):
     """Name of what decided, by the checks of the case.
 
     What the frame reads from the margins of all cases.
@@ -79,7 +77,7 @@ def _deciding_gate(said: Decisions, row: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_frame_is_what_its_cases_are_one_by_one(seed: int) -> None:
+def test_a_frame_is_what_its_cases_are_one_by_one(seed):
     """Every column, over random traces with answers, depths, signals, chains and cost decisions."""
     trace = with_columns(random_trace(seed, n_cases=14, depths=2), seed)
     asked = [
@@ -97,7 +95,7 @@ def test_a_frame_is_what_its_cases_are_one_by_one(seed: int) -> None:
         assert said.frame().columns.tolist()[: len(COLUMNS)] == COLUMNS
 
 
-def test_a_frame_of_a_decision_by_cost_is_what_its_cases_are() -> None:
+def test_a_frame_of_a_decision_by_cost_is_what_its_cases_are():
     """Rule S2.17: `expected_cost` decides what has hits.
 
     The columns are those of the cases one by one.
@@ -111,7 +109,7 @@ def test_a_frame_of_a_decision_by_cost_is_what_its_cases_are() -> None:
     assert set(frame["decided_by"]) == {"answered", "expected_cost", "no_hits"}
 
 
-def _three() -> TraceData:
+def _three():
     """One answerable case, one to refuse, one without a label.
 
     The best hit's cosine is 0.875 in all.
@@ -124,7 +122,7 @@ def _three() -> TraceData:
     )
 
 
-def test_a_contract_says_in_what_it_is_met() -> None:
+def test_a_contract_says_in_what_it_is_met():
     """The wrong status first, then other sources than expected; without a label nothing."""
     answers = policy(confidence={"enabled": False})
     frame = decide(_three(), answers).frame()
@@ -142,7 +140,7 @@ def test_a_contract_says_in_what_it_is_met() -> None:
     )
 
 
-def test_changed_cases_are_named_with_what_they_were() -> None:
+def test_changed_cases_are_named_with_what_they_were():
     """A threshold above all cosines refuses all three.
 
     One contract is lost, one gained, one has no label.
@@ -172,7 +170,7 @@ def test_changed_cases_are_named_with_what_they_were() -> None:
         before.changed(decide(trace_of((ask(), [[Hit(0.25)]])), policy()))
 
 
-def test_numbers_that_go_by_l2_are_of_the_nearest_hit() -> None:
+def test_numbers_that_go_by_l2_are_of_the_nearest_hit():
     """The first in the arm's order is another.
 
     Cosine and gap are of the nearest hits, and the messages say so.

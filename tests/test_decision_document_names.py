@@ -6,9 +6,7 @@ A document is its path, in labels, scoring, resolver and folders.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from raglab.decision.decisions import Decisions
 from raglab.decision.document_names import EXACT_NAMES, exact_names, full_sources, source_meanings
 from raglab.decision.measurement import structure_hash
 from raglab.policy import PolicyData
@@ -25,7 +22,7 @@ from raglab.replay import decide
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.traces import Trace
-from raglab.values import Case, Chunk, TraceData, document_path
+from raglab.values import Case, Chunk, document_path
 from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
@@ -49,7 +46,7 @@ PATHS = ("home/readme.md", "motor/readme.md", "readme.md", "guides/c#/intro.md",
         ("eadme.md", (), ""),
     ],
 )
-def test_what_a_source_means(source: str, documents: tuple[str, ...], page: str) -> None:
+def test_what_a_source_means(source, documents, page):
     """A path means itself, also where it is the end of others; an end begins at a folder."""
     meaning = source_meanings([source], PATHS)[source]
     assert meaning.documents == documents
@@ -57,7 +54,7 @@ def test_what_a_source_means(source: str, documents: tuple[str, ...], page: str)
         assert meaning.page == page
 
 
-def test_an_end_that_several_have_is_ambiguous() -> None:
+def test_an_end_that_several_have_is_ambiguous():
     """The candidates are all of them, sorted; where it has to be clear it is refused with them."""
     paths = ("motor/readme.md", "home/readme.md")
     assert source_meanings(["readme.md#1"], paths)["readme.md#1"].documents == (
@@ -82,7 +79,7 @@ def test_an_end_that_several_have_is_ambiguous() -> None:
     )
 )
 @LAWFUL
-def test_every_path_means_itself(paths: list[str]) -> None:
+def test_every_path_means_itself(paths):
     """Whatever others there are.
 
     And an end means a document where it is the end of that one alone.
@@ -95,7 +92,7 @@ def test_every_path_means_itself(paths: list[str]) -> None:
         assert source_meanings([end], known)[end].documents == expected
 
 
-def test_one_way_to_write_a_path() -> None:
+def test_one_way_to_write_a_path():
     """Backslashes and `./` are no part of a document's identity."""
     assert [document_path(path) for path in (r".\a\b.md", "././a/b.md", ".//a/b.md", "a/b.md")] == [
         "a/b.md"
@@ -108,7 +105,7 @@ def test_one_way_to_write_a_path() -> None:
     )
 
 
-def frame(*rows: tuple[str, str, float, list[str]]) -> pd.DataFrame:
+def frame(*rows):
     """Frame of hits: question, source, score and what the question expects."""
     named = [
         (query, source, source, score, "ok", expected) for query, source, score, expected in rows
@@ -123,14 +120,14 @@ ANSWERS = PolicyData.from_mapping(
 )
 
 
-def right(trace: TraceData) -> list[bool]:
+def right(trace):
     """Verdict on the sources of each case, under a policy that answers."""
     decisions = decide(trace, ANSWERS)
     assert decisions.frame()["status"].tolist() == ["ok"] * len(trace)
     return right_sources(decisions)
 
 
-def right_sources(decisions: Decisions) -> list[bool]:
+def right_sources(decisions):
     """Whether the hits that each decision rests on hold what the case expects."""
     evidence, outcome = decisions.tables.evidence, decisions.outcome
     return [
@@ -142,7 +139,7 @@ def right_sources(decisions: Decisions) -> list[bool]:
 class TestFrame:
     """Kind A of ../shared/cases/outside.md, with hits of a frame."""
 
-    def test_a_path_is_a_label(self) -> None:
+    def test_a_path_is_a_label(self):
         """The hit of the other folder is not the expected one.
 
         The base refused the label and counted it as right.
@@ -159,7 +156,7 @@ class TestFrame:
             True,
         ]
 
-    def test_a_name_that_several_have_is_refused_with_the_candidates(self) -> None:
+    def test_a_name_that_several_have_is_refused_with_the_candidates(self):
         """`readme.md` would count as found whichever readme.md was found."""
         rows = [
             ("q1", "motor/readme.md", 0.9, ["readme.md"]),
@@ -171,7 +168,7 @@ class TestFrame:
         ):
             trace_from_frame(frame(*rows))
 
-    def test_a_name_that_one_has_is_told_with_a_count(self) -> None:
+    def test_a_name_that_one_has_is_told_with_a_count(self):
         """A frame does not know the corpus behind it, so what is taken for granted is said."""
         rows = [
             ("q1", "motor/readme.md", 0.9, ["readme.md"]),
@@ -182,7 +179,7 @@ class TestFrame:
         ):
             assert right(trace_from_frame(frame(*rows))) == [True, True]
 
-    def test_a_document_that_was_not_hit_is_not_found(self) -> None:
+    def test_a_document_that_was_not_hit_is_not_found(self):
         """No error; where that is so of all sources a warning names them."""
         with pytest.warns(
             UserWarning,
@@ -192,7 +189,7 @@ class TestFrame:
                 False
             ]
 
-    def test_a_path_stays_itself_where_its_document_is_left_out(self, tmp_path: Path) -> None:
+    def test_a_path_stays_itself_where_its_document_is_left_out(self, tmp_path):
         """`readme.md` of the top folder, in a trace part without hits, on disk and in memory."""
         rows = [
             ("q1", "home/readme.md", 0.9, ["readme.md"]),
@@ -205,7 +202,7 @@ class TestFrame:
         assert right(Trace.load(tmp_path / "t.parquet")) == [False]
         assert right(trace.subset([1]).merge(trace.subset([0]))) == [True, False]
 
-    def test_ranking_goes_by_path(self) -> None:
+    def test_ranking_goes_by_path(self):
         """The first hit is the other readme.md, the second the one that is expected."""
         rows = [
             ("q", "home/readme.md", 0.9, ["motor/readme.md"]),
@@ -214,7 +211,7 @@ class TestFrame:
         table = raglab.lab.ranking(trace_from_frame(frame(*rows)))
         assert (table["hit@1"][0], table["hit@5"][0]) == (0.0, 1.0)
 
-    def test_pages_are_those_of_the_document(self) -> None:
+    def test_pages_are_those_of_the_document(self):
         """`min_sources` counts paths, whatever the resolver takes for one document."""
         hits = [Hit(0.25, "a/policy.pdf", 1), Hit(0.25, "b/policy.pdf", 1)]
         for least, expected in ((2, True), (3, False)):
@@ -231,7 +228,7 @@ UNDECIDED: dict[str, Any] = {"signature": False, "anchor": False, "min_group_gap
 class TestIdentity:
     """`resolver.document_identity`."""
 
-    def test_three_files_of_one_name(self) -> None:
+    def test_three_files_of_one_name(self):
         """Three groups and three options by path.
 
         One group by file name, as in the source documents.
@@ -262,7 +259,7 @@ class TestIdentity:
             "motor/policy.pdf#1",
         ]
 
-    def test_an_option_holds_further_pages_of_its_document(self) -> None:
+    def test_an_option_holds_further_pages_of_its_document(self):
         """Of a group by tags: distinct (document, page), the anchor's document first."""
         tags = {"product": "home"}
         hits = [
@@ -283,7 +280,7 @@ class TestIdentity:
         assert sources["path"] == (("a/x.md", "1"), ("a/x.md", "2"), ("b/x.md", "1"))
         assert sources["file_name"] == (("x.md", "1"), ("x.md", "2"))
 
-    def test_the_default_changes_no_id_and_no_hash(self) -> None:
+    def test_the_default_changes_no_id_and_no_hash(self):
         """Rule S0.8: the ids and hashes of the version before; another identity has others."""
         published = PolicyData.from_mapping()
         assert published.resolver.document_identity == "path"
@@ -301,7 +298,7 @@ class TestIdentity:
 
     @given(st.integers(0, 10_000))
     @LAWFUL
-    def test_renamed_folders_change_no_decision_by_path(self, seed: int) -> None:
+    def test_renamed_folders_change_no_decision_by_path(self, seed):
         """Consistently in chunks and labels: same statuses, hits, options and verdicts."""
         trace = random_trace(seed, n_cases=8, depths=2)
         renamed = moved(
@@ -316,7 +313,7 @@ class TestIdentity:
 
     @given(st.integers(0, 10_000))
     @LAWFUL
-    def test_on_a_flat_corpus_both_identities_decide_alike(self, seed: int) -> None:
+    def test_on_a_flat_corpus_both_identities_decide_alike(self, seed):
         """All columns are the same but the policy's id."""
         trace = moved(random_trace(seed, n_cases=8, depths=2), lambda path: path.replace("/", "-"))
         for chosen in random_policies(seed, 4, resolver__document_identity="path"):
@@ -328,10 +325,10 @@ class TestIdentity:
             )
 
 
-def moved(trace: TraceData, to: Callable[[str], str]) -> TraceData:
+def moved(trace, to):
     """Trace whose documents have other paths, in chunks and labels."""
 
-    def sources(named: tuple[str, ...]) -> tuple[str, ...]:
+    def sources(named):
         return tuple(
             f"{to(path)}{mark}{page}"
             for path, mark, page in (name.partition("#") for name in named)
@@ -346,7 +343,7 @@ def moved(trace: TraceData, to: Callable[[str], str]) -> TraceData:
     return replace(trace, cases=cases, chunks=chunks)
 
 
-def told(decisions: Decisions) -> list[Any]:
+def told(decisions):
     """Status, stage, chosen chunks, options' chunks and verdict of every case, without names."""
     frame, cells = decisions.frame(), decisions.cells.tolist()
     options = [
@@ -365,7 +362,7 @@ TEXTS = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Return a folder of four documents, three of the same name, with cases beside them."""
     for path, text in TEXTS.items():
         (tmp_path / "documents" / path).parent.mkdir(parents=True, exist_ok=True)
@@ -397,9 +394,9 @@ class TestFolder:
 
     def test_from_files_to_the_verdict(
         self,
-        folder: Path,
-        encoder: WordEncoder,
-    ) -> None:
+        folder,
+        encoder,
+    ):
         """The source of a chunk is its path below the folder; each label means one document."""
         del encoder
         corpus, cases = load_corpus(folder), load_cases(folder)
@@ -432,10 +429,10 @@ class TestFolder:
     @pytest.mark.parametrize("field", ["expect_sources", "expect_sources_any", "selected_sources"])
     def test_an_ambiguous_name_stops_before_anything_is_encoded(
         self,
-        folder: Path,
-        encoder: WordEncoder,
-        field: str,
-    ) -> None:
+        folder,
+        encoder,
+        field,
+    ):
         """With the first case, the candidates and the count.
 
         The file on top of the folder is taken away.
@@ -453,9 +450,9 @@ class TestFolder:
 
     def test_named_documents_scope_the_search(
         self,
-        folder: Path,
-        encoder: WordEncoder,
-    ) -> None:
+        folder,
+        encoder,
+    ):
         """By path, and by a name that one document has."""
         del encoder
         cases = [
@@ -471,9 +468,9 @@ class TestFolder:
 
     def test_asking_about_a_document(
         self,
-        folder: Path,
-        encoder: WordEncoder,
-    ) -> None:
+        folder,
+        encoder,
+    ):
         """`ask` takes a path or a clear name, and refuses one that several have."""
         del encoder
         from raglab.live.ask import ask as live_ask

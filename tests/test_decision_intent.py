@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,12 +39,12 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
 NAN = np.nan
 
 
-def test_a_pattern_matches_anywhere_in_any_case() -> None:
+def test_a_pattern_matches_anywhere_in_any_case():
     """`excess` occurs in "THE EXCESS", `^the` at its start, `premium` nowhere."""
     assert [matches(p, "THE EXCESS") for p in ("excess", "^the", "premium")] == [True, True, False]
 
 
-def test_a_list_matches_where_all_its_parts_do() -> None:
+def test_a_list_matches_where_all_its_parts_do():
     """A list stands for the look-ahead that the engine lacks, in any order of the words."""
     assert [matches(["hull", "cargo"], text) for text in ("cargo and hull", "hull")] == [
         True,
@@ -54,7 +53,7 @@ def test_a_list_matches_where_all_its_parts_do() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a)b"])
-def test_look_around_gets_an_error_that_says_so(pattern: str) -> None:
+def test_look_around_gets_an_error_that_says_so(pattern):
     """The message names the pattern, the reason and the remedy."""
     with pytest.raises(
         ValueError, match=r"linear-time regular expression, got .*write look-around as a list"
@@ -64,14 +63,14 @@ def test_look_around_gets_an_error_that_says_so(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "[a", "a{2,1}", r"(a)\1", "*"])
-def test_a_bad_expression_raises(pattern: str) -> None:
+def test_a_bad_expression_raises(pattern):
     """Bad syntax and back-references are refused with the rule, not silently dropped."""
     with pytest.raises(ValueError, match="must be a linear-time regular expression"):
         matches(pattern, "text")
 
 
 @pytest.mark.parametrize("pattern", [r"\Qa.b", r"\Q", r"a\Qb\Ec\Q)", ["x", r"\Qy"]])
-def test_a_quotation_without_an_end_is_refused_with_the_policy(pattern: str | list[str]) -> None:
+def test_a_quotation_without_an_end_is_refused_with_the_policy(pattern):
     """It compiles alone and swallows the next of a list.
 
     So every question failed, or none was denied.
@@ -146,7 +145,7 @@ EXPRESSIONS = (
 
 
 @pytest.mark.parametrize("pattern", EXPRESSIONS)
-def test_what_a_policy_takes_no_question_breaks(pattern: str) -> None:
+def test_what_a_policy_takes_no_question_breaks(pattern):
     """Each construct of RE2 and of Python's `re` is refused with the policy, or always answers.
 
     It answers every question.
@@ -163,7 +162,7 @@ def test_what_a_policy_takes_no_question_breaks(pattern: str) -> None:
         assert hits.counts[0, 0] == sum(matches(one, text) for one in (pattern, "zz"))
 
 
-def test_patterns_too_large_for_one_expression() -> None:
+def test_patterns_too_large_for_one_expression():
     """Each is small enough for RE2 and all together are not: they are tried one by one."""
     large = [rf"{place}x\pL{{40}}" for place in range(40)]
     assert entities_in("39x" + "a" * 40, {"none": large[:2], "two": large}) == ("two",)
@@ -179,21 +178,21 @@ def test_patterns_too_large_for_one_expression() -> None:
         ("(x+x+)+y", "x" * 100_000),
     ],
 )
-def test_a_hostile_pattern_takes_linear_time(pattern: str, text: str) -> None:
+def test_a_hostile_pattern_takes_linear_time(pattern, text):
     """What hangs a backtracking engine for centuries is matched on 100,000 characters at once."""
     started = time.process_time()
     matches(pattern, text)
     assert time.process_time() - started < 1.0
 
 
-def test_entities_come_in_the_order_of_the_policy() -> None:
+def test_entities_come_in_the_order_of_the_policy():
     """The query says cargo first, the policy lists hull first."""
     assert entities_in(
         "cargo versus hull", {"hull": ["hull"], "cargo": ["cargo"], "fleet": []}
     ) == ("hull", "cargo")
 
 
-def test_patterns_are_counted_and_entities_found_in_queries_and_chunks() -> None:
+def test_patterns_are_counted_and_entities_found_in_queries_and_chunks():
     """Two deny patterns match.
 
     A chunk has the entity of its metadata and the one that its text names, once each.
@@ -212,7 +211,7 @@ def test_patterns_are_counted_and_entities_found_in_queries_and_chunks() -> None
     assert seen.chunk_entities == (("fleet", "hull", "cargo"),)
 
 
-def test_the_hash_of_patterns_tells_them_apart() -> None:
+def test_the_hash_of_patterns_tells_them_apart():
     """Lists and tuples of the same expressions are the same patterns.
 
     Another expression or another column is not.
@@ -232,7 +231,7 @@ def test_the_hash_of_patterns_tells_them_apart() -> None:
     )
 
 
-def test_content_words_leave_out_function_words_and_repeats() -> None:
+def test_content_words_leave_out_function_words_and_repeats():
     """English and French function words say nothing about what a question is about."""
     assert content_words("What is the excess of the fleet? L'excess du fleet?") == (
         "excess",
@@ -241,12 +240,12 @@ def test_content_words_leave_out_function_words_and_repeats() -> None:
     assert content_words("what is the") == ()
 
 
-def test_content_words_stop_at_the_width_of_a_mask() -> None:
+def test_content_words_stop_at_the_width_of_a_mask():
     """A query of 100 words gives 64 bits."""
     assert len(content_words(" ".join(f"w{n}" for n in range(100)))) == BITS
 
 
-def test_a_bit_is_set_where_the_chunk_has_the_item() -> None:
+def test_a_bit_is_set_where_the_chunk_has_the_item():
     """Hit 0 has the first and second item, hit 1 only the second; there is no hit 2."""
     found = {"a": np.array([5]), "b": np.array([3, 5]), "z": np.array([4])}
     masks = bit_masks([["a", "b", "unknown"]], found, np.array([[5, 3, -1]]))
@@ -254,19 +253,19 @@ def test_a_bit_is_set_where_the_chunk_has_the_item() -> None:
     assert masks.dtype == np.uint64
 
 
-def test_more_items_than_bits_raise() -> None:
+def test_more_items_than_bits_raise():
     """65 entities in one query are refused with the limit and the count."""
     with pytest.raises(ValueError, match=r"at most 64 .* got 65"):
         bit_masks([[str(n) for n in range(65)]], {}, np.array([[0]]))
 
 
-def test_the_last_bit_works() -> None:
+def test_the_last_bit_works():
     """The 64th item sets the sign bit and nothing else."""
     items = [[str(n) for n in range(64)]]
     assert bit_masks(items, {"63": np.array([0])}, np.array([[0, -1]])).tolist() == [[1 << 63, 0]]
 
 
-def test_positions_list_an_item_once_a_set() -> None:
+def test_positions_list_an_item_once_a_set():
     """An item that a set repeats is there once."""
     found = positions([("a", "a"), (), ("b", "a")])
     assert {item: places.tolist() for item, places in found.items()} == {"a": [0, 2], "b": [2]}
@@ -281,9 +280,7 @@ ITEMS = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
     queries=st.lists(ITEMS, min_size=1, max_size=3),
     data=st.data(),
 )
-def test_masks_say_what_sets_say(
-    sets: list[list[str]], queries: list[list[str]], data: st.DataObject
-) -> None:
+def test_masks_say_what_sets_say(sets, queries, data):
     """Bit i of hit j is membership of item i in the set of hit j's chunk, for any hits and -1."""
     hits = st.lists(st.integers(-1, len(sets) - 1), min_size=3, max_size=3)
     chunk = np.array([data.draw(hits) for _ in queries])
@@ -321,9 +318,7 @@ def test_masks_say_what_sets_say(
         ([], [], True, {}),
     ],
 )
-def test_degenerate_scores(
-    s: list[float], raw: list[float], *, expected: bool, more: dict[str, Any]
-) -> None:
+def test_degenerate_scores(s, raw, *, expected, more):
     """Rule S2.8, sentence by sentence."""
     n = len(s)
     text, reranked = more.get("text", range(n)), more.get("reranked", [True] * n)
@@ -333,15 +328,13 @@ def test_degenerate_scores(
     assert bool(degenerate_scores(scores, raws, *of, **stated)) is expected
 
 
-def _confidence(
-    rerank: list[float], hybrid: list[float], *, degenerate: bool = False, blend: float = 1.0
-) -> float:
+def _confidence(rerank, hybrid, *, degenerate=False, blend=1.0):
     return float(
         retrieval_confidence(np.array(rerank), np.array(hybrid), np.array(degenerate), blend)
     )
 
 
-def test_confidence_is_a_hundred_times_the_best_final_score() -> None:
+def test_confidence_is_a_hundred_times_the_best_final_score():
     """By blend 1 the reranker's, blend 0 the hybrid's, blend 0.5 their mean.
 
     max(0.5, 0.375) of these two hits.
@@ -351,13 +344,13 @@ def test_confidence_is_a_hundred_times_the_best_final_score() -> None:
     assert _confidence(rerank, hybrid, degenerate=True) == 75.0
 
 
-def test_confidence_of_nothing_is_zero() -> None:
+def test_confidence_of_nothing_is_zero():
     """No hits at all, or hits that all lack the score, give 0 points."""
     assert _confidence([], []) == 0.0
     assert _confidence([NAN, NAN], [NAN, NAN]) == 0.0
 
 
-def test_blend_one_does_not_ask_for_a_hybrid_score() -> None:
+def test_blend_one_does_not_ask_for_a_hybrid_score():
     """NaN times zero is NaN, so the pure reranker must not touch a missing hybrid score."""
     assert _confidence([0.5], [NAN], blend=1.0) == 50.0
 
@@ -371,9 +364,7 @@ UNIT = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, NAN])
     blends=st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=4),
     degenerate=st.booleans(),
 )
-def test_confidence_of_many_blends_is_that_of_each(
-    *, scores: list[tuple[float, float]], blends: list[float], degenerate: bool
-) -> None:
+def test_confidence_of_many_blends_is_that_of_each(*, scores, blends, degenerate):
     """A column of blends gives the same bits as each alone, and every value lies in 0 to 100."""
     rerank, hybrid = np.array(scores).T
     together = retrieval_confidence(
@@ -391,7 +382,7 @@ BROKER = Path(__file__).parent.parent / "datasets" / "broker"
 DATA = Path(__file__).parent / "data"
 
 
-def test_by_head() -> None:
+def test_by_head():
     """`how much` says 0.3 and `excess` 0.3: together 1 - 0.7 * 0.7, enough for the table.
 
     Each alone is not.
@@ -452,7 +443,7 @@ OPENED: dict[IntentFlag, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("flag", OPENED)
-def test_a_question_opens_what_it_needs(flag: IntentFlag) -> None:
+def test_a_question_opens_what_it_needs(flag):
     """Its arm, or the question is taken for a complex one."""
     closed = [question for question in OPENED[flag] if getattr(intent(question), flag) < 0.5]
     assert closed == []
@@ -469,7 +460,7 @@ def test_a_question_opens_what_it_needs(flag: IntentFlag) -> None:
         "Un lien hypertexte est-il couvert ?",
     ],
 )
-def test_a_thing_called_network_or_link_is_no_relation(question: str) -> None:
+def test_a_thing_called_network_or_link_is_no_relation(question):
     """The words alone ask for no graph."""
     assert intent(question).graph == 0.0
 
@@ -492,13 +483,13 @@ def test_a_thing_called_network_or_link_is_no_relation(question: str) -> None:
         "Are both eyes affected?",
     ],
 )
-def test_a_question_for_a_fact_opens_no_arm(question: str) -> None:
+def test_a_question_for_a_fact_opens_no_arm(question):
     """A bare figure, a bare number, a record or a name: a sentence says it."""
     asked = intent(question)
     assert max(asked.graph, asked.table) < 0.5, asked.reasons
 
 
-def test_one_more_language_is_read_by_its_rules() -> None:
+def test_one_more_language_is_read_by_its_rules():
     """German of the small file, which the package does not read by itself."""
     german = parse_language((DATA / "de.yaml").read_text(encoding="utf-8"), "de.yaml")
     rules = intent_rules(union([LANGUAGES, german]))
@@ -508,13 +499,13 @@ def test_one_more_language_is_read_by_its_rules() -> None:
     assert intent("Wer sind die Gesellschafter der Firma?").graph == 0.0
 
 
-def labelled_questions() -> list[dict[str, Any]]:
+def labelled_questions():
     """The list of questions labelled by hand."""
     lines = (DATA / "intent_questions.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
-def test_the_labelled_questions_are_well_formed() -> None:
+def test_the_labelled_questions_are_well_formed():
     """Each once, half per language for design and half for judging, at least a dozen per need."""
     rows = labelled_questions()
     assert len({row["question"] for row in rows}) == len(rows)
@@ -527,7 +518,7 @@ def test_the_labelled_questions_are_well_formed() -> None:
 
 @pytest.mark.parametrize("half", ["design", "judged"])
 @pytest.mark.parametrize("flag", ["graph", "table"])
-def test_the_labelled_questions_open_what_they_need(half: str, flag: str) -> None:
+def test_the_labelled_questions_open_what_they_need(half, flag):
     """English and French; the judged half of graph has precision and recall .938, of table 1."""
     rows = [row for row in labelled_questions() if row["half"] == half and row["lang"] != "de"]
     opened = [row[flag] for row in rows if getattr(intent(row["question"]), flag) >= 0.5]
@@ -538,28 +529,28 @@ def test_the_labelled_questions_open_what_they_need(half: str, flag: str) -> Non
 @pytest.mark.parametrize(
     "question", ["", "   ", "???", "is hail insured", "définition de sinistre", "weather in Lyon"]
 )
-def test_plain_questions(question: str) -> None:
+def test_plain_questions(question):
     """No rule speaks, every score is 0."""
     asked = intent(question)
     assert (asked.graph, asked.table, asked.complexity) == (0.0, 0.0, 0.0)
     assert all(asked.reasons[flag] == () for flag in INTENT_FLAGS)
 
 
-def test_accents_case_and_apostrophes_are_irrelevant() -> None:
+def test_accents_case_and_apostrophes_are_irrelevant():
     """As typed, or as a pen would write it."""
     forms = ("Qui est le bénéficiaire de l'écart ?", "QUI EST LE BENEFICIAIRE DE L’ECART ?")
     assert intent(forms[0]) == intent(forms[1])
     assert intent(forms[0]).graph >= 0.5
 
 
-def test_rules_are_well_formed() -> None:
+def test_rules_are_well_formed():
     """Names are unique in a flag, weights inside (0, 1), every flag has rules."""
     assert len({(rule.flag, rule.name) for rule in INTENT_RULES}) == len(INTENT_RULES)
     assert all(0.0 < rule.weight < 1.0 and rule.times >= 1 for rule in INTENT_RULES)
     assert {rule.flag for rule in INTENT_RULES} == set(INTENT_FLAGS)
 
 
-def test_the_reasons_are_the_score() -> None:
+def test_the_reasons_are_the_score():
     """Each flag is one minus the product of what the weights of its reasons leave."""
     weights = {(rule.flag, rule.name): rule.weight for rule in INTENT_RULES}
     for case in load_cases(BROKER):
@@ -572,7 +563,7 @@ def test_the_reasons_are_the_score() -> None:
             assert 0.0 <= getattr(asked, flag) < 1.0
 
 
-def test_long_questions_take_linear_time() -> None:
+def test_long_questions_take_linear_time():
     """Forty thousand characters of what the patterns begin with.
 
     A quadratic pattern would take many minutes.
@@ -591,9 +582,7 @@ def test_long_questions_take_linear_time() -> None:
     ("flag", "labels", "precision", "recall"),
     [("table", {"table_lookup", "comparison"}, 0.65, 0.85), ("graph", {"role"}, 0.75, 0.6)],
 )
-def test_agrees_with_the_labels(
-    flag: str, labels: set[str], precision: float, recall: float
-) -> None:
+def test_agrees_with_the_labels(flag, labels, precision, recall):
     """At 0.5, over the cases that are not to be refused.
 
     A question for an amount that the corpus happens to state in prose bears the label `lookup`: no
@@ -606,13 +595,13 @@ def test_agrees_with_the_labels(
     assert sum(flagged) / sum(case.intent in labels for case in cases) >= recall
 
 
-def test_an_ellipsis_is_three_full_stops() -> None:
+def test_an_ellipsis_is_three_full_stops():
     """Folding writes both alike, so that both end a sentence."""
     assert intent("Well… which excess applies?") == intent("Well... which excess applies?")
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_halving_finds_what_each_alias_finds(seed: int) -> None:
+def test_halving_finds_what_each_alias_finds(seed):
     """Of any number of entities (lists, empty, overlapping aliases) those that match, in order."""
     rng = np.random.default_rng(seed)
     words = ("hull", "cargo", "flood", "pie", "é", "fleet ?guard")

@@ -41,7 +41,7 @@ N_POLICIES = 60
 OF_COST = ("least_cost_refuse", "least_cost_ask", "least_cost_answer")
 
 
-def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) -> TraceData:
+def random_trace(rng, width, grid):
     """Cases whose measurements all lie on a coarse grid, some missing."""
     names = tuple(PATTERNS["entities"])
     chunks = tuple(
@@ -62,7 +62,7 @@ def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) 
     n_hits[rng.random(N_CASES) < 0.6] = width
     absent = (np.arange(width) >= n_hits[:, None]).reshape(shape)
 
-    def drawn(missing: float) -> Any:
+    def drawn(missing):
         values = rng.choice(grid, shape)
         return np.where(absent | (rng.random(shape) < missing), np.nan, values)
 
@@ -115,9 +115,7 @@ def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) 
     return TraceData(cases, chunks, ("hybrid",), hits, meta={"fingerprint": "random"})
 
 
-def random_policies(
-    rng: np.random.Generator, grid: tuple[float, ...], order: str
-) -> list[PolicyData]:
+def random_policies(rng, grid, order):
     """Policies of one structure with thresholds on the grid, switched off or unset now and then."""
     base = PolicyData.from_mapping(
         {
@@ -148,7 +146,7 @@ def random_policies(
     switches = (*(f"{gate}.enabled" for gate in gates), *(f"resolver.{rule}" for rule in rules))
     halves = ("resolver.overview_entities_lift", "resolver.require_full_entity_coverage")
 
-    def changes() -> list[Any]:
+    def changes():
         found: dict[str, Any] = {path: float(rng.choice(grid)) for path in bounds}
         found |= {path: None if rng.random() < 0.2 else float(rng.choice(grid)) for path in unset}
         found |= {path: bool(rng.random() < 0.8) for path in switches} | {
@@ -165,9 +163,7 @@ def random_policies(
     return [base.replace(*changes()) for _ in range(N_POLICIES)]
 
 
-def gated_policies(
-    rng: np.random.Generator, grid: tuple[float, ...], order: str
-) -> list[PolicyData]:
+def gated_policies(rng, grid, order):
     """Random policies, all but one with gates on some signals."""
     names = (
         "gap",
@@ -191,14 +187,14 @@ WORLDS = [
 ]
 
 
-def case_of(part: Any, row: int) -> Any:
+def case_of(part, row):
     """Evidence of one case, or a part of it."""
     if isinstance(part, tuple):
         return type(part)(*(case_of(field, row) for field in part))
     return part[..., row : row + 1] if isinstance(part, np.ndarray) else part
 
 
-def one_at_a_time(found: Any, policies: list[PolicyData]) -> tuple[Any, Any]:
+def one_at_a_time(found, policies):
     """Stage and slot [P, Q] of the chain on one case and one policy at a time."""
     cases = [case_of(found, row) for row in range(N_CASES)]
     said = [
@@ -210,7 +206,7 @@ def one_at_a_time(found: Any, policies: list[PolicyData]) -> tuple[Any, Any]:
     return stage, slot
 
 
-def check_twins(found: Any, policies: list[PolicyData]) -> None:
+def check_twins(found, policies):
     """The compiled twin says of each case alone what the chain says of all at once.
 
     Its stage, and its cell, which holds whether the chosen hits are right.
@@ -226,9 +222,7 @@ def check_twins(found: Any, policies: list[PolicyData]) -> None:
 
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
-def test_kernel_and_chain_agree_in_every_cell(
-    order: str, width: int, grid: tuple[float, ...]
-) -> None:
+def test_kernel_and_chain_agree_in_every_cell(order, width, grid):
     """With signal bounds of all three firings too, some missing."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), gated_policies(rng, grid, order)
@@ -237,9 +231,7 @@ def test_kernel_and_chain_agree_in_every_cell(
 
 @pytest.mark.parametrize("tile", [1, 7, N_POLICIES - 1])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_tiles_of_policies_and_their_threads_change_no_count(
-    tile: int, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_of_policies_and_their_threads_change_no_count(tile, threads, monkeypatch):
     """Policies that pass cases in parts, by one or two threads, are counted as all at once."""
     rng = np.random.default_rng(tile)
     trace, policies = random_trace(rng, 5, GRID), gated_policies(rng, GRID, "rank")
@@ -251,9 +243,7 @@ def test_tiles_of_policies_and_their_threads_change_no_count(
 
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
-def test_narrow_distances_decide_as_wide_ones(
-    order: str, width: int, grid: tuple[float, ...]
-) -> None:
+def test_narrow_distances_decide_as_wide_ones(order, width, grid):
     """Distances in float32 change no cell; where one would lose a digit they stay as they are."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, GRID, order)
@@ -269,7 +259,7 @@ def test_narrow_distances_decide_as_wide_ones(
 
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS[::5])
-def test_one_case_is_a_cell_of_many(order: str, width: int, grid: tuple[float, ...]) -> None:
+def test_one_case_is_a_cell_of_many(order, width, grid):
     """One case and one policy at a time decide as all at once."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)[:12]
@@ -281,7 +271,7 @@ def test_one_case_is_a_cell_of_many(order: str, width: int, grid: tuple[float, .
 
 
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
-def test_engines_count_the_same(order: str, width: int, grid: tuple[float, ...]) -> None:
+def test_engines_count_the_same(order, width, grid):
     """Counts and stages are equal between engines, and every policy's stages sum to the cases."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
@@ -291,7 +281,7 @@ def test_engines_count_the_same(order: str, width: int, grid: tuple[float, ...])
     assert (plain.stages.sum(axis=1) == N_CASES).all()
 
 
-def test_the_random_worlds_reach_every_stage() -> None:
+def test_the_random_worlds_reach_every_stage():
     """The comparison leaves out only answer stages of the chain, which the twin does not know."""
     seen = np.zeros(len(STAGES), dtype=np.int64)
     for order, width, grid in WORLDS:
@@ -305,7 +295,7 @@ def test_the_random_worlds_reach_every_stage() -> None:
 
 
 @pytest.mark.parametrize("block", [7, 64, 1_000])
-def test_a_sweep_in_parts_counts_the_whole(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_in_parts_counts_the_whole(block, monkeypatch):
     """Parts of the cases and of the policies add up, also where a size is no multiple of theirs."""
     rng = np.random.default_rng(3)
     trace, policies = random_trace(rng, 5, COARSE), random_policies(rng, COARSE, "rank")
@@ -316,7 +306,7 @@ def test_a_sweep_in_parts_counts_the_whole(block: int, monkeypatch: pytest.Monke
         np.testing.assert_array_equal(first, second)
 
 
-def test_the_kernel_leaves_its_evidence_unchanged() -> None:
+def test_the_kernel_leaves_its_evidence_unchanged():
     """Also of a single case, whose columns and rows are the same memory."""
     rng = np.random.default_rng(4)
     trace, policies = random_trace(rng, 6, COARSE), random_policies(rng, COARSE, "rank")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,7 +36,6 @@ from raglab.lab.study import tune
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.replay import decide, sweep
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.words.characters import plain_question
 
 TARGET = {"hallucination_rate": 0.6}
@@ -45,23 +43,23 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace():
     """60 cases to tune on, 60 to certify on, 60 to report on."""
     return labelled(3, {"tune": 60, "certify": 60, "report": 60})
 
 
 @pytest.fixture(scope="module")
-def fitted(trace: Trace) -> Policy:
+def fitted(trace):
     """Decision by expected cost of split tune."""
     return fit_decision(trace, free_policy())
 
 
-def _some(trace: Trace, split: str) -> Trace:
+def _some(trace, split):
     return trace.subset([row for row, case in enumerate(trace.cases) if case.split == split][:40])
 
 
 @given(st.lists(st.text(max_size=8), max_size=30))
-def test_codes_of_questions_are_read_back(queries: list[str]) -> None:
+def test_codes_of_questions_are_read_back(queries):
     """Each distinct plain question once, ascending, in eight characters, after the mark."""
     text = code_text(queries)
     codes = text_codes(text)
@@ -69,7 +67,7 @@ def test_codes_of_questions_are_read_back(queries: list[str]) -> None:
     np.testing.assert_array_equal(codes, [0, *np.unique(question_codes(queries)[0])])
 
 
-def test_of_many_questions_a_fixed_sample_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_questions_a_fixed_sample_is_kept(monkeypatch):
     """The least codes in any order, so a policy file stays small and overlap is likely seen."""
     monkeypatch.setattr("raglab.decision.learned_cases.MOST_CODES", 5)
     queries = [f"question {number}" for number in range(40)]
@@ -79,7 +77,7 @@ def test_of_many_questions_a_fixed_sample_is_kept(monkeypatch: pytest.MonkeyPatc
     )
 
 
-def test_overlap_is_counted_case_by_case() -> None:
+def test_overlap_is_counted_case_by_case():
     """Of four judged cases, two asking one question, three ask what the policy was tuned on."""
     policy = with_tuned_cases(Policy.load(), ["a", "b", "c"])
     (row,) = learned_cases([policy], {"report": ["a", "a", "c", "d"], "tune": ["b"]}, ("report",))
@@ -89,7 +87,7 @@ def test_overlap_is_counted_case_by_case() -> None:
     assert (other.k, other.text, other.doubt) == (0, "", "")
 
 
-def test_an_old_policy_is_known_by_the_whole_set_alone() -> None:
+def test_an_old_policy_is_known_by_the_whole_set_alone():
     """All its cases are refused, alone or with others; of a part of them the doubt is said."""
     policy = Policy.load().replace("tuned_on", hash_queries(["a", "b"]))
     rows = [
@@ -111,7 +109,7 @@ def test_an_old_policy_is_known_by_the_whole_set_alone() -> None:
     assert rows[0].doubt == ""
 
 
-def test_a_few_equal_questions_are_repeats() -> None:
+def test_a_few_equal_questions_are_repeats():
     """At most one in twenty does not count, and is stated; one more counts.
 
     A whole set always counts.
@@ -130,7 +128,7 @@ def test_a_few_equal_questions_are_repeats() -> None:
     assert (whole.k, whole.repeated) == (3, 0)
 
 
-def test_the_record_is_no_part_of_the_id(fitted: Policy, trace: Trace, tmp_path: Path) -> None:
+def test_the_record_is_no_part_of_the_id(fitted, trace, tmp_path):
     """It is written and read back.
 
     Without it a policy is the same policy, its file that of an older raglab.
@@ -152,7 +150,7 @@ def test_the_record_is_no_part_of_the_id(fitted: Policy, trace: Trace, tmp_path:
         tuned.replace("learned_cases", {"x": "no code"})
 
 
-def test_what_does_not_act_learned_nothing(fitted: Policy, trace: Trace) -> None:
+def test_what_does_not_act_learned_nothing(fitted, trace):
     """A model under the chain, a fused gate that is off, and always-answer of a tuned policy."""
     assert list(learning_parts(fitted)) == ["model of the decision"]
     assert learning_parts(fitted.replace("decision.rule", "chain")) == {}
@@ -162,7 +160,7 @@ def test_what_does_not_act_learned_nothing(fitted: Policy, trace: Trace) -> None
     assert learning_parts(always_answer(with_tuned_cases(fused, ["a"]))) == {}
 
 
-def test_fits_warn_on_cases_that_are_held_back(trace: Trace) -> None:
+def test_fits_warn_on_cases_that_are_held_back(trace):
     """Where all cases are of split certify or report, and nowhere else."""
     for fit in (fit_decision, fit_fused_gate):
         with pytest.warns(UserWarning, match="60 of split report: "):
@@ -172,7 +170,7 @@ def test_fits_warn_on_cases_that_are_held_back(trace: Trace) -> None:
             fit(trace, free_policy())
 
 
-def test_a_part_of_the_certified_cases_is_refused(trace: Trace, fitted: Policy) -> None:
+def test_a_part_of_the_certified_cases_is_refused(trace, fitted):
     """40 of 60, by either function, and by the fused gate as by the model.
 
     Split tune is accepted.
@@ -193,7 +191,7 @@ def test_a_part_of_the_certified_cases_is_refused(trace: Trace, fitted: Policy) 
     )
 
 
-def test_a_check_refuses_what_was_learned_or_certified(trace: Trace, fitted: Policy) -> None:
+def test_a_check_refuses_what_was_learned_or_certified(trace, fitted):
     """Some certified cases, which may be asked again, and some fitted on, which may not."""
     certified = certify_policy(trace, fitted, targets={"hallucination_rate": 0.9}).policy
     assert certified is not None
@@ -206,7 +204,7 @@ def test_a_check_refuses_what_was_learned_or_certified(trace: Trace, fitted: Pol
     assert check_policy(trace.split("report"), certified).verdict
 
 
-def test_figures_of_what_learned_from_the_cases_say_so(trace: Trace, fitted: Policy) -> None:
+def test_figures_of_what_learned_from_the_cases_say_so(trace, fitted):
     """Compare gives no interval, sweep and decide a note with the count.
 
     On other cases nothing changes.
@@ -228,14 +226,12 @@ def test_figures_of_what_learned_from_the_cases_say_so(trace: Trace, fitted: Pol
     assert IN_SAMPLE not in repr(decide(report, fitted))
 
 
-def _opening(path: Path) -> str:
+def _opening(path):
     page = re.sub(r"<(script|style).*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
 
 
-def test_a_report_declares_no_winner_on_learned_cases(
-    trace: Trace, fitted: Policy, tmp_path: Path
-) -> None:
+def test_a_report_declares_no_winner_on_learned_cases(trace, fitted, tmp_path):
     """Neither where the subject learned from the cases, nor against another policy that did."""
     start, report = free_policy(), trace.split("report")
     free = {"always-answer": always_answer(fitted), "always-refuse": always_refuse(fitted)}
@@ -267,7 +263,7 @@ def test_a_report_declares_no_winner_on_learned_cases(
     assert "Use tuned" not in page
 
 
-def test_a_study_leaves_a_record(trace: Trace) -> None:
+def test_a_study_leaves_a_record(trace):
     """The policy names its cases; missed targets are among the notes."""
     goal = Goal(targets={"hallucination_rate": 0.001})
     result = tune(trace, policy=free_policy(), trials=16, batch_size=8, goal=goal)
@@ -282,7 +278,7 @@ def test_a_study_leaves_a_record(trace: Trace) -> None:
         tune(trace, policy=free_policy(), trials=16, candidates={"mine": result.policy})
 
 
-def test_two_parts_are_counted_once() -> None:
+def test_two_parts_are_counted_once():
     """A fused gate and a study of overlapping cases: each case counts once."""
     policy = Policy.load().replace(
         "fused.parts", {"gap": {"x": [0.0], "y": [0.0]}}, "fused.enabled", True

@@ -14,17 +14,17 @@ from raglab import resolver
 from raglab.decision import chain
 from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence, measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.values import TraceData, map_fields
+from raglab.values import map_fields
 from worlds import policy, random_policies, random_trace
 
 
 @pytest.fixture(scope="module")
-def trace() -> TraceData:
+def trace():
     """Return forty drawn cases."""
     return random_trace(3, 40, depths=2)
 
 
-def test_every_field_is_said_with_its_meaning() -> None:
+def test_every_field_is_said_with_its_meaning():
     """The docstring names each field of the evidence.
 
     A field that nobody explains does not get in.
@@ -33,7 +33,7 @@ def test_every_field_is_said_with_its_meaning() -> None:
     assert set(Evidence._fields) <= words
 
 
-def test_the_shapes_are_those_that_are_said(trace: TraceData) -> None:
+def test_the_shapes_are_those_that_are_said(trace):
     """Cases are the last axis of every array, depths come first, slots and hits in between."""
     measured = measured_tables(trace, policy())
     evidence: Any = measured.evidence
@@ -63,7 +63,7 @@ def test_the_shapes_are_those_that_are_said(trace: TraceData) -> None:
         assert {field.shape for field in contest} == {(depths, cases)}
 
 
-def test_the_slots_of_the_options_are_the_last_of_the_winners(trace: TraceData) -> None:
+def test_the_slots_of_the_options_are_the_last_of_the_winners(trace):
     """`OPTION_SLOTS` and `WINNERS` say the same of one order."""
     assert [WINNERS[slot] for slot in OPTION_SLOTS] == ["options_of_all", "options_of_tied"]
     chosen = measured_tables(trace, policy()).chosen
@@ -74,7 +74,7 @@ def test_the_slots_of_the_options_are_the_last_of_the_winners(trace: TraceData) 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_known_passes_change_no_decision(seed: int) -> None:
+def test_known_passes_change_no_decision(seed):
     """Depths that were judged before are taken as they are.
 
     Outcome and whether the loop goes on stay the same.

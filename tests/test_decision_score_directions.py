@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,7 @@ TURNED = "ranks against its direction"
 GRID = st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans()), min_size=1, max_size=80)
 
 
-def said(function: Any, *arguments: Any, **named: Any) -> list[str]:
+def said(function, *arguments, **named):
     """Warnings of a call that speak of directions."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -29,7 +28,7 @@ def said(function: Any, *arguments: Any, **named: Any) -> list[str]:
     return [str(item.message) for item in caught if TURNED in str(item.message)]
 
 
-def hits(n: int = 40, split: str | None = None) -> pd.DataFrame:
+def hits(n=40, split=None):
     """Questions over two passages each; those labelled ok have nearly always the higher scores."""
     rng = np.random.default_rng(3)
     rows = []
@@ -43,13 +42,13 @@ def hits(n: int = 40, split: str | None = None) -> pd.DataFrame:
     return frame if split else frame.drop(columns="split")
 
 
-def turned(frame: pd.DataFrame) -> pd.DataFrame:
+def turned(frame):
     """The same with 1 - score."""
     return frame.assign(score=1.0 - frame["score"])
 
 
 @given(GRID)
-def test_a_score_and_its_mirror_are_never_both_contradicted(rows: list[Any]) -> None:
+def test_a_score_and_its_mirror_are_never_both_contradicted(rows):
     """And each only where the interval of its AUROC lies below one half as a whole."""
     score, right, ambiguous = (np.array(column) for column in zip(*rows, strict=True))
     score, right = score / 4.0, right & ~ambiguous
@@ -72,7 +71,7 @@ def test_a_score_and_its_mirror_are_never_both_contradicted(rows: list[Any]) -> 
     assert not cases.contradiction("near", "either")
 
 
-def test_more_of_a_score_that_asks_may_mark_ambiguous_cases_alone() -> None:
+def test_more_of_a_score_that_asks_may_mark_ambiguous_cases_alone():
     """As a number of options does: few for what is to be refused, many for what is to be asked."""
     score = np.repeat([1.0, 0.0, 5.0], 20) + np.tile([0.0, 0.5], 30)
     right, ambiguous = np.repeat([True, False, False], 20), np.repeat([False, False, True], 20)
@@ -82,7 +81,7 @@ def test_more_of_a_score_that_asks_may_mark_ambiguous_cases_alone() -> None:
 
 
 @pytest.mark.parametrize("score", ["cosine", "l2", "probability"])
-def test_hits_of_a_score_the_wrong_way_round(score: str) -> None:
+def test_hits_of_a_score_the_wrong_way_round(score):
     """A warning with the figure; none the right way round."""
     near = hits()
     far = turned(near)
@@ -107,13 +106,13 @@ def test_hits_of_a_score_the_wrong_way_round(score: str) -> None:
         hits().assign(score=[0.4, 0.3] * 40),
     ],
 )
-def test_labels_that_say_nothing(frame: pd.DataFrame) -> None:
+def test_labels_that_say_nothing(frame):
     """Fewer than 10 of a kind, cases held back, no label, one label, a constant."""
     assert said(raglab.trace_from_frame, frame, score="cosine") == []
 
 
 @pytest.mark.parametrize(("higher", "sign"), [("surer", 1.0), ("ask", -1.0)])
-def test_signals_of_the_user(higher: str, sign: float) -> None:
+def test_signals_of_the_user(higher, sign):
     """From a frame, and added to a trace, once."""
     frame = hits().assign(own=lambda rows: sign * rows["score"])
     for declared in ("surer", "ask"):
@@ -128,7 +127,7 @@ def test_signals_of_the_user(higher: str, sign: float) -> None:
         assert said(again.with_signal, "own", values, **how) == []
 
 
-def test_the_bundled_hits() -> None:
+def test_the_bundled_hits():
     """Of the README: quiet as they are, warned of as 1 - score and as a distance."""
     frame = pd.read_csv(Path(__file__).parents[1] / "datasets" / "hits.csv")
     assert said(raglab.trace_from_frame, frame, score="cosine") == []
@@ -137,7 +136,7 @@ def test_the_bundled_hits() -> None:
         assert "AUROC 0.32, 0.21 to 0.45, of 83 labelled cases" in text
 
 
-def test_an_audit_names_hits_and_signals() -> None:
+def test_an_audit_names_hits_and_signals():
     """In its notes."""
     for frame, count in ((hits(), 0), (turned(hits()), 1)):
         notes = raglab.audit_signals(
@@ -146,7 +145,7 @@ def test_an_audit_names_hits_and_signals() -> None:
         assert sum(note.startswith(f"top1_cosine {TURNED}") for note in notes) == count
 
 
-def test_thresholds_for_a_score_of_the_other_direction() -> None:
+def test_thresholds_for_a_score_of_the_other_direction():
     """A warning with the path and the figure; none for another scale of the same direction."""
     policy = raglab.Policy.load().replace("similarity.min_similarity", 0.5)
     old = raglab.trace_from_frame(hits(), score="cosine")
@@ -158,7 +157,7 @@ def test_thresholds_for_a_score_of_the_other_direction() -> None:
     assert said(rescale_thresholds, other, policy, to=other) == []
 
 
-def test_slices_in_which_a_score_turns_round() -> None:
+def test_slices_in_which_a_score_turns_round():
     """AUROC by group with its interval, and a warning of the group."""
     frame = hits(120)
     number = frame["query"].str.split().str[1].astype(int)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from labelled import free_policy, labelled
 from parts import in_parts
 from raglab.decision.scoring import status_only, status_only_sentence, trace_status_only
 from raglab.lab.certification_words import certificate_lines
-from raglab.store.traces import Trace
 from raglab.values import Case
 
 POLICY = free_policy()
@@ -30,7 +28,7 @@ STATED = [
 ]
 
 
-def alone(sizes: dict[str, int], every: int = 2) -> Trace:
+def alone(sizes, every=2):
     """Trace in which every so many cases state no sources."""
     trace = labelled(0, sizes)
     cases = tuple(
@@ -40,14 +38,14 @@ def alone(sizes: dict[str, int], every: int = 2) -> Trace:
     return dataclasses.replace(trace, cases=cases)
 
 
-def sentence(trace: Any) -> str:
+def sentence(trace):
     """Headline that results on a trace must have, counted plainly."""
     count = sum(case.expect_status == "ok" and not case.expect_sources for case in trace.cases)
     assert count
     return f"{count} of {len(trace)} cases are scored by status alone"
 
 
-def noted(call: Any) -> tuple[Any, list[str]]:
+def noted(call):
     """What a call gives, and its warnings at this file's lines."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -55,7 +53,7 @@ def noted(call: Any) -> tuple[Any, list[str]]:
     return found, [str(one.message) for one in caught if one.filename == __file__]
 
 
-def test_what_is_scored_by_status_alone() -> None:
+def test_what_is_scored_by_status_alone():
     """A case labelled ok that states neither sources nor their number.
 
     Whatever else is labelled is not.
@@ -70,7 +68,7 @@ def test_what_is_scored_by_status_alone() -> None:
     assert status_only([]).tolist() == []
 
 
-def test_decisions_in_memory_and_over_parts() -> None:
+def test_decisions_in_memory_and_over_parts():
     """Their repr and display say it, and are silent if all cases labelled ok state sources."""
     trace = alone({"tune": 40, "report": 20})
     parts: Any = in_parts(trace, 40)
@@ -81,7 +79,7 @@ def test_decisions_in_memory_and_over_parts() -> None:
     assert "status alone" not in repr(raglab.decide(labelled(0, {"tune": 40}), POLICY))
 
 
-def test_tables_of_rates() -> None:
+def test_tables_of_rates():
     """`sweep` and `steps` warn at their caller, and hold it in `attrs`; over parts alike."""
     trace, whole = alone({"": 60}), labelled(0, {"": 60})
     parts: Any = in_parts(trace, 40)
@@ -99,7 +97,7 @@ def test_tables_of_rates() -> None:
     assert (table.attrs["headline"], notes) == ("", [])
 
 
-def test_a_comparison() -> None:
+def test_a_comparison():
     """Two policies on the same cases."""
     trace = alone({"": 60})
     found = raglab.compare(trace, POLICY, POLICY.replace("similarity.min_similarity", 0.9))
@@ -109,12 +107,12 @@ def test_a_comparison() -> None:
 
 
 @pytest.fixture(scope="module")
-def tuned() -> Any:
+def tuned():
     """A short study."""
     return raglab.tune(alone({"tune": 60, "report": 40}), policy=POLICY, trials=20)
 
 
-def test_a_study(tuned: Any, tmp_path: Path) -> None:
+def test_a_study(tuned, tmp_path):
     """Result, its display, its counts of both splits, and the first screen of its report."""
     told = sentence(tuned.judged_on)
     for name, trace in (("judged", tuned.judged_on), ("tuned", tuned.tuned_on)):
@@ -129,7 +127,7 @@ def test_a_study(tuned: Any, tmp_path: Path) -> None:
     assert told in page.partition("<nav")[0]
 
 
-def test_a_certificate_and_its_check() -> None:
+def test_a_certificate_and_its_check():
     """Count, reason and lines; a policy file holds the reason."""
     trace = alone({"tune": 150, "certify": 150, "report": 60})
     told = sentence(trace.split("certify"))
@@ -151,7 +149,7 @@ def test_a_certificate_and_its_check() -> None:
     )
 
 
-def test_the_count_is_of_all_parts() -> None:
+def test_the_count_is_of_all_parts():
     """Anything that has parts is counted."""
 
     class Parts:
@@ -165,7 +163,7 @@ def test_the_count_is_of_all_parts() -> None:
     assert np.issubdtype(status_only(alone({"": 4}).cases).dtype, np.bool_)
 
 
-def test_the_command_line(tmp_path: Path) -> None:
+def test_the_command_line(tmp_path):
     """Every command that judges says it; `trace` in place of "cases expect none"."""
     trace = alone({"tune": 60, "certify": 60, "report": 40})
     trace.save(tmp_path / "t.parquet")

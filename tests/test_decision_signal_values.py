@@ -24,22 +24,19 @@ from raglab.decision.signal_values import (
     signal_rows,
 )
 from raglab.live.answer_recording import record_answers
-from raglab.policy import PolicyData
 from raglab.signals import BUILT_IN, NAMES
 from raglab.store.policies import Policy
 from raglab.values import Hits, TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_trace, trace_of
 
 
-def values(
-    trace: TraceData, chosen: PolicyData | None = None, row: int = 0, depth: int = 0
-) -> dict[str, float]:
+def values(trace, chosen=None, row=0, depth=0):
     """Signals of a case by name."""
     signals = measured_tables(trace, chosen or policy()).evidence.signals
     return dict(zip(NAMES, signals[:, depth, row].tolist(), strict=True))
 
 
-def with_columns(trace: TraceData, value: float = 0.0) -> TraceData:
+def with_columns(trace, value=0.0):
     """The trace with every stored signal at a value."""
     return replace(
         trace, columns={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED}
@@ -49,7 +46,7 @@ def with_columns(trace: TraceData, value: float = 0.0) -> TraceData:
 class TestByHead:
     """Worked examples."""
 
-    def test_the_hits(self) -> None:
+    def test_the_hits(self):
         """Three hits of two groups: the nearest groups lie 0.2 apart, both could be offered."""
         hits = [
             Hit(0.2, "a.md", 1, {"product": "a"}),
@@ -64,7 +61,7 @@ class TestByHead:
         assert seen["score_spread"] == pytest.approx(cosines.std())
         assert seen["nqc"] == pytest.approx(cosines.std() / 0.85)
 
-    def test_the_question(self) -> None:
+    def test_the_question(self):
         """Words, entities of the patterns, documents, and what the intent rules say."""
         case = ask("compare fleet versus hull excess, and why", selected_sources=("guide.md",))
         seen = values(trace_of((case, [[Hit(0.2)]])), policy(patterns=PATTERNS))
@@ -72,7 +69,7 @@ class TestByHead:
         assert seen["complexity"] > 0.5
         assert seen["intent_graph"] == 0.0
 
-    def test_only_the_ten_best_hits_spread(self) -> None:
+    def test_only_the_ten_best_hits_spread(self):
         """An eleventh hit changes the scale and nothing of the spread."""
         ten = np.linspace(0.9, 0.45, 10)[None]
         more = np.append(ten, [[0.0]], axis=1)
@@ -80,13 +77,13 @@ class TestByHead:
         assert with_it["score_spread"] == pytest.approx(alone["score_spread"])
         assert with_it["score_scale"] == pytest.approx(ten.sum() / 11)
 
-    def test_a_mean_of_zero_has_no_ratio(self) -> None:
+    def test_a_mean_of_zero_has_no_ratio(self):
         """Cosines that cancel leave the ratio missing rather than without bound."""
         seen = score_statistics(np.array([[0.5, -0.5], [0.5, 0.5]]))
         assert np.isnan(seen["nqc"][0])
         assert seen["nqc"][1] == 0.0
 
-    def test_columns_of_the_trace(self) -> None:
+    def test_columns_of_the_trace(self):
         """A stored signal is read at the arm and the depth of the decision."""
         trace = random_trace(0, n_cases=3, depths=2, arms=2)
         column = np.arange(12.0).reshape(3, 2, 2)
@@ -95,7 +92,7 @@ class TestByHead:
         assert signals[NAMES.index("empty_slots")].tolist() == column[:, 1].T.tolist()
         assert np.isnan(signals[NAMES.index("gaps")]).all()
 
-    def test_the_answer_to_all_hits(self) -> None:
+    def test_the_answer_to_all_hits(self):
         """Confidence and support are those of the answer whose hits are chosen if all fit.
 
         All hits are relevant then.
@@ -118,7 +115,7 @@ class TestArms:
     """Agreement of dense, BM25 and hybrid."""
 
     @staticmethod
-    def world(*orders: tuple[int, ...], names: tuple[str, ...] = COMPARED) -> TraceData:
+    def world(*orders, names=COMPARED):
         """One case whose arms found these chunks in this final order.
 
         l2 has them the other way round.
@@ -136,7 +133,7 @@ class TestArms:
         )
         return TraceData(plain.cases, plain.chunks, names, hits)
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """One pair of three has the same first hit; of the first five, pairs share 5, 4 and 4."""
         trace = self.world((0, 1, 2, 3, 4, 9), (0, 4, 3, 2, 1), (1, 0, 2, 3, 5))
         seen = arm_agreement(trace)
@@ -146,7 +143,7 @@ class TestArms:
             values(trace, row=0)[name] == seen[name].item() for name in seen
         )  # whichever arm decides, it is the same
 
-    def test_fewer_hits(self) -> None:
+    def test_fewer_hits(self):
         """What two arms share is over the longer list; an arm without hits makes no pair."""
         seen = arm_agreement(self.world((0, 1), (1, 0, 2, 3), ()))
         assert (seen["arms_first"].item(), seen["arms_overlap"].item()) == (0.0, 0.5)
@@ -159,9 +156,7 @@ class TestArms:
             (((0,), ()), ("dense", "bm25")),
         ],
     )
-    def test_nothing_to_compare(
-        self, orders: tuple[tuple[int, ...], ...], names: tuple[str, ...]
-    ) -> None:
+    def test_nothing_to_compare(self, orders, names):
         """One arm, an arm of another kind, or one that found nothing: missing."""
         seen = arm_agreement(self.world(*orders, names=names))
         assert all(np.isnan(column).all() for column in seen.values())
@@ -170,7 +165,7 @@ class TestArms:
 class TestMissing:
     """Nothing is said of nothing."""
 
-    def test_without_hits_only_the_question_speaks(self) -> None:
+    def test_without_hits_only_the_question_speaks(self):
         """A case that found nothing has the signals of its query, and no other.
 
         No warning is given.
@@ -182,7 +177,7 @@ class TestMissing:
         for signal in BUILT_IN:
             assert np.isnan(seen[signal.name]) == (signal.stage != "query"), signal.name
 
-    def test_every_signal_is_measured(self) -> None:
+    def test_every_signal_is_measured(self):
         """With two arms, answers and columns, no built-in signal is missing everywhere."""
         chosen = Policy.from_mapping({"chosen": {"final_k": 2}})
         trace = random_trace(1, n_cases=12, arms=2)
@@ -192,7 +187,7 @@ class TestMissing:
         ).evidence.signals
         assert [name for name, row in zip(NAMES, signals, strict=True) if np.isnan(row).all()] == []
 
-    def test_values_are_in_their_range(self) -> None:
+    def test_values_are_in_their_range(self):
         """No built-in signal leaves the range of its unit."""
         signals = measured_tables(
             with_columns(random_trace(2, n_cases=40)), policy()
@@ -201,7 +196,7 @@ class TestMissing:
             seen = row[~np.isnan(row)]
             assert ((seen >= signal.unit.low) & (seen <= signal.unit.high)).all(), signal.name
 
-    def test_a_case_alone_has_the_values_of_the_batch(self) -> None:
+    def test_a_case_alone_has_the_values_of_the_batch(self):
         """One is many of length one."""
         trace = with_columns(random_trace(5, n_cases=6), 1.0)
         whole = measured_tables(trace, policy()).evidence.signals
@@ -219,7 +214,7 @@ class TestMissing:
                 equal_nan=True,
             )
 
-    def test_no_case(self) -> None:
+    def test_no_case(self):
         """An empty batch has empty columns."""
         assert {column.shape for column in query_signals([], []).values()} == {(0,)}
         assert signal_rows(query_signals([], []), np.zeros((1, 0), bool)).shape == (
@@ -232,7 +227,7 @@ class TestMissing:
 @pytest.mark.parametrize(
     "section", [{"gaps": {"max": 0, "enabled": False}}, {"gaps": {}}, {"words": {"min": 2}}]
 )
-def test_what_is_off_or_always_there(section: dict[str, Any]) -> None:
+def test_what_is_off_or_always_there(section):
     """A gate that is off or has no bound needs nothing.
 
     Nor does a signal that is measured on the hits.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +11,16 @@ from raglab.decision import slot_labels
 from raglab.decision.measurement import measured_tables
 from raglab.decision.slot_labels import full_masks, item_planes
 from raglab.replay import decide
-from raglab.values import TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_trace, trace_of
 
 NEAR = 0.25
 
 
-def _many(count: int) -> list[str]:
+def _many(count):
     return [f"w{number}" for number in range(count)]
 
 
-def test_a_plane_holds_the_rows_that_reach_it() -> None:
+def test_a_plane_holds_the_rows_that_reach_it():
     """Rows of 1, 64, 65 and 130 items.
 
     All in plane 0, two in plane 1, one in plane 2, in the order of the items.
@@ -38,7 +36,7 @@ def test_a_plane_holds_the_rows_that_reach_it() -> None:
     assert [item for plane in planes for item in plane.items[-1]] == items[-1]
 
 
-def test_masks_of_many_items_are_those_of_their_parts() -> None:
+def test_masks_of_many_items_are_those_of_their_parts():
     """Item 64 of 70 is bit 0 of the second plane.
 
     Who has fewer items has nothing there, and no hit nothing at all.
@@ -53,7 +51,7 @@ def test_masks_of_many_items_are_those_of_their_parts() -> None:
 class TestWorkedExamples:
     """Cases that no single number of 64 bits could hold."""
 
-    def test_any_of_131_sources(self) -> None:
+    def test_any_of_131_sources(self):
         """As a BEIR query has them.
 
         The hit of the 131st makes it right, a hit of none of them does not.
@@ -64,7 +62,7 @@ class TestWorkedExamples:
         )
         assert said.right.tolist() == [True, False]
 
-    def test_all_of_66_sources(self) -> None:
+    def test_all_of_66_sources(self):
         """The last of them must be there too.
 
         With 66 hits chosen it is right, without the 66th not.
@@ -77,7 +75,7 @@ class TestWorkedExamples:
         assert right[0, 66].tolist() == [True, False]
         assert right[0, 65].tolist() == [False, False]
 
-    def test_an_option_that_holds_the_last_of_many_sources(self) -> None:
+    def test_an_option_that_holds_the_last_of_many_sources(self):
         """The option that the case names must hold what it expects, wherever it is in the list."""
         hits = [
             Hit(NEAR, "a.md", tags={"domain": "home"}),
@@ -94,12 +92,12 @@ class TestWorkedExamples:
             True,
         ]
 
-    def test_a_hundred_words(self) -> None:
+    def test_a_hundred_words(self):
         """The share is of all content words of a long question, not of the first 64: 10 of 100."""
         trace = trace_of((ask(" ".join(_many(100))), [[Hit(NEAR, text=" ".join(_many(100)[90:]))]]))
         assert measured_tables(trace, policy()).evidence.share[0, 1].tolist() == [0.1]
 
-    def test_seventy_entities(self) -> None:
+    def test_seventy_entities(self):
         """A question naming 70 lacks 69 beside a hit of one.
 
         The group carrying most of them wins.
@@ -121,7 +119,7 @@ class TestWorkedExamples:
         assert evidence.missing.dtype == np.uint8
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one, other):
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and one.tobytes() == other.tobytes()
     if isinstance(one, tuple):
@@ -129,7 +127,7 @@ def _same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)
 
 
-def _harder(trace: TraceData) -> TraceData:
+def _harder(trace):
     """Cases that expect more sources, and some of them an option."""
     sources = ("a/x.md", "b/y.md", "a/x.md#2", "b/y.md#3", "z.md")
     return replace(
@@ -146,9 +144,7 @@ def _harder(trace: TraceData) -> TraceData:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_how_many_items_a_number_holds_changes_nothing(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_many_items_a_number_holds_changes_nothing(seed, monkeypatch):
     """Evidence is bit for bit the same where a plane holds one item or two instead of 64."""
     some = policy(
         patterns=PATTERNS, coverage={"min_hits": 1 + seed % 2}, resolver={"entity_extractor": True}

@@ -50,7 +50,7 @@ FLAT = POSTERIOR._replace(prior_yes=1.0, prior_no=1.0)
 Event = tuple[str, str, str | None]
 
 
-def row(**given: Any) -> ClarificationDefault:
+def row(**given):
     """Row of the insurer, fresh but for what is given."""
     fresh = {"candidate_votes": {}, "confidence": 0.0, "sample_size": 0, "last_refreshed": NOW}
     return ClarificationDefault(
@@ -58,7 +58,7 @@ def row(**given: Any) -> ClarificationDefault:
     )
 
 
-def learned(events: list[Event], **given: Any) -> ClarificationDefault:
+def learned(events, **given):
     """Fresh row after these signals."""
     made = row()
     for value, signal, corrected_to in events:
@@ -66,7 +66,7 @@ def learned(events: list[Event], **given: Any) -> ClarificationDefault:
     return made
 
 
-def drawn(rng: np.random.Generator, size: int) -> list[Event]:
+def drawn(rng, size):
     """Random signals on four values; a rejection names another value in half of the cases."""
     events = []
     for _ in range(size):
@@ -77,7 +77,7 @@ def drawn(rng: np.random.Generator, size: int) -> list[Event]:
     return events
 
 
-def published(events: list[Event]) -> tuple[dict[str, float], float, int]:
+def published(events):
     """Votes, confidence and sample size as the article's code has, +1 for the user-named value."""
     votes: dict[str, float] = {}
     confidence_new, n_new = 0.0, 0
@@ -96,7 +96,7 @@ def published(events: list[Event]) -> tuple[dict[str, float], float, int]:
     return votes, confidence_new, n_new
 
 
-def test_the_published_arithmetic_to_the_bit() -> None:
+def test_the_published_arithmetic_to_the_bit():
     """10,000 random sequences of up to 8 signals give the article's votes, order and confidence.
 
     The sample size is the article's too.
@@ -114,7 +114,7 @@ def test_the_published_arithmetic_to_the_bit() -> None:
     assert len(confidences) > 25
 
 
-def test_a_failure_is_no_vote_but_a_signal() -> None:
+def test_a_failure_is_no_vote_but_a_signal():
     """It lowers the published confidence by its place, adds no value, keeps the posterior.
 
     The place is that in the sample.
@@ -127,7 +127,7 @@ def test_a_failure_is_no_vote_but_a_signal() -> None:
     assert both[0].counts["2"] == Counts(failed=1.0)
 
 
-def test_case_2_of_the_article() -> None:
+def test_case_2_of_the_article():
     """9.5 votes of 12 are 0.79, between the thresholds.
 
     Applied silently but on every fifth request of the row.
@@ -144,7 +144,7 @@ def test_case_2_of_the_article() -> None:
     assert made.requests == 12
 
 
-def silent(learner: DefaultLearner, successes: int) -> list[float]:
+def silent(learner, successes):
     """Confidence after one yes and 0, 1, … silent successes."""
     made = learned([("1", "explicit_yes", None)], learner=learner)
     found = [made.confidence]
@@ -154,7 +154,7 @@ def silent(learner: DefaultLearner, successes: int) -> list[float]:
     return found
 
 
-def test_the_posterior_rises_while_it_is_right_and_silent() -> None:
+def test_the_posterior_rises_while_it_is_right_and_silent():
     """One yes is 0.91, above 0.85, and silence only adds.
 
     From a flat prior it takes 16 silent successes.
@@ -169,7 +169,7 @@ def test_the_posterior_rises_while_it_is_right_and_silent() -> None:
 
 @pytest.mark.parametrize("yes", [1, 2, 5, 40])
 @pytest.mark.parametrize("silences", [0, 1, 100])
-def test_one_no_asks_again(yes: int, silences: int) -> None:
+def test_one_no_asks_again(yes, silences):
     """However often a value was right, one no brings it below.
 
     The next yes gives back what it had, less the no.
@@ -192,7 +192,7 @@ def test_one_no_asks_again(yes: int, silences: int) -> None:
     assert (gate(again) == "apply") == (yes + silences >= 40)
 
 
-def test_a_row_without_a_yes_always_asks() -> None:
+def test_a_row_without_a_yes_always_asks():
     """Silence alone, however long, is nobody's word; who names a value when asked has said it."""
     assert learned([("1", "implicit_ok", None)] * 500, learner=POSTERIOR).confidence == 0.0
     assert learned([("1", "failure", None)] * 3, learner=POSTERIOR).confidence == 0.0
@@ -202,7 +202,7 @@ def test_a_row_without_a_yes_always_asks() -> None:
     assert learned([("1", "implicit_ok", None)] * 500, learner=old).confidence > 0.99
 
 
-def test_doubt_is_kept_by_the_posterior_alone() -> None:
+def test_doubt_is_kept_by_the_posterior_alone():
     """A row of the published rule has the counts of earlier logs, and both read back equal."""
     events: list[Event] = [("1", "explicit_yes", None), ("1", "explicit_no", "toc")]
     one, other = learned(events), learned(events, learner=POSTERIOR)
@@ -215,7 +215,7 @@ def test_doubt_is_kept_by_the_posterior_alone() -> None:
         assert ClarificationDefault.model_validate_json(made.model_dump_json()) == made
 
 
-def asked_when_right(learner: DefaultLearner, requests: int = 400) -> list[int]:
+def asked_when_right(learner, requests=400):
     """Numbers of the asked requests, of a default that is always right and always agreed to."""
     made, asked = row(), []
     for number in range(1, requests + 1):
@@ -225,7 +225,7 @@ def asked_when_right(learner: DefaultLearner, requests: int = 400) -> list[int]:
     return asked
 
 
-def test_what_a_default_that_is_right_still_costs() -> None:
+def test_what_a_default_that_is_right_still_costs():
     """The published rule asks about every fifth request for ever.
 
     The posterior once, from a flat prior five times.
@@ -238,7 +238,7 @@ def test_what_a_default_that_is_right_still_costs() -> None:
     assert asked_when_right(FLAT._replace(level=0.5)) == [1, 5]
 
 
-def test_the_gate_holds_whatever_a_question_is_worth() -> None:
+def test_the_gate_holds_whatever_a_question_is_worth():
     """Below 0.60 nothing is filled in silently.
 
     A question that is not worth it is spared between the thresholds.
@@ -263,7 +263,7 @@ def test_the_gate_holds_whatever_a_question_is_worth() -> None:
     ]
 
 
-def test_one_correction_counts_once_against_a_value() -> None:
+def test_one_correction_counts_once_against_a_value():
     """Rejected with another named: one event against it, as a rejection without a name is."""
     start: list[Event] = [("1", "explicit_yes", None)] * 6
     again: Event = ("1", "explicit_yes", None)
@@ -295,7 +295,7 @@ events_of = st.lists(
 
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(events_of, st.sampled_from(RULES), st.sampled_from([0.0, 3.0]))
-def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: float) -> None:
+def test_rows_and_arrays_are_one(events, rule, half_life):
     """A batch's arrays give counts, votes and confidence of the rows, forgetting or not."""
     learner = DefaultLearner(rule=rule, half_life_days=half_life)
     made, order = (
@@ -340,7 +340,7 @@ def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: floa
 
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(events_of, st.randoms(use_true_random=False))
-def test_the_order_of_signals_does_not_matter(events: list[Event], chance: Any) -> None:
+def test_the_order_of_signals_does_not_matter(events, chance):
     """Counts, votes and the published confidence are the same after any order."""
     mixed = list(events)
     chance.shuffle(mixed)
@@ -354,9 +354,7 @@ def test_the_order_of_signals_does_not_matter(events: list[Event], chance: Any) 
 
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(events_of, st.sampled_from(RULES), st.sampled_from([0.0, 2.5]))
-def test_a_row_survives_json_and_its_update(
-    events: list[Event], rule: Any, half_life: float
-) -> None:
+def test_a_row_survives_json_and_its_update(events, rule, half_life):
     """It reads back equal, order of votes included, and a further update changes nothing of it."""
     learner = DefaultLearner(rule=rule, half_life_days=half_life)
     made = learned(events, learner=learner, conditions={"page_1_kind": "body"})
@@ -378,7 +376,7 @@ def test_a_row_survives_json_and_its_update(
     assert made.model_dump_json() == text
 
 
-def test_forgetting_halves() -> None:
+def test_forgetting_halves():
     """A yes of a half-life ago is half a yes beside a new rejection; the sample keeps its size."""
     learner = DefaultLearner(half_life_days=30.0)
     made = update(row(), "1", "explicit_yes", now=NOW, learner=learner)
@@ -388,7 +386,7 @@ def test_forgetting_halves() -> None:
 
 
 @pytest.mark.parametrize("half_life", [0.0, 30.0])
-def test_a_clock_that_goes_backwards(half_life: float) -> None:
+def test_a_clock_that_goes_backwards(half_life):
     """Nothing ages, the signal counts whole, and the row keeps the later time."""
     learner = DefaultLearner(half_life_days=half_life)
     made = update(row(), "1", "explicit_yes", now=NOW, learner=learner)
@@ -396,7 +394,7 @@ def test_a_clock_that_goes_backwards(half_life: float) -> None:
     assert (made.candidate_votes, made.last_refreshed) == ({"1": 2.0}, NOW)
 
 
-def test_a_request_that_meets_a_row_is_no_signal() -> None:
+def test_a_request_that_meets_a_row_is_no_signal():
     """Counter and version go on; votes and time stay."""
     made = met(row(), now=NOW + timedelta(days=1))
     assert (made.requests, made.version, made.sample_size, made.last_refreshed) == (1, 1, 0, NOW)
@@ -434,14 +432,14 @@ def test_a_request_that_meets_a_row_is_no_signal() -> None:
         ({"conditions": {"": "body"}}, "a column must be"),
     ],
 )
-def test_what_is_no_vote_is_refused(given_: dict[str, Any], rule: str) -> None:
+def test_what_is_no_vote_is_refused(given_, rule):
     """With the rule, what came, and what to do."""
     told = {"value": "1", "signal": "explicit_yes", "now": NOW} | given_
     with pytest.raises(ValueError, match=rule):
         update(row(), **told)
 
 
-def test_the_gate_on_its_thresholds() -> None:
+def test_the_gate_on_its_thresholds():
     """Both thresholds themselves ask occasionally; a confidence that is missing passes nothing."""
     verdicts = [gate(row(confidence=at)) for at in (0.0, 0.5999, 0.60, 0.85, 0.8501)]
     assert verdicts == ["ask", "ask", "ask_occasionally", "ask_occasionally", "apply"]
@@ -450,7 +448,7 @@ def test_the_gate_on_its_thresholds() -> None:
         gate(row(), ask_below=0.9)
 
 
-def test_conditions_of_another_row_are_refused() -> None:
+def test_conditions_of_another_row_are_refused():
     """A row of coversheets learns nothing from a body.
 
     Its own condition is not counted by condition.
@@ -466,7 +464,7 @@ def test_conditions_of_another_row_are_refused() -> None:
     assert list(made.strata) == ["language"]
 
 
-def test_rows_are_checked_at_the_door() -> None:
+def test_rows_are_checked_at_the_door():
     """What is no time, unknown keys, and votes that are not those of the counts are refused.
 
     Votes alone are enough.
@@ -491,7 +489,7 @@ def test_rows_are_checked_at_the_door() -> None:
         init("insurer_name", "contract", now=None)  # type: ignore[arg-type]
 
 
-def test_a_time_without_a_zone_is_utc() -> None:
+def test_a_time_without_a_zone_is_utc():
     """It is kept as given and compared as UTC, beside times of any zone."""
     naive = NOW.replace(tzinfo=None)
     made = update(
@@ -512,7 +510,7 @@ def test_a_time_without_a_zone_is_utc() -> None:
     )
 
 
-def test_a_row_is_named_by_field_doctype_and_conditions() -> None:
+def test_a_row_is_named_by_field_doctype_and_conditions():
     """Not by their order, nor by what it learned."""
     one = row(sub_conditions={"a": "1", "b": "2"})
     assert one.row_id == row(sub_conditions={"b": "2", "a": "1"}, version=7).row_id
@@ -520,7 +518,7 @@ def test_a_row_is_named_by_field_doctype_and_conditions() -> None:
     assert len(one.row_id) == 12
 
 
-def test_the_most_specific_row_is_found() -> None:
+def test_the_most_specific_row_is_found():
     """Most conditions first, then the text of them; none of another field, doctype or condition."""
     rows = [
         row(),
@@ -530,7 +528,7 @@ def test_the_most_specific_row_is_found() -> None:
         row(sub_conditions={"language": "fr"}, version=3),
     ]
 
-    def found(**conditions: str) -> int | None:
+    def found(**conditions):
         one = lookup(rows, "insurer_name", "broker_contract", conditions)
         return None if one is None else next(at for at, other in enumerate(rows) if other is one)
 
@@ -553,7 +551,7 @@ def test_the_most_specific_row_is_found() -> None:
     assert lookup([], "insurer_name", "broker_contract", {}) is None
 
 
-def test_what_is_proposed() -> None:
+def test_what_is_proposed():
     """The first candidate without a vote above 0, else the one that leads.
 
     Ties by the order of the candidates.
@@ -570,7 +568,7 @@ def test_what_is_proposed() -> None:
         suggest(made, ())
 
 
-def test_the_posterior_proposes_what_its_confidence_is_about() -> None:
+def test_the_posterior_proposes_what_its_confidence_is_about():
     """Five for and three against a value, three for another.
 
     Fewer votes, yet the more probable one.
@@ -582,14 +580,14 @@ def test_the_posterior_proposes_what_its_confidence_is_about() -> None:
     assert suggest(made, ("1", "toc"), POSTERIOR).value == "1"
 
 
-def test_shares_of_candidates() -> None:
+def test_shares_of_candidates():
     """Equal without votes; three yeses and the prior of one make 4 of 6 beside two others."""
     assert shares(None, ("1", "toc")) == {"1": 0.5, "toc": 0.5}
     made = learned([("1", "explicit_yes", None)] * 3)
     assert shares(made, ("1", "toc", "document")) == {"1": 4 / 6, "toc": 1 / 6, "document": 1 / 6}
 
 
-def test_when_a_question_is_worth_it() -> None:
+def test_when_a_question_is_worth_it():
     """A gain of 10 · (1 − 0.75) = 2.5 against its cost.
 
     Values of one outcome need no question between them.
@@ -616,13 +614,13 @@ def test_when_a_question_is_worth_it() -> None:
         ({"outcomes": ["a"]}, "outcomes must be one for each share"),
     ],
 )
-def test_what_is_no_worth_is_refused(given_: dict[str, Any], rule: str) -> None:
+def test_what_is_no_worth_is_refused(given_, rule):
     """With the rule and what came."""
     with pytest.raises(ValueError, match=rule):
         worth_asking(**({"shares": [0.5, 0.5], "question_cost": 1.0, "error_cost": 10.0} | given_))
 
 
-def test_arrays_refuse_what_is_no_place() -> None:
+def test_arrays_refuse_what_is_no_place():
     """A value beyond the last, unknown signal, name without a rejection, or the rejected value."""
     for value, signal, named in (
         (2, 0, -1),
@@ -636,7 +634,7 @@ def test_arrays_refuse_what_is_no_place() -> None:
             add_signal(no_votes(2), value, signal, named)
 
 
-def test_a_request_holds_one_question() -> None:
+def test_a_request_holds_one_question():
     """It is frozen, reads back from JSON, and needs a field and a question."""
     asked = ClarificationRequest(
         target_field="insurer_name", question_to_user="Page 1?", candidate_values=["1", OTHER]

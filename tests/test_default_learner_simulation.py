@@ -16,7 +16,6 @@ import pytest
 from raglab.default_learner import (
     ClarificationDefault,
     DefaultLearner,
-    World,
     asks,
     confidence_paths,
     init,
@@ -57,7 +56,7 @@ TASTES = {
 BEGUN = datetime(2026, 1, 5, tzinfo=UTC)
 
 
-def cover(**more: Any) -> World:
+def cover(**more):
     """World of case 12: on cover sheets the first page names no insurer."""
     return world(
         COVER,
@@ -66,14 +65,12 @@ def cover(**more: Any) -> World:
     )
 
 
-def tastes(**more: Any) -> World:
+def tastes(**more):
     """World of two contexts in which users differ."""
     return world(TASTES, **({"noise": [0.05, 0.1], "drift": 0.02} | more))
 
 
-def one_by_one(
-    made: World, learner: DefaultLearner, *, users: int, requests: int, seed: int = 0
-) -> RequestOutcomes:
+def one_by_one(made, learner, *, users, requests, seed=0):
     """The loop of the simulation over rows of the learner, one user after the other."""
     crowded = crowd(made, users, requests, seed, 0)
     columns = [*made.columns, *(f"zz{number:02}" for number in range(made.noise_columns))]
@@ -94,15 +91,15 @@ def one_by_one(
 
 
 def _step(
-    made: World,
-    learner: DefaultLearner,
-    crowded: Any,
-    rows: dict[Any, Any],
-    name: str,
-    columns: list[str],
-    user: int,
-    t: int,
-) -> tuple[tuple[bool, bool, bool, bool], bool]:
+    made,
+    learner,
+    crowded,
+    rows,
+    name,
+    columns,
+    user,
+    t,
+):
     """One request: what was asked, wrong, unanswered, unnoticed; and whether its row was split."""
     now = BEGUN + timedelta(days=t / made.per_day)
     conditions = {
@@ -150,14 +147,14 @@ def _step(
 
 
 def _split_or_not(
-    row: ClarificationDefault,
-    rows: dict[Any, Any],
-    name: str,
-    learner: DefaultLearner,
-    now: datetime,
-    success: str | None,
-    conditions: dict[str, str],
-) -> tuple[ClarificationDefault, bool]:
+    row,
+    rows,
+    name,
+    learner,
+    now,
+    success,
+    conditions,
+):
     """The row after a signal, split where there is evidence; once a context."""
     is_parted = bool(row.sub_conditions) or (name, "split") in rows
     evidence = None if is_parted else stratify(row, learner, success=success, conditions=conditions)
@@ -193,7 +190,7 @@ def _split_or_not(
         ),
     ],
 )
-def test_simulation_equals_the_rows_one_by_one(made: World, learner: DefaultLearner) -> None:
+def test_simulation_equals_the_rows_one_by_one(made, learner):
     """All questions, errors and splits match `update`, `asks`, `suggest`, `stratify`, `split`.
 
     But for values that tie: rows take the one that was voted on first, arrays the first candidate.
@@ -207,7 +204,7 @@ def test_simulation_equals_the_rows_one_by_one(made: World, learner: DefaultLear
         assert (fast.split >= 0).any()
 
 
-def test_who_names_nothing_is_not_answered() -> None:
+def test_who_names_nothing_is_not_answered():
     """With two candidates and users only saying no, the wrong first one is asked repeatedly."""
     found = request_outcomes(
         world({"a": {"x": 0.0, "y": 1.0}}, names=0.0), DefaultLearner(), users=3, requests=9, seed=0
@@ -216,7 +213,7 @@ def test_who_names_nothing_is_not_answered() -> None:
     assert request_costs(found, 1.0, 10.0).tolist() == [[2.0] * 9] * 3
 
 
-def test_baselines_by_head() -> None:
+def test_baselines_by_head():
     """Always asking never errs, never asking errs until corrected, the oracle only on noise."""
     made = world({"a": {"x": 0.0, "y": 1.0}}, notices=1.0)
     by = {name: request_outcomes(made, name, users=4, requests=10, seed=1) for name in BASELINES}
@@ -235,7 +232,7 @@ def test_baselines_by_head() -> None:
     ).question.all()
 
 
-def test_the_oracle_knows_what_a_question_costs() -> None:
+def test_the_oracle_knows_what_a_question_costs():
     """A stray that comes back empty is asked about by its likeliest other value.
 
     An unanswered question costs two.
@@ -253,7 +250,7 @@ def test_the_oracle_knows_what_a_question_costs() -> None:
         assert found.question.mean() == questions
 
 
-def test_users_meet_what_the_world_says() -> None:
+def test_users_meet_what_the_world_says():
     """Traffic, true values, noise, columns and replies have their shares.
 
     A stray request wants another value.
@@ -278,7 +275,7 @@ def test_users_meet_what_the_world_says() -> None:
     assert max(by_user) == 0
 
 
-def test_drift_draws_true_values_anew() -> None:
+def test_drift_draws_true_values_anew():
     """With certain drift every request draws anew.
 
     Half of the draws of two equal values differ from the last.
@@ -288,7 +285,7 @@ def test_drift_draws_true_values_anew() -> None:
     assert (own[1:] != own[:-1]).mean() == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_user_has_so_many_contexts() -> None:
+def test_a_user_has_so_many_contexts():
     """Without replacement, the frequent ones more often."""
     made = world(
         {str(number): {"x": 1.0} for number in range(10)}, traffic=[91.0, *[1.0] * 9], at_once=3
@@ -299,7 +296,7 @@ def test_a_user_has_so_many_contexts() -> None:
     assert (topic == 0).any(axis=1).mean() > 0.95
 
 
-def test_same_bits_for_any_workers_users_and_company() -> None:
+def test_same_bits_for_any_workers_users_and_company():
     """Two processes, more users and other policies beside change nothing."""
     made, sizes = tastes(), {"requests": 20, "seed": 5}
     one = request_outcomes(made, DefaultLearner(), users=BLOCK + 70, **sizes)
@@ -313,7 +310,7 @@ def test_same_bits_for_any_workers_users_and_company() -> None:
     pd.testing.assert_frame_equal(alone, beside[beside["policy"] == "a"].reset_index(drop=True))
 
 
-def test_table_of_a_simulation() -> None:
+def test_table_of_a_simulation():
     """A row a policy and bucket; rates add up to what was asked; intervals hold their rate.
 
     Silence ends unknown.
@@ -343,7 +340,7 @@ def test_table_of_a_simulation() -> None:
     assert (table.loc[table["policy"] == "oracle", "regret"] == 0.0).all()
 
 
-def test_silence_by_head() -> None:
+def test_silence_by_head():
     """Last question of a row, NaN where too few requests came after it, 0 where it never asked."""
     question = np.array([[True, False, True, False, False, False]])
     none = np.zeros_like(question)
@@ -357,7 +354,7 @@ def test_silence_by_head() -> None:
     assert np.isnan(silence(found, quiet=3).after[0, 0])
 
 
-def test_vote_share_cannot_stay_above_on_silence_alone() -> None:
+def test_vote_share_cannot_stay_above_on_silence_alone():
     """It leaves 0.60 with the fifth silence; with the gate it asks for ever."""
     paths = confidence_paths(
         {"vote_share": DefaultLearner(), "posterior": DefaultLearner("posterior")}, 1000
@@ -371,7 +368,7 @@ def test_vote_share_cannot_stay_above_on_silence_alone() -> None:
     assert bound.index[bound["question"]].tolist() == [1]
 
 
-def test_the_cover_sheet_is_found_and_noise_is_not() -> None:
+def test_the_cover_sheet_is_found_and_noise_is_not():
     """Case 12: every row is split by the true column among 20 of noise.
 
     Without it under 5 in 100 are split.
@@ -400,7 +397,7 @@ def test_the_cover_sheet_is_found_and_noise_is_not() -> None:
         ({"notices": float("nan")}, "notices must be in"),
     ],
 )
-def test_a_world_that_breaks_a_rule_is_refused(change: dict[str, Any], said: str) -> None:
+def test_a_world_that_breaks_a_rule_is_refused(change, said):
     """The message says rule, value and remedy."""
     with pytest.raises(ValueError, match=said):
         tastes(**change)
@@ -420,7 +417,7 @@ def test_a_world_that_breaks_a_rule_is_refused(change: dict[str, Any], said: str
         ({"level": 1.0}, "level must be in"),
     ],
 )
-def test_a_simulation_that_breaks_a_rule_is_refused(given: dict[str, Any], said: str) -> None:
+def test_a_simulation_that_breaks_a_rule_is_refused(given, said):
     """The message says rule, value and remedy."""
     with pytest.raises(ValueError, match=said):
         simulate(
@@ -430,7 +427,7 @@ def test_a_simulation_that_breaks_a_rule_is_refused(given: dict[str, Any], said:
         world({})
 
 
-def test_displays_draw_what_was_found() -> None:
+def test_displays_draw_what_was_found():
     """Titles, units and legends are there, and a frame gives every number."""
     made, sizes = tastes(), {"users": 20, "requests": 40, "seed": 0}
     table = simulate(made, {"published": DefaultLearner(), "oracle": "oracle"}, **sizes)
@@ -458,7 +455,7 @@ def test_displays_draw_what_was_found() -> None:
         assert type(display).__name__ in repr(display)
 
 
-def test_displays_refuse_what_is_empty() -> None:
+def test_displays_refuse_what_is_empty():
     """Nothing is drawn of nothing."""
     never = Silence(np.zeros((1, 1), np.int64), np.full((1, 1), np.nan))
     cases: list[tuple[Any, Any, str]] = [

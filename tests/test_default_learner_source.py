@@ -28,14 +28,14 @@ Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
 BODY, COVER = {"page_1_kind": "body"}, {"page_1_kind": "coversheet"}
 
 
-def _after_twelve_bodies() -> learned.ClarificationDefault:
+def _after_twelve_bodies():
     row = init("insurer_name", "broker_contract", now=NOW)
     for _ in range(12):
         row = update(row, "1", "explicit_yes", now=NOW, conditions=BODY)
     return row
 
 
-def test_the_row_splits_at_the_first_cover_sheet() -> None:
+def test_the_row_splits_at_the_first_cover_sheet():
     """Twelve bodies, a cover sheet that fails, the table of contents: split there.
 
     Body and cover are then silent.
@@ -57,7 +57,7 @@ def test_the_row_splits_at_the_first_cover_sheet() -> None:
 
 
 @pytest.mark.parametrize("signal", ["explicit_yes", "implicit_ok"])
-def test_a_success_before_the_failure_splits_nothing(signal: Signal) -> None:
+def test_a_success_before_the_failure_splits_nothing(signal):
     """The order is the source document's: first the failure, then what mends it."""
     row = update(_after_twelve_bodies(), "toc", signal, now=NOW, conditions=COVER)
     assert stratify(row, DefaultLearner(), success="toc", conditions=COVER) is None
@@ -65,7 +65,7 @@ def test_a_success_before_the_failure_splits_nothing(signal: Signal) -> None:
     assert stratify(row, DefaultLearner(), conditions=COVER) is None
 
 
-def test_the_column_under_which_the_failure_is_new_is_taken() -> None:
+def test_the_column_under_which_the_failure_is_new_is_taken():
     """Page 1 was right in English before, and never on a cover sheet.
 
     Not the language splits the row.
@@ -82,7 +82,7 @@ def test_the_column_under_which_the_failure_is_new_is_taken() -> None:
     assert source_split(row, "1", where) is None  # the value that failed mends nothing
 
 
-def test_evidence_waits_and_alpha_is_a_setting() -> None:
+def test_evidence_waits_and_alpha_is_a_setting():
     """The rule beside it needs a second cover sheet, or a looser alpha."""
     row = update(_after_twelve_bodies(), "1", "failure", now=NOW, conditions=COVER)
     row = update(row, "toc", "explicit_yes", now=NOW, conditions=COVER)
@@ -93,7 +93,7 @@ def test_evidence_waits_and_alpha_is_a_setting() -> None:
     )
 
 
-def test_a_learner_of_a_log_before_splits_by_evidence() -> None:
+def test_a_learner_of_a_log_before_splits_by_evidence():
     """What an old log learned under stays what it was."""
     assert learned.stored_learner({"rule": "vote_share"}).split == "evidence"
     assert learned.stored_learner(DefaultLearner()._asdict()) == DefaultLearner()

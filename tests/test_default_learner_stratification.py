@@ -37,7 +37,7 @@ EVIDENCE = DefaultLearner(split="evidence")
 Seen = list[tuple[str, str, dict[str, str]]]  # value, signal, conditions
 
 
-def learned(seen: Seen, learner: DefaultLearner | None = None) -> ClarificationDefault:
+def learned(seen, learner=None):
     """Row of the insurer after these signals under these conditions."""
     made = init("insurer_name", "broker_contract", now=NOW)
     for value, signal, conditions in seen:
@@ -45,23 +45,21 @@ def learned(seen: Seen, learner: DefaultLearner | None = None) -> ClarificationD
     return made
 
 
-def parted(row: Seen | ClarificationDefault, learner: DefaultLearner = EVIDENCE) -> Split:
+def parted(row, learner=EVIDENCE):
     """Split that is due after these signals."""
     found = stratify(learned(row) if isinstance(row, list) else row, learner)
     assert found is not None
     return found
 
 
-def case_12(bodies: int = 30, covers: int = 8, **more: str) -> Seen:
+def case_12(bodies=30, covers=8, **more):
     """Page 1 is right on bodies, empty on coversheets, where users take the table of contents."""
     body, cover = {"page_1_kind": "body", **more}, {"page_1_kind": "coversheet", **more}
     seen: Seen = [("1", "explicit_yes", body)] + [("1", "implicit_ok", body)] * (bodies - 1)
     return seen + [("1", "failure", cover), ("toc", "explicit_yes", cover)] * covers
 
 
-def splits_of_noise(
-    rng: np.random.Generator, rows: int, n_levels: int, failing: float, signals: int
-) -> int:
+def splits_of_noise(rng, rows, n_levels, failing, signals):
     """Rows of 20 columns of noise that split after any of their signals."""
     outcomes = rng.random((rows, signals)) < failing
     levels = rng.integers(n_levels, size=(rows, signals, 20))
@@ -76,7 +74,7 @@ def splits_of_noise(
     return int(((found >= bar) & tried).any(axis=(1, 2)).sum())
 
 
-def beta(right: int, wrong: int) -> float:
+def beta(right, wrong):
     """Likelihood of so many outcomes in a given order, averaged over the prior.
 
     A ratio of Beta functions.
@@ -85,7 +83,7 @@ def beta(right: int, wrong: int) -> float:
     return exp(log - 2 * lgamma(PRIOR) + lgamma(2 * PRIOR))
 
 
-def test_the_evidence_by_hand() -> None:
+def test_the_evidence_by_hand():
     """12 right here and 2 wrong there: averaged over rates it is as likely as so many halves.
 
     One rate fits worse.
@@ -98,7 +96,7 @@ def test_the_evidence_by_hand() -> None:
     assert (evidence([0, 0], [12, 2]) < 1.0).all()
 
 
-def test_the_evidence_is_valid_for_every_rate() -> None:
+def test_the_evidence_is_valid_for_every_rate():
     """Its expectation under one rate is at most 1, whatever the rate.
 
     All outcomes of 4 and 3 trials, weighed.
@@ -112,7 +110,7 @@ def test_the_evidence_is_valid_for_every_rate() -> None:
         assert total <= 1.0
 
 
-def test_many_tables_at_once_are_each() -> None:
+def test_many_tables_at_once_are_each():
     """One = a cell of many, and a large count takes a larger table."""
     tables = np.array(
         [[[8, 0], [8, 30]], [[2, 1], [5, 4]], [[40, 50], [70, 230]], [[4, 300], [900, 400]]]
@@ -122,7 +120,7 @@ def test_many_tables_at_once_are_each() -> None:
     assert evidence([0, 10**6], [10**6, 10**6]).tolist() == [exp(700.0)] * 2
 
 
-def test_case_12_is_found_at_the_second_cover_sheet() -> None:
+def test_case_12_is_found_at_the_second_cover_sheet():
     """12 cases before on bodies, and two cover sheets on which page 1 fails.
 
     54 against 20, not yet at the first.
@@ -135,7 +133,7 @@ def test_case_12_is_found_at_the_second_cover_sheet() -> None:
     assert stratify(learned(case_12(bodies=12, covers=1)), EVIDENCE) is None
 
 
-def test_rejections_are_evidence_as_failures_are() -> None:
+def test_rejections_are_evidence_as_failures_are():
     """Who says no to page 1 on a cover sheet and names the table of contents tells the same."""
     seen = [
         *case_12(bodies=12, covers=0),
@@ -150,7 +148,7 @@ def test_rejections_are_evidence_as_failures_are() -> None:
     assert stratify(made, EVIDENCE) == found
 
 
-def test_what_came_first_does_not_matter() -> None:
+def test_what_came_first_does_not_matter():
     """Cover sheets first, bodies later: found as soon as enough bodies are right."""
     seen = case_12(bodies=12, covers=3)
     late = learned([*seen[12:], *seen[:12]])
@@ -159,7 +157,7 @@ def test_what_came_first_does_not_matter() -> None:
     assert stratify(learned(seen[12:] + seen[:3]), EVIDENCE) is None
 
 
-def test_what_is_tried_has_its_price() -> None:
+def test_what_is_tried_has_its_price():
     """Each further column or value tried under two conditions raises the bar by 20."""
     plain = parted(case_12(bodies=12, covers=3))
     more = [
@@ -172,7 +170,7 @@ def test_what_is_tried_has_its_price() -> None:
     assert found.evidence == plain.evidence
 
 
-def test_a_learner_that_does_not_stratify() -> None:
+def test_a_learner_that_does_not_stratify():
     """It neither counts by condition nor looks."""
     learner = DefaultLearner(stratify=False)
     made = learned(case_12(), learner)
@@ -180,7 +178,7 @@ def test_a_learner_that_does_not_stratify() -> None:
     assert stratify(learned(case_12()), learner) is None
 
 
-def test_the_split_learns_apart_and_the_old_row_stays() -> None:
+def test_the_split_learns_apart_and_the_old_row_stays():
     """Bodies keep page 1, coversheets the table of contents, both silently.
 
     A kind never seen falls back.
@@ -213,7 +211,7 @@ def test_the_split_learns_apart_and_the_old_row_stays() -> None:
         )
 
 
-def test_the_published_rule_takes_the_split_as_well() -> None:
+def test_the_published_rule_takes_the_split_as_well():
     """Eight yeses of eight.
 
     The failures that led to the split are spent, and coversheets are silent at once.
@@ -225,7 +223,7 @@ def test_the_published_rule_takes_the_split_as_well() -> None:
     assert body.confidence == 15.5 / 30
 
 
-def test_a_row_does_not_split_twice_by_one_column() -> None:
+def test_a_row_does_not_split_twice_by_one_column():
     """Of the column that it was split by the old row keeps nothing; the other columns stay."""
     made = learned(case_12(language="fr"))
     found = parted(made)
@@ -233,7 +231,7 @@ def test_a_row_does_not_split_twice_by_one_column() -> None:
     assert list(looked(made).strata) == ["page_1_kind", "language"]
 
 
-def test_a_column_of_one_value_is_not_tried() -> None:
+def test_a_column_of_one_value_is_not_tried():
     """It neither splits nor costs anything."""
     alone = learned([("1", "explicit_yes", {})] * 8 + [("1", "failure", {"language": "fr"})] * 8)
     assert stratify(alone, EVIDENCE) is None
@@ -242,7 +240,7 @@ def test_a_column_of_one_value_is_not_tried() -> None:
     )
 
 
-def test_requests_without_a_value_say_nothing_of_a_column() -> None:
+def test_requests_without_a_value_say_nothing_of_a_column():
     """Blank and missing are the same, and change no p-value but by what the others count."""
     blank: Seen = [
         ("1", "implicit_ok", {"page_1_kind": ""}),
@@ -255,7 +253,7 @@ def test_requests_without_a_value_say_nothing_of_a_column() -> None:
     assert sum(counts["1"].failed for counts in made.strata["page_1_kind"].values()) == 8
 
 
-def test_a_condition_under_which_a_value_was_not_tried() -> None:
+def test_a_condition_under_which_a_value_was_not_tried():
     """A page 1 under which only the table of contents was ever tried says nothing of page 1."""
     extra: Seen = [("toc", "explicit_yes", {"page_1_kind": "scan"})]
     found, plain = parted(case_12() + extra), parted(case_12())
@@ -263,7 +261,7 @@ def test_a_condition_under_which_a_value_was_not_tried() -> None:
     assert (found[:4], found.bar, plain.bar) == (plain[:4], 40.0, 20.0)
 
 
-def test_of_two_columns_the_larger_evidence_is_taken() -> None:
+def test_of_two_columns_the_larger_evidence_is_taken():
     """And the first by name where they are equal."""
     seen = [
         (value, signal, about | {"a_copy": about["page_1_kind"]})
@@ -275,7 +273,7 @@ def test_of_two_columns_the_larger_evidence_is_taken() -> None:
     assert parted(seen).column == "page_1_kind"
 
 
-def test_failures_that_do_not_gather() -> None:
+def test_failures_that_do_not_gather():
     """Half of bodies and half of coversheets fail: no split, however many."""
     kinds = ("body", "coversheet")
     seen: Seen = [
@@ -286,7 +284,7 @@ def test_failures_that_do_not_gather() -> None:
     assert [stratify(learned(seen[:count]), EVIDENCE) for count in range(1, 81)] == [None] * 80
 
 
-def test_every_value_is_looked_at() -> None:
+def test_every_value_is_looked_at():
     """Page 1 leads and is always right.
 
     That the table of contents fails on cover sheets alone splits the row.
@@ -299,7 +297,7 @@ def test_every_value_is_looked_at() -> None:
     assert (found[:3], found.bar) == (("page_1_kind", "coversheet", "toc"), 40.0)
 
 
-def test_a_row_of_failures_alone_has_nothing_to_split() -> None:
+def test_a_row_of_failures_alone_has_nothing_to_split():
     """They are everywhere."""
     made = learned(
         [("1", "failure", {"page_1_kind": kind}) for kind in ("body", "coversheet")] * 20
@@ -307,7 +305,7 @@ def test_a_row_of_failures_alone_has_nothing_to_split() -> None:
     assert stratify(made, EVIDENCE) is None
 
 
-def test_a_split_survives_json() -> None:
+def test_a_split_survives_json():
     """Row and split read back equal, so that a log rebuilds the new rows."""
     made = learned(case_12())
     found = parted(made)
@@ -317,7 +315,7 @@ def test_a_split_survives_json() -> None:
     assert stored_split(found._asdict()) == found
 
 
-def test_a_split_of_a_version_before() -> None:
+def test_a_split_of_a_version_before():
     """It has the p-value of an exact test; the rows that it makes are the same."""
     made = learned(case_12())
     old = stored_split(
@@ -330,7 +328,7 @@ def test_a_split_of_a_version_before() -> None:
     assert looked(made, old) == looked(made, found)
 
 
-def test_a_split_that_cannot_be_is_refused() -> None:
+def test_a_split_that_cannot_be_is_refused():
     """By a column that the row never counted, or at what is no time."""
     made = learned(case_12())
     with pytest.raises(ValueError, match="a row splits by a column that it counts, got 'language'"):
@@ -339,7 +337,7 @@ def test_a_split_that_cannot_be_is_refused() -> None:
         split(made, Split("page_1_kind", "body", "1", 99.0, 20.0), now="today")
 
 
-def test_a_split_keeps_what_is_remembered() -> None:
+def test_a_split_keeps_what_is_remembered():
     """Half of the votes are forgotten.
 
     The new rows have half of theirs, and what they had is their sample.
@@ -357,7 +355,7 @@ def test_a_split_keeps_what_is_remembered() -> None:
     assert (rows[1].sample_size, rows[1].remembered) == (8, pytest.approx(8.0 * left))
 
 
-def test_the_arrays_of_noise_are_what_stratify_finds() -> None:
+def test_the_arrays_of_noise_are_what_stratify_finds():
     """Row by row and signal by signal it says the same."""
     rng = np.random.default_rng(5)
     outcomes, levels = rng.random(40) < 0.3, rng.integers(2, size=(40, 3))
@@ -383,7 +381,7 @@ def test_the_arrays_of_noise_are_what_stratify_finds() -> None:
             assert split_.evidence == pytest.approx(float(found.max()))
 
 
-def test_noise_rarely_splits() -> None:
+def test_noise_rarely_splits():
     """20 columns of two values, 60 signals each, tested after every one: at most 5 % of rows."""
     assert (
         splits_of_noise(np.random.default_rng(6), rows=100, n_levels=2, failing=0.3, signals=60)
@@ -392,7 +390,7 @@ def test_noise_rarely_splits() -> None:
 
 
 @pytest.mark.parametrize(("n_levels", "failing"), [(2, 0.05), (2, 0.3), (6, 0.3)])
-def test_noise_splits_under_five_percent(n_levels: int, failing: float) -> None:
+def test_noise_splits_under_five_percent(n_levels, failing):
     """500 rows of 20 columns over 200 signals: with 95 % confidence under 5 % ever split."""
     wrong = splits_of_noise(
         np.random.default_rng(20), rows=500, n_levels=n_levels, failing=failing, signals=200

@@ -16,7 +16,7 @@ from scipy import stats
 
 from hostile_texts import MARKUP, assert_inert
 from raglab import off_policy
-from raglab.bandit import Bandit, Bernoulli, State, Table, init, propensities, update
+from raglab.bandit import Bandit, Bernoulli, Table, init, propensities, update
 from raglab.bandit.simulation import run
 from raglab.default_learner.simulation import Silence
 from raglab.displays import canvas
@@ -59,7 +59,7 @@ ESTIMATES = pd.DataFrame(
 )
 
 
-def state(policy: str = "thompson_beta") -> tuple[State, Bandit]:
+def state(policy="thompson_beta"):
     """State after 3 successes and 1 failure of the first arm, 1 failure of the second."""
     bandit = Bandit(policy)
     at = init(2, bandit=bandit)
@@ -68,7 +68,7 @@ def state(policy: str = "thompson_beta") -> tuple[State, Bandit]:
     return at, bandit
 
 
-def logged(rounds: int = 60) -> tuple[Any, Any]:
+def logged(rounds=60):
     """Propensities of every round of a log, and the arms chosen."""
     rng, bandit = np.random.default_rng(0), Bandit(floor=0.05)
     at, p, arms = init(3, bandit=bandit), [], []
@@ -79,7 +79,7 @@ def logged(rounds: int = 60) -> tuple[Any, Any]:
     return np.array(p), np.array(arms)
 
 
-def made(**more: Any) -> dict[str, Any]:
+def made(**more):
     """Every display."""
     p, arms = logged()
     return {
@@ -110,12 +110,12 @@ SIZES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_the_size_is_on_the_axis(name: str) -> None:
+def test_the_size_is_on_the_axis(name):
     """Replications, rounds or questions; a figure that nobody told says so."""
     assert SIZES[name] in DRAWN[name].plot().ax_.get_xlabel().replace("\n", " ")
 
 
-def test_a_forest_knows_the_rounds_of_its_log() -> None:
+def test_a_forest_knows_the_rounds_of_its_log():
     """As the estimates note them, or as stated where frames were joined."""
     log = pd.DataFrame({"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": 0.5})
     table = off_policy.estimate(log, [0.25, 0.75], ("snips", "dr"))
@@ -127,7 +127,7 @@ def test_a_forest_knows_the_rounds_of_its_log() -> None:
 
 
 @pytest.mark.parametrize(("n_rounds", "window"), [(7, 2), (8, 2), (7, 9), (1, 1), (5, 1)])
-def test_rounds_of_windows_are_counted(n_rounds: int, window: int) -> None:
+def test_rounds_of_windows_are_counted(n_rounds, window):
     """Also where the last window is shorter."""
     shown = PropensityDisplay.from_propensities(
         np.full((n_rounds, 2), 0.5), ("a", "b"), window=window
@@ -135,7 +135,7 @@ def test_rounds_of_windows_are_counted(n_rounds: int, window: int) -> None:
     assert f"n = {n_rounds} rounds)" in shown.ax_.get_xlabel()
 
 
-def test_names_and_units_are_drawn_as_they_stand() -> None:
+def test_names_and_units_are_drawn_as_they_stand():
     """What looks like a formula, with an end or without, is text.
 
     What turns the order of letters is shown.
@@ -153,14 +153,14 @@ def test_names_and_units_are_drawn_as_they_stand() -> None:
     assert canvas.literal_text("a\u202eb$\n") == r"a\u202eb\$\n"
 
 
-def test_the_constant_of_lai_and_robbins() -> None:
+def test_the_constant_of_lai_and_robbins():
     """8.285 for 0.7, 0.6, 0.5, 0.4; equal arms lose nothing; certain arms have no such bound."""
     assert lai_robbins([0.7, 0.6, 0.5, 0.4]) == pytest.approx(8.285, abs=5e-4)
     assert lai_robbins([0.5, 0.5]) == 0.0
     refused(r"means must be \[A\] probabilities inside \(0, 1\), got", lai_robbins, [1.0, 0.5])
 
 
-def test_regret_is_the_mean_of_the_runs() -> None:
+def test_regret_is_the_mean_of_the_runs():
     """Every round of the frame has the mean over replications and its t interval or quantiles."""
     frame = DRAWN["interval"].frame()
     last = frame[(frame["run"] == "ucb1") & (frame["round"] == 500)].iloc[0]
@@ -174,7 +174,7 @@ def test_regret_is_the_mean_of_the_runs() -> None:
     assert (frame["replications"] == 12).all()
 
 
-def test_reward_and_spend_are_drawn_apart() -> None:
+def test_reward_and_spend_are_drawn_apart():
     """Each as the mean of the rounds so far, before costs and in the user's unit.
 
     Without costs there is one panel.
@@ -196,7 +196,7 @@ def test_reward_and_spend_are_drawn_apart() -> None:
     assert not {"spend", "recent"} & set(DRAWN["interval"].frame())
 
 
-def test_drift_is_drawn_where_all_meet_the_same_rounds() -> None:
+def test_drift_is_drawn_where_all_meet_the_same_rounds():
     """The last rounds of a learner, beside the arm that was best in them.
 
     Given rows and drifting means alone.
@@ -220,14 +220,14 @@ def test_drift_is_drawn_where_all_meet_the_same_rounds() -> None:
     refused(r"recent must be at least 1 .*got 0", RegretDisplay.from_runs, DRIFT, recent=0)
 
 
-def test_the_line_of_lai_and_robbins_is_its_slope_times_ln() -> None:
+def test_the_line_of_lai_and_robbins_is_its_slope_times_ln():
     """At round 500 it stands at slope · ln(500)."""
     shown = DRAWN["interval"].plot()
     (line,) = [one for one in shown.ax_.get_lines() if str(one.get_label()).startswith("Lai")]
     assert line.get_ydata()[-1] == pytest.approx(lai_robbins(MEANS) * np.log(500))
 
 
-def test_long_runs_are_thinned_with_both_ends() -> None:
+def test_long_runs_are_thinned_with_both_ends():
     """Of 5,000 rounds at most 400 are drawn, the first and the last among them."""
     long = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=5000, replications=2)
     for log_x in (False, True):
@@ -236,7 +236,7 @@ def test_long_runs_are_thinned_with_both_ends() -> None:
         assert len(at) <= 400
 
 
-def test_one_replication_has_a_line_and_no_band() -> None:
+def test_one_replication_has_a_line_and_no_band():
     """Its legend has the number alone."""
     one = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=20, replications=1)
     shown = RegretDisplay.from_runs({"one": one})
@@ -246,7 +246,7 @@ def test_one_replication_has_a_line_and_no_band() -> None:
     assert "–" in shown._repr_html_()
 
 
-def test_runs_that_cannot_be_compared_are_refused() -> None:
+def test_runs_that_cannot_be_compared_are_refused():
     """No run, other lengths, an unknown band."""
     short = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=10, replications=2)
     refused(r"as many rounds, got \[10, 500\]", RegretDisplay.from_runs, RUNS | {"short": short})
@@ -254,7 +254,7 @@ def test_runs_that_cannot_be_compared_are_refused() -> None:
     refused("band must be interval or quantiles", RegretDisplay.from_runs, RUNS, band="sd")  # type: ignore[arg-type]
 
 
-def test_shares_by_head() -> None:
+def test_shares_by_head():
     """Two replications of four rounds, windows of two.
 
     0 0 1 1 and 0 1 1 1 give 75 % and 0 % of arm 0.
@@ -278,7 +278,7 @@ def test_shares_by_head() -> None:
     )
 
 
-def test_the_posterior_is_the_beta_that_is_drawn_from() -> None:
+def test_the_posterior_is_the_beta_that_is_drawn_from():
     """3 of 4 successes and 0 of 1 on a uniform prior: Beta(4, 2) and Beta(1, 2)."""
     shown = DRAWN["beta"]
     np.testing.assert_allclose(shown.density[:, 0], stats.beta(4, 2).pdf(shown.at))
@@ -292,7 +292,7 @@ def test_the_posterior_is_the_beta_that_is_drawn_from() -> None:
     assert widths[0] > widths[1]
 
 
-def test_the_posterior_of_the_normal_is_a_t() -> None:
+def test_the_posterior_of_the_normal_is_a_t():
     """Its density integrates to 1, is symmetric about its mean, and has its mode there."""
     shown = DRAWN["student"]
     assert dict(zip(shown.density[:, 0], shown.at, strict=True))[
@@ -303,7 +303,7 @@ def test_the_posterior_of_the_normal_is_a_t() -> None:
     assert mean - low == pytest.approx(high - mean)
 
 
-def test_only_what_has_a_density_is_drawn() -> None:
+def test_only_what_has_a_density_is_drawn():
     """UCB1 has no posterior, a batch is not one state, and every arm needs a name."""
     at, _ = state()
     for bandit, known, names in (
@@ -320,7 +320,7 @@ def test_only_what_has_a_density_is_drawn() -> None:
         )
 
 
-def test_propensities_by_window() -> None:
+def test_propensities_by_window():
     """Mean, least and largest of each window; a masked arm is missing and not 0."""
     p = np.array([[0.2, 0.8], [0.4, 0.6], [1.0, 0.0]])
     mask = np.array([[True, True], [True, True], [True, False]])
@@ -332,7 +332,7 @@ def test_propensities_by_window() -> None:
     assert first["round"].tolist() == [1.5, 3.0]
 
 
-def test_the_legend_counts_what_was_chosen() -> None:
+def test_the_legend_counts_what_was_chosen():
     """Ticks below 0 % are the rounds of each arm, and their counts sum to all rounds."""
     _, arms = logged()
     labels = [str(line.get_label()) for line in DRAWN["propensity"].plot().lines_]
@@ -341,7 +341,7 @@ def test_the_legend_counts_what_was_chosen() -> None:
     ).tolist()
 
 
-def test_a_log_is_drawn_as_it_comes() -> None:
+def test_a_log_is_drawn_as_it_comes():
     """Columns p_<arm> in their order, actions, and the mask where the log has one.
 
     Without any p_ it is refused.
@@ -357,7 +357,7 @@ def test_a_log_is_drawn_as_it_comes() -> None:
     refused("a log must have a column p_<arm>", PropensityDisplay.from_log, log[["action"]])
 
 
-def test_propensities_that_are_none_are_refused() -> None:
+def test_propensities_that_are_none_are_refused():
     """Of another width, outside [0, 1], or actions of another length."""
     refused(
         r"propensity must be \[T, A\]", PropensityDisplay.from_propensities, np.ones((3, 2)), ("a",)
@@ -377,7 +377,7 @@ def test_propensities_that_are_none_are_refused() -> None:
     )
 
 
-def test_a_forest_marks_the_status() -> None:
+def test_a_forest_marks_the_status():
     """One mark a status, in the legend in words; the true value is a line; numbers by name."""
     shown = DRAWN["forest"].plot()
     labels = shown.ax_.get_legend_handles_labels()[1]
@@ -393,7 +393,7 @@ def test_a_forest_marks_the_status() -> None:
     assert shown.frame().equals(ESTIMATES)
 
 
-def test_a_forest_of_estimates_as_they_come() -> None:
+def test_a_forest_of_estimates_as_they_come():
     """What `off_policy.estimate` gives is drawn as it is; rows of several targets are named."""
     p, arms = logged(400)
     rng = np.random.default_rng(1)
@@ -414,13 +414,13 @@ def test_a_forest_of_estimates_as_they_come() -> None:
     assert canvas.png(shown.figure_)
 
 
-def test_estimates_of_another_form_are_refused() -> None:
+def test_estimates_of_another_form_are_refused():
     """A missing column and an unknown status are named."""
     refused("got ess missing", ForestDisplay.from_estimates, ESTIMATES.drop(columns="ess"))
     refused(r"\['fine'\]", ForestDisplay.from_estimates, ESTIMATES.assign(status="fine"))
 
 
-def test_the_audit_draws_its_tables() -> None:
+def test_the_audit_draws_its_tables():
     """Arms, the simulated comparison and the pairs, in this order.
 
     The frame is that of the audit.
@@ -446,7 +446,7 @@ def test_the_audit_draws_its_tables() -> None:
     )
 
 
-def test_one_round_is_drawn_without_a_warning() -> None:
+def test_one_round_is_drawn_without_a_warning():
     """Also on a logarithmic axis, which has no width then."""
     done = run(Bandit("ucb1"), Bernoulli(np.array([0.2, 0.8])), rounds=1, replications=2)
     with warnings.catch_warnings():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from raglab.displays.boundary import (
     zone_counts,
 )
 from raglab.lab.answer_signals import answer_signals
-from raglab.policy import PolicyData
 from raglab.values import Status, TraceData, map_fields
 from refusals import refused
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
@@ -47,9 +45,7 @@ TAUS = [
 ]
 
 
-def one(
-    label: str, score: float, *, named: bool = False, source: str = "guide.md"
-) -> tuple[Any, list[list[Hit]]]:
+def one(label, score, *, named=False, source="guide.md"):
     """Case with a single hit of guide.md that the reranker gives a score."""
     expected = (source,) if label == "ok" else ()
     case = ask(
@@ -73,23 +69,23 @@ ROWS = [
 ]
 
 
-def gated(tau_explicit: float = 30.0, tau_default: float = 40.0) -> PolicyData:
+def gated(tau_explicit=30.0, tau_default=40.0):
     """Policy whose confidence gate is the only one that can refuse."""
     taus = {"enabled": True, "tau_default": float(tau_default), "tau_explicit": float(tau_explicit)}
     return policy(confidence=taus, resolver={"min_group_gap": 0.0})
 
 
-def undrawn(*taus: float, **more: Any) -> DecisionBoundaryDisplay:
+def undrawn(*taus, **more):
     """Display of the rows, computed only."""
     return DecisionBoundaryDisplay(decision_boundary(trace_of(*ROWS), gated(*taus)), **more)
 
 
-def shown(*taus: float, **more: Any) -> DecisionBoundaryDisplay:
+def shown(*taus, **more):
     """Display of the rows."""
     return DecisionBoundaryDisplay.from_trace(trace_of(*ROWS), gated(*taus), **more)
 
 
-def test_frame_by_head() -> None:
+def test_frame_by_head():
     """Twelve rows; at or above 40 two of two answerable are right, and a refusable one answered."""
     frame = undrawn(level=0.9).frame()
     assert frame["zone"].tolist() == ["never"] * 4 + ["if named"] * 4 + ["answered"] * 4
@@ -111,7 +107,7 @@ def test_frame_by_head() -> None:
     assert frame.equals(undrawn(level=0.9).frame())
 
 
-def test_said_in_words() -> None:
+def test_said_in_words():
     """Shares that would be right and wrong above the upper threshold, AUROC by head, named case."""
     facts = dict(undrawn()._facts)
     pairs = 0.5 + 2.5 + 3.0 + 4.5  # of 5 wrong ones that 20, 35, 40 and 90 rank above, ties half
@@ -125,7 +121,7 @@ def test_said_in_words() -> None:
     assert all(name in undrawn().says for name in facts)
 
 
-def test_equal_thresholds_leave_no_zone_between() -> None:
+def test_equal_thresholds_leave_no_zone_between():
     """At 40 and 40 two zones stand, at 0 and 0 one, at 100 and 100 the upper is only 100.
 
     It is a single point.
@@ -140,7 +136,7 @@ def test_equal_thresholds_leave_no_zone_between() -> None:
     assert "tau_explicit = tau_default = 100" in {text.get_text() for text in display.ax_.texts}
 
 
-def test_a_higher_bar_for_named_documents() -> None:
+def test_a_higher_bar_for_named_documents():
     """With tau_explicit above tau_default, the zone between is answered if none were named."""
     higher = undrawn(60, 35)
     assert higher.boundary.names[ONE] == "if none named"
@@ -150,7 +146,7 @@ def test_a_higher_bar_for_named_documents() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_zones_mean_what_they_say(seed: int) -> None:
+def test_zones_mean_what_they_say(seed):
     """Of any trace and policy.
 
     None is answered below, between only where it may be, and every case counts once.
@@ -179,7 +175,7 @@ def test_zones_mean_what_they_say(seed: int) -> None:
         ]
 
 
-def test_evidence_is_that_of_the_report() -> None:
+def test_evidence_is_that_of_the_report():
     """With one depth, evidence is chosen where `findings.answered` has the case right."""
     for seed in range(6):
         trace = random_trace(seed, n_cases=40)
@@ -190,7 +186,7 @@ def test_evidence_is_that_of_the_report() -> None:
             )
 
 
-def test_depths() -> None:
+def test_depths():
     """A depth asked for gives its confidence and its evidence.
 
     None gives that of the depth that decided.
@@ -214,7 +210,7 @@ def test_depths() -> None:
     np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative", 2).confidence, at)
 
 
-def test_the_order_of_the_cases_is_nothing() -> None:
+def test_the_order_of_the_cases_is_nothing():
     """Shuffled cases give the same frame, words and bytes of the figure."""
     trace = random_trace(5, n_cases=40)
     order = np.random.default_rng(0).permutation(40)
@@ -233,7 +229,7 @@ def test_the_order_of_the_cases_is_nothing() -> None:
     assert canvas.png(first.figure_) == canvas.png(second.figure_)
 
 
-def boxes(display: DecisionBoundaryDisplay) -> tuple[list[tuple[str, Any]], Any]:
+def boxes(display):
     """Where every piece of text stands, in pixels, and the figure's own box."""
     agg = pytest.importorskip("matplotlib.backends.backend_agg").FigureCanvasAgg(display.figure_)
     agg.draw()
@@ -254,7 +250,7 @@ def boxes(display: DecisionBoundaryDisplay) -> tuple[list[tuple[str, Any]], Any]
 
 
 @pytest.mark.parametrize("taus", TAUS)
-def test_no_text_covers_another(taus: tuple[float, float]) -> None:
+def test_no_text_covers_another(taus):
     """Whatever the thresholds, all text lies inside the figure and apart from all other text."""
     placed, whole = boxes(shown(*taus, name="a policy's name that is long"))
     for text, box in placed:
@@ -267,7 +263,7 @@ def test_no_text_covers_another(taus: tuple[float, float]) -> None:
 @pytest.mark.parametrize(
     "rows", [ROWS[:1], ROWS[4:5], ROWS[5:], [one("refuse", 0.0)], [one("ambiguous", 1.0)]]
 )
-def test_few_cases_and_none_to_answer(rows: list[Any]) -> None:
+def test_few_cases_and_none_to_answer(rows):
     """One case, no ok case, confidence 0 and 100.
 
     Each has its picture, table and words, and no nan anywhere.
@@ -282,7 +278,7 @@ def test_few_cases_and_none_to_answer(rows: list[Any]) -> None:
     assert not re.search(r"\b(nan|inf|NaN)\b", f"{small.says} {drawn} {page}")
 
 
-def test_a_case_without_hits_has_confidence_zero() -> None:
+def test_a_case_without_hits_has_confidence_zero():
     """It is drawn at 0 with its evidence not chosen, even where it expects no source."""
     seen = decision_boundary(trace_of((ask(), [[]]), one("ok", 0.9)), gated())
     assert seen.confidence[0] == 0.0
@@ -290,7 +286,7 @@ def test_a_case_without_hits_has_confidence_zero() -> None:
     assert dict(DecisionBoundaryDisplay(seen)._facts)["AUROC of right if answered"][:5] == "1.000"
 
 
-def test_every_case_has_its_mark() -> None:
+def test_every_case_has_its_mark():
     """Style reaches the bars, named cases are diamonds."""
     on = shown(alpha=0.5, color="red").ax_
     assert {patch.get_alpha() for patch in on.patches if type(patch).__name__ == "StepPatch"} == {
@@ -310,7 +306,7 @@ def test_every_case_has_its_mark() -> None:
     )
 
 
-def test_thresholds_stand_at_their_values() -> None:
+def test_thresholds_stand_at_their_values():
     """The lines are at the two values; the legend names the zones with their labelled-ok share."""
     display = shown(30, 40)
     upright = {
@@ -325,7 +321,7 @@ def test_thresholds_stand_at_their_values() -> None:
     assert labels[2].startswith("at or above 40: answered by this gate; 3/4 labelled ok, 75.0 %")
 
 
-def test_doors_state_the_rule() -> None:
+def test_doors_state_the_rule():
     """An off gate, a missing depth or arm, no case or an odd level stops with rule and remedy."""
     trace = trace_of(*ROWS)
     refused("policy must have its confidence gate on", decision_boundary, trace, policy())
@@ -352,7 +348,7 @@ def test_doors_state_the_rule() -> None:
     refused("level must be in", shown, level=1.0)
 
 
-def test_a_measured_trace_has_the_boundary_of_its_trace() -> None:
+def test_a_measured_trace_has_the_boundary_of_its_trace():
     """As every verb that takes one."""
     trace, chosen = random_trace(3, n_cases=12), policy(confidence={"enabled": True})
     plain, held = (

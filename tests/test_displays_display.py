@@ -6,7 +6,7 @@ A display of one's own is its data, its drawing, its frame and its table.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,12 +26,12 @@ class Levels(FrameDisplay):
 
     PANELS: ClassVar = (1, 2)
 
-    def _draw(self, style: dict[str, Any]) -> list[Any]:
+    def _draw(self, style):
         for on in self.axes_:
             on.set_xlabel(self.name_ or "")
         return [line for on in self.axes_ for line in on.plot(self.rows["level"], **style)]
 
-    def _summary(self) -> Summary:
+    def _summary(self):
         cells = tables.estimate_cells(self.rows, "level")
         rows = spaced_rows({"row": self.rows.index, "level": cells})
         return Summary([("interval", "95 %")], rows, title=self.name or "levels")
@@ -42,7 +42,7 @@ ROWS = pd.DataFrame(
 )
 
 
-def test_a_display_is_its_data_and_its_drawing() -> None:
+def test_a_display_is_its_data_and_its_drawing():
     """Axes are new or given, the style reaches the lines, the frame is a copy of the rows."""
     shown = Levels(ROWS, name="mine").plot(linewidth=4)
     assert [line.get_linewidth() for line in shown.lines_] == [4, 4]
@@ -59,19 +59,19 @@ def test_a_display_is_its_data_and_its_drawing() -> None:
     assert shown.frame().equals(ROWS)
 
 
-def test_a_display_that_was_not_drawn_shows_itself() -> None:
+def test_a_display_that_was_not_drawn_shows_itself():
     """A notebook draws it first."""
     assert "<img" in Levels(ROWS)._repr_html_()
 
 
-def test_another_number_of_axes_is_refused() -> None:
+def test_another_number_of_axes_is_refused():
     """With what to do."""
     three = list(canvas.empty_figure().subplots(1, 3))
     refused(r"ax must be 2 axes, or one of a grid, got 3; make them", Levels(ROWS).plot, three)
 
 
 @pytest.mark.parametrize(("width", "rows"), [(3.4, 2), (7.0, 1)])
-def test_panels_of_a_column_stand_below_each_other(width: float, rows: int) -> None:
+def test_panels_of_a_column_stand_below_each_other(width, rows):
     """As many beside each other as have room; labels wrap; the first name stays."""
     shown = Levels(ROWS).plot(width=width, name="a name of the axis that is long for a column")
     assert shown.figure_.get_figwidth() == width
@@ -80,7 +80,7 @@ def test_panels_of_a_column_stand_below_each_other(width: float, rows: int) -> N
     assert shown.plot(name="b").name == "a name of the axis that is long for a column"
 
 
-def test_two_risk_curves_share_axes() -> None:
+def test_two_risk_curves_share_axes():
     """Two colours, the band named once and filled once, also in grey by its dashes."""
     right, score = np.arange(60) % 3 > 0, np.arange(60.0)
     first = displays.RiskCoverageDisplay.from_predictions(right, score, width=3.4)
@@ -94,7 +94,7 @@ def test_two_risk_curves_share_axes() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in dir(displays) if name.endswith("Display")])
-def test_every_public_display_has_the_base_class(name: str) -> None:
+def test_every_public_display_has_the_base_class(name):
     """None draws or shows itself in a way of its own."""
     kind = getattr(displays, name)
     assert issubclass(kind, Display)
@@ -102,7 +102,7 @@ def test_every_public_display_has_the_base_class(name: str) -> None:
     assert any(member.startswith("from_") for member in vars(kind))
 
 
-def test_tables_of_columns() -> None:
+def test_tables_of_columns():
     """Numbers are set off, texts cut, cells stay as they are; columns must be of one length."""
     cell = Cell("x", mark="bad")
     made = tables.column_table("told", {"a": [1.23456, "b\nc"], "d": [None, cell]})

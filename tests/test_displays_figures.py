@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,7 @@ DECIDED = np.array([[[1, 2], [0, 1], [0, 0]], [[0, 0], [3, 0], [1, 0]], [[0, 0],
 COUNTS = np.array([[3, 43, 1], [0, 0, 0], [2, 1, 4]])
 
 
-def drawn_figures() -> dict[str, Figure]:
+def drawn_figures():
     """Every figure once."""
     curves = {"confidence": risk_coverage(RIGHT, SCORE)}
     points = np.array([0.0, 0.4]), np.array([0.3, 0.1])
@@ -78,14 +78,14 @@ def drawn_figures() -> dict[str, Figure]:
     }
 
 
-def curve(on: Axes, label: str) -> Any:
+def curve(on, label):
     """Line or stairs of a label."""
     handles, labels = on.get_legend_handles_labels()
     return handles[labels.index(label)]
 
 
 @pytest.mark.parametrize("name", list(drawn_figures()))
-def test_axes_have_labels_with_units(name: str) -> None:
+def test_axes_have_labels_with_units(name):
     """An axis that is shown at the edge of its figure has a label with a unit in brackets."""
     shown = [on for on in drawn_figures()[name].axes if on.axison]
     labels = [label for on in shown for label in (on.get_xlabel(), on.get_ylabel()) if label]
@@ -94,7 +94,7 @@ def test_axes_have_labels_with_units(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(drawn_figures()))
-def test_legends_and_labels_do_not_overlap(name: str) -> None:
+def test_legends_and_labels_do_not_overlap(name):
     """Within a figure no legend covers axes, and no text of an axis leaves the canvas.
 
     Drawn twice, it is the same PNG, without the name of the program that made it.
@@ -120,7 +120,7 @@ def test_legends_and_labels_do_not_overlap(name: str) -> None:
             )
 
 
-def test_risk_coverage_draws_curve_and_points() -> None:
+def test_risk_coverage_draws_curve_and_points():
     """The line is the curve, its first risk held down to coverage 0.
 
     A policy without answers has no mark.
@@ -136,7 +136,7 @@ def test_risk_coverage_draws_curve_and_points() -> None:
     assert on.get_legend_handles_labels()[1] == ["confidence", "x", "target 1 %"]
 
 
-def test_threshold_draws_its_steps() -> None:
+def test_threshold_draws_its_steps():
     """Stairs carry the rates of the frame, lines the policies' values; both are in view."""
     on = figures.threshold(PANEL, TARGETS)
     for name in ink.RATE_INKS:
@@ -152,7 +152,7 @@ def test_threshold_draws_its_steps() -> None:
         assert low < value < high
 
 
-def test_a_ratio_stands_on_a_logarithmic_axis() -> None:
+def test_a_ratio_stands_on_a_logarithmic_axis():
     """One panel fills the figure, from half the first change to twice the last."""
     (on,) = figures.threshold_panels([RATIO], TARGETS).axes
     assert on.get_xscale() == "log"
@@ -160,7 +160,7 @@ def test_a_ratio_stands_on_a_logarithmic_axis() -> None:
     assert on.get_xlabel() == "threshold (ratio, logarithmic)"
 
 
-def test_a_policy_keeps_its_line_in_every_panel() -> None:
+def test_a_policy_keeps_its_line_in_every_panel():
     """Where a panel marks the second policy alone, it looks as where it marks both."""
     alone = PANEL._replace(marks={"tuned": 0.25})
     first, second = figures.threshold_panels([PANEL, alone], TARGETS).axes[:2]
@@ -168,7 +168,7 @@ def test_a_policy_keeps_its_line_in_every_panel() -> None:
     assert curve(first, "tuned").get_color() != curve(first, "defaults").get_color()
 
 
-def test_candidates_stand_by_their_cost() -> None:
+def test_candidates_stand_by_their_cost():
     """Cheapest cross-fitted on top, three marks a row, one-error bars each way, selected bold."""
     (on,) = figures.candidate_costs(CANDIDATES, "always-answer", "always-refuse").axes
     names = [label.get_text() for label in on.get_yticklabels()]
@@ -199,7 +199,7 @@ def test_candidates_stand_by_their_cost() -> None:
     assert curve(on, "always-refuse, the incumbent, cross-fitted").get_xdata() == [0.7, 0.7]
 
 
-def test_candidates_without_a_judged_cost_have_no_such_mark() -> None:
+def test_candidates_without_a_judged_cost_have_no_such_mark():
     """If no case was kept, and for one not cross-fitted, nothing is drawn that would compare."""
     costs = CANDIDATES.assign(report=np.nan)
     costs.iloc[1, 1] = costs.iloc[1, 3] = np.nan
@@ -209,7 +209,7 @@ def test_candidates_without_a_judged_cost_have_no_such_mark() -> None:
     assert np.isnan(known).tolist() == [False, False, True]
 
 
-def test_a_note_stands_in_the_picture_itself() -> None:
+def test_a_note_stands_in_the_picture_itself():
     """A figure in sample says so where it is shown without its page.
 
     Without a note nothing is written below it.
@@ -221,7 +221,7 @@ def test_a_note_stands_in_the_picture_itself() -> None:
     assert drawn.get_supxlabel() == "In sample, not comparable."
 
 
-def test_probabilities_are_stacked_by_decision() -> None:
+def test_probabilities_are_stacked_by_decision():
     """A row a label; the bars of what was decided stand on each other."""
     ok, refuse, ambiguous = figures.probability_by_label(DECIDED, (0, 50, 100)).axes
     assert [on.get_title(loc="left") for on in (ok, refuse, ambiguous)] == [
@@ -235,7 +235,7 @@ def test_probabilities_are_stacked_by_decision() -> None:
     assert (list(tops), list(floor)) == ([1, 3], [1, 2])
 
 
-def test_a_value_far_off_is_named_at_the_edge() -> None:
+def test_a_value_far_off_is_named_at_the_edge():
     """A threshold at 40 with all changes from 0.3 to 0.6 leaves them the axis, and is named."""
     on = figures.threshold(
         PANEL._replace(marks={"defaults": 0.7, "tuned": 40.0, "low": -9.0}), TARGETS
@@ -244,14 +244,14 @@ def test_a_value_far_off_is_named_at_the_edge() -> None:
     assert [text.get_text() for text in on.texts] == ["tuned 40 →", "← low -9"]
 
 
-def test_heat_table_shows_counts_and_row_shares() -> None:
+def test_heat_table_shows_counts_and_row_shares():
     """Cells carry count and share of the row; a row without cases has dashes."""
     texts = [text.get_text() for text in figures.confusion_matrix(COUNTS).texts]
     assert texts[:3] == ["3\n6 %", "43\n91 %", "1\n2 %"]
     assert texts[3:6] == ["0\n–"] * 3
 
 
-def test_heat_table_shows_intervals_and_wrong_sources() -> None:
+def test_heat_table_shows_intervals_and_wrong_sources():
     """If given, the interval is below the share, and answers from wrong sources are at (ok, ok)."""
     ends = Interval(np.full((3, 3), 0.1), np.full((3, 3), 0.9))
     texts = [
@@ -261,7 +261,7 @@ def test_heat_table_shows_intervals_and_wrong_sources() -> None:
     assert texts[3] == "0\n–"
 
 
-def test_risk_is_drawn_to_scale() -> None:
+def test_risk_is_drawn_to_scale():
     """Wrong first cases leave the axis to the rest.
 
     1 wrong of 200, asked first, is 10 % at a coverage of 5 %.
@@ -274,7 +274,7 @@ def test_risk_is_drawn_to_scale() -> None:
     assert figures.draw_risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
 
 
-def test_pareto_draws_trials_and_front() -> None:
+def test_pareto_draws_trials_and_front():
     """Trials off the front are dots, those on it a line in ascending order."""
     refused, wrong = np.array([0.4, 0.0, 0.5]), np.array([0.1, 0.3, 0.5])
     on = figures.pareto(refused, wrong, np.array([True, True, False]), TARGETS)
@@ -288,14 +288,14 @@ def test_pareto_draws_trials_and_front() -> None:
     assert not [label for label in plain.get_legend_handles_labels()[1] if "target" in label]
 
 
-def test_names_are_drawn_as_they_stand() -> None:
+def test_names_are_drawn_as_they_stand():
     """A policy name with dollar signs or leading underscore draws and keeps its legend place."""
     on = figures.draw_risk_coverage({}, {r"$\frac{$": (0.5, 0.1), "_x": (0.6, 0.2)})
     png(on)
     assert len(on.get_legend_handles_labels()[1]) == 2
 
 
-def test_nothing_to_draw_is_still_a_figure() -> None:
+def test_nothing_to_draw_is_still_a_figure():
     """Empty curves and trials draw empty axes."""
     empty = np.zeros(0)
     png(figures.draw_risk_coverage({"x": risk_coverage([True], [np.nan])}, {}))
@@ -303,7 +303,7 @@ def test_nothing_to_draw_is_still_a_figure() -> None:
     png(figures.threshold_panels([], TARGETS))
 
 
-def test_inks_are_told_apart() -> None:
+def test_inks_are_told_apart():
     """Seven colours, all different, none red beside green of the same lightness.
 
     Those of Okabe and Ito.
@@ -311,7 +311,7 @@ def test_inks_are_told_apart() -> None:
     assert len({to_hex(ink) for ink in ink.INKS}) == 7
 
 
-def test_no_global_state() -> None:
+def test_no_global_state():
     """Drawing leaves pyplot out: no figure is registered."""
     import matplotlib.pyplot as plt
 

@@ -26,13 +26,13 @@ from test_displays_monitors import frame
 from test_displays_signals import AUDIT
 
 
-def priced_table() -> Table:
+def priced_table():
     """Two arms with costs."""
     frame = pd.DataFrame({"small": [0.5, 0.3], "large": [1.0, 0.8]})
     return Table.from_frame(frame, costs={"small": 1.0, "large": 3.0}, order="given")
 
 
-def made() -> dict[str, Any]:
+def made():
     """Every kind of display."""
     more: dict[str, Any] = {"name": "<b>mine</b>"}
     return {
@@ -54,7 +54,7 @@ every_display = pytest.mark.parametrize("name", DRAWN)
 
 
 @every_display
-def test_axes_given_are_axes_used(name: str) -> None:
+def test_axes_given_are_axes_used(name):
     """`ax` is drawn on, or its place taken; no figure is pyplot's; a pickle draws the same."""
     shown = pickle.loads(pickle.dumps(DRAWN[name]))
     on = canvas.empty_figure(12, 5).subplots()
@@ -67,7 +67,7 @@ def test_axes_given_are_axes_used(name: str) -> None:
 
 
 @every_display
-def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
+def test_a_notebook_sees_figure_and_table_once(name):
     """One image, then tables, escaped, no bare nan; the same bytes again."""
     page = DRAWN[name]._repr_html_()
     assert (
@@ -82,7 +82,7 @@ def test_a_notebook_sees_figure_and_table_once(name: str) -> None:
 
 @every_display
 @pytest.mark.parametrize("width", [None, 7.0, 3.4])
-def test_nothing_drawn_leaves_its_figure(name: str, width: float | None) -> None:
+def test_nothing_drawn_leaves_its_figure(name, width):
     """Labels have units; labels and legends are inside, legends off the axes, panels off others."""
     shown = DRAWN[name].plot(width=width)
     drawn_on = FigureCanvasAgg(shown.figure_)

@@ -36,7 +36,7 @@ CERTIFIED = certify.certify(RIGHT, SCORE, alpha=0.3)
 SHUFFLED = RNG.permutation(300)
 
 
-def made(order: Any = slice(None), **more: Any) -> dict[str, Any]:
+def made(order=slice(None), **more):
     """Every display of the same cases in some order."""
     right, score, label, status = RIGHT[order], SCORE[order], LABEL[order], DECIDED[order]
     return {
@@ -59,7 +59,7 @@ def made(order: Any = slice(None), **more: Any) -> dict[str, Any]:
     }
 
 
-def check_points(shown: Any, names: Any, curve: Any, ends: Any) -> None:
+def check_points(shown, names, curve, ends):
     """The frame has a row a point of the curve, which is drawn, with the ends of its interval."""
     frame = shown.frame()
     assert list(frame.columns) == [*names, "k", "n", "low", "high"]
@@ -71,7 +71,7 @@ def check_points(shown: Any, names: Any, curve: Any, ends: Any) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "quantile", "corp"])
-def test_reliability_equals_its_primitives(strategy: Any) -> None:
+def test_reliability_equals_its_primitives(strategy):
     """Points are those of `reliability`, intervals exact, and measures those stated elsewhere."""
     shown = ReliabilityDisplay.from_predictions(
         RIGHT, SCORE, n_bins=5, strategy=strategy, level=0.9
@@ -86,7 +86,7 @@ def test_reliability_equals_its_primitives(strategy: Any) -> None:
     np.testing.assert_array_equal(shown.lines_[0].get_ydata(), curve.y)
 
 
-def test_counts_by_score_fill_the_strip_below() -> None:
+def test_counts_by_score_fill_the_strip_below():
     """Bars are the cases in twenty bins, the tallest as high as the strip, all below 0 %."""
     shown = ReliabilityDisplay.from_predictions(RIGHT, SCORE)
     bars = next(
@@ -100,7 +100,7 @@ def test_counts_by_score_fill_the_strip_below() -> None:
     assert top.max() < 0
 
 
-def test_a_second_curve_joins_the_first() -> None:
+def test_a_second_curve_joins_the_first():
     """In sample beside cross-fitted on the same axes.
 
     Two curves in two colours, one diagonal, both in the legend.
@@ -117,7 +117,7 @@ def test_a_second_curve_joins_the_first() -> None:
 
 
 @pytest.mark.parametrize("band", ["pointwise", "simultaneous", None])
-def test_risk_coverage_equals_its_primitives(band: Any) -> None:
+def test_risk_coverage_equals_its_primitives(band):
     """Steps, bands and areas are those of `metrics`.
 
     Without a band the frame still has its intervals.
@@ -130,7 +130,7 @@ def test_risk_coverage_equals_its_primitives(band: Any) -> None:
     assert len(shown.ax_.collections) == 2 * (band is not None)  # the band, and its name
 
 
-def test_the_target_is_marked_where_it_is_last_kept() -> None:
+def test_the_target_is_marked_where_it_is_last_kept():
     """The mark stands at coverage@risk; where no coverage keeps the target there is none."""
     shown = RiskCoverageDisplay.from_predictions(RIGHT, SCORE, target=0.25)
     step = shown.within_target
@@ -140,7 +140,7 @@ def test_the_target_is_marked_where_it_is_last_kept() -> None:
     assert RiskCoverageDisplay.from_predictions(RIGHT, SCORE).within_target is None
 
 
-def test_sweep_tries_every_threshold() -> None:
+def test_sweep_tries_every_threshold():
     """At every threshold, on a level or between two, the step has the rates counted there.
 
     What has no score is never answered.
@@ -161,7 +161,7 @@ def test_sweep_tries_every_threshold() -> None:
             np.testing.assert_equal(found, [rate, k, n, *metrics.clopper_pearson(k, n)])
 
 
-def test_sweep_without_labels_refuses_what_would_be_right() -> None:
+def test_sweep_without_labels_refuses_what_would_be_right():
     """Without labels, all that could be answered right should be, as the legend says."""
     one = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE)
     two = ThresholdSweepDisplay.from_predictions(
@@ -175,7 +175,7 @@ def test_sweep_without_labels_refuses_what_would_be_right() -> None:
     assert ["that would be right" in repr(shown) for shown in (one, two)] == [True, False]
 
 
-def test_sweep_of_a_policy_s_threshold() -> None:
+def test_sweep_of_a_policy_s_threshold():
     """The frame of `replay.steps` is drawn as it is, with the rates asked for."""
     steps = replay.steps(random_trace(1, n_cases=40), policy(), path="l2.max_l2")
     shown = ThresholdSweepDisplay.from_steps(
@@ -197,7 +197,7 @@ def test_sweep_of_a_policy_s_threshold() -> None:
     ]
 
 
-def test_a_sweep_names_its_threshold_and_the_unit() -> None:
+def test_a_sweep_names_its_threshold_and_the_unit():
     """As `replay.steps` notes both, of one path or of rows of all.
 
     Several thresholds are refused.
@@ -221,7 +221,7 @@ def test_a_sweep_names_its_threshold_and_the_unit() -> None:
     )
 
 
-def test_the_certified_threshold_is_a_line_with_its_bound() -> None:
+def test_the_certified_threshold_is_a_line_with_its_bound():
     """The line stands at the threshold, the mark at the bound."""
     shown = ThresholdSweepDisplay.from_predictions(RIGHT, SCORE, certificate=CERTIFIED)
     lines = {
@@ -233,7 +233,7 @@ def test_the_certified_threshold_is_a_line_with_its_bound() -> None:
     assert (bound.get_xdata()[0], bound.get_ydata()[0]) == (CERTIFIED.threshold, CERTIFIED.bound)
 
 
-def test_every_curve_states_its_cases() -> None:
+def test_every_curve_states_its_cases():
     """How many there are, and how many have no score, in the legend of each."""
     score = np.where(np.arange(300) < 7, np.nan, SCORE)
     first = RiskCoverageDisplay.from_predictions(RIGHT, score, name="a")
@@ -252,7 +252,7 @@ def test_every_curve_states_its_cases() -> None:
     )
 
 
-def test_a_certificate_is_marked_on_the_curve() -> None:
+def test_a_certificate_is_marked_on_the_curve():
     """From its risk up to its bound at its coverage, with its confidence.
 
     What was picked here is called optimistic.
@@ -278,7 +278,7 @@ def test_a_certificate_is_marked_on_the_curve() -> None:
         assert none.reason in drawn._repr_html_()
 
 
-def test_a_file_for_print_has_the_same_bytes_again() -> None:
+def test_a_file_for_print_has_the_same_bytes_again():
     """A PDF without a date, of two displays of the same cases."""
     files = []
     for _ in range(2):
@@ -318,7 +318,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("rule", list(FOREIGN))
-def test_a_foreign_certificate_is_refused(rule: str) -> None:
+def test_a_foreign_certificate_is_refused(rule):
     """Of another target, other cases, another score, other labels, or of policies."""
     refused(
         rule,
@@ -329,7 +329,7 @@ def test_a_foreign_certificate_is_refused(rule: str) -> None:
     )
 
 
-def test_outcomes_equal_their_primitives() -> None:
+def test_outcomes_equal_their_primitives():
     """Cells, shares and intervals are those of `metrics`.
 
     Wrong answers and what is paid stand beside them.
@@ -364,14 +364,14 @@ def test_outcomes_equal_their_primitives() -> None:
     assert list(plain.columns) == ["label", "decision", "share", "k", "n", "low", "high"]
 
 
-def test_statuses_by_name() -> None:
+def test_statuses_by_name():
     """Names and codes of statuses are the same cases."""
     names = [Status(code).name for code in LABEL], [Status(code).name for code in DECIDED]
     one = OutcomeTableDisplay.from_predictions(*names).frame()
     assert one.equals(OutcomeTableDisplay.from_predictions(LABEL, DECIDED).frame())
 
 
-def test_the_order_of_the_cases_is_nothing() -> None:
+def test_the_order_of_the_cases_is_nothing():
     """Shuffled rows give the same frame, bit for bit, and the same figure."""
     shuffled = made(SHUFFLED)
     for name, shown in made().items():
@@ -379,7 +379,7 @@ def test_the_order_of_the_cases_is_nothing() -> None:
         assert canvas.png(shown.figure_) == canvas.png(shuffled[name].figure_), name
 
 
-def test_what_pyplot_shows_is_not_shown_twice() -> None:
+def test_what_pyplot_shows_is_not_shown_twice():
     """On axes of a pyplot figure the display adds the table alone, until that figure is closed."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
@@ -391,7 +391,7 @@ def test_what_pyplot_shows_is_not_shown_twice() -> None:
     assert shown._repr_html_().count("<img ") == 1
 
 
-def test_small_cases_are_drawn() -> None:
+def test_small_cases_are_drawn():
     """One case, one class and one level each give a display with its numbers."""
     for right, score in (([True], [0.4]), ([True, True], [0.2, 0.9]), ([True, False], [0.5, 0.5])):
         for shown in (
@@ -452,12 +452,12 @@ BROKEN: list[tuple[str, Any, Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("rule", "door", "columns", "more"), BROKEN)
-def test_doors_state_the_rule(rule: str, door: Any, columns: Any, more: dict[str, Any]) -> None:
+def test_doors_state_the_rule(rule, door, columns, more):
     """What cannot be shown stops with the rule that it breaks."""
     refused(rule, door, *columns, **more)
 
 
-def test_infinite_scores_are_drawn() -> None:
+def test_infinite_scores_are_drawn():
     """Their steps lie beyond the axis, which holds the finite ones."""
     scores = np.array([-np.inf, 0.25, 0.5, np.inf])
     low, high = ThresholdSweepDisplay.from_predictions([0, 0, 1, 1], scores).ax_.get_xlim()

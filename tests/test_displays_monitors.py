@@ -12,7 +12,7 @@ from raglab.displays.monitors import MOST_POINTS, MonitorDisplay
 from refusals import refused
 
 
-def frame(n: int = 50) -> pd.DataFrame:
+def frame(n=50):
     """Steps of two promises."""
     labelled = np.arange(1, n + 1)
     rows = {"labelled": labelled, "bar_held": 3.0, "rate": 0.1 + labelled / 1_000}
@@ -28,7 +28,7 @@ def frame(n: int = 50) -> pd.DataFrame:
     )
 
 
-def test_panels_of_each_promise() -> None:
+def test_panels_of_each_promise():
     """Both sides as they are, the bar at 0, the promise in the rate's panel; table and repr."""
     rows = frame()
     display = MonitorDisplay.from_monitor(rows)
@@ -47,7 +47,7 @@ def test_panels_of_each_promise() -> None:
     assert "hallucination_rate alarm" in repr(display)
 
 
-def test_the_process_that_leads_is_named() -> None:
+def test_the_process_that_leads_is_named():
     """An alarm of a restart beside an average that is held: both are said."""
     rows = frame().assign(is_held=True, alarm_by="restart 6, after 3,000 rows", leader="the start")
     left = MonitorDisplay.from_monitor(rows).axes_[0]
@@ -60,7 +60,7 @@ def test_the_process_that_leads_is_named() -> None:
     assert low <= drawn.min() and drawn.max() <= high  # noqa: PT018 - one range
 
 
-def test_a_long_stream_is_thinned() -> None:
+def test_a_long_stream_is_thinned():
     """Its last step is drawn."""
     display = MonitorDisplay.from_monitor(frame(5_000))
     x = np.asarray(display.ax_.lines[0].get_xdata())
@@ -68,7 +68,7 @@ def test_a_long_stream_is_thinned() -> None:
     assert x[-1] == 5_000
 
 
-def test_what_cannot_be_drawn() -> None:
+def test_what_cannot_be_drawn():
     """No step, or a column that is missing."""
     refused("got no row", MonitorDisplay.from_monitor, frame()[:0])
     refused("got alpha missing", MonitorDisplay.from_monitor, frame().drop(columns="alpha"))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
-from raglab.lab.signal_audit import DOUBLE, EVERYWHERE, SignalAudit, audit_signals
+from raglab.lab.signal_audit import DOUBLE, EVERYWHERE, audit_signals
 from raglab.store.policies import Policy
 from refusals import refused
 from worlds import PATTERNS, policy, random_trace
@@ -21,12 +21,12 @@ AUDIT = audit_signals(random_trace(3, 80), CHOSEN, repeats=1, folds=2)
 UNCOSTED = audit_signals(random_trace(3, 80), CHOSEN, repeats=0)
 
 
-def measured(audit: SignalAudit) -> pd.DataFrame:
+def measured(audit):
     """Rows that are drawn."""
     return audit.table[audit.table["note"] != EVERYWHERE].reset_index(drop=True)
 
 
-def test_marks_are_the_numbers_of_the_audit() -> None:
+def test_marks_are_the_numbers_of_the_audit():
     """A mark a signal and measure, in the order of the frame; the frame is the audit's."""
     shown = SignalAuditDisplay.from_audit(AUDIT)
     rows = measured(AUDIT)
@@ -40,7 +40,7 @@ def test_marks_are_the_numbers_of_the_audit() -> None:
     pd.testing.assert_frame_equal(shown.frame(), AUDIT.table)
 
 
-def test_without_costs_one_panel_stands_alone() -> None:
+def test_without_costs_one_panel_stands_alone():
     """The AUROC panel keeps the names."""
     shown = SignalAuditDisplay.from_audit(UNCOSTED)
     assert len(shown.axes_) == 1
@@ -50,14 +50,14 @@ def test_without_costs_one_panel_stands_alone() -> None:
     assert "saved" not in shown._repr_html_()
 
 
-def test_every_measured_signal_is_a_row_of_the_table() -> None:
+def test_every_measured_signal_is_a_row_of_the_table():
     """None is left out for length; text is escaped; the caption names what nobody measured."""
     text = SignalAuditDisplay.from_audit(AUDIT, name="<b>mine</b>")._repr_html_()
     assert text.rpartition("<details")[2].count("<tr><td") == len(measured(AUDIT))
     assert "Nothing measured in any case" in text
 
 
-def test_an_audit_of_nothing_is_refused() -> None:
+def test_an_audit_of_nothing_is_refused():
     """With the rule."""
     empty = replace(AUDIT, table=AUDIT.table.assign(note=EVERYWHERE, n=0))
     refused("got none", SignalAuditDisplay.from_audit, empty)

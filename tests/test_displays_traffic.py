@@ -10,19 +10,19 @@ import pytest
 
 from labelled import free_policy, labelled
 from raglab.displays.traffic import MOST_STEPS, ReviewDisplay
-from raglab.lab.traffic_review import Review, review
+from raglab.lab.traffic_review import review
 from raglab.values import Status
 from refusals import refused
 from test_lab_traffic_review import unlabelled
 
 
-def made(n: int = 60, steps: int | None = 20, **extra: list[str]) -> Review:
+def made(n=60, steps=20, **extra):
     """Review of some requests."""
     trace = unlabelled(labelled(3, {"": n}, steps=steps), **extra)
     return review(trace, free_policy(similarity={"min_similarity": 0.4}))
 
 
-def test_each_threshold_and_the_days() -> None:
+def test_each_threshold_and_the_days():
     """A panel a threshold that changes anything, as its steps are.
 
     Labels, units and n on every axis.
@@ -57,7 +57,7 @@ def test_each_threshold_and_the_days() -> None:
     assert "requests 60; thresholds drawn 3 of" in repr(display)
 
 
-def test_one_threshold_on_axes_of_ones_own() -> None:
+def test_one_threshold_on_axes_of_ones_own():
     """Without days a panel alone; what is not drawn is counted."""
     display = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"])
     assert len(display.axes_) == 1
@@ -66,7 +66,7 @@ def test_one_threshold_on_axes_of_ones_own() -> None:
     assert again.axes_[0] is display.ax_
 
 
-def test_many_steps_are_thinned() -> None:
+def test_many_steps_are_thinned():
     """A line has so many steps at most, each exact at its lower end."""
     reviewed = made(n=5_000, steps=None)
     curve = reviewed.curves["confidence.tau_default"]
@@ -77,7 +77,7 @@ def test_many_steps_are_thinned() -> None:
     assert (values[0], values[-1]) == (curve.counts[0, 0] / 5_000, curve.counts[-1, 0] / 5_000)
 
 
-def test_a_path_that_has_no_curve() -> None:
+def test_a_path_that_has_no_curve():
     """Is named, with some that there are."""
     refused(
         r"such as density\.min_keep, .*got \['similarity'\]",

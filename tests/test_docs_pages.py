@@ -47,7 +47,7 @@ MOST_NOT_RUN = 2  # blocks that need a server or a model
 MOST_LINES = 130
 
 
-def site_module(name: str) -> Any:
+def site_module(name):
     """A module of the scripts that build the site."""
     sys.path.insert(0, str(SITE))
     try:
@@ -59,7 +59,7 @@ def site_module(name: str) -> Any:
 rules, tables, pages = (site_module(name) for name in ("rules", "tables", "pages"))
 
 
-def stub_reply(_client: object, messages: Any, *, top: int = 0, **_: object) -> Completion:
+def stub_reply(_client, messages, *, top=0, **_):
     """Reply of the model that the pages speak to.
 
     A P(yes) by the words of the passages, or an answer.
@@ -76,7 +76,7 @@ def stub_reply(_client: object, messages: Any, *, top: int = 0, **_: object) -> 
 
 
 @pytest.fixture(autouse=True)
-def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_server(monkeypatch):
     """Pages that speak to a language model speak to a stub."""
     monkeypatch.setenv("RAGLAB_PROGRESS", "0")
     monkeypatch.setattr(raglab.OpenAIClient, "complete", stub_reply)
@@ -87,7 +87,7 @@ def _no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def run_page(path: Path) -> None:
+def run_page(path):
     """Run the blocks of a page.
 
     Each line of a block of text must be in what the block before it printed.
@@ -109,7 +109,7 @@ def run_page(path: Path) -> None:
     PAGES,
     ids=lambda path: f"{path.parent.name}/{path.stem}",
 )
-def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_run(path, tmp_path):
     """Top to bottom, in an empty folder, offline.
 
     A page about a room that is not installed is left out.
@@ -123,7 +123,7 @@ def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path) -> None:
             pytest.skip(str(error))
 
 
-def test_few_blocks_are_not_run() -> None:
+def test_few_blocks_are_not_run():
     """A block that is not run says why, and there are few."""
     blocks = [
         block for path in PAGES for _, block in BLOCK.findall(path.read_text(encoding="utf-8"))
@@ -133,7 +133,7 @@ def test_few_blocks_are_not_run() -> None:
     assert all("needs" in block.splitlines()[0] for block in skipped)
 
 
-def test_how_to_pages_are_short() -> None:
+def test_how_to_pages_are_short():
     """A reader takes one in at a sitting."""
     lengths = {
         path.name: len(path.read_text(encoding="utf-8").splitlines())
@@ -142,7 +142,7 @@ def test_how_to_pages_are_short() -> None:
     assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
 
 
-def test_every_extra_is_explained() -> None:
+def test_every_extra_is_explained():
     """In the table of the page on installing."""
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
         "optional-dependencies"
@@ -151,11 +151,11 @@ def test_every_extra_is_explained() -> None:
     assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(stated)
 
 
-def commands() -> dict[str, set[str]]:
+def commands():
     """Options of every command, by the words that name it."""
     known: dict[str, set[str]] = {}
 
-    def note(command: Any, name: str) -> None:
+    def note(command, name):
         known[name] = {
             option for row in command.params for option in (*row.opts, *row.secondary_opts)
         } | {"--help"}
@@ -168,7 +168,7 @@ def commands() -> dict[str, set[str]]:
     return known
 
 
-def test_commands_and_targets_that_pages_show_exist() -> None:
+def test_commands_and_targets_that_pages_show_exist():
     """Each line of a block of a shell: the command, its options, the target of make."""
     known = commands()
     targets = set(
@@ -194,7 +194,7 @@ def test_commands_and_targets_that_pages_show_exist() -> None:
     assert wrong == []
 
 
-def slugs(text: str) -> set[str]:
+def slugs(text):
     """Anchors of the headings of a page of Markdown, as GitHub and MyST make them."""
     heads = re.findall(
         r"^#{1,4} (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), flags=re.MULTILINE
@@ -204,12 +204,12 @@ def slugs(text: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def generated() -> dict[str, str]:
+def generated():
     """Pages from the tables of the code, by their path in the site."""
     return tables.reference_pages((ROOT / "raglab" / "defaults.yaml").read_text(encoding="utf-8"))
 
 
-def test_links_between_pages_lead_somewhere(generated: dict[str, str]) -> None:
+def test_links_between_pages_lead_somewhere(generated):
     """To a page that is there, and to a heading in it."""
     broken = []
     for file in sorted(DOCS.rglob("*.md")):
@@ -233,7 +233,7 @@ def test_links_between_pages_lead_somewhere(generated: dict[str, str]) -> None:
     assert broken == []
 
 
-def test_rules_that_pages_name_exist() -> None:
+def test_rules_that_pages_name_exist():
     """Each number leads to a rule."""
     numbers = {
         number
@@ -249,7 +249,7 @@ def test_rules_that_pages_name_exist() -> None:
     assert numbers - sentences.keys() == set()
 
 
-def test_every_page_is_in_a_table_of_contents(generated: dict[str, str], tmp_path: Path) -> None:
+def test_every_page_is_in_a_table_of_contents(generated, tmp_path):
     """Pages that nobody listed are added to the how-to pages; those of this site are all listed."""
     unlisted = pages.stage(tmp_path / "source", generated)
     assert all("/" not in place for place in unlisted), unlisted
@@ -261,7 +261,7 @@ def test_every_page_is_in_a_table_of_contents(generated: dict[str, str], tmp_pat
     )
 
 
-def test_a_page_that_somebody_adds_is_picked_up() -> None:
+def test_a_page_that_somebody_adds_is_picked_up():
     """By its title, in a table of contents of its own."""
     texts = {
         "index.md": "```{toctree}\n:hidden:\n\nStart <start>\n```",
@@ -273,9 +273,7 @@ def test_a_page_that_somebody_adds_is_picked_up() -> None:
     assert pages.further_pages([]) == ""
 
 
-def test_a_page_keeps_its_time_where_nothing_changed(
-    generated: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_page_keeps_its_time_where_nothing_changed(generated, tmp_path):
     """A draft reads only what changed, and a page that is gone is removed."""
     pages.stage(tmp_path, generated)
     before = (tmp_path / "start.md").stat().st_mtime_ns
@@ -307,17 +305,17 @@ class TestLinks:
             ("docs/a.md", "```\n[b](howto/b.md)\n```", "```\n[b](howto/b.md)\n```"),
         ],
     )
-    def test_a_link(self, path: str, link: str, expected: str) -> None:
+    def test_a_link(self, path, link, expected):
         """To a page by its place in the site, to a file that is no page as its text; code stays."""
         assert pages.linked(link, path, PLACES) == expected
 
-    def test_a_rule_in_an_output_of_a_notebook(self) -> None:
+    def test_a_rule_in_an_output_of_a_notebook(self):
         """It leads to the rule."""
         link = '<a href="../raglab/RULES.md" title="t">S2.3</a>'
         expected = '<a href="../explanation/rules.html#S2.3" title="t">S2.3</a>'
         assert pages.RULES_LINK.sub(pages.rules_link, link) == expected
 
-    def test_what_a_page_is_about(self) -> None:
+    def test_what_a_page_is_about(self):
         """Its first sentence, without the marks of a link."""
         assert (
             pages.described("# A\n\n```{toctree}\nb\n```\n\nThe [first](b.md) one. The next.")
@@ -328,7 +326,7 @@ class TestLinks:
 class TestTables:
     """Pages from the tables of the code."""
 
-    def test_every_gate_and_threshold(self, generated: dict[str, str]) -> None:
+    def test_every_gate_and_threshold(self, generated):
         """With the default of the default policy."""
         text = generated["reference/gates.md"]
         assert all(f"| `{gate.name}` | {gate.rule} |" in text for gate in GATES)
@@ -337,32 +335,32 @@ class TestTables:
         )
         assert "| `similarity.min_similarity` | 0.7 | floor | cosine, -1 to 1 |" in text
 
-    def test_every_signal_rate_and_form(self, generated: dict[str, str]) -> None:
+    def test_every_signal_rate_and_form(self, generated):
         """A row each."""
         assert all(f"| `{row.name}` | " in generated["reference/signals.md"] for row in BUILT_IN)
         assert all(f"| `{name}` | " in generated["reference/metrics.md"] for name in RATE_TABLE)
         assert all(f"| {name} | " in generated["reference/loaders.md"] for name in FORMATS)
 
-    def test_the_units_of_own_signals(self, generated: dict[str, str]) -> None:
+    def test_the_units_of_own_signals(self, generated):
         """The same table on the page that a reader of the files sees."""
         assert tables.units_table() in generated["reference/signals.md"]
         assert tables.units_table() in (DOCS / "howto" / "own_signals.md").read_text(
             encoding="utf-8"
         )
 
-    def test_a_row_that_is_added_is_on_the_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_row_that_is_added_is_on_the_page(self, monkeypatch):
         """Nothing is written by hand."""
         monkeypatch.setitem(RATE_TABLE, "deferral_rate", RATE_TABLE["coverage"])
         assert "| `deferral_rate` | " in tables.metrics_page()
 
-    def test_every_variable_has_a_meaning(self, generated: dict[str, str]) -> None:
+    def test_every_variable_has_a_meaning(self, generated):
         """Those of a `.env` and those of the process."""
         text = generated["reference/settings.md"]
         rows = re.findall(r"^\| `(RAGLAB_\w+)` \| ([^|]*) \|", text, re.MULTILINE)
         assert {name for name, _ in rows} == settings.known_variables()
         assert [name for name, meaning in rows if not meaning.strip()] == []
 
-    def test_every_command_and_option(self, generated: dict[str, str]) -> None:
+    def test_every_command_and_option(self, generated):
         """As `--help` lists them."""
         text = generated["reference/commands.md"]
         command = typer.main.get_command(app)
@@ -375,7 +373,7 @@ class TestTables:
                     f"`{row.opts[0]}`" in text for row in sub.params if row.opts[0].startswith("--")
                 )
 
-    def test_every_public_name(self, generated: dict[str, str]) -> None:
+    def test_every_public_name(self, generated):
         """On the page of its door; modules have pages of their own."""
         for door in tables.DOORS:
             text = generated[f"reference/api/{door}.rst"]
@@ -388,12 +386,12 @@ class TestTables:
             f"raglab.{name}" in generated["reference/api/index.rst"] for name in tables.ALGEBRA
         )
 
-    def test_a_cell_cannot_break_its_table(self) -> None:
+    def test_a_cell_cannot_break_its_table(self):
         """Bars and line breaks."""
         assert tables.table(("a",), [("x|y\nz",)]) == "| a |\n| --- |\n| x\\|y z |\n"
 
 
-def test_the_gallery_is_short() -> None:
+def test_the_gallery_is_short():
     """At most ten lines draw a display, after the beginning that all share."""
     text = (DOCS / "gallery.md").read_text(encoding="utf-8")
     blocks = [block for _, block in BLOCK.findall(text)]
@@ -404,7 +402,7 @@ def test_the_gallery_is_short() -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("sphinx") is None, reason="the extra `docs` is not installed"
 )
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_warning(tmp_path):
     """All pages, all links, offline; `llms.txt` lists the pages."""
     done = subprocess.run(
         [sys.executable, SITE / "build.py", "--out", tmp_path],

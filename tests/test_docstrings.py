@@ -17,10 +17,8 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import griffe
@@ -50,15 +48,15 @@ class Documented(NamedTuple):
 
 
 class _Warnings(logging.Handler):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(logging.WARNING)
         self.texts: list[str] = []
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def emit(self, record):
         self.texts.append(record.getMessage())
 
 
-def parse(node: Any) -> Documented:
+def parse(node):
     """Docstring of a function or class as griffe reads it."""
     if node.docstring is None:
         return Documented((), (), (), ("no docstring",))
@@ -84,9 +82,7 @@ def parse(node: Any) -> Documented:
     )
 
 
-def defects(
-    documented: Documented, required: Collection[str], allowed: Collection[str]
-) -> list[str]:
+def defects(documented, required, allowed):
     """Rules that a docstring breaks, in words.
 
     Args:
@@ -119,7 +115,7 @@ def defects(
     ]
 
 
-def fields_of(kind: type) -> tuple[set[str], set[str]]:
+def fields_of(kind):
     """Fields a class docstring must list, those the class itself states, and those it may list."""
     if dataclasses.is_dataclass(kind):
         fields = {field.name for field in dataclasses.fields(kind)}
@@ -134,23 +130,23 @@ def fields_of(kind: type) -> tuple[set[str], set[str]]:
     return {name for name in fields if name in stated and not name.startswith("_")}, fields
 
 
-def parameters_of(function: Callable[..., Any]) -> list[str]:
+def parameters_of(function):
     """Names of the parameters that a caller gives, in the order of the signature."""
     return [name for name in inspect.signature(function).parameters if name not in {"self", "cls"}]
 
 
-def is_ours(value: object) -> bool:
+def is_ours(value):
     """Whether a value is a function or class of raglab."""
     module = value.__module__ if inspect.isfunction(value) or inspect.isclass(value) else ""
     return module.startswith("raglab")
 
 
-def is_public(kind: type) -> bool:
+def is_public(kind):
     """Whether a class is raglab's and has no private name."""
     return is_ours(kind) and not kind.__name__.startswith("_")
 
 
-def public_values() -> Iterator[Any]:
+def public_values():
     """Public functions and classes, and the classes of raglab that these inherit from."""
     shown = [getattr(raglab, name) for name in raglab.__all__ if not name.startswith("__")]
     for value in (*shown, raglab.sklearn):
@@ -161,7 +157,7 @@ def public_values() -> Iterator[Any]:
                 )
 
 
-def _members(module: ModuleType) -> list[Any]:
+def _members(module):
     """Public names of a module: of `__all__`, else what it defines."""
     names = getattr(module, "__all__", None)
     if names is not None:
@@ -171,13 +167,13 @@ def _members(module: ModuleType) -> list[Any]:
 
 
 @cache
-def module_tree(name: str) -> Any:
+def module_tree(name):
     """A module as griffe reads its source."""
     path = Path(sys.modules[name].__file__)
     return griffe.visit(name, filepath=path, code=path.read_text(encoding="utf-8"))
 
 
-def node_of(value: Any) -> Any | None:
+def node_of(value):
     """Function or class in the source; None of one that is made by a call."""
     tree = module_tree(value.__module__)
     try:
@@ -187,7 +183,7 @@ def node_of(value: Any) -> Any | None:
     return None if node.is_attribute else node
 
 
-def function_defects(function: Callable[..., Any]) -> list[str]:
+def function_defects(function):
     """Defects of a function's docstring."""
     node = node_of(inspect.unwrap(function))
     if node is None:
@@ -197,7 +193,7 @@ def function_defects(function: Callable[..., Any]) -> list[str]:
     return defects(documented, names, names) + attributes
 
 
-def class_defects(kind: type) -> list[str]:
+def class_defects(kind):
     """Defects of a class's docstring.
 
     Parameters of its own `__init__` are listed there or in the class.
@@ -218,12 +214,12 @@ def class_defects(kind: type) -> list[str]:
     return defects(documented, set(), set()) + defects(parse(initialiser), names, names)
 
 
-def full_name(value: Any) -> str:
+def full_name(value):
     """Path of a function or class."""
     return f"{value.__module__}.{value.__qualname__}"
 
 
-def methods(kind: type) -> Iterator[Callable[..., Any]]:
+def methods(kind):
     """Public methods that a class states itself."""
     for name, value in vars(kind).items():
         method = value.__func__ if isinstance(value, staticmethod | classmethod) else value
@@ -231,7 +227,7 @@ def methods(kind: type) -> Iterator[Callable[..., Any]]:
             yield method
 
 
-def test_docstrings_of_public_names_list_every_parameter_once() -> None:
+def test_docstrings_of_public_names_list_every_parameter_once():
     """A parameter missing, listed twice or merged into the line of another one is an error."""
     found = {}
     for value in dict.fromkeys(public_values()):
@@ -283,7 +279,7 @@ SWAPPED = "      *parts: further counts.\n      k: count.\n"
         ),
     ],
 )
-def test_a_docstring_that_breaks_a_rule_is_found(before: str, after: str, defect: str) -> None:
+def test_a_docstring_that_breaks_a_rule_is_found(before, after, defect):
     """The test above fails for two arguments a line, a missing or misplaced one, merged errors."""
     names = ["k", "parts", "n"]
     node = griffe.visit("sample", filepath=Path("sample.py"), code=GOOD)["rate"]
@@ -295,7 +291,7 @@ def test_a_docstring_that_breaks_a_rule_is_found(before: str, after: str, defect
     assert any(defect in text for text in defects(parse(node), names, names))
 
 
-def test_examples_of_marked_functions_run() -> None:
+def test_examples_of_marked_functions_run():
     """Examples of decorated functions, which pytest does not collect as the module's own."""
     marked = [value for value in dict.fromkeys(public_values()) if hasattr(value, "__wrapped__")]
     examples = [value for value in marked if ">>> " in (value.__doc__ or "")]
@@ -308,7 +304,7 @@ def test_examples_of_marked_functions_run() -> None:
         assert doctest.DocTestRunner(verbose=False).run(example).failed == 0, full_name(function)
 
 
-def documented_code() -> Iterator[tuple[str, str]]:
+def documented_code():
     """Code in docstrings, guides and the prose of notebooks, with its file."""
     for path in (ROOT / "raglab").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -330,13 +326,13 @@ def documented_code() -> Iterator[tuple[str, str]]:
                 yield from ((str(path), code) for code in code_of("".join(cell["source"])))
 
 
-def code_of(text: str) -> Iterator[str]:
+def code_of(text):
     """Code in a text: between backticks, or in a block of Python."""
     for inline, block in re.findall(r"`([^`\n]+)`|(?ms:^```python\n(.*?)^```)", text):
         yield inline or block
 
 
-def misfits(code: str) -> list[str]:
+def misfits(code):
     """Calls of public functions that their signatures refuse; nothing of a text that is no code."""
     if "(" not in code:
         return []
@@ -368,7 +364,7 @@ def misfits(code: str) -> list[str]:
     return texts
 
 
-def test_documented_calls_fit_the_signatures() -> None:
+def test_documented_calls_fit_the_signatures():
     """Documented calls of public functions give by position what the function takes so.
 
     They are the calls in docstrings, guides and notebooks.

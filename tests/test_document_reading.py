@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from raglab.store.loaders import load_corpus
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """Five documents, three of which a process of their own reads, and a cache of the test."""
     pytest.importorskip("docutils")
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
@@ -28,9 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_a_folder_is_read_by_one_process_and_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_read_by_one_process_and_once(folder, monkeypatch):
     """With progress; a second load reads no file anew, and a file with other bytes is read."""
     starts, bars = [], []
     start = workers._started
@@ -41,7 +38,7 @@ def test_a_folder_is_read_by_one_process_and_once(
     first = load_corpus(folder)
     assert (len(starts), bars) == (1, [{"total": 5}])
 
-    def unread(*_: object) -> None:
+    def unread(*_):
         pytest.fail("a document was read again")
 
     with monkeypatch.context() as patch:
@@ -54,9 +51,7 @@ def test_a_folder_is_read_by_one_process_and_once(
     assert load_corpus(folder, cache=None).chunks[0].text == "Wind is not."
 
 
-def test_a_cache_that_another_wrote_or_altered_is_not_believed(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_cache_that_another_wrote_or_altered_is_not_believed(folder, tmp_path):
     """Who may write the file, but does not know the secret, puts no word into a corpus."""
     first = load_corpus(folder)
     file = tmp_path / "cache" / "documents" / "blocks.sqlite"
@@ -76,7 +71,7 @@ def test_a_cache_that_another_wrote_or_altered_is_not_believed(
     assert load_corpus(folder) == first
 
 
-def test_pages_heads_and_keys_that_cost_much_are_bounded(tmp_path: Path) -> None:
+def test_pages_heads_and_keys_that_cost_much_are_bounded(tmp_path):
     """A million pages of a text; heads that each 25 rows repeat; a key of TOML of many parts."""
     pages, table, keys = (tmp_path / name for name in ("a.txt", "b.csv", "c.md"))
     pages.write_text("a\f" * 20_000, encoding="utf-8")

@@ -9,7 +9,6 @@ import ast
 import importlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,7 +66,7 @@ EXCEPTIONS = {
 }
 
 
-def code_of(path: Path) -> str:
+def code_of(path):
     """Its code; the code cells of a notebook or the Python blocks of a page, one after another."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
@@ -79,7 +78,7 @@ def code_of(path: Path) -> str:
     return "\n".join(line for line in lines if not line.startswith("%"))  # magics of IPython
 
 
-def used_names(code: str) -> Iterator[tuple[str, str]]:
+def used_names(code):
     """Module and name of what the code takes from raglab, by an import or as an attribute."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "raglab":
@@ -96,7 +95,7 @@ def used_names(code: str) -> Iterator[tuple[str, str]]:
                 yield module, node.attr
 
 
-def door_of(module: str, name: str) -> str | None:
+def door_of(module, name):
     """The door, or the package of the algebra, that lists what a module defines.
 
     None where there is none.
@@ -110,7 +109,7 @@ def door_of(module: str, name: str) -> str | None:
     return next((door for door, place in listed if f"raglab.{place.module}" == module), None)
 
 
-def is_public(module: str, name: str) -> bool:
+def is_public(module, name):
     """Whether a door or a module of the algebra offers a name."""
     if f"{module}.{name}" in {*DOORS, *ALGEBRA}:
         return True
@@ -122,14 +121,14 @@ def is_public(module: str, name: str) -> bool:
     return name in getattr(offered, "__all__", dir(offered))
 
 
-def internals(code: str) -> list[str]:
+def internals(code):
     """Names that the code takes from where no researcher looks."""
     return sorted(
         {f"{module}.{name}" for module, name in used_names(code) if not is_public(module, name)}
     )
 
 
-def passed_by(code: str) -> list[str]:
+def passed_by(code):
     """Names that a door lists but the code takes from elsewhere."""
     doors = {(module, name): door_of(module, name) for module, name in used_names(code)}
     return sorted(
@@ -145,19 +144,19 @@ PAGES = [
 SCRIPTS = sorted((ROOT / "experiments").rglob("*.py"))
 
 
-def test_a_public_name_is_taken_from_its_door() -> None:
+def test_a_public_name_is_taken_from_its_door():
     """Whatever else the code takes."""
     names = {path.name: passed_by(code_of(path)) for path in (*PAGES, *SCRIPTS)}
     assert {file: taken for file, taken in names.items() if taken} == {}
 
 
-def test_pages_need_the_doors_alone() -> None:
+def test_pages_need_the_doors_alone():
     """Without exception."""
     names = {path.name: internals(code_of(path)) for path in PAGES}
     assert {file: taken for file, taken in names.items() if taken} == {}
 
 
-def test_experiments_need_internals_only_where_it_is_stated() -> None:
+def test_experiments_need_internals_only_where_it_is_stated():
     """An exception that is no longer needed is taken off the list."""
     names = {
         str(path.relative_to(ROOT / "experiments")): internals(code_of(path)) for path in SCRIPTS
@@ -182,12 +181,12 @@ def test_experiments_need_internals_only_where_it_is_stated() -> None:
         ("def work():\n    from raglab.cli import app", ["raglab.cli.app"]),
     ],
 )
-def test_the_test_finds_internals(code: str, expected: list[str]) -> None:
+def test_the_test_finds_internals(code, expected):
     """Imports at any depth, and attributes."""
     assert internals(code) == expected
 
 
-def test_the_test_finds_names_that_have_a_door() -> None:
+def test_the_test_finds_names_that_have_a_door():
     """Defined in an internal module or in one of the algebra."""
     code = "from raglab.store.traces import Trace\nfrom raglab.values import Case, Status\n"
     assert passed_by(code + "from raglab.bandit.simulation import kernel, run") == [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +27,20 @@ EDITS: tuple[tuple[str, str, Any], ...] = (
 )
 
 
-def rows() -> dict[str, Any]:
+def rows():
     """A policy file with its certificate."""
     read: dict[str, Any] = yaml.safe_load((SAMPLES / "certified.yaml").read_text())
     return read
 
 
-def written(folder: Path, content: Mapping[str, Any]) -> Path:
+def written(folder, content):
     """A file of it."""
     path = folder / "policy.yaml"
     path.write_text(yaml.safe_dump(dict(content)))
     return path
 
 
-def edited(section: str, key: str, value: Any) -> dict[str, Any]:
+def edited(section, key, value):
     """The file with one value changed by hand."""
     content = rows()
     content[section] = {**content.get(section, {}), key: value}
@@ -49,9 +48,7 @@ def edited(section: str, key: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("section", "key", "value"), EDITS)
-def test_an_edit_that_changes_the_policy_drops_its_certificate(
-    section: str, key: str, value: Any, tmp_path: Path
-) -> None:
+def test_an_edit_that_changes_the_policy_drops_its_certificate(section, key, value, tmp_path):
     """With one warning that names both ids; the policy is the one that the file states."""
     content = edited(section, key, value)
     ids = {content["certificate"]["policy_id"]}
@@ -68,7 +65,7 @@ def test_an_edit_that_changes_the_policy_drops_its_certificate(
 
 
 @pytest.mark.parametrize("edit", [{}, {"notes": "mine"}, {"tuned_on": "0" * 16}])
-def test_what_decides_nothing_keeps_it(edit: dict[str, Any], tmp_path: Path) -> None:
+def test_what_decides_nothing_keeps_it(edit, tmp_path):
     """Notes and records are no part of the id."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -76,7 +73,7 @@ def test_what_decides_nothing_keeps_it(edit: dict[str, Any], tmp_path: Path) -> 
     assert policy.certificate == rows()["certificate"]
 
 
-def test_a_system_of_an_edited_file_promises_nothing(tmp_path: Path) -> None:
+def test_a_system_of_an_edited_file_promises_nothing(tmp_path):
     """`System.open` reads it as `Policy.load` does."""
     with pytest.warns(UserWarning, match="dropped") as said:
         system = System.open(
@@ -88,7 +85,7 @@ def test_a_system_of_an_edited_file_promises_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1, 93, "3", None, True, 2.0])
-def test_an_unknown_schema_is_refused(version: Any, tmp_path: Path) -> None:
+def test_an_unknown_schema_is_refused(version, tmp_path):
     """In the certificate; a policy itself has none, and a baseline one up to this raglab's."""
     content = rows()
     content["certificate"]["schema_version"] = version
@@ -99,7 +96,7 @@ def test_an_unknown_schema_is_refused(version: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, 93])
-def test_a_baseline_of_an_unknown_schema_is_refused(version: int, tmp_path: Path) -> None:
+def test_a_baseline_of_an_unknown_schema_is_refused(version, tmp_path):
     """It was measured by a raglab that this one does not know."""
     content = json.loads((SAMPLES / "baseline.json").read_text())
     path = tmp_path / "baseline.json"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +33,7 @@ BENCHES = (first, second, third)
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[Any]:
+def script():
     """Return the script as a module; the threads that it asks for are its alone."""
     with pytest.MonkeyPatch.context() as patch:
         for name in THREADS:
@@ -44,12 +42,12 @@ def script() -> Iterator[Any]:
         yield importlib.import_module("bench")
 
 
-def turn(script: Any, *rows: tuple[str, float, str]) -> Any:
+def turn(script, *rows):
     """Turn of a program with these rows."""
     return script.Turn({row[0]: script.Row(*row) for row in rows}, {})
 
 
-def test_a_ratio_above_one_is_better(script: Any) -> None:
+def test_a_ratio_above_one_is_better(script):
     """Of times and sizes the last by this, of rates this by the last.
 
     The best turn counts, the range is of pairs.
@@ -68,7 +66,7 @@ def test_a_ratio_above_one_is_better(script: Any) -> None:
     assert line.endswith("0.90  0.90 to 0.90  below 0.95")
 
 
-def test_what_compares_within_a_tree_or_stands_in_one_has_no_ratio(script: Any) -> None:
+def test_what_compares_within_a_tree_or_stands_in_one_has_no_ratio(script):
     """Neither a ratio beside a peer nor a row that the other tree lacks."""
     turns = [turn(script, ("beside", 7.0, "x"), ("new", 1.0, "s"))]
     assert script.comparison("beside", turns, turns)[1] is None
@@ -77,9 +75,7 @@ def test_what_compares_within_a_tree_or_stands_in_one_has_no_ratio(script: Any) 
     assert line.split()[-2:] == ["1", "-"]
 
 
-def test_both_trees_are_measured_in_turns(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_trees_are_measured_in_turns(script, tmp_path, monkeypatch, capsys):
     """A table with both columns.
 
     What is slower, what only one tree has and why is said below it, once.
@@ -87,7 +83,7 @@ def test_both_trees_are_measured_in_turns(
     (tmp_path / "raglab").mkdir()
     order = []
 
-    def measured(program: str, tree: Path, options: Any) -> Any:
+    def measured(program, tree, options):
         order.append((program, tree == ROOT, options.first, options.peers))
         slower = 2.0 if tree == ROOT else 1.0
         rows = [
@@ -116,7 +112,7 @@ def test_both_trees_are_measured_in_turns(
     assert out.count("study, second: KeyError: gone") == 2
 
 
-def test_a_program_runs_in_a_process_of_its_own(script: Any, tmp_path: Path) -> None:
+def test_a_program_runs_in_a_process_of_its_own(script, tmp_path):
     """The quick size gives rows of this tree; of a package without the function the reason."""
     options = script.Options(quick=True, first=False, peers=False, folder=tmp_path / "place")
     result = script.measured("bandit", ROOT, options)
@@ -129,9 +125,7 @@ def test_a_program_runs_in_a_process_of_its_own(script: Any, tmp_path: Path) -> 
     }
 
 
-def test_one_bench_that_fails_ends_no_other(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_bench_that_fails_ends_no_other(script, tmp_path, monkeypatch):
     """Rows before the error and of the other benches stay."""
     (tmp_path / "bench_toy.py").write_text(PROGRAM, encoding="utf-8")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
@@ -143,21 +137,21 @@ def test_one_bench_that_fails_ends_no_other(
 
 
 @pytest.mark.parametrize("base", [None, "no-such-commit"])
-def test_without_a_last_version_a_line_says_why(script: Any, base: str | None) -> None:
+def test_without_a_last_version_a_line_says_why(script, base):
     """Neither a missing name nor one that git does not know stops the bench."""
     with script.last_version(base) as (tree, what):
         assert tree is None
         assert what.startswith("no last version: ")
 
 
-def test_a_module_is_looked_for_by_its_name(script: Any) -> None:
+def test_a_module_is_looked_for_by_its_name(script):
     """Wherever it lies; several of one name are told apart by their package."""
     assert script.module("simulation", "bandit").__name__ == "raglab.bandit.simulation"
     with pytest.raises(ModuleNotFoundError, match="raglab has no module nowhere"):
         script.module("nowhere")
 
 
-def test_cases_that_are_made_of_others_all_differ(script: Any) -> None:
+def test_cases_that_are_made_of_others_all_differ(script):
     """Fractions are scaled by the case, so their order within it stays.
 
     Whole numbers and NaN stay as they are.
@@ -171,7 +165,7 @@ def test_cases_that_are_made_of_others_all_differ(script: Any) -> None:
 
 
 @pytest.mark.parametrize("program", ["calibration", "replay", "study"])
-def test_a_program_gives_its_rows(script: Any, tmp_path: Path, program: str) -> None:
+def test_a_program_gives_its_rows(script, tmp_path, program):
     """The quick size gives every row as a number, and nothing fails.
 
     A slope between few trials may be below 0.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,6 @@ import raglab
 from labelled import labelled
 from raglab.lab.untuned_policies import always_answer
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Status
 from refusals import refused
 
@@ -28,7 +26,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 
 
 @pytest.fixture(scope="module")
-def scripts() -> Iterator[Any]:
+def scripts():
     """The scripts as modules; the threads that they set are theirs alone."""
     with pytest.MonkeyPatch.context() as patch:
         for name in THREADS:
@@ -42,13 +40,13 @@ def scripts() -> Iterator[Any]:
 
 
 @cache
-def trace() -> Trace:
+def trace():
     """Two hundred labelled cases whose signals differ for right and wrong, a tenth without hits."""
     return labelled(3, {"": 200}, missing=0.1)
 
 
 @cache
-def policy() -> Policy:
+def policy():
     """The default policy, which refines no further than the trace."""
     return Policy.load().replace("refine.max_depth", 0)
 
@@ -60,9 +58,7 @@ def policy() -> Policy:
     size=st.sampled_from([0, 1, 7, 20]),
     number=st.integers(0, 3),
 )
-def test_a_draw_takes_of_each_label_its_share(
-    scripts: Any, counts: list[int], size: int, number: int
-) -> None:
+def test_a_draw_takes_of_each_label_its_share(scripts, counts, size, number):
     """Drawn and judged cases are all cases once, each label within one case of its share.
 
     They are alike for one number.
@@ -78,7 +74,7 @@ def test_a_draw_takes_of_each_label_its_share(
     assert np.array_equal(drawn, scripts.tuners.draw_rows(label, draw)[0])
 
 
-def test_a_draw_leaves_cases_to_judge_on(scripts: Any) -> None:
+def test_a_draw_leaves_cases_to_judge_on(scripts):
     """As many cases as there are cannot be drawn."""
     refused(
         "must leave cases to judge on, got 3 of 3",
@@ -88,7 +84,7 @@ def test_a_draw_leaves_cases_to_judge_on(scripts: Any) -> None:
     )
 
 
-def test_the_selection_alone_is_that_of_tune(scripts: Any) -> None:
+def test_the_selection_alone_is_that_of_tune(scripts):
     """Without the search of the chain: the same candidate, costs, nested estimate and judged cells.
 
     By each cost matrix.
@@ -113,7 +109,7 @@ def test_the_selection_alone_is_that_of_tune(scripts: Any) -> None:
         assert outcome.cells[tuners.TUNED] == cells[study.selected]
 
 
-def test_a_rule_sees_the_drawn_cases_alone(scripts: Any) -> None:
+def test_a_rule_sees_the_drawn_cases_alone(scripts):
     """Judged cases with other labels change no selection and no cross-validated cost."""
     draw = scripts.tuners.Draw(0, 1)
     _, judged = scripts.tuners.draw_rows(scripts.tuners.labels_of(trace()), draw)
@@ -122,7 +118,7 @@ def test_a_rule_sees_the_drawn_cases_alone(scripts: Any) -> None:
     assert {case.split for case in drawn.cases} == {"tune"}
 
 
-def test_where_no_model_can_be_fitted_the_cheaper_free_policy_stands_for_it(scripts: Any) -> None:
+def test_where_no_model_can_be_fitted_the_cheaper_free_policy_stands_for_it(scripts):
     """Of ten cases a model cannot be fitted.
 
     `expected cost always` is what the drawn cases say is cheaper.
@@ -135,7 +131,7 @@ def test_where_no_model_can_be_fitted_the_cheaper_free_policy_stands_for_it(scri
         assert outcome.cells[tuners.ALWAYS] == outcome.cells[free]
 
 
-def test_a_run_that_was_killed_goes_on_where_it_was(scripts: Any, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_goes_on_where_it_was(scripts, tmp_path):
     """What the log holds is not measured again; cut lines are skipped; what fails stops nothing."""
     trace().save(tmp_path / "made.parquet")
     log, holdout = tmp_path / "out" / "results.jsonl", scripts.holdout
@@ -154,7 +150,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(scripts: Any, tmp_path: Path
     assert after[first.key] == before[first.key]
 
 
-def cells_of(**counts: int) -> list[int]:
+def cells_of(**counts):
     """Cells by decision, label and whether the sources were found: `ok_ok_1` is a right answer."""
     cells = np.zeros((3, 3, 2), dtype=int)
     for name, count in counts.items():
@@ -168,7 +164,7 @@ REFUSE = cells_of(refuse_ok_0=6, refuse_refuse_0=3, refuse_ambiguous_0=1)
 SOME = cells_of(ok_ok_1=4, ok_ok_0=1, refuse_refuse_0=3, refuse_ok_0=1, ambiguous_ambiguous_0=1)
 
 
-def test_costs_of_a_table_are_those_counted_by_hand(scripts: Any) -> None:
+def test_costs_of_a_table_are_those_counted_by_hand(scripts):
     """Two draws: means, the best free policy in hindsight, paired differences."""
     free = {"always-answer": ANSWER, "always-refuse": REFUSE, "defaults": ANSWER}
     lines: list[dict[str, Any]] = []
@@ -191,7 +187,7 @@ def test_costs_of_a_table_are_those_counted_by_hand(scripts: Any) -> None:
     assert bare == "| none | – | – | – |"
 
 
-def test_a_difference_above_its_standard_error_is_bold(scripts: Any) -> None:
+def test_a_difference_above_its_standard_error_is_bold(scripts):
     """Above by more than its error, not by less."""
     assert scripts.holdout.Mean(0.02, 0.01).signed == "**+0.020 (0.010)**"
     assert scripts.holdout.Mean(0.01, 0.02).signed == "+0.010 (0.020)"
@@ -199,7 +195,7 @@ def test_a_difference_above_its_standard_error_is_bold(scripts: Any) -> None:
     assert scripts.holdout.Mean(-0.02, 0.01).signed == "-0.020 (0.010)"
 
 
-def test_what_a_platform_said_becomes_a_trace(scripts: Any, tmp_path: Path) -> None:
+def test_what_a_platform_said_becomes_a_trace(scripts, tmp_path):
     """A right intent passes, a wrong one fails, out of scope is a refusal, nothing found no hit."""
     (tmp_path / "preds").mkdir()
     rows = (

@@ -8,12 +8,10 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from math import comb, isnan, nan
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,7 +45,7 @@ GRID = st.integers(-3, 3).map(lambda value: value / 4)
 
 
 @pytest.mark.parametrize("name", ["adarague", "answers", "nomiracl", "refusals", "rows"])
-def test_examples(name: str) -> None:
+def test_examples(name):
     """Of the docstrings."""
     result = doctest.testmod(importlib.import_module(f"experiments.league.{name}"))
     assert result.attempted > result.failed == 0
@@ -57,9 +55,7 @@ class TestRows:
     """Verdicts and intervals."""
 
     @given(GRID, GRID)
-    def test_the_verdict_turns_with_the_metric_and_the_sides(
-        self, first: float, second: float
-    ) -> None:
+    def test_the_verdict_turns_with_the_metric_and_the_sides(self, first, second):
         """Of a metric of which less is better, and of both sides exchanged, it is the opposite."""
         low, high = min(first, second), max(first, second)
         opposite = {"better": "worse", "worse": "better", "level": "level"}
@@ -70,7 +66,7 @@ class TestRows:
         assert row_verdict("AUROC", nan, high) == "not judged"
 
     @given(wins=st.integers(0, 19), losses=st.integers(0, 19))
-    def test_few_unequal_pairs_are_judged_by_the_sign_test(self, wins: int, losses: int) -> None:
+    def test_few_unequal_pairs_are_judged_by_the_sign_test(self, wins, losses):
         """The interval turns with the sides, holds the mean; five wins to none show nothing."""
         gain = np.array([1.0] * wins + [-1.0] * losses + [0.0] * 200)
         low, high = paired_interval(gain)
@@ -90,7 +86,7 @@ class TestRows:
             (("better", "not judged"), "not judged"),
         ],
     )
-    def test_both_rates_have_a_verdict(self, verdicts: tuple[str, str], joint: str) -> None:
+    def test_both_rates_have_a_verdict(self, verdicts, joint):
         """A gain of a rate that costs the other is a trade, and the cell is counted once."""
         assert joint_verdict(verdicts) == joint_verdict(verdicts[::-1]) == joint
         ends = {"better": -1.0, "level": 0.0, "worse": 1.0, "not judged": nan}
@@ -102,7 +98,7 @@ class TestRows:
         counts = verdict_counts(league_frame(rows))
         assert counts[joint].to_dict() == {("t", False): 2, ("t", True): 1}
 
-    def test_a_small_end_is_not_shown_as_zero(self) -> None:
+    def test_a_small_end_is_not_shown_as_zero(self):
         """Three decimals would show an end above 0 as 0."""
         texts = [signed(value) for value in (0.0003, -0.0004, 0.001, -1e-16)]
         assert texts == ["+0.0003", "-0.0004", "+0.001", "+0.000"]
@@ -138,16 +134,14 @@ ANSWERS = (
 
 
 @given(st.sampled_from([*REFUSES, *ANSWERS]), st.sampled_from(["", "\n", "* "]), st.booleans())
-def test_a_refusal_is_read_whatever_its_case_and_blanks(
-    reply: str, before: str, upper: bool
-) -> None:
+def test_a_refusal_is_read_whatever_its_case_and_blanks(reply, before, upper):
     """Of the prompt's words and others; what only repeats the prompt refuses nothing."""
     text = before + (reply.upper() if upper else reply).replace(" ", "  ")
     assert answer_vote(text) == float(reply in ANSWERS)
     assert isnan(answer_vote(before)) == (before != "* " or isnan(answer_vote("*")))
 
 
-def answer_table(seed: int, levels: int) -> tuple[pd.DataFrame, list[Part]]:
+def answer_table(seed, levels):
     """Two cells of 80 answers; signals of few levels, with ties, blanks, and against the labels."""
     rng = np.random.default_rng(seed)
     correct, cell = rng.random(160) < 0.5, np.repeat(["a", "b"], 80)
@@ -169,7 +163,7 @@ class TestAnswers:
     """Judged by what was fitted on others."""
 
     @pytest.mark.parametrize(("seed", "levels"), [(0, 1), (1, 2), (2, 4)])
-    def test_what_moves_no_score(self, seed: int, levels: int) -> None:
+    def test_what_moves_no_score(self, seed, levels):
         """Labels of judged answers, the sign of a column, a blank filled with the fit's median."""
         table, parts = answer_table(seed, levels)
         is_a = parts[0].judged
@@ -185,7 +179,7 @@ class TestAnswers:
         figures = ["raglab", "difference", "low", "high", "hindsight"]
         pd.testing.assert_frame_equal(league_frame(signs)[figures], league_frame(rows)[figures])
 
-    def test_the_order_of_the_rows_changes_nothing(self) -> None:
+    def test_the_order_of_the_rows_changes_nothing(self):
         """To the bit, also of the intervals."""
         table, parts = answer_table(3, 3)
         order = np.random.default_rng(3).permutation(160)
@@ -195,7 +189,7 @@ class TestAnswers:
         ]
         assert repr(rows[0]) == repr(rows[1])
 
-    def test_a_cell_that_cannot_be_judged_has_no_part_in_all(self) -> None:
+    def test_a_cell_that_cannot_be_judged_has_no_part_in_all(self):
         """One of right answers alone, and one that too few answers fit."""
         table, parts = answer_table(3, 4)
         extra = table[:40].assign(
@@ -212,7 +206,7 @@ class TestAnswers:
         assert set(verdicts) == {"not judged"}
 
     @pytest.mark.parametrize(("groups", "questions"), [(1, 20), (2, 240), (4, 45)])
-    def test_no_question_is_judged_by_itself(self, groups: int, questions: int) -> None:
+    def test_no_question_is_judged_by_itself(self, groups, questions):
         """Every answer is judged once, by others; groups and folds reach further than fixed scores.
 
         As `REACH` says.
@@ -229,7 +223,7 @@ class TestAnswers:
             factor = 1.0 if row.cell != "all" and len(parts) == groups else 2.0
             assert wide.high - wide.low == pytest.approx(factor * (row.high - row.low), nan_ok=True)
 
-    def test_signals_that_know_nothing(self) -> None:
+    def test_signals_that_know_nothing(self):
         """Of 20 tables of noise, judged in five folds, at most three verdicts are not level."""
         verdicts: list[str] = []
         for seed in range(20):
@@ -246,7 +240,7 @@ class TestAnswers:
         assert sum(verdict != "level" for verdict in verdicts) <= 3
 
 
-def write_records(path: Path, records: Iterable[Any]) -> None:
+def write_records(path, records):
     """JSON lines, gzipped where the name says so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(record) + "\n" for record in records).encode()
@@ -256,7 +250,7 @@ def write_records(path: Path, records: Iterable[Any]) -> None:
 VOTES = {"ays": 0.7, "idk": 0.65, "pairwise_assistive": 0.75}  # chance to tell right from wrong
 
 
-def dba_folder(folder: Path, suffix: str = "") -> Path:
+def dba_folder(folder, suffix=""):
     """Two question sets of three models; the second set names a vote `ic_idk`."""
     for place, (name, model) in enumerate((s, m) for s in ("first", "second") for m in "abc"):
         rng = np.random.default_rng(place)
@@ -278,7 +272,7 @@ def dba_folder(folder: Path, suffix: str = "") -> Path:
     return folder
 
 
-def nomiracl_folder(folder: Path, models: Sequence[str] = ("gpt-4", "gpt-3.5", "orca")) -> Path:
+def nomiracl_folder(folder, models=("gpt-4", "gpt-3.5", "orca")):
     """Each model answers what can be answered with chance .8, and else with .3."""
     replies = ("I don't know. None of them says so.", "Yes, answer is present in [2].")
     for number, language in enumerate(("aa", "bb", "cc")):
@@ -295,7 +289,7 @@ def nomiracl_folder(folder: Path, models: Sequence[str] = ("gpt-4", "gpt-3.5", "
     return folder
 
 
-def paretobandit_folder(folder: Path) -> Path:
+def paretobandit_folder(folder):
     """Two models; the dear one is better at long prompts alone. A prompt is in both files."""
     for seed, name in enumerate(("val", "test")):
         rng = np.random.default_rng(seed)
@@ -313,7 +307,7 @@ def paretobandit_folder(folder: Path) -> Path:
     return folder
 
 
-def adarague_folder(folder: Path, sets: Sequence[str] = ("nq", "squad")) -> Path:
+def adarague_folder(folder, sets=("nq", "squad")):
     """Arms that are right with chance .3, .5 and .6; the router of two epochs takes one of them."""
     for number, (part, name) in enumerate((p, s) for p in ("dev_9", "test") for s in sets):
         rng = np.random.default_rng(number)
@@ -357,7 +351,7 @@ def adarague_folder(folder: Path, sets: Sequence[str] = ("nq", "squad")) -> Path
 class TestTables:
     """Miniatures of the four layouts."""
 
-    def test_dba(self, tmp_path: Path) -> None:
+    def test_dba(self, tmp_path):
         """What is dropped is counted; gzipped files and the other name of a vote change nothing."""
         rows = dba_rows(dba_folder(tmp_path / "plain"))
         assert repr(rows) == repr(dba_rows(dba_folder(tmp_path / "packed", ".gz")))
@@ -372,7 +366,7 @@ class TestTables:
             assert not (fit == judged.iloc[0]).any(axis=None)
         assert [int(n) for n in re.findall(r": (\d+)", notes["first / a"])] == [1, 1, 1]
 
-    def test_nomiracl(self, tmp_path: Path) -> None:
+    def test_nomiracl(self, tmp_path):
         """Labels of a language choose nothing there; copies of GPT-4 are level with it."""
         replies = nomiracl_votes(nomiracl_folder(tmp_path))
         models = ["gpt-4", "gpt-3.5", "orca"]
@@ -388,7 +382,7 @@ class TestTables:
         assert alone.equals(replies["gpt-4"])
 
     @pytest.mark.filterwarnings("ignore:.*components:UserWarning")
-    def test_paretobandit(self, tmp_path: Path) -> None:
+    def test_paretobandit(self, tmp_path):
         """A prompt of test is fitted to nowhere; rewards of test change no plan."""
         folder = paretobandit_folder(tmp_path)
         paths = folder / "val_k4.jsonl.gz", folder / "test_k4.jsonl.gz"
@@ -406,7 +400,7 @@ class TestTables:
         assert (small.difference, small.raglab) == (0.0, small.free)
         assert large.low > 0.0
 
-    def test_adarague(self, tmp_path: Path) -> None:
+    def test_adarague(self, tmp_path):
         """Steps are calls, the router is that of the last epoch, and its figure is reproduced."""
         nq, squad, row = adarague_rows(adarague_folder(tmp_path))
         assert (nq.published, row.n) == (0.3, 80)
@@ -418,7 +412,7 @@ class TestTables:
         assert " dropped" in nq.note
         assert nq.reproduced > 0.0
 
-    def test_labels_of_test_choose_no_arm(self) -> None:
+    def test_labels_of_test_choose_no_arm(self):
         """Only the signals of what is judged are read."""
         rng = np.random.default_rng(0)
         parts = []
@@ -434,9 +428,7 @@ class TestTables:
             np.testing.assert_array_equal(arms, arms_turned)
 
     @pytest.mark.filterwarnings("ignore:.*components:UserWarning")
-    def test_the_program(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_program(self, tmp_path, capsys, monkeypatch):
         """Prints a line a row, and writes them with a picture a table."""
         for make in (dba_folder, nomiracl_folder, paretobandit_folder, adarague_folder):
             make(tmp_path / make.__name__.partition("_")[0])
@@ -454,9 +446,7 @@ class TestTables:
 class TestOwnTable:
     """A table of one's own, and the page."""
 
-    def test_the_blocks_of_the_page_run(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_blocks_of_the_page_run(self, tmp_path, monkeypatch):
         """A block of text is what the block before it printed; each table has a small picture."""
         monkeypatch.chdir(tmp_path)
         text = GUIDE.read_text(encoding="utf-8")
@@ -481,7 +471,7 @@ class TestOwnTable:
             refused(r"baseline must be|must be filled", own_rows, self.write(table.assign(**wrong)))
 
     @staticmethod
-    def write(table: pd.DataFrame) -> Path:
+    def write(table):
         """Table as a file."""
         path = Path("table.csv")
         table.to_csv(path, index=False)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from experiments.league.clustered import (
-    PairedDifference,
     accuracy_at_coverage,
     accuracy_difference,
     answered_cases,
@@ -35,7 +34,7 @@ ROWS = st.lists(ROW, min_size=2, max_size=40)
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
-def world(seed: Any, n: int, size: int, *, rule: bool = False) -> Columns:
+def world(seed, n, size, *, rule=False):
     """Right or wrong, two coarse signals and the cluster.
 
     Cases of a cluster share how hard and how sure they are.
@@ -51,18 +50,18 @@ def world(seed: Any, n: int, size: int, *, rule: bool = False) -> Columns:
     return right, first, second > 0 if rule else second, cluster
 
 
-def auroc_difference(*columns: Any, clusters: Any = None, level: float = 0.95) -> PairedDifference:
+def auroc_difference(*columns, clusters=None, level=0.95):
     """Difference over one cell that holds all cases."""
     cells = np.zeros(len(columns[0]))
     return mean_auroc_difference(*columns, cells=cells, clusters=clusters, level=level)
 
 
-def columns(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
+def columns(rows):
     """Rows as columns."""
     return [np.array(column) for column in zip(*rows, strict=True)]
 
 
-def numbers(value: PairedDifference) -> bytes:
+def numbers(value):
     """Bits of a difference."""
     return np.array(value[:4], dtype=np.float64).tobytes()
 
@@ -70,7 +69,7 @@ def numbers(value: PairedDifference) -> bytes:
 # --- AUROC
 
 
-def test_single_clusters_are_delong() -> None:
+def test_single_clusters_are_delong():
     """Paired variance of all pairs of a right and wrong case, singly (DeLong 1988, equation 3)."""
     right, *signals, _ = world(0, 80, 1)
     pairs = [
@@ -97,7 +96,7 @@ def test_single_clusters_are_delong() -> None:
     )
 
 
-def test_clusters_are_obuchowski() -> None:
+def test_clusters_are_obuchowski():
     """Sums of components by cluster as her equations 5 to 7 have them.
 
     The covariance is 1 % larger here.
@@ -119,7 +118,7 @@ def test_clusters_are_obuchowski() -> None:
     )
 
 
-def test_copies_of_a_case_are_no_evidence() -> None:
+def test_copies_of_a_case_are_no_evidence():
     """Each case three times, as clusters of three: the interval of the cases alone.
 
     Unmarked it is far too short.
@@ -139,7 +138,7 @@ def test_copies_of_a_case_are_no_evidence() -> None:
     assert answers[0].high == pytest.approx(answers[1].high, abs=0.01)
 
 
-def test_it_agrees_with_a_cluster_bootstrap() -> None:
+def test_it_agrees_with_a_cluster_bootstrap():
     """Standard errors of AUROC and accuracy differences against 600 resamples of clusters of 5."""
     rng = np.random.default_rng(3)
     right, first, second, cluster = world(rng, 500, 5)
@@ -162,7 +161,7 @@ def test_it_agrees_with_a_cluster_bootstrap() -> None:
     assert widths / spread == pytest.approx(np.ones(3), abs=0.15)
 
 
-def test_a_mean_over_cells_by_hand() -> None:
+def test_a_mean_over_cells_by_hand():
     """Two cells weigh the same.
 
     A third with right cases alone is left out, and a fourth with one wrong cluster.
@@ -188,7 +187,7 @@ def test_a_mean_over_cells_by_hand() -> None:
     assert np.array(plain[:4]) == pytest.approx(np.array(gain[:4]), abs=1e-15)
 
 
-def test_questions_that_models_share_are_clusters() -> None:
+def test_questions_that_models_share_are_clusters():
     """The same answers of four models.
 
     A mean over models knows no more than one model where clusters span them.
@@ -207,7 +206,7 @@ def test_questions_that_models_share_are_clusters() -> None:
 # --- accuracy at a coverage
 
 
-def test_accuracy_at_a_coverage_by_hand() -> None:
+def test_accuracy_at_a_coverage_by_hand():
     """One right alone; then a tie of right and wrong, half of it; 1.5 cases of four; all."""
     correct, confidence = [1, 1, 0, 0], [0.9, 0.7, 0.7, 0.1]
     assert accuracy_at_coverage(correct, confidence, 0.25) == 1.0
@@ -220,7 +219,7 @@ def test_accuracy_at_a_coverage_by_hand() -> None:
 
 @settings(LAWFUL, max_examples=50)
 @given(rows=st.lists(ROW, min_size=1, max_size=6), place=st.integers(1, 6))
-def test_ties_are_worth_the_mean_of_their_orders(rows: list[tuple[Any, ...]], place: int) -> None:
+def test_ties_are_worth_the_mean_of_their_orders(rows, place):
     """Of a whole number of cases.
 
     The accuracy of the first ones, averaged over every order of the rows.
@@ -238,7 +237,7 @@ def test_ties_are_worth_the_mean_of_their_orders(rows: list[tuple[Any, ...]], pl
 
 @LAWFUL
 @given(rows=ROWS)
-def test_a_rule_is_compared_at_its_own_coverage(rows: list[tuple[Any, ...]]) -> None:
+def test_a_rule_is_compared_at_its_own_coverage(rows):
     """What it answers is what has a 1, whatever the shares of rounding."""
     right, score, _, cluster, _ = columns(rows)
     score, rule = np.nan_to_num(score, nan=-1.0), cluster % 2 == 0
@@ -261,7 +260,7 @@ def test_a_rule_is_compared_at_its_own_coverage(rows: list[tuple[Any, ...]]) -> 
 
 @LAWFUL
 @given(rows=ROWS, seed=st.integers(0, 5))
-def test_order_names_and_turns(rows: list[tuple[Any, ...]], seed: int) -> None:
+def test_order_names_and_turns(rows, seed):
     """The order of rows and a rising change of a signal change no bit.
 
     Turned round the ends change places.
@@ -269,7 +268,7 @@ def test_order_names_and_turns(rows: list[tuple[Any, ...]], seed: int) -> None:
     right, first, second, cluster, cell = columns(rows)
     order = np.random.default_rng(seed).permutation(len(rows))
 
-    def found(at: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> list[PairedDifference]:
+    def found(at, a, b):
         part = right[at], a[at], b[at]
         return [
             auroc_difference(*part, clusters=cluster[at]),
@@ -294,7 +293,7 @@ def test_order_names_and_turns(rows: list[tuple[Any, ...]], seed: int) -> None:
     assert numbers(gains[0]) == numbers(gains[1])
 
 
-def test_few_clusters_give_no_interval() -> None:
+def test_few_clusters_give_no_interval():
     """Nine clusters of 30 cases: a value, a note, and no ends."""
     right, first, second, cluster = world(8, 270, 30)
     for gain in (
@@ -307,7 +306,7 @@ def test_few_clusters_give_no_interval() -> None:
         assert gain.note == "No interval: 9 clusters are fewer than 10."
 
 
-def test_where_nothing_varies() -> None:
+def test_where_nothing_varies():
     """One signal twice: 0 with the reach of 60 pairs without a change.
 
     Perfect against none: Hoeffding's.
@@ -325,7 +324,7 @@ def test_where_nothing_varies() -> None:
     assert disjoint_pairs(rows, np.ones(5, dtype=bool)) == 1
 
 
-def test_one_kind_alone() -> None:
+def test_one_kind_alone():
     """No AUROC, said in the note; the accuracy is there."""
     right, first, second, cluster = world(8, 60, 2)
     gain = auroc_difference(np.ones(60), first, second, clusters=cluster)
@@ -348,14 +347,14 @@ def test_one_kind_alone() -> None:
         ({"level": 1.0}, r"level must be in \(0, 1\)"),
     ],
 )
-def test_what_means_nothing(change: dict[str, Any], rule: str) -> None:
+def test_what_means_nothing(change, rule):
     """Rule, value, remedy."""
     right, first, second, _ = world(8, 60, 2)
     for call in (accuracy_difference, auroc_difference):
         refused(rule, call, right, first, second > 0, **change)
 
 
-def test_shares_out_of_range() -> None:
+def test_shares_out_of_range():
     """A coverage beyond (0, 1], and a rule that is none."""
     right, first, second, _ = world(8, 60, 2)
     for coverage in (1.2, 0.0):
@@ -363,6 +362,6 @@ def test_shares_out_of_range() -> None:
     refused("second must be 0 or 1", accuracy_difference, right, first, second)
 
 
-def test_a_kind_of_one_cluster_has_no_interval() -> None:
+def test_a_kind_of_one_cluster_has_no_interval():
     """Other clusters say nothing of how it varies."""
     assert lack_of_clusters(20, 1) == "No interval: one cluster holds all cases of a kind."

@@ -6,9 +6,7 @@ import gzip
 import importlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ FOLDER = Path(raglab.__file__).parents[1] / "experiments"
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[Any]:
+def script():
     """Return the script as a module, with less to try."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path, str(FOLDER)])
@@ -30,7 +28,7 @@ def script() -> Iterator[Any]:
     sys.modules.pop("paretobandit", None)
 
 
-def write_rows(path: Path, seed: int) -> None:
+def write_rows(path, seed):
     """Two models; the dear one is better at long prompts alone."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -47,9 +45,7 @@ def write_rows(path: Path, seed: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*components:UserWarning")
-def test_a_priced_ridge_and_learners_of_own_files(
-    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_priced_ridge_and_learners_of_own_files(script, tmp_path, capsys):
     """The dear model where it pays: near .85 with half the questions dear.
 
     Mixtures earn less at the same spend.
@@ -67,9 +63,7 @@ def test_a_priced_ridge_and_learners_of_own_files(
     assert cells.keys() >= {f"lin_ucb, {start}" for start in (script.COLD, script.UNIFORM)}
 
 
-def test_absent_files_are_named(
-    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_absent_files_are_named(script, tmp_path, capsys):
     """And nothing is measured."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["paretobandit.py", "--data", str(tmp_path)])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from math import sqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ FOLDER = Path(raglab.__file__).parents[1] / "experiments"
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[Any]:
+def script():
     """The script as a module."""
     with pytest.MonkeyPatch.context() as patch:
         # at the end: tests have modules of other scripts' names
@@ -29,7 +27,7 @@ def script() -> Iterator[Any]:
     del sys.modules[module.__name__]
 
 
-def test_the_true_risk_is_that_of_many_cases(script: Any) -> None:
+def test_the_true_risk_is_that_of_many_cases(script):
     """Exact over the rows of a world: what 100,000 drawn cases come near to."""
     setting = next(iter(script.settings().values()))
     family = script.threshold("confidence", script.drawn(setting.of, 100, np.random.default_rng(0)))
@@ -42,7 +40,7 @@ def test_the_true_risk_is_that_of_many_cases(script: Any) -> None:
     assert (many.classes[answered] != 0).mean() == pytest.approx(risk, abs=0.01)
 
 
-def test_each_case_is_answered_up_to_its_ratio(script: Any) -> None:
+def test_each_case_is_answered_up_to_its_ratio(script):
     """The family holds the breakpoints of its cases.
 
     One case more, or some that are alike, at each lower ratio.
@@ -58,7 +56,7 @@ def test_each_case_is_answered_up_to_its_ratio(script: Any) -> None:
     assert not (above[-1] == Status.ok).any()
 
 
-def test_a_candidate_replaces_the_incumbent_only_by_saving(script: Any) -> None:
+def test_a_candidate_replaces_the_incumbent_only_by_saving(script):
     """One that decides as the incumbent saves nothing.
 
     One that knows the classes saves much (rule S6.8).
@@ -71,7 +69,7 @@ def test_a_candidate_replaces_the_incumbent_only_by_saving(script: Any) -> None:
     assert incumbent in script.FREE
     assert script.selected(cases, "mine", same[incumbent]) == incumbent
 
-    def known(of: Any) -> Any:
+    def known(of):
         return script.Family(
             np.zeros(1), 0.0, lambda *_: script.LABEL_OF_CLASS[of.classes][None], tuple(Status)
         )
@@ -84,7 +82,7 @@ def test_a_candidate_replaces_the_incumbent_only_by_saving(script: Any) -> None:
     assert script.dearest((Status.ok,)) == script.dearest(tuple(Status)) == 1.0
 
 
-def test_promises_hold_with_fit_and_choice_inside_each_repeat(script: Any) -> None:
+def test_promises_hold_with_fit_and_choice_inside_each_repeat(script):
     """In 30 repeats no more are broken than delta and three standard errors.
 
     Something is certified in most.

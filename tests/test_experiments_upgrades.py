@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pandas as pd
-import pytest
 
 import raglab
 from experiments.upgrade_tables import AS_THEY_WERE, BASE, tables
 from experiments.upgrades import Deal
 
 
-def drawn_trace(score: float) -> raglab.Trace:
+def drawn_trace(score):
     """Forty questions with a hit each."""
     words = [f"w{number} v{number} u{number}" for number in range(40)]
     rows = pd.DataFrame(
@@ -24,7 +22,7 @@ def drawn_trace(score: float) -> raglab.Trace:
     )
 
 
-def test_a_deal_has_four_parts_that_are_the_same_of_each_trace() -> None:
+def test_a_deal_has_four_parts_that_are_the_same_of_each_trace():
     """No case the base is certified on is among the fresh; tune and report are those of both."""
     deal, second = Deal.of(drawn_trace(0.5), 3), Deal.of(drawn_trace(0.9), 3)
     queries = {
@@ -44,7 +42,7 @@ def test_a_deal_has_four_parts_that_are_the_same_of_each_trace() -> None:
     assert [case.query for case in second.fresh.cases] == [case.query for case in deal.fresh.cases]
 
 
-def lines_of_a_deal() -> list[dict[str, object]]:
+def lines_of_a_deal():
     """One promise of at most 20 %, on the base and on one upgrade.
 
     It holds, is broken, is certified, is refused.
@@ -68,7 +66,7 @@ def lines_of_a_deal() -> list[dict[str, object]]:
     ]
 
 
-def test_tables_count_each_line_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_count_each_line_once(tmp_path, capsys):
     """A policy that answers nothing keeps no promise, and what is refused is counted apart."""
     folder = tmp_path / "drawn"
     folder.mkdir()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,10 +49,10 @@ ROOMS = sorted({room for room, _, _ in NAMES} | {arm.room for arm in ARMS.values
 
 
 @pytest.fixture
-def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def rooms(tmp_path, monkeypatch):
     """Replace the rooms by those that a test writes: name -> lines of its `__init__.py`."""
 
-    def write(**texts: str) -> None:
+    def write(**texts):
         for room, text in texts.items():
             (tmp_path / room).mkdir()
             (tmp_path / room / "__init__.py").write_text(text, encoding="utf-8")
@@ -71,7 +70,7 @@ def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 class TestRegistry:
     """Rows of rooms."""
 
-    def test_rows_of_a_kind(self, rooms: Callable[..., None]) -> None:
+    def test_rows_of_a_kind(self, rooms):
         """By name, in the order of rooms and points; a kind that begins alike is another kind."""
         rooms(
             b='POINTS = {"unit.y": "math:tau", "units.z": "math:e", "other": "math:inf"}',
@@ -82,20 +81,20 @@ class TestRegistry:
         assert extensions("unit") == {"x": pytest.approx(3.14159), "y": pytest.approx(6.28318)}
         assert extensions("none") == {}
 
-    def test_one_object(self, rooms: Callable[..., None]) -> None:
+    def test_one_object(self, rooms):
         """It is imported when it is asked for, and not before."""
         rooms(a='POINTS = {"late": "no_such_module:thing", "now": "math:pi"}')
         assert extension("now", "a", "pi") == pytest.approx(3.14159)
         with pytest.raises(ModuleNotFoundError, match="no_such_module"):
             extension("late", "a", "late")
 
-    def test_a_point_that_a_room_does_not_have(self, rooms: Callable[..., None]) -> None:
+    def test_a_point_that_a_room_does_not_have(self, rooms):
         """Is a fault of the core, and no missing room."""
         rooms(a="POINTS = {}")
         with pytest.raises(KeyError, match="nothing"):
             extension("nothing", "a", "nothing")
 
-    def test_a_room_that_is_not_there(self, rooms: Callable[..., None]) -> None:
+    def test_a_room_that_is_not_there(self, rooms):
         """The message names what was asked for and the folder.
 
         It is an ImportError that names the module.
@@ -116,7 +115,7 @@ class TestRegistry:
 class TestArms:
     """Arms whose room is taken out."""
 
-    def test_arms_of_a_missing_room_are_named(self, rooms: Callable[..., None]) -> None:
+    def test_arms_of_a_missing_room_are_named(self, rooms):
         """In settings of retrieval; all other arms go on."""
         rooms()
         for arm in ("graph", "table"):
@@ -133,9 +132,7 @@ class TestArms:
         assert build_arm_indexes(live_arms(), (), GENERIC) == {}
 
     @pytest.mark.parametrize("arm", ["graph", "table"])
-    def test_a_policy_or_a_system_that_names_one_is_told(
-        self, rooms: Callable[..., None], arm: str
-    ) -> None:
+    def test_a_policy_or_a_system_that_names_one_is_told(self, rooms, arm):
         """Before the index is blamed for lacking it."""
         rooms()
         named, hybrid = (
@@ -153,7 +150,7 @@ class TestArms:
                 default_arm("What is it?", system)  # type: ignore[arg-type]
 
 
-def test_a_study_is_without_a_cockpit_where_its_room_is_missing(rooms: Callable[..., None]) -> None:
+def test_a_study_is_without_a_cockpit_where_its_room_is_missing(rooms):
     """Report and run have no page of it; asked for itself, it is named."""
     rooms()
     study = object.__new__(TuneResult)
@@ -196,7 +193,7 @@ raglab.Policy, raglab.Case, raglab.gates
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_name_of_a_missing_room_says_where_it_belongs(room: str, tmp_path: Path) -> None:
+def test_a_name_of_a_missing_room_says_where_it_belongs(room, tmp_path):
     """As an attribute and as an import; `import *` and what is beside it go on without it."""
     rooms = tmp_path / "raglab" / "extensions"
     rooms.mkdir(parents=True)
@@ -228,7 +225,7 @@ ELSEWHERE = [
 
 
 @pytest.mark.parametrize(("name", "place"), ELSEWHERE)
-def test_a_name_of_another_door_says_where_it_is(name: str, place: str) -> None:
+def test_a_name_of_another_door_says_where_it_is(name, place):
     """Of whichever door has it; a name of none is unknown."""
     with pytest.raises(
         AttributeError, match=rf"^module 'raglab' has no attribute '{name}'; it is {place}$"
@@ -238,7 +235,7 @@ def test_a_name_of_another_door_says_where_it_is(name: str, place: str) -> None:
         raglab.io.nothing  # noqa: B018
 
 
-def test_every_module_is_an_attribute() -> None:
+def test_every_module_is_an_attribute():
     """A plain import is enough.
 
     Private modules are none, and what a module lacks is told as it is.
@@ -252,9 +249,7 @@ def test_every_module_is_an_attribute() -> None:
         raglab.__getattr__("__main__")
 
 
-def test_a_damaged_room_is_not_reported_as_missing(
-    rooms: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_damaged_room_is_not_reported_as_missing(rooms, tmp_path):
     """A lost module raises as Python does; a lost `__init__.py` is named.
 
     A folder of caches alone is no room.
@@ -278,7 +273,7 @@ def test_a_damaged_room_is_not_reported_as_missing(
         raglab.__getattr__("ShardedTrace")
 
 
-def test_all_rooms_may_be_deleted_with_their_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_rooms_may_be_deleted_with_their_folder(monkeypatch):
     """Then none is installed, and a name of one is named as of any that is missing."""
     monkeypatch.setitem(sys.modules, extension_points.ROOMS, None)
     installed.cache_clear()
@@ -292,7 +287,7 @@ def test_all_rooms_may_be_deleted_with_their_folder(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("room", installed())
-def test_points_of_a_room_load(room: str) -> None:
+def test_points_of_a_room_load(room):
     """Every row that a room lists is there."""
     for target in import_module(f"{extension_points.ROOMS}.{room}").POINTS.values():
         module, _, name = target.partition(":")

@@ -6,11 +6,9 @@ The law: a trace with failed calls decides as the trace without their cases, whi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import signature
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +37,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace, dealt_trace
-from raglab.values import Case, Chunk, Generation, ModelUnavailableError
+from raglab.values import Case, Generation, ModelUnavailableError
 from worlds import Hit, policy, trace_of
 
 GATED = Policy.from_mapping(policy(generation={"min_generation_confidence": 0.5}).model_dump())
@@ -54,7 +52,7 @@ class Writer(NamedTuple):
     name: str = "writer"
     gives_confidence = True
 
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+    def answer(self, question, passages):
         """The text, whatever is asked."""
         del passages
         if int(question.rsplit(maxsplit=1)[-1]) in self.failing:
@@ -63,7 +61,7 @@ class Writer(NamedTuple):
         return Generation(TEXT, 0.9, (0,))
 
 
-def castle(n: int, *, gold: bool = True, split: str | None = None) -> Trace:
+def castle(n, *, gold=True, split=None):
     """Questions with one hit each; of four the last should be refused."""
     cases = [
         Case(
@@ -80,19 +78,19 @@ def castle(n: int, *, gold: bool = True, split: str | None = None) -> Trace:
     return Trace(*fields, plain.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
 
 
-def recorded(trace: Trace, failing: Sequence[int] = (), **more: Any) -> Trace:
+def recorded(trace, failing=(), **more):
     """The trace with answers, but for questions whose model fails."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return record_answers(trace, GATED, Writer(frozenset(failing)), Weighed(), **more)
 
 
-def failing_sets(n: int) -> st.SearchStrategy[list[int]]:
+def failing_sets(n):
     """Some of n questions, but not all."""
     return st.lists(st.integers(0, n - 1), unique=True, max_size=n - 1)
 
 
-def results(trace: Trace | Measured, chosen: Policy) -> list[Any]:
+def results(trace, chosen):
     """What public functions say of a trace under a policy, as plain values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -118,7 +116,7 @@ class TestLeftOut:
 
     @settings(deadline=None, max_examples=4)
     @given(failing_sets(8), st.booleans(), st.sampled_from([GATED, OPEN]))
-    def test_it_decides_as_the_rest(self, failing: list[int], gold: bool, chosen: Policy) -> None:
+    def test_it_decides_as_the_rest(self, failing, gold, chosen):
         """In memory and measured; no case becomes a refusal, and none a hallucination."""
         trace = castle(8, gold=gold)
         failed = recorded(trace, failing)
@@ -128,7 +126,7 @@ class TestLeftOut:
         assert row["decided_by.generation"] == 0
         assert int(row["false_refusal_rate_k"]) == 0
 
-    def test_every_headline_states_the_count(self) -> None:
+    def test_every_headline_states_the_count(self):
         """Of decisions, tables, comparisons, reviews, cockpit and report."""
         trace = recorded(castle(20), [1, 4, 7, 10, 13, 16])
         sentence = failed_sentence(6, 14)
@@ -142,29 +140,29 @@ class TestLeftOut:
         assert any(sentence in note for note in raglab.review(trace, GATED).notes)
         assert sentence in headline_note(answered_cases(trace))
 
-    def test_a_case_that_is_left_out_cannot_be_looked_up(self) -> None:
+    def test_a_case_that_is_left_out_cannot_be_looked_up(self):
         """`flips` knows the others."""
         trace = recorded(castle(4), [2])
         flips(trace, GATED, "q1")
         with pytest.raises(KeyError):
             flips(trace, GATED, "q2")
 
-    def test_all_failed(self) -> None:
+    def test_all_failed(self):
         """There is nothing to decide."""
         with pytest.raises(ValueError, match="failed call"):
             decide(recorded(castle(3), [0, 1, 2]), GATED)
 
-    def test_two_traces(self) -> None:
+    def test_two_traces(self):
         """Each is compared without its own failures."""
         before, after = recorded(castle(6), [1]), recorded(castle(6), [2])
         result = compare_traces(before, after, policy=GATED)
         assert not {"q1", "q2"} & set(map(str, result.changed["case_id"]))
 
 
-def test_a_function_gets_the_answered_cases() -> None:
+def test_a_function_gets_the_answered_cases():
     """By position and by name; a `Measured` and every case only where it says so."""
 
-    def plain(trace: Any, place: Any = None) -> Any:
+    def plain(trace, place=None):
         """Document it."""
         return trace, place
 
@@ -187,7 +185,7 @@ class TestCertificates:
     """They count as answers that were never recorded: wrong, and 5 % at most."""
 
     @pytest.mark.parametrize(("failed", "is_compared"), [(1, True), (2, True), (3, False)])
-    def test_bound(self, failed: int, *, is_compared: bool) -> None:
+    def test_bound(self, failed, *, is_compared):
         """Of 40 answers."""
         trace = recorded(castle(40), range(failed))
         counts = tally_losses(certified_tally(trace, [OPEN], None), ["hallucination_rate"], None)
@@ -203,7 +201,7 @@ class TestCertificates:
         assert counts.missing_answers == [MissingAnswers(failed, 40)]
         assert counts.missing_answers[0].is_compared is is_compared
 
-    def test_count_by_split(self) -> None:
+    def test_count_by_split(self):
         """A failure of the cases that are tuned on is none of those certified on."""
         some = castle(6, split="tune")
         cases = tuple(
@@ -221,7 +219,7 @@ class TestCertificates:
 class TestTraces:
     """The mark goes with the trace."""
 
-    def test_save_merge_and_shards(self, tmp_path: Path) -> None:
+    def test_save_merge_and_shards(self, tmp_path):
         """And the count of all parts is that of the whole."""
         one = recorded(castle(6), [1])
         other = recorded(castle(12).subset(range(6, 12)), [7, 9])
@@ -236,7 +234,7 @@ class TestTraces:
         alone = raglab.io.save_shards([one], tmp_path / "alone")
         assert failed_count(alone.append(other)) == 3
 
-    def test_another_run_asks_again(self) -> None:
+    def test_another_run_asks_again(self):
         """What is recorded then is decided; a run for nothing of a case leaves its mark."""
         trace = castle(6)
         failed = recorded(trace, [1, 2])
@@ -249,12 +247,12 @@ class TestTraces:
 class Judge:
     """A judge that fails for some questions, and counts them."""
 
-    def __init__(self, failing: Sequence[str]) -> None:
+    def __init__(self, failing):
         from raglab.extensions.learned_signals.judging import JudgeCounts
 
         self.failing, self.counts = failing, JudgeCounts()
 
-    def __call__(self, rows: Any) -> list[float]:
+    def __call__(self, rows):
         """Half sure of all others."""
         values = []
         for query in rows["query"]:
@@ -264,11 +262,11 @@ class Judge:
         return values
 
 
-def test_a_judge_that_failed(tmp_path: Path) -> None:
+def test_a_judge_that_failed(tmp_path):
     """Its cases are left out, and no gate takes the missing verdict for a low one."""
     trace, judge = castle(6), Judge(["how wide is moat 2"])
 
-    def judged(judge: Callable[[Any], list[float]]) -> SignalFunction:
+    def judged(judge):
         return SignalFunction(
             "judge", judge, needs=("query",), higher="surer", unit="probability", version="1"
         )
@@ -282,7 +280,7 @@ def test_a_judge_that_failed(tmp_path: Path) -> None:
     assert len(decide(whole, chosen)) == 6
 
 
-def test_the_cockpit_says_so() -> None:
+def test_the_cockpit_says_so():
     """Live, and so in its frozen page, which shows its notes."""
     from raglab.extensions.cockpit.state import CockpitState
 
@@ -291,7 +289,7 @@ def test_the_cockpit_says_so() -> None:
     assert any(failed_sentence(3, 17) in note for note in shown.notes)
 
 
-def test_policy_data_alone() -> None:
+def test_policy_data_alone():
     """A plain policy reads the trace alike."""
     plain = PolicyData.from_mapping(GATED.model_dump())
     assert decide(recorded(castle(4), [1]), plain).ids() == ["q0", "q2", "q3"]

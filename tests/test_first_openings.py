@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -16,14 +15,14 @@ from raglab.lab.trial_search import open_study
 PAIRS = [pytest.param(2, id="two"), pytest.param(20, id="twenty")]
 
 
-def rows(file: Path, query: str) -> list[tuple[object, ...]]:
+def rows(file, query):
     """Rows of a database of SQLite."""
     with closing(sqlite3.connect(file)) as connection:
         return connection.execute(query).fetchall()
 
 
 @pytest.mark.parametrize("pairs", PAIRS)
-def test_runs_of_two_notebooks_in_a_fresh_folder(tmp_path: Path, pairs: int) -> None:
+def test_runs_of_two_notebooks_in_a_fresh_folder(tmp_path, pairs):
     """Both are tracked, in one experiment, and the store takes a third run."""
     import mlflow  # noqa: F401 - before the forks, so that they meet
 
@@ -45,7 +44,7 @@ def test_runs_of_two_notebooks_in_a_fresh_folder(tmp_path: Path, pairs: int) -> 
 
 @pytest.mark.parametrize("pairs", PAIRS)
 @pytest.mark.parametrize("kind", ["sqlite", "folder"])
-def test_one_study_of_two_processes(tmp_path: Path, pairs: int, kind: str) -> None:
+def test_one_study_of_two_processes(tmp_path, pairs, kind):
     """Both open it, and it states its settings once; of two settings one is refused."""
     broken = []
     for pair in range(pairs):

@@ -26,7 +26,7 @@ RELEASES = sorted((Path(__file__).parent / "data").glob("formats-*"))
 
 
 @pytest.fixture(scope="module", params=RELEASES, ids=lambda folder: folder.name)
-def samples(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def samples(request, tmp_path_factory):
     """Return a copy of the files of a version, since opening a log or an index may write."""
     folder = tmp_path_factory.mktemp("samples") / request.param.name
     shutil.copytree(request.param, folder)
@@ -35,13 +35,13 @@ def samples(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def expected(samples: Path) -> dict[str, Any]:
+def expected(samples):
     """Return what the version decided."""
     rows: dict[str, Any] = json.loads((samples / "expected.json").read_text(encoding="utf-8"))
     return rows
 
 
-def test_this_version_has_its_samples() -> None:
+def test_this_version_has_its_samples():
     """Each is below 300 kB; a release writes those of its formats (`RELEASE.md`)."""
     assert next(folder.name for folder in RELEASES) == "formats-0.1.0"
     for folder in RELEASES:
@@ -49,7 +49,7 @@ def test_this_version_has_its_samples() -> None:
 
 
 @pytest.mark.parametrize("name", ["policy", "certified"])
-def test_a_trace_decides_as_it_did(name: str, samples: Path, expected: dict[str, Any]) -> None:
+def test_a_trace_decides_as_it_did(name, samples, expected):
     """Under a policy by hand, and under one that was fitted, calibrated and certified."""
     trace = raglab.Trace.load(samples / "trace.parquet")
     decisions = raglab.decide(trace, raglab.Policy.load(samples / f"{name}.yaml"))
@@ -57,7 +57,7 @@ def test_a_trace_decides_as_it_did(name: str, samples: Path, expected: dict[str,
     assert {row[1] for row in expected[name]} == {"ok", "refuse"}
 
 
-def test_the_trace_holds_all_that_it_held(samples: Path) -> None:
+def test_the_trace_holds_all_that_it_held(samples):
     """Cases with splits, hits, embeddings of chunks, and latencies beside it."""
     trace = raglab.Trace.load(samples / "trace.parquet")
     assert [len(trace.split(name)) for name in ("tune", "certify", "report")] == [36, 12, 12]
@@ -76,7 +76,7 @@ def test_the_trace_holds_all_that_it_held(samples: Path) -> None:
     )
 
 
-def test_shards_decide_as_the_trace(samples: Path, expected: dict[str, Any]) -> None:
+def test_shards_decide_as_the_trace(samples, expected):
     """Two shards, opened and replayed; their rates are those of the trace in memory."""
     pytest.importorskip("raglab.extensions.scale")
     shards = raglab.Trace.open(samples / "shards")
@@ -87,7 +87,7 @@ def test_shards_decide_as_the_trace(samples: Path, expected: dict[str, Any]) -> 
     assert raglab.sweep(shards, [by_hand]).equals(raglab.sweep(trace, [by_hand]))
 
 
-def test_a_policy_is_the_policy_that_it_was(samples: Path) -> None:
+def test_a_policy_is_the_policy_that_it_was(samples):
     """Its identifier is the one in the file's first line, and that of the same values today."""
     loaded = raglab.Policy.load(samples / "policy.yaml")
     assert loaded.policy_id == policy().policy_id
@@ -96,7 +96,7 @@ def test_a_policy_is_the_policy_that_it_was(samples: Path) -> None:
         assert first == f"# policy_id {raglab.Policy.load(samples / f'{name}.yaml').policy_id}"
 
 
-def test_a_certificate_is_checked_and_remembered(samples: Path) -> None:
+def test_a_certificate_is_checked_and_remembered(samples):
     """New cases re-test its promise; the file of looks knows the cases that it was certified on."""
     certified = raglab.Policy.load(samples / "certified.yaml")
     trace = raglab.Trace.load(samples / "trace.parquet")
@@ -113,7 +113,7 @@ def test_a_certificate_is_checked_and_remembered(samples: Path) -> None:
         )
 
 
-def test_a_baseline_is_compared(samples: Path) -> None:
+def test_a_baseline_is_compared(samples):
     """The same policy on the same cases loses nothing against it."""
     before = Baseline.load(samples / "baseline.json")
     trace = raglab.Trace.load(samples / "trace.parquet").split("report")
@@ -130,9 +130,7 @@ def test_a_baseline_is_compared(samples: Path) -> None:
         ("request-refused", "refuse", "l2"),
     ],
 )
-def test_a_request_is_explained_from_the_log(
-    request_id: str, status: str, gate: str, samples: Path
-) -> None:
+def test_a_request_is_explained_from_the_log(request_id, status, gate, samples):
     """Its decision follows from the log alone."""
     explanation = raglab.explain(request_id, samples / "audit.sqlite")
     assert explanation.rebuilt, explanation.differences
@@ -142,7 +140,7 @@ def test_a_request_is_explained_from_the_log(
     assert (decision.status, *decision.derived[:2]) == (status, status, gate)
 
 
-def test_an_audit_log_goes_on(samples: Path) -> None:
+def test_an_audit_log_goes_on(samples):
     """A further request is numbered after the others, and each is explained."""
     log = AuditLog(
         shutil.copy(samples / "audit.sqlite", samples / "next.sqlite"), clock=lambda: NOW
@@ -160,7 +158,7 @@ def test_an_audit_log_goes_on(samples: Path) -> None:
     log.close()
 
 
-def test_a_bandit_log_gives_its_state(samples: Path) -> None:
+def test_a_bandit_log_gives_its_state(samples):
     """The choices fold into the state that the snapshot has; the next round goes on from it."""
     online = Online(
         Bandit(),
@@ -181,7 +179,7 @@ def test_a_bandit_log_gives_its_state(samples: Path) -> None:
     online.close()
 
 
-def test_an_index_answers(samples: Path) -> None:
+def test_an_index_answers(samples):
     """With the bundled encoder: the decisions of the log are made again."""
     by_hand = raglab.Policy.load(samples / "policy.yaml")
     system = raglab.System.open(samples / "index", policy=by_hand, cache=False, audit=False)

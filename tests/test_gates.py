@@ -16,7 +16,6 @@ from raglab.gates import (
     ConfidenceThresholds,
     DensityThresholds,
     GapThresholds,
-    Gate,
     L2Thresholds,
     SimilarityThresholds,
     SufficiencyThresholds,
@@ -53,15 +52,13 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=150)
         (0, 0, 0, False, False, True, "query"),
     ],
 )
-def test_domain(
-    *, n_words: int, denied: int, allowed: int, needs: bool, on: bool, fired: bool, check: str
-) -> None:
+def test_domain(*, n_words, denied, allowed, needs, on, fired, check):
     """Rule S2.1: deny, then allow; the switch leaves the empty query refused."""
     verdict = explain(domain_margins(n_words, denied, allowed, needs, on))
     assert (verdict.fired, verdict.check) == (fired, check)
 
 
-def test_l2_off_passes_and_cuts_nothing() -> None:
+def test_l2_off_passes_and_cuts_nothing():
     """Where the gate is off every hit is relevant."""
     off = L2Thresholds(0.1, NAN, np.array(False))
     assert not fires(l2_margins(3.9, off))
@@ -81,7 +78,7 @@ def test_l2_off_passes_and_cuts_nothing() -> None:
         (NAN, 0.75, 1.0, -np.inf, True),
     ],
 )
-def test_l2(*, best: float, hard: float, soft: float, cut: float, fired: bool) -> None:
+def test_l2(*, best, hard, soft, cut, fired):
     """Rule S2.2: hard, else soft where it is set, else refuse; at the bound passes.
 
     Nothing retrieved refuses.
@@ -101,7 +98,7 @@ def test_l2(*, best: float, hard: float, soft: float, cut: float, fired: bool) -
         (NAN, 2, False, True),
     ],
 )
-def test_gap(*, gap: float, n_relevant: int, agree: bool, fired: bool) -> None:
+def test_gap(*, gap, n_relevant, agree, fired):
     """Rule S2.4 at min_gap 0.25: a lone hit and two that agree are confident.
 
     An unknown gap is not.
@@ -109,13 +106,13 @@ def test_gap(*, gap: float, n_relevant: int, agree: bool, fired: bool) -> None:
     assert bool(fires(gap_margins(gap, n_relevant, agree, GapThresholds(0.25)))) is fired
 
 
-def test_margins_of_counts_are_counts() -> None:
+def test_margins_of_counts_are_counts():
     """Rules S2.3, S2.5: minus the entities or hits that are missing."""
     assert explain(coverage_margins([0, 2])).margin.tolist() == [0.0, -2.0]
     assert explain(density_margins([2, 1], DensityThresholds(2))).margin.tolist() == [0.0, -1.0]
 
 
-def test_the_tightest_check_explains() -> None:
+def test_the_tightest_check_explains():
     """Of several margins the smallest is told, and a missing one before all others."""
     assert explain(domain_margins(3, 5, 0, True)).check == "deny"
     margins = domain_margins(3, 1, 0, False)._replace(allow=NAN)
@@ -126,7 +123,7 @@ def test_the_tightest_check_explains() -> None:
 
 
 @pytest.mark.parametrize("value", [0.1, 0.35, 0.7, 0.8, 1.05, 0.015])
-def test_at_the_threshold_passes_for_any_decimal(value: float) -> None:
+def test_at_the_threshold_passes_for_any_decimal(value):
     """No rounding of the subtraction turns equality into a refusal, for scalars and arrays."""
     for top1 in (value, np.float64(value), np.array([value])):
         assert not np.any(fires(similarity_margins(top1, SimilarityThresholds(value))))
@@ -139,7 +136,7 @@ BOUNDS = st.sampled_from([-0.25, 0.0, 0.25, 0.35, 0.5, 0.7, 0.75, 1.0])
 
 @LAWFUL
 @given(value=VALUES, bound=BOUNDS, on=st.booleans())
-def test_a_lower_threshold_is_a_comparison(*, value: float, bound: float, on: bool) -> None:
+def test_a_lower_threshold_is_a_comparison(*, value, bound, on):
     """Headroom >= 0 is `value >= threshold`, a missing value fails, and a disabled gate passes."""
     for margins in (
         similarity_margins(value, SimilarityThresholds(bound, on)),
@@ -152,7 +149,7 @@ def test_a_lower_threshold_is_a_comparison(*, value: float, bound: float, on: bo
 
 @LAWFUL
 @given(best=VALUES, hard=BOUNDS, soft=VALUES)
-def test_the_l2_gate_passes_where_there_is_a_cut(best: float, hard: float, soft: float) -> None:
+def test_the_l2_gate_passes_where_there_is_a_cut(best, hard, soft):
     """The gate and the cut agree: it passes exactly where the best hit is itself within the cut."""
     thresholds = L2Thresholds(hard, soft)
     assert bool(fires(l2_margins(best, thresholds))) is not bool(best <= l2_cut(best, thresholds))
@@ -160,13 +157,13 @@ def test_the_l2_gate_passes_where_there_is_a_cut(best: float, hard: float, soft:
 
 @LAWFUL
 @given(rows=st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=1, max_size=4))
-def test_fires_unless_every_margin_is_headroom(rows: list[tuple[float, float, float]]) -> None:
+def test_fires_unless_every_margin_is_headroom(rows):
     """A gate of several checks fires where any of them is negative or missing."""
     stacked = tuple(np.array(rows).T)
     assert fires(stacked).tolist() == [not all(margin >= 0.0 for margin in row) for row in rows]
 
 
-def test_the_order_of_the_table_is_the_published_one() -> None:
+def test_the_order_of_the_table_is_the_published_one():
     """Rule S2.12, and every refusal is numbered in it."""
     published = [
         "domain",
@@ -193,7 +190,7 @@ def test_the_order_of_the_table_is_the_published_one() -> None:
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
-def test_a_row_agrees_with_itself(gate: Gate) -> None:
+def test_a_row_agrees_with_itself(gate):
     """A margin a stage, a policy section by name, a published value in each threshold's range."""
     policy = PolicyData.from_mapping()
     assert len(gate.measurements) == (len(gate.decides) or 1)
@@ -204,7 +201,7 @@ def test_a_row_agrees_with_itself(gate: Gate) -> None:
         assert one.nullable if value is None else one.low <= value <= one.high
 
 
-def test_a_gate_out_of_place_is_refused() -> None:
+def test_a_gate_out_of_place_is_refused():
     """What judges the query stands before what judges its hits."""
     code = "from raglab import gates\ngates.GATES = gates.GATES[::-1]\nimport raglab.decision.chain"
     moved = subprocess.run(
@@ -213,7 +210,7 @@ def test_a_gate_out_of_place_is_refused() -> None:
     assert "gates must stand in the order query, hits, chosen, answer" in moved.stderr
 
 
-def test_a_name_that_is_none_names_those_there_are() -> None:
+def test_a_name_that_is_none_names_those_there_are():
     """Gates and signals alike."""
     with pytest.raises(KeyError, match="gate must be one of domain, l2"):
         gate_by_name("distance")

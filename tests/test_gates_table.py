@@ -148,7 +148,7 @@ with pytest.raises(ValueError, match="must know every gate"):
 """
 
 
-def run(code: str) -> None:
+def run(code):
     """Run a program that sees the tests' own modules; what it asserts holds."""
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=HERE, capture_output=True, text=True, check=False
@@ -156,7 +156,7 @@ def run(code: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_a_toy_gate_is_one_row() -> None:
+def test_a_toy_gate_is_one_row():
     """Policy, decision, explanation, audit, steps, search space and kernel read the new row.
 
     Certificates and reports do too.
@@ -164,7 +164,7 @@ def test_a_toy_gate_is_one_row() -> None:
     run(TOY_GATE + USES_OF_A_GATE)
 
 
-def test_a_toy_gate_of_several_measurements_is_a_row_and_a_margin_function() -> None:
+def test_a_toy_gate_of_several_measurements_is_a_row_and_a_margin_function():
     """It decides, explains and sweeps as the others.
 
     The compiled kernel, which does not know it, stands back.

@@ -5,8 +5,6 @@ Probabilities, costs, ties, what comes before it, what it belongs to.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -27,7 +25,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status
 from worlds import PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 
 GROUPS = DecisionModel(
@@ -45,7 +43,7 @@ SURE, MISS, REFUSE, ASK = (
 )
 
 
-def _signals(**values: float) -> np.ndarray[Any, Any]:
+def _signals(**values):
     """Signals of one case, NaN where not given, [S, 1]."""
     column = np.full((len(NAMES), 1), np.nan)
     for name, value in values.items():
@@ -53,11 +51,11 @@ def _signals(**values: float) -> np.ndarray[Any, Any]:
     return column
 
 
-def _status(trace: TraceData, chosen: PolicyData) -> list[str]:
+def _status(trace, chosen):
     return [Status(int(code)).name for code in decide(trace, chosen).status]
 
 
-def test_the_probabilities_of_a_tiny_model() -> None:
+def test_the_probabilities_of_a_tiny_model():
     """One signal half a unit of log 3 above its centre of 1 triples the odds of being asked.
 
     1/6, 1/6, 1/6, 1/2.
@@ -66,7 +64,7 @@ def test_the_probabilities_of_a_tiny_model() -> None:
     assert found.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
 
 
-def test_a_signal_counts_no_further_than_its_limit() -> None:
+def test_a_signal_counts_no_further_than_its_limit():
     """A thousand groups say as much as four standard deviations of them.
 
     As few as none likewise.
@@ -75,7 +73,7 @@ def test_a_signal_counts_no_further_than_its_limit() -> None:
     assert class_logits(_signals(groups=-1000.0), GROUPS)[0, 3, 0] == -4.0
 
 
-def test_a_missing_signal_takes_the_value_of_the_model() -> None:
+def test_a_missing_signal_takes_the_value_of_the_model():
     """NaN decides as the value 2 that the model states."""
     missing, stated = (
         class_probabilities(_signals(**known), GROUPS) for known in ({}, {"groups": 2.0})
@@ -83,7 +81,7 @@ def test_a_missing_signal_takes_the_value_of_the_model() -> None:
     assert missing.tolist() == stated.tolist()
 
 
-def test_expected_costs_under_the_default() -> None:
+def test_expected_costs_under_the_default():
     """Every failed contract costs 1.
 
     Answering fails in .2 + .3 + .1, refusing in .6 + .1, asking .9 + half of .1.
@@ -92,7 +90,7 @@ def test_expected_costs_under_the_default() -> None:
     assert [float(cost) for cost in costs] == pytest.approx([0.6, 0.7, 0.95])
 
 
-def test_expected_costs_under_own_costs() -> None:
+def test_expected_costs_under_own_costs():
     """A wrong answer to what should be refused costs 10, a question 0.2.
 
     3.3, 0.7 and .2 * .9 + .1 * (.5 * 0 + .5).
@@ -120,12 +118,12 @@ def test_expected_costs_under_own_costs() -> None:
     ],
 )
 def test_ties_go_to_refuse_then_to_asking(
-    answer: float,
-    refused: float,
-    asked: float,
-    can_ask: bool,
-    status: str,
-) -> None:
+    answer,
+    refused,
+    asked,
+    can_ask,
+    status,
+):
     """The cheapest action decides; without two options asking is none of them."""
     assert Status(int(least_cost(answer, refused, asked, can_ask))).name == status
 
@@ -141,14 +139,12 @@ def test_ties_go_to_refuse_then_to_asking(
         (SURE, ONE, "ok"),
     ],
 )
-def test_the_likeliest_class_decides_under_the_default_costs(
-    bias: tuple[float, ...], hits: list[Hit], status: str
-) -> None:
+def test_the_likeliest_class_decides_under_the_default_costs(bias, hits, status):
     """A miss is better refused than answered: both fail, and the tie goes to refuse."""
     assert _status(trace_of((ask(), [hits])), by_cost(policy(), bias, asked_right=1.0)) == [status]
 
 
-def test_where_asking_is_unavailable_the_cheapest_of_the_others_decides() -> None:
+def test_where_asking_is_unavailable_the_cheapest_of_the_others_decides():
     """One option: an ambiguous case is answered if a wrong answer to it costs less than refusal."""
     chosen = by_cost(policy(), ASK).replace("decision.costs.ambiguous.answered_wrong", 0.1)
     said = decide(trace_of((ask(), [ONE])), chosen)
@@ -160,7 +156,7 @@ def test_where_asking_is_unavailable_the_cheapest_of_the_others_decides() -> Non
     ("query", "hits", "stage"),
     [("", TWO, "empty_query"), ("the weather today", TWO, "deny"), ("excess", [], "no_hits")],
 )
-def test_hard_gates_come_first(query: str, hits: list[Hit], stage: str) -> None:
+def test_hard_gates_come_first(query, hits, stage):
     """An empty query, a deny pattern and no hits refuse whatever an answer costs."""
     chosen = by_cost(policy(patterns=PATTERNS), SURE)
     said = decide(trace_of((ask(query), [hits])), chosen)
@@ -168,13 +164,13 @@ def test_hard_gates_come_first(query: str, hits: list[Hit], stage: str) -> None:
     assert all(check.gate != "expected_cost" for check in said.explain("q"))
 
 
-def test_an_allow_pattern_that_does_not_match_refuses_first() -> None:
+def test_an_allow_pattern_that_does_not_match_refuses_first():
     """Rule S2.1, as under the chain."""
     chosen = by_cost(policy(patterns=PATTERNS | {"allow": ["fleet"]}), SURE)
     assert decide(trace_of((ask("excess"), [TWO])), chosen).stage(0) == "allow"
 
 
-def test_the_gates_of_the_chain_do_not_decide() -> None:
+def test_the_gates_of_the_chain_do_not_decide():
     """A cosine of 0.875 under a bound of 1 and too small a gap refuse and ask nothing here."""
     strict = policy(similarity={"enabled": True, "min_similarity": 1.0}, gap={"min_gap": 1.0})
     trace = trace_of((ask(), [TWO]))
@@ -182,7 +178,7 @@ def test_the_gates_of_the_chain_do_not_decide() -> None:
     assert _status(trace, by_cost(strict, SURE)) == ["ok"]
 
 
-def test_an_unfit_answer_is_refused_and_the_other_gates_on_answers_do_not_act() -> None:
+def test_an_unfit_answer_is_refused_and_the_other_gates_on_answers_do_not_act():
     """Hygiene (S2.13) holds whatever decides.
 
     Generation and support are signals of the model here.
@@ -200,7 +196,7 @@ def test_an_unfit_answer_is_refused_and_the_other_gates_on_answers_do_not_act() 
     assert unfit.reason(0)
 
 
-def test_an_unfit_answer_is_asked_back_where_answering_costs_more_than_asking() -> None:
+def test_an_unfit_answer_is_asked_back_where_answering_costs_more_than_asking():
     """A ratio's steps know the case whose answer would be refused.
 
     Asking it back changes its status.
@@ -222,7 +218,7 @@ def test_an_unfit_answer_is_asked_back_where_answering_costs_more_than_asking() 
 
 
 @pytest.mark.parametrize(("path", "value"), [("chosen.final_k", 3), ("chosen.order", "rank")])
-def test_a_model_of_other_hits_is_refused(path: str, value: Any) -> None:
+def test_a_model_of_other_hits_is_refused(path, value):
     """Rule S2.17: nothing is rescored in silence."""
     chosen = by_cost(policy(), SURE)
     with pytest.raises(
@@ -232,7 +228,7 @@ def test_a_model_of_other_hits_is_refused(path: str, value: Any) -> None:
         decide(trace_of((ask(), [TWO])), chosen.replace(path, value))
 
 
-def test_a_model_of_another_arm_is_refused() -> None:
+def test_a_model_of_another_arm_is_refused():
     """The message names the arm."""
     trace = random_trace(0, arms=2)
     chosen = by_cost(policy(), SURE)
@@ -243,7 +239,7 @@ def test_a_model_of_another_arm_is_refused() -> None:
         sweep(trace, [chosen], arm="iterative")
 
 
-def test_the_rule_needs_a_model() -> None:
+def test_the_rule_needs_a_model():
     """The message says where one comes from."""
     with pytest.raises(
         ValueError, match=r"rule expected_cost needs a model; fit one with raglab.fit_decision"
@@ -270,13 +266,13 @@ def test_the_rule_needs_a_model() -> None:
         ),
     ],
 )
-def test_numbers_that_are_none_are_refused(path: str, value: Any) -> None:
+def test_numbers_that_are_none_are_refused(path, value):
     """Negative ratios, costs without end, models of another shape."""
     with pytest.raises(ValueError, match=r"decision\."):
         policy().replace(path, value)
 
 
-def test_a_policy_with_a_model_comes_back_from_yaml(tmp_path: Any) -> None:
+def test_a_policy_with_a_model_comes_back_from_yaml(tmp_path):
     """Same id, same decisions: a model is numbers."""
     part = {"center": 0.1, "scale": 1.0 / 3.0, "missing": 0.25, "weights": (0.1, -0.2, 0.3, 1e-7)}
     stated = by_cost(Policy.load(), (0.1, 0.2, -30.0, 0.0), {"groups": part, "gap": part})
@@ -289,7 +285,7 @@ def test_a_policy_with_a_model_comes_back_from_yaml(tmp_path: Any) -> None:
     assert _status(trace, again) == _status(trace, stated)
 
 
-def test_a_decision_at_its_default_changes_no_id() -> None:
+def test_a_decision_at_its_default_changes_no_id():
     """Rule S0.8: stated or left out, the default is the same policy.
 
     A model or a cost is another.
@@ -304,7 +300,7 @@ def test_a_decision_at_its_default_changes_no_id() -> None:
     assert by_cost(plain, SURE).policy_id != plain.policy_id
 
 
-def test_a_model_beside_the_rule_chain_decides_nothing() -> None:
+def test_a_model_beside_the_rule_chain_decides_nothing():
     """Every random policy decides the same cases alike with a model stored, even of other hits."""
     for seed in range(2):
         trace = random_trace(seed, n_cases=6)

@@ -5,9 +5,7 @@ Plain rules, every engine, steps, flips and explanation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import exp, isnan
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,18 +34,18 @@ STRUCTURE = {
 }
 
 
-def _trace(seed: int, **sizes: int) -> TraceData:
+def _trace(seed, **sizes):
     return with_columns(random_trace(seed, **sizes), seed)
 
 
-def _policies(seed: int, count: int, names: Sequence[str] = NAMES) -> list[PolicyData]:
+def _policies(seed, count, names=NAMES):
     rng = np.random.default_rng(seed)
     return [
         random_costs(rng, random_model(rng, one, names)) for one in random_policies(seed, count)
     ]
 
 
-def _of_one_structure(seed: int, count: int) -> list[PolicyData]:
+def _of_one_structure(seed, count):
     """Policies that share one model."""
     rng = np.random.default_rng(seed)
     base = random_policies(seed, 1, **STRUCTURE)[0].replace("patterns.allow", ())
@@ -55,7 +53,7 @@ def _of_one_structure(seed: int, count: int) -> list[PolicyData]:
     return [random_costs(rng, model) for _ in range(count)]
 
 
-def _plain_costs(chosen: PolicyData, signals: np.ndarray[Any, Any]) -> tuple[float, float, float]:
+def _plain_costs(chosen, signals):
     """Expected costs of answering, refusing and asking one case, by sums over classes and costs."""
     model, section = chosen.decision.model, chosen.decision
     assert model is not None
@@ -87,7 +85,7 @@ def _plain_costs(chosen: PolicyData, signals: np.ndarray[Any, Any]) -> tuple[flo
     return answer, refused, asked
 
 
-def _plain_status(costs: tuple[float, float, float], *, can_ask: bool) -> Status:
+def _plain_status(costs, *, can_ask):
     """Refusing, asking, answering, in this order, the first of the cheapest."""
     answer, refused, asked = costs
     open_to = [(refused, 0, Status.refuse), (answer, 2, Status.ok)]
@@ -95,7 +93,7 @@ def _plain_status(costs: tuple[float, float, float], *, can_ask: bool) -> Status
     return min(open_to)[2]
 
 
-def test_plain_rules_decide_alike() -> None:
+def test_plain_rules_decide_alike():
     """A case at a time in plain Python.
 
     The cheapest action, where no two cost the same but for last bits.
@@ -120,7 +118,7 @@ def test_plain_rules_decide_alike() -> None:
     assert min(seen.values()) > 20
 
 
-def test_a_policy_decides_alone_as_among_many() -> None:
+def test_a_policy_decides_alone_as_among_many():
     """Stage, slot and depth of policy p for case q, in a block of policies and alone."""
     for seed in range(10):
         trace, policies = _trace(seed, n_cases=6), _of_one_structure(seed, 8)
@@ -133,7 +131,7 @@ def test_a_policy_decides_alone_as_among_many() -> None:
             )
 
 
-def test_the_probabilities_of_a_case_hang_on_no_other() -> None:
+def test_the_probabilities_of_a_case_hang_on_no_other():
     """Alone or among many: the same bits."""
     rng = np.random.default_rng(0)
     chosen = random_model(rng, PolicyData.from_mapping())
@@ -147,7 +145,7 @@ def test_the_probabilities_of_a_case_hang_on_no_other() -> None:
     np.testing.assert_array_equal(together, alone)
 
 
-def test_engines_count_and_decide_the_same() -> None:
+def test_engines_count_and_decide_the_same():
     """Kernel and NumPy agree in each cell of random traces with ties; every outcome occurs.
 
     The kernel is compiled.
@@ -181,7 +179,7 @@ def test_engines_count_and_decide_the_same() -> None:
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:
+def test_sweep_steps_flips_and_explanation_agree(answered):
     """Of each case under 50 random policies, half of them with recorded answers.
 
     There hygiene alone may refuse.
@@ -204,7 +202,7 @@ def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:
     assert n_flips > 15
 
 
-def test_gates_on_answers_do_not_act_but_hygiene_does() -> None:
+def test_gates_on_answers_do_not_act_but_hygiene_does():
     """Rule S2.17: with recorded answers a case is also refused exactly if its answer is unfit."""
     unfit = 0
     of_hits = [signal.name for signal in BUILT_IN if signal.stage != "answer"]
@@ -222,7 +220,7 @@ def test_gates_on_answers_do_not_act_but_hygiene_does() -> None:
     assert unfit > 20
 
 
-def test_paths_of_costs_cannot_move_a_chain() -> None:
+def test_paths_of_costs_cannot_move_a_chain():
     """Under the rule chain a step of a cost is the whole range, and it flips nothing."""
     trace = _trace(0, n_cases=6)
     chosen = by_cost(random_policies(0, 1)[0]).replace("decision.rule", "chain")

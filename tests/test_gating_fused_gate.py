@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from labelled import free_policy, labelled, shuffled
 from raglab import metrics
@@ -35,7 +32,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, sweep, tally
 from raglab.signals import SIGNALS
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status
 from worlds import FUSED, Hit, ask, policy, random_policies, random_trace, trace_of
 
 NAN = float("nan")
@@ -57,7 +54,7 @@ MODEL = Model(
 
 @LAWFUL
 @given(case=CASE)
-def test_parts_sum_to_the_logit(case: NDArray[np.float64]) -> None:
+def test_parts_sum_to_the_logit(case):
     """Bias and contributions make the logit, and that the probability to ten digits."""
     total = MODEL.bias + logit_contributions(case, MODEL).sum()
     if np.isnan(case[[SIGNALS.index(part.signal) for part in MODEL.parts]]).all():
@@ -72,9 +69,7 @@ def test_parts_sum_to_the_logit(case: NDArray[np.float64]) -> None:
 
 @LAWFUL
 @given(case=CASE, more=st.integers(0, len(SIGNALS) - 1), value=SIGNAL)
-def test_a_surer_signal_never_lowers_the_probability(
-    case: NDArray[np.float64], more: int, value: float
-) -> None:
+def test_a_surer_signal_never_lowers_the_probability(case, more, value):
     """Neither does one that is measured instead of missing."""
     raised = case.copy()
     raised[more] = value if np.isnan(case[more]) else np.fmax(value, case[more])
@@ -82,7 +77,7 @@ def test_a_surer_signal_never_lowers_the_probability(
     assert np.isnan(before) or after >= before
 
 
-def test_a_missing_signal_adds_the_least() -> None:
+def test_a_missing_signal_adds_the_least():
     """As its lowest knot and anything below; one of many is a cell of many."""
     signals = np.full((len(SIGNALS), 2, 3), NAN)
     signals[SIGNALS.index("gap")] = [[NAN, -9.0, 0.0], [0.25, 0.375, 9.0]]
@@ -96,7 +91,7 @@ def test_a_missing_signal_adds_the_least() -> None:
     assert np.isnan(fused_probability(signals, MODEL)[0, 0])
 
 
-def test_knots_are_levels_or_quantiles_with_normal_scores() -> None:
+def test_knots_are_levels_or_quantiles_with_normal_scores():
     """Ranks of ties are their middle; more than 33 levels become quantiles with both ends."""
     x, z = rank_knots(np.array([3.0, 1.0, 1.0, NAN, 2.0]))
     assert x.tolist() == [1.0, 2.0, 3.0]
@@ -108,7 +103,7 @@ def test_knots_are_levels_or_quantiles_with_normal_scores() -> None:
     assert (np.diff(z) > 0).all()
 
 
-def _drawn(seed: int, n: int = 200) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _drawn(seed, n=200):
     rng = np.random.default_rng(seed)
     signals = np.full((len(SIGNALS), n), NAN)
     sure = rng.random(n)
@@ -121,7 +116,7 @@ def _drawn(seed: int, n: int = 200) -> tuple[NDArray[np.float64], NDArray[np.boo
 
 @settings(deadline=None, derandomize=True, max_examples=4)
 @given(seed=st.integers(0, 99))
-def test_a_fit_is_monotone_and_blind_to_the_order_of_the_rows(seed: int) -> None:
+def test_a_fit_is_monotone_and_blind_to_the_order_of_the_rows(seed):
     """Parts never fall, what ranks against labels has none, bits are the same in any order.
 
     They are the same every time.
@@ -134,7 +129,7 @@ def test_a_fit_is_monotone_and_blind_to_the_order_of_the_rows(seed: int) -> None
     assert fit_fusion(signals[:, order], right[order]) == found == fit_fusion(signals, right)
 
 
-def test_a_fit_to_one_signal_is_logistic_regression() -> None:
+def test_a_fit_to_one_signal_is_logistic_regression():
     """Of scikit-learn, on the standardised normal scores of its ranks, with C = 1."""
     from sklearn.linear_model import LogisticRegression
 
@@ -150,7 +145,7 @@ def test_a_fit_to_one_signal_is_logistic_regression() -> None:
     np.testing.assert_allclose(ours, want, atol=1e-5)
 
 
-def test_a_fit_needs_both_kinds_and_a_signal_that_varies() -> None:
+def test_a_fit_needs_both_kinds_and_a_signal_that_varies():
     """One class, no case, constant signals; and a calibration that would turn the ranking round."""
     signals, right = _drawn(0)
     for few in (np.ones_like(right), np.zeros_like(right), right[:0]):
@@ -204,13 +199,13 @@ def test_a_fit_needs_both_kinds_and_a_signal_that_varies() -> None:
         ({"min_fused": 50.0}, r"fused.min_fused: .* got 50.0; it is a share"),
     ],
 )
-def test_bad_parts_are_refused_with_key_and_rule(section: dict[str, Any], rule: str) -> None:
+def test_bad_parts_are_refused_with_key_and_rule(section, rule):
     """What stands in the file, which rule it breaks."""
     with pytest.raises(ValueError, match=rule):
         PolicyData.from_mapping({"fused": section})
 
 
-def test_a_model_travels_in_the_yaml(tmp_path: Path) -> None:
+def test_a_model_travels_in_the_yaml(tmp_path):
     """To the last bit.
 
     Parts in any order are one model and one policy_id, another knot is another.
@@ -229,13 +224,13 @@ def test_a_model_travels_in_the_yaml(tmp_path: Path) -> None:
 # in the chain
 
 
-def _fused_policy(**more: Any) -> PolicyData:
+def _fused_policy(**more):
     return policy(
         fused={"enabled": True, "min_fused": 0.5, **FUSED, **more}, gap={"enabled": False}
     )
 
 
-def test_the_gate_stands_between_similarity_and_confidence() -> None:
+def test_the_gate_stands_between_similarity_and_confidence():
     """Two hits 0.25 apart, cosine 0.875, confidence 50.
 
     Logit 0.5 + 0 - 0.5 - 0.5 is below one half.
@@ -264,7 +259,7 @@ def test_the_gate_stands_between_similarity_and_confidence() -> None:
     ]
 
 
-def test_an_explanation_names_the_parts_and_they_add_up() -> None:
+def test_an_explanation_names_the_parts_and_they_add_up():
     """Largest first, with the bias, to four decimals; off and missing are said too."""
     trace = trace_of((ask(), [[Hit(0.25), Hit(0.5)]]), (ask("empty"), [[]]))
     check = next(one for one in decide(trace, _fused_policy()).explain("q0") if one.gate == "fused")
@@ -287,7 +282,7 @@ def test_an_explanation_names_the_parts_and_they_add_up() -> None:
 
 
 @pytest.mark.parametrize("bound", [0.0, 0.5])
-def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
+def test_a_gate_that_sees_nothing_refuses(bound):
     """One hit has no gap: the model's only signal is missing, and no threshold lets that pass."""
     trace = trace_of((ask(), [[Hit(0.25)]]))
     blind = _fused_policy(min_fused=bound, parts={"gap": {"x": [0.0, 1.0], "y": [5.0, 9.0]}})
@@ -298,7 +293,7 @@ def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
     assert decide(trace, blind.replace("fused.enabled", False)).status[0] == Status.ok
 
 
-def test_policies_with_other_models_are_measured_apart() -> None:
+def test_policies_with_other_models_are_measured_apart():
     """One tally over two models is the tally of each."""
     trace = random_trace(3, n_cases=8)
     one = random_policies(3, 1, fused__enabled=True, fused__min_fused=0.5)[0]
@@ -315,13 +310,13 @@ SPLITS = {"tune": 240, "report": 120}
 
 
 @pytest.fixture(scope="module")
-def trace() -> TraceData:
+def trace():
     """Two splits on coarse signals, so that cases tie in all of them."""
     return labelled(5, SPLITS, steps=5, missing=0.05)
 
 
 @pytest.mark.parametrize("method", ["logistic", "boosting"])
-def test_a_fitted_gate_is_in_its_policy(trace: Any, method: Any) -> None:
+def test_a_fitted_gate_is_in_its_policy(trace, method):
     """Fitted on tune only, calibrated; the policy's probabilities are the model's."""
     found = fit_fused_gate(trace, FREE, method=method)
     tune = trace.split("tune")
@@ -342,7 +337,7 @@ def test_a_fitted_gate_is_in_its_policy(trace: Any, method: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["logistic", "boosting"])
-def test_the_order_of_the_cases_changes_nothing(trace: Any, method: Any) -> None:
+def test_the_order_of_the_cases_changes_nothing(trace, method):
     """Model, quality, and each case's cross-fitted probability by id, ties of all signals too."""
     found = fit_fused_gate(trace, FREE, method=method)
     other = fit_fused_gate(shuffled(trace, 1), FREE, method=method)
@@ -354,7 +349,7 @@ def test_the_order_of_the_cases_changes_nothing(trace: Any, method: Any) -> None
     )
 
 
-def test_cross_fitted_probabilities_come_from_fits_that_did_not_see_the_case() -> None:
+def test_cross_fitted_probabilities_come_from_fits_that_did_not_see_the_case():
     """Trees on 150 cases flatter themselves.
 
     In sample they are a good deal better than cross-fitted.
@@ -369,7 +364,7 @@ def test_cross_fitted_probabilities_come_from_fits_that_did_not_see_the_case() -
 
 
 @pytest.mark.parametrize("levels", [5, None])
-def test_the_polylines_of_boosting_are_its_trees(levels: int | None) -> None:
+def test_the_polylines_of_boosting_are_its_trees(levels):
     """On the cases it was fitted to, to 1e-9; a missing signal is its lowest value."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
@@ -423,15 +418,13 @@ def test_the_polylines_of_boosting_are_its_trees(levels: int | None) -> None:
         ({"splits": {"": 100}, "wrong": 0.5, "seed": 2}, {}, "slope must be positive"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(
-    made: dict[str, Any], more: dict[str, Any], rule: str
-) -> None:
+def test_what_cannot_be_fitted_is_refused(made, more, rule):
     """Too few of a kind, signals that say nothing, settings that mean nothing."""
     with pytest.raises(ValueError, match=rule):
         fit_fused_gate(labelled(**({"seed": 0} | made)), FREE, **more)
 
 
-def test_gates_are_compared_at_equal_risk_and_coverage(trace: Any) -> None:
+def test_gates_are_compared_at_equal_risk_and_coverage(trace):
     """A row a signal, the fused gate and the published chain; lowest AURC first.
 
     What is missing never answers.

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from raglab import gates
 from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.decision import chain
-from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.gating.signal_gates import SignalThresholds, signal_margins
@@ -27,7 +26,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, steps, tally
 from raglab.signals import declaration, own_signal, signal
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status
 from worlds import NAN, Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=25)
@@ -36,11 +35,11 @@ NEAR, FAR = Hit(0.25, "x/a.md", 1, {"product": "hull"}), Hit(0.5, "x/b.md", 2, {
 CONFIDENT: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled": False}}
 
 
-def _decide(hits: list[Hit], **gated: Any) -> Decisions:
+def _decide(hits, **gated):
     return decide(trace_of((ask(), [hits])), policy(**CONFIDENT, signals=gated))
 
 
-def _said(said: Decisions) -> tuple[str, str, str]:
+def _said(said):
     row = said.frame().iloc[0]
     return row["status"], row["decided_by"], said.stage(0)
 
@@ -94,9 +93,7 @@ def _said(said: Decisions) -> tuple[str, str, str]:
         ),
     ],
 )
-def test_a_signal_outside_its_bounds_refuses_asks_or_warns(
-    gated: dict[str, Any], said: tuple[str, str, str], reason: str
-) -> None:
+def test_a_signal_outside_its_bounds_refuses_asks_or_warns(gated, said, reason):
     """A value on its bound passes.
 
     Of gates that fire, one that refuses comes before one that asks.
@@ -106,7 +103,7 @@ def test_a_signal_outside_its_bounds_refuses_asks_or_warns(
     assert reason in found.reason(0)
 
 
-def test_asking_offers_the_options_whatever_the_gap_says() -> None:
+def test_asking_offers_the_options_whatever_the_gap_says():
     """Rule S3.5: both groups, though the gap is wide and the gate `gap` is off."""
     found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "ask"})
     assert [option.sources for option in found.options("q")] == [
@@ -119,7 +116,7 @@ def test_asking_offers_the_options_whatever_the_gap_says() -> None:
     assert decide(labelled, found.policy).right.tolist() == [True]
 
 
-def test_asking_without_two_options_refuses_and_says_why() -> None:
+def test_asking_without_two_options_refuses_and_says_why():
     """One group: nothing to choose between."""
     found = _decide([NEAR], top1_cosine={"min": 0.9, "on_fire": "ask"})
     assert _said(found) == ("refuse", "signals.top1_cosine", "signals")
@@ -129,7 +126,7 @@ def test_asking_without_two_options_refuses_and_says_why() -> None:
     )
 
 
-def test_a_missing_signal_fires() -> None:
+def test_a_missing_signal_fires():
     """A lone hit has no gap.
 
     It is below every min and above every max, unless its gate is off or has no bound.
@@ -144,7 +141,7 @@ def test_a_missing_signal_fires() -> None:
     assert _decide([NEAR], gap={"min": 0.1}).reason(0) == "signal gap is missing, min 0.1"
 
 
-def test_a_warning_is_attached_to_an_answer() -> None:
+def test_a_warning_is_attached_to_an_answer():
     """It decides nothing, and says what fired."""
     found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "warn"})
     assert found.warnings(0)[:1] == ["signal gap 0.25 is below min 0.26"]
@@ -154,7 +151,7 @@ def test_a_warning_is_attached_to_an_answer() -> None:
     )
 
 
-def test_the_order_is_similarity_then_signals_then_fused() -> None:
+def test_the_order_is_similarity_then_signals_then_fused():
     """All of them fire; switched off one by one the decision moves down."""
     trace = trace_of((ask(), [[Hit(0.25, cosine=0.5, s_hybrid=0.1)]]))
     sections: dict[str, Any] = {
@@ -170,7 +167,7 @@ def test_the_order_is_similarity_then_signals_then_fused() -> None:
     assert stages == ["similarity", "signals", "confidence"]
 
 
-def test_a_refusal_by_a_signal_is_refined_like_one_by_similarity() -> None:
+def test_a_refusal_by_a_signal_is_refined_like_one_by_similarity():
     """Rule S2.9: depth 1 has the cosine that depth 0 lacks.
 
     Without `refine_on_refusal` depth 0 decides.
@@ -185,7 +182,7 @@ def test_a_refusal_by_a_signal_is_refined_like_one_by_similarity() -> None:
     assert (said.stage(0), said.outcome.depth.tolist()) == ("signals_ask", [0])
 
 
-def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_from() -> None:
+def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_from():
     """Coverage judged the first hit, which has the entity.
 
     The options, which have it as well, change nothing of it.
@@ -201,7 +198,7 @@ def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_fro
     assert said.outcome.slot.tolist() != [2]
 
 
-def test_a_signal_may_be_missing_where_its_declaration_says_so() -> None:
+def test_a_signal_may_be_missing_where_its_declaration_says_so():
     """Of one whose missing value passes, NumPy, numba and explanation let it pass.
 
     A value outside fires still.
@@ -221,7 +218,7 @@ def test_a_signal_may_be_missing_where_its_declaration_says_so() -> None:
         _engines_agree(trace, [chosen])
 
 
-def test_steps_of_a_bound_are_counted_by_hand() -> None:
+def test_steps_of_a_bound_are_counted_by_hand():
     """Cosines 0.875 and 0.75.
 
     A bound that the policy states, one it does not, and one up to the other bound.
@@ -253,7 +250,7 @@ def test_steps_of_a_bound_are_counted_by_hand() -> None:
 # policies
 
 
-def test_a_policy_with_signals_is_written_and_read(tmp_path: Any) -> None:
+def test_a_policy_with_signals_is_written_and_read(tmp_path):
     """YAML gives back the same policy.
 
     One without signals has the id of before the section came.
@@ -302,13 +299,13 @@ def test_a_policy_with_signals_is_written_and_read(tmp_path: Any) -> None:
         ),
     ],
 )
-def test_what_is_no_gate_on_a_signal_is_refused(path: str, value: object, told: str) -> None:
+def test_what_is_no_gate_on_a_signal_is_refused(path, value, told):
     """The message says the rule, what came and what to write."""
     with pytest.raises(ValueError, match=told):
         policy().replace(path, value)
 
 
-def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them() -> None:
+def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them():
     """No bound that the policy leaves open; of two, each up to the middle.
 
     A certificate's grid drops what crosses.
@@ -339,9 +336,7 @@ def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them() -> No
     on=st.booleans(),
 )
 @settings(deadline=None, derandomize=True, max_examples=40)
-def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(
-    *, value: float, low: float, high: float, on: bool
-) -> None:
+def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(*, value, low, high, on):
     """`>= 0` is `min <= value <= max` for what is stated; missing fails whatever is stated."""
     gate = gates.signal_gate(signal("nqc"))
     limits = SignalThresholds(low, high, np.True_, np.False_, np.array(on))
@@ -357,7 +352,7 @@ def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(
 # laws on random traces
 
 
-def _engines_agree(trace: TraceData, policies: list[PolicyData]) -> None:
+def _engines_agree(trace, policies):
     """NumPy, numba if installed, and one policy at a time count the same stages and cells."""
     seen = tally(trace, policies, engine="numpy")
     for place, chosen in enumerate(policies):
@@ -375,7 +370,7 @@ def _engines_agree(trace: TraceData, policies: list[PolicyData]) -> None:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_the_decision_follows_from_its_checks(seed: int) -> None:
+def test_the_decision_follows_from_its_checks(seed):
     """The first check that fails decides, by its rule; margins follow from value and bounds.
 
     The reason is its text.
@@ -398,7 +393,7 @@ def test_the_decision_follows_from_its_checks(seed: int) -> None:
             assert check_differences(found, limits) == []
 
 
-def test_a_batch_measures_only_the_signals_that_it_gates() -> None:
+def test_a_batch_measures_only_the_signals_that_it_gates():
     """Thresholds hold none where no policy has a gate on one; then nothing is read of them."""
     assert policy_thresholds(random_policies(0, 3)).signals == {}
     gated = policy_thresholds([policy(), policy(signals={"words": {"min": 1.0}})])

@@ -14,7 +14,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), f
 
 
 @pytest.fixture(scope="module")
-def ran() -> tuple[dict[str, Any], list[str]]:
+def ran():
     """What all blocks define, run one after another, and what they warned of."""
     defined: dict[str, Any] = {}
     with warnings.catch_warnings(record=True) as caught:
@@ -24,7 +24,7 @@ def ran() -> tuple[dict[str, Any], list[str]]:
     return defined, [str(warning.message) for warning in caught]
 
 
-def test_the_page_says_what_it_does(ran: tuple[dict[str, Any], list[str]]) -> None:
+def test_the_page_says_what_it_does(ran):
     """The strict tenant is refused more, the small one named, groups cost less on unseen cases."""
     defined, texts = ran
     groups = defined["by_tenant"].decision.model.groups

@@ -11,8 +11,6 @@ it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -40,7 +38,7 @@ REMEMBERS = {
 }
 
 
-def remembered(path: Path) -> Iterator[str]:
+def remembered(path):
     """Names of what a module keeps between calls.
 
     Functions with arguments that are cached, and empty containers.
@@ -71,12 +69,12 @@ def remembered(path: Path) -> Iterator[str]:
     )
 
 
-def _is_cache(decorator: ast.expr) -> bool:
+def _is_cache(decorator):
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return _name(called) in CACHES
 
 
-def _is_kept(value: ast.expr) -> bool:
+def _is_kept(value):
     """Whether a value at the top of a module is an empty container or a function cached there."""
     if isinstance(value, ast.Dict | ast.List | ast.Set):
         return not (value.keys if isinstance(value, ast.Dict) else value.elts)
@@ -87,13 +85,13 @@ def _is_kept(value: ast.expr) -> bool:
     )
 
 
-def _name(node: ast.expr) -> str:
+def _name(node):
     if isinstance(node, ast.Subscript):  # dict[str, int]()
         return _name(node.value)
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def test_the_algebra_remembers_nothing() -> None:
+def test_the_algebra_remembers_nothing():
     """What is measured of a trace is kept by whoever holds a `Measured`.
 
     `REMEMBERS` can only shrink.
@@ -102,7 +100,7 @@ def test_the_algebra_remembers_nothing() -> None:
     assert {file: names for file, names in memories.items() if names} == REMEMBERS
 
 
-def test_no_frozen_value_is_changed() -> None:
+def test_no_frozen_value_is_changed():
     """Neither by `object.__setattr__` nor by its `__dict__`: fields are converted before."""
     tricks = {
         place(path): {
@@ -127,7 +125,7 @@ def test_no_frozen_value_is_changed() -> None:
         "def g():\n    global f",
     ],
 )
-def test_what_a_module_keeps_is_seen(source: str, tmp_path: Path) -> None:
+def test_what_a_module_keeps_is_seen(source, tmp_path):
     """Each form of a cache at the top of a module; constants pass."""
     file = tmp_path / "source.py"
     file.write_text(

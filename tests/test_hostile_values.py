@@ -5,7 +5,6 @@ Huge integers, signalling NaN, lists, booleans, texts and bytes as numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -43,14 +42,14 @@ OTHER: tuple[Any, ...] = (
 )
 
 
-def check_refused(call: Callable[[], Any], error: type[Exception] = ValueError) -> None:
+def check_refused(call, error=ValueError):
     """A clear message of one line, whatever the value."""
     with pytest.raises(error) as caught:
         call()
     assert is_clear(caught.value), str(caught.value)
 
 
-def frame(**cells: Any) -> pd.DataFrame:
+def frame(**cells):
     """Two hits with a cell of the first one changed."""
     made = pd.DataFrame(
         {"query": ["who?", "what?"], "hit_id": ["a", "b"], "score": [0.5, 0.6], "text": ["x", "y"]}
@@ -65,7 +64,7 @@ def frame(**cells: Any) -> pd.DataFrame:
     "column", ["query", "score", "rank", "depth", "page", "source", "s_rerank", "entities"]
 )
 @pytest.mark.parametrize("value", [BIG, SNAN, {"a": ["b"]}, b"x"], ids=str)
-def test_cells_of_a_frame(column: str, value: Any) -> None:
+def test_cells_of_a_frame(column, value):
     """As a cell that breaks the rule of its column."""
     check_refused(lambda: raglab.trace_from_frame(frame(**{column: value})), raglab.InputError)
 
@@ -73,7 +72,7 @@ def test_cells_of_a_frame(column: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "column", ["id", "query", "expect_status", "min_sources", "expect_option", "other"]
 )
-def test_a_signalling_nan_of_a_case(column: str) -> None:
+def test_a_signalling_nan_of_a_case(column):
     """It raises where it is compared, and is no missing value."""
     cases = pd.DataFrame({"id": ["a"], "query": ["who?"], "expect_status": ["ok"]}).astype(object)
     cases[column] = pd.Series([SNAN], dtype=object)
@@ -83,7 +82,7 @@ def test_a_signalling_nan_of_a_case(column: str) -> None:
 @pytest.mark.parametrize(
     "columns", [{"a": ["b"]}, {"query": {"x": 1}}, {1: "query"}, {"query": None}]
 )
-def test_nested_declarations_of_columns(columns: Any) -> None:
+def test_nested_declarations_of_columns(columns):
     """Of cases and of chunks."""
     cases = pd.DataFrame({"id": ["a"], "query": ["who?"], "expect_status": ["ok"]})
     check_refused(lambda: raglab.load_cases(cases, columns=columns), raglab.InputError)
@@ -94,7 +93,7 @@ def test_nested_declarations_of_columns(columns: Any) -> None:
 @pytest.mark.parametrize(
     "index", [[[1], [2]], [{"a": 1}, {"b": 2}], [SNAN, 1], [None, None], [BIG, 1]], ids=str
 )
-def test_an_index_of_other_values(index: list[Any]) -> None:
+def test_an_index_of_other_values(index):
     """A Series that is indexed by lists, objects, or what cannot be compared."""
     trace = raglab.trace_from_frame(frame())
     series = pd.Series([0.1, 0.2], index=pd.Index(index, dtype=object))
@@ -104,7 +103,7 @@ def test_an_index_of_other_values(index: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("value", OTHER, ids=lambda value: type(value).__name__)
-def test_paths_and_values_of_a_policy(value: Any) -> None:
+def test_paths_and_values_of_a_policy(value):
     """A path that is no text, a number that is none, a section that is no mapping."""
     policy = raglab.Policy.load()
     check_refused(lambda: policy.value(value))
@@ -122,7 +121,7 @@ def test_paths_and_values_of_a_policy(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", OTHER, ids=lambda value: type(value).__name__)
-def test_settings_of_a_trace(value: Any) -> None:
+def test_settings_of_a_trace(value):
     """Hits and refinements are whole numbers; an arm is a text."""
     corpus = raglab.load_corpus(pd.DataFrame({"id": ["a"], "text": ["who pays?"]}))
     cases = raglab.load_cases(
@@ -136,13 +135,11 @@ def test_settings_of_a_trace(value: Any) -> None:
     check_refused(lambda: raglab.decide(trace, raglab.Policy.load(), arm=value))
 
 
-def _passes(_read: Any, _limits: Any) -> float:
+def _passes(_read, _limits):
     return 0.0
 
 
-def register(
-    name: str = "tried", key: str = "least", reads: Any = ("signals.confidence",), **stated: Any
-) -> None:
+def register(name="tried", key="least", reads=("signals.confidence",), **stated):
     """Register a gate, and take it away again."""
     rows = {key: {"side": "floor", "default": 0.5, "unit": "probability"} | stated}
     try:
@@ -154,7 +151,7 @@ def register(
 @pytest.mark.parametrize(
     "key", ["class", "lambda", "def", "import", "__class__", "_replace", "on", "enabled", "", 1]
 )
-def test_names_of_thresholds(key: Any) -> None:
+def test_names_of_thresholds(key):
     """A keyword of Python cannot be read as `limits.<key>`.
 
     A dunder name is one of the thresholds' own.
@@ -163,7 +160,7 @@ def test_names_of_thresholds(key: Any) -> None:
 
 
 @pytest.mark.parametrize("value", OTHER, ids=lambda value: type(value).__name__)
-def test_values_of_thresholds(value: Any) -> None:
+def test_values_of_thresholds(value):
     """A default and the ends of its range are finite numbers.
 
     What a gate reads is a list of names.
@@ -175,11 +172,11 @@ def test_values_of_thresholds(value: Any) -> None:
     check_refused(lambda: raglab.register_gate("tried", thresholds=value, reads=["words"])(_passes))
 
 
-def test_weights_of_models_are_bounded() -> None:
+def test_weights_of_models_are_bounded():
     """Finite, no larger than any fit makes them, and no more of them."""
     good = {"center": 0.0, "scale": 1.0, "missing": 0.0, "weights": [0.0] * 4}
 
-    def model(**changes: Any) -> None:
+    def model(**changes):
         part = {name: changes.pop(name, value) for name, value in good.items()}
         stated = {
             "parts": {"gap": part},
@@ -207,14 +204,14 @@ def test_weights_of_models_are_bounded() -> None:
     )
 
 
-def test_weights_of_a_pack_are_bounded() -> None:
+def test_weights_of_a_pack_are_bounded():
     """Of the field model and the page model."""
     for value in (NAN, float("inf"), 1e300, True, "1"):
         check_refused_by_pydantic(lambda value=value: Weighing(mean=value, scale=1.0, weight=0.0))
         check_refused_by_pydantic(lambda value=value: Weighing(mean=0.0, scale=1.0, weight=value))
 
 
-def check_refused_by_pydantic(call: Callable[[], Any]) -> None:
+def check_refused_by_pydantic(call):
     """A part of a pack; the pack's own door makes one line of it."""
     with pytest.raises(ValueError, match="validation error"):
         call()
@@ -223,7 +220,7 @@ def check_refused_by_pydantic(call: Callable[[], Any]) -> None:
 @pytest.mark.parametrize(
     "costs", [(NAN, 0.1, 0.2), (0.1, NAN, 0.2), (0.1, 0.2, NAN), (NAN, NAN, NAN), (NAN, NAN, 0.1)]
 )
-def test_a_cost_that_is_not_known_is_no_reason_to_act(costs: tuple[float, float, float]) -> None:
+def test_a_cost_that_is_not_known_is_no_reason_to_act(costs):
     """NaN never answers and never asks: the case is refused."""
     assert least_cost(*costs, True).item() == Status.refuse
     assert least_cost(*(np.array([cost]) for cost in costs), np.array([True])).tolist() == [
@@ -231,7 +228,7 @@ def test_a_cost_that_is_not_known_is_no_reason_to_act(costs: tuple[float, float,
     ]
 
 
-def test_chances_that_are_none_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chances_that_are_none_are_refused_by_name(monkeypatch):
     """As of a model that was made in memory with weights that overflow.
 
     The rule is stated, nothing is decided.

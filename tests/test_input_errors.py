@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_corpus_can_be_pickled(name: str, tmp_path: Path) -> None:
+def test_a_corpus_can_be_pickled(name, tmp_path):
     """Of every format."""
     (tmp_path / name).write_text(DOCUMENTS[name])
     corpus = raglab.load_corpus(tmp_path)
@@ -28,13 +27,13 @@ def test_a_corpus_can_be_pickled(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("n", "value"), [(20_000, -1e308), (2, -1.7e308), (3, float("-inf"))])
-def test_the_least_log_probabilities_have_a_mean(n: int, value: float) -> None:
+def test_the_least_log_probabilities_have_a_mean(n, value):
     """It is no probability at all."""
     assert Completion("x", (TokenScore("a", value),) * n).mean_probability == 0.0
 
 
 @pytest.mark.parametrize("values", [(-0.1, -0.5, -2.0), (-700.0, 0.0)])
-def test_usual_ones_keep_every_bit(values: tuple[float, ...]) -> None:
+def test_usual_ones_keep_every_bit(values):
     """The mean is as exact as before."""
     from math import exp, fsum
 

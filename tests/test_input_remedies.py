@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import raglab
-from raglab.store.traces import Trace
 
 CONF = {"higher": "surer", "unit": "percent"}
 
 
-def _frame() -> pd.DataFrame:
+def _frame():
     """Forty questions of three hits, two thirds to answer.
 
     `conf` lies from 40 to 95, `right` is of the hits.
@@ -44,13 +42,13 @@ def _frame() -> pd.DataFrame:
     )
 
 
-def _refusal(frame: Any, **how: Any) -> str:
+def _refusal(frame, **how):
     with pytest.raises((ValueError, TypeError)) as refused:
         raglab.trace_from_frame(frame, **how)
     return str(refused.value)
 
 
-def _warned(frame: pd.DataFrame, signals: Any) -> tuple[Trace, list[str]]:
+def _warned(frame, signals):
     """A trace, and what was warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -62,7 +60,7 @@ class TestColumns:
     """A refusal states value and remedy."""
 
     @pytest.mark.parametrize("unit", ["probability", "share"])
-    def test_a_percentage_is_no_share(self, unit: str) -> None:
+    def test_a_percentage_is_no_share(self, unit):
         """The hint stays; of another unit there is none."""
         declared = {"conf": {"higher": "surer", "unit": unit}}
         frame = _frame().drop(columns="right")
@@ -70,7 +68,7 @@ class TestColumns:
         frame.loc[0, "conf"] = float("inf")
         assert "percentage?" not in _refusal(frame, score=None, signals={"conf": CONF})
 
-    def test_a_score_of_another_scale_is_declared(self) -> None:
+    def test_a_score_of_another_scale_is_declared(self):
         """The remedy of an unknown kind of score leads to a trace."""
         frame = _frame().drop(columns="right").rename(columns={"conf": "points"})
         message = _refusal(frame, columns={"score": "points"}, score="bm25")
@@ -89,7 +87,7 @@ class TestColumns:
             ({}, "got an object of 0"),
         ],
     )
-    def test_the_lacking_key_is_named(self, stated: dict[str, str], value: str) -> None:
+    def test_the_lacking_key_is_named(self, stated, value):
         """Of those that a signal must state."""
         assert value in _refusal(_frame(), score=None, signals={"conf": stated})
 
@@ -98,7 +96,7 @@ class TestLabels:
     """A column that repeats a label, given as a signal."""
 
     @pytest.mark.parametrize("unit", ["number", "probability", "flag"])
-    def test_right_hits_are_told(self, unit: str) -> None:
+    def test_right_hits_are_told(self, unit):
         """In all rows of cases with sources; one question that differs in both ways is silent."""
         signals = {"conf": CONF, "right": {"higher": "surer", "unit": unit}}
         _, messages = _warned(_frame(), signals)
@@ -107,7 +105,7 @@ class TestLabels:
         frame.loc[frame["query"] == "question 1?", "right"] = 0
         assert not any("must not know" in text for text in _warned(frame, signals)[1])
 
-    def test_the_label_is_told_either_way(self) -> None:
+    def test_the_label_is_told_either_way(self):
         """Whether 1 is to answer or to refuse; a column without a label to agree with is silent."""
         plain = _frame().drop(columns=["right", "expect_sources_any"])
         for label in ("ok", "refuse"):
@@ -122,7 +120,7 @@ class TestLabels:
             unlabelled = _warned(frame.drop(columns="label"), signals)[1]
             assert not any("must not know" in text for text in unlabelled)
 
-    def test_booleans_have_a_remedy(self) -> None:
+    def test_booleans_have_a_remedy(self):
         """Which is no matter of quotes."""
         frame = _frame()
         signals = {"conf": CONF, "right": {"higher": "surer", "unit": "number"}}
@@ -134,7 +132,7 @@ class TestLabels:
 class TestScale:
     """Percentages beside shares."""
 
-    def test_a_bound_of_another_scale_is_told(self) -> None:
+    def test_a_bound_of_another_scale_is_told(self):
         """By `decide` and by `tune`, with the range.
 
         Not the start, nor a bound just below the least value.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -24,7 +23,7 @@ SERVER = "https://ann:word@runs.example/mlflow"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """Return a folder of runs, beside one of somebody else; a link leads from one to the other."""
     for name in ("mlruns", "else", "mlruns-2"):
         (tmp_path / name).mkdir()
@@ -38,7 +37,7 @@ class TestPlaces:
     @pytest.mark.parametrize(
         "place", ["", "artifacts/tune", "artifacts/../artifacts/a%20b", "a b/c"]
     )
-    def test_below_the_folder(self, root: Path, place: str) -> None:
+    def test_below_the_folder(self, root, place):
         """As path or URL, whether it is there or not."""
         places = artifact_places("sqlite:///x", root)
         places.check(str(root / place))
@@ -76,9 +75,7 @@ class TestPlaces:
             "FILE://{else}",
         ],
     )
-    def test_elsewhere(
-        self, root: Path, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_elsewhere(self, root, place, monkeypatch, tmp_path):
         """Refused with the place and how to allow it."""
         monkeypatch.chdir(tmp_path)
         named = place.replace("{else}", str(tmp_path / "else")).replace("{root}", str(root))
@@ -110,7 +107,7 @@ class TestPlaces:
             ("https://runs.example:x/", False),
         ],
     )
-    def test_by_the_server(self, place: str, fits: bool) -> None:
+    def test_by_the_server(self, place, fits):
         """Its own host alone; a server must not have files written on this machine."""
         places = artifact_places(SERVER, None)
         if fits:
@@ -138,11 +135,11 @@ class TestPlaces:
     )
     def test_what_the_user_allows(
         self,
-        root: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        place: str,
-        fits: bool,
-    ) -> None:
+        root,
+        monkeypatch,
+        place,
+        fits,
+    ):
         """By the variable: folders, and what URLs begin with."""
         other = root.parent / "else"
         monkeypatch.setenv(ALLOWED, f"s3://bucket/runs/ {other}")
@@ -153,7 +150,7 @@ class TestPlaces:
                 with pytest.raises(InputError, match="artifacts must be written"):
                     places.check(place.replace("{else}", str(other)))
 
-    def test_of_another_database(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_of_another_database(self, tmp_path, monkeypatch):
         """Beside its file, and in `mlruns` here, where MLflow puts them by itself."""
         monkeypatch.chdir(tmp_path)
         places = artifact_places(f"sqlite:///{tmp_path / 'db' / 'mlflow.db'}", None)
@@ -164,7 +161,7 @@ class TestPlaces:
 class TestRuns:
     """A database from elsewhere."""
 
-    def placed(self, mlruns: Path, location: str) -> None:
+    def placed(self, mlruns, location):
         """Let the database name another place for the files of an experiment."""
         track_run("first", "tune", {}, [], {}, mlruns)
         with closing(sqlite3.connect(mlruns / "mlflow.db")) as link, link:
@@ -185,11 +182,11 @@ class TestRuns:
     )
     def test_nothing_is_written_elsewhere(
         self,
-        mlruns: Path,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        location: Callable[[Path], str],
-    ) -> None:
+        mlruns,
+        tmp_path,
+        monkeypatch,
+        location,
+    ):
         """No file there, and no run in the database."""
         monkeypatch.chdir(tmp_path)
         (tmp_path / "else").mkdir()
@@ -208,7 +205,7 @@ class TestRuns:
     @pytest.mark.parametrize(
         "event", ["INSERT ON runs", "INSERT ON params", "INSERT ON latest_metrics"]
     )
-    def test_a_trigger_chooses_no_place(self, mlruns: Path, tmp_path: Path, event: str) -> None:
+    def test_a_trigger_chooses_no_place(self, mlruns, tmp_path, event):
         """The place that is written is the one that was checked."""
         track_run("first", "tune", {}, [], {}, mlruns)
         with closing(sqlite3.connect(mlruns / "mlflow.db")) as link, link:
@@ -219,7 +216,7 @@ class TestRuns:
             track_run("second", "tune", {"a": 1}, [("m", 1.0, 0)], {}, mlruns, texts={"a.txt": "a"})
         assert not (tmp_path / "else").exists()
 
-    def test_a_view_takes_no_table_s_place(self, tmp_path: Path) -> None:
+    def test_a_view_takes_no_table_s_place(self, tmp_path):
         """It could say another place each time that it is read."""
         with closing(sqlite3.connect(tmp_path / "mlflow.db")) as link, link:
             link.execute("CREATE VIEW runs AS SELECT random() AS artifact_uri")
@@ -228,7 +225,7 @@ class TestRuns:
         check_database("postgresql://u@h/d")
         check_database(f"sqlite:///{tmp_path / 'none.db'}")
 
-    def test_a_link_leads_nowhere_else(self, mlruns: Path, tmp_path: Path) -> None:
+    def test_a_link_leads_nowhere_else(self, mlruns, tmp_path):
         """The message says where it leads."""
         (tmp_path / "else").mkdir()
         (mlruns / "artifacts").symlink_to(tmp_path / "else")
@@ -236,7 +233,7 @@ class TestRuns:
             track_run("first", "tune", {}, [], {}, mlruns, texts={"a.txt": "a"})
         assert not list((tmp_path / "else").iterdir())
 
-    def test_an_experiment_that_was_deleted(self, mlruns: Path) -> None:
+    def test_an_experiment_that_was_deleted(self, mlruns):
         """It is restored, not taken away with all others."""
         import mlflow
 
@@ -250,7 +247,7 @@ class TestRuns:
         client.restore_experiment(run.experiment_id)
         track_run("second", "tune", {}, [], {}, mlruns)
 
-    def test_a_database_that_is_locked(self, mlruns: Path) -> None:
+    def test_a_database_that_is_locked(self, mlruns):
         """It says so, and nothing of damage."""
         track_run("first", "tune", {}, [], {}, mlruns)
         with closing(sqlite3.connect(mlruns / "mlflow.db", isolation_level=None)) as link:
@@ -261,14 +258,14 @@ class TestRuns:
                 track_run("second", "tune", {}, [], {}, mlruns)
         track_run("second", "tune", {}, [], {}, mlruns)
 
-    def test_a_server_that_is_down(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_server_that_is_down(self, monkeypatch):
         """At once."""
         monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
         with pytest.raises(InputError, match="the server of the store must answer"):
             track_run("first", "tune", {}, [], {})
 
 
-def changed(mlruns: Path, *statements: str) -> None:
+def changed(mlruns, *statements):
     """Change the database of a store that has a run, as whoever sends it may have."""
     track_run("first", "tune", {}, [], {}, mlruns, texts={"a.txt": "a"})
     with closing(sqlite3.connect(mlruns / "mlflow.db")) as link, link:
@@ -283,11 +280,11 @@ class TestPage:
     """
 
     @pytest.fixture
-    def commands(self, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    def commands(self, monkeypatch):
         """Return the commands that are started, none of them in truth."""
         started: list[list[str]] = []
 
-        def run(command: list[str], **_: object) -> SimpleNamespace:
+        def run(command, **_):
             started.append(command)
             return SimpleNamespace(returncode=0)
 
@@ -311,13 +308,13 @@ class TestPage:
     )
     def test_a_place_elsewhere(
         self,
-        mlruns: Path,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        commands: list[list[str]],
-        statement: str,
-    ) -> None:
+        mlruns,
+        tmp_path,
+        monkeypatch,
+        capsys,
+        commands,
+        statement,
+    ):
         """Of an experiment or a run: no page, and a line that says why.
 
         No file of ours is written there either.
@@ -342,9 +339,7 @@ class TestPage:
     @pytest.mark.parametrize(
         "statement", ["", "UPDATE runs SET artifact_uri = 'mlflow-artifacts:/1/a/artifacts'"]
     )
-    def test_a_store_of_its_own(
-        self, mlruns: Path, commands: list[list[str]], statement: str
-    ) -> None:
+    def test_a_store_of_its_own(self, mlruns, commands, statement):
         """Even if another's folder is in MLflow's own experiment, and for what its page keeps."""
         changed(
             mlruns,
@@ -368,9 +363,7 @@ class TestPage:
             "UPDATE experiments SET name = x'ff00', artifact_location = 7 WHERE name = 'tune'",
         ],
     )
-    def test_a_database_of_another_form(
-        self, mlruns: Path, commands: list[list[str]], statement: str
-    ) -> None:
+    def test_a_database_of_another_form(self, mlruns, commands, statement):
         """One line says so, and no page is shown."""
         changed(mlruns, statement)
         with pytest.raises(InputError) as refused:
@@ -378,7 +371,7 @@ class TestPage:
         assert is_clear(refused.value), str(refused.value)
         assert not commands
 
-    def test_a_database_that_is_cut(self, mlruns: Path, commands: list[list[str]]) -> None:
+    def test_a_database_that_is_cut(self, mlruns, commands):
         """As by a transfer that broke off."""
         changed(mlruns)
         file = mlruns / "mlflow.db"
@@ -388,7 +381,7 @@ class TestPage:
         assert is_clear(refused.value), str(refused.value)
         assert not commands
 
-    def test_a_trigger_is_not_run(self, mlruns: Path, commands: list[list[str]]) -> None:
+    def test_a_trigger_is_not_run(self, mlruns, commands):
         """Places are taken home in a database without any alone."""
         changed(
             mlruns,
@@ -403,9 +396,7 @@ class TestPage:
         assert not commands
 
     @pytest.mark.parametrize("door", ["serve", "track", "study"])
-    def test_a_forged_journal_deletes_nothing(
-        self, mlruns: Path, tmp_path: Path, commands: list[list[str]], door: str
-    ) -> None:
+    def test_a_forged_journal_deletes_nothing(self, mlruns, tmp_path, commands, door):
         """Beside a database of runs, or of a study of Optuna."""
         changed(mlruns)
         file = tmp_path / "study.db" if door == "study" else mlruns / "mlflow.db"

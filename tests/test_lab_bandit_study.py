@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from raglab.bandit import Bandit, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM, baselines, best_fixed_arm
 from raglab.bandit.simulation import run
 from raglab.lab import learner_comparison as system
-from raglab.lab.bandit_study import BanditStudy, _tune_and_judge, tune_bandit
+from raglab.lab.bandit_study import _tune_and_judge, tune_bandit
 from raglab.lab.learner_comparison import compare_learners, compare_on_arms
 from raglab.lab.search_space import SearchRange
 from raglab.lab.trial_search import TrialOutcome, finalists, maximise
@@ -42,7 +41,7 @@ SMALL: dict[str, Any] = {
 VALUE = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
 
 
-def world(value: Any = VALUE, mask: Any = None, ms: Any = None) -> Table:
+def world(value=VALUE, mask=None, ms=None):
     """Table in which the learner sees the value."""
     worth = np.asarray(value, dtype=np.float64)
     open_ = np.ones(worth.shape, dtype=bool) if mask is None else np.asarray(mask)
@@ -51,17 +50,17 @@ def world(value: Any = VALUE, mask: Any = None, ms: Any = None) -> Table:
 
 
 @cache
-def study(seed: int = 0, **more: Any) -> BanditStudy:
+def study(seed=0, **more):
     """Study of the small world."""
     return tune_bandit(two_arms(), POLICY, seed=seed, **(SMALL | more))
 
 
-def rows(frame: pd.DataFrame) -> Any:
+def rows(frame):
     """Rows of a table by policy."""
     return frame.set_index("policy")
 
 
-def test_baselines_by_head() -> None:
+def test_baselines_by_head():
     """Both arms are right twice, so the first is the fixed one; the oracle shares ties."""
     plans = baselines(world())
     assert list(plans) == [FIXED, UNIFORM, ORACLE]
@@ -69,7 +68,7 @@ def test_baselines_by_head() -> None:
     assert plans[ORACLE].tolist() == [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.5, 0.5]]
 
 
-def test_a_fixed_arm_is_available_in_every_case() -> None:
+def test_a_fixed_arm_is_available_in_every_case():
     """An arm that is missing once is no fixed arm, however good.
 
     Without one the row is left out.
@@ -98,12 +97,12 @@ def test_a_fixed_arm_is_available_in_every_case() -> None:
         ({}, {}, r"there must be a learner or a plan, got none; .*baselines\(table\)"),
     ],
 )
-def test_what_cannot_be_compared_is_told(learners: Any, plans: Any, told: str) -> None:
+def test_what_cannot_be_compared_is_told(learners, plans, told):
     """Rule, value, remedy, before anything is played."""
     refused(told, compare_learners, world(), learners, plans, rounds=4, replications=2)
 
 
-def test_policies_by_head() -> None:
+def test_policies_by_head():
     """Right decisions: 0.75, 0.5, 0.5 for oracle, first arm, chance, whatever cases are drawn."""
     value = np.tile(VALUE, (50, 1))
     found = rows(
@@ -122,7 +121,7 @@ def test_policies_by_head() -> None:
     assert found.loc[UNIFORM, ["ms", "pulls_hybrid"]].tolist() == pytest.approx([25.0, 0.5])
 
 
-def test_the_accounts_of_a_run_are_those_of_the_run() -> None:
+def test_the_accounts_of_a_run_are_those_of_the_run():
     """Value by case sums to that of the run; milliseconds are the mean of its rounds."""
     met = world(np.tile(VALUE, (5, 1)))
     found = run(Bandit("ucb1"), met, rounds=80, replications=3, seed=4, engine="numpy")
@@ -135,7 +134,7 @@ def test_the_accounts_of_a_run_are_those_of_the_run() -> None:
         np.testing.assert_allclose(one.value[:, place], worth)
 
 
-def test_unknown_milliseconds_are_left_out() -> None:
+def test_unknown_milliseconds_are_left_out():
     """Of two arms of which one was never timed the mean is that of the other.
 
     NaN where none was.
@@ -145,7 +144,7 @@ def test_unknown_milliseconds_are_left_out() -> None:
     assert np.isnan(system.expected_earnings(np.tile([0.0, 1.0], (4, 1)), n, met).ms)
 
 
-def test_learners_and_baselines_meet_the_same_cases() -> None:
+def test_learners_and_baselines_meet_the_same_cases():
     """Common random numbers: a learner over one arm earns exactly what that arm earns."""
     met = world(np.tile(VALUE, (10, 1)), np.tile([True, False], (40, 1)))
     found = compare_learners(
@@ -156,7 +155,7 @@ def test_learners_and_baselines_meet_the_same_cases() -> None:
     assert (row["difference"], row["difference_low"] < 0.0 < row["difference_high"]) == (0.0, True)
 
 
-def test_never_behind_the_oracle_is_no_proof() -> None:
+def test_never_behind_the_oracle_is_no_proof():
     """The first arm is right wherever the second is.
 
     Regret 0 in 20 cases is up to 16.8 of 100 rounds.
@@ -169,7 +168,7 @@ def test_never_behind_the_oracle_is_no_proof() -> None:
     assert found.loc[ORACLE, "regret_high"] == 0.0
 
 
-def test_intervals_of_simulated_policies_hold() -> None:
+def test_intervals_of_simulated_policies_hold():
     """Arms right in 0.5 and 0.6 of all cases.
 
     Of 200 worlds of 80 the interval of the difference holds 0.1 in most.
@@ -185,7 +184,7 @@ def test_intervals_of_simulated_policies_hold() -> None:
     assert 0.88 <= np.mean(held) <= 0.99
 
 
-def test_cases_are_the_unit_of_the_intervals() -> None:
+def test_cases_are_the_unit_of_the_intervals():
     """A hundred times the rounds over the same 40 cases leaves the interval as wide.
 
     Cases are chance.
@@ -202,7 +201,7 @@ def test_cases_are_the_unit_of_the_intervals() -> None:
     assert widths[1] == pytest.approx(widths[0], rel=0.3)
 
 
-def test_bernoulli_arms_beside_uniform() -> None:
+def test_bernoulli_arms_beside_uniform():
     """Uniform on means 0.9 and 0.1 loses 0.4 a round.
 
     A learner loses less, and the t interval holds the mean.
@@ -218,10 +217,10 @@ def test_bernoulli_arms_beside_uniform() -> None:
     assert found.loc["ucb1", ["pulls_arm 0", "pulls_arm 1"]].sum() == pytest.approx(1.0)
 
 
-def test_a_search_maximises_within_its_limits() -> None:
+def test_a_search_maximises_within_its_limits():
     """Of x in [0, 1] with x at most 0.5 the best feasible trial is near 0.5, others are marked."""
 
-    def judge(params: Any) -> TrialOutcome:
+    def judge(params):
         return TrialOutcome(params["x"], {"limit": params["x"] - 0.5}, {"twice": 2 * params["x"]})
 
     for sampler in ("tpe", "random", "nsga2"):
@@ -259,7 +258,7 @@ def test_a_search_maximises_within_its_limits() -> None:
     )
 
 
-def test_the_first_trial_is_the_published_one() -> None:
+def test_the_first_trial_is_the_published_one():
     """Its value is a simulation's at published weights and threshold 0.5, outside the space."""
     part = two_arms().split("tune")
     seen = components(part, POLICY)
@@ -273,7 +272,7 @@ def test_the_first_trial_is_the_published_one() -> None:
     np.testing.assert_array_equal(rewards > first["threshold"], rewards > 0.5)
 
 
-def test_the_comparison_has_the_baselines() -> None:
+def test_the_comparison_has_the_baselines():
     """Tuned, published weights, best arm on split tune, uniform, source's router, the oracle."""
     found = rows(study().comparison)
     assert list(found.index) == ["tuned", "published weights", FIXED, UNIFORM, ROUTER, ORACLE]
@@ -290,7 +289,7 @@ def test_the_comparison_has_the_baselines() -> None:
     assert found.loc[ROUTER, "pulls_hybrid"] == pytest.approx(plan[:, 0].mean(), abs=0.05)
 
 
-def test_the_same_seed_gives_the_same_study() -> None:
+def test_the_same_seed_gives_the_same_study():
     """Weights, settings, trials and comparison, bit for bit; another seed tries other values."""
     one, two, other = study(), tune_bandit(two_arms(), POLICY, seed=0, **SMALL), study(seed=1)
     assert (one.weights, one.bandit) == (two.weights, two.bandit)
@@ -301,7 +300,7 @@ def test_the_same_seed_gives_the_same_study() -> None:
     assert not one.trials["margin"].equals(other.trials["margin"])
 
 
-def test_the_env_is_read_by_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_env_is_read_by_the_settings(tmp_path, monkeypatch):
     """What a study writes is what the online bandit reads."""
     for name in list(os.environ):
         if name.startswith("RAGLAB_BANDIT_"):
@@ -316,7 +315,7 @@ def test_the_env_is_read_by_the_settings(tmp_path: Path, monkeypatch: pytest.Mon
         assert read.bandit_budget_ms == found.settings["budget_ms"]
 
 
-def test_latency_is_a_constraint() -> None:
+def test_latency_is_a_constraint():
     """Within 25 ms the slower arm of 40 ms may have half of the pulls at most.
 
     Trials above it are infeasible.
@@ -328,7 +327,7 @@ def test_latency_is_a_constraint() -> None:
     assert HYBRID_MS <= found.trials["ms"].min() <= found.trials["ms"].max() <= ITERATIVE_MS
 
 
-def test_a_budget_that_nothing_keeps_is_said() -> None:
+def test_a_budget_that_nothing_keeps_is_said():
     """Below the fastest arm no trial is feasible.
 
     The notes say that the winner is the best of all.
@@ -338,14 +337,14 @@ def test_a_budget_that_nothing_keeps_is_said() -> None:
     assert noted(found.notes, "No trial keeps the mean latency within 5 ms")
 
 
-def test_without_splits_it_says_that_it_flatters() -> None:
+def test_without_splits_it_says_that_it_flatters():
     """Tuned and judged on the same cases."""
     found = tune_bandit(unsplit(two_arms(20)), POLICY, **(SMALL | {"trials": 2}))
     assert "flatter" in found.notes[0]
 
 
 @pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_nig", "lin_ucb"])
-def test_every_policy_is_tuned_in_what_it_reads(policy: str) -> None:
+def test_every_policy_is_tuned_in_what_it_reads(policy):
     """The threshold is thompson_beta's alone, epsilon epsilon_greedy's; the others keep theirs."""
     found = study(bandit=policy, trials=3)
     tried = set(found.trials.columns)
@@ -356,7 +355,7 @@ def test_every_policy_is_tuned_in_what_it_reads(policy: str) -> None:
     assert found.bandit.threshold == Bandit().threshold
 
 
-def test_unknown_bandits_are_refused() -> None:
+def test_unknown_bandits_are_refused():
     """The message names those there are."""
     refused(
         "algorithm must be one of epsilon_greedy",
@@ -368,7 +367,7 @@ def test_unknown_bandits_are_refused() -> None:
     )
 
 
-def test_a_study_finds_a_misleading_margin() -> None:
+def test_a_study_finds_a_misleading_margin():
     """Where the right arm has less margin and only consistency tells it, weight moves there.
 
     The study moves it.
@@ -382,7 +381,7 @@ def test_a_study_finds_a_misleading_margin() -> None:
     assert found.weights.consistency > 0.6 * found.weights.margin  # published: 0.5 of it
 
 
-def test_a_study_is_one_run_of_mlflow(mlruns: Path) -> None:
+def test_a_study_is_one_run_of_mlflow(mlruns):
     """Settings, values found, metrics, both tables and the .env; no nested run."""
     mlflow = pytest.importorskip("mlflow")
     kept = study().track(mlruns)
@@ -402,11 +401,11 @@ def test_a_study_is_one_run_of_mlflow(mlruns: Path) -> None:
     pd.testing.assert_frame_equal(stored, study().trials)
 
 
-def test_a_table_and_its_judge_are_charged_on_one_scale() -> None:
+def test_a_table_and_its_judge_are_charged_on_one_scale():
     """To the bit: at no price what the price gives on both tables' range of costs, taken back."""
     rng = np.random.default_rng(0)
 
-    def priced(most: float) -> Table:
+    def priced(most):
         frame = pd.DataFrame(rng.random((30, 2)), columns=["small", "large"])
         return Table.from_frame(frame, costs=most * rng.random((30, 2)), price=0.7, order="given")
 

@@ -13,16 +13,14 @@ from hypothesis import strategies as st
 
 from labelled import free_policy, labelled
 from raglab.lab.baseline import (
-    BaselineComparison,
     baseline_of,
     compare_baselines,
 )
 from raglab.lab.comparison import compare
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import RATES
-from raglab.store.baselines import Baseline, BaselineCase
+from raglab.store.baselines import BaselineCase
 from raglab.store.case_labels import label_fingerprint, question_fingerprint
-from raglab.store.traces import Trace
 from raglab.values import Case
 from test_answer_basis import PLAIN, many, without
 from test_store_baselines import PAIRS, baseline, case
@@ -33,18 +31,18 @@ STRICT = POLICY.replace("similarity.min_similarity", 0.9)
 OUTCOMES_OF_OK = [pair for pair in PAIRS if pair[0] == "ok"]
 
 
-def outcomes(right: int, wrong: int, refused: int = 0, **more: Any) -> Baseline:
+def outcomes(right, wrong, refused=0, **more):
     """A baseline of cases labelled ok, those answered rightly first."""
     kinds = ["answered_right"] * right + ["answered_wrong"] * wrong + ["refused"] * refused
     return baseline([case(number, "ok", kind) for number, kind in enumerate(kinds)], **more)
 
 
-def row(found: BaselineComparison, measure: str) -> Any:
+def row(found, measure):
     """Row of a measure."""
     return found.frame().set_index("measure").loc[measure]
 
 
-def test_a_worked_example() -> None:
+def test_a_worked_example():
     """20 of 200 right answers turn wrong: cost and hallucinations lose .1.
 
     Only what is tested fails.
@@ -78,7 +76,7 @@ def test_a_worked_example() -> None:
     )
 
 
-def test_a_gain_fails_nothing() -> None:
+def test_a_gain_fails_nothing():
     """Lower costs, fewer errors and a higher pass rate are losses below 0."""
     found = compare_baselines(outcomes(180, 20), outcomes(200, 0), rates=list(RATES))
     assert found.lost == ()
@@ -87,14 +85,14 @@ def test_a_gain_fails_nothing() -> None:
         assert row(found, measure)["high"] < 0.0
 
 
-def test_a_lower_coverage_is_a_loss() -> None:
+def test_a_lower_coverage_is_a_loss():
     """Of rates that are better high, a fall is above 0."""
     found = compare_baselines(outcomes(200, 0), outcomes(170, 0, 30), rates=["coverage"])
     assert row(found, "coverage")["loss"] == pytest.approx(0.15)
     assert found.lost == ("expected_cost", "coverage")
 
 
-def test_a_tiny_loss_of_many_cases_passes() -> None:
+def test_a_tiny_loss_of_many_cases_passes():
     """1 % of 20,000 cases: the interval excludes 0, the minimum effect is not exceeded.
 
     At 0.005 it is.
@@ -107,7 +105,7 @@ def test_a_tiny_loss_of_many_cases_passes() -> None:
     assert compare_baselines(before, after, min_effect=0.01).lost == (), "exceeds, not equals"
 
 
-def test_a_large_loss_of_few_cases_passes_and_is_stated() -> None:
+def test_a_large_loss_of_few_cases_passes_and_is_stated():
     """2 of 10 cases: .2, but the interval holds 0."""
     found = compare_baselines(outcomes(10, 0), outcomes(8, 2))
     cost = row(found, "expected_cost")
@@ -116,7 +114,7 @@ def test_a_large_loss_of_few_cases_passes_and_is_stated() -> None:
     assert found.detectable > cost["loss"]
 
 
-def test_graded_costs_decide() -> None:
+def test_graded_costs_decide():
     """The same cases fail by a dear wrong answer and not by a cheap one."""
     dear, cheap = {"ok": {"answered_wrong": 5}}, {"ok": {"answered_wrong": 0.2}}
     pairs = [
@@ -134,7 +132,7 @@ def test_graded_costs_decide() -> None:
         max_size=25,
     )
 )
-def test_laws(pairs: list[tuple[tuple[str, str], tuple[str, str]]]) -> None:
+def test_laws(pairs):
     """The same table loses exactly 0; swapped, the signs turn.
 
     A large enough minimum effect never fails.
@@ -157,7 +155,7 @@ def test_laws(pairs: list[tuple[tuple[str, str], tuple[str, str]]]) -> None:
         assert row(there, name)["loss"] > there.min_effect
 
 
-def test_what_is_not_paired_is_counted() -> None:
+def test_what_is_not_paired_is_counted():
     """Only here, only there, another question and another label.
 
     Each counted, stated, and out of the figures.
@@ -184,7 +182,7 @@ def test_what_is_not_paired_is_counted() -> None:
         compare_baselines(baseline([case(1)]), baseline([case(2)]))
 
 
-def test_another_basis_or_matrix_is_refused() -> None:
+def test_another_basis_or_matrix_is_refused():
     """With what is stored, what came and the remedy."""
     before = outcomes(3, 1)
     with pytest.raises(
@@ -199,7 +197,7 @@ def test_another_basis_or_matrix_is_refused() -> None:
         compare_baselines(before, outcomes(3, 1, costs={"ok": {"refused": 2}}))
 
 
-def test_settings_that_mean_nothing() -> None:
+def test_settings_that_mean_nothing():
     """A name that is no rate, a minimum effect below 0 or without a size."""
     before = outcomes(3, 1)
     with pytest.raises(ValueError, match=r"rates must be among .*got 'charm'"):
@@ -209,7 +207,7 @@ def test_settings_that_mean_nothing() -> None:
             compare_baselines(before, before, min_effect=effect)
 
 
-def test_other_differences_are_stated() -> None:
+def test_other_differences_are_stated():
     """Arm, retrieval, documents and schema, which are no part of the policy."""
     before = outcomes(40, 1)
     after = replace(
@@ -228,7 +226,7 @@ def test_other_differences_are_stated() -> None:
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace():
     """Return labelled cases."""
     return labelled(3, {"tune": 150, "report": 100})
 
@@ -236,7 +234,7 @@ def trace() -> Trace:
 class TestOnTraces:
     """Baselines of policies on traces."""
 
-    def test_the_same_figures_as_a_comparison(self, trace: Trace) -> None:
+    def test_the_same_figures_as_a_comparison(self, trace):
         """Cost, rates and intervals are those of `compare` on the same cases."""
         costs = {"ok": {"refused": 0.5}, "refuse": {"answered_wrong": 10.0}}
         stored = baseline_of(trace, POLICY, costs=costs)
@@ -260,7 +258,7 @@ class TestOnTraces:
         assert (found.before, found.after) == (POLICY.policy_id, STRICT.policy_id)
         assert "coverage" in found.lost
 
-    def test_where_hardly_a_case_is_paired_nothing_is_compared(self, trace: Trace) -> None:
+    def test_where_hardly_a_case_is_paired_nothing_is_compared(self, trace):
         """All ids but a few are new: refused, not passed."""
         renamed = [
             case._replace(id=f"new {case.id}") if row > 5 else case
@@ -270,7 +268,7 @@ class TestOnTraces:
         with pytest.raises(ValueError, match=r"must be paired with the baseline.*--save-baseline"):
             compare_baselines(baseline_of(trace, POLICY), baseline_of(other, STRICT))
 
-    def test_the_same_policy_loses_exactly_nothing(self, trace: Trace) -> None:
+    def test_the_same_policy_loses_exactly_nothing(self, trace):
         """Also through a file, and where the rows are in another order."""
         stored = baseline_of(trace, POLICY)
         found = compare_baselines(
@@ -281,14 +279,14 @@ class TestOnTraces:
         assert (found.frame()["loss"].dropna() == 0.0).all()
         assert (found.lost, found.cases, sum(found.unpaired.values())) == ((), 250, 0)
 
-    def test_a_part_of_the_cases_is_paired(self, trace: Trace) -> None:
+    def test_a_part_of_the_cases_is_paired(self, trace):
         """A split against the whole."""
         found = compare_baselines(
             baseline_of(trace, POLICY), baseline_of(trace.split("report"), STRICT)
         )
         assert (found.cases, found.unpaired["only in the baseline"]) == (100, 150)
 
-    def test_cases_without_labels_and_without_any_are_refused(self, trace: Trace) -> None:
+    def test_cases_without_labels_and_without_any_are_refused(self, trace):
         """Nobody knows what they cost."""
         blank = tuple(one._replace(expect_status=None, expect_sources=()) for one in trace.cases)
         with pytest.raises(ValueError, match="label"):
@@ -300,7 +298,7 @@ class TestOnTraces:
 class TestText:
     """Recorded answers (S6.3)."""
 
-    def test_an_answer_that_turns_wrong_is_a_loss(self) -> None:
+    def test_an_answer_that_turns_wrong_is_a_loss(self):
         """From the same hits; cases without recorded answers are of another basis."""
         before, after = many(range(80)), many([number for number in range(80) if number % 4 != 1])
         stored = baseline_of(before, ANSWERING)
@@ -314,7 +312,7 @@ class TestText:
         with pytest.raises(ValueError, match="own basis, text"):
             compare_baselines(stored, baseline_of(replace(before, answers=None), ANSWERING))
 
-    def test_another_gold_answer_is_another_label(self) -> None:
+    def test_another_gold_answer_is_another_label(self):
         """Where text is judged; by sources alone it says nothing."""
         trace = many(range(80))
         other = replace(
@@ -331,7 +329,7 @@ class TestText:
         found = compare_baselines(baseline_of(trace, ANSWERING), baseline_of(other, ANSWERING))
         assert (found.cases, found.unpaired["another label"]) == (20, 60)
 
-    def test_too_many_missing_answers_are_refused(self) -> None:
+    def test_too_many_missing_answers_are_refused(self):
         """As by every comparison; few are counted and stated."""
         trace = many(range(80))
         answered = [number for number in range(80) if number % 4]
@@ -343,7 +341,7 @@ class TestText:
             baseline_of(without(trace, answered[:20]), ANSWERING)
 
 
-def test_fingerprints() -> None:
+def test_fingerprints():
     """Of a question: its words and named documents; of a label: what a case is judged by."""
     one = Case("a", "What is  the Excess?", "ok", ("a.md", "b.md"))
     assert question_fingerprint(one) == question_fingerprint(
@@ -365,7 +363,7 @@ def test_fingerprints() -> None:
     assert label_fingerprint(one, ["Ann"]) != label_fingerprint(one)
 
 
-def test_frames() -> None:
+def test_frames():
     """Results and baselines give tables."""
     found = compare_baselines(outcomes(3, 1), outcomes(2, 2))
     assert isinstance(found.frame(), pd.DataFrame)

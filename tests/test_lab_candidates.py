@@ -7,7 +7,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from labelled import free_policy, labelled
 from raglab.lab.candidates import (
@@ -16,8 +15,6 @@ from raglab.lab.candidates import (
     FIXED,
     LEAST_OF_LABEL,
     THRESHOLD,
-    BoundCells,
-    Candidate,
     Cases,
     can_fit,
     chain_candidate,
@@ -45,7 +42,7 @@ PER_STATUS = N_CELLS // len(Status)  # cells of one decision
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_best_single_threshold_is_that_of_brute_force(seed: int) -> None:
+def test_the_best_single_threshold_is_that_of_brute_force(seed):
     """Over each threshold that parts the values, with ties, missing ones and their own costs."""
     trace = labelled(seed, {"tune": 60}, steps=(10, None)[seed % 2], missing=0.1)
     goal = Goal(costs={"refuse": {"answered_wrong": 3}} if seed == 2 else None)
@@ -66,7 +63,7 @@ def test_the_best_single_threshold_is_that_of_brute_force(seed: int) -> None:
         assert cost == pytest.approx(min(costs)), one.signal
 
 
-def _counted(cases: Cases, bound: BoundCells, threshold: float) -> NDArray[np.int64]:
+def _counted(cases, bound, threshold):
     """Cells under a threshold, without a policy's range.
 
     Refused where the signal fails it or is missing.
@@ -80,7 +77,7 @@ def _counted(cases: Cases, bound: BoundCells, threshold: float) -> NDArray[np.in
     return count_cells(np.where(passes, answered, refused)[None])
 
 
-def test_a_threshold_decides_in_a_policy_as_in_a_fold() -> None:
+def test_a_threshold_decides_in_a_policy_as_in_a_fold():
     """What a threshold says of all cases is what its policy decides, asking back too."""
     every, fired = np.arange(80), set()
     for trace in (labelled(7, {"tune": 80}, missing=0.05), separable(80)):
@@ -95,7 +92,7 @@ def test_a_threshold_decides_in_a_policy_as_in_a_fold() -> None:
     assert fired == {"refuse", "ask"}
 
 
-def test_folds_carry_the_labels() -> None:
+def test_folds_carry_the_labels():
     """Each case once a repeat, labels spread within one case, other cases together each time."""
     cases = measured_cases(labelled(3, {"tune": 89}), repeats=3)
     fold = cases.fold_numbers
@@ -110,7 +107,7 @@ def test_folds_carry_the_labels() -> None:
     np.testing.assert_array_equal(fold, cases.fold_numbers)
 
 
-def test_equal_questions_are_in_one_fold_and_the_order_of_cases_is_irrelevant() -> None:
+def test_equal_questions_are_in_one_fold_and_the_order_of_cases_is_irrelevant():
     """Each question three times: one fold a repeat.
 
     In another order of rows each case keeps its fold.
@@ -127,7 +124,7 @@ def test_equal_questions_are_in_one_fold_and_the_order_of_cases_is_irrelevant() 
     np.testing.assert_array_equal(moved.fold_numbers, plain.fold_numbers[:, order])
 
 
-def test_without_a_signal_that_differs_nothing_is_fitted() -> None:
+def test_without_a_signal_that_differs_nothing_is_fitted():
     """Constant signals: no model, and the free policies compete alone."""
     cases = measured_cases(separable(80))
     flat = cases.decided._replace(signals=np.ones_like(cases.decided.signals))
@@ -135,7 +132,7 @@ def test_without_a_signal_that_differs_nothing_is_fitted() -> None:
     assert not can_fit(cases._replace(decided=flat))
 
 
-def test_the_decision_by_expected_cost_is_made_only_where_every_fold_can_fit_it() -> None:
+def test_the_decision_by_expected_cost_is_made_only_where_every_fold_can_fit_it():
     """Ten right and ten other cases outside of every fold.
 
     Folds carry labels, not what retrieval makes of them.
@@ -154,7 +151,7 @@ def test_the_decision_by_expected_cost_is_made_only_where_every_fold_can_fit_it(
         assert can_fit(cases) == (fewest >= LEAST)
 
 
-def _candidates(cases: Cases) -> list[Candidate]:
+def _candidates(cases):
     pool = chain_pool(cases, 12)
     scores = [float(cases.goal.score(tally(cases.trace, [policy]).cells)[0]) for policy in pool]
     threshold = threshold_candidate(cases)
@@ -163,7 +160,7 @@ def _candidates(cases: Cases) -> list[Candidate]:
     return [cost_candidate(cases, cross_fit(cases)), threshold, chain]
 
 
-def test_a_candidate_reads_nothing_of_the_held_out_fold() -> None:
+def test_a_candidate_reads_nothing_of_the_held_out_fold():
     """Other labels in one fold, the same decisions there.
 
     Threshold, chain and expected cost alike.
@@ -191,7 +188,7 @@ def test_a_candidate_reads_nothing_of_the_held_out_fold() -> None:
         np.testing.assert_array_equal(*decided, err_msg=before.name)
 
 
-def _same_folds(cases: Cases, fold: NDArray[np.int64]) -> Cases:
+def _same_folds(cases, fold):
     """Cases that are dealt into stated folds, whatever their labels."""
 
     class Dealt(Cases):  # type: ignore[misc] # a named tuple with one property of its own
@@ -204,7 +201,7 @@ def _same_folds(cases: Cases, fold: NDArray[np.int64]) -> Cases:
 @pytest.mark.parametrize(
     "costs", [None, {"refuse": {"answered_wrong": 10}}, {"ok": {"refused": 3}}]
 )
-def test_one_cross_fit_serves_every_cost_matrix(costs: dict[str, dict[str, float]] | None) -> None:
+def test_one_cross_fit_serves_every_cost_matrix(costs):
     """Models of the folds under default costs decide as those fitted for these costs would."""
     trace = separable(80)
     fit = cross_fit(measured_cases(trace))
@@ -214,7 +211,7 @@ def test_one_cross_fit_serves_every_cost_matrix(costs: dict[str, dict[str, float
     assert shared.policies[0].policy_id == own.policies[0].policy_id
 
 
-def test_the_ratio_of_a_family_is_that_of_brute_force() -> None:
+def test_the_ratio_of_a_family_is_that_of_brute_force():
     """The cheapest of all ratios that meet a target by one standard error.
 
     It is taken on cross-fitted probabilities.
@@ -236,7 +233,7 @@ def test_the_ratio_of_a_family_is_that_of_brute_force() -> None:
     assert not (goal.violation(cells[:-1])[cost[:-1] < cost[-1] - 1e-9] == 0.0).any()
 
 
-def test_where_no_ratio_keeps_the_targets_the_nearest_competes() -> None:
+def test_where_no_ratio_keeps_the_targets_the_nearest_competes():
     """No hallucination at all beside full coverage: the ratio that misses both by least in sum."""
     goal = Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0})
     cases = measured_cases(separable(120), goal)
@@ -248,7 +245,7 @@ def test_where_no_ratio_keeps_the_targets_the_nearest_competes() -> None:
     assert missed[held][0] == pytest.approx(missed.min())
 
 
-def test_who_competes() -> None:
+def test_who_competes():
     """Rule S6.8: expected cost; single thresholds where a label is rare; the chain by rule.
 
     And what the user names.
@@ -274,7 +271,7 @@ def test_who_competes() -> None:
     assert (entry.limited, entry.policies["deep"].refine.max_depth) == (1, 0)
 
 
-def test_a_rule_and_a_recipe_may_be_spelled_with_blank_or_underscore() -> None:
+def test_a_rule_and_a_recipe_may_be_spelled_with_blank_or_underscore():
     """Either way in either place."""
     for rule in ("expected_cost", "expected cost"):
         for candidates in (["expected_cost", "one_threshold"], ["expected cost", "one threshold"]):
@@ -284,7 +281,7 @@ def test_a_rule_and_a_recipe_may_be_spelled_with_blank_or_underscore() -> None:
             )
 
 
-def test_a_candidate_that_cannot_compete_is_refused() -> None:
+def test_a_candidate_that_cannot_compete_is_refused():
     """What cannot be fitted, what was fitted on these cases, and names that are none."""
     cases = measured_cases(separable(80))
     fitted = cross_fit(cases).policy
@@ -309,7 +306,7 @@ def test_a_candidate_that_cannot_compete_is_refused() -> None:
         )  # type: ignore[arg-type]
 
 
-def test_costs_of_a_policy_are_those_of_the_matrix() -> None:
+def test_costs_of_a_policy_are_those_of_the_matrix():
     """What is not stated goes back to the default."""
     dear = policy_with_costs(Policy.load(), {"refuse": {"answered_wrong": 10}})
     assert dear.value("decision.costs.refuse.answered_wrong") == 10.0

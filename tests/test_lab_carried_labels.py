@@ -9,7 +9,6 @@ import numpy as np
 
 from labelled import labelled
 from raglab.lab.carried_labels import Validity, label_validity
-from raglab.store.traces import Trace
 from raglab.values import Chunk
 
 OLD = (
@@ -38,7 +37,7 @@ LABELS: tuple[dict[str, Any], ...] = (
 )
 
 
-def worlds(corpus_hash: str = "new") -> tuple[Trace, Trace]:
+def worlds(corpus_hash="new"):
     """The same ten questions with chunks of two cuts."""
     base = labelled(0, {"certify": len(LABELS)}, steps=4)
     blank = {"expect_status": "ok", "expect_sources": ()}
@@ -54,7 +53,7 @@ def worlds(corpus_hash: str = "new") -> tuple[Trace, Trace]:
 VALID, UNSURE, LOST = Validity
 
 
-def test_each_kind_of_label() -> None:
+def test_each_kind_of_label():
     """A page of a document with pages stays.
 
     One of a document without pages, and a chunk of another text, are lost.
@@ -64,7 +63,7 @@ def test_each_kind_of_label() -> None:
     assert label_validity(old, new).tolist() == levels
 
 
-def test_what_no_question_hits_now_cannot_be_told() -> None:
+def test_what_no_question_hits_now_cannot_be_told():
     """The trace holds only chunks that some question hit."""
     old, new = worlds()
     other = replace(new, chunks=(NEW[0], Chunk("9", "x", "home/other.md")))
@@ -73,13 +72,13 @@ def test_what_no_question_hits_now_cannot_be_told() -> None:
     assert levels[8] == UNSURE  # faq.md is not hit any more
 
 
-def test_a_name_of_several_documents_is_lost() -> None:
+def test_a_name_of_several_documents_is_lost():
     """It means one document before and two now; a full path means that document."""
     old, new = worlds()
     levels = label_validity(old, replace(new, chunks=(*NEW, Chunk("7", "x", "car/guide.md", 1))))
     assert levels[:2].tolist() == [LOST, VALID]
 
 
-def test_the_same_corpus_keeps_all_that_names_its_documents() -> None:
+def test_the_same_corpus_keeps_all_that_names_its_documents():
     """Only the number of an option is uncertain."""
     assert np.flatnonzero(label_validity(*worlds("old"))).tolist() == [7]

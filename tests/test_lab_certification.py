@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,6 @@ from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import N_CELLS, cell_costs, cost_matrix, upper_bound
 from raglab.replay import decide, sweep
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import SCHEMA_VERSION, Status
 
 POLICY = free_policy()
@@ -53,25 +51,25 @@ SPLITS = {"tune": 150, "certify": 250, "report": 60}
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace():
     """Three splits of one traffic."""
     return labelled(0, SPLITS)
 
 
 @pytest.fixture(scope="module")
-def found(trace: Trace) -> Certification:
+def found(trace):
     """One target, one threshold."""
     return certify_best(trace, POLICY, targets=RISK, paths=ONE)
 
 
 @pytest.fixture(scope="module")
-def certified(found: Certification) -> Policy:
+def certified(found):
     """The policy that was chosen."""
     assert found.policy is not None
     return found.policy
 
 
-def test_the_example_of_the_docstring_runs(trace: Trace) -> None:
+def test_the_example_of_the_docstring_runs(trace):
     """On a trace with splits; the policy is fitted on split tune, so that it may be certified."""
     text = " ".join((certify_best.__doc__ or "").split())
     (example,) = re.findall(r"`(raglab\.certify_best\([^`]+\))`", text)
@@ -80,16 +78,14 @@ def test_the_example_of_the_docstring_runs(trace: Trace) -> None:
     assert result.certificate.cases == SPLITS["certify"]
 
 
-def _rows(found: Certification, *columns: str) -> list[Any]:
+def _rows(found, *columns):
     return found.table[list(columns)].to_numpy().tolist()
 
 
 # what is certified
 
 
-def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(
-    trace: Trace, found: Certification
-) -> None:
+def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace, found):
     """Pilot costs fall along the table.
 
     Candidates pass until the first whose bound exceeds the target.
@@ -111,16 +107,14 @@ def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(
     assert made.promises[0].bound == upper_bound(int(made.promises[0].k), made.promises[0].n)
 
 
-def _changed(found: Certification) -> list[dict[str, Any]]:
+def _changed(found):
     return [
         {"similarity.min_similarity": POLICY.similarity.min_similarity} | row
         for row in found.table["changed"]
     ]
 
 
-def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(
-    trace: Trace, found: Certification
-) -> None:
+def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(trace, found):
     """With all of it labelled refuse, the candidates keep their order, and none is certified."""
     other = certify_best(relabelled(trace, "certify"), POLICY, targets=RISK, paths=ONE)
     assert other.table["policy_id"].tolist() == found.table["policy_id"].tolist()
@@ -128,7 +122,7 @@ def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(
     assert re.search(r"candidates \(.+\) fails on hallucination_rate", other.certificate.reason)
 
 
-def test_one_gate_of_a_policy_agrees_with_arrays(trace: Trace) -> None:
+def test_one_gate_of_a_policy_agrees_with_arrays(trace):
     """Holm over one threshold, without a pilot split.
 
     As many levels as `certify` does on cosine and labels.
@@ -145,7 +139,7 @@ def test_one_gate_of_a_policy_agrees_with_arrays(trace: Trace) -> None:
     assert len(by_array.certified) > 3
 
 
-def test_several_targets_hold_together(trace: Trace) -> None:
+def test_several_targets_hold_together(trace):
     """The chosen policy keeps the bound of each; the binding one stopped the sequence."""
     found = certify_best(trace, POLICY, targets=BOTH, paths=ONE)
     made = found.certificate
@@ -159,9 +153,7 @@ def test_several_targets_hold_together(trace: Trace) -> None:
     assert certify_best(trace, POLICY, targets=BOTH).certificate.candidates > 100
 
 
-def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what_must_hold() -> (
-    None
-):
+def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what_must_hold():
     """Holm; it holds only where nothing was tuned on these cases."""
     found = certify_best(labelled(2, {"": 250}), POLICY, targets=RISK, paths=ONE)
     assert (found.certificate.method, found.certificate.pilot) == ("holm", 0)
@@ -183,7 +175,7 @@ def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what
     assert f"upper bound {bound:.3f}"[:-1] in made.reason
 
 
-def test_the_data_need_line_stands_beside(found: Certification) -> None:
+def test_the_data_need_line_stands_beside(found):
     """What 15 % needs with 0, 1 and 2 errors, what there is, what that certifies.
 
     And the words of it.
@@ -196,7 +188,7 @@ def test_the_data_need_line_stands_beside(found: Certification) -> None:
     assert f"hallucination_rate: {promise.k} of {promise.n}, upper bound" in told
 
 
-def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs() -> None:
+def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs():
     """In its notes as on the command line, once.
 
     `again` is named, and of many candidates certify_policy.
@@ -214,9 +206,7 @@ def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs
 
 
 @pytest.mark.parametrize("splits", [{"tune": 150, "certify": 100}, {"": 100}])
-def test_too_few_cases_for_any_candidate_take_no_look(
-    splits: dict[str, int], tmp_path: Path
-) -> None:
+def test_too_few_cases_for_any_candidate_take_no_look(splits, tmp_path):
     """100 cases, 230 needed for 1 %.
 
     None is tested or noted, and the labels certified on change nothing of it.
@@ -238,7 +228,7 @@ def test_too_few_cases_for_any_candidate_take_no_look(
     assert second.certificate.looks == 1
 
 
-def test_one_case_fewer_takes_no_look() -> None:
+def test_one_case_fewer_takes_no_look():
     """22 cases without an error certify 10 %, 21 none; of 5 candidates at once 38 are needed."""
     several = [POLICY.replace(*ONE, level / 10) for level in range(5)]
     for tried, least in (([POLICY], 22), (several, 38)):
@@ -251,7 +241,7 @@ STRICT = [free_policy(confidence={"enabled": False}).replace(*ONE, level) for le
 
 
 @pytest.mark.parametrize("mix", ["sample", {"ok": 0.9, "refuse": 0.1}])
-def test_a_candidate_that_can_certify_nothing_takes_no_look(mix: Any, tmp_path: Path) -> None:
+def test_a_candidate_that_can_certify_nothing_takes_no_look(mix, tmp_path):
     """Two of 40 pilot cases are answered, so at most one of 19, where a target of 45 % needs four.
 
     A candidate that answers half is tested in their place; the labels certified on change nothing.
@@ -283,9 +273,7 @@ def test_a_candidate_that_can_certify_nothing_takes_no_look(mix: Any, tmp_path: 
         [{"hallucination_rate": 0.4}, {"hallucination_rate": 0.2, "over_ask_rate": 0.3}]
     ),
 )
-def test_the_order_holds_what_can_pass(
-    seed: int, levels: list[int], n: int, targets: dict[str, float]
-) -> None:
+def test_the_order_holds_what_can_pass(seed, levels, n, targets):
     """Every candidate of it, without a loss at its expected cases, passes; a look is taken for one.
 
     Where none can, a test of any would fail without a loss too.
@@ -306,7 +294,7 @@ def test_the_order_holds_what_can_pass(
         assert (found.certificate.looks, found.policy) == (0, None)
 
 
-def test_what_cannot_be_certified_names_the_nearest_target() -> None:
+def test_what_cannot_be_certified_names_the_nearest_target():
     """No 2 %, but the pilot gives hope of a target that always-answer misses, and how likely."""
     trace, hard = labelled(3, SPLITS), {"hallucination_rate": 0.02}
     found = certify_best(trace, POLICY, targets=hard, paths=ONE)
@@ -321,7 +309,7 @@ def test_what_cannot_be_certified_names_the_nearest_target() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0.3, 0.9])
-def test_no_target_is_hinted_at_that_always_answering_reaches(wrong: float) -> None:
+def test_no_target_is_hinted_at_that_always_answering_reaches(wrong):
     """Wrong as often whatever the score.
 
     40 % would be certified, and by any policy, so nothing is proposed.
@@ -331,7 +319,7 @@ def test_no_target_is_hinted_at_that_always_answering_reaches(wrong: float) -> N
     assert not noted(hopeless.notes, "probability")
 
 
-def test_a_policy_that_is_not_tested_is_named_with_the_one_in_its_place() -> None:
+def test_a_policy_that_is_not_tested_is_named_with_the_one_in_its_place():
     """Too strict to answer 15 of 60 cases.
 
     Reason and notes say so, and which threshold was tested instead.
@@ -354,7 +342,7 @@ def test_a_policy_that_is_not_tested_is_named_with_the_one_in_its_place() -> Non
     assert "the policy fails on" in alone.certificate.reason
 
 
-def test_the_chance_of_a_certificate_by_drawing() -> None:
+def test_the_chance_of_a_certificate_by_drawing():
     """Rates drawn from their posterior, cases drawn from them, bounds taken.
 
     As often as is said.
@@ -378,7 +366,7 @@ def test_the_chance_of_a_certificate_by_drawing() -> None:
 # one policy, or the best of several
 
 
-def test_the_policy_given_is_tested_and_no_other(trace: Trace) -> None:
+def test_the_policy_given_is_tested_and_no_other(trace):
     """Its own counts on split certify, one hypothesis.
 
     The cheaper one of the issue is not replaced by a dearer one.
@@ -404,7 +392,7 @@ def test_the_policy_given_is_tested_and_no_other(trace: Trace) -> None:
     assert other.certificate == certify_policy(trace, POLICY, targets=RISK).certificate
 
 
-def test_one_test_needs_no_correction(trace: Trace) -> None:
+def test_one_test_needs_no_correction(trace):
     """A policy whose p-value is just below delta is certified alone, but not among many at once."""
     whole = unsplit(trace)
     for at in np.unique(whole.hits.cosine[:, 0, 0, 0]).tolist():
@@ -424,7 +412,7 @@ def test_one_test_needs_no_correction(trace: Trace) -> None:
     )
 
 
-def test_the_cheapest_that_passes_is_returned(trace: Trace) -> None:
+def test_the_cheapest_that_passes_is_returned(trace):
     """By its cost on the pilot, with the costs given.
 
     Not the one of most right answers, nor the cheapest here.
@@ -443,7 +431,7 @@ def test_the_cheapest_that_passes_is_returned(trace: Trace) -> None:
     assert coverage[1] < coverage[0]
 
 
-def test_one_policy_stands_for_its_family_and_a_mapping_for_its_policies(trace: Trace) -> None:
+def test_one_policy_stands_for_its_family_and_a_mapping_for_its_policies(trace):
     """A list of one is that one; names of a mapping do not matter.
 
     The same policy twice is one candidate.
@@ -459,7 +447,7 @@ def test_one_policy_stands_for_its_family_and_a_mapping_for_its_policies(trace: 
     assert by_name.certificate.candidates == 2
 
 
-def test_a_policy_deeper_than_the_trace_is_said(trace: Trace) -> None:
+def test_a_policy_deeper_than_the_trace_is_said(trace):
     """The policy given stays the one tested; a family refines as far as the trace."""
     found = certify_policy(trace, POLICY, targets=RISK)
     assert POLICY.refine.max_depth > 0
@@ -476,14 +464,14 @@ def test_a_policy_deeper_than_the_trace_is_said(trace: Trace) -> None:
 COSTS = {"refuse": {"answered_wrong": 4}, "ok": {"refused": 0.5}}
 
 
-def _paid(trace: Trace, policy: Policy, costs: Any) -> Any:
+def _paid(trace, policy, costs):
     """Cost of each case."""
     said, matrix = decide(trace, policy), cost_matrix(costs)
     kind = np.array([0, 2, 3])[said.status] + (~said.right & (said.status != Status.refuse))
     return matrix[said.tables.evidence.label, kind]
 
 
-def test_an_expected_cost_is_certified(trace: Trace) -> None:
+def test_an_expected_cost_is_certified(trace):
     """Graded costs by Hoeffding and Bentkus: bound, p-value and YAML in units of cost.
 
     The check reads the same.
@@ -512,7 +500,7 @@ def test_an_expected_cost_is_certified(trace: Trace) -> None:
     assert again.verdict == "upheld"
 
 
-def test_costs_of_nothing_and_one_are_tested_exactly(trace: Trace) -> None:
+def test_costs_of_nothing_and_one_are_tested_exactly(trace):
     """The default costs are errors.
 
     Exact binomial, and the bound is that of the failed contracts.
@@ -536,7 +524,7 @@ FAILED = {
 }
 
 
-def test_a_certified_cost_holds() -> None:
+def test_a_certified_cost_holds():
     """Sixty traffics, order, tests and choice in each.
 
     The promise is broken on 4,000 further cases in a tenth.
@@ -558,7 +546,7 @@ def test_a_certified_cost_holds() -> None:
 
 @pytest.mark.parametrize("costs", [None, COSTS])
 @pytest.mark.parametrize("n", [50, 400])
-def test_a_cost_at_its_limit_is_rarely_certified(costs: Any, n: int) -> None:
+def test_a_cost_at_its_limit_is_rarely_certified(costs, n):
     """Cases drawn so that the true cost is the target itself.
 
     P is at most delta in a tenth of the draws at most.
@@ -581,7 +569,7 @@ def test_a_cost_at_its_limit_is_rarely_certified(costs: Any, n: int) -> None:
 # coverage and over-ask
 
 
-def test_a_certificate_that_rests_on_asking_says_so() -> None:
+def test_a_certificate_that_rests_on_asking_says_so():
     """No false refusals: always asking earns it.
 
     A policy that asks back everybody earns it by asking.
@@ -601,13 +589,13 @@ def test_a_certificate_that_rests_on_asking_says_so() -> None:
     assert "always-refuse" in idle.notes[0]
 
 
-def _diagnosed(trace: Trace, alpha: float) -> Any:
+def _diagnosed(trace, alpha):
     """Diagnosis of the signals of a trace."""
     seen = answer_signals(trace, POLICY)
     return diagnosis(seen.right, seen.score, alpha)
 
 
-def test_what_was_not_measured_is_said_to_be_so_and_own_signals_are_listed() -> None:
+def test_what_was_not_measured_is_said_to_be_so_and_own_signals_are_listed():
     """A signal without a value is no case of too few.
 
     One that speaks for asking is listed negated.
@@ -626,7 +614,7 @@ def test_what_was_not_measured_is_said_to_be_so_and_own_signals_are_listed() -> 
     np.testing.assert_array_equal(signals.score[-1], -np.arange(30.0))
 
 
-def test_a_study_counts_the_answerable_cases_of_split_certify() -> None:
+def test_a_study_counts_the_answerable_cases_of_split_certify():
     """The note of the study and the report speak of the same cases.
 
     Without the split there is no count.
@@ -638,7 +626,7 @@ def test_a_study_counts_the_answerable_cases_of_split_certify() -> None:
     assert study_splits(trace.split("tune"), 0).n_certify is None
 
 
-def test_signals_are_diagnosed() -> None:
+def test_signals_are_diagnosed():
     """Signals that separate reach 20 %; signals that do not say so.
 
     Too few cases say how many it takes.
@@ -658,7 +646,7 @@ def test_signals_are_diagnosed() -> None:
 
 
 @pytest.mark.parametrize("n_wrong", [1, 2, 5, 6, 20])
-def test_a_signal_without_error_is_not_said_to_fail(n_wrong: int) -> None:
+def test_a_signal_without_error_is_not_said_to_fail(n_wrong):
     """With five wrong cases even an AUROC of 1 has an interval that holds .5.
 
     That is a matter of the cases.
@@ -675,9 +663,7 @@ def test_a_signal_without_error_is_not_said_to_fail(n_wrong: int) -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=3)
 @given(seed=st.integers(0, 99))
-def test_the_order_of_the_cases_changes_nothing(
-    trace: Trace, found: Certification, seed: int
-) -> None:
+def test_the_order_of_the_cases_changes_nothing(trace, found, seed):
     """Certificate, key, table and notes."""
     again = certify_best(shuffled(trace, seed), POLICY, targets=RISK, paths=ONE)
     assert again.certificate == found.certificate
@@ -707,9 +693,7 @@ def test_the_order_of_the_cases_changes_nothing(
         ({"targets": {"expected_cost": 0.5}, "costs": {"ok": 1}}, "costs must map label -> "),
     ],
 )
-def test_what_means_nothing_is_refused(
-    trace: Trace, tmp_path: Path, changed: dict[str, Any], rule: str
-) -> None:
+def test_what_means_nothing_is_refused(trace, tmp_path, changed, rule):
     """Rule, value, remedy; and no look is taken, of one policy and of the best of several."""
     told = {"targets": RISK, "looks": tmp_path / "looks.jsonl"} | changed
     calls = [
@@ -726,7 +710,7 @@ def test_what_means_nothing_is_refused(
     assert not (tmp_path / "looks.jsonl").exists()
 
 
-def test_a_split_to_certify_on_must_be_there(trace: Trace) -> None:
+def test_a_split_to_certify_on_must_be_there(trace):
     """Cases of other splits are no substitute; no cases are none."""
     with pytest.raises(
         ValueError,
@@ -740,7 +724,7 @@ def test_a_split_to_certify_on_must_be_there(trace: Trace) -> None:
 # looks
 
 
-def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_path: Path) -> None:
+def test_the_same_cases_are_not_certified_on_twice_in_silence(trace, tmp_path):
     """Other targets on the same cases are another look.
 
     The very same certification is none, in any order of rows.
@@ -761,7 +745,7 @@ def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_
     assert len(recorded_looks(remembered, queries_hash(trace.split("certify").cases))) == 2
 
 
-def test_a_policy_remembers_its_own_look(trace: Trace, certified: Policy) -> None:
+def test_a_policy_remembers_its_own_look(trace, certified):
     """Without a file, the policy's certificate says that its cases were used, and how often.
 
     Wherever it stands among the candidates.
@@ -784,7 +768,7 @@ def test_a_policy_remembers_its_own_look(trace: Trace, certified: Policy) -> Non
     )
 
 
-def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None:
+def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace):
     """Its policy remembers the questions; those of another split are welcome."""
     fitted = trace.split("certify")
     parts = {"confidence": {"x": [0.0, 100.0], "y": [-1.0, 1.0]}}
@@ -796,7 +780,7 @@ def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace: Trace) ->
     assert certify_best(trace, elsewhere, targets=RISK, paths=ONE).certificate.looks == 1
 
 
-def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
+def test_looks_are_lines_of_a_file(tmp_path):
     """Keys and deltas by the hash of the cases, in their order.
 
     A file that is not there has none.
@@ -812,7 +796,7 @@ def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
         recorded_looks(path, "a")
 
 
-def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_path: Path) -> None:
+def test_what_remembers_the_looks_is_part_of_the_certificate(trace, tmp_path):
     """Whether a file does, the number of the look and what all of them spend: rows and reason."""
     alone = certify_policy(trace, POLICY, targets=RISK).certificate
     assert (alone.rows["looks"], alone.rows["looks_recorded"]) == (1, False)
@@ -837,9 +821,7 @@ def test_what_remembers_the_looks_is_part_of_the_certificate(trace: Trace, tmp_p
 # the certificate in the policy
 
 
-def test_a_certificate_travels_in_the_yaml(
-    certified: Policy, found: Certification, tmp_path: Path
-) -> None:
+def test_a_certificate_travels_in_the_yaml(certified, found, tmp_path):
     """Saved and loaded it is equal; the policy_id does not see it."""
     certified.save(tmp_path / "c.yaml")
     loaded = Policy.load(tmp_path / "c.yaml")
@@ -857,7 +839,7 @@ def test_a_certificate_travels_in_the_yaml(
     assert rows["retrieval"] == {"encoder": "none", "arms": ["hybrid"]}
 
 
-def test_another_threshold_has_no_certificate(certified: Policy) -> None:
+def test_another_threshold_has_no_certificate(certified):
     """`replace` drops it; notes may change; an unchanged copy keeps it."""
     assert certified.replace("similarity.min_similarity", 0.1).certificate is None
     assert certified.replace("patterns.deny", ["weather"]).certificate is None
@@ -867,7 +849,7 @@ def test_another_threshold_has_no_certificate(certified: Policy) -> None:
 # checks
 
 
-def test_new_cases_uphold_break_or_leave_open(certified: Policy) -> None:
+def test_new_cases_uphold_break_or_leave_open(certified):
     """The same traffic, one where half is wrong, and ten cases."""
     verdicts = {
         "upheld": labelled(21, {"": 1_500}),
@@ -883,14 +865,14 @@ def test_new_cases_uphold_break_or_leave_open(certified: Policy) -> None:
         assert found.notes == ()
 
 
-def test_a_target_without_a_case_is_open(certified: Policy) -> None:
+def test_a_target_without_a_case_is_open(certified):
     """Nothing is answered where nothing was found: 0 of 0 is neither kept nor broken."""
     found = check_policy(labelled(24, {"": 5}, missing=1.0), certified)
     assert found.verdict == "open"
     assert (found.table["n"][0], np.isnan(found.table["rate"][0])) == (0, True)
 
 
-def test_targets_share_the_error_of_a_broken_verdict(trace: Trace) -> None:
+def test_targets_share_the_error_of_a_broken_verdict(trace):
     """Two lower bounds at 95 % each, so that at most 10 % call one of two true promises broken."""
     policy = certify_best(trace, POLICY, targets=BOTH).policy
     assert policy is not None
@@ -901,7 +883,7 @@ def test_targets_share_the_error_of_a_broken_verdict(trace: Trace) -> None:
     np.testing.assert_allclose(table["lower_bound"], want, rtol=1e-9)
 
 
-def test_cases_that_earned_a_certificate_do_not_check_it(trace: Trace, certified: Policy) -> None:
+def test_cases_that_earned_a_certificate_do_not_check_it(trace, certified):
     """Alone, shuffled, or among other splits; unless that is asked for."""
     for same in (trace.split("certify"), shuffled(trace.split("certify"), 0), trace):
         with pytest.raises(
@@ -912,7 +894,7 @@ def test_cases_that_earned_a_certificate_do_not_check_it(trace: Trace, certified
     assert check_policy(trace.split("report"), certified).verdict in {"open", "upheld"}
 
 
-def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: Path) -> None:
+def test_a_certificate_that_is_none_is_not_checked(certified, tmp_path):
     """None, one of another policy (a threshold edited by hand), one without promises or of no rate.
 
     No cases.
@@ -954,7 +936,7 @@ def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: 
         check_policy(new.subset([]), certified)
 
 
-def test_what_differs_from_the_cases_certified_on_is_noted(certified: Policy) -> None:
+def test_what_differs_from_the_cases_certified_on_is_noted(certified):
     """A promise is about the hits of one encoder, and of one schema of traces."""
     new, earned = labelled(23, {"": 10}), certified.certificate
     parameters = {"encoder": "other", "arms": ["hybrid"]}
@@ -972,19 +954,19 @@ def test_what_differs_from_the_cases_certified_on_is_noted(certified: Policy) ->
 # the door
 
 
-def _run(*call: object) -> Any:
+def _run(*call):
     return CliRunner().invoke(app, [str(part) for part in call])
 
 
 @pytest.fixture
-def world(trace: Trace, tmp_path: Path) -> Path:
+def world(trace, tmp_path):
     """A folder with a trace and a policy."""
     trace.save(tmp_path / "t.parquet")
     POLICY.save(tmp_path / "p.yaml")
     return tmp_path
 
 
-def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
+def test_certify_writes_a_policy_and_remembers(world):
     """Exit code 0 where certified, 3 where not, 1 for a second look, 0 with --again.
 
     Looks.jsonl beside the trace.
@@ -1018,7 +1000,7 @@ def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
     )
 
 
-def test_certify_takes_the_policy_given_or_the_best_of_several(world: Path) -> None:
+def test_certify_takes_the_policy_given_or_the_best_of_several(world):
     """One policy alone; with --best its family, or several.
 
     Without a target, a policy or --best it is refused.
@@ -1046,7 +1028,7 @@ def test_certify_takes_the_policy_given_or_the_best_of_several(world: Path) -> N
         assert (refused.exit_code, rule in refused.stderr) == (1, True), refused.output
 
 
-def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> None:
+def test_a_cost_is_certified_and_checked_on_the_command_line(world):
     """Costs by option, limit in units of cost; the check reads them from the policy."""
     costs = ("--cost", "refuse.answered_wrong=4", "--cost", "ok.refused=0.5")
     call = ("certify", world / "t.parquet", "--best", "-p", world / "p.yaml", *costs)
@@ -1060,7 +1042,7 @@ def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> Non
     assert 0.0 < told["coverage"] < 1.0
 
 
-def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
+def test_check_speaks_in_exit_codes(world, certified):
     """0 upheld, 3 broken, 4 open, 1 the same cases or no certificate."""
     certified.save(world / "c.yaml")
     seen = {
@@ -1082,7 +1064,7 @@ def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
     assert _run("check", world / "p.yaml", "-c", world / "t.parquet").exit_code == 1
 
 
-def test_check_retrieves_new_questions_itself(certified: Policy, tmp_path: Path) -> None:
+def test_check_retrieves_new_questions_itself(certified, tmp_path):
     """From JSON lines beside their documents, with the settings that the certificate states.
 
     One split of them.

@@ -5,8 +5,6 @@ What a model was fitted on is refused.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -29,7 +27,6 @@ from raglab.lab.untuned_policies import always_answer
 from raglab.replay import decide
 from raglab.replaying.breakpoints import breakpoints
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Status
 
 POLICY = free_policy()
@@ -38,12 +35,12 @@ TARGET = {RISK: 0.15}
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace():
     """Three splits of one traffic."""
     return labelled(0, {"tune": 150, "certify": 250, "report": 60})
 
 
-def _by_cost(**changes: Any) -> Policy:
+def _by_cost(**changes):
     """Policy whose model reads the top-1 cosine alone: the surer, the likelier right."""
     weights = {"center": 0.5, "scale": 0.1, "missing": 0.5, "weights": [1.0, 0.0, 0.0, 0.0]}
     structure = structure_hash(POLICY.structure, "hybrid")
@@ -55,7 +52,7 @@ def _by_cost(**changes: Any) -> Policy:
 BY_COST = _by_cost()
 
 
-def test_a_ratio_over_one_signal_is_a_threshold_on_it(trace: Trace) -> None:
+def test_a_ratio_over_one_signal_is_a_threshold_on_it(trace):
     """Certificate counts, order, choice and coverage are those of cosine and labels, by hand."""
     found = certify_best(trace, BY_COST, targets=TARGET)
     parts = {name: trace.split(name) for name in ("tune", "certify")}
@@ -83,7 +80,7 @@ def test_a_ratio_over_one_signal_is_a_threshold_on_it(trace: Trace) -> None:
     assert np.array_equal(status == Status.ok, cosine["certify"] >= least)
 
 
-def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace) -> None:
+def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace):
     """Lowest and own value of each threshold, gates on, tau_explicit moved along.
 
     No label is read.
@@ -108,13 +105,13 @@ def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace
 @pytest.mark.parametrize(
     "path", ["density.min_keep", "resolver.min_group_gap", "l2.soft_max_l2", "gap.min_gap"]
 )
-def test_the_grid_takes_any_threshold(trace: Trace, path: str) -> None:
+def test_the_grid_takes_any_threshold(trace, path):
     """Whole numbers stay whole, a resolver rule has no switch, one that is not set is not tried."""
     base = POLICY if path == "density.min_keep" else POLICY.replace(path, None)
     assert len(grid(trace, base, paths=[path])) > 1
 
 
-def test_both_taus_vary_where_both_are_named(trace: Trace) -> None:
+def test_both_taus_vary_where_both_are_named(trace):
     """Then the one does not follow the other."""
     family = grid(trace, POLICY, paths=["confidence.tau_default", "confidence.tau_explicit"])
     assert (
@@ -123,9 +120,7 @@ def test_both_taus_vary_where_both_are_named(trace: Trace) -> None:
     )
 
 
-def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(
-    trace: Trace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(trace, monkeypatch):
     """One number moves, over its breakpoints, whatever the labels.
 
     No gate of the chain is switched on for it.
@@ -146,9 +141,7 @@ def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(
     assert {float(np.nanmin(at)), float(np.nanmax(at)), 1.0} < few
 
 
-def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(
-    trace: Trace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(trace, monkeypatch):
     """Not where a gate of the chain decides too, nor a bound that only warns or is off."""
     monkeypatch.setattr("raglab.lab.certification_families.MOST", 50)
     alone = always_answer(POLICY).replace(
@@ -189,15 +182,13 @@ def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(
         (POLICY, "decision.ratio", "act under rule chain, got 'decision.ratio'; fit a decision"),
     ],
 )
-def test_a_threshold_that_does_not_act_is_no_candidate(
-    trace: Trace, policy: Policy, path: str, rule: str
-) -> None:
+def test_a_threshold_that_does_not_act_is_no_candidate(trace, policy, path, rule):
     """The chain's do nothing where a cost decides, and the other way round."""
     with pytest.raises(ValueError, match=rule):
         grid(trace, policy, paths=[path])
 
 
-def test_costs_and_hard_bounds_may_be_varied_too(trace: Trace) -> None:
+def test_costs_and_hard_bounds_may_be_varied_too(trace):
     """What acts beside the ratio, where it is named; costs have no switch."""
     base = BY_COST.replace("signals", {"top1_cosine": {"min": 0.1}})
     assert declared_family(base) == ("decision.ratio",)
@@ -205,7 +196,7 @@ def test_costs_and_hard_bounds_may_be_varied_too(trace: Trace) -> None:
         assert len({one.value(path) for one in grid(trace.split("tune"), base, paths=[path])}) > 3
 
 
-def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None:
+def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace):
     """Nor on a part of it; fitted on split tune, as `fit_decision` does by itself, it is."""
     told, held_out = {"targets": TARGET}, trace.split("certify")
     refused = fit_decision(held_out, POLICY, signals=["top1_cosine"])
@@ -224,7 +215,7 @@ def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None
         certify_policy(trace, refused, **told)
 
 
-def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(trace: Trace) -> None:
+def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(trace):
     """Neither fit, family nor order.
 
     With other labels there, the same ratios stand in the same order.
@@ -237,7 +228,7 @@ def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(tr
     assert (one.policy is not None, two.policy) == (True, None)
 
 
-def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> None:
+def test_what_changed_is_told_of_thresholds_at_their_default(trace):
     """A manifest leaves those out.
 
     A ratio that moves away from 1, or back to it, is a change all the same.
@@ -249,7 +240,7 @@ def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> No
         assert found.table["changed"].tolist() == [{}, {"decision.ratio": to.decision.ratio}]
 
 
-def test_pilot_figures_come_from_models_that_never_saw_the_case(trace: Trace) -> None:
+def test_pilot_figures_come_from_models_that_never_saw_the_case(trace):
     """Fitted on the pilot, a model errs and costs less there than where the case is left out."""
     pilot = trace.split("tune")
     fitted = fit_decision(trace, POLICY, signals=["top1_cosine", "confidence", "gap", "hybrid"])
@@ -264,7 +255,7 @@ def test_pilot_figures_come_from_models_that_never_saw_the_case(trace: Trace) ->
         held_out_cells(pilot, [fitted, BY_COST])
 
 
-def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace: Trace) -> None:
+def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace):
     """Two models of the pilot by their own folds, whatever stands between.
 
     What was fitted elsewhere as it decides.
@@ -301,7 +292,7 @@ def test_lists_of_several_models_and_none_are_cross_fitted_by_model(trace: Trace
     assert found.certificate.chosen == passed["policy_id"][passed["pilot_cost"].idxmin()]
 
 
-def test_what_cannot_be_cross_fitted_is_noted(trace: Trace) -> None:
+def test_what_cannot_be_cross_fitted_is_noted(trace):
     """Too few cases of a kind for a fit without a fold, and a fused gate.
 
     Counted in the notes of the certificate.

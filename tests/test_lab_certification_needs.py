@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +18,7 @@ from raglab.lab.certification_words import (
 from raglab.metrics import binomial_p, upper_bound
 
 
-def test_a_need_that_is_not_met_says_how_many_more_questions() -> None:
+def test_a_need_that_is_not_met_says_how_many_more_questions():
     """10 % takes 22 without an error, 38 with one: of 30 questions 9 count, so 29 more are 97.
 
     Or 13 more, 44.
@@ -36,9 +34,7 @@ def test_a_need_that_is_not_met_says_how_many_more_questions() -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 8), st.sampled_from([0.05, 0.1, 0.3, 0.5]))
-def test_the_cases_that_are_missing_certify_without_a_further_error(
-    answered: int, wrong: int, alpha: float
-) -> None:
+def test_the_cases_that_are_missing_certify_without_a_further_error(answered, wrong, alpha):
     """The number named is enough, and one less is not."""
     need = data_need(alpha, answered, min(wrong, answered))
     n = answered + missing_questions(need, answered)
@@ -50,9 +46,7 @@ def test_the_cases_that_are_missing_certify_without_a_further_error(
     assert table["missing_questions"].tolist() == [n - answered]
 
 
-def lacking(
-    n_cases: int, targets: dict[str, float], delta: float, n_tests: int = 1, costs: Any = None
-) -> dict[str, int]:
+def lacking(n_cases, targets, delta, n_tests=1, costs=None):
     """Target -> cases that are missing."""
     terms = CertificationSettings(targets, costs, delta)
     rows = lacking_cases(dict.fromkeys(targets, n_cases), terms, n_tests)
@@ -60,7 +54,7 @@ def lacking(
     return {name: needed - size for name, (needed, size) in rows.items()}
 
 
-def test_too_few_cases_for_any_target_are_counted() -> None:
+def test_too_few_cases_for_any_target_are_counted():
     """1 % takes 230 cases without an error, 459 at delta 0.01.
 
     A cost of 0.5 of at most 4 is a share of 1/8.
@@ -83,14 +77,14 @@ def test_too_few_cases_for_any_target_are_counted() -> None:
     test=st.sampled_from([holm, fixed_sequence]),
 )
 def test_where_cases_are_missing_no_test_passes(
-    n_cases: int,
-    n_counted: int,
-    n_lost: int,
-    n_candidates: int,
-    alpha: float,
-    delta: float,
-    test: Any,
-) -> None:
+    n_cases,
+    n_counted,
+    n_lost,
+    n_candidates,
+    alpha,
+    delta,
+    test,
+):
     """Whatever counts in the rate and whatever is lost.
 
     With as many more and no loss, the likeliest test passes.

@@ -15,13 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab.default_learner import DefaultLearner, World, world
+from raglab.default_learner import DefaultLearner, world
 from raglab.lab.clarify_study import (
     POSTERIOR_RULE,
     PUBLISHED_RULE,
     RATES,
     TUNED,
-    ClarifyStudy,
     policy_rates,
     search_space,
     seed_differences,
@@ -42,25 +41,25 @@ SMALL: dict[str, Any] = {
 }
 
 
-def tastes(**more: Any) -> World:
+def tastes(**more):
     """World of six topics in which users differ."""
     shares = {f"topic {number}": {"a": 0.5, "b": 0.3, "c": 0.2} for number in range(6)}
     return world(shares, **({"noise": 0.01, "at_once": 2} | more))
 
 
 @cache
-def study(**more: Any) -> ClarifyStudy:
+def study(**more):
     """Study of the small world."""
     return tune_clarification(tastes(), tastes(), **(SMALL | more))
 
 
-def test_rates_are_per_hundred_requests() -> None:
+def test_rates_are_per_hundred_requests():
     """Always asking asks at every one, and its cost is that of the questions."""
     rates = policy_rates(tastes(), "always_ask", users=5, requests=10, seed=0, question_cost=2.0)
     assert rates == {"questions": 100.0, "errors": 0.0, "unanswered": 0.0, "cost": 200.0}
 
 
-def test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit() -> None:
+def test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit():
     """The trials hold what was tried; the winner is within 2 silent errors per 100 and cheapest."""
     found = study()
     first = found.trials.iloc[0]
@@ -75,14 +74,14 @@ def test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit() -
     assert rates["cost"] <= own["cost"]
 
 
-def test_same_seed_same_study() -> None:
+def test_same_seed_same_study():
     """Trials and comparison are the same again."""
     again = tune_clarification(tastes(), tastes(), **SMALL)
     pd.testing.assert_frame_equal(again.trials, study().trials)
     pd.testing.assert_frame_equal(again.comparison, study().comparison)
 
 
-def test_a_limit_that_none_keeps_is_said() -> None:
+def test_a_limit_that_none_keeps_is_said():
     """With noise in every tenth request and useless questions, no silence is within 1 per 1000."""
     found = tune_clarification(
         tastes(noise=0.3),
@@ -95,7 +94,7 @@ def test_a_limit_that_none_keeps_is_said() -> None:
     assert "nearest" in found.notes[0]
 
 
-def test_comparison_is_paired_and_says_which_side() -> None:
+def test_comparison_is_paired_and_says_which_side():
     """Every policy has a row, differences are those of the means, and a note has both sides."""
     found = study()
     assert found.comparison["policy"].tolist() == [
@@ -115,7 +114,7 @@ def test_comparison_is_paired_and_says_which_side() -> None:
     assert all(rate in found.notes[-1] for rate in ("questions", "errors", "cost"))
 
 
-def test_seeds_draw_topics_anew_and_pair_policies() -> None:
+def test_seeds_draw_topics_anew_and_pair_policies():
     """One policy under two names has no difference; seeds differ; two processes change nothing."""
     sizes: dict[str, Any] = {"seeds": 6, "users": 20, "requests": 30}
     shares = {"never asked about": {"a": 1.0}, "moot": {"a": 0.5, "b": 0.5}}
@@ -133,13 +132,13 @@ def test_seeds_draw_topics_anew_and_pair_policies() -> None:
     )
 
 
-def test_stratification_is_searched_where_there_are_columns() -> None:
+def test_stratification_is_searched_where_there_are_columns():
     """A world without columns has nothing to split by."""
     assert "stratify" not in search_space(tastes())
     assert "stratify" in search_space(tastes(noise_columns=1))
 
 
-def test_env_sets_what_was_found(tmp_path: Path) -> None:
+def test_env_sets_what_was_found(tmp_path):
     """The settings of the loop read every line, and come to the same learner."""
     learner = DefaultLearner("posterior", 0.4, 0.7, 12, 0.9, half_life_days=30.0, stratify=False)
     path = tmp_path / "clarify.env"
@@ -150,7 +149,7 @@ def test_env_sets_what_was_found(tmp_path: Path) -> None:
     assert (settings.clarify_question_cost, settings.clarify_error_cost) == (2.0, 20.0)
 
 
-def test_a_study_that_breaks_a_rule_is_refused() -> None:
+def test_a_study_that_breaks_a_rule_is_refused():
     """The message says rule, value and remedy."""
     refused("objective must be one of", study, objective="peace")
     refused("most_errors must be in", study, most_errors=2.0)
@@ -166,7 +165,7 @@ def test_a_study_that_breaks_a_rule_is_refused() -> None:
     )
 
 
-def test_a_study_is_one_run_of_mlflow(tmp_path: Path, mlruns: Path) -> None:
+def test_a_study_is_one_run_of_mlflow(tmp_path, mlruns):
     """Settings, metrics of every policy, tables and the lines for a `.env` are logged."""
     import mlflow
 

@@ -19,21 +19,20 @@ from raglab.lab.comparison import (
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.replay import sweep
 from raglab.store.policies import Policy
-from raglab.values import TraceData
 from worlds import Hit, ask, trace_of
 
 ANSWERS, REFUSES = always_answer(Policy.load()), always_refuse(Policy.load())
 ROLES = {"always-answer": "incumbent"}
 
 
-def cases(n_ok: int, n_refuse: int) -> TraceData:
+def cases(n_ok, n_refuse):
     """Cases that answering all has right, and such as refusing all has."""
     right = ask(expect_status="ok", expect_sources=("guide.md",))
     labels = [right] * n_ok + [ask(expect_status="refuse")] * n_refuse
     return trace_of(*((case, [[Hit(0.5)]]) for case in labels))
 
 
-def test_a_worse_policy_is_called_worse() -> None:
+def test_a_worse_policy_is_called_worse():
     """Of 12 cases to answer, refusing all has none right.
 
     Each costs 1 more, which is the sign test, p = 2 / 2^12.
@@ -49,7 +48,7 @@ def test_a_worse_policy_is_called_worse() -> None:
     assert contest_record(found)["verdict"] == "worse"
 
 
-def test_a_better_policy_an_equal_one_and_chance() -> None:
+def test_a_better_policy_an_equal_one_and_chance():
     """12 to 0 is better, 3 to 2 is chance and says what 5 cases cannot tell.
 
     A policy is not compared with itself.
@@ -63,7 +62,7 @@ def test_a_better_policy_an_equal_one_and_chance() -> None:
 
 
 @pytest.mark.parametrize("n_ok", range(8, 24))
-def test_no_difference_is_shown_exactly_where_the_interval_holds_0(n_ok: int) -> None:
+def test_no_difference_is_shown_exactly_where_the_interval_holds_0(n_ok):
     """The old page said "no difference shown" beside [+.005, +.190].
 
     Its p was of another test than its interval.
@@ -75,7 +74,7 @@ def test_no_difference_is_shown_exactly_where_the_interval_holds_0(n_ok: int) ->
     assert (found.verdict == "open") == holds == (found.gain.p >= 0.05)
 
 
-def test_stated_costs_decide_who_wins() -> None:
+def test_stated_costs_decide_who_wins():
     """Answering has more cases right.
 
     Where a wrong answer costs 10, refusing saves more than it loses.
@@ -93,7 +92,7 @@ def test_stated_costs_decide_who_wins() -> None:
     assert graded.gain.p < 0.05
 
 
-def test_references_begin_with_the_incumbent() -> None:
+def test_references_begin_with_the_incumbent():
     """What the candidate had to beat, then what else needs no tuning, then the other candidates."""
     names = ["always-answer", "always-refuse", "defaults", "expected cost", "one threshold"]
     costs = pd.DataFrame({"competes": [True] * 4 + [False]}, index=names)
@@ -105,7 +104,7 @@ def test_references_begin_with_the_incumbent() -> None:
     ]
 
 
-def test_two_policies_differ_by_what_their_sweep_says() -> None:
+def test_two_policies_differ_by_what_their_sweep_says():
     """Of 6 cases to answer and 4 to refuse, answering all has the 6 right, refusing all the 4.
 
     It costs 0.2 more.
@@ -142,7 +141,7 @@ def test_two_policies_differ_by_what_their_sweep_says() -> None:
     assert "10 of 10 cases, 6 lost, 4 gained, 0 other" in repr(found)
 
 
-def test_a_policy_beside_itself_differs_in_nothing_that_the_cases_show() -> None:
+def test_a_policy_beside_itself_differs_in_nothing_that_the_cases_show():
     """Every difference is 0; its interval says how often a case that would show one may come."""
     found = compare(cases(6, 4), ANSWERS, ANSWERS)
     known = found.table.dropna(subset="difference")

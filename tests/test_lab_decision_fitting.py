@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.optimize import check_grad
 
 import raglab
@@ -40,9 +39,7 @@ EITHER = ("words", "complexity", "intent_graph", "intent_table")  # no direction
 SURER, ASKS = ("confidence", "top1_cosine", "gap"), ("groups", "options", "gaps")
 
 
-def _cases(
-    seed: int, n: int = 300, names: tuple[str, ...] = EITHER, classes: int = 4, steep: float = 1.5
-) -> DecisionCases:
+def _cases(seed, n=300, names=EITHER, classes=4, steep=1.5):
     """Cases drawn from a multinomial logistic on standard normal signals.
 
     The rest is missing everywhere.
@@ -57,20 +54,18 @@ def _cases(
     return DecisionCases(signals, drawn.astype(np.int64), rng.random(n) < 0.8, rng.random(n) < 0.7)
 
 
-def _log_loss(probability: NDArray[np.float64], classes: NDArray[np.int64]) -> float:
+def _log_loss(probability, classes):
     return -float(np.log(probability[classes, np.arange(len(classes))]).mean())
 
 
 @pytest.mark.parametrize("classes", [4, 3])
-def test_the_gradient_of_the_loss_is_its_slope(
-    classes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gradient_of_the_loss_is_its_slope(classes, monkeypatch):
     """By finite differences, at random weights, with all classes and with one that has no cases."""
     from scipy import optimize
 
     seen: list[Any] = []
 
-    def caught(loss: Any, begin: Any, **more: Any) -> Any:
+    def caught(loss, begin, **more):
         seen.append(loss)
         return optimize.OptimizeResult(x=begin, fun=0.0, more=more)
 
@@ -89,7 +84,7 @@ def test_the_gradient_of_the_loss_is_its_slope(
 
 
 @pytest.mark.parametrize("strength", [0.03, 0.3, 1.0])
-def test_without_directions_it_is_the_multinomial_logistic(strength: float) -> None:
+def test_without_directions_it_is_the_multinomial_logistic(strength):
     """Against scikit-learn on signals scaled by what the penalty allows each, calibration aside.
 
     To a thousandth.
@@ -110,7 +105,7 @@ def test_without_directions_it_is_the_multinomial_logistic(strength: float) -> N
     )
 
 
-def test_a_signal_that_tells_the_classes_apart_is_shrunk_less() -> None:
+def test_a_signal_that_tells_the_classes_apart_is_shrunk_less():
     """Of two signals of the same weight alone, that among noise keeps more of it.
 
     Noise beside it keeps less.
@@ -128,13 +123,13 @@ def test_a_signal_that_tells_the_classes_apart_is_shrunk_less() -> None:
     assert spread[0] > 20.0 * spread[1:].max()
 
 
-def test_signals_of_one_class_share_alike() -> None:
+def test_signals_of_one_class_share_alike():
     """Where nothing can be told apart, nothing is preferred."""
     assert penalty_shares(np.eye(3), np.ones((3, 1))).tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_weights_obey_the_declared_direction(seed: int) -> None:
+def test_weights_obey_the_declared_direction(seed):
     """More of what is surer never speaks against an answer, of what asks never against asking."""
     cases = _cases(seed, names=SURER + ASKS)
     model = fit_model(cases)
@@ -151,7 +146,7 @@ def test_weights_obey_the_declared_direction(seed: int) -> None:
 
 
 @pytest.mark.parametrize("absent", ["refuse", "ambiguous"])
-def test_a_label_that_is_absent_never_gets_its_action(absent: str) -> None:
+def test_a_label_that_is_absent_never_gets_its_action(absent):
     """Of a class without cases the chance is none, and its weights are 0."""
     cases = _cases(3, names=EITHER)
     keep = cases.classes != CLASSES.index(absent)
@@ -163,14 +158,14 @@ def test_a_label_that_is_absent_never_gets_its_action(absent: str) -> None:
         assert model.asked_right == 0.0
 
 
-def test_no_ambiguous_case_no_question() -> None:
+def test_no_ambiguous_case_no_question():
     """Of a trace without ambiguous labels no case is asked back under the default costs."""
     trace = labelled(0, {"tune": 150})
     chosen = fit_decision(trace, free_policy())
     assert not (decide(trace, chosen).status == Status.ambiguous).any()
 
 
-def test_the_same_bytes_twice() -> None:
+def test_the_same_bytes_twice():
     """Same cases and seed, same policy.
 
     The order of the signals named does not matter to its probabilities.
@@ -185,7 +180,7 @@ def test_the_same_bytes_twice() -> None:
     )
 
 
-def test_too_few_cases_are_refused() -> None:
+def test_too_few_cases_are_refused():
     """Ten that would be answered right and ten others: the message counts what there is."""
     cases = _cases(5, n=60)
     few = np.flatnonzero(cases.classes == 0)[:9]
@@ -198,7 +193,7 @@ def test_too_few_cases_are_refused() -> None:
     refused(r"got .* and 0", fit_model, cases._replace(classes=np.zeros_like(cases.classes)))
 
 
-def test_constant_and_missing_signals_are_dropped() -> None:
+def test_constant_and_missing_signals_are_dropped():
     """They tell no two cases apart.
 
     Where all do not, the message says so, and a name that is none is named.
@@ -222,7 +217,7 @@ def test_constant_and_missing_signals_are_dropped() -> None:
         fit_model(cases, names=("judge",))
 
 
-def test_a_missing_value_counts_as_the_mean() -> None:
+def test_a_missing_value_counts_as_the_mean():
     """In the fit and in the policy: a case without a signal is decided as one at its centre."""
     cases = _cases(7)
     model = fit_model(cases)
@@ -235,7 +230,7 @@ def test_a_missing_value_counts_as_the_mean() -> None:
     )
 
 
-def test_calibration_brings_an_overconfident_fit_nearer() -> None:
+def test_calibration_brings_an_overconfident_fit_nearer():
     """Many signals of noise and few cases, hardly penalised.
 
     Held out, the temperature lowers the log-loss.
@@ -266,7 +261,7 @@ def test_calibration_brings_an_overconfident_fit_nearer() -> None:
     assert min(gains) > 0.0
 
 
-def test_the_policy_says_what_the_fit_says() -> None:
+def test_the_policy_says_what_the_fit_says():
     """Rounded to six digits: probabilities of the trace are those of the fitted model to 1e-4."""
     trace = labelled(2, {"tune": 200}, missing=0.1)
     base = free_policy()
@@ -280,7 +275,7 @@ def test_the_policy_says_what_the_fit_says() -> None:
     )
 
 
-def test_classes_say_what_would_have_been_right() -> None:
+def test_classes_say_what_would_have_been_right():
     """Right where the first hits hold what is expected, a miss where not, and the label else."""
     trace = labelled(3, {"tune": 100}, missing=0.1)
     cases = decision_cases(measured_tables(trace, free_policy()).evidence)
@@ -294,7 +289,7 @@ def test_classes_say_what_would_have_been_right() -> None:
         assert CLASSES[cases.classes[row]] == expected
 
 
-def test_only_split_tune_is_read() -> None:
+def test_only_split_tune_is_read():
     """Other labels in certify and report give the same policy, byte for byte.
 
     Other labels in tune do not.
@@ -302,7 +297,7 @@ def test_only_split_tune_is_read() -> None:
     trace = labelled(4, SPLITS)
     turned = {"ok": "refuse", "refuse": "ok"}
 
-    def relabelled(*splits: str) -> Any:
+    def relabelled(*splits):
         cases = (
             c._replace(expect_status=turned[c.expect_status], expect_sources=())
             if c.split in splits
@@ -317,7 +312,7 @@ def test_only_split_tune_is_read() -> None:
     assert fit_decision(trace.split("tune"), free_policy()).policy_id == policy_id
 
 
-def test_costs_go_into_the_policy_and_change_no_model() -> None:
+def test_costs_go_into_the_policy_and_change_no_model():
     """Own costs are stated beside the same numbers.
 
     A cost that is none stops before anything is fitted.

@@ -23,14 +23,13 @@ from raglab.metrics import RATES, cell_costs, cost_matrix, denominators, label_c
 from raglab.metrics import rate_counts as counts_of
 from raglab.replay import trace_codes
 from raglab.store.case_labels import question_numbers
-from raglab.store.traces import Trace
 
 POLICIES = [free_policy(), free_policy(similarity={"min_similarity": 0.6})]
 NAMES = ["hallucination_rate", "false_refusal_rate", "over_ask_rate", COST]
 TARGETS = {"hallucination_rate": 0.4}
 
 
-def asking(trace: Trace, numbers: Any) -> Trace:
+def asking(trace, numbers):
     """The cases with the questions of these numbers, in various writing."""
     forms = ("What of {}?", "what of  {}", "WHAT OF {} ")
     return replace(
@@ -42,7 +41,7 @@ def asking(trace: Trace, numbers: Any) -> Trace:
     )
 
 
-def by_hand(trace: Trace) -> tuple[Any, Any]:
+def by_hand(trace):
     """Losses and cases of each policy and target, question by question."""
     numbers = question_numbers(trace.cases)
     k, n = np.zeros((2, len(POLICIES), len(NAMES)))
@@ -66,7 +65,7 @@ def by_hand(trace: Trace) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("n_questions", [1, 2, 30, 59, 60])
-def test_counts_are_those_of_each_question(n_questions: int) -> None:
+def test_counts_are_those_of_each_question(n_questions):
     """Against a count by hand, for questions of one case, of some and of all cases."""
     numbers = np.random.default_rng(n_questions).permutation(np.arange(60) % n_questions)
     trace = asking(labelled(3, {"": 60}), numbers)
@@ -81,7 +80,7 @@ def test_counts_are_those_of_each_question(n_questions: int) -> None:
 
 
 @pytest.mark.parametrize("times", [2, 5])
-def test_a_repetition_proves_nothing(times: int) -> None:
+def test_a_repetition_proves_nothing(times):
     """Each case several times gives the certificate of each case once."""
     trace = labelled(1, {"": 80})
     rows = np.tile(np.arange(80), times)
@@ -103,7 +102,7 @@ def test_a_repetition_proves_nothing(times: int) -> None:
     assert checked.equals(retest(POLICIES[1], single, TARGETS).table)
 
 
-def test_two_questions_certify_nothing() -> None:
+def test_two_questions_certify_nothing():
     """A hundred right cases of two questions are two."""
     trace = asking(labelled(0, {"certify": 100}, wrong=0.0), np.arange(100) % 2)
     with pytest.warns(UserWarning, match="ask 2 questions"):
@@ -111,7 +110,7 @@ def test_two_questions_certify_nothing() -> None:
     assert (result.policy, result.certificate.cases) == (None, 2)
 
 
-def test_one_wrong_case_makes_its_question_wrong() -> None:
+def test_one_wrong_case_makes_its_question_wrong():
     """Of a question with a right and a wrong answer."""
     name = ["hallucination_rate"]
     trace = labelled(0, {"": 200}, wrong=0.5, refusable=0.0)

@@ -22,7 +22,7 @@ SWITCHES = tuple(gate.name for gate in gates.GATES if gate.switch)
 class TestActingGates:
     """Gates that may fire under a policy."""
 
-    def test_worked_examples(self) -> None:
+    def test_worked_examples(self):
         """The published ones; those of an order; one threshold alone.
 
         A gate on a signal that is off.
@@ -40,7 +40,7 @@ class TestActingGates:
         assert acting_gates(alone.replace("signals.confidence.enabled", False)) == ()
 
     @given(st.sets(st.sampled_from(SWITCHES)))
-    def test_what_is_switched_off_is_dropped(self, off: set[str]) -> None:
+    def test_what_is_switched_off_is_dropped(self, off):
         """What acts before and is not dropped acts after; gates on the answer are named first."""
         published = Policy.load()
         after = published
@@ -52,14 +52,14 @@ class TestActingGates:
         first = [name in ANSWER_GATES for name in dropped]
         assert first == sorted(first, reverse=True)
 
-    def test_a_gate_that_the_trace_declares_off_was_not_dropped(self) -> None:
+    def test_a_gate_that_the_trace_declares_off_was_not_dropped(self):
         """It acted nowhere."""
         published = Policy.load()
         names = dropped_gates(published, published.without_gates(), ("l2", "density"))
         assert not {"l2", "density"} & set(names)
         assert "support" in names
 
-    def test_bounds_in_words(self) -> None:
+    def test_bounds_in_words(self):
         """Signal, value and what it does beyond, as the policy has them."""
         policy = Policy.load().without_gates()
         assert bound_text(policy.replace("signals", {"gap": {"max": 0.25, "on_fire": "ask"}})) == (
@@ -67,7 +67,7 @@ class TestActingGates:
         )
 
 
-def test_the_policy_shows_what_decides_first() -> None:
+def test_the_policy_shows_what_decides_first():
     """The gate on the signal stands before all that is off, in repr and diff."""
     trace = labelled(1, {"tune": 60, "report": 60}, refusable=0.2)
     studied = tune(trace, policy=Policy.load(), trials=8, batch_size=8)

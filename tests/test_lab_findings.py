@@ -17,7 +17,6 @@ from raglab.lab.candidates import FIXED
 from raglab.lab.comparison import PolicyContest
 from raglab.lab.findings import (
     ADVICE,
-    Advice,
     Standing,
     _rivals_text,
     findings_frame,
@@ -27,14 +26,13 @@ from raglab.lab.findings import (
 )
 from raglab.lab.paired_differences import paired_advantage
 from raglab.lab.study import tune
-from raglab.lab.study_result import TuneResult
 from raglab.store.policies import Policy
 
 FIRST = ("use", "shown", "missing")
 ROLES = {"always-answer": "incumbent", "always-refuse": "free policy", "chain": "candidate"}
 
 
-def standing(refused: int, **more: Any) -> Standing:
+def standing(refused, **more):
     """Of 40 questions to refuse the policy refuses so many, always-refuse all, the others none."""
     cells = np.array([8] * refused + [2] * (40 - refused))
     rivals = {"always-answer": [2] * 40, "always-refuse": [8] * 40}
@@ -65,7 +63,7 @@ def standing(refused: int, **more: Any) -> Standing:
         (20, {"rivals": {"always-refuse": [2] * 40, "chain": [8] * 40}}, "worse", {"chain"}),
     ],
 )
-def test_what_to_use(refused: int, more: dict[str, Any], advice: Advice, names: set[str]) -> None:
+def test_what_to_use(refused, more, advice, names):
     """The first advice that holds names the policies that decide; use and shown agree."""
     here = standing(refused, **more)
     assert here.advice == advice
@@ -77,12 +75,12 @@ def test_what_to_use(refused: int, more: dict[str, Any], advice: Advice, names: 
     assert set(ADVICE) >= {advice}
 
 
-def test_without_a_contest_nothing_is_known() -> None:
+def test_without_a_contest_nothing_is_known():
     """Not compared with what needs no tuning."""
     assert Standing("mine", (), {}).advice == "alone"
 
 
-def test_notes_are_the_first_that_apply() -> None:
+def test_notes_are_the_first_that_apply():
     """Use, shown and missing where there is any, and two more."""
     keys = (*FIRST, "targets", "cases", "gates", "nested")
     texts = {key: "" if key in {"missing", "cases"} else key for key in keys}
@@ -91,7 +89,7 @@ def test_notes_are_the_first_that_apply() -> None:
 
 
 @pytest.fixture(scope="module")
-def studies() -> dict[str, TuneResult]:
+def studies():
     """Studies that end in several ways."""
     settings: dict[str, Any] = {"trials": 8, "batch_size": 8}
     parts = {"tune": 60, "report": 60}
@@ -110,9 +108,7 @@ def studies() -> dict[str, TuneResult]:
 
 
 @pytest.mark.parametrize("name", ["noise", "few", "alone", "strict", "mix"])
-def test_a_study_says_little_and_what_its_frames_show(
-    studies: dict[str, TuneResult], name: str
-) -> None:
+def test_a_study_says_little_and_what_its_frames_show(studies, name):
     """At most five sentences of at most 300 characters, none twice; figures are of the frames."""
     result = studies[name]
     findings = result.findings.set_index("key")
@@ -136,7 +132,7 @@ def test_a_study_says_little_and_what_its_frames_show(
     assert "raglab.tune" not in " ".join(result.findings["text"])
 
 
-def test_targets_missed_come_first_among_further_notes(studies: dict[str, TuneResult]) -> None:
+def test_targets_missed_come_first_among_further_notes(studies):
     """With the rates of the judged cases and what is lacking when cross-fitted."""
     result = studies["strict"]
     tuned = result.judged.set_index("policy").loc["tuned"]
@@ -146,7 +142,7 @@ def test_targets_missed_come_first_among_further_notes(studies: dict[str, TuneRe
     assert f"{result.target_excess:.3f}" in result.notes[3]
 
 
-def test_the_worst_of_a_stated_mix_is_a_number(studies: dict[str, TuneResult]) -> None:
+def test_the_worst_of_a_stated_mix_is_a_number(studies):
     """And in the sentence where it is dearer."""
     result = studies["mix"]
     assert result.worst_cost >= result.judged.set_index("policy").loc["tuned", "expected_cost"]
@@ -154,8 +150,8 @@ def test_the_worst_of_a_stated_mix_is_a_number(studies: dict[str, TuneResult]) -
 
 
 def test_gates_that_are_off_are_named_with_what_it_means_live(
-    studies: dict[str, TuneResult],
-) -> None:
+    studies,
+):
     """Those on answers first, with the switches that bring them back."""
     result = studies["few"]
     assert result.dropped[:2] == ("generation", "support")
@@ -176,9 +172,7 @@ def test_gates_that_are_off_are_named_with_what_it_means_live(
         ({"options": 3, "signals": ("gaps",)}, "thresholds"),
     ],
 )
-def test_why_no_policy_asks_back_is_said(
-    studies: dict[str, TuneResult], changed: dict[str, Any], cause: str
-) -> None:
+def test_why_no_policy_asks_back_is_said(studies, changed, cause):
     """The first cause that holds, with the counts of judged and tuned cases; once at most."""
     result, n = studies["noise"], changed.get("n", 12)
     columns = dict.fromkeys(changed.get("signals", ()), np.zeros((60, 1, 1)))
@@ -197,7 +191,7 @@ def test_why_no_policy_asks_back_is_said(
     assert {*re.findall(r"[0-9]+", row["text"])} == {*figures}
 
 
-def test_cases_labelled_ambiguous_are_counted_with_their_options() -> None:
+def test_cases_labelled_ambiguous_are_counted_with_their_options():
     """As the cases that candidates are made of have them."""
     rows = [
         (f"question {i}?", "ambiguous" if i < 12 else "ok", f"{i}.{hit}", f"{hit}.md", 0.6)
@@ -210,7 +204,7 @@ def test_cases_labelled_ambiguous_are_counted_with_their_options() -> None:
     assert (result.counts["ambiguous"], result.counts["with_options"]) == (12, 5)
 
 
-def test_policies_without_tuning_that_decide_alike_are_no_rivals() -> None:
+def test_policies_without_tuning_that_decide_alike_are_no_rivals():
     """Refusing all is compared with answering, not with defaults that refuse all as well."""
     # no confidence is measured, so the published defaults refuse every question
     rows = [
@@ -229,8 +223,8 @@ def test_policies_without_tuning_that_decide_alike_are_no_rivals() -> None:
 
 
 def test_where_no_candidate_competes_no_answers_are_said_to_be_missing(
-    studies: dict[str, TuneResult],
-) -> None:
+    studies,
+):
     """A single level of a score leaves nothing to tune."""
     result = studies["few"]
     none = result.costs.assign(competes=result.costs.index.isin(FIXED))
@@ -238,7 +232,7 @@ def test_where_no_candidate_competes_no_answers_are_said_to_be_missing(
     assert text == "Not shown: no candidate competes with it"
 
 
-def test_cases_without_a_split_stand_in_the_headline() -> None:
+def test_cases_without_a_split_stand_in_the_headline():
     """A study that leaves cases out says so."""
     result = tune(labelled(4, {"tune": 30, "": 30}), trials=8, batch_size=8)
     assert result.counts["unsplit"] == 30

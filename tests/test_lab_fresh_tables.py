@@ -30,7 +30,7 @@ from raglab.metrics.intervals import mean_interval, t_quantile
 SIZES: dict[str, Any] = {"seed": 3, "engine": "numpy", "work": 0.0}
 
 
-def world(value: Any, mask: Any = None, **more: Any) -> Table:
+def world(value, mask=None, **more):
     """Table in which the learner sees the value."""
     worth = np.asarray(value, dtype=np.float64)
     open_ = np.ones(worth.shape, dtype=bool) if mask is None else np.asarray(mask)
@@ -38,7 +38,7 @@ def world(value: Any, mask: Any = None, **more: Any) -> Table:
     return Table(names, worth, worth, open_, np.zeros((len(worth), 0)), (), worth * np.nan, **more)
 
 
-def still(fresh: Any) -> Account:
+def still(fresh):
     """Account of a policy that earns nothing on 20 cases."""
     return Account(
         np.zeros(10), np.zeros(20), np.zeros_like(fresh), np.zeros_like(fresh), fixed=True
@@ -47,9 +47,7 @@ def still(fresh: Any) -> Account:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 20), st.integers(0, 50), st.integers(0, 10**6))
-def test_replications_meet_rows_of_their_own_table(
-    n_cases: int, rounds: int, replications: int, seed: int
-) -> None:
+def test_replications_meet_rows_of_their_own_table(n_cases, rounds, replications, seed):
     """As many cases as the table has; the second population is the cases as they are.
 
     At most as many as asked for.
@@ -68,14 +66,14 @@ def test_replications_meet_rows_of_their_own_table(
     )
 
 
-def test_an_order_that_is_given_is_kept() -> None:
+def test_an_order_that_is_given_is_kept():
     """Rows of a table follow one another as in the table, in both populations."""
     met = world(np.zeros((30, 2)), order="given")
     fresh = draw_fresh_tables(met, 20, 40, 0)
     assert (np.diff(fresh.case % 30, axis=0) >= 0).all()
 
 
-def test_arms_take_turns_among_those_that_are_open() -> None:
+def test_arms_take_turns_among_those_that_are_open():
     """Worked: three arms, the middle one closed in the second case.
 
     Costs and delays go with the values.
@@ -110,7 +108,7 @@ def test_arms_take_turns_among_those_that_are_open() -> None:
     assert late.tolist() == [7, 8] * 3
 
 
-def test_a_learner_over_one_arm_earns_the_mean_of_its_draws() -> None:
+def test_a_learner_over_one_arm_earns_the_mean_of_its_draws():
     """In every block; where its choice hangs on what is open, nothing is left out."""
     rng = np.random.default_rng(0)
     met = world(rng.random((30, 2)), np.tile([True, False], (30, 1)))
@@ -120,7 +118,7 @@ def test_a_learner_over_one_arm_earns_the_mean_of_its_draws() -> None:
     assert expected is None
 
 
-def test_a_blind_choice_is_expected_to_earn_the_mean_of_its_table() -> None:
+def test_a_blind_choice_is_expected_to_earn_the_mean_of_its_table():
     """Of one arm exactly, without the chance of the draws.
 
     A learner of features, or in order, is not blind.
@@ -135,7 +133,7 @@ def test_a_blind_choice_is_expected_to_earn_the_mean_of_its_table() -> None:
     assert learner_values(Bandit("ucb1"), met._replace(order="given"), fresh, **SIZES)[1] is None
 
 
-def test_a_learner_knows_its_own_table_alone() -> None:
+def test_a_learner_knows_its_own_table_alone():
     """It follows an arm that is always right, but not where arms take turns to be."""
     met = world(np.tile([1.0, 0.0], (40, 1)))
     earned, expected = learner_values(
@@ -146,7 +144,7 @@ def test_a_learner_knows_its_own_table_alone() -> None:
     np.testing.assert_allclose(expected[1], earned[1])
 
 
-def test_rewards_come_as_late_as_their_own_case() -> None:
+def test_rewards_come_as_late_as_their_own_case():
     """Only arm a pays, and rewards of all cases but one come too late to learn from.
 
     It is not followed.
@@ -158,7 +156,7 @@ def test_rewards_come_as_late_as_their_own_case() -> None:
     assert learner_values(Bandit("ucb1"), met, never, **SIZES)[0][1].max() < 0.7
 
 
-def test_the_best_arm_of_each_table() -> None:
+def test_the_best_arm_of_each_table():
     """Worked: the best arm of the rows of a table, its mean there, and its mean on all cases."""
     value = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.5]])
     fresh = draw_fresh_tables(world(value), 4, 8, 0)
@@ -172,7 +170,7 @@ def test_the_best_arm_of_each_table() -> None:
     assert everywhere == pytest.approx((1 / 3 + 0.5) / 2)
 
 
-def test_plans_that_stay_have_a_t_interval_of_the_cases() -> None:
+def test_plans_that_stay_have_a_t_interval_of_the_cases():
     """Without chance of the replications it is Student's, to the digit."""
     by_case, fresh = np.random.default_rng(1).random(25), np.zeros((2, 3, 2))
     left = Account(np.full(4, by_case.mean()), by_case, fresh, fresh, fixed=True)
@@ -184,7 +182,7 @@ def test_plans_that_stay_have_a_t_interval_of_the_cases() -> None:
     assert np.isnan(difference_interval(single, single, 0.9)).all()
 
 
-def test_the_variance_over_tables_comes_without_the_chance_of_the_twins() -> None:
+def test_the_variance_over_tables_comes_without_the_chance_of_the_twins():
     """Tables that vary by .1, and chance of a twin three times as large.
 
     The interval is that of the tables.
@@ -199,7 +197,7 @@ def test_the_variance_over_tables_comes_without_the_chance_of_the_twins() -> Non
     assert 0.35 < np.median(widths) < 0.75  # 2 · 1.96 · 0.1 = 0.39, and what so much noise adds
 
 
-def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them() -> None:
+def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them():
     """Worked: equal arms vary by 1 around 0, arms as they are by 3 around 2.
 
     The found 5 and -5 lie on either side.
@@ -208,7 +206,7 @@ def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them() -> No
     fresh = np.stack([base, 2.0 + 3.0 * base])
     z = t_quantile(np.inf, 0.95)
 
-    def ends(middle: float) -> tuple[float, float]:
+    def ends(middle):
         account = Account(np.full(10, middle), np.zeros(20), fresh, fresh, fixed=False)
         return difference_interval(account, still(fresh), 0.95)
 
@@ -223,7 +221,7 @@ def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them() -> No
     )
 
 
-def test_a_note_says_what_flatters() -> None:
+def test_a_note_says_what_flatters():
     """An arm chosen here is named as such, with what it earns elsewhere.
 
     One chosen on other cases is not.
@@ -241,7 +239,7 @@ def test_a_note_says_what_flatters() -> None:
     assert apart.notes == ()
 
 
-def test_intervals_and_values_are_the_same_for_the_same_seed() -> None:
+def test_intervals_and_values_are_the_same_for_the_same_seed():
     """Values do not depend on the fresh tables; intervals do, and repeat."""
     rng = np.random.default_rng(3)
     met = world((rng.random((50, 2)) < 0.5) + 0.0)
@@ -258,7 +256,7 @@ def test_intervals_and_values_are_the_same_for_the_same_seed() -> None:
     assert set(first["policy"]) == {"t", FIXED, UNIFORM, ORACLE}
 
 
-def test_a_value_alone_is_that_of_the_cases_as_they_are() -> None:
+def test_a_value_alone_is_that_of_the_cases_as_they_are():
     """Arm a pays in every case.
 
     A learner earns nearly the same on every table, though equal arms would vary by .08.
@@ -274,7 +272,7 @@ def test_a_value_alone_is_that_of_the_cases_as_they_are() -> None:
         compare_learners(met, {"u": Bandit("ucb1")}, baselines(met), reference="unform", **sizes)
 
 
-def test_the_oracle_is_best_on_every_table() -> None:
+def test_the_oracle_is_best_on_every_table():
     """Its interval beside the arm that each table chooses is above 0, with equal arms too."""
     met = world((np.random.default_rng(5).random((80, 3)) < 0.5) + 0.0)
     table = compare_learners(
@@ -284,7 +282,7 @@ def test_the_oracle_is_best_on_every_table() -> None:
     assert table.loc[ORACLE, "difference_high"] < 0.6
 
 
-def test_differences_of_learners_hold() -> None:
+def test_differences_of_learners_hold():
     """A better arm, 60 tables.
 
     The interval against uniform holds the mean over all of them in nearly all.
@@ -311,7 +309,7 @@ def test_differences_of_learners_hold() -> None:
     assert held.mean() >= 0.85, held.mean()
 
 
-def test_few_tables_leave_no_interval_without_width() -> None:
+def test_few_tables_leave_no_interval_without_width():
     """Twins that differ in sign give a variance below 0, of which little is known.
 
     The width is not 0.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from raglab.live.answer_recording import record_answers
 from raglab.replay import decide
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Chunk, Generation
+from raglab.values import Generation
 from refusals import refused
 from worlds import Hit, ask, policy, trace_of
 
@@ -32,14 +31,14 @@ class Sure(NamedTuple):
 
     name: str = "sure"
 
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+    def answer(self, question, passages):
         """The gold answer or another."""
         del passages
         number = int(question.rsplit(maxsplit=1)[-1])
         return Generation("The excess is £250." if number > 5 else "It is nil.", number / 10, (0,))
 
 
-def world(rounds: int = 1) -> tuple[Trace, Policy]:
+def world(rounds=1):
     """Ten questions a round, the last of them to refuse."""
     cases = [
         ask(
@@ -56,7 +55,7 @@ def world(rounds: int = 1) -> tuple[Trace, Policy]:
     ), CHOSEN
 
 
-def test_right_is_labelled_ok_and_says_the_gold_answer() -> None:
+def test_right_is_labelled_ok_and_says_the_gold_answer():
     """6, 7 and 8 are; 9 says it too, but is to be refused."""
     trace, chosen = world()
     table = answer_outcomes(trace, chosen)
@@ -64,7 +63,7 @@ def test_right_is_labelled_ok_and_says_the_gold_answer() -> None:
     assert table.loc[table["right"], "case_id"].tolist() == [f"q{n}{n}" for n in (6, 7, 8)]
 
 
-def test_the_frame_states_the_basis_of_right() -> None:
+def test_the_frame_states_the_basis_of_right():
     """Text where a case labelled ok has a gold answer.
 
     Of one without, and of one to refuse, the sources.
@@ -75,7 +74,7 @@ def test_the_frame_states_the_basis_of_right() -> None:
     assert table["basis"].tolist() == ["sources", *["text"] * 8, "sources"]
 
 
-def test_the_policy_carries_the_curve() -> None:
+def test_the_policy_carries_the_curve():
     """It rises, is in [0, 1], remembers its questions, and moves the gate's confidence."""
     trace, chosen = world(4)
     fitted = calibrate_answers(trace, chosen)
@@ -96,14 +95,14 @@ def test_the_policy_carries_the_curve() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "counts"), [(1, "3 and 7"), (3, "9 and 21")])
-def test_few_right_answers_carry_no_calibration(rounds: int, counts: str) -> None:
+def test_few_right_answers_carry_no_calibration(rounds, counts):
     """Ten of each kind are the least, as for `calibrate_signal`."""
     refused(
         f"at least 10 right answers .* got {counts}; label more", calibrate_answers, *world(rounds)
     )
 
 
-def test_few_right_cases_carry_no_calibrated_cosine() -> None:
+def test_few_right_cases_carry_no_calibrated_cosine():
     """The same number of the cosine."""
     refused(
         r"at least 10 right cases .* label more",
@@ -113,7 +112,7 @@ def test_few_right_cases_carry_no_calibrated_cosine() -> None:
     )
 
 
-def test_a_trace_without_answers_is_refused() -> None:
+def test_a_trace_without_answers_is_refused():
     """The message says how to record them."""
     refused(
         "record them with",
@@ -123,7 +122,7 @@ def test_a_trace_without_answers_is_refused() -> None:
     )
 
 
-def _by_cosine(n: int, *, rising: bool) -> Trace:
+def _by_cosine(n, *, rising):
     """Questions whose hits are the nearer, the oftener they are right, or the other way about.
 
     No reranker's score.
@@ -140,7 +139,7 @@ def _by_cosine(n: int, *, rising: bool) -> Trace:
     )
 
 
-def test_the_cosine_becomes_the_probability_of_being_right() -> None:
+def test_the_cosine_becomes_the_probability_of_being_right():
     """Fitted where no reranker score is usable, confidence is the right share and orders cases."""
     trace = _by_cosine(60, rising=True)
     fitted = calibrate_cosine(trace, CHOSEN)
@@ -154,7 +153,7 @@ def test_the_cosine_becomes_the_probability_of_being_right() -> None:
     assert points.mean() == pytest.approx(100.0 * right.mean(), abs=2.0)
 
 
-def test_a_cosine_that_ranks_the_wrong_way_is_refused() -> None:
+def test_a_cosine_that_ranks_the_wrong_way_is_refused():
     """It would make the far surer than the near."""
     refused("keep fallback: hybrid", calibrate_cosine, _by_cosine(60, rising=False), CHOSEN)
 
@@ -167,10 +166,10 @@ def test_a_cosine_that_ranks_the_wrong_way_is_refused() -> None:
         ({"x": [], "y": []}, "at least one"),
     ],
 )
-def test_a_curve_that_is_none(knots: dict[str, Any], rule: str) -> None:
+def test_a_curve_that_is_none(knots, rule):
     """A probability outside its range, or one that falls with the confidence, does not load."""
     refused(rule, Policy.from_mapping, {"generation": {"calibration": knots}})
 
 
-def _parts(trace: Any) -> tuple[Any, ...]:
+def _parts(trace):
     return trace.cases, trace.chunks, trace.arms, trace.hits, trace.pattern_hits, trace.meta

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
@@ -39,16 +36,12 @@ from raglab.replay import decide, flips, sweep, tally
 from raglab.replaying.case_codes import case_cells, evidence_with_model
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
-from raglab.values import Case
 from refusals import refused
 
 REFUSE = CLASSES.index("refuse")
 
 
-def with_tenants(
-    trace: Trace, sizes: dict[str, int], strict: tuple[str, ...], share: float = 0.8
-) -> Trace:
+def with_tenants(trace, sizes, strict, share=0.8):
     """The trace with a tenant a case.
 
     Of strict tenants a share of the cases labelled ok is to be refused.
@@ -65,7 +58,7 @@ def with_tenants(
 
 
 @pytest.fixture(scope="module")
-def tenants() -> Trace:
+def tenants():
     """120 cases each of two tenants that differ, 15 of a small one, 5 without."""
     return with_tenants(
         labelled(2, {"": 260}), {"acme": 120, "zeta": 120, "tiny": 15, "": 5}, ("zeta",)
@@ -73,7 +66,7 @@ def tenants() -> Trace:
 
 
 @pytest.fixture(scope="module")
-def grouped(tenants: Trace) -> Policy:
+def grouped(tenants):
     """Policy with biases of the two large tenants."""
     with pytest.warns(UserWarning, match="tenant") as caught:
         policy = fit_decision(tenants, free_policy(), group="tenant")
@@ -85,7 +78,7 @@ def grouped(tenants: Trace) -> Policy:
 class TestOneGroup:
     """A bias by hand."""
 
-    def test_no_spread_is_no_bias(self) -> None:
+    def test_no_spread_is_no_bias(self):
         """A prior of spread 0 holds the bias at 0, and a small one near it."""
         logits, classes = np.zeros((30, 2)), np.repeat([0, 1], [20, 10])
         assert (group_fit(logits, classes, 0.0).bias == 0.0).all()
@@ -93,12 +86,12 @@ class TestOneGroup:
 
     @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
-    def test_it_is_the_maximum(self, seed: int, spread: float) -> None:
+    def test_it_is_the_maximum(self, seed, spread):
         """Against scipy, at steep logits that Newton's whole steps would overshoot."""
         rng = np.random.default_rng(seed)
         logits, classes = 6.0 * rng.normal(size=(40, 4)), rng.integers(0, 4, 40)
 
-        def loss(bias: NDArray[np.float64]) -> float:
+        def loss(bias):
             likelihood = log_softmax(logits + bias, axis=1)[np.arange(40), classes].sum()
             return -float(likelihood) + float(bias @ bias) / (2.0 * spread**2)
 
@@ -108,7 +101,7 @@ class TestOneGroup:
         np.testing.assert_allclose(fit.bias, peer.x, atol=1e-4)
         assert fit.bias.sum() == pytest.approx(0.0, abs=1e-7)
 
-    def test_the_evidence_is_the_integral(self) -> None:
+    def test_the_evidence_is_the_integral(self):
         """Two classes: Laplace's approximation beside the integral over both biases, on a grid."""
         logits, classes, spread = np.zeros((24, 2)), np.repeat([0, 1], [15, 9]), 0.7
         u = np.linspace(-4.0, 4.0, 401) * spread
@@ -121,9 +114,7 @@ class TestOneGroup:
         assert group_fit(logits, classes, spread).evidence == pytest.approx(integral, abs=0.05)
 
 
-def _groups(
-    shifts: list[float], n: int, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64], CaseGroups]:
+def _groups(shifts, n, seed):
     """Even logits, and classes that groups draw by their own shift of the class to refuse."""
     rng = np.random.default_rng(seed)
     names = np.repeat([f"g{number}" for number in range(len(shifts))], n)
@@ -136,13 +127,13 @@ def _groups(
 class TestSpread:
     """How far groups differ is learned from them."""
 
-    def test_groups_that_differ_get_their_shift(self) -> None:
+    def test_groups_that_differ_get_their_shift(self):
         """The sign of every bias is that of the shift, and the spread is one of those between."""
         fitted = fit_groups(*_groups([-2.0, -2.0, 2.0, 2.0], 200, 1))
         assert 0.5 <= fitted.spread <= 2.0
         assert [np.sign(bias[REFUSE]) for bias in fitted.bias.values()] == [-1.0, -1.0, 1.0, 1.0]
 
-    def test_groups_alike_follow_the_common_policy(self) -> None:
+    def test_groups_alike_follow_the_common_policy(self):
         """Of twenty draws without a difference nearly all find none, and what is left is small."""
         fits = [fit_groups(*_groups([0.0] * 6, 100, seed)) for seed in range(20)]
         assert sum(not fit.bias for fit in fits) >= 10
@@ -153,7 +144,7 @@ class TestSpread:
 
     @settings(max_examples=5, deadline=None)
     @given(st.permutations(range(4)), st.integers(0, 100))
-    def test_names_do_not_matter(self, order: list[int], seed: int) -> None:
+    def test_names_do_not_matter(self, order, seed):
         """Groups named otherwise have the biases of the same cases, to the bit."""
         logits, classes, groups = _groups([-1.0, 0.0, 0.5, 2.0], 30, seed)
         named = {f"g{number}": f"h{place}" for number, place in enumerate(order)}
@@ -166,11 +157,11 @@ class TestSpread:
             name: bias.tolist() for name, bias in again.bias.items()
         }
 
-    def test_one_group_is_the_common_policy(self) -> None:
+    def test_one_group_is_the_common_policy(self):
         """What all cases share is in the common bias already."""
         assert fit_groups(*_groups([2.0], 200, 1)).bias == {}
 
-    def test_small_and_unnamed_groups_are_counted(self) -> None:
+    def test_small_and_unnamed_groups_are_counted(self):
         """Below 20 cases a group has no bias; both are told with counts, and at 20 it has one."""
         groups = CaseGroups("tenant", np.repeat(["a", "b", "c", "d", ""], [20, 40, 19, 3, 2]))
         logits, classes = np.zeros((84, 4)), np.repeat([0, 2], [20, 64])
@@ -180,7 +171,7 @@ class TestSpread:
         assert all(text in sentence for text in ("2 of 4", "2 cases"))
         assert "4 of 4" in next(group_sentences(groups, ()))
 
-    def test_a_class_without_cases_has_no_bias(self) -> None:
+    def test_a_class_without_cases_has_no_bias(self):
         """Nothing is learned of it, for no group."""
         logits, classes, groups = _groups([-2.0, 2.0], 200, 3)
         keep = classes != 3
@@ -200,7 +191,7 @@ class TestProbabilities:
         GroupBias("tenant", (("acme", (0.0, 0.0, np.log(3.0), 0.0)),)),
     )
 
-    def test_by_hand(self) -> None:
+    def test_by_hand(self):
         """Of odds 1, 1, 3 and 1 the third is a half.
 
         An unknown and an unstated group have a quarter each.
@@ -209,7 +200,7 @@ class TestProbabilities:
         chances = class_probabilities(signals, self.MODEL, NAMES, ["acme", "other", ""])
         np.testing.assert_allclose(chances[REFUSE, 0], [0.5, 0.25, 0.25])
 
-    def test_groups_that_are_not_given_are_an_error(self) -> None:
+    def test_groups_that_are_not_given_are_an_error(self):
         """They are never left out in silence."""
         refused(
             r"a bias by tenant must be given the group of each case, got none",
@@ -218,7 +209,7 @@ class TestProbabilities:
             self.MODEL,
         )
 
-    def test_a_model_without_groups_is_shown_as_before(self) -> None:
+    def test_a_model_without_groups_is_shown_as_before(self):
         """Fingerprints of traces with answers are made of this text (rule S0.8)."""
         plain = self.MODEL._replace(groups=None)
         assert (
@@ -229,7 +220,7 @@ class TestProbabilities:
         assert group_bias(plain, None).tolist() == [[0.0]] * 4
 
 
-def _statuses(trace: Trace, policy: Policy) -> list[int]:
+def _statuses(trace, policy):
     statuses: list[int] = decide(trace, policy).status.tolist()
     return statuses
 
@@ -237,7 +228,7 @@ def _statuses(trace: Trace, policy: Policy) -> list[int]:
 class TestPolicy:
     """A fitted policy with groups."""
 
-    def test_the_strict_tenant_refuses_more(self, tenants: Trace, grouped: Policy) -> None:
+    def test_the_strict_tenant_refuses_more(self, tenants, grouped):
         """Its bias of the class to refuse is positive, the other's negative.
 
         The third follows the common policy.
@@ -256,15 +247,13 @@ class TestPolicy:
         rest = ~np.isin(names, list(groups.bias))
         assert own[rest].tolist() == all_alike[rest].tolist()
 
-    def test_an_attribute_that_no_case_states_is_refused(self, tenants: Trace) -> None:
+    def test_an_attribute_that_no_case_states_is_refused(self, tenants):
         """By its name."""
         refused(
             "got 'tenat', which none states", fit_decision, tenants, free_policy(), group="tenat"
         )
 
-    def test_it_comes_back_from_a_file(
-        self, tenants: Trace, grouped: Policy, tmp_path: Any
-    ) -> None:
+    def test_it_comes_back_from_a_file(self, tenants, grouped, tmp_path):
         """Same id, same decisions; names that YAML would read as numbers or switches stay texts."""
         groups = grouped.decision.model.groups
         common = grouped.replace("decision.model.groups", None)
@@ -291,11 +280,11 @@ class TestPolicy:
             {"attribute": "tenant", "bias": {"a": (0.0,) * 4}, "more": 1},
         ],
     )
-    def test_tables_that_are_none_are_refused(self, grouped: Policy, groups: Any) -> None:
+    def test_tables_that_are_none_are_refused(self, grouped, groups):
         """No name, no bias, one of another shape or no number."""
         refused(r"decision\.model\.groups", grouped.replace, "decision.model.groups", groups)
 
-    def test_the_explanation_names_the_group(self, tenants: Trace, grouped: Policy) -> None:
+    def test_the_explanation_names_the_group(self, tenants, grouped):
         """And its share of the logits; of a case without a bias it says so, in French too."""
         decisions = decide(tenants, grouped)
         check = decisions.explain(tenants.cases[130].id)[-1].text
@@ -310,7 +299,7 @@ class TestPolicy:
         french = replace(decisions, language="fr").explain(tenants.cases[250].id)
         assert any("tenant tiny sans biais propre" in check.text for check in french)
 
-    def test_held_out_models_have_groups(self, tenants: Trace, grouped: Policy) -> None:
+    def test_held_out_models_have_groups(self, tenants, grouped):
         """Cells of all cases.
 
         On tenants that differ cross-fitted groups cost less than the common policy.
@@ -327,7 +316,7 @@ class TestReplays:
     """Every replay decides the same."""
 
     @staticmethod
-    def _policies(grouped: Policy) -> Iterator[Policy]:
+    def _policies(grouped):
         """On a coarse grid, so that costs tie; a bias of its own beside the fitted ones."""
         model = grouped.decision.model
         coarse = {
@@ -353,7 +342,7 @@ class TestReplays:
         yield grouped
 
     @pytest.mark.filterwarnings("ignore:.*in sample, not comparable")
-    def test_sweep_decide_and_both_engines(self, tenants: Trace, grouped: Policy) -> None:
+    def test_sweep_decide_and_both_engines(self, tenants, grouped):
         """Counts of all, of every engine, are those of the decisions one by one.
 
         So are cells with the model put on.
@@ -373,7 +362,7 @@ class TestReplays:
             alone = [decide(tenants.subset([row]), policy).status[0] for row in range(0, 260, 7)]
             assert decisions.status[::7].tolist() == alone
 
-    def test_explanations_pass_what_is_answered(self, tenants: Trace, grouped: Policy) -> None:
+    def test_explanations_pass_what_is_answered(self, tenants, grouped):
         """The last check of each case says what its status says."""
         for policy in self._policies(grouped):
             decisions = decide(tenants, policy)
@@ -385,7 +374,7 @@ class TestReplays:
                 )
 
     @pytest.mark.filterwarnings("ignore:.*in sample, not comparable")
-    def test_steps_and_flips(self, tenants: Trace, grouped: Policy) -> None:
+    def test_steps_and_flips(self, tenants, grouped):
         """Exact in the presence of groups."""
         policy = next(self._policies(grouped))
         for path in PATHS_OF_COST[:3]:
@@ -393,11 +382,11 @@ class TestReplays:
         assert sum(check_flip(tenants, policy, tenants.cases[row].id) for row in (0, 130, 258)) > 0
         assert len(flips(tenants, policy, tenants.cases[130].id))
 
-    def test_names_do_not_matter(self, tenants: Trace, grouped: Policy) -> None:
+    def test_names_do_not_matter(self, tenants, grouped):
         """Tenants and table renamed alike decide alike."""
         renamed = {"acme": "zeta", "zeta": "acme"}
 
-        def other(case: Case) -> Case:
+        def other(case):
             name = case.extra.get("groups", {}).get("tenant", "")
             return case._replace(extra={"groups": {"tenant": renamed.get(name, name)}})
 
@@ -410,7 +399,7 @@ class TestReplays:
         assert _statuses(swapped, grouped) != _statuses(tenants, grouped)
 
 
-def test_the_fitted_model_is_that_of_all_cases_with_groups_on_top() -> None:
+def test_the_fitted_model_is_that_of_all_cases_with_groups_on_top():
     """Weights, bias and temperature are those without groups.
 
     Rows and parts keep groups beside their cases.
@@ -438,9 +427,7 @@ def test_the_fitted_model_is_that_of_all_cases_with_groups_on_top() -> None:
 class TestStudy:
     """Groups in `tune`."""
 
-    def test_the_decision_by_expected_cost_competes_with_groups(
-        self, tenants: Trace, grouped: Policy
-    ) -> None:
+    def test_the_decision_by_expected_cost_competes_with_groups(self, tenants, grouped):
         """Its policy is that of `fit_decision`; cross-fitted it costs less than without.
 
         Notes name small groups.
@@ -459,7 +446,7 @@ class TestStudy:
         assert results[0].selection_settings["group"] == "tenant"
         assert "group" not in results[1].selection_settings
 
-    def test_the_chain_has_no_groups(self, tenants: Trace) -> None:
+    def test_the_chain_has_no_groups(self, tenants):
         """Asked for both, it stops before it searches."""
         with pytest.raises(ValueError, match="got rule 'chain' and group 'tenant'"):
             raglab.tune(tenants, free_policy(), rule="chain", group="tenant")

@@ -20,7 +20,6 @@ from raglab.lab import decision_fitting, gate_fitting
 from raglab.lab.decision_fitting import decision_cases, fit_decision, fit_model
 from raglab.lab.gate_fitting import case_signals, fit_fused_gate
 from raglab.lab.held_out_groups import grouped_folds, held_groups, held_sentences, is_judged
-from raglab.store.traces import Trace
 from refusals import refused
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
@@ -28,9 +27,7 @@ GROUPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), min_size=2, m
 LEAKING = ("s_rerank", "s_hybrid", "anchor_sim", "l2", "s_raw")
 
 
-def grouped_world(
-    seed: int, n_groups: int = 12, size: int = 25, splits: tuple[str, ...] = ("",)
-) -> Trace:
+def grouped_world(seed, n_groups=12, size=25, splits=("",)):
     """Documents whose questions are mostly right or mostly wrong; signals that name the document.
 
     The cosine knows a little; all other signals are the same for all cases of a document and say
@@ -62,13 +59,13 @@ def grouped_world(
     return replace(trace, cases=cases, hits=trace.hits._replace(**part, cosine=cosine))
 
 
-def names(trace: Trace) -> list[str]:
+def names(trace):
     """Document of each case."""
     return [case.extra["groups"]["document"] for case in trace.cases]
 
 
 @pytest.fixture(scope="module")
-def world() -> Trace:
+def world():
     """Twelve documents of 25 questions."""
     return grouped_world(0)
 
@@ -78,9 +75,7 @@ class TestFolds:
 
     @LAWFUL
     @given(rows=GROUPS, folds=st.integers(2, 6), seed=st.integers(0, 3))
-    def test_no_group_is_on_both_sides(
-        self, rows: list[tuple[int, int]], folds: int, seed: int
-    ) -> None:
+    def test_no_group_is_on_both_sides(self, rows, folds, seed):
         """Each group in one fold, each fold with cases, as many as possible, in any case order."""
         group, kind = (np.array(column) for column in zip(*rows, strict=True))
         group = np.unique(group, return_inverse=True)[1]
@@ -110,9 +105,7 @@ class TestFolds:
 
     @LAWFUL
     @given(kinds=st.lists(st.integers(0, 3), min_size=10, max_size=40), seed=st.integers(0, 3))
-    def test_with_a_group_for_each_case_folds_are_stratified(
-        self, kinds: list[int], seed: int
-    ) -> None:
+    def test_with_a_group_for_each_case_folds_are_stratified(self, kinds, seed):
         """Each kind differs by one case at most between folds, as in `stratified_folds`."""
         kind = np.array(kinds)
         fold = grouped_folds(kind, np.arange(len(kind)), 5, np.random.default_rng(seed))
@@ -123,7 +116,7 @@ class TestFolds:
 class TestGroupsOfCases:
     """What is accepted as groups."""
 
-    def test_an_attribute_and_a_value_a_case_are_the_same(self, world: Trace) -> None:
+    def test_an_attribute_and_a_value_a_case_are_the_same(self, world):
         """By name, as a list, as an array of numbers."""
         by_name = held_groups(world, world, "document", "a decision")
         assert (
@@ -136,7 +129,7 @@ class TestGroupsOfCases:
             == by_name.number.tolist()
         )
 
-    def test_values_are_of_the_whole_trace(self) -> None:
+    def test_values_are_of_the_whole_trace(self):
         """Of the cases in other splits they are skipped."""
         trace = grouped_world(1, splits=("tune", "report"))
         tune = trace.split("tune")
@@ -155,12 +148,12 @@ class TestGroupsOfCases:
             ),
         ],
     )
-    def test_what_is_no_group(self, world: Trace, groups: Any, rule: str) -> None:
+    def test_what_is_no_group(self, world, groups, rule):
         """The message counts, and names the first case."""
         for fit in (fit_decision, fit_fused_gate):
             refused(rule, fit, world, free_policy(), groups=groups)  # type: ignore[operator]
 
-    def test_few_groups_and_a_large_one_are_said(self, world: Trace) -> None:
+    def test_few_groups_and_a_large_one_are_said(self, world):
         """Three groups give three folds, and one holds 200 of 300 cases."""
         uneven = np.repeat(["a", "b", "c"], [200, 50, 50]).tolist()
         for fit in (fit_decision, fit_fused_gate):
@@ -171,7 +164,7 @@ class TestGroupsOfCases:
             assert "The group 'a' holds 200 of 300 cases" in texts
         assert not [*held_sentences(held_groups(world, world, "document", "a decision"), 5)]
 
-    def test_groups_of_one_kind_each_are_refused(self, world: Trace) -> None:
+    def test_groups_of_one_kind_each_are_refused(self, world):
         """Where one group holds all that is right, nothing is learned of it without that group."""
         right = [case.expect_status for case in world.cases]
         refused(
@@ -189,7 +182,7 @@ class TestGroupsOfCases:
             groups=right,
         )
 
-    def test_a_class_of_one_fold_is_said(self, world: Trace) -> None:
+    def test_a_class_of_one_fold_is_said(self, world):
         """Cases of a class that only one group holds are counted, and the class is still fitted."""
         miss = np.flatnonzero(np.array(names(world)) == "d00")[:6]
         cases = list(world.cases)
@@ -203,16 +196,16 @@ class TestGroupsOfCases:
 
 
 @pytest.fixture
-def folds_of_fits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+def folds_of_fits(monkeypatch):
     """Signals and outcomes that every fit of a test reads."""
     seen: list[tuple[NDArray[Any], NDArray[Any]]] = []
     weights, fusion_fit = decision_fitting._fit_weights, fused_gate.fit_fusion
 
-    def of_decision(x: NDArray[Any], classes: NDArray[Any], *more: Any, **by: Any) -> Any:
+    def of_decision(x, classes, *more, **by):
         seen.append((x, classes))
         return weights(x, classes, *more, **by)
 
-    def of_gate(signals: NDArray[Any], right: NDArray[Any], *more: Any) -> Any:
+    def of_gate(signals, right, *more):
         seen.append((signals.T, right))
         return fusion_fit(signals, right, *more)
 
@@ -222,9 +215,7 @@ def folds_of_fits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[NDArray[Any], N
 
 
 @pytest.mark.parametrize("fit", [fit_decision, fit_fused_gate])
-def test_every_fit_reads_whole_groups(
-    world: Trace, folds_of_fits: list[tuple[NDArray[Any], NDArray[Any]]], fit: Any
-) -> None:
+def test_every_fit_reads_whole_groups(world, folds_of_fits, fit):
     """A signal that is one number a document.
 
     Whatever a fit reads of it, it reads 25 times or not at all.
@@ -241,7 +232,7 @@ def test_every_fit_reads_whole_groups(
 
 
 @pytest.mark.parametrize("groups", ["document", None])
-def test_the_order_of_the_cases_changes_no_byte(world: Trace, groups: str | None) -> None:
+def test_the_order_of_the_cases_changes_no_byte(world, groups):
     """Of a fit that leaves groups out; p follows the cases.
 
     Without groups the gate alone promises it.
@@ -266,7 +257,7 @@ def test_the_order_of_the_cases_changes_no_byte(world: Trace, groups: str | None
         assert values[0].policy_id == values[1].policy_id
 
 
-def test_groups_that_are_all_distinct_change_folds_alone(world: Trace) -> None:
+def test_groups_that_are_all_distinct_change_folds_alone(world):
     """The gate's parts are those without groups on another scale.
 
     So are a decision's weights under one penalty.
@@ -292,7 +283,7 @@ def test_groups_that_are_all_distinct_change_folds_alone(world: Trace) -> None:
     )
 
 
-def _flattery(trace: Trace, fresh: Trace, groups: str | None) -> float:
+def _flattery(trace, fresh, groups):
     """Cross-fitted AUROC less that on fresh documents.
 
     NaN where the fit refuses, which shows nothing.
@@ -307,7 +298,7 @@ def _flattery(trace: Trace, fresh: Trace, groups: str | None) -> float:
     return metrics.auroc(right, gate.p) - metrics.auroc(signals.right, p)
 
 
-def test_quality_of_unseen_groups_is_not_flattered() -> None:
+def test_quality_of_unseen_groups_is_not_flattered():
     """Six worlds of 20 documents.
 
     The AUROC shown is .32 above that on fresh documents, with groups .05 (measured).
@@ -326,7 +317,7 @@ def test_quality_of_unseen_groups_is_not_flattered() -> None:
     assert np.nanmean(held) < 0.12
 
 
-def test_probabilities_hold_for_unseen_groups() -> None:
+def test_probabilities_hold_for_unseen_groups():
     """A decision's log-loss on fresh documents.
 
     .72, and .66 where groups are held out (measured, six worlds).

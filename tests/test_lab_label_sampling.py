@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +32,6 @@ from raglab.live.answer_recording import record_answers
 from raglab.replay import decide_policies, flips, sweep
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from test_lab_traffic_review import drawn_policies, unlabelled
 from test_store_traces import stored
 from worlds import random_trace
@@ -42,25 +39,25 @@ from worlds import random_trace
 POLICY = free_policy(similarity={"min_similarity": 0.4})
 
 
-def traffic(seed: int = 3, n: int = 200) -> tuple[Trace, dict[str, str]]:
+def traffic(seed=3, n=200):
     """Requests without labels, and the label of each."""
     trace = labelled(seed, {"": n}, missing=0.05)
     return unlabelled(trace), {case.id: str(case.expect_status) for case in trace.cases}
 
 
-def filled(sample: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
+def filled(sample, labels):
     """The sample as people fill it in."""
     return sample.assign(label=[labels[name] for name in sample["request_id"]])
 
 
-def drawn_labels(trace: Trace, labels: dict[str, str], n: int = 30, seed: int = 1) -> pd.DataFrame:
+def drawn_labels(trace, labels, n=30, seed=1):
     """A drawn sample with its labels."""
     return filled(sample_for_labels(trace, POLICY, n, seed=seed), labels)
 
 
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.integers(0, 2**32), st.integers(1, 7), st.integers(1, 2))
-def test_distances_are_those_of_flips(seed: int, n_cases: int, depths: int) -> None:
+def test_distances_are_those_of_flips(seed, n_cases, depths):
     """Of each request and threshold the smallest change that flips it is the one that `flips` has.
 
     None where none.
@@ -82,7 +79,7 @@ def test_distances_are_those_of_flips(seed: int, n_cases: int, depths: int) -> N
 class TestStrata:
     """`label_strata`."""
 
-    def test_names_and_sizes(self) -> None:
+    def test_names_and_sizes(self):
         """Decision, gate and margin; all requests are of one.
 
         The nearest quarter and its ties are near.
@@ -103,7 +100,7 @@ class TestStrata:
             assert 0.25 * (near + far) <= near
         assert "refuse by no_hits, near" not in strata.sizes  # no threshold changes them
 
-    def test_near_is_nearer(self) -> None:
+    def test_near_is_nearer(self):
         """Of answers, each near one changes before any far one does, as similarity alone moves."""
         trace, _ = traffic()
         alone = POLICY.replace("confidence.enabled", False)
@@ -115,7 +112,7 @@ class TestStrata:
         assert near.max() < far.min()
 
     @pytest.mark.parametrize("margin", [0.0, 1.0, -1.0, 25.0])
-    def test_a_margin_that_is_none(self, margin: float) -> None:
+    def test_a_margin_that_is_none(self, margin):
         """Is refused."""
         with pytest.raises(ValueError, match="margin must be in"):
             label_strata(traffic()[0], POLICY, None, margin)
@@ -125,7 +122,7 @@ class TestSample:
     """`sample_for_labels`."""
 
     @pytest.mark.parametrize("n", [7, 40, 199])
-    def test_weights_sum_to_the_strata(self, n: int) -> None:
+    def test_weights_sum_to_the_strata(self, n):
         """In each stratum the drawn requests stand for just as many as there are."""
         trace, _ = traffic()
         sample, sizes = (
@@ -136,7 +133,7 @@ class TestSample:
         assert weights.to_dict() == pytest.approx(sizes)
         assert (len(sample), sample["request_id"].is_unique) == (n, True)
 
-    def test_columns_and_texts(self) -> None:
+    def test_columns_and_texts(self):
         """Those of an audit sample, then policy and margin.
 
         The reason names its numbers, the label is empty.
@@ -149,7 +146,7 @@ class TestSample:
         assert "below min_similarity 0.4" in row["reason"]
         assert row["question"].startswith("question 3")
 
-    def test_recorded_answers(self) -> None:
+    def test_recorded_answers(self):
         """An answered request shows its recorded answer, others nothing, a missing one no NaN."""
         trace = stored(random_trace(1, n_cases=7))
         recorded = record_answers(
@@ -162,7 +159,7 @@ class TestSample:
         assert sample["answer"].tolist() == expected
         assert any(expected)
 
-    def test_same_seed_same_draw(self) -> None:
+    def test_same_seed_same_draw(self):
         """Whole or in parts; another seed draws others."""
         trace, _ = traffic()
         first, again, second = (
@@ -174,7 +171,7 @@ class TestSample:
             trace, POLICY, None, 0.25
         )
 
-    def test_fewer_than_the_strata(self) -> None:
+    def test_fewer_than_the_strata(self):
         """Is drawn, and the strata of which nobody is are named with their number."""
         with pytest.warns(
             UserWarning,
@@ -182,7 +179,7 @@ class TestSample:
         ):
             sample_for_labels(traffic()[0], POLICY, 2, seed=1)
 
-    def test_nothing_to_draw(self) -> None:
+    def test_nothing_to_draw(self):
         """Is refused."""
         with pytest.raises(ValueError, match="n must be at least 1"):
             sample_for_labels(traffic()[0], POLICY, 0, seed=1)
@@ -192,7 +189,7 @@ class TestLabelsBack:
     """`with_sample_labels`."""
 
     @pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
-    def test_by_a_file(self, tmp_path: Path, name: str) -> None:
+    def test_by_a_file(self, tmp_path, name):
         """What people fill in comes back into the cases; all others state their stratum alone."""
         trace, labels = traffic()
         sample = drawn_labels(trace, labels)
@@ -209,7 +206,7 @@ class TestLabelsBack:
         assert back.fingerprint != trace.fingerprint
         assert [case.id for case in back.cases] == [case.id for case in trace.cases]
 
-    def test_by_a_frame_of_a_spreadsheet(self, tmp_path: Path) -> None:
+    def test_by_a_frame_of_a_spreadsheet(self, tmp_path):
         """Read back by pandas: an empty label is NaN, and counts as unknown.
 
         The warning has the count.
@@ -222,7 +219,7 @@ class TestLabelsBack:
             back = with_sample_labels(trace, POLICY, pd.read_csv(tmp_path / "labels.csv"))
         assert sum(case.expect_status is not None for case in back.cases) == 28
 
-    def test_a_label_takes_the_place_of_feedback(self) -> None:
+    def test_a_label_takes_the_place_of_feedback(self):
         """With the count.
 
         A second sample takes the place of the first, whose labels then are of requests not drawn.
@@ -275,14 +272,14 @@ class TestLabelsBack:
             (lambda frame: frame[:0], "0 values of sample in 0 rows"),
         ],
     )
-    def test_what_is_not_the_sample(self, change: Any, message: str) -> None:
+    def test_what_is_not_the_sample(self, change, message):
         """Is named with its number, and nothing is taken over."""
         trace, labels = traffic()
         sample = drawn_labels(trace, labels)
         with pytest.raises(InputError, match=message):
             with_sample_labels(trace, POLICY, change(sample))
 
-    def test_labels_of_cases(self) -> None:
+    def test_labels_of_cases(self):
         """One entry a case; a label that is none is refused."""
         trace, _ = traffic(n=3)
         with pytest.raises(ValueError, match="got 1 and 1 for 3 cases"):
@@ -294,7 +291,7 @@ class TestLabelsBack:
             trace.with_labels([None, "yes", None], [{}] * 3)
 
 
-def test_intervals_hold_the_truth() -> None:
+def test_intervals_hold_the_truth():
     """Over 40 draws of 40 of 200 requests 80 % intervals hold each rate at least as often.
 
     This also holds for another policy.
@@ -322,7 +319,7 @@ def test_intervals_hold_the_truth() -> None:
     assert all(count >= 0.8 * draws for count in held.values()), held
 
 
-def test_no_certificate_on_cases_that_were_drawn_unevenly() -> None:
+def test_no_certificate_on_cases_that_were_drawn_unevenly():
     """It would count each of them once.
 
     Cases of one probability, or of none, are certified as before.
@@ -343,7 +340,7 @@ def test_no_certificate_on_cases_that_were_drawn_unevenly() -> None:
     assert certify_policy(alike, POLICY, targets={"hallucination_rate": 0.999}) is not None
 
 
-def test_a_line_of_a_review_holds_no_rate_of_feedback() -> None:
+def test_a_line_of_a_review_holds_no_rate_of_feedback():
     """Rates of labelled requests alone stand in the table, with their basis."""
     trace, labels = traffic()
     thumbs = trace.with_labels(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,13 +61,13 @@ RELEVANCE: dict[str, Any] = {
 class Words(Embeddings):
     """One axis a word; what has none of the words points nowhere else."""
 
-    def embed_query(self, text: str) -> list[float]:
+    def embed_query(self, text):
         """Counts of the words, not of length 1."""
         return [3.0 * text.split().count(axis) for axis in AXES] + [
             0.0 if set(text.split()) & set(AXES) else 1.0
         ]
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+    def embed_documents(self, texts):
         """As queries."""
         return [self.embed_query(text) for text in texts]
 
@@ -76,20 +75,20 @@ class Words(Embeddings):
 class Scored(VectorStore):
     """A store whose scores are stated by the test."""
 
-    def __init__(self, scores: Sequence[float], documents: Sequence[Document] = DOCUMENTS) -> None:
+    def __init__(self, scores, documents=DOCUMENTS):
         self.pairs = list(zip(documents, scores, strict=False))
         self.asked: list[dict[str, Any]] = []
 
-    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+    def similarity_search(self, query, k=4, **kwargs):
         """Documents alone."""
         return [document for document, _ in self.similarity_search_with_score(query, k, **kwargs)]
 
     def similarity_search_with_score(
         self,
-        query: str,
-        k: int = 4,
-        **kwargs: Any,
-    ) -> list[tuple[Document, float]]:
+        query,
+        k=4,
+        **kwargs,
+    ):
         """Documents and scores, those of one source where a filter names it."""
         self.asked.append({"query": query, "k": k, **kwargs})
         wanted = kwargs.get("filter")
@@ -98,7 +97,7 @@ class Scored(VectorStore):
         ][:k]
 
     @classmethod
-    def from_texts(cls, *args: Any, **kwargs: Any) -> Scored:  # type: ignore[override]
+    def from_texts(cls, *args, **kwargs):  # type: ignore[override]
         """Not used."""
         raise NotImplementedError(args, kwargs)
 
@@ -108,13 +107,13 @@ class Listed(BaseRetriever):
 
     documents: list[Document]
 
-    def _get_relevant_documents(self, query: str, **more: Any) -> list[Document]:
+    def _get_relevant_documents(self, query, **more):
         del query, more
         return self.documents
 
 
 @pytest.fixture
-def store() -> InMemoryVectorStore:
+def store():
     """Return a store of three passages."""
     made = InMemoryVectorStore(Words())
     made.add_documents(list(DOCUMENTS))
@@ -124,7 +123,7 @@ def store() -> InMemoryVectorStore:
 class TestVectorStore:
     """Scores of a store."""
 
-    def test_cosines(self, store: InMemoryVectorStore) -> None:
+    def test_cosines(self, store):
         """`excess` is its first passage, at 45 degrees from the second, and square to the third."""
         frame = hits_frame(store, CASES[:1], distance="cosine")
         assert frame["hit_id"].tolist() == ["home#1", "home#2", "motor#1"]
@@ -133,7 +132,7 @@ class TestVectorStore:
         assert frame["page"].tolist() == [1, 2, 1]
         assert frame["l2"].isna().all()
 
-    def test_a_trace(self, store: InMemoryVectorStore) -> None:
+    def test_a_trace(self, store):
         """Cases, passages with source, page and tags, hits by distance, decided like any trace."""
         trace = trace_from_langchain(store, CASES, distance="cosine", k=2)
         assert trace.cases == CASES
@@ -161,16 +160,14 @@ class TestVectorStore:
             ("euclidean", [0.0, 1.0, 1.5], [0.0, 1.0, 2.25]),
         ],
     )
-    def test_what_scores_are(self, distance: Any, scores: list[float], l2: list[float]) -> None:
+    def test_what_scores_are(self, distance, scores, l2):
         """The same squared distances, whatever the store calls them."""
         trace = trace_from_langchain(Scored(scores), CASES[:1], distance=distance)
         assert trace.hits.l2[0, 0, 0].tolist() == l2
         assert trace.hits.cosine[0, 0, 0].tolist() == [1.0 - value / 2.0 for value in l2]
 
     @pytest.mark.parametrize(("distance", "scores"), [("l2", [0.9, 0.5]), ("cosine", [0.1, 0.4])])
-    def test_a_distance_that_the_order_contradicts(
-        self, distance: Any, scores: list[float]
-    ) -> None:
+    def test_a_distance_that_the_order_contradicts(self, distance, scores):
         """A similarity that is called a distance stops, for the best comes first."""
         refused(
             rf"langchain, id a: .*distance='{distance}' a nearer one follows, got",
@@ -180,11 +177,11 @@ class TestVectorStore:
             distance=distance,
         )
 
-    def test_distances_of_vectors_that_are_not_unit(self) -> None:
+    def test_distances_of_vectors_that_are_not_unit(self):
         """A squared distance beyond 4 stops in the trace, with the remedy."""
         refused("unit vectors", trace_from_langchain, Scored([2.0, 9.0]), CASES[:1], distance="l2")
 
-    def test_measured_instead(self, store: InMemoryVectorStore) -> None:
+    def test_measured_instead(self, store):
         """With embeddings the store's scores are not read; the order of the hits is the store's."""
         unsaid = Scored([7.0, 8.0, 9.0])
         frame, known = (
@@ -194,7 +191,7 @@ class TestVectorStore:
         assert frame["score"].tolist() == pytest.approx(known["score"].tolist())
         assert frame["hit_id"].tolist() == known["hit_id"].tolist()
 
-    def test_rounding_is_cut_off(self) -> None:
+    def test_rounding_is_cut_off(self):
         """A cosine of 1.0000001 is 1; one of 1.1 is none."""
         assert hits_frame(Scored([1.0000001]), CASES[:1], distance="cosine")["score"].tolist() == [
             1.0
@@ -207,7 +204,7 @@ class TestVectorStore:
             distance="cosine",
         )
 
-    def test_nothing_found(self) -> None:
+    def test_nothing_found(self):
         """The case keeps its row, and its refusal."""
         trace = trace_from_langchain(Scored([]), CASES, distance="cosine")
         assert len(trace) == 3
@@ -216,11 +213,11 @@ class TestVectorStore:
             == ["no_hits"] * 3
         )
 
-    def test_a_store_without_scores(self) -> None:
+    def test_a_store_without_scores(self):
         """Says what to pass instead."""
 
         class Bare(Scored):
-            def similarity_search_with_score(self, *args: Any, **kwargs: Any) -> Any:
+            def similarity_search_with_score(self, *args, **kwargs):
                 raise NotImplementedError(args, kwargs)
 
         refused(
@@ -235,7 +232,7 @@ class TestVectorStore:
 class TestRetriever:
     """Documents without scores."""
 
-    def test_cosines_are_measured(self) -> None:
+    def test_cosines_are_measured(self):
         """The retriever's order is the rank, whatever the cosines are."""
         trace = trace_from_langchain(
             Listed(documents=list(DOCUMENTS[::-1])), CASES[:1], embeddings=Words()
@@ -245,7 +242,7 @@ class TestRetriever:
         assert trace.hits.rank[0, 0, 0].tolist() == [2, 1, 0]
         assert trace.hits.cosine[0, 0, 0] == pytest.approx([1.0, HALF, 0.0])
 
-    def test_behind_a_store(self, store: InMemoryVectorStore) -> None:
+    def test_behind_a_store(self, store):
         """A retriever over a store finds what the store does, as many as it gives, at most k."""
         retriever = store.as_retriever(search_kwargs={"k": 2})
         assert hits_frame(retriever, CASES[:1], embeddings=Words())["hit_id"].tolist() == [
@@ -254,7 +251,7 @@ class TestRetriever:
         ]
         assert len(hits_frame(retriever, CASES[:1], embeddings=Words(), k=1)) == 1
 
-    def test_a_rerankers_probability(self) -> None:
+    def test_a_rerankers_probability(self):
         """What a reranker left in the metadata is the confidence, 75 of 100."""
         trace = trace_from_langchain(
             Listed(documents=list(DOCUMENTS)), CASES[:1], embeddings=Words(), probability="score"
@@ -262,7 +259,7 @@ class TestRetriever:
         assert decide(trace, PolicyData.from_mapping()).confidence()[0] == 75.0
         assert trace.hits.n_reranked[0, 0, 0] == 2
 
-    def test_a_passage_that_comes_twice(self) -> None:
+    def test_a_passage_that_comes_twice(self):
         """It counts where it came first, with or without an id."""
         bare = [Document(page_content="excess", metadata={"source": "a.md"}) for _ in range(2)]
         frame = hits_frame(
@@ -281,14 +278,14 @@ class TestMetadata:
     """What documents say of themselves."""
 
     @staticmethod
-    def of(metadata: dict[str, Any], **more: Any) -> Any:
+    def of(metadata, **more):
         """The one passage of a trace."""
         documents = [Document(id="x", page_content="excess", metadata=metadata)]
         return trace_from_langchain(
             Listed(documents=documents), CASES[:1], embeddings=Words(), **more
         ).chunks[0]
 
-    def test_other_names(self) -> None:
+    def test_other_names(self):
         """Keys are renamed on the way."""
         found = self.of(
             {
@@ -305,7 +302,7 @@ class TestMetadata:
             ("fleet",),
         )
 
-    def test_pages_from_zero(self) -> None:
+    def test_pages_from_zero(self):
         """LangChain's PDF loaders count from 0, we from 1; a page 0 that is not announced stops."""
         assert self.of({"source": "a.pdf", "page": 0}, first_page=0).shown == "a.pdf#1"
         refused(
@@ -314,7 +311,7 @@ class TestMetadata:
             {"source": "a.pdf", "page": 0},
         )
 
-    def test_without_metadata(self) -> None:
+    def test_without_metadata(self):
         """Each passage is a document of its own."""
         assert self.of({}).page is None
 
@@ -326,11 +323,11 @@ class TestMetadata:
             ({"entities": 3}, "entities must be .*got 3"),
         ],
     )
-    def test_what_is_something_else(self, metadata: dict[str, Any], rule: str) -> None:
+    def test_what_is_something_else(self, metadata, rule):
         """Stops, and names the key."""
         refused(rule, self.of, metadata)
 
-    def test_an_unknown_column(self) -> None:
+    def test_an_unknown_column(self):
         """Says which there are."""
         refused("columns may rename source, page", self.of, {}, columns={"title": "name"})
 
@@ -340,7 +337,7 @@ class TestScope:
 
     NAMED = Case("z", "excess", "ok", selected_sources=("home.md",))
 
-    def test_hits_from_elsewhere(self) -> None:
+    def test_hits_from_elsewhere(self):
         """Stop, since the trace would say that the search was scoped."""
         refused(
             r"langchain, id z: hits must be of the .*, got 'docs/motor.md#1'",
@@ -350,11 +347,11 @@ class TestScope:
             distance="cosine",
         )
 
-    def test_a_filter_for_each_case(self) -> None:
+    def test_a_filter_for_each_case(self):
         """The source gets it, and k and the query beside it."""
         source = Scored([0.9, 0.8, 0.7])
 
-        def filtered(case: Case) -> dict[str, Any]:
+        def filtered(case):
             return {"filter": case.selected_sources[0]} if case.selected_sources else {}
 
         frame = hits_frame(source, [self.NAMED, CASES[0]], distance="cosine", k=9, search=filtered)
@@ -383,21 +380,17 @@ class TestDoor:
             (Scored([]), {"distance": "dot"}, "one of cosine, cosine_distance, l2, .*, got 'dot'"),
         ],
     )
-    def test_what_is_no_source_of_a_distance(
-        self, source: Any, how: dict[str, Any], rule: str
-    ) -> None:
+    def test_what_is_no_source_of_a_distance(self, source, how, rule):
         """Says what it must be; nothing is guessed or made up from a rank."""
         refused(rule, hits_frame, source, CASES, **how)
 
-    def test_without_the_extra(
-        self, store: InMemoryVectorStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_the_extra(self, store, monkeypatch):
         """Says what to install."""
         monkeypatch.setitem(sys.modules, "langchain_core.retrievers", None)
         with pytest.raises(ImportError, match=r'pip install "raglab-toolkit\[langgraph\]"'):
             hits_frame(store, CASES, distance="cosine")
 
-    def test_the_same_again(self, store: InMemoryVectorStore) -> None:
+    def test_the_same_again(self, store):
         """Two traces of one store have one fingerprint."""
         one, two = (trace_from_langchain(store, CASES, distance="cosine") for _ in range(2))
         assert one.fingerprint == two.fingerprint
@@ -407,7 +400,7 @@ class TestDoor:
 class TestScoresAlone:
     """Sources without a distance, whose scores become signals."""
 
-    def test_of_the_metadata(self) -> None:
+    def test_of_the_metadata(self):
         """A retriever's documents carry 0.75, 0.5 and nothing.
 
         The case has that of the first, and a gate reads it.
@@ -429,7 +422,7 @@ class TestScoresAlone:
         other = trace_from_langchain(Listed(documents=[DOCUMENTS[2]]), CASES[:1], signals=RELEVANCE)
         assert np.isnan(other.signal("relevance")).all()
 
-    def test_of_the_store(self) -> None:
+    def test_of_the_store(self):
         """What a store says beside a document is taken as it is, in the order of the store."""
         signals = {"store": {"column": STORE_SCORE, "higher": "surer", "unit": "points"}}
         trace = trace_from_langchain(Scored([9.0, 5.0, 7.0]), CASES[:1], signals=signals)
@@ -441,13 +434,13 @@ class TestScoresAlone:
             "motor#1",
         ]
 
-    def test_beside_a_distance(self, store: InMemoryVectorStore) -> None:
+    def test_beside_a_distance(self, store):
         """A score of the metadata stands beside the cosines, and no gate is off."""
         trace = trace_from_langchain(store, CASES[:1], distance="cosine", signals=RELEVANCE)
         assert trace.signal("relevance").tolist() == [0.75]
         assert "gates_off" not in trace.meta
 
-    def test_without_labels(self, store: InMemoryVectorStore) -> None:
+    def test_without_labels(self, store):
         """Questions that nobody labelled are decided."""
         trace = trace_from_langchain(
             store, [Case("a", "excess"), Case("b", "tea")], distance="cosine"
@@ -455,7 +448,7 @@ class TestScoresAlone:
         assert [case.expect_status for case in trace.cases] == [None, None]
         assert decide(trace, NEAR).frame()["status"].tolist() == ["ok", "refuse"]
 
-    def test_what_is_no_score(self, store: InMemoryVectorStore) -> None:
+    def test_what_is_no_score(self, store):
         """A text, infinity, a frame's own name, the score of what has none stop, and are named."""
         listed = Listed(documents=[Document(id="x", page_content="x", metadata={"score": "high"})])
         refused(

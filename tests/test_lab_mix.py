@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,9 @@ from raglab.displays import MixDisplay
 from raglab.lab.comparison import compare
 from raglab.lab.decision_fitting import _fit_weights
 from raglab.lab.report.page import write_report
-from raglab.lab.study_result import TuneResult
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.replay import decide, policy_cells, step_cells, steps, sweep
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Status
 from selection_worlds import separable
 
@@ -34,11 +31,11 @@ POLICY = free_policy(similarity={"min_similarity": 0.5})
 TRACE = labelled(7, {"tune": 90, "report": 60}, steps=10)
 
 
-def _tuned(trace: Any, **goal: Any) -> TuneResult:
+def _tuned(trace, **goal):
     return raglab.tune(trace, policy=free_policy(), trials=8, batch_size=8, goal=Goal(**goal))
 
 
-def _weighed(trace: Trace, probability: list[float | None]) -> Trace:
+def _weighed(trace, probability):
     cases = (
         case._replace(extra={**case.extra, PROBABILITY: p})
         for case, p in zip(trace.cases, probability, strict=True)
@@ -46,7 +43,7 @@ def _weighed(trace: Trace, probability: list[float | None]) -> Trace:
     return dataclasses.replace(trace, cases=tuple(cases))
 
 
-def _by_label(paid: np.ndarray, label: np.ndarray, share: dict[str, float]) -> float:
+def _by_label(paid, label, share):
     return sum(
         part * float(paid[label == Status[name]].mean()) for name, part in share.items() if part
     )
@@ -55,7 +52,7 @@ def _by_label(paid: np.ndarray, label: np.ndarray, share: dict[str, float]) -> f
 class TestStudies:
     """What `tune` makes of a mix."""
 
-    def test_the_sample_s_mix_is_the_default(self) -> None:
+    def test_the_sample_s_mix_is_the_default(self):
         """To the bit, and neither settings nor policies state any mix."""
         plain, named = _tuned(TRACE), _tuned(TRACE, mix="sample")
         assert plain.policy.policy_id == named.policy.policy_id
@@ -65,7 +62,7 @@ class TestStudies:
         assert "mix" not in named.settings
         assert "mix" not in str(named.policies["expected cost"].model_dump_json())
 
-    def test_costs_and_rates_are_those_of_the_traffic(self) -> None:
+    def test_costs_and_rates_are_those_of_the_traffic(self):
         """Judged costs, those of the table and rates, by hand from the decisions."""
         result = _tuned(TRACE, mix=MIX)
         price, judged = metrics.cell_costs(), result.judged.set_index("policy")
@@ -80,7 +77,7 @@ class TestStudies:
             assert judged.loc[name, "expected_cost_low"] <= expected
         assert result.settings["mix"] == [[0.9, 0.1, 0.0]]
 
-    def test_the_model_is_corrected_and_the_fit_is_not(self) -> None:
+    def test_the_model_is_corrected_and_the_fit_is_not(self):
         """Weights, biases as fitted and signals are the same; shares of both are in the policy."""
         plain, mixed = (
             _tuned(TRACE, **goal).policies["expected cost"] for goal in ({}, {"mix": MIX})
@@ -96,7 +93,7 @@ class TestStudies:
         again = Policy.from_mapping(mixed.model_dump(mode="json"))
         assert again.policy_id == mixed.policy_id
 
-    def test_a_choice_follows_the_traffic(self) -> None:
+    def test_a_choice_follows_the_traffic(self):
         """Where nearly all is answerable, answering everything is not replaced by a refuser."""
         trace = labelled(3, {"": 120}, steps=10, refusable=1.0, wrong=0.5)
         most = _tuned(trace, mix={"ok": 0.99, "refuse": 0.01})
@@ -105,7 +102,7 @@ class TestStudies:
         assert coverage[0] > 0.95
         assert coverage[1] < 0.05
 
-    def test_targets_hold_at_every_corner(self) -> None:
+    def test_targets_hold_at_every_corner(self):
         """A target that is met at one end of an interval alone is not met."""
         cells = np.zeros(metrics.N_CELLS, dtype=np.int64)
         cells[[1, 6, 2, 8]] = 40, 10, 10, 40
@@ -117,7 +114,7 @@ class TestStudies:
         assert list(met.values()) == [True, False, False]
 
     @pytest.mark.parametrize("split", ["tune", "report"])
-    def test_a_label_with_a_share_needs_a_case_in_every_split(self, split: str) -> None:
+    def test_a_label_with_a_share_needs_a_case_in_every_split(self, split):
         """An error with the counts, also where the judged cases alone lack it."""
         rows = [
             row
@@ -128,7 +125,7 @@ class TestStudies:
             _tuned(TRACE.subset(rows), mix=MIX)
         _tuned(TRACE, mix={"ok": 1.0, "refuse": 0.0})
 
-    def test_a_crossing_is_that_of_the_judged_costs(self) -> None:
+    def test_a_crossing_is_that_of_the_judged_costs(self):
         """By hand from the ends of the lines, for each candidate; none of always-answer's own."""
         result = _tuned(TRACE)
         table = result.mix_costs
@@ -140,7 +137,7 @@ class TestStudies:
         display = MixDisplay.from_result(result)
         assert set(display.frame()["policy"]) >= {result.selected, "always-answer"}
 
-    def test_the_whole_is_the_sum_of_its_shards(self) -> None:
+    def test_the_whole_is_the_sum_of_its_shards(self):
         """Sweep, steps and comparison in a mix, to the bit."""
         parts = in_parts(TRACE, 40)
         policies = [always_answer(POLICY), always_refuse(POLICY), POLICY]
@@ -152,7 +149,7 @@ class TestStudies:
             assert cut.table.equals(whole.table)
 
 
-def test_a_comparison_in_a_mix_by_hand() -> None:
+def test_a_comparison_in_a_mix_by_hand():
     """Difference of cost and rates; the sample's own shares give the plain ones."""
     first, second = decide(TRACE, always_answer(POLICY)), decide(TRACE, POLICY)
     table = compare(TRACE, always_answer(POLICY), POLICY, mix=MIX).table.set_index("measure")
@@ -172,7 +169,7 @@ def test_a_comparison_in_a_mix_by_hand() -> None:
     )
 
 
-def test_a_frame_has_the_weight_of_each_case() -> None:
+def test_a_frame_has_the_weight_of_each_case():
     """Weighted means are those of the traffic; no column without a mix."""
     decisions = decide(TRACE, POLICY)
     frame = decisions.frame(mix=MIX)
@@ -185,7 +182,7 @@ def test_a_frame_has_the_weight_of_each_case() -> None:
 class TestInclusion:
     """Cases that were drawn with several probabilities."""
 
-    def test_half_a_probability_counts_as_two_cases(self) -> None:
+    def test_half_a_probability_counts_as_two_cases(self):
         """Rates and costs of a sweep; counts stay those of the cases."""
         trace = TRACE.split("tune")
         rare = np.arange(len(trace)) % 3 == 0
@@ -212,7 +209,7 @@ class TestInclusion:
             )
             assert counts / counts.sum() == pytest.approx(plain / plain.sum(), abs=1e-6)
 
-    def test_a_study_of_a_drawn_sample(self) -> None:
+    def test_a_study_of_a_drawn_sample(self):
         """Costs by the weights; equal probabilities are none; a mix beside them is refused."""
         trace = labelled(11, {"": 80}, steps=10)
         even = _tuned(_weighed(trace, [0.2] * 80))
@@ -231,7 +228,7 @@ class TestInclusion:
         with pytest.raises(ValueError, match="group must be"):
             raglab.fit_decision(drawn, POLICY, group="intent")
 
-    def test_a_weighted_fit_is_that_of_copies(self) -> None:
+    def test_a_weighted_fit_is_that_of_copies(self):
         """A weight of two is the case twice."""
         rng = np.random.default_rng(2)
         x, classes = rng.normal(size=(60, 3)), np.tile([0, 1, 2], 20)
@@ -244,7 +241,7 @@ class TestInclusion:
             assert ours == pytest.approx(theirs, abs=1e-4)
 
 
-def test_a_fitted_decision_is_that_of_a_study() -> None:
+def test_a_fitted_decision_is_that_of_a_study():
     """The same correction; without a mix none, and a drawn sample is weighed."""
     fitted = raglab.fit_decision(TRACE, free_policy(), mix=MIX)
     model = fitted.decision.model
@@ -266,7 +263,7 @@ def test_a_fitted_decision_is_that_of_a_study() -> None:
         raglab.fit_decision(drawn, free_policy(), mix=MIX)
 
 
-def test_costs_of_an_estimated_mix_are_taken_at_the_estimate() -> None:
+def test_costs_of_an_estimated_mix_are_taken_at_the_estimate():
     """Not at the mean of the corners; a label that cannot occur needs no case."""
     sheet = pd.DataFrame({"question_label": ["ok"] * 88 + ["refuse"] * 12})
     every = raglab.traffic_mix(sheet)
@@ -284,7 +281,7 @@ def test_costs_of_an_estimated_mix_are_taken_at_the_estimate() -> None:
     assert model.mix.traffic == (0.88, 0.12, 0.0)
 
 
-def test_a_mix_of_the_command_line_may_come_in_parts() -> None:
+def test_a_mix_of_the_command_line_may_come_in_parts():
     """Several options are one mix; a label twice, or a part that is none, is refused."""
     assert parse_mix(["ok=0.8:0.9", "refuse=0.05"]) == {"ok": (0.8, 0.9), "refuse": 0.05}
     assert parse_mix(["ok=0.9,refuse=0.1"]) == {"ok": 0.9, "refuse": 0.1}
@@ -294,7 +291,7 @@ def test_a_mix_of_the_command_line_may_come_in_parts() -> None:
             parse_mix(wrong)
 
 
-def test_a_report_says_of_which_traffic_it_is(tmp_path: Path) -> None:
+def test_a_report_says_of_which_traffic_it_is(tmp_path):
     """The crossing on the first screen without a mix, the mix with one; a figure in either."""
     result = _tuned(TRACE)
     page = result.report(tmp_path / "plain.html").read_text(encoding="utf-8")
@@ -306,7 +303,7 @@ def test_a_report_says_of_which_traffic_it_is(tmp_path: Path) -> None:
     assert "ok 0.9, refuse 0.1" in mixed.read_text(encoding="utf-8")
 
 
-def test_an_ambiguous_label_without_a_share_weighs_nothing() -> None:
+def test_an_ambiguous_label_without_a_share_weighs_nothing():
     """Cases of a label that traffic does not hold change no cost."""
     trace = separable(60, seed=2)
     policy = free_policy()

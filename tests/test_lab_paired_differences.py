@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.lab.paired_differences import paired_advantage
@@ -24,12 +23,12 @@ COSTS = (
 )
 
 
-def cells(wrong: int, right: int) -> NDArray[np.int64]:
+def cells(wrong, right):
     """So many cases to refuse, answered and refused."""
     return np.array([WRONG] * wrong + [RIGHT] * right)
 
 
-def test_a_saving_by_hand() -> None:
+def test_a_saving_by_hand():
     """Of 4 cases 2 gain 1.
 
     Mean 0.5, spread 0.577, so Student's t with 3 degrees reaches 3.182 · 0.289 = 0.919.
@@ -43,7 +42,7 @@ def test_a_saving_by_hand() -> None:
 @pytest.mark.parametrize(
     ("n", "verdict"), [(1, "open"), (5, "open"), (6, "better"), (30, "better")]
 )
-def test_cases_that_all_gain_alike_are_a_sign_test(n: int, verdict: str) -> None:
+def test_cases_that_all_gain_alike_are_a_sign_test(n, verdict):
     """There is no spread: p = 2 / 2^n, and the interval that of n wins of n.
 
     One case shows nothing, six do.
@@ -54,7 +53,7 @@ def test_cases_that_all_gain_alike_are_a_sign_test(n: int, verdict: str) -> None
     assert (found.estimate, found.high, found.verdict) == (1.0, pytest.approx(1.0), verdict)
 
 
-def test_policies_that_decide_alike_differ_by_what_no_case_shows() -> None:
+def test_policies_that_decide_alike_differ_by_what_no_case_shows():
     """No discordant case in 10: up to 31 % of others may be so, at 10 each in costs; p is 1."""
     found = paired_advantage(cells(4, 6), cells(4, 6), COSTS[1], "defaults")
     share = float(metrics.clopper_pearson(0, 10).high)
@@ -65,9 +64,7 @@ def test_policies_that_decide_alike_differ_by_what_no_case_shows() -> None:
 @given(
     st.integers(1, 40), st.integers(0, 10**6), st.sampled_from((1, 2, 18)), st.sampled_from(COSTS)
 )
-def test_p_is_below_005_exactly_where_the_interval_excludes_0(
-    n: int, seed: int, kinds: int, costs: dict[str, dict[str, float]] | None
-) -> None:
+def test_p_is_below_005_exactly_where_the_interval_excludes_0(n, seed, kinds, costs):
     """Interval and p-value are of the same test, and the other way round the sign changes."""
     rng = np.random.default_rng(seed)
     other = rng.integers(0, kinds, n)  # of one kind, no case differs from another
@@ -82,9 +79,7 @@ def test_p_is_below_005_exactly_where_the_interval_excludes_0(
 
 
 @pytest.mark.parametrize(("rare", "cases"), [(0.01, 60), (0.01, 100), (0.03, 100), (0.005, 100)])
-def test_a_policy_that_may_cost_dearly_is_seldom_called_better_by_luck(
-    rare: float, cases: int
-) -> None:
+def test_a_policy_that_may_cost_dearly_is_seldom_called_better_by_luck(rare, cases):
     """Two policies of equal cost: one saves 1 in ten times as many cases as it costs 10 in.
 
     At most 5 % are called.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from raglab.lab.slice_rates import ndcg_by_case, ranking
 from raglab.metrics import graded_ndcg
-from raglab.values import Case, TraceData, source_grades
+from raglab.values import TraceData, source_grades
 from refusals import refused
 from worlds import Hit, ask, trace_of
 
@@ -20,13 +19,13 @@ SECOND = 1 / np.log2(3)
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
 
 
-def graded(*, a: float, b: float, more: float | None = None) -> Case:
+def graded(*, a, b, more=None):
     """A case that grades a.md and b.md, and c.md where it has more."""
     grades = {"a.md": a, "b.md": b} | ({} if more is None else {"c.md": more})
     return ask(expect_sources_any=tuple(grades), extra={"source_grades": grades})
 
 
-def found(*names: str) -> list[list[Hit]]:
+def found(*names):
     """Hits of documents in this order."""
     return [[Hit(0.25 + 0.25 * place, name) for place, name in enumerate(names)]]
 
@@ -34,7 +33,7 @@ def found(*names: str) -> list[list[Hit]]:
 class TestByHand:
     """Worked examples."""
 
-    def test_a_better_document_second(self) -> None:
+    def test_a_better_document_second(self):
         """Grades 1, 2 in this order against 2, 1: (1 + 2 / log2 3) / (2 + 1 / log2 3).
 
         Binary it is perfect.
@@ -46,7 +45,7 @@ class TestByHand:
         assert ndcg_by_case(trace)[0, 0] == row["nDCG@10 (graded)"]
         assert ndcg_by_case(trace, "binary")[0, 0] == 1.0
 
-    def test_the_name_says_which(self) -> None:
+    def test_the_name_says_which(self):
         """Without grades there is one measure, whose two readings are the same.
 
         With grades no bare name is left.
@@ -71,7 +70,7 @@ class TestByHand:
             "nDCG@10 (binary)",
         ]
 
-    def test_cases_that_expect_nothing_are_counted(self) -> None:
+    def test_cases_that_expect_nothing_are_counted(self):
         """Two of three expect no source: n is 1, and the two are reported."""
         trace = trace_of(
             *((case, found("a.md")) for case in (ask(expect_sources=("a.md",)), ask(), ask()))
@@ -82,10 +81,10 @@ class TestByHand:
         assert (none["n"].tolist(), none.attrs["without_source"]) == ([0], 1)
         assert none.iloc[0, 3:].isna().all()
 
-    def test_the_arm_s_order_and_the_fused_one(self) -> None:
+    def test_the_arm_s_order_and_the_fused_one(self):
         """Expected first and second: half; with the ranks turned round the fused order stays."""
 
-        def both(*ranks: int) -> list[list[Hit]]:
+        def both(*ranks):
             return [
                 [
                     Hit(0.25, "a.md", s_hybrid=0.5, s_rerank=0.5, rank=ranks[0]),
@@ -100,7 +99,7 @@ class TestByHand:
         assert table["nDCG@10"].tolist() == pytest.approx([(1 + SECOND) / 2] * 2)
         assert ranking(trace_of((first, both(1, 0))))["hit@1"].tolist() == [0.0, 1.0]
 
-    def test_a_source_without_a_grade_counts_1(self) -> None:
+    def test_a_source_without_a_grade_counts_1(self):
         """Of a case that grades some of its sources."""
         case = ask(
             expect_sources=("a.md",),
@@ -111,7 +110,7 @@ class TestByHand:
         assert source_grades(ask()) == {}
 
     @pytest.mark.parametrize("stated", [0, "", [], False])
-    def test_grades_that_are_no_mapping_are_refused(self, stated: Any) -> None:
+    def test_grades_that_are_no_mapping_are_refused(self, stated):
         """Falsy ones too."""
         refused(
             r"source_grades of case .* numbers above 0",
@@ -119,7 +118,7 @@ class TestByHand:
             ask(expect_sources=("a.md",), extra={"source_grades": stated}),
         )
 
-    def test_the_width_of_a_list_is_in_the_last_bit(self) -> None:
+    def test_the_width_of_a_list_is_in_the_last_bit(self):
         """A sum goes over as many places as there are hits, though two pages are one document."""
         rng = np.random.default_rng(0)
         names = [f"{letter}.md" for letter in "abcdefg"]
@@ -143,8 +142,8 @@ class TestByHand:
         ],
     )
     def test_a_page_that_is_first_of_itself_and_its_document_gains_both(
-        self, pages: tuple[int, ...], gained: float, number: float
-    ) -> None:
+        self, pages, gained, number
+    ):
         """a.md has grade 1, its page 2 has 2.
 
         The best order has the page first, for 3 in all, or for two sources.
@@ -175,12 +174,12 @@ class TestByHand:
             ({"z.md": 1}, r"case 'q' .*'z.md': 1\}"),
         ],
     )
-    def test_grades_that_are_none(self, stated: Any, told: str) -> None:
+    def test_grades_that_are_none(self, stated, told):
         """They are refused with rule, value and case."""
         case = ask(expect_sources=("a.md",), extra={"source_grades": stated})
         refused(told, ranking, trace_of((case, found("a.md"))))
 
-    def test_other_gains_and_impossible_hits_are_refused(self) -> None:
+    def test_other_gains_and_impossible_hits_are_refused(self):
         """There are two kinds of gains, and a ranking holds no more than there is."""
         refused(
             "gains must be one of graded, binary, got 'exponential'",
@@ -200,7 +199,7 @@ NAMES = ["a.md", "a.md#1", "a.md#2", "b.md", "b.md#2", "c.md", "c.md#1"]
 
 @LAWFUL
 @given(grades=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3), min_size=1))
-def test_the_ideal_is_the_best_order_that_there_is(grades: dict[str, int]) -> None:
+def test_the_ideal_is_the_best_order_that_there_is(grades):
     """Of all page orders, whatever is expected, the best has 1 by grades and by number.
 
     What is expected may be documents and pages.
@@ -219,7 +218,7 @@ def test_the_ideal_is_the_best_order_that_there_is(grades: dict[str, int]) -> No
 
 @LAWFUL
 @given(cases=st.lists(st.tuples(GRADES, st.randoms(use_true_random=False)), min_size=1, max_size=4))
-def test_grades_are_counted_as_ir_measures_counts(cases: list[tuple[list[int], Any]]) -> None:
+def test_grades_are_counted_as_ir_measures_counts(cases):
     """nDCG@10 of drawn grades and orders, graded and binary, query by query, to 1e-9."""
     ir = pytest.importorskip("ir_measures")
     rows, qrels, run = [], [], []

@@ -6,7 +6,6 @@ Counted by hand, exact intervals, and what a promise for a group alone would nee
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,26 +18,24 @@ from raglab.lab.rates_by_group import COMMON, group_rates
 from raglab.lab.report.page import write_report
 from raglab.metrics import clopper_pearson
 from raglab.replay import sweep
-from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from test_lab_group_fitting import with_tenants
 
 TARGETS = {"hallucination_rate": 0.2, "false_refusal_rate": 0.1}
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace():
     """200 cases of two tenants and some without."""
     return with_tenants(labelled(4, {"": 200}), {"acme": 120, "zeta": 70, "": 10}, ("zeta",), 0.4)
 
 
 @pytest.fixture(scope="module")
-def policy() -> Policy:
+def policy():
     """Answers what is similar."""
     return free_policy(similarity={"min_similarity": 0.4}, confidence={"enabled": False})
 
 
-def test_each_group_is_a_trace_of_its_own(trace: Trace, policy: Policy) -> None:
+def test_each_group_is_a_trace_of_its_own(trace, policy):
     """Its counts are those of a sweep of its cases alone; the groups together are all cases."""
     frame = group_rates(trace, policy, "tenant", targets=TARGETS)
     assert frame["group"].tolist() == ["", "", "acme", "acme", "zeta", "zeta"]
@@ -57,7 +54,7 @@ def test_each_group_is_a_trace_of_its_own(trace: Trace, policy: Policy) -> None:
     assert frame.attrs["note"] == COMMON
 
 
-def test_what_a_promise_would_need(trace: Trace, policy: Policy) -> None:
+def test_what_a_promise_would_need(trace, policy):
     """Twelve answered cases without an error for 20 %, at most 10 % error: 0.8 ** 11 = 0.086.
 
     As a sentence too.
@@ -69,7 +66,7 @@ def test_what_a_promise_would_need(trace: Trace, policy: Policy) -> None:
     assert f"these {acme['n']} with {acme['k']} certify " in acme["need"]
 
 
-def test_targets_are_those_of_the_certificate(trace: Trace, policy: Policy) -> None:
+def test_targets_are_those_of_the_certificate(trace, policy):
     """And the certificate is as it was: one promise for all."""
     certified = certify_policy(
         trace, policy, targets={"hallucination_rate": 0.45, "expected_cost": 0.9}
@@ -87,22 +84,20 @@ def test_targets_are_those_of_the_certificate(trace: Trace, policy: Policy) -> N
 
 
 @pytest.mark.parametrize("targets", [None, {}, {"expected_cost": 0.5}, {"coverage": 0.5}])
-def test_without_targets_there_is_no_table(
-    trace: Trace, policy: Policy, targets: dict[str, float] | None
-) -> None:
+def test_without_targets_there_is_no_table(trace, policy, targets):
     """The message names the rates."""
     with pytest.raises(ValueError, match=r"highest values of .*hallucination_rate.*write targets="):
         group_rates(trace, policy, "tenant", targets=targets)
 
 
-def test_cases_without_the_attribute_are_one_group(trace: Trace, policy: Policy) -> None:
+def test_cases_without_the_attribute_are_one_group(trace, policy):
     """Named ''."""
     frame = group_rates(trace, policy, "language", targets={"hallucination_rate": 0.2})
     assert frame[["group", "cases"]].values.tolist() == [["", 200]]
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_report_shows_groups_beside_the_certificate(trace: Trace, tmp_path: Path) -> None:
+def test_the_report_shows_groups_beside_the_certificate(trace, tmp_path):
     """Of a policy with biases of groups, with the sentence that none is promised anything.
 
     Of others nothing.
@@ -120,7 +115,7 @@ def test_the_report_shows_groups_beside_the_certificate(trace: Trace, tmp_path: 
     assert COMMON not in pages[1]
 
 
-def test_the_order_of_cases_does_not_matter(trace: Trace, policy: Policy) -> None:
+def test_the_order_of_cases_does_not_matter(trace, policy):
     """Same rows."""
     order = np.random.default_rng(0).permutation(len(trace))
     shuffled = replace(trace.subset(order))

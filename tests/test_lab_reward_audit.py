@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from scipy import stats
 
 from labelled import noted
 from raglab.bandit import Bandit, Table
-from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
+from raglab.lab.reward_audit import audit_rewards, audit_table
 from raglab.lab.reward_simulation import SimulationSizes
 from raglab.lab.untuned_policies import always_answer
 from raglab.live.trace_building import build_trace
@@ -29,7 +28,7 @@ FEW = SimulationSizes(rounds=20, replications=10, tables=20)
 SEEN = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.7], [0.1, 0.3]])
 
 
-def world(value: Any, margin: Any, mask: Any = None) -> tuple[Table, pd.DataFrame]:
+def world(value, margin, mask=None):
     """Table whose only component that differs is the margin."""
     worth, seen = np.asarray(value, dtype=np.float64), np.asarray(margin, dtype=np.float64)
     n, n_arms = worth.shape
@@ -41,20 +40,18 @@ def world(value: Any, margin: Any, mask: Any = None) -> tuple[Table, pd.DataFram
     return Table(arms, worth, seen, open_, np.zeros((n, 0)), (), np.ones(worth.shape)), measured
 
 
-def audited(
-    value: Any = VALUE, margin: Any = SEEN, mask: Any = None, n_boot: int = 200, **more: Any
-) -> RewardAudit:
+def audited(value=VALUE, margin=SEEN, mask=None, n_boot=200, **more):
     """Audit in which the reward is the margin."""
     table, measured = world(value, margin, mask)
     return audit_table(table, Bandit(), FEW._replace(**more), n_boot, measured, MARGIN)
 
 
-def correlation(found: RewardAudit, signal: str = "reward") -> Any:
+def correlation(found, signal="reward"):
     """Row of a signal."""
     return found.correlations.set_index("signal").loc[signal]
 
 
-def drawn(n: int = 80, n_arms: int = 3, seed: int = 0) -> tuple[Any, Any, Any]:
+def drawn(n=80, n_arms=3, seed=0):
     """Values, margins on a coarse grid so that ties occur, and a mask."""
     rng = np.random.default_rng(seed)
     value = (rng.random((n, n_arms)) < 0.5).astype(float)
@@ -64,7 +61,7 @@ def drawn(n: int = 80, n_arms: int = 3, seed: int = 0) -> tuple[Any, Any, Any]:
     return value, margin, mask
 
 
-def test_four_cases_by_head() -> None:
+def test_four_cases_by_head():
     """Pearson is 0.8 / sqrt(1.2), and 1 of 2 pairs agrees."""
     row = correlation(audited())
     assert row["pearson"] == pytest.approx(0.8 / np.sqrt(1.2))
@@ -73,7 +70,7 @@ def test_four_cases_by_head() -> None:
     assert np.isnan([row["concordance_low"], row["concordance_high"]]).all()
 
 
-def test_a_reward_that_is_the_label_agrees_in_every_pair() -> None:
+def test_a_reward_that_is_the_label_agrees_in_every_pair():
     """The margin equals the value and all pairs agree.
 
     Arms are equal on average, so that no learner gains by it.
@@ -86,7 +83,7 @@ def test_a_reward_that_is_the_label_agrees_in_every_pair() -> None:
     assert found.simulation["verdict"].tolist() == ["", "not told apart", "not told apart"]
 
 
-def test_a_constant_component_has_no_correlation() -> None:
+def test_a_constant_component_has_no_correlation():
     """cache_hit is 0 everywhere: ties agree half."""
     found = audited()
     row = correlation(found, "cache_hit")
@@ -94,7 +91,7 @@ def test_a_constant_component_has_no_correlation() -> None:
     assert row["concordance"] == 0.5
 
 
-def test_concordance_equals_a_loop_over_pairs() -> None:
+def test_concordance_equals_a_loop_over_pairs():
     """Available pairs of a case that differ in value at all; ties of the signal count half.
 
     Pearson over the available rows is scipy's.
@@ -114,7 +111,7 @@ def test_concordance_equals_a_loop_over_pairs() -> None:
     assert row["pearson"] == pytest.approx(stats.pearsonr(margin[mask], value[mask]).statistic)
 
 
-def test_masked_arms_are_nothing() -> None:
+def test_masked_arms_are_nothing():
     """What stands in a masked cell changes no number."""
     value, margin, mask = drawn(seed=5)
     first = audited(value, margin, mask)
@@ -124,7 +121,7 @@ def test_masked_arms_are_nothing() -> None:
     assert first.notes == second.notes
 
 
-def test_the_order_of_cases_changes_no_estimate() -> None:
+def test_the_order_of_cases_changes_no_estimate():
     """Shuffled cases give the same estimates; only the resamples differ."""
     value, margin, mask = drawn(seed=6)
     order = np.random.default_rng(0).permutation(len(value))
@@ -135,7 +132,7 @@ def test_the_order_of_cases_changes_no_estimate() -> None:
     np.testing.assert_allclose(one.arms[names], two.arms[names])
 
 
-def test_arms_of_a_case_stay_together_in_the_bootstrap() -> None:
+def test_arms_of_a_case_stay_together_in_the_bootstrap():
     """Every arm twice doubles the rows and adds no case: the intervals of the correlations stay."""
     value, margin, _ = drawn(60, 2, seed=7)
     one = correlation(audited(value, margin), "margin")
@@ -149,7 +146,7 @@ def test_arms_of_a_case_stay_together_in_the_bootstrap() -> None:
     assert two["pearson_high"] == pytest.approx(one["pearson_high"])
 
 
-def test_the_same_seed_gives_the_same_audit() -> None:
+def test_the_same_seed_gives_the_same_audit():
     """Bit for bit; another seed moves the intervals and no estimate."""
     value, margin, mask = drawn(seed=8)
     one, two, other = (audited(value, margin, mask, seed=seed) for seed in (0, 0, 1))
@@ -161,7 +158,7 @@ def test_the_same_seed_gives_the_same_audit() -> None:
     assert not one.correlations["pearson_low"].equals(other.correlations["pearson_low"])
 
 
-def test_missing_rewards_are_left_out_and_counted() -> None:
+def test_missing_rewards_are_left_out_and_counted():
     """A case whose arms have no margin counts in no correlation and in no pair."""
     margin = SEEN.copy()
     margin[0] = np.nan
@@ -171,14 +168,14 @@ def test_missing_rewards_are_left_out_and_counted() -> None:
     assert found.settings["without_reward"] == 2
 
 
-def test_without_an_arm_that_is_always_there_no_arm_is_fixed() -> None:
+def test_without_an_arm_that_is_always_there_no_arm_is_fixed():
     """Two arms that take turns."""
     found = audited(VALUE, SEEN, np.array([[True, False], [False, True]] * 2))
     assert found.arms["n"].tolist() == [2, 2]
     assert "best fixed arm" not in found.simulation["policy"].tolist()
 
 
-def test_an_optional_component_is_a_signal_where_it_has_a_weight() -> None:
+def test_an_optional_component_is_a_signal_where_it_has_a_weight():
     """Thumbs with weight 0 are no row of the table; with a weight they are."""
     table, measured = world(VALUE, SEEN)
     measured["thumbs"] = np.tile([1.0, 0.0], 4)
@@ -191,14 +188,14 @@ def test_an_optional_component_is_a_signal_where_it_has_a_weight() -> None:
 
 
 @pytest.mark.parametrize(("level", "n_boot"), [(1.0, 10), (0.0, 10), (0.95, 0)])
-def test_settings_out_of_range_are_refused(level: float, n_boot: int) -> None:
+def test_settings_out_of_range_are_refused(level, n_boot):
     """The message states the rule and what came."""
     refused(
         r"level must be in \(0, 1\) and n_boot at least 1, got", audited, level=level, n_boot=n_boot
     )
 
 
-def test_few_cases_prove_nothing() -> None:
+def test_few_cases_prove_nothing():
     """Of one or two cases resampling shows no spread.
 
     The interval is that of as many cases that show nothing.
@@ -220,7 +217,7 @@ def test_few_cases_prove_nothing() -> None:
     assert many.arms["mean_value_low"][0] == pytest.approx(0.025 ** (1 / 10))
 
 
-def test_a_value_of_another_shape_is_refused() -> None:
+def test_a_value_of_another_shape_is_refused():
     """With the shape that it must have; a missing one of an available arm too."""
     table = world(VALUE, SEEN)[0]
     for value, rule in (
@@ -230,7 +227,7 @@ def test_a_value_of_another_shape_is_refused() -> None:
         refused(rule, audit_rewards, table, value=value)
 
 
-def test_intervals_hold_what_they_say() -> None:
+def test_intervals_hold_what_they_say():
     """Of 150 worlds of known truth, the concordance's 95 % interval holds it in 88 to 99 %."""
     held = []
     for seed in range(150):
@@ -247,7 +244,7 @@ def test_intervals_hold_what_they_say() -> None:
     assert 0.88 <= np.mean(held) <= 0.99
 
 
-def test_the_bundled_questions_end_to_end() -> None:
+def test_the_bundled_questions_end_to_end():
     """Every arm of the questions of split report.
 
     The router is a baseline.

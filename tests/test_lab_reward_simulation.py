@@ -17,7 +17,7 @@ from raglab import reward
 from raglab.bandit import Bandit, Table
 from raglab.bandit.fixed_plans import FIXED as BEST
 from raglab.bandit.fixed_plans import UNIFORM
-from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
+from raglab.lab.reward_audit import audit_rewards, audit_table
 from raglab.lab.reward_simulation import SimulationSizes, simulate_learner, verdict
 from refusals import refused
 
@@ -25,7 +25,7 @@ MEDIAN = 'reward.threshold(rewards, "median")'
 SMALL: dict[str, Any] = {"n_boot": 100, "rounds": 200, "replications": 20}
 
 
-def table_of(value: Any, rewards: Any, mask: Any = None) -> Table:
+def table_of(value, rewards, mask=None):
     """Table without a context."""
     values, seen = np.asarray(value, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
     arms = ("nor", "oner", "ircot", "graph")[: values.shape[1]]
@@ -35,7 +35,7 @@ def table_of(value: Any, rewards: Any, mask: Any = None) -> Table:
     )
 
 
-def misleading(n: int = 500) -> Table:
+def misleading(n=500):
     """Success bits 1.00 / .98 / .98 where the first arm is worst; all arm pairs agree with labels.
 
     The first arm earns .55 always; the others .9, but .3 in one question of 50, in which all arms
@@ -50,12 +50,12 @@ def misleading(n: int = 500) -> Table:
     return table_of(value, rewards)
 
 
-def rows_of(audit: RewardAudit) -> dict[str, Any]:
+def rows_of(audit):
     """Rows of a table of an audit by their first column."""
     return {str(row[0]): dict(row._asdict()) for row in audit.simulation.itertuples(index=False)}
 
 
-def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() -> None:
+def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes():
     """Concordance 1, and the learner ends on the worst arm.
 
     The headline says so, and no note says it works.
@@ -72,7 +72,7 @@ def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes() ->
 
 
 @pytest.mark.parametrize("bandit", ["thompson_nig", Bandit(threshold=0.55)])
-def test_another_learner_or_the_median_threshold_gains_on_the_same_rewards(bandit: Any) -> None:
+def test_another_learner_or_the_median_threshold_gains_on_the_same_rewards(bandit):
     """Mean rewards point to the best arms, and so do successes above the median."""
     world = misleading()
     assert reward.threshold(world.reward, "median") == 0.55
@@ -81,7 +81,7 @@ def test_another_learner_or_the_median_threshold_gains_on_the_same_rewards(bandi
     assert "the reward helps it" in audit.notes[0]
 
 
-def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offered() -> None:
+def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offered():
     """1,480 of 1,500 rewards are successes; a learner of means is told nothing of it."""
     (note,) = [note for note in audit_rewards(misleading(), **SMALL).notes if MEDIAN in note]
     assert note.startswith("1480 of 1500 rewards lie above the threshold 0.5")
@@ -90,7 +90,7 @@ def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offe
     assert not noted(others, MEDIAN)
 
 
-def test_typical_rewards_at_the_threshold_are_counted() -> None:
+def test_typical_rewards_at_the_threshold_are_counted():
     """Good answers of the source's formula lie just above 0.5, others just below."""
     rng = np.random.default_rng(0)
     value = (rng.random((200, 2)) < 0.5).astype(float)
@@ -100,7 +100,7 @@ def test_typical_rewards_at_the_threshold_are_counted() -> None:
     assert not noted(apart.notes, MEDIAN)
 
 
-def test_chance_is_not_told_apart_from_uniform() -> None:
+def test_chance_is_not_told_apart_from_uniform():
     """Rewards that know nothing of the value.
 
     Neither helps nor harms, and the concordance is a detail.
@@ -114,7 +114,7 @@ def test_chance_is_not_told_apart_from_uniform() -> None:
     assert "no gain" in audit.notes[0]
 
 
-def test_the_interval_of_the_best_fixed_arm_allows_for_its_choice() -> None:
+def test_the_interval_of_the_best_fixed_arm_allows_for_its_choice():
     """Best of three arms, two comparisons.
 
     2.2414 / 1.9600 times as wide as that of the same arm under another name.
@@ -130,7 +130,7 @@ def test_the_interval_of_the_best_fixed_arm_allows_for_its_choice() -> None:
         )
 
 
-def test_what_can_be_detected_lies_beyond_the_interval_and_shrinks_with_the_questions() -> None:
+def test_what_can_be_detected_lies_beyond_the_interval_and_shrinks_with_the_questions():
     """By .84 of 1.96 deviations or so. Four times the questions leave the chance of the paths."""
     world, rows = misleading(100), []
     for n in (1, 4):
@@ -144,7 +144,7 @@ def test_what_can_be_detected_lies_beyond_the_interval_and_shrinks_with_the_ques
     assert 0.5 < many["detectable"] / few["detectable"] < 0.85
 
 
-def test_verdicts_by_head() -> None:
+def test_verdicts_by_head():
     """The interval must lie on one side of 0, and the difference must count."""
     assert verdict(0.02, 0.001, 0.04, 0.005) == "helps"
     assert verdict(-0.02, -0.04, -0.001, 0.005) == "harms"
@@ -152,7 +152,7 @@ def test_verdicts_by_head() -> None:
     assert verdict(-0.004, -0.0045, -0.0035, 0.005) == "not told apart"
 
 
-def grid(n: int) -> st.SearchStrategy[list[list[float]]]:
+def grid(n):
     """Rows of three numbers on a coarse grid."""
     cell = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
     return st.lists(st.lists(cell, min_size=3, max_size=3), min_size=n, max_size=n)
@@ -160,7 +160,7 @@ def grid(n: int) -> st.SearchStrategy[list[list[float]]]:
 
 @settings(max_examples=15, deadline=None)
 @given(value=grid(8), rewards=grid(8), closed=st.lists(st.booleans(), min_size=8, max_size=8))
-def test_turned_values_turn_the_difference(value: Any, rewards: Any, closed: Any) -> None:
+def test_turned_values_turn_the_difference(value, rewards, closed):
     """The learner never sees the values.
 
     1 - value gives the same path and the opposite difference, and twice twice.
@@ -185,7 +185,7 @@ def test_turned_values_turn_the_difference(value: Any, rewards: Any, closed: Any
     assert first["difference_low"] <= first["difference"] <= first["difference_high"]
 
 
-def test_one_arm_earns_its_mean() -> None:
+def test_one_arm_earns_its_mean():
     """Nothing to choose: value and difference are exact whatever cases are drawn."""
     value = np.arange(10.0)[:, None]
     result = simulate_learner(
@@ -199,7 +199,7 @@ def test_one_arm_earns_its_mean() -> None:
     assert result["verdict"].iloc[1] == "not told apart"
 
 
-def test_a_learner_starts_again_on_every_resampled_table() -> None:
+def test_a_learner_starts_again_on_every_resampled_table():
     """Arms that 60 questions hardly tell apart.
 
     The interval holds both arms, not the one of these questions alone.
@@ -217,14 +217,14 @@ def test_a_learner_starts_again_on_every_resampled_table() -> None:
 
 
 @pytest.mark.parametrize("bandit", ["ucb1", "epsilon_greedy", "lin_ucb"])
-def test_other_learners_are_audited(bandit: str) -> None:
+def test_other_learners_are_audited(bandit):
     """The context of a linear one is that of the table."""
     world = misleading(100)._replace(features=np.ones((100, 1)), feature_names=("intercept",))
     audit = audit_rewards(world, bandit=bandit, **SMALL | {"rounds": 40, "replications": 4})
     assert audit.simulation["policy"].iloc[0] == bandit
 
 
-def test_a_table_takes_no_policy_and_a_trace_needs_one() -> None:
+def test_a_table_takes_no_policy_and_a_trace_needs_one():
     """Rule, value, remedy."""
     refused(
         "got a table with a policy or weights",

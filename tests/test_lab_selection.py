@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from labelled import free_policy, labelled
 from raglab.decision.learned_cases import IN_SAMPLE
@@ -22,11 +21,9 @@ from raglab.lab.candidates import (
     REFUSE,
     THRESHOLD,
     Candidate,
-    Cases,
 )
 from raglab.lab.goals import Goal
 from raglab.lab.selection import (
-    Selection,
     choose,
     largest_cost,
     nested_costs,
@@ -47,7 +44,7 @@ ANSWER_OR_REFUSE = frozenset({Status.ok, Status.refuse})
 DEAR = {"refuse": {"answered_wrong": 10.0}}
 
 
-def _cells(label: NDArray[np.int8], passes: NDArray[np.bool_]) -> NDArray[np.int8]:
+def _cells(label, passes):
     """Cells of cases that pass or fail: an answer that is right or a refusal that is.
 
     A wrong answer or refusal.
@@ -61,7 +58,7 @@ def _cells(label: NDArray[np.int8], passes: NDArray[np.bool_]) -> NDArray[np.int
     return np.where(passes, right, wrong).astype(np.int8)
 
 
-def _candidates(cases: Cases, passes: dict[str, NDArray[np.bool_]]) -> list[Candidate]:
+def _candidates(cases, passes):
     """Candidates that pass the cases stated; those that learn have another policy each."""
     actions = {ANSWER: frozenset({Status.ok}), REFUSE: frozenset({Status.refuse})}
     return [
@@ -75,17 +72,17 @@ def _candidates(cases: Cases, passes: dict[str, NDArray[np.bool_]]) -> list[Cand
     ]
 
 
-def _selected(cases: Cases, passes: dict[str, NDArray[np.bool_]]) -> Selection:
+def _selected(cases, passes):
     return select_candidate(_candidates(cases, passes), list(passes), cases)
 
 
-def _free(cases: Cases) -> dict[str, NDArray[np.bool_]]:
+def _free(cases):
     """What always-answer, always-refuse and the default policy pass, the last one nothing."""
     ok = cases.label == Status.ok
     return {ANSWER: ok, REFUSE: ~ok, DEFAULTS: np.zeros(len(ok), dtype=bool)}
 
 
-def test_the_rule_by_hand() -> None:
+def test_the_rule_by_hand():
     """Mean saving against half its standard error, over the cases and one pseudo-case."""
     gain = np.array([1.0] * 6 + [-1.0] * 3 + [0.0] * 31)
     saving = paired_saving(gain, 0.0)
@@ -102,7 +99,7 @@ def test_the_rule_by_hand() -> None:
     assert (weighted.mean, weighted.error) == pytest.approx((doubled.mean, doubled.error))
 
 
-def test_the_pseudo_case_is_the_largest_cost_of_the_actions() -> None:
+def test_the_pseudo_case_is_the_largest_cost_of_the_actions():
     """Answering may cost 10 where refusing costs 1 at most; refusing 3 where answering costs 1."""
     dear, refusal = Goal(costs=DEAR), Goal(costs={"ok": {"refused": 3.0}})
     answer, refuse, ask_back = (
@@ -114,7 +111,7 @@ def test_the_pseudo_case_is_the_largest_cost_of_the_actions() -> None:
     assert [largest_cost(one, Goal()) for one in (answer, refuse, ask_back)] == [1.0, 1.0, 1.0]
 
 
-def test_a_candidate_must_save_more_than_half_its_standard_error() -> None:
+def test_a_candidate_must_save_more_than_half_its_standard_error():
     """Against the best free policy, on the same cases; two candidates: the one that saves more."""
     cases = measured_cases(labelled(0, {"tune": 100}))
     free = _free(cases)
@@ -137,7 +134,7 @@ def test_a_candidate_must_save_more_than_half_its_standard_error() -> None:
     assert len(row) == len(chosen.gains[COST])
 
 
-def test_a_dear_failure_that_no_case_showed_keeps_the_incumbent() -> None:
+def test_a_dear_failure_that_no_case_showed_keeps_the_incumbent():
     """Refusing costs 1 at most, an answer may cost 10.
 
     Four saved refusals are not enough, fourteen are.
@@ -157,7 +154,7 @@ def test_a_dear_failure_that_no_case_showed_keeps_the_incumbent() -> None:
     assert _selected(plain, free | {COST: better}).selected == COST, "four failures of 1 are enough"
 
 
-def test_targets_come_before_cost() -> None:
+def test_targets_come_before_cost():
     """What keeps them is selected though it costs more.
 
     Where nothing does, the nearest, and it says by how much.
@@ -183,7 +180,7 @@ def test_targets_come_before_cost() -> None:
 
 
 @given(st.integers(0, 50), st.integers(2, 5))
-def test_laws_of_the_rule(seed: int, kinds: int) -> None:
+def test_laws_of_the_rule(seed, kinds):
     """Candidate order never matters, a copy never replaces the incumbent, dominated ones lose."""
     rng = np.random.default_rng(seed)
     cases = measured_cases(LAW_TRACE)
@@ -212,7 +209,7 @@ def test_laws_of_the_rule(seed: int, kinds: int) -> None:
 LAW_TRACE = labelled(5, {"tune": 40})
 
 
-def test_the_nested_estimate_takes_off_what_the_best_of_many_gains_by_luck() -> None:
+def test_the_nested_estimate_takes_off_what_the_best_of_many_gains_by_luck():
     """Thirty coins that are right in half the cases.
 
     The best looks like .37, the nested estimate says about .5.
@@ -228,7 +225,7 @@ def test_the_nested_estimate_takes_off_what_the_best_of_many_gains_by_luck() -> 
     assert 0.44 < chosen.losses[chosen.selected].mean() < 0.56  # so do costs by label
 
 
-def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
+def test_the_nested_estimate_of_one_option_is_its_cost():
     """With nothing to choose among nothing flatters.
 
     The mean over resamples is near the cost of all cases.
@@ -242,7 +239,7 @@ def test_the_nested_estimate_of_one_option_is_its_cost() -> None:
     assert estimate == nested_costs(options, cases.goal, only, cases.groups, 0).mean.mean()
 
 
-def test_the_expected_cost_decision_is_selected_where_classes_are_separable() -> None:
+def test_the_expected_cost_decision_is_selected_where_classes_are_separable():
     """By two signals together, cross-fitted.
 
     It is far ahead of the best single threshold, and of answering all.
@@ -262,7 +259,7 @@ def test_the_expected_cost_decision_is_selected_where_classes_are_separable() ->
     assert judged["always-answer"] != IN_SAMPLE
 
 
-def test_on_noise_a_free_policy_is_kept() -> None:
+def test_on_noise_a_free_policy_is_kept():
     """Signals that know nothing.
 
     The incumbent stays, and the second note says what so few cases cannot tell.
@@ -276,7 +273,7 @@ def test_on_noise_a_free_policy_is_kept() -> None:
         assert f"{result.smallest_saving:.2g}" in result.notes[1]
 
 
-def test_where_asking_everybody_is_cheapest_it_is_selected() -> None:
+def test_where_asking_everybody_is_cheapest_it_is_selected():
     """Where a bound on asking ends.
 
     90 ambiguous of 200, the rest split evenly, nothing tells them apart.
@@ -300,7 +297,7 @@ def test_where_asking_everybody_is_cheapest_it_is_selected() -> None:
     assert result.judged.set_index("policy").loc["tuned", "over_ask_rate"] > 0.9
 
 
-def test_where_no_case_is_ambiguous_no_candidate_asks() -> None:
+def test_where_no_case_is_ambiguous_no_candidate_asks():
     """The resolver stays out, no threshold asks, the model knows no such class.
 
     over-ask is 0 but of the defaults.
@@ -312,7 +309,7 @@ def test_where_no_case_is_ambiguous_no_candidate_asks() -> None:
     assert (own["over_ask"] == 0.0).all()
 
 
-def test_a_study_by_the_chain_and_by_candidates_of_the_user() -> None:
+def test_a_study_by_the_chain_and_by_candidates_of_the_user():
     """`rule="chain"` lets the chain compete; a named policy competes by its own name.
 
     All costs stand beside.

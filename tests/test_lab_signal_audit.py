@@ -30,7 +30,7 @@ TELLS = [0.9 if row % 2 else 0.1 for row in range(N)]
 NOISE = RNG.permutation(np.linspace(0.0, 0.9, N)).tolist()
 
 
-def world(*, split: str | None = None, **scores: list[float]) -> Trace:
+def world(*, split=None, **scores):
     """Every second case is right if answered, the others are to be refused.
 
     Hits differ in nothing but the scores.
@@ -45,14 +45,14 @@ def world(*, split: str | None = None, **scores: list[float]) -> Trace:
     return Trace(**{one.name: getattr(made, one.name) for one in fields(made)} | {"meta": meta})
 
 
-def audited(trace: Trace, **more: Any) -> pd.DataFrame:
+def audited(trace, **more):
     """Frame of an audit by signal."""
     return audit_signals(trace, CHOSEN, **{"repeats": 1, "folds": 3} | more).table.set_index(
         "signal"
     )
 
 
-def test_a_perfect_signal_has_auroc_1_and_is_worth_all() -> None:
+def test_a_perfect_signal_has_auroc_1_and_is_worth_all():
     """Confidence that says it all.
 
     Every right case above every wrong one, nothing left to lose, half lost without.
@@ -66,7 +66,7 @@ def test_a_perfect_signal_has_auroc_1_and_is_worth_all() -> None:
     assert np.isnan(row["auroc_ambiguous"])  # no case is
 
 
-def test_a_constant_signal_tells_nothing_and_is_worth_nothing() -> None:
+def test_a_constant_signal_tells_nothing_and_is_worth_nothing():
     """A coin, told so, and no model reads it; nor one whose values differ by rounding alone."""
     rounding = (0.5 + 1e-16 * np.arange(N)).tolist()
     frame = audited(world(s_rerank=TELLS, anchor_sim=rounding))
@@ -79,7 +79,7 @@ def test_a_constant_signal_tells_nothing_and_is_worth_nothing() -> None:
 
 
 @pytest.mark.parametrize("more", [{"repeats": 0}, {"repeats": 1, "folds": 3}])
-def test_constant_signals_come_last(more: dict[str, Any]) -> None:
+def test_constant_signals_come_last(more):
     """Behind every signal that varies, whatever it is worth.
 
     Behind them only those that no case has.
@@ -107,7 +107,7 @@ def test_constant_signals_come_last(more: dict[str, Any]) -> None:
         )
 
 
-def test_a_copy_is_worth_nothing_beside_the_other() -> None:
+def test_a_copy_is_worth_nothing_beside_the_other():
     """Two equal signals: each good alone, each named as what the other repeats, neither missed."""
     frame = audited(world(anchor_sim=TELLS, sig_sim=TELLS))
     for name, other in (
@@ -123,7 +123,7 @@ def test_a_copy_is_worth_nothing_beside_the_other() -> None:
         assert row["worth_alone_low"] > 0.0
 
 
-def test_what_is_missing_everywhere_is_said_and_no_error() -> None:
+def test_what_is_missing_everywhere_is_said_and_no_error():
     """One hit a case has no gap: numbers are missing, the row is last, and it is counted."""
     audit = audit_signals(world(s_rerank=TELLS), CHOSEN, repeats=1, folds=3)
     row = audit.table.set_index("signal").loc["gap"]
@@ -136,7 +136,7 @@ def test_what_is_missing_everywhere_is_said_and_no_error() -> None:
     assert f"signals measured {n} of {len(audit.table)}" in repr(audit)
 
 
-def test_every_signal_has_a_row_with_its_declaration() -> None:
+def test_every_signal_has_a_row_with_its_declaration():
     """All of `signals.NAMES`, each once, with unit, direction and stage."""
     frame = audited(world(s_rerank=TELLS), repeats=0)
     assert sorted(frame.index) == sorted(NAMES)
@@ -145,7 +145,7 @@ def test_every_signal_has_a_row_with_its_declaration() -> None:
     assert frame["cost"].isna().all()
 
 
-def test_tune_alone_is_read_where_there_is_one() -> None:
+def test_tune_alone_is_read_where_there_is_one():
     """Cases of other splits change no number.
 
     Without a split named tune all are read, and the audit says which.
@@ -161,14 +161,14 @@ def test_tune_alone_is_read_where_there_is_one() -> None:
     assert audit_signals(other, CHOSEN, repeats=0).split == "all"
 
 
-def test_the_order_of_the_cases_is_nothing() -> None:
+def test_the_order_of_the_cases_is_nothing():
     """The same bits for any order of the rows, and for the same seed again."""
     trace = world(s_rerank=NOISE, anchor_sim=TELLS, sig_sim=NOISE[::-1])
     mixed = trace.subset(RNG.permutation(N))
     pd.testing.assert_frame_equal(audited(trace), audited(mixed), check_exact=True)
 
 
-def test_costs_are_those_stated() -> None:
+def test_costs_are_those_stated():
     """If wrong answers cost two, knowing nothing means refusing all, which costs the answerable."""
     found = audit_signals(
         world(s_rerank=TELLS), CHOSEN, costs={"refuse": {"answered_wrong": 2}}, repeats=1, folds=3
@@ -177,7 +177,7 @@ def test_costs_are_those_stated() -> None:
     assert found.cost == 0.0
 
 
-def test_asking_needs_two_options_and_pays_where_they_hold_the_sources() -> None:
+def test_asking_needs_two_options_and_pays_where_they_hold_the_sources():
     """Ambiguous cases of two groups: what tells them from the answerable is worth its asking.
 
     AUROC reads backwards.
@@ -206,7 +206,7 @@ def test_asking_needs_two_options_and_pays_where_they_hold_the_sources() -> None
     assert audit.cost == 0.0
 
 
-def test_milliseconds_are_those_of_the_stages() -> None:
+def test_milliseconds_are_those_of_the_stages():
     """Median over the cases of what the signal's stages took; NaN where the trace has no clock."""
     trace = world(s_rerank=TELLS)
     ms = np.tile(np.array([1.0, 5.0]), (N, 1, 1, 1))
@@ -220,7 +220,7 @@ def test_milliseconds_are_those_of_the_stages() -> None:
     assert audited(trace, repeats=0)["ms"].isna().all()
 
 
-def test_rank_correlation_is_scipys() -> None:
+def test_rank_correlation_is_scipys():
     """Ties at the mean rank, pairs that both have."""
     from scipy.stats import spearmanr
 
@@ -239,13 +239,13 @@ def test_rank_correlation_is_scipys() -> None:
         ({"level": 2.0}, "level must be"),
     ],
 )
-def test_what_means_nothing_is_refused(more: dict[str, Any], says: str) -> None:
+def test_what_means_nothing_is_refused(more, says):
     """With the rule, the value and the remedy."""
     refused(says, audited, world(s_rerank=TELLS), **more)
 
 
 @pytest.mark.parametrize(("right", "others"), [(2, 1), (11, 10)])
-def test_too_few_cases_are_counted_as_the_user_has_them(right: int, others: int) -> None:
+def test_too_few_cases_are_counted_as_the_user_has_them(right, others):
     """Not as a fold leaves them, and never a number of folds that nobody stated."""
     few = world(s_rerank=TELLS).subset(
         np.array([*range(1, 2 * right, 2), *range(0, 2 * others, 2)])
@@ -255,7 +255,7 @@ def test_too_few_cases_are_counted_as_the_user_has_them(right: int, others: int)
 
 
 @pytest.mark.parametrize(("folds", "count"), [(10, 12), (3, 15), (2, 20), (6, 12)])
-def test_as_many_as_it_needs_are_enough(folds: int, count: int) -> None:
+def test_as_many_as_it_needs_are_enough(folds, count):
     """One less of either kind is too few."""
     trace = world(s_rerank=TELLS)
     rows = [*range(1, 2 * count, 2), *range(0, 2 * count, 2)]

@@ -10,11 +10,10 @@ import raglab
 from raglab.lab.signal_calibration import calibrate_signal
 from raglab.live.signal_functions import SignalFunction
 from raglab.store.frames import trace_from_frame
-from raglab.store.traces import Trace
 from refusals import refused
 
 
-def trace_of_labels(labels: list[str], values: list[float]) -> Trace:
+def trace_of_labels(labels, values):
     """A case a label, one hit each, with a signal `yes_no`."""
     rows = [
         {
@@ -32,7 +31,7 @@ def trace_of_labels(labels: list[str], values: list[float]) -> Trace:
     )
 
 
-def low_scores(n: int = 1000, seed: int = 0) -> Trace:
+def low_scores(n=1000, seed=0):
     """A signal that never passes .42, as a small model's P(yes).
 
     Right in half of the cases at .3, in few at .1.
@@ -43,7 +42,7 @@ def low_scores(n: int = 1000, seed: int = 0) -> Trace:
     return trace_of_labels(labels.tolist(), values.tolist())
 
 
-def test_a_probability_is_near_the_share_of_right_cases() -> None:
+def test_a_probability_is_near_the_share_of_right_cases():
     """Held out, the error falls from about .2 to a third of it."""
     made = calibrate_signal(low_scores(), "yes_no")
     frame = made.frame()
@@ -56,7 +55,7 @@ def test_a_probability_is_near_the_share_of_right_cases() -> None:
     assert "AUROC" in repr(made)
 
 
-def test_the_trace_holds_the_held_out_probability() -> None:
+def test_the_trace_holds_the_held_out_probability():
     """Under a name of its own, so that a threshold may be tuned on the same cases.
 
     Another name is taken.
@@ -69,7 +68,7 @@ def test_the_trace_holds_the_held_out_probability() -> None:
     assert calibrate_signal(trace, "yes_no", name="sure").trace.signal("sure").notna().all()
 
 
-def test_what_has_no_label_or_value_is_left_out_of_the_fit() -> None:
+def test_what_has_no_label_or_value_is_left_out_of_the_fit():
     """An ambiguous case gets the probability of the calibrator, one without a value none."""
     trace = low_scores()
     labels = [case.expect_status for case in trace.cases]
@@ -82,7 +81,7 @@ def test_what_has_no_label_or_value_is_left_out_of_the_fit() -> None:
     assert np.isnan(column[-1])
 
 
-def test_the_same_seed_gives_the_same_bytes() -> None:
+def test_the_same_seed_gives_the_same_bytes():
     """Another seed deals other folds."""
     trace = low_scores()
     first, again, other = (
@@ -92,7 +91,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert not np.array_equal(first, other)
 
 
-def test_cases_of_a_group_stay_together() -> None:
+def test_cases_of_a_group_stay_together():
     """One value a case; where a group has one outcome alone it is in one fold."""
     trace = low_scores()
     groups = np.arange(len(trace)) // 10
@@ -101,7 +100,7 @@ def test_cases_of_a_group_stay_together() -> None:
     refused("one value a case", calibrate_signal, trace, "yes_no", groups=groups[1:])
 
 
-def test_a_signal_outside_the_unit_interval_has_no_error_before() -> None:
+def test_a_signal_outside_the_unit_interval_has_no_error_before():
     """A logit is no probability: it is calibrated all the same."""
     trace = low_scores()
     logits = trace.signal("yes_no").to_numpy()
@@ -112,18 +111,18 @@ def test_a_signal_outside_the_unit_interval_has_no_error_before() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 9])
-def test_too_few_cases_of_a_kind_are_refused(n: int) -> None:
+def test_too_few_cases_of_a_kind_are_refused(n):
     """With both counts."""
     trace = trace_of_labels(["ok"] * 40 + ["refuse"] * n, [0.5] * (40 + n))
     refused(rf"got 40 and {n}", calibrate_signal, trace, "yes_no")
 
 
-def test_a_signal_that_is_not_there_is_refused() -> None:
+def test_a_signal_that_is_not_there_is_refused():
     """With those that are."""
     refused("yes_no", calibrate_signal, low_scores(), "no_yes")
 
 
-def test_a_study_searches_its_threshold() -> None:
+def test_a_study_searches_its_threshold():
     """Over the held-out probabilities of the trace, as of any signal that the policy gates on."""
     made = calibrate_signal(low_scores(), "yes_no")
     path = "signals.yes_no_probability.min"
@@ -132,7 +131,7 @@ def test_a_study_searches_its_threshold() -> None:
     assert 0.0 <= extent.low < 0.5 < extent.high <= 1.0 + 1e-6
 
 
-def test_groups_must_be_known() -> None:
+def test_groups_must_be_known():
     """A case without one is in no group with the others that have none.
 
     Labels of several types are compared.
@@ -151,7 +150,7 @@ def test_groups_must_be_known() -> None:
     assert calibrate_signal(trace, "yes_no", groups=mixed).calibrated.p.shape == (100,)
 
 
-def test_what_is_made_of_labels_is_not_calibrated() -> None:
+def test_what_is_made_of_labels_is_not_calibrated():
     """Nor does a probability take the signal's own place."""
     made = calibrate_signal(low_scores(), "yes_no", name="sure").trace
     refused("must not be made of the labels", calibrate_signal, made, "sure")
@@ -161,14 +160,14 @@ def test_what_is_made_of_labels_is_not_calibrated() -> None:
     assert calibrate_signal(made, "yes_no", name="sure").trace is made
 
 
-def test_a_signal_that_falls_is_told() -> None:
+def test_a_signal_that_falls_is_told():
     """An increasing map of it tells nothing."""
     falling = trace_of_labels(["refuse"] * 20 + ["ok"] * 20, [0.9] * 20 + [0.1] * 20)
     with pytest.warns(UserWarning, match="yes_no ranks against its direction: AUROC 0.00"):
         calibrate_signal(falling, "yes_no")
 
 
-def test_a_signal_of_answers_stays_one() -> None:
+def test_a_signal_of_answers_stays_one():
     """Its probability is there no earlier than it, and as missing as it."""
     trace = low_scores()
     values = trace.signal("yes_no").to_numpy()
@@ -179,7 +178,7 @@ def test_a_signal_of_answers_stays_one() -> None:
     assert (stated["stage"], stated["missing"]) == ("answer", "passes")
 
 
-def test_the_stored_column_has_an_auroc_of_its_own() -> None:
+def test_the_stored_column_has_an_auroc_of_its_own():
     """Cross-fitted maps change ranks between folds.
 
     A signal that tells nothing ranks worse as stored.
@@ -200,7 +199,7 @@ def test_the_stored_column_has_an_auroc_of_its_own() -> None:
     assert f"AUROC of yes_no_probability {made.auroc_stored:.3f}" in shown
 
 
-def test_an_error_that_did_not_fall_is_told() -> None:
+def test_an_error_that_did_not_fall_is_told():
     """Of a signal that was calibrated before; one that fell says nothing of it."""
     rng = np.random.default_rng(0)
     values = rng.choice([0.2, 0.5, 0.8], size=60)
@@ -215,16 +214,16 @@ class TestLive:
     """The probability as a function of rows."""
 
     @staticmethod
-    def measured(version: str = "1", name: str = "yes_no") -> SignalFunction:
+    def measured(version="1", name="yes_no"):
         """The numbers of `low_scores`, by the number in the question; the last has none."""
         values = low_scores().signal("yes_no").tolist()
 
-        def numbers(rows: pd.DataFrame) -> list[float]:
+        def numbers(rows):
             return [values[int(text.split()[-1].strip("?"))] for text in rows["query"]]
 
         return SignalFunction(name, numbers, ("query",), stage="query", version=version)
 
-    def test_it_applies_the_map_of_all_labelled_cases(self) -> None:
+    def test_it_applies_the_map_of_all_labelled_cases(self):
         """Under the new name; another map is another identity."""
         function = self.measured()
         made = calibrate_signal(raglab.add_signals(low_scores(), function), "yes_no")
@@ -242,13 +241,13 @@ class TestLive:
         assert other.signal_function(function).identity != live.identity
         assert made.signal_function(function).identity == live.identity
 
-    def test_a_missing_value_stays_missing(self) -> None:
+    def test_a_missing_value_stays_missing(self):
         """Also where the function returns None."""
         function = SignalFunction("yes_no", lambda rows: [None] * len(rows), ("query",))
         live = calibrate_signal(low_scores(), "yes_no").signal_function(function)
         assert np.isnan(live(pd.DataFrame({"query": ["q"]}))).all()
 
-    def test_a_probability_made_live_is_not_calibrated_again(self) -> None:
+    def test_a_probability_made_live_is_not_calibrated_again(self):
         """It is made of the labels as well."""
         function = self.measured()
         made = calibrate_signal(raglab.add_signals(low_scores(), function), "yes_no", name="sure")
@@ -259,7 +258,7 @@ class TestLive:
             "sure",
         )
 
-    def test_another_function_is_refused(self) -> None:
+    def test_another_function_is_refused(self):
         """Of another signal or version."""
         made = calibrate_signal(raglab.add_signals(low_scores(), self.measured()), "yes_no")
         refused("got judge of '1'", made.signal_function, self.measured(name="judge"))

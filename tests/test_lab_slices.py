@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from raglab.certify import holm_adjusted
-from raglab.decision.decisions import Decisions
 from raglab.lab.slice_rates import (
     COLUMNS,
     NONE,
@@ -33,7 +30,7 @@ BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 NEAR, FAR = Hit(0.25, "a.md", tags={"domain": "home"}), Hit(9.0, "a.md", tags={"domain": "home"})
 
 
-def _said(french_right: int = 0, english_right: int = 10, size: int = 10) -> Decisions:
+def _said(french_right=0, english_right=10, size=10):
     """Answerable cases of two languages.
 
     Those not right are refused, since their hit is too far.
@@ -50,19 +47,19 @@ def _said(french_right: int = 0, english_right: int = 10, size: int = 10) -> Dec
     return decide(trace_of(*rows), policy())
 
 
-def lines_of(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
+def lines_of(cases, chunks):
     """Line of each case, of a trace of these cases and chunks."""
     nothing = map_fields(trace_of((ask(), [[NEAR]])).hits, lambda field: field[:0])
     stated = stated_columns(TraceData(tuple(cases), tuple(chunks), ("x",), nothing))
     return business_lines(stated.columns["line"].tolist(), stated.lines, stated.documents)
 
 
-def by_value(said: Decisions, **more: Any) -> Any:
+def by_value(said, **more):
     """Slices by column and value."""
     return slices(said, **more).set_index(["column", "value"])
 
 
-def test_a_slice_by_hand() -> None:
+def test_a_slice_by_hand():
     """None of 10 French and all of 10 English pass: p = 2 / C(20, 10), and French stands on top."""
     found = by_value(_said())
     row = found.loc["language", "fr"]
@@ -74,7 +71,7 @@ def test_a_slice_by_hand() -> None:
     assert found["flag"].to_dict() == {key: key[0] == "language" for key in found.index}
 
 
-def test_a_slice_costs_what_its_cases_do() -> None:
+def test_a_slice_costs_what_its_cases_do():
     """By default 1 minus the pass rate; where a refusal costs a quarter, the French pay one.
 
     Names are checked.
@@ -90,7 +87,7 @@ def test_a_slice_costs_what_its_cases_do() -> None:
     refused("a label of costs", slices, _said(), costs={"fine": {}})
 
 
-def test_a_column_of_one_value_has_no_rest() -> None:
+def test_a_column_of_one_value_has_no_rest():
     """All cases are of one line: n is all of them, and there is nothing to test against."""
     found = by_value(_said())
     row = found.loc["line", "home"]
@@ -99,7 +96,7 @@ def test_a_column_of_one_value_has_no_rest() -> None:
     assert {"doctype", "intent"}.isdisjoint(found.index.get_level_values(0))
 
 
-def test_few_cases_are_shown_but_not_tested() -> None:
+def test_few_cases_are_shown_but_not_tested():
     """Below `least` a slice has p but takes no part in the correction."""
     found = by_value(_said(1, 4, size=5), least=6)
     assert found.loc[("language", "fr"), "p"] > 0
@@ -108,7 +105,7 @@ def test_few_cases_are_shown_but_not_tested() -> None:
     assert slices(_said(0, 5, size=5), least=5)["flag"].sum() == 2
 
 
-def test_one_bad_case_is_not_the_worst_slice() -> None:
+def test_one_bad_case_is_not_the_worst_slice():
     """A slice of one failed case stands below one of 10 failed cases: its rate may well be 97 %."""
     by = {"team": ["a", *["b"] * 19]}
     found = slices(_said(), by=by)
@@ -116,7 +113,7 @@ def test_one_bad_case_is_not_the_worst_slice() -> None:
     assert order.index(("language", "fr")) < order.index(("team", "a"))
 
 
-def test_each_rate_has_its_own_cases() -> None:
+def test_each_rate_has_its_own_cases():
     """False refusals are counted over those labelled ok, hallucinations over those answered."""
     said = _said(3, 10)
     refused = by_value(said, rate="false_refusal_rate").loc["language"]
@@ -126,7 +123,7 @@ def test_each_rate_has_its_own_cases() -> None:
     assert list(refused.index) == ["fr", "en"]
 
 
-def test_own_columns_stand_beside_and_replace() -> None:
+def test_own_columns_stand_beside_and_replace():
     """A value a case; a name of a column takes its place; nothing said is `(none)`."""
     team = [None, float("nan"), *["x"] * 18]
     found = slices(_said(), by={"team": np.array(team, dtype=object), "language": ["all"] * 20})
@@ -142,7 +139,7 @@ def test_own_columns_stand_beside_and_replace() -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.integers(0, 1000))
-def test_laws(seed: int) -> None:
+def test_laws(seed):
     """Every column holds every case once; rows of cases may be shuffled.
 
     P is the sum over tables no likelier.
@@ -176,7 +173,7 @@ def test_laws(seed: int) -> None:
             assert row.p == pytest.approx(tables[tables <= tables[row.k] * (1 + 1e-7)].sum())
 
 
-def test_holm_by_hand() -> None:
+def test_holm_by_hand():
     """Smallest times 3, next times 2, and never below the one before."""
     assert holm_adjusted(np.array([0.03, 0.01, np.nan, 0.02])) == pytest.approx(
         [0.04, 0.03, np.nan, 0.04], nan_ok=True
@@ -185,7 +182,7 @@ def test_holm_by_hand() -> None:
     assert holm_adjusted(np.array([])).tolist() == []
 
 
-def test_lines_come_from_the_case_then_from_its_documents() -> None:
+def test_lines_come_from_the_case_then_from_its_documents():
     """What the case says; else the tag of what it expects, else of what the user named.
 
     Several are several.
@@ -208,7 +205,7 @@ def test_lines_come_from_the_case_then_from_its_documents() -> None:
     assert lines_of(cases[1:2], products) == ["Home Plus"]
 
 
-def test_lines_of_the_bundled_set() -> None:
+def test_lines_of_the_bundled_set():
     """By its README: 92 cases of home, 80 of motor_fleet, 14 of several lines, 81 of none."""
     found = Counter(lines_of(load_cases(BROKER), load_corpus(BROKER).chunks))
     assert found == {
@@ -223,7 +220,7 @@ def test_lines_of_the_bundled_set() -> None:
     }
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_what_cannot_be_is_refused():
     """An unknown rate, values that are not one a case, a level that is none."""
     said = _said()
     refused("rate must be one of", slices, said, rate="accuracy")

@@ -6,9 +6,7 @@ import errno
 import socket
 import sqlite3
 import threading
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -23,7 +21,6 @@ from raglab.lab.store_errors import (
     LOCKED,
     OLD,
     OTHER,
-    Fault,
     check_server,
     fault_of,
     store_error,
@@ -31,7 +28,7 @@ from raglab.lab.store_errors import (
 from raglab.store.files import InputError
 
 
-def of_sqlite(words: str) -> Exception:
+def of_sqlite(words):
     """An error of SQLite as SQLAlchemy raises it."""
     cause = sqlite3.OperationalError(words)
     error = OperationalError("statement", None, cause)
@@ -76,7 +73,7 @@ def of_sqlite(words: str) -> Exception:
     ],
     ids=str,
 )
-def test_each_is_told_apart(error: Exception, fault: Fault) -> None:
+def test_each_is_told_apart(error, fault):
     """Alone, and where a library raises another from it."""
     assert fault_of(error) is fault
     wrapped = KeyError("of a library")
@@ -84,7 +81,7 @@ def test_each_is_told_apart(error: Exception, fault: Fault) -> None:
     assert fault_of(wrapped) is fault
 
 
-def test_by_a_server_of_postgresql() -> None:
+def test_by_a_server_of_postgresql():
     """A lock, no room, no right, and all else of a connection."""
     psycopg = pytest.importorskip("psycopg")
     states = {
@@ -98,7 +95,7 @@ def test_by_a_server_of_postgresql() -> None:
 
 
 @pytest.mark.parametrize("fault", [LOCKED, AWAY, FULL, CLOSED, DELETED, OLD])
-def test_nobody_is_told_to_take_a_whole_store_away(fault: Fault) -> None:
+def test_nobody_is_told_to_take_a_whole_store_away(fault):
     """It would destroy what is whole."""
     text = str(
         store_error(
@@ -109,18 +106,18 @@ def test_nobody_is_told_to_take_a_whole_store_away(fault: Fault) -> None:
     assert not {"delete", "remove", "away"} & set(fault.remedy.replace(",", " ").split())
 
 
-def test_the_whole_cause_is_named() -> None:
+def test_the_whole_cause_is_named():
     """However long its sentence is."""
     cause = f"Online migration expected to match one row when updating {'9' * 100} to {'8' * 100}"
     assert cause in str(store_error("mlruns", RuntimeError(cause)))
 
 
 @contextmanager
-def answering(status: int) -> Iterator[str]:
+def answering(status):
     """URL of a server that answers each request with a status."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
 
-        def serve() -> None:
+        def serve():
             while True:
                 try:
                     link, _ = server.accept()
@@ -138,13 +135,13 @@ class TestServer:
     """A server of runs, before MLflow asks it for four minutes."""
 
     @pytest.mark.parametrize("status", [200, 301, 401, 404])
-    def test_whatever_it_answers_is_left_to_mlflow(self, status: int) -> None:
+    def test_whatever_it_answers_is_left_to_mlflow(self, status):
         """It is there."""
         with answering(status) as url:
             check_server(url)
 
     @pytest.mark.parametrize("status", [500, 502, 503])
-    def test_one_that_fails(self, status: int) -> None:
+    def test_one_that_fails(self, status):
         """As a gateway whose server is down."""
         with (
             answering(status) as url,
@@ -152,7 +149,7 @@ class TestServer:
         ):
             check_server(url)
 
-    def test_one_that_is_not_there(self) -> None:
+    def test_one_that_is_not_there(self):
         """Its password is not shown."""
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
@@ -160,13 +157,13 @@ class TestServer:
             check_server(f"http://ann:hunter2@127.0.0.1:{port}")
         assert "hunter2" not in str(caught.value)
 
-    def test_one_of_no_name(self) -> None:
+    def test_one_of_no_name(self):
         """A name that nobody knows."""
         with pytest.raises(InputError, match="must answer"):
             check_server("http://no.such.host.invalid:5000")
 
 
-def test_a_file_that_is_locked(tmp_path: Path) -> None:
+def test_a_file_that_is_locked(tmp_path):
     """What SQLite itself raises."""
     with closing(sqlite3.connect(tmp_path / "a", isolation_level=None)) as holder:
         holder.execute("CREATE TABLE t (x)")

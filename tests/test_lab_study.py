@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("quick_study")
 NAN = float("nan")
 
 
-def _world(size: int = 60, seed: int = 0) -> Trace:
+def _world(size=60, seed=0):
     """Cases whose confidence rises with being answerable, over the three splits.
 
     One source, two groups.
@@ -89,7 +87,7 @@ def _world(size: int = 60, seed: int = 0) -> Trace:
     )
 
 
-def _same(one: Any, other: Any) -> None:
+def _same(one, other):
     assert one.policy.policy_id == other.policy.policy_id
     pd.testing.assert_frame_equal(one.trials, other.trials)
     pd.testing.assert_frame_equal(one.rates(), other.rates())
@@ -97,7 +95,7 @@ def _same(one: Any, other: Any) -> None:
     assert one.advantage == other.advantage
 
 
-def _cells(**counted: int) -> Any:
+def _cells(**counted):
     """Cases by cell, [18], of words `decision_label` and, if right, `decision_label_right`.
 
     What is right is an answer or a question.
@@ -109,7 +107,7 @@ def _cells(**counted: int) -> Any:
     return cells.reshape(-1)
 
 
-def test_the_score_is_the_cost_and_a_target_that_is_missed_outweighs_it() -> None:
+def test_the_score_is_the_cost_and_a_target_that_is_missed_outweighs_it():
     """Of 20 cases 1 is falsely refused and 2 are answered wrong.
 
     3 / 20, and 2 of 9 answers are above 1 %.
@@ -130,7 +128,7 @@ def test_the_score_is_the_cost_and_a_target_that_is_missed_outweighs_it() -> Non
     assert Goal(targets={"coverage": 0.5}).score(cells) > INFEASIBLE
 
 
-def test_answering_nothing_meets_no_target() -> None:
+def test_answering_nothing_meets_no_target():
     """Rule S6.2: 0 of 0 hallucinations miss their target, or refusing everything would win."""
     nothing = _cells(refuse_ok=10, refuse_refuse=5, refuse_ambiguous=5)
     goal = Goal(targets={"false_refusal_rate": 0.1, "hallucination_rate": 0.01})
@@ -141,7 +139,7 @@ def test_answering_nothing_meets_no_target() -> None:
     assert Goal().cost(nothing) == pytest.approx(15 / 20)
 
 
-def test_a_label_that_does_not_occur_costs_nothing() -> None:
+def test_a_label_that_does_not_occur_costs_nothing():
     """Without ambiguous cases nothing can be missed."""
     assert Goal().cost(_cells(ok_ok_right=10)) == 0.0
     assert Goal(costs={"ambiguous": {"answered_wrong": 100}}).cost(_cells(ok_ok_right=10)) == 0.0
@@ -159,12 +157,12 @@ def test_a_label_that_does_not_occur_costs_nothing() -> None:
         ({"costs": {"ok": {"refused": -1.0}}}, "at least 0"),
     ],
 )
-def test_a_goal_that_is_none_is_refused(stated: dict[str, Any], words: str) -> None:
+def test_a_goal_that_is_none_is_refused(stated, words):
     """Unknown names, weights in the wrong place and numbers out of range, in plain words."""
     refused(words, Goal, **stated)
 
 
-def test_a_space_takes_pairs_and_says_what_it_does_not_know() -> None:
+def test_a_space_takes_pairs_and_says_what_it_does_not_know():
     """`(low, high)` is a range; a switch has none, and an empty one is none."""
     found = search_ranges(
         {
@@ -185,7 +183,7 @@ def test_a_space_takes_pairs_and_says_what_it_does_not_know() -> None:
     refused(r"got 'l2.maximum'.*full_space", search_ranges, {"l2.maximum": (0.0, 1.0)})
 
 
-def test_reference_policies() -> None:
+def test_reference_policies():
     """Always-answer answers whatever has a hit, always-refuse nothing at all."""
     trace = _world()
     table = sweep(trace, [always_answer(Policy.load()), always_refuse(Policy.load())])
@@ -193,7 +191,7 @@ def test_reference_policies() -> None:
     assert np.isnan(table["hallucination_rate"][1])
 
 
-def test_one_step_by_hand_moves_every_threshold_of_the_source() -> None:
+def test_one_step_by_hand_moves_every_threshold_of_the_source():
     """Rule S6.4: looser is a lower cosine and tau, and a larger distance."""
     looser = step_thresholds(Policy.load(), 1)
     assert [
@@ -207,7 +205,7 @@ def test_one_step_by_hand_moves_every_threshold_of_the_source() -> None:
     assert step_thresholds(looser, -1).policy_id == Policy.load().policy_id
 
 
-def test_the_manual_loop_loosens_while_too_much_is_refused() -> None:
+def test_the_manual_loop_loosens_while_too_much_is_refused():
     """Rule S6.4: from the published cosine, which refuses much here, it ends looser."""
     trace = _world()
     ended = manual_loop(trace, published_policy(Policy.load()))
@@ -216,7 +214,7 @@ def test_the_manual_loop_loosens_while_too_much_is_refused() -> None:
     assert rate[1] < rate[0]
 
 
-def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet() -> None:
+def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet():
     """Rule S6.2: with no case labelled ok, 0 of 0 false refusals do not meet the source's 10 %."""
     trace = _world()
     rows = [row for row, case in enumerate(trace.cases) if case.expect_status != "ok"]
@@ -227,7 +225,7 @@ def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet() -> None:
     assert ended.value("similarity.min_similarity") < 0.7
 
 
-def test_the_space_holds_what_cases_can_meet() -> None:
+def test_the_space_holds_what_cases_can_meet():
     """Ranges are those observed; a start outside is moved to their edge."""
     trace = _world()
     space = full_space(trace, Policy.load())
@@ -238,7 +236,7 @@ def test_the_space_holds_what_cases_can_meet() -> None:
     assert own["similarity.min_similarity"] == space["similarity.min_similarity"].low
 
 
-def test_polish_finds_what_trying_every_value_finds() -> None:
+def test_polish_finds_what_trying_every_value_finds():
     """One threshold: the line search is exact, so no value of a fine grid is better."""
     trace = _world()
     base = always_answer(Policy.load()).replace("confidence.enabled", True)
@@ -250,7 +248,7 @@ def test_polish_finds_what_trying_every_value_finds() -> None:
     assert scores[0] == pytest.approx(scores.min())
 
 
-def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
+def test_a_threshold_that_gains_nothing_stays_as_published():
     """Nothing differs without a gain: a gate that is off keeps its published number."""
     base = always_answer(Policy.load())
     best = line_search(
@@ -263,7 +261,7 @@ def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
     assert best.value("similarity.min_similarity") == 0.7
 
 
-def test_a_study_gives_the_same_twice() -> None:
+def test_a_study_gives_the_same_twice():
     """Same trace, same seed, same result.
 
     Every candidate is there, and the selected one is what is tuned.
@@ -285,7 +283,7 @@ def test_a_study_gives_the_same_twice() -> None:
         assert first.advantage.over == first.incumbent
 
 
-def test_a_stored_study_ends_with_the_same_result(tmp_path: Path) -> None:
+def test_a_stored_study_ends_with_the_same_result(tmp_path):
     """With and without a storage, stopped and gone on with: the same policy, costs and trials."""
     trace = _world()
     whole = tune(trace, trials=30, batch_size=10)
@@ -298,7 +296,7 @@ def test_a_stored_study_ends_with_the_same_result(tmp_path: Path) -> None:
     assert len(resumed.study.trials) == 30
 
 
-def test_without_splits_the_nested_estimate_is_the_headline() -> None:
+def test_without_splits_the_nested_estimate_is_the_headline():
     """Rules S6.5, S6.11: nothing is judged on the cases it was made of, and no p-value is given."""
     trace = _world()
     result = tune(_with_splits(trace, [None] * len(trace)), trials=8, batch_size=8)
@@ -309,7 +307,7 @@ def test_without_splits_the_nested_estimate_is_the_headline() -> None:
     assert "p =" not in " ".join(result.notes)
 
 
-def test_few_cases_of_a_label_are_warned_about() -> None:
+def test_few_cases_of_a_label_are_warned_about():
     """Rule S6.8: under 30 of a label, by how many there are; none where there are enough."""
     result = tune(_world(), trials=8, batch_size=8)
     assert "ew labels: " in result.notes[2]
@@ -317,7 +315,7 @@ def test_few_cases_of_a_label_are_warned_about() -> None:
     assert not noted(tune(_world(250), trials=8, batch_size=8).notes, "ew labels: ")
 
 
-def test_candidates_that_keep_the_targets_are_preferred() -> None:
+def test_candidates_that_keep_the_targets_are_preferred():
     """Cross-fitted.
 
     Whatever is selected keeps a target that any that competes keeps, and the notes say so.
@@ -346,7 +344,7 @@ def test_candidates_that_keep_the_targets_are_preferred() -> None:
     assert noted(none.notes, f"{none.target_excess:.3f} off")
 
 
-def test_own_costs_change_what_is_minimised() -> None:
+def test_own_costs_change_what_is_minimised():
     """A wrong answer costing a hundred times as much is no longer given; every page counts by it.
 
     The cost is what pages count by.
@@ -368,7 +366,7 @@ def test_own_costs_change_what_is_minimised() -> None:
     assert result.costs.loc[result.selected, "report"] == pytest.approx(on_report)
 
 
-def test_the_front_is_not_beaten_by_any_trial() -> None:
+def test_the_front_is_not_beaten_by_any_trial():
     """No trial is as good in all objectives and better in one."""
     result = tune(_world(), trials=40, batch_size=20)
     pool = (
@@ -383,17 +381,17 @@ def test_the_front_is_not_beaten_by_any_trial() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"trials": 0}, {"batch_size": 0}, {"sampler": "grid"}])
-def test_settings_that_make_no_study_are_refused(settings: dict[str, Any]) -> None:
+def test_settings_that_make_no_study_are_refused(settings):
     """The message says what must hold."""
     refused(r"trials|batch_size|sampler", tune, _world(), **settings)
 
 
-def _with_splits(trace: Trace, splits: list[str | None]) -> Trace:
+def _with_splits(trace, splits):
     cases = tuple(case._replace(split=name) for case, name in zip(trace.cases, splits, strict=True))
     return replace(trace, cases=cases)
 
 
-def test_cases_kept_for_certificates_are_never_tuned_on() -> None:
+def test_cases_kept_for_certificates_are_never_tuned_on():
     """Splits tune and certify alone: tuned on tune; only certify is refused.
 
     Cases without a split are counted.
@@ -416,7 +414,7 @@ def test_cases_kept_for_certificates_are_never_tuned_on() -> None:
 
 
 @pytest.mark.usefixtures("quick_study")
-def test_a_model_fitted_on_judged_cases_does_not_compete() -> None:
+def test_a_model_fitted_on_judged_cases_does_not_compete():
     """Fitted on all cases, then judged on a split of them.
 
     Refused, whichever union of splits it was.
@@ -432,13 +430,13 @@ def test_a_model_fitted_on_judged_cases_does_not_compete() -> None:
     )
 
 
-def _different(trace: Trace) -> Trace:
+def _different(trace):
     """The same cases, each with a question of its own."""
     cases = tuple(case._replace(query=f"question {row}") for row, case in enumerate(trace.cases))
     return replace(trace, cases=cases)
 
 
-def test_always_refuse_of_a_fitted_policy_refuses_by_the_chain() -> None:
+def test_always_refuse_of_a_fitted_policy_refuses_by_the_chain():
     """It decides on any hits: the model and its structure do not matter to it."""
     trace = _world(120)
     refused = always_refuse(fit_decision(trace, Policy.load()))

@@ -7,10 +7,8 @@ import resource
 import signal
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pandas as pd
@@ -18,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from databases import Server
 from raglab.lab import trial_search
 from raglab.lab.study_journal import STUDY_FILE, WholeLinesLock, drop_half_line, half_line
 from raglab.lab.trial_search import open_study
@@ -28,7 +25,7 @@ from test_lab_trial_search import problem, search, stored
 LINE = b'{"op_code":4,"worker_id":"w","study_id":0}\n'
 
 
-def process(work: Callable[[], object]) -> int:
+def process(work):
     """Exit code of a process that does some work: 0, or 1 with an InputError about room, else 2."""
     child = os.fork()
     if child == 0:  # pragma: no cover - of another process
@@ -43,7 +40,7 @@ def process(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def lock_of(file: Path) -> WholeLinesLock:
+def lock_of(file):
     """Lock of a journal."""
     return WholeLinesLock(file, optuna.storages.journal.JournalFileSymlinkLock(str(file)))
 
@@ -52,9 +49,7 @@ class TestLines:
     """Which last line is one that was cut off."""
 
     @given(st.integers(0, 3), st.integers(0, len(LINE)), st.sampled_from([1, 30_000]))
-    def test_a_cut_is_found_and_taken_away(
-        self, tmp_path_factory: pytest.TempPathFactory, lines: int, cut: int, times: int
-    ) -> None:
+    def test_a_cut_is_found_and_taken_away(self, tmp_path_factory, lines, cut, times):
         """Wherever it is, whatever the length of the line; whole lines stay to the byte."""
         file = tmp_path_factory.mktemp("journal") / STUDY_FILE
         line = LINE[:-2] + b',"x":"' + b"y" * 40 * (times - 1) + b'"}\n'
@@ -66,7 +61,7 @@ class TestLines:
         assert not list(file.parent.glob("*.lock*"))
 
     @pytest.mark.parametrize("content", [b"", LINE, b"my notes", LINE + b"my notes", b'{"op": 1'])
-    def test_what_is_no_line_of_optuna_stays(self, tmp_path: Path, content: bytes) -> None:
+    def test_what_is_no_line_of_optuna_stays(self, tmp_path, content):
         """It may be a file of somebody else."""
         file = tmp_path / STUDY_FILE
         file.write_bytes(content)
@@ -74,7 +69,7 @@ class TestLines:
         assert file.read_bytes() == content
         assert half_line(tmp_path / "none") == 0
 
-    def test_a_writer_goes_on_behind_the_half_line_of_another(self, tmp_path: Path) -> None:
+    def test_a_writer_goes_on_behind_the_half_line_of_another(self, tmp_path):
         """A process that was killed meanwhile costs its line, not the file."""
         asked = problem()
         study = open_study(tmp_path, "a", asked.settings)
@@ -85,13 +80,11 @@ class TestLines:
         assert [trial.values for trial in stored(tmp_path).trials] == [[1.0, 0.5]]  # noqa: PD011
         assert half_line(tmp_path / STUDY_FILE) == 0
 
-    def test_the_lock_goes_where_nothing_can_be_taken_away(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_lock_goes_where_nothing_can_be_taken_away(self, tmp_path, monkeypatch):
         """Others would wait for it in vain."""
         (tmp_path / STUDY_FILE).write_bytes(LINE[:20])
 
-        def fail(*_: object) -> None:
+        def fail(*_):
             raise PermissionError
 
         monkeypatch.setattr(os, "truncate", fail)
@@ -99,15 +92,13 @@ class TestLines:
             lock_of(tmp_path / STUDY_FILE).acquire()
         assert not list(tmp_path.glob("*.lock*"))
 
-    def test_the_lock_of_a_folder_by_its_relative_path_can_get_old(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_lock_of_a_folder_by_its_relative_path_can_get_old(self, tmp_path, monkeypatch):
         """Optuna reads a dead process's lock's age through a link, which must lead to the file."""
         monkeypatch.chdir(tmp_path)
         lock, leads = optuna.storages.journal.JournalFileSymlinkLock, list[bool]()
         acquire = lock.acquire
 
-        def acquire_and_look(self: optuna.storages.journal.JournalFileSymlinkLock) -> bool:
+        def acquire_and_look(self):
             result = acquire(self)
             leads.append(Path(self._lock_file).exists())
             return result
@@ -117,16 +108,14 @@ class TestLines:
         assert leads
         assert all(leads)
 
-    def test_a_line_that_another_process_ends_meanwhile_stays(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_line_that_another_process_ends_meanwhile_stays(self, tmp_path, monkeypatch):
         """It is cut off only where it is still broken once nobody writes."""
         journal, lock = tmp_path / STUDY_FILE, optuna.storages.journal.JournalFileSymlinkLock
         take = lock.acquire
         for rest, left in ((b"", LINE), (LINE[20:], LINE * 2)):
             journal.write_bytes(LINE + LINE[:20])
 
-            def acquire(own: Any, rest: bytes = rest) -> bool:
+            def acquire(own, rest=rest):
                 if not journal.read_bytes().endswith(b"\n"):
                     journal.write_bytes(journal.read_bytes() + rest)
                 return bool(take(own))
@@ -141,14 +130,14 @@ class TestFullDisk:
     """A search whose storage takes no more."""
 
     @pytest.mark.parametrize("room", [1_000, 30_000, 50_001])
-    def test_it_is_said_and_goes_on_with_room(self, tmp_path: Path, room: int) -> None:
+    def test_it_is_said_and_goes_on_with_room(self, tmp_path, room):
         """The error names the storage; the file ends with a whole line.
 
         The result is that of a search with room.
         """
         asked = problem()
 
-        def run() -> None:
+        def run():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
             search(asked, tmp_path)
@@ -162,7 +151,7 @@ class TestFullDisk:
         again = search(asked, tmp_path)
         pd.testing.assert_frame_equal(again.trials, search(asked).trials)
 
-    def test_on_a_disk_of_its_own(self, tmp_path: Path) -> None:
+    def test_on_a_disk_of_its_own(self, tmp_path):
         """As by the limit of a process; one that is mounted for reading alone is said too."""
         from hostile import remount, small_disk
 
@@ -185,7 +174,7 @@ class TestFullDisk:
 class TestBeside:
     """Readers and writers of one folder."""
 
-    def test_a_reader_beside_a_writer(self, tmp_path: Path) -> None:
+    def test_a_reader_beside_a_writer(self, tmp_path):
         """It never reads half of a trial, and stops nobody."""
         asked = problem(60)
         child = os.fork()
@@ -207,9 +196,7 @@ class TestBeside:
         assert numbers == sorted(numbers)
         assert len(stored(tmp_path).trials) == 60
 
-    def test_a_file_of_sqlite_that_is_locked(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_of_sqlite_that_is_locked(self, tmp_path, monkeypatch):
         """At the beginning and in the middle.
 
         The lock is named, nobody is told to take the file away.
@@ -227,7 +214,7 @@ class TestBeside:
             link.execute("ROLLBACK")
             assert "take" not in str(caught.value)
 
-            def lock(rows: pd.DataFrame) -> bool:
+            def lock(rows):
                 if len(rows):
                     link.execute("BEGIN IMMEDIATE")
                 return True
@@ -240,7 +227,7 @@ class TestBeside:
     @pytest.mark.parametrize(
         "content", [LINE[:-3] + b"\n" + LINE, b'{"op_code":0}\n', b"[1]\n", b"\xff\xfe\n" * 3]
     )
-    def test_a_journal_that_is_damaged(self, tmp_path: Path, content: bytes) -> None:
+    def test_a_journal_that_is_damaged(self, tmp_path, content):
         """It is told from one that is locked or full, and is not changed."""
         (tmp_path / STUDY_FILE).write_bytes(content)
         with pytest.raises(InputError, match="restore a copy, or keep the damaged file elsewhere"):
@@ -251,7 +238,7 @@ class TestBeside:
 class TestServer:
     """A study on a server of PostgreSQL."""
 
-    def test_after_a_kill_it_ends_with_the_same_result(self, postgresql: Server) -> None:
+    def test_after_a_kill_it_ends_with_the_same_result(self, postgresql):
         """Wherever the process was, and without a trial twice."""
         asked, url = problem(), postgresql.schema()
         study = open_study(url, "a", asked.settings)
@@ -274,9 +261,7 @@ class TestServer:
         complete = [trial for trial in again.study.trials if trial.state.name == "COMPLETE"]
         assert sorted(trial.user_attrs["place"] for trial in complete) == list(range(30))
 
-    def test_a_transaction_that_a_stopped_process_left_open_is_ended(
-        self, postgresql: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_transaction_that_a_stopped_process_left_open_is_ended(self, postgresql, monkeypatch):
         """Else its lock of the study would hold every other process up."""
         monkeypatch.setattr(trial_search, "IDLE_S", 0.5)
         asked, url = problem(10), postgresql.schema()
@@ -287,10 +272,10 @@ class TestServer:
             left_open.invalidate()
 
 
-def _impatient(connect: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:
+def _impatient(connect):
     """What opens files of SQLite without waiting for a lock."""
 
-    def connected(*args: object, **more: object) -> sqlite3.Connection:
+    def connected(*args, **more):
         return connect(*args, **{**more, "timeout": 0.1})  # type: ignore[arg-type]
 
     return connected

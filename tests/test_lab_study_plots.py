@@ -12,7 +12,6 @@ import pytest
 
 from raglab.lab.goals import Goal
 from raglab.lab.study import tune
-from raglab.lab.study_result import TuneResult
 from test_lab_study import _world
 
 pytest.importorskip("plotly", reason="raglab-toolkit[dashboard] is not installed")
@@ -20,7 +19,7 @@ COST: dict[str, Any] = {"target": lambda trial: trial.values[0], "target_name": 
 
 
 @pytest.fixture(scope="module", params=["memory", "folder"])
-def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TuneResult:
+def result(request, tmp_path_factory):
     """Return a small study, in memory and in a storage."""
     storage = None if request.param == "memory" else Path(tmp_path_factory.mktemp("study"))
     goal = Goal(targets={"hallucination_rate": 0.2})
@@ -36,7 +35,7 @@ def result(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     )
 
 
-def test_optimization_history(result: TuneResult) -> None:
+def test_optimization_history(result):
     """The axis has the objective's name.
 
     Every trial is a point, those that miss the target apart.
@@ -51,7 +50,7 @@ def test_optimization_history(result: TuneResult) -> None:
     assert sum(points.values()) == len(result.trials) == 16
 
 
-def test_parameter_importances(result: TuneResult) -> None:
+def test_parameter_importances(result):
     """A bar for each path of the space, in a group for each objective; they are shares."""
     from optuna.visualization import plot_param_importances
 
@@ -64,7 +63,7 @@ def test_parameter_importances(result: TuneResult) -> None:
         assert sum(bars.x) == pytest.approx(1.0)
 
 
-def test_further_plots(result: TuneResult) -> None:
+def test_further_plots(result):
     """Pareto front, slices and coordinates need nothing more.
 
     Axes have the names of objectives and paths.

@@ -6,7 +6,6 @@ Splits by order, price and budget, what must be beaten, refusals, MLflow.
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from raglab.bandit import (
     run,
 )
 from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
-from raglab.lab.bandit_study import UNTUNED, WITHIN, BanditStudy, table_rows
+from raglab.lab.bandit_study import UNTUNED, WITHIN, table_rows
 from refusals import refused
 
 TUNED = "tuned"
@@ -33,7 +32,7 @@ COSTS = {"small": "cost_small", "large": "cost_large"}
 
 
 @cache
-def frame(n: int = 240) -> pd.DataFrame:
+def frame(n=240):
     """Rewards 0 or 1 of a small and a large model, their costs, and how hard each question is."""
     rng = np.random.default_rng(3)
     hard = rng.random(n)
@@ -48,9 +47,7 @@ def frame(n: int = 240) -> pd.DataFrame:
     )
 
 
-def priced(
-    rows: slice = slice(None), *, price: float = 0.3, order: str = "shuffled", n: int = 240
-) -> Table:
+def priced(rows=slice(None), *, price=0.3, order="shuffled", n=240):
     """Table of some rows, on a scale of costs that all share."""
     return Table.from_frame(
         frame(n)[rows],
@@ -62,7 +59,7 @@ def priced(
     )
 
 
-def plain(order: str = "replacement") -> Table:
+def plain(order="replacement"):
     """Table without costs: the second arm is right in 80 %, the first in 20 %."""
     rng = np.random.default_rng(1)
     return Table.from_frame(
@@ -74,13 +71,13 @@ def plain(order: str = "replacement") -> Table:
 
 
 @cache
-def study(kind: str, **more: Any) -> BanditStudy:
+def study(kind, **more):
     """Small study of a kind of table."""
     tables = {"plain": plain, "priced": priced, "ordered": lambda: priced(order="given")}
     return raglab.tune_bandit(tables[kind](), **(SMALL | more))
 
 
-def rows(frame: pd.DataFrame) -> Any:
+def rows(frame):
     """Rows of a table by policy."""
     return frame.set_index("policy")
 
@@ -88,13 +85,13 @@ def rows(frame: pd.DataFrame) -> Any:
 class TestSplit:
     """Which rows tune and which judge."""
 
-    def test_an_order_that_is_given_is_kept(self) -> None:
+    def test_an_order_that_is_given_is_kept(self):
         """First half and second half, and no more rounds than each has."""
         result = study("ordered", bandit="thompson_nig")
         sizes = [result.settings[name] for name in ("split", "tune_rows", "judge_rows", "rounds")]
         assert sizes == ["order", 120, 120, 120]
 
-    def test_other_rows_are_drawn_by_the_seed(self) -> None:
+    def test_other_rows_are_drawn_by_the_seed(self):
         """Halves at random; another seed gives other halves."""
         left, right = study("plain", rounds=200), study("plain", seed=1, rounds=200)
         assert (left.settings["split"], left.settings["judge_rows"]) == ("random", 100)
@@ -103,7 +100,7 @@ class TestSplit:
             != rows(right.comparison).loc[UNIFORM, "value"]
         )
 
-    def test_another_table_judges(self) -> None:
+    def test_another_table_judges(self):
         """The rows of the comparison are those of the judge.
 
         Its uniform value, exactly, where each is played once.
@@ -114,7 +111,7 @@ class TestSplit:
         assert rows(result.comparison).loc[UNIFORM, "value"] == pytest.approx(later.value.mean())
         assert rows(result.comparison).loc[UNIFORM, "spend"] == pytest.approx(later.cost.mean())
 
-    def test_rows_keep_all_their_parts(self) -> None:
+    def test_rows_keep_all_their_parts(self):
         """Values, costs and delays of the same rows."""
         table = Table.from_frame(
             frame(), costs=COSTS, features=["hard"], delay=np.arange(240), order="given"
@@ -127,7 +124,7 @@ class TestSplit:
 class TestSearch:
     """What is tried, and what it is judged by."""
 
-    def test_without_costs_only_settings_are_tried(self) -> None:
+    def test_without_costs_only_settings_are_tried(self):
         """No price; of thompson_beta the threshold as a quantile; value and regret, no spend."""
         result = study("plain", rounds=200)
         assert {"threshold_quantile", "exploration", "prior_strength"} <= set(result.trials.columns)
@@ -138,7 +135,7 @@ class TestSearch:
         ]
         assert rows(result.comparison).loc[ORACLE, "regret"] == 0.0
 
-    def test_the_first_trial_has_the_settings_as_they_are(self) -> None:
+    def test_the_first_trial_has_the_settings_as_they_are(self):
         """Its value is that of a plain simulation of the first half at the table's own price."""
         result = study("ordered", bandit="lin_ucb")
         played = run(
@@ -148,7 +145,7 @@ class TestSearch:
         assert result.trials["spend"].iloc[0] == pytest.approx(played.spend[:, -1].mean() / 120)
         assert result.trials["price"].iloc[0] == pytest.approx(0.3)
 
-    def test_reward_and_spend_are_apart(self) -> None:
+    def test_reward_and_spend_are_apart(self):
         """For every policy, value is reward less table price times spend, whatever was charged."""
         shown = study("priced", bandit="lin_ucb").comparison
         np.testing.assert_allclose(shown["value"], shown["reward"] - 0.3 * shown["spend"])
@@ -157,14 +154,14 @@ class TestSearch:
         )
         assert list(shown["policy"]) == [TUNED, UNTUNED, FIXED, UNIFORM, ORACLE]
 
-    def test_counted_costs_are_not_charged(self) -> None:
+    def test_counted_costs_are_not_charged(self):
         """At a price of 0 no price is searched; reward is the value."""
         result = raglab.tune_bandit(priced(price=0.0), bandit="thompson_nig", **SMALL)
         assert "price" not in result.trials
         assert result.price == 0.0
         assert "spend" in result.comparison
 
-    def test_the_same_seed_gives_the_same_study(self) -> None:
+    def test_the_same_seed_gives_the_same_study(self):
         """Settings, trials, comparison and notes."""
         left, right = (
             raglab.tune_bandit(priced(), bandit="thompson_nig", **SMALL) for _ in range(2)
@@ -173,7 +170,7 @@ class TestSearch:
         pd.testing.assert_frame_equal(left.trials, right.trials)
         pd.testing.assert_frame_equal(left.comparison, right.comparison)
 
-    def test_a_learner_of_successes_is_switched_and_said(self) -> None:
+    def test_a_learner_of_successes_is_switched_and_said(self):
         """thompson_beta cannot follow costs: a warning, a note, and thompson_nig in the result."""
         with pytest.warns(UserWarning, match="thompson_nig is played"):
             result = raglab.tune_bandit(priced(), **SMALL)
@@ -184,7 +181,7 @@ class TestSearch:
 class TestVerdict:
     """The notes name what the tuned learner does not beat."""
 
-    def test_the_best_fixed_arm_is_chosen_on_the_rows_tuned_on(self) -> None:
+    def test_the_best_fixed_arm_is_chosen_on_the_rows_tuned_on(self):
         """By name, and said plainly where it is not beaten.
 
         An arm right in 80 % needs no learner.
@@ -192,7 +189,7 @@ class TestVerdict:
         result = study("plain", rounds=200)
         assert result.notes[0].startswith(f"Tuned does not beat {FIXED}, hybrid:")
 
-    def test_a_learner_that_reads_the_feature_beats_it(self) -> None:
+    def test_a_learner_that_reads_the_feature_beats_it(self):
         """Two arms, each right where the other is wrong, as the feature tells."""
         x = np.random.default_rng(0).random(400) < 0.5
         world = Table.from_frame(
@@ -204,7 +201,7 @@ class TestVerdict:
         assert rows(result.comparison).loc[TUNED, "value"] > 0.9
         assert noted(result.notes, f"Tuned beats {FIXED}")
 
-    def test_where_no_arm_is_always_there_none_is_fixed(self) -> None:
+    def test_where_no_arm_is_always_there_none_is_fixed(self):
         """The row is left out."""
         gaps = pd.DataFrame(
             {"a": [1.0, None] * 40, "b": [None, 1.0] * 40, "c": [0.5, None, None, 0.5] * 20}
@@ -216,7 +213,7 @@ class TestVerdict:
 class TestBudget:
     """Reward is searched within the spend that a question may have."""
 
-    def test_trials_are_feasible_within_the_budget(self) -> None:
+    def test_trials_are_feasible_within_the_budget(self):
         """A trial keeps 1.02 of it or is marked.
 
         Price and step of the pacer are those that were found.
@@ -227,7 +224,7 @@ class TestBudget:
         assert result.budget == Budget(0.6, "cents", price=result.price, step=result.budget.step)
         assert result.trials["step"].iloc[0] == Budget(0.6).step
 
-    def test_the_comparison_plays_the_pacer(self) -> None:
+    def test_the_comparison_plays_the_pacer(self):
         """Reward and spend of the unchanged settings are those of `run` on the judging rows.
 
         Both are measured under the budget.
@@ -243,7 +240,7 @@ class TestBudget:
         assert row["spend"] == pytest.approx(played.spend[:, -1].mean() / 120)
         assert row["spend_low"] < row["spend"] < row["spend_high"]
 
-    def test_learners_that_keep_no_budget_are_refused(self) -> None:
+    def test_learners_that_keep_no_budget_are_refused(self):
         """kl_ucb needs rewards in [0, 1]."""
         refused(
             "a learner under a budget must read rewards below 0, got kl_ucb",
@@ -254,7 +251,7 @@ class TestBudget:
             **SMALL,
         )
 
-    def test_mixture_and_ridge_are_chosen_on_the_rows_tuned_on(self) -> None:
+    def test_mixture_and_ridge_are_chosen_on_the_rows_tuned_on(self):
         """Their rows are what these plans come to on the later rows."""
         past, later = priced(slice(0, 120)), priced(slice(120, None))
         result = raglab.tune_bandit(
@@ -270,7 +267,7 @@ class TestBudget:
         np.testing.assert_allclose(shown["of_budget"], shown["spend"] / 0.6)
         assert "regret" not in shown
 
-    def test_a_plan_that_cannot_be_made_is_named(self) -> None:
+    def test_a_plan_that_cannot_be_made_is_named(self):
         """Without a feature that differs there is no ridge to compare with."""
         table = priced()
         alike = table._replace(features=np.zeros_like(table.features))
@@ -278,13 +275,13 @@ class TestBudget:
         assert PRICED not in set(result.comparison["policy"])
         assert result.settings["left_out"] == PRICED
 
-    def test_a_fixed_arm_must_be_within_it(self) -> None:
+    def test_a_fixed_arm_must_be_within_it(self):
         """The large model is better and too dear: the fixed arm is the small one."""
         result = study("priced", bandit="thompson_nig", budget=0.6)
         assert best_fixed_arm(priced(price=0.0)) == "large"
         assert rows(result.comparison).loc[FIXED, "pulls_small"] == 1.0
 
-    def test_what_nothing_keeps_is_refused(self) -> None:
+    def test_what_nothing_keeps_is_refused(self):
         """With the least spend that there is."""
         refused(
             r"per_question must be at least 0\.1.* least spend",
@@ -302,7 +299,7 @@ class TestBudget:
 class TestRefusals:
     """Rule, value, remedy."""
 
-    def test_arguments_of_the_other_source(self) -> None:
+    def test_arguments_of_the_other_source(self):
         """A table takes no policy or latency budget, a trace no judge."""
         door: Any = raglab.tune_bandit
         refused(
@@ -320,7 +317,7 @@ class TestRefusals:
             judge=plain(),
         )
 
-    def test_tables_that_do_not_fit(self) -> None:
+    def test_tables_that_do_not_fit(self):
         """Other arms, other prices, too few rows."""
         refused(
             "judge must have the table's arms",
@@ -350,14 +347,14 @@ class TestRefusals:
 class TestDoors:
     """Short public paths of what was internal."""
 
-    def test_baselines_of_a_table(self) -> None:
+    def test_baselines_of_a_table(self):
         """They need no package of the shore; the fixed arm is net of costs."""
         plans = baselines(priced(price=5.0))
         assert list(plans) == [FIXED, UNIFORM, ORACLE]
         assert plans[FIXED][0].tolist() == [1.0, 0.0]
 
 
-def test_a_study_of_a_table_is_one_run_of_mlflow(mlruns: Path) -> None:
+def test_a_study_of_a_table_is_one_run_of_mlflow(mlruns):
     """Settings, values found, metrics and both tables."""
     mlflow = pytest.importorskip("mlflow")
     result = study("priced", bandit="lin_ucb", budget=Budget(0.6, "cents"), trials=12)

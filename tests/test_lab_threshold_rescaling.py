@@ -5,10 +5,8 @@ Mapped, certified again, judged, and what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,7 +48,6 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, sweep
 from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Hits, TraceData
 from worlds import Hit, ask, random_policies, random_trace, trace_of
 
@@ -62,7 +59,7 @@ GATES = {
 }
 
 
-def stretched(trace: TraceData) -> TraceData:
+def stretched(trace):
     """The same questions, seen by an embedder whose distances are half as far.
 
     The order is the same.
@@ -77,12 +74,12 @@ def stretched(trace: TraceData) -> TraceData:
     )
 
 
-def four() -> TraceData:
+def four():
     """Four questions with their nearest hit at l2 0.25, 0.5, 0.75 and 1."""
     return trace_of(*((ask(query=f"question {l2}"), [[Hit(l2)]]) for l2 in (0.25, 0.5, 0.75, 1.0)))
 
 
-def reranked(*scores: float) -> TraceData:
+def reranked(*scores):
     """A question a score of the reranker, NaN of none, with the nearest hit at l2 0.25 and more."""
     return trace_of(
         *(
@@ -92,7 +89,7 @@ def reranked(*scores: float) -> TraceData:
     )
 
 
-def test_the_same_share_passes() -> None:
+def test_the_same_share_passes():
     """Cosine 0.75 is the second of four, the other embedder's is 0.875.
 
     l2 0.8 passes three, its third is 0.375.
@@ -111,7 +108,7 @@ def test_the_same_share_passes() -> None:
     )
 
 
-def test_the_share_is_of_questions_labelled_ok() -> None:
+def test_the_share_is_of_questions_labelled_ok():
     """Those to refuse may lie anywhere."""
     oks = [(ask(f"q{n}"), [[Hit(n / 20)]]) for n in range(1, 21)]
     old, new = (
@@ -122,7 +119,7 @@ def test_the_share_is_of_questions_labelled_ok() -> None:
     assert moved.policy.l2.max_l2 == 0.8
 
 
-def test_an_embedder_to_itself_moves_no_threshold() -> None:
+def test_an_embedder_to_itself_moves_no_threshold():
     """Equal scores keep every threshold, between observed values too.
 
     A certificate is left behind, for it was earned with other hits.
@@ -138,7 +135,7 @@ def test_an_embedder_to_itself_moves_no_threshold() -> None:
     assert rescale_thresholds(four(), earned, to=four()).policy == policy
 
 
-def test_a_signal_that_is_missing_or_constant_keeps_its_threshold() -> None:
+def test_a_signal_that_is_missing_or_constant_keeps_its_threshold():
     """Hits of one confidence, or of none, do not move the taus.
 
     The table says that they were not measured.
@@ -154,7 +151,7 @@ def test_a_signal_that_is_missing_or_constant_keeps_its_threshold() -> None:
             assert rows.loc["l2.max_l2", "note"] == OUTSIDE
 
 
-def test_other_questions_and_fused_gates_are_refused() -> None:
+def test_other_questions_and_fused_gates_are_refused():
     """Rule, value, remedy."""
     source = four()
     with pytest.raises(ValueError, match="must hold the same questions"):
@@ -167,7 +164,7 @@ def test_other_questions_and_fused_gates_are_refused() -> None:
         rescale_thresholds(source, fused, to=source)
 
 
-def test_a_retest_upholds_breaks_or_leaves_open() -> None:
+def test_a_retest_upholds_breaks_or_leaves_open():
     """Of forty answers four are wrong.
 
     At most 50 % is upheld, 2 % broken, 10 % open, by exact one-sided bounds.
@@ -189,7 +186,7 @@ def test_a_retest_upholds_breaks_or_leaves_open() -> None:
 COSINE = free_policy(confidence={"enabled": False}, similarity={"min_similarity": 0.15})
 
 
-def desks(*scores: Sequence[float], **declared: Any) -> list[Trace]:
+def desks(*scores, **declared):
     """Traces of the same questions, all labelled ok, with hand scores as cosine or signal `own`."""
     traces = []
     for column in scores:
@@ -209,12 +206,12 @@ def desks(*scores: Sequence[float], **declared: Any) -> list[Trace]:
     return traces
 
 
-def own_gate(**bounds: float) -> Policy:
+def own_gate(**bounds):
     """A policy whose only gate is on signal `own`."""
     return always_answer(Policy.load()).replace("signals.own", bounds)
 
 
-def test_a_gate_that_judges_nothing_judges_nothing_after() -> None:
+def test_a_gate_that_judges_nothing_judges_nothing_after():
     """At or below all scores it stays; above them too.
 
     Where the new scores reach it, its bound is taken.
@@ -229,7 +226,7 @@ def test_a_gate_that_judges_nothing_judges_nothing_after() -> None:
     assert low.policy.similarity.min_similarity == -1.0
 
 
-def test_gates_that_are_off_are_not_mapped() -> None:
+def test_gates_that_are_off_are_not_mapped():
     """The table has the acting thresholds, and calibrated cosine where confidence reads it."""
     old, new = desks([0.1, 0.2, 0.3], [0.5, 0.6, 0.7])
     moved = rescale_thresholds(old, COSINE, to=new)
@@ -242,7 +239,7 @@ def test_gates_that_are_off_are_not_mapped() -> None:
     assert noted(rescale_thresholds(old, on, to=new).notes, "calibrated cosine")
 
 
-def test_a_signal_of_another_meaning_is_refused() -> None:
+def test_a_signal_of_another_meaning_is_refused():
     """Another direction or unit under the same name, with both."""
     policy, scores = own_gate(min=0.5), ([0.2, 0.5, 0.8],)
     (old,), (asks,), (shares,) = (
@@ -254,7 +251,7 @@ def test_a_signal_of_another_meaning_is_refused() -> None:
         rescale_thresholds(old, policy, to=shares)
 
 
-def test_bounds_of_a_signal_do_not_cross() -> None:
+def test_bounds_of_a_signal_do_not_cross():
     """A narrow band maps past itself by ties: the upper bound is raised to the lower one."""
     old, new = desks([0.1, 0.5, 0.51, 0.9], [1.0, 1.0, 9.0, 9.0], unit="raw")
     moved = rescale_thresholds(old, own_gate(min=0.5, max=0.52), to=new)
@@ -264,7 +261,7 @@ def test_bounds_of_a_signal_do_not_cross() -> None:
     assert alone.policy.value("signals.own.max") == 1.0
 
 
-def test_scores_that_are_missing_or_constant_on_one_side_are_stated() -> None:
+def test_scores_that_are_missing_or_constant_on_one_side_are_stated():
     """The shares of questions without a score differ; a constant old signal maps nothing."""
     some = [0.1, 0.2, 0.3, np.nan]
     old, new, flat = desks([0.1, 0.2, 0.3, 0.4], some, [0.3] * 4)
@@ -284,34 +281,32 @@ PATHS = ["similarity.min_similarity"]
 SPLITS = {"tune": 150, "certify": 250, "report": 60}
 
 
-def upgraded(trace: Trace, power: float = 2.0, scale: float = 0.7) -> Trace:
+def upgraded(trace, power=2.0, scale=0.7):
     """The same questions through an encoder with cosines a monotone function of the first's."""
     hits = trace.hits._replace(cosine=0.2 + scale * trace.hits.cosine**power)
     return replace(trace, hits=hits, meta={**trace.meta, "fingerprint": f"new {power} {scale}"})
 
 
-def upgrade(trace: Trace, policy: Policy, **more: Any) -> Any:
+def upgrade(trace, policy, **more):
     """What an upgrade makes of a policy."""
     return rescale_thresholds(trace, policy, to=upgraded(trace), **more)
 
 
 @pytest.fixture(scope="module")
-def old() -> Trace:
+def old():
     """Cases of three splits."""
     return labelled(1, SPLITS, steps=None)
 
 
 @pytest.fixture(scope="module")
-def certified(old: Trace) -> Policy:
+def certified(old):
     """The cheapest of a family, certified on split certify."""
     policy = certify_best(old, free_policy(), targets=RISK, paths=PATHS).policy
     assert policy is not None
     return policy
 
 
-def test_a_certificate_on_the_same_cases_is_divided_and_counted(
-    old: Trace, certified: Policy
-) -> None:
+def test_a_certificate_on_the_same_cases_is_divided_and_counted(old, certified):
     """Look 2 spends half of delta, a share for each candidate the old certificate chose among."""
     m = certified.certificate["hypotheses"]  # type: ignore[index]
     assert m > 1
@@ -333,9 +328,7 @@ def test_a_certificate_on_the_same_cases_is_divided_and_counted(
     assert third.certification.certificate.hypotheses == m  # type: ignore[union-attr]
 
 
-def test_a_file_counts_looks_that_failed_and_the_same_call_is_the_same_look(
-    old: Trace, tmp_path: Path
-) -> None:
+def test_a_file_counts_looks_that_failed_and_the_same_call_is_the_same_look(old, tmp_path):
     """Two upgrades from one policy are looks 2 and 3, whatever became of the first.
 
     A call again changes nothing.
@@ -354,7 +347,7 @@ def test_a_file_counts_looks_that_failed_and_the_same_call_is_the_same_look(
     assert len(looks.read_text().splitlines()) == 3
 
 
-def test_the_file_knows_among_how_many_the_cases_chose(old: Trace, tmp_path: Path) -> None:
+def test_the_file_knows_among_how_many_the_cases_chose(old, tmp_path):
     """The thresholds of a chosen policy, written by hand, are one of m as it is.
 
     A line without m allows no look.
@@ -383,9 +376,7 @@ def test_the_file_knows_among_how_many_the_cases_chose(old: Trace, tmp_path: Pat
     assert upgrade(old, chosen, looks=looks).hypotheses == m
 
 
-def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(
-    old: Trace, certified: Policy
-) -> None:
+def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(old, certified):
     """Other targets on the same cases do not make it a policy that was fixed without them."""
     m = certified.certificate["hypotheses"]  # type: ignore[index]
     again = certify_policy(old, certified, targets={"hallucination_rate": 0.25}, again=True)
@@ -398,12 +389,10 @@ def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(
     sizes=st.lists(st.tuples(st.integers(1, 9), st.sampled_from((0.05, 0.1))), max_size=5),
     m=st.integers(1, 9),
 )
-def test_a_look_after_an_upgrade_is_never_at_a_looser_level(
-    sizes: list[tuple[int, float]], m: int
-) -> None:
+def test_a_look_after_an_upgrade_is_never_at_a_looser_level(sizes, m):
     """Each earlier look lowers the level, the same one repeats it, another level is another key."""
 
-    def key_at(delta: float, divisor: int) -> str:
+    def key_at(delta, divisor):
         return f"{delta} {divisor}"
 
     before = {str(place): LookRecord(delta, size) for place, (size, delta) in enumerate(sizes)}
@@ -418,7 +407,7 @@ def test_a_look_after_an_upgrade_is_never_at_a_looser_level(
     assert upgrade_look(Reuse(), loose, 0.1, key_at).number == (len(loose) + 1 if sizes else 1)
 
 
-def test_other_sets_of_the_same_questions_are_further_looks(old: Trace, tmp_path: Path) -> None:
+def test_other_sets_of_the_same_questions_are_further_looks(old, tmp_path):
     """A case dropped, or the splits dealt again.
 
     The file holds a code of each question, once a set.
@@ -445,14 +434,14 @@ def test_other_sets_of_the_same_questions_are_further_looks(old: Trace, tmp_path
     assert upgrade(other, free_policy(), targets=RISK, looks=looks).look == 1
 
 
-def swapped_splits(trace: Trace) -> Trace:
+def swapped_splits(trace):
     """The trace whose cases to tune on are those to certify on."""
     renamed = {"tune": "certify", "certify": "report", "report": "tune"}
     cases = tuple(case._replace(split=renamed[str(case.split)]) for case in trace.cases)
     return replace(trace, cases=cases)
 
 
-def test_the_pilot_of_the_certificate_certifies_nothing(old: Trace, certified: Policy) -> None:
+def test_the_pilot_of_the_certificate_certifies_nothing(old, certified):
     """Its thresholds were chosen there, though no part of the policy says so."""
     swapped = swapped_splits(old)
     result = upgrade(swapped, certified)
@@ -460,7 +449,7 @@ def test_the_pilot_of_the_certificate_certifies_nothing(old: Trace, certified: P
     assert "the pilot of the old certificate" in result.missing[0]
 
 
-def two_arms(*names: str, base: Trace) -> Trace:
+def two_arms(*names, base):
     """A trace whose arms other than `x` have another scale of the cosine."""
     fields = {
         name: np.repeat(getattr(base.hits, name), len(names), axis=1) for name in base.hits._fields
@@ -469,7 +458,7 @@ def two_arms(*names: str, base: Trace) -> Trace:
     return replace(base, arms=names, hits=Hits(**fields | {"cosine": fields["cosine"] * scale}))
 
 
-def test_arms_are_those_of_the_certificate_and_of_one_name(old: Trace) -> None:
+def test_arms_are_those_of_the_certificate_and_of_one_name(old):
     """An order of the arms is no upgrade; one that would have to be guessed is refused."""
     policy = free_policy(similarity={"min_similarity": 0.4})
     same = rescale_thresholds(
@@ -487,9 +476,7 @@ def test_arms_are_those_of_the_certificate_and_of_one_name(old: Trace) -> None:
 
 
 @pytest.mark.parametrize("method", ["quantile", "refit"])
-def test_a_policy_that_was_tuned_elsewhere_keeps_both_sets(
-    old: Trace, method: Literal["quantile", "refit"]
-) -> None:
+def test_a_policy_that_was_tuned_elsewhere_keeps_both_sets(old, method):
     """The cases that it was mapped on, and those of last year, certify nothing of it."""
     last_year = labelled(7, {"certify": 80}, steps=None)
     tuned = with_tuned_cases(free_policy(), [case.query for case in last_year.cases])
@@ -507,14 +494,12 @@ def test_a_policy_that_was_tuned_elsewhere_keeps_both_sets(
         )
 
 
-def test_a_look_that_another_process_takes_meanwhile_is_counted(
-    old: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_that_another_process_takes_meanwhile_is_counted(old, tmp_path, monkeypatch):
     """The number, and so the level, is set under the lock of the file."""
     looks, certify = tmp_path / "looks.jsonl", threshold_rescaling.certify_alone
     upgrade(old, free_policy(), targets=RISK, looks=looks)
 
-    def late(*call: Any) -> Any:
+    def late(*call):
         monkeypatch.setattr(threshold_rescaling, "certify_alone", certify)
         assert rescale_thresholds(old, free_policy(), to=old, targets=RISK, looks=looks).look == 2
         return certify(*call)
@@ -528,7 +513,7 @@ def test_a_look_that_another_process_takes_meanwhile_is_counted(
     assert result.certification.certificate.delta == result.delta  # type: ignore[union-attr]
 
 
-def test_fresh_cases_are_tested_at_delta(old: Trace) -> None:
+def test_fresh_cases_are_tested_at_delta(old):
     """Nobody certified on them.
 
     One hypothesis at the whole delta, whatever the policy was chosen among elsewhere.
@@ -542,9 +527,7 @@ def test_fresh_cases_are_tested_at_delta(old: Trace) -> None:
     assert direct.certificate.promises == result.certification.certificate.promises
 
 
-def test_a_policy_that_lost_its_certificate_is_not_certified_on_those_cases(
-    old: Trace, certified: Policy
-) -> None:
+def test_a_policy_that_lost_its_certificate_is_not_certified_on_those_cases(old, certified):
     """It keeps codes of the cases, and not among how many candidates it was chosen.
 
     A part of the cases counts too.
@@ -561,7 +544,7 @@ def test_a_policy_that_lost_its_certificate_is_not_certified_on_those_cases(
     assert part.hypotheses == certified.certificate["hypotheses"]  # type: ignore[index]
 
 
-def test_an_older_certificate_counts_its_candidates(old: Trace, certified: Policy) -> None:
+def test_an_older_certificate_counts_its_candidates(old, certified):
     """One that does not state its hypotheses."""
     rows = {name: value for name, value in certified.certificate.items() if name != "hypotheses"}
     older = certified.model_copy(update={"certificate": rows | {"candidates": 7}})
@@ -580,7 +563,7 @@ def test_an_older_certificate_counts_its_candidates(old: Trace, certified: Polic
     assert "is not read" in upgrade(old, broken, targets=RISK).missing[0]
 
 
-def test_what_is_missing_is_stated(old: Trace, certified: Policy) -> None:
+def test_what_is_missing_is_stated(old, certified):
     """No split certify, no targets, too few cases, a missing signal."""
     tune = old.split("tune")
     assert "split certify" in rescale_thresholds(tune, certified, to=upgraded(tune)).missing[0]
@@ -594,7 +577,7 @@ def test_what_is_missing_is_stated(old: Trace, certified: Policy) -> None:
     assert noted(missing, "similarity.min_similarity is not mapped")
 
 
-def test_the_report_split_judges_both(old: Trace, certified: Policy) -> None:
+def test_the_report_split_judges_both(old, certified):
     """A monotone change of the cosine.
 
     Mapped thresholds decide as before, the old ones answer much less.
@@ -607,7 +590,7 @@ def test_the_report_split_judges_both(old: Trace, certified: Policy) -> None:
     assert "similarity.min_similarity" in result._repr_html_()
 
 
-def test_doubtful_labels_of_certify_cases_are_counted(old: Trace, certified: Policy) -> None:
+def test_doubtful_labels_of_certify_cases_are_counted(old, certified):
     """A document that no question hits now."""
     gone = replace(
         upgraded(old), chunks=tuple(chunk._replace(source="else.md") for chunk in old.chunks)
@@ -618,13 +601,13 @@ def test_doubtful_labels_of_certify_cases_are_counted(old: Trace, certified: Pol
     assert not result.certified  # what is answered is scored as it stands, as wrong
 
 
-def test_lost_labels_promise_nothing(old: Trace, certified: Policy) -> None:
+def test_lost_labels_promise_nothing(old, certified):
     """A chunk of the old name has another text.
 
     An answer from it would count as correct, so nothing is certified.
     """
 
-    def told(trace: Trace, text: str) -> Trace:
+    def told(trace, text):
         chunks = tuple(
             chunk._replace(chunk_id=chunk.source, text=text) for chunk in trace.chunks[:1]
         )
@@ -651,7 +634,7 @@ def test_lost_labels_promise_nothing(old: Trace, certified: Policy) -> None:
     assert rescale_thresholds(before, closed, to=after, targets=RISK).look == 1
 
 
-def test_refit_takes_the_cheapest_that_passes_on_tune(old: Trace, certified: Policy) -> None:
+def test_refit_takes_the_cheapest_that_passes_on_tune(old, certified):
     """By p-value at delta among the grid of the new cases alone."""
     result = upgrade(old, certified, method="refit")
     chosen = result.policy
@@ -665,7 +648,7 @@ def test_refit_takes_the_cheapest_that_passes_on_tune(old: Trace, certified: Pol
     assert (result.table["note"] == REFITTED).any()
 
 
-def test_what_was_fitted_on_old_scores_is_refitted_or_refused(old: Trace) -> None:
+def test_what_was_fitted_on_old_scores_is_refitted_or_refused(old):
     """A decision model and a fused gate: their weights mean nothing on other scores."""
     decision = fit_decision(old, free_policy())
     fused = fit_fused_gate(old, free_policy()).policy
@@ -680,7 +663,7 @@ def test_what_was_fitted_on_old_scores_is_refitted_or_refused(old: Trace) -> Non
         upgrade(old, decision, method="refit")
 
 
-def test_other_splits_and_labels_are_refused(old: Trace) -> None:
+def test_other_splits_and_labels_are_refused(old):
     """With a count; and a trace of which every case is held back."""
     n = sum(case.expect_status == "ok" for case in old.cases)
     row = next(row for row, case in enumerate(old.cases) if case.expect_status == "ok")
@@ -721,9 +704,7 @@ def test_other_splits_and_labels_are_refused(old: Trace) -> None:
     power=st.sampled_from((0.5, 2.0, 3.0)),
 )
 @settings(max_examples=25)
-def test_a_monotone_change_of_scores_changes_no_decision(
-    seed: int, at: float, power: float
-) -> None:
+def test_a_monotone_change_of_scores_changes_no_decision(seed, at, power):
     """All cases labelled ok, on a coarse grid, so that ties occur."""
     trace = labelled(seed, {"tune": 24}, wrong=0.0, steps=4)
     policy = free_policy(
@@ -738,14 +719,14 @@ def test_a_monotone_change_of_scores_changes_no_decision(
     assert decide(new, moved).status.tolist() == decide(trace, policy).status.tolist()
 
 
-def test_later_looks_spend_delta_together() -> None:
+def test_later_looks_spend_delta_together():
     """Delta / (j (j − 1)) telescopes."""
     shares = [look_delta(0.1, look) for look in range(2, 2000)]
     assert sum(shares) < 0.1
     assert sum(shares) == pytest.approx(0.1 * (1.0 - 1.0 / 1999))
 
 
-def test_false_certificates_after_an_upgrade_stay_within_delta() -> None:
+def test_false_certificates_after_an_upgrade_stay_within_delta():
     """2,000 draws of two upgrades, ten candidates whose new risk is exactly the target.
 
     They are chosen by related old losses.
@@ -783,7 +764,7 @@ def test_false_certificates_after_an_upgrade_stay_within_delta() -> None:
     assert divided > 0
 
 
-def test_a_threshold_moves_to_another_embedder() -> None:
+def test_a_threshold_moves_to_another_embedder():
     """0.7 answers 2 of 4, so does 40; between levels the next one up decides."""
     source, target = np.array([0.5, 0.6, 0.7, 0.8]), np.array([40.0, 20.0, 50.0, 30.0])
     for at, level in ((-1.0, 20.0), (0.7, 40.0), (0.65, 40.0), (0.8, 50.0)):
@@ -799,10 +780,10 @@ def test_a_threshold_moves_to_another_embedder() -> None:
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
 def test_the_nearest_share_wins_and_order_is_kept(
-    seed: int,
-    size: int,
-    missing: bool,
-) -> None:
+    seed,
+    size,
+    missing,
+):
     """No level answers nearer to the wanted share; monotone; the order of queries is irrelevant.
 
     There and back.
@@ -826,7 +807,7 @@ def test_the_nearest_share_wins_and_order_is_kept(
 
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(st.integers(0, 10_000), st.integers(1, 20))
-def test_there_and_back_without_ties(seed: int, size: int) -> None:
+def test_there_and_back_without_ties(seed, size):
     """Without ties both ways answer equally many, and back comes the lowest answered score."""
     rng = np.random.default_rng(seed)
     source, target = rng.permutation(size) / 4, rng.permutation(size) * 3.0

@@ -12,8 +12,6 @@ from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.live.trace_building import build_trace
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
-from raglab.values import Case
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 DOCUMENTS = (
@@ -23,14 +21,14 @@ DOCUMENTS = (
 )
 
 
-def is_about(case: Case) -> bool:
+def is_about(case):
     """Whether all sources of a case are in the few documents."""
     named = (*case.expect_sources, *case.expect_sources_any, *case.selected_sources)
     return all(source.partition("#")[0] in DOCUMENTS for source in named)
 
 
 @pytest.fixture(scope="module")
-def traces() -> list[Trace]:
+def traces():
     """The same forty questions over chunks of at most 96 and 256 tokens of three documents."""
     policy, built = Policy.load(BROKER / "policy.yaml"), []
     about = [case for case in load_cases(BROKER) if is_about(case)]
@@ -45,7 +43,7 @@ def traces() -> list[Trace]:
     return built
 
 
-def test_an_upgrade_of_the_chunks(traces: list[Trace]) -> None:
+def test_an_upgrade_of_the_chunks(traces):
     """Thresholds move with the scores, pages stay valid labels, source counts do not.
 
     Few cases promise none.

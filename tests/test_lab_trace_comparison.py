@@ -5,9 +5,7 @@ By hand on tiny frames, then laws, then what reranking changes on a bundled set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from raglab.decision.learned_cases import with_tuned_cases
 from raglab.lab.comparison import compare
 from raglab.lab.slice_rates import ranking
 from raglab.lab.threshold_rescaling import rescale_thresholds
-from raglab.lab.trace_comparison import CasePairs, TraceComparison, compare_traces, pair_cases
+from raglab.lab.trace_comparison import CasePairs, compare_traces, pair_cases
 from raglab.lab.untuned_policies import always_answer
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide, sweep
@@ -31,7 +29,7 @@ from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Case, TraceData
+from raglab.values import Case
 from test_answer_basis import PLAIN, questions, recorded, without
 from worlds import Hit, ask, random_policies, random_trace, trace_of
 
@@ -47,7 +45,7 @@ COSINE = Policy.from_mapping(
 TABLES = ("table", "decisions", "changed", "hits", "signals", "scores")
 
 
-def hits(*rows: tuple[str, str, str | None, str, Sequence[float]]) -> Trace:
+def hits(*rows):
     """Trace of questions.
 
     Id, question, label, expected source, and the cosines of documents `a.md`, `b.md`.
@@ -93,7 +91,7 @@ NEXT = [
 OLD, NEW = hits(*FOUR), hits(*NEXT)
 
 
-def whole(trace: TraceData) -> Trace:
+def whole(trace):
     """A trace with the methods of one."""
     meta = {"fingerprint": "hand", **trace.meta}
     return Trace(
@@ -101,12 +99,12 @@ def whole(trace: TraceData) -> Trace:
     )
 
 
-def tables(result: TraceComparison) -> dict[str, pd.DataFrame]:
+def tables(result):
     """Tables of a comparison by name."""
     return {name: getattr(result, name) for name in TABLES}
 
 
-def check_equal(left: TraceComparison, right: TraceComparison) -> None:
+def check_equal(left, right):
     """All of two comparisons agree."""
     for name, table in tables(left).items():
         pd.testing.assert_frame_equal(table, getattr(right, name))
@@ -118,7 +116,7 @@ def check_equal(left: TraceComparison, right: TraceComparison) -> None:
     )
 
 
-def test_four_questions_by_hand() -> None:
+def test_four_questions_by_hand():
     """Of 4, one loses its document, one is now right, one is answered but must not be."""
     result = compare_traces(OLD, NEW, policy=COSINE)
     rows = result.table.set_index("measure")
@@ -160,7 +158,7 @@ def test_four_questions_by_hand() -> None:
     assert "Two traces of the same questions" in result._repr_html_()
 
 
-def test_a_source_that_no_hit_has_is_no_hit_at_any_depth() -> None:
+def test_a_source_that_no_hit_has_is_no_hit_at_any_depth():
     """A trace of two passages is no deeper than they are."""
     lost = hits(("1", "who pays?", "ok", "c.md", (0.9, 0.1)), *FOUR[1:])
     rows = compare_traces(OLD, lost, policy=COSINE).hits.set_index("measure")
@@ -169,7 +167,7 @@ def test_a_source_that_no_hit_has_is_no_hit_at_any_depth() -> None:
     assert both.loc["hit@5", ["old", "new", "n"]].tolist() == [2 / 3, 2 / 3, 3]
 
 
-def test_without_a_policy_all_is_answered() -> None:
+def test_without_a_policy_all_is_answered():
     """Only retrieval changes then, and a note says so.
 
     The signals are those of the default policy.
@@ -184,7 +182,7 @@ def test_without_a_policy_all_is_answered() -> None:
     assert not {"l2.max_l2", "similarity.min_similarity"} & set(same.signals["path"])
 
 
-def test_gates_that_a_trace_declares_off_are_named() -> None:
+def test_gates_that_a_trace_declares_off_are_named():
     """They judge nothing there, so that decisions differ by them."""
     off = replace(NEW, meta={**NEW.meta, "gates_off": ["similarity"]})
     notes = compare_traces(OLD, off, policy=COSINE).notes
@@ -192,7 +190,7 @@ def test_gates_that_a_trace_declares_off_are_named() -> None:
     assert not noted(compare_traces(OLD, NEW, policy=COSINE).notes, "off in")
 
 
-def test_another_policy_for_the_new_trace() -> None:
+def test_another_policy_for_the_new_trace():
     """A threshold that is moved to the new scores undoes what the old one does there."""
     old, new = OLD, NEW
     moved = rescale_thresholds(old, COSINE, to=new).policy
@@ -210,7 +208,7 @@ def test_another_policy_for_the_new_trace() -> None:
         compare_traces(old, new, after=moved)
 
 
-def test_cases_pair_by_question_then_id() -> None:
+def test_cases_pair_by_question_then_id():
     """Repeats of a question pair by id first, the rest in their order.
 
     Another question of the same id does not.
@@ -235,7 +233,7 @@ def test_cases_pair_by_question_then_id() -> None:
     assert pair_cases(named, [Case("a", "why?")]) == CasePairs([], [], pytest.approx(np.zeros(0)))
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_what_is_left_out_is_counted():
     """Cases of one trace alone, with another label and without one.
 
     The last two are decided, and in no rate.
@@ -268,7 +266,7 @@ def test_what_is_left_out_is_counted() -> None:
     assert result.hits["n"].tolist() == [5, 5, 3, 3]
 
 
-def test_no_label_and_no_question_in_common() -> None:
+def test_no_label_and_no_question_in_common():
     """Without labels there are decisions and scores, and no rate.
 
     Without a common question nothing.
@@ -283,7 +281,7 @@ def test_no_label_and_no_question_in_common() -> None:
         compare_traces(hits(FOUR[0]), hits(FOUR[1]))
 
 
-def test_a_policy_that_learned_from_the_cases_has_no_interval() -> None:
+def test_a_policy_that_learned_from_the_cases_has_no_interval():
     """Its figures are in sample, on either trace."""
     tuned = Policy.model_validate(with_tuned_cases(COSINE, [row[1] for row in FOUR]))
     with pytest.warns(UserWarning, match="in sample"):
@@ -293,7 +291,7 @@ def test_a_policy_that_learned_from_the_cases_has_no_interval() -> None:
     assert "of new" in result.in_sample
 
 
-def test_a_signal_without_a_value_is_counted() -> None:
+def test_a_signal_without_a_value_is_counted():
     """NaN meets no threshold, and is in no quantile and no rank."""
     rows = [Hit(0.25, s_rerank=score, s_raw=score) for score in (0.2, 0.4, 0.9)]
     old = trace_of(*((ask(query=f"q{n}"), [[hit]]) for n, hit in enumerate(rows)))
@@ -307,7 +305,7 @@ def test_a_signal_without_a_value_is_counted() -> None:
     assert np.isnan(signal["rank_correlation"])  # all are as near as the others
 
 
-def test_settings_that_differ_are_listed() -> None:
+def test_settings_that_differ_are_listed():
     """By their own names, with the arm; what all traces differ in is none."""
     old, new = OLD, NEW
     old = replace(
@@ -324,7 +322,7 @@ def test_settings_that_differ_are_listed() -> None:
     )
 
 
-def test_an_arm_is_not_guessed() -> None:
+def test_an_arm_is_not_guessed():
     """The new trace may have one arm of another name; of several the caller chooses."""
     trace = whole(random_trace(0, arms=1))
     single, several = replace(trace, arms=("next",)), whole(random_trace(0, arms=2))
@@ -337,7 +335,7 @@ def test_an_arm_is_not_guessed() -> None:
         compare_traces(trace, several, new_arm="z")
 
 
-def pair(seed: int) -> tuple[Trace, Trace, Policy, Policy]:
+def pair(seed):
     """The same cases with drawn hits in two traces, and two drawn policies."""
     old, new = random_trace(seed, n_cases=7), random_trace(seed + 1_000, n_cases=7)
     policies = [Policy.from_mapping(policy.model_dump()) for policy in random_policies(seed, 2)]
@@ -354,7 +352,7 @@ def pair(seed: int) -> tuple[Trace, Trace, Policy, Policy]:
 
 @settings(max_examples=25)
 @given(st.integers(0, 500))
-def test_a_trace_beside_itself_changes_nothing(seed: int) -> None:
+def test_a_trace_beside_itself_changes_nothing(seed):
     """No case changes, every difference is 0, and every interval of a difference holds 0."""
     trace, _, policy, _ = pair(seed)
     result = compare_traces(trace, trace, policy=policy)
@@ -371,7 +369,7 @@ def test_a_trace_beside_itself_changes_nothing(seed: int) -> None:
 
 @settings(max_examples=25)
 @given(st.integers(0, 500))
-def test_the_other_way_round_all_is_mirrored(seed: int) -> None:
+def test_the_other_way_round_all_is_mirrored(seed):
     """Old and new change their places; differences and ends of intervals change their sign."""
     old, new, before, after = pair(seed)
     there = compare_traces(old, new, policy=before, after=after)
@@ -397,7 +395,7 @@ def test_the_other_way_round_all_is_mirrored(seed: int) -> None:
 
 @settings(max_examples=25)
 @given(st.integers(0, 500), st.permutations(range(7)))
-def test_the_order_of_the_new_cases_is_of_no_account(seed: int, order: list[int]) -> None:
+def test_the_order_of_the_new_cases_is_of_no_account(seed, order):
     """Cases are known by their question and id."""
     old, new, policy, _ = pair(seed)
     check_equal(
@@ -408,7 +406,7 @@ def test_the_order_of_the_new_cases_is_of_no_account(seed: int, order: list[int]
 
 @settings(max_examples=25)
 @given(st.integers(0, 500))
-def test_two_policies_on_one_trace_are_as_compared(seed: int) -> None:
+def test_two_policies_on_one_trace_are_as_compared(seed):
     """The same table as `compare` gives, and the decisions of `decide`."""
     trace, _, before, after = pair(seed)
     costs = {"refuse": {"answered_wrong": 5.0}}
@@ -432,7 +430,7 @@ def test_two_policies_on_one_trace_are_as_compared(seed: int) -> None:
         assert row.n == here.sum()
 
 
-def test_answers_of_one_trace_alone_are_not_read() -> None:
+def test_answers_of_one_trace_alone_are_not_read():
     """Judged by text on both where both record answers, else by sources on both, with a note."""
     bare = questions(8, refuse=2)
     right, wrong = recorded(bare, range(8)), recorded(bare, range(4))
@@ -450,7 +448,7 @@ def test_answers_of_one_trace_alone_are_not_read() -> None:
         compare_traces(right, without(right, range(2, 5)), policy=PLAIN)
 
 
-def test_reranking_and_arms_on_bundled_documents(tmp_path: Path) -> None:
+def test_reranking_and_arms_on_bundled_documents(tmp_path):
     """Rates are the sweep's by trace, hits the ranking's, and unranked scores break a threshold."""
     corpus, _ = broker()
     names = {chunk.file_name for chunk in corpus.chunks}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import raglab
 from raglab.lab.tracked_model import save_model, unstated_signals
@@ -39,7 +38,7 @@ except mlflow.exceptions.MlflowException as error:
 """
 
 
-def test_a_model_decides_as_the_policy(tmp_path: Path) -> None:
+def test_a_model_decides_as_the_policy(tmp_path):
     """Optional columns may be there or not.
 
     Unknown ones are dropped, missing ones refused by MLflow.
@@ -63,7 +62,7 @@ def test_a_model_decides_as_the_policy(tmp_path: Path) -> None:
     )
 
 
-def test_signals_of_the_user_are_named() -> None:
+def test_signals_of_the_user_are_named():
     """A frame has to declare them, so that a policy that reads one makes no model."""
     own = POLICY.replace("signals", {"freshness": {"min": 0.5}, "words": {"max": 30}})
     assert unstated_signals(own) == ["freshness"]

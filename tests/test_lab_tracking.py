@@ -12,14 +12,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from raglab.lab.paired_differences import Advantage
 from raglab.lab.study import tune
-from raglab.lab.study_result import TuneResult
 from raglab.lab.tracking import (
     HEADLINE,
     TrackedRun,
@@ -36,7 +34,7 @@ from test_lab_study import _world
 ROW = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
 
 
-def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
+def test_the_curve_holds_the_best_cost_by_trial_to_the_last():
     """One that keeps the targets is better than one that does not, whatever it costs.
 
     At most some 500 steps.
@@ -74,7 +72,7 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last() -> None:
     assert steps == [*range(0, 2000, 4), 1999]
 
 
-def test_what_is_not_finite_is_left_out() -> None:
+def test_what_is_not_finite_is_left_out():
     """A rate of no cases is no metric."""
     names = [
         name for name, _, _ in _policy_metrics(ROW | {"coverage": float("nan")}, in_sample=False)
@@ -84,7 +82,7 @@ def test_what_is_not_finite_is_left_out() -> None:
     assert not {"coverage", "judged/coverage"} & set(names)
 
 
-def test_three_figures_come_before_all_others() -> None:
+def test_three_figures_come_before_all_others():
     """MLflow sorts metrics by name, in its lists and, those with no group first, in its charts."""
     names = [name for name, _, _ in _policy_metrics(ROW, in_sample=False)]
     assert tuple(sorted(names)[:3]) == HEADLINE == tuple(name for name in names if "/" not in name)
@@ -94,7 +92,7 @@ def test_three_figures_come_before_all_others() -> None:
     )
 
 
-def test_what_is_in_sample_shares_no_name_with_what_is_judged() -> None:
+def test_what_is_in_sample_shares_no_name_with_what_is_judged():
     """MLflow charts runs by the names of their metrics.
 
     in-sample figures would stand beside judged ones.
@@ -106,7 +104,7 @@ def test_what_is_in_sample_shares_no_name_with_what_is_judged() -> None:
     assert {name.partition("/")[0] for name in fitted} == {"in_sample"}
 
 
-def test_a_run_says_how_it_is_opened() -> None:
+def test_a_run_says_how_it_is_opened():
     """By a program that is there, on this machine only; a server is open already."""
     *settings, program, verb, host, here = shlex.split(
         TrackedRun("r", "7", "sqlite:///a b/mlflow.db").command
@@ -119,37 +117,33 @@ def test_a_run_says_how_it_is_opened() -> None:
 
 
 @pytest.fixture(scope="module")
-def result() -> TuneResult:
+def result():
     """A small study over the splits of a trace."""
     return tune(_world(), trials=8, batch_size=8, repeats=1)
 
 
-def client_of(run: TrackedRun) -> Any:
+def client_of(run):
     """MLflow's client of the store of a run."""
     import mlflow
 
     return mlflow.MlflowClient(tracking_uri=run.tracking_uri)
 
 
-def test_a_run_that_breaks_off_has_failed(mlruns: Path) -> None:
+def test_a_run_that_breaks_off_has_failed(mlruns):
     """Its block raises, and the store says so."""
     with suppress(ArithmeticError), _open_run("a", "tune", mlruns, {}, None) as run:
         raise ArithmeticError
     assert run.client.get_run(run.id).info.status == "FAILED"
 
 
-def test_a_report_without_a_cockpit_says_so(
-    result: TuneResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_without_a_cockpit_says_so(result, tmp_path, monkeypatch):
     """And names the room that it is in."""
     monkeypatch.setattr("raglab.lab.study_result.extensions", lambda _: {})
     page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
     assert "no cockpit: raglab/extensions/cockpit" in page
 
 
-def test_a_study_is_one_run_over_one_trace(
-    result: TuneResult, mlruns: Path, tmp_path: Path
-) -> None:
+def test_a_study_is_one_run_over_one_trace(result, mlruns, tmp_path):
     """The same id of the trace stands in tag, parameter, dataset and report.
 
     Each policy is a nested run.
@@ -202,7 +196,7 @@ def test_a_study_is_one_run_over_one_trace(
     assert len(pd.read_parquet(next(mlruns.rglob("trials.parquet")))) == 8
 
 
-def test_a_study_without_cases_to_judge_is_in_sample(mlruns: Path) -> None:
+def test_a_study_without_cases_to_judge_is_in_sample(mlruns):
     """Its run has no figure under the name of a judged rate."""
     cases = _world().split("tune")
     run = track(tune(cases, trials=8, batch_size=8, repeats=1), mlruns)
@@ -211,7 +205,7 @@ def test_a_study_without_cases_to_judge_is_in_sample(mlruns: Path) -> None:
     assert not {*HEADLINE, "judged/coverage"} & metrics.keys()
 
 
-def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns: Path, tmp_path: Path) -> None:
+def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns, tmp_path):
     """A copy writes to itself and never into the original.
 
     Of one that was moved the artifacts are found.
@@ -233,9 +227,7 @@ def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns: Path, tmp_path: Pa
     assert not mlruns.exists()
 
 
-def test_a_store_by_the_variable_of_mlflow(
-    mlruns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_by_the_variable_of_mlflow(mlruns, tmp_path, monkeypatch):
     """MLFLOW_TRACKING_URI says where runs go unless a folder is given."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

@@ -19,13 +19,12 @@ from generators import Drawn, Weighed
 from labelled import free_policy, labelled, noted
 from parts import in_parts, same
 from raglab.lab.review_rates import REVIEW_RATES
-from raglab.lab.traffic_review import Review, request_day, review
+from raglab.lab.traffic_review import request_day, review
 from raglab.live.answer_recording import record_answers
 from raglab.metrics import RATES
-from raglab.policy import PolicyData
 from raglab.replay import decide_policies, sweep
 from raglab.store.policies import Policy
-from raglab.values import Case, Status, TraceData
+from raglab.values import Case, Status
 from test_store_traces import stored
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
@@ -34,7 +33,7 @@ STATUSES = [status.name for status in Status]
 AT = ("2026-03-02T09:00:00+00:00", "2026-03-02T23:30:00-02:00", "2026-03-03T12:00:00", None)
 
 
-def unlabelled(trace: Any, **extra: Any) -> Any:
+def unlabelled(trace, **extra):
     """The same, as traffic is: without labels; values of `extra` go round the cases."""
     cases = tuple(
         case._replace(
@@ -46,7 +45,7 @@ def unlabelled(trace: Any, **extra: Any) -> Any:
     return replace(trace, cases=cases)
 
 
-def with_extra(trace: Any, rows: list[dict[str, Any]]) -> Any:
+def with_extra(trace, rows):
     """The same with keys of `extra` a case."""
     return replace(
         trace,
@@ -56,7 +55,7 @@ def with_extra(trace: Any, rows: list[dict[str, Any]]) -> Any:
     )
 
 
-def counts_of(trace: TraceData, decided: PolicyData) -> list[int]:
+def counts_of(trace, decided):
     """Requests by decision, as `decide` has them."""
     (decisions,) = decide_policies(trace, [decided])
     return np.bincount(decisions.status, minlength=len(Status)).tolist()
@@ -65,7 +64,7 @@ def counts_of(trace: TraceData, decided: PolicyData) -> list[int]:
 class TestByHand:
     """Four requests with a nearest hit of 0.2, 0.4, 0.6 and none."""
 
-    def traffic(self) -> TraceData:
+    def traffic(self):
         """Requests of two tenants over two days."""
         hits = [[[Hit(0.2)]], [[Hit(0.4)]], [[Hit(0.6)]], [[]]]
         cases = [
@@ -78,7 +77,7 @@ class TestByHand:
         ]
         return trace_of(*zip(cases, hits, strict=True))  # type: ignore[arg-type]
 
-    def test_counts_without_a_label(self) -> None:
+    def test_counts_without_a_label(self):
         """Two are answered at 0.5; what decided the others is named; no label is needed."""
         made = review(
             self.traffic(), policy(l2={"max_l2": 0.5, "soft_max_l2": None}), by=("tenant",)
@@ -102,7 +101,7 @@ class TestByHand:
         assert noted(made.notes, "No request has a label")
         assert "ok 2 (50.0%)" in repr(made)
 
-    def test_curve_of_a_threshold(self) -> None:
+    def test_curve_of_a_threshold(self):
         """Each distance is a step.
 
         The policy's own is marked, and the nearest change on either side.
@@ -118,7 +117,7 @@ class TestByHand:
         assert row["lower"] == np.nextafter(curve["low"].iloc[2], -np.inf)
         assert row["higher"] == curve["low"].iloc[3]
 
-    def test_a_second_policy(self) -> None:
+    def test_a_second_policy(self):
         """How many requests it decides otherwise, by pair of decisions, and by day."""
         before = policy(l2={"max_l2": 0.5, "soft_max_l2": None})
         made = review(self.traffic(), before, after=before.replace("l2.max_l2", 0.7))
@@ -131,7 +130,7 @@ class TestByHand:
         ) == (1, 2, 1, 4)
         assert made.days["changed"].tolist() == [0, 0, 1]
 
-    def test_gates_that_judge_nothing(self) -> None:
+    def test_gates_that_judge_nothing(self):
         """Off in the policy, or since nobody measured what they compare.
 
         A missing signal is counted.
@@ -144,7 +143,7 @@ class TestByHand:
         assert made.off["l2"] == "policy"
         assert made.off["similarity"] == "trace"
 
-    def test_missing_values_are_counted(self) -> None:
+    def test_missing_values_are_counted(self):
         """Two hits of which one has no cosine; the request without a hit is no missing value."""
         cosine = np.array(self.traffic().hits.cosine)
         cosine[0] = np.nan
@@ -152,7 +151,7 @@ class TestByHand:
         made = review(traffic, policy(similarity={"enabled": True, "min_similarity": 0.1}))
         assert made.thresholds.set_index("path").loc["similarity.min_similarity", "missing"] == 1
 
-    def test_a_notebook_shows_it(self) -> None:
+    def test_a_notebook_shows_it(self):
         """Decisions, thresholds, days and notes, nothing of it as markup."""
         page = review(
             unlabelled(self.traffic(), at=["2026-03-02"], team=["<b>"]), policy(), by="team"
@@ -173,18 +172,18 @@ class TestByHand:
         (7, ""),
     ],
 )
-def test_day_of_a_request(stated: object, day: str) -> None:
+def test_day_of_a_request(stated, day):
     """ISO times, in UTC where they have an offset; anything else is of no day."""
     assert request_day(Case("q", "who?", extra={"at": stated})) == day
 
 
-def drawn_policies(seed: int) -> list[PolicyData]:
+def drawn_policies(seed):
     """Policies with gates of every kind."""
     chain = [*random_policies(seed, 1), *with_signals(random_policies(seed + 1, 1), seed)]
     return [*chain, by_cost(chain[0])]
 
 
-def step_values(made: Review, path: str) -> list[tuple[int, float]]:
+def step_values(made, path):
     """Values within each step of a curve: its closed end, and one just inside of the open one."""
     curve, values = made.curves[path], []
     for place, (low, high) in enumerate(zip(curve.low, curve.high, strict=True)):
@@ -201,11 +200,11 @@ def step_values(made: Review, path: str) -> list[tuple[int, float]]:
 @LAW
 @given(st.integers(0, 2**32), st.integers(1, 7), st.integers(1, 2), st.booleans())
 def test_each_step_is_replay(
-    seed: int,
-    n_cases: int,
-    depths: int,
-    is_answered: bool,
-) -> None:
+    seed,
+    n_cases,
+    depths,
+    is_answered,
+):
     """At each step of each curve the answered, refused, asked and changed counts match `decide`."""
     traffic = unlabelled(stored(random_trace(seed, n_cases=n_cases, depths=depths)))
     for drawn in drawn_policies(seed):
@@ -230,7 +229,7 @@ def test_each_step_is_replay(
 
 @LAW
 @given(st.integers(0, 2**32), st.integers(1, 4))
-def test_shards_say_the_same(seed: int, size: int) -> None:
+def test_shards_say_the_same(seed, size):
     """Every frame of a trace in parts is that of the whole, to the bit.
 
     A label changes no curve.
@@ -257,7 +256,7 @@ def test_shards_say_the_same(seed: int, size: int) -> None:
         same(whole.gates, review(unlabelled(mixed), drawn).gates)
 
 
-def sampled(trace: Any) -> Any:
+def sampled(trace):
     """Rates of a sample by name."""
     rows = review(trace, free_policy()).frame()
     return rows.query("basis == 'sample'").set_index("rate")
@@ -266,7 +265,7 @@ def sampled(trace: Any) -> Any:
 class TestLabels:
     """Rates from labels."""
 
-    def test_labels_that_nobody_drew(self) -> None:
+    def test_labels_that_nobody_drew(self):
         """Speak for the labelled requests alone: no interval, and the note says so."""
         trace = labelled(1, {"": 60})
         made = review(trace, free_policy())
@@ -281,7 +280,7 @@ class TestLabels:
         assert made.counts["labelled, not drawn"] == 60
         assert noted(made.notes, "not drawn", "no sample")
 
-    def test_a_census_tells_the_truth(self) -> None:
+    def test_a_census_tells_the_truth(self):
         """Where all requests are drawn, each rate is that of `sweep`, and its interval a point."""
         trace = labelled(2, {"": 60})
         drawn = with_extra(trace, [{"stratum": "all", "inclusion_probability": 1.0}] * 60)
@@ -292,7 +291,7 @@ class TestLabels:
             assert rows.loc[name, "low"] == pytest.approx(rates[name], nan_ok=True)
             assert rows.loc[name, "high"] == pytest.approx(rates[name], nan_ok=True)
 
-    def test_the_estimate_is_unbiased(self) -> None:
+    def test_the_estimate_is_unbiased(self):
         """Over 18 equally likely samples of 2 of 3 and 2 of 4, mean rates by decision are true."""
         trace = labelled(3, {"": 40}, missing=0.0)
         (decisions,) = decide_policies(trace, [free_policy()])
@@ -316,7 +315,7 @@ class TestLabels:
         # they do differ from sample to sample
         assert len({row["pass_rate"] for row in estimates}) > 1
 
-    def test_several_probabilities_in_a_stratum(self) -> None:
+    def test_several_probabilities_in_a_stratum(self):
         """No estimate by stratum knows them: an error."""
         trace = labelled(2, {"": 4})
         rows = [{"stratum": "all", "inclusion_probability": p} for p in (0.5, 0.5, 0.25, 0.5)]
@@ -325,7 +324,7 @@ class TestLabels:
         ):
             review(with_extra(trace, rows), free_policy())
 
-    def test_an_empty_label_is_unknown(self) -> None:
+    def test_an_empty_label_is_unknown(self):
         """An unlabelled drawn request widens the interval, and no feedback replaces its label."""
         trace = labelled(2, {"": 20})
         known = [
@@ -339,7 +338,7 @@ class TestLabels:
             1 / 20
         )
 
-    def test_requests_without_a_stratum(self) -> None:
+    def test_requests_without_a_stratum(self):
         """No drawn request stands for them, which is said.
 
         The interval counts them from none to all.
@@ -351,7 +350,7 @@ class TestLabels:
         row = made.frame().query("basis == 'sample'").set_index("rate").loc["pass_rate"]
         assert row["high"] - row["low"] == pytest.approx(0.5)
 
-    def test_every_rate_is_of_known_names(self) -> None:
+    def test_every_rate_is_of_known_names(self):
         """Those that `metrics` has too bear its names."""
         assert {rate.name for rate in REVIEW_RATES} - set(RATES) == {
             "right_refusal_rate",
@@ -359,7 +358,7 @@ class TestLabels:
         }
 
 
-def test_misuse() -> None:
+def test_misuse():
     """A level that is none; an unlabelled case needs no label elsewhere."""
     with pytest.raises(ValueError, match="level must be in"):
         review(trace_of((ask(), [[Hit(0.2)]])), policy(), level=95)

@@ -8,8 +8,6 @@ The same with and without a storage, which Optuna and its users share with it.
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import optuna
 import pandas as pd
@@ -21,7 +19,6 @@ from raglab.lab.study_journal import STUDY_FILE
 from raglab.lab.trial_search import (
     OBJECTIVES,
     Problem,
-    Search,
     open_study,
     run_search,
 )
@@ -37,7 +34,7 @@ SPACE = full_space(WORLD, START)
 SAMPLERS = ("nsga2", "tpe", "random")
 
 
-def problem(trials: int = 30, goal: Goal | None = None, **settings: Any) -> Problem:
+def problem(trials=30, goal=None, **settings):
     """A search over 60 cases, ten trials a batch, that starts with two policies."""
     first = [own_trial(one, SPACE) for one in (START, always_answer(START))]
     given = {
@@ -51,12 +48,12 @@ def problem(trials: int = 30, goal: Goal | None = None, **settings: Any) -> Prob
     return Problem(WORLD, START, SPACE, goal or Goal(), first, given | settings)
 
 
-def search(asked: Problem, storage: str | Path | None = None, **more: Any) -> Search:
+def search(asked, storage=None, **more):
     """The search of a problem."""
     return run_search(asked, **{"storage": storage, "study_name": None, "on_trials": None} | more)
 
 
-def stored(folder: Path) -> optuna.Study:
+def stored(folder):
     """The only study of a folder, opened as any user of Optuna opens it."""
     backend = optuna.storages.journal.JournalFileBackend(str(folder / STUDY_FILE))
     return optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
@@ -66,14 +63,12 @@ class _Killed(Exception):  # noqa: N818 - what happens to it
     pass
 
 
-def _kill(_: pd.DataFrame) -> bool:
+def _kill(_):
     raise _Killed
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened(
-    tmp_path: Path, sampler: str
-) -> None:
+def test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened(tmp_path, sampler):
     """Kept trials are not proposed again.
 
     What was cut off in the middle of a batch or of a line is made anew.
@@ -96,7 +91,7 @@ def test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened(
     assert len(stored(tmp_path).trials) == 40
 
 
-def test_trials_are_told_by_path_and_name(tmp_path: Path) -> None:
+def test_trials_are_told_by_path_and_name(tmp_path):
     """Parameters are policy paths, objectives and constraints have names.
 
     Attributes say policy and counts.
@@ -121,7 +116,7 @@ def test_trials_are_told_by_path_and_name(tmp_path: Path) -> None:
     assert feasible == set(found.trials.loc[found.trials["feasible"], "number"])
 
 
-def test_the_best_trial_is_there_where_none_meets_the_targets() -> None:
+def test_the_best_trial_is_there_where_none_meets_the_targets():
     """Optuna's `best_trials` are none then.
 
     The nearest to the targets is the best, of equals the cheapest.
@@ -135,7 +130,7 @@ def test_the_best_trial_is_there_where_none_meets_the_targets() -> None:
     assert easy.best.values[0] == easy.trials.loc[easy.trials["feasible"], "expected_cost"].min()
 
 
-def test_trials_of_others_stay_and_are_not_read(tmp_path: Path) -> None:
+def test_trials_of_others_stay_and_are_not_read(tmp_path):
     """What was run beside the search or queued changes nothing, and is there afterwards."""
     plain = search(problem(20))
     search(problem(10), tmp_path)
@@ -152,7 +147,7 @@ def test_trials_of_others_stay_and_are_not_read(tmp_path: Path) -> None:
         assert len(found.study.trials) == 22
 
 
-def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path: Path) -> None:
+def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path):
     """Altered values are judged anew, and a trial whose parameters were altered is made again."""
     whole = search(problem())
     search(problem(), tmp_path)
@@ -168,7 +163,7 @@ def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path: Path) -> None:
     )
 
 
-def test_a_place_that_holds_other_values_is_stored_once_more(tmp_path: Path) -> None:
+def test_a_place_that_holds_other_values_is_stored_once_more(tmp_path):
     """Row and trial belong together, whatever stands at the place and whatever is under way."""
     whole, other = search(problem()), search(problem(seed=1)).study.trials
     study = open_study(tmp_path, "a", problem().settings)
@@ -186,7 +181,7 @@ def test_a_place_that_holds_other_values_is_stored_once_more(tmp_path: Path) -> 
         assert len(found.study.trials) == 4 + 1 + 30
 
 
-def test_a_study_of_another_search_is_refused_by_its_name(tmp_path: Path) -> None:
+def test_a_study_of_another_search_is_refused_by_its_name(tmp_path):
     """Without a name no study meets another; with one the message names what differs."""
     search(problem(10), tmp_path)
     search(problem(10, seed=1), tmp_path)
@@ -201,7 +196,7 @@ def test_a_study_of_another_search_is_refused_by_its_name(tmp_path: Path) -> Non
         search(problem(10), tmp_path, study_name="other")
 
 
-def test_a_storage_by_url(tmp_path: Path) -> None:
+def test_a_storage_by_url(tmp_path):
     """A database takes the trials as a folder does.
 
     What is none is refused without its password.
@@ -221,7 +216,7 @@ def test_a_storage_by_url(tmp_path: Path) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_each_batch_is_told_and_may_be_the_last() -> None:
+def test_each_batch_is_told_and_may_be_the_last():
     """Rows as in the result; only False ends the search."""
     told: list[pd.DataFrame] = []
     found = search(problem(), on_trials=told.append)

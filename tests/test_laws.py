@@ -59,7 +59,7 @@ BOUNDS = st.sampled_from([0.0, 0.25, 0.35, 0.5, 0.7, 1.0, 2.0])
     xs=st.lists(VALUES, min_size=1, max_size=4),
     rows=st.lists(st.tuples(BOUNDS, st.booleans()), min_size=1, max_size=4),
 )
-def test_one_is_a_cell_of_many(name: str, xs: list[float], rows: list[tuple[float, bool]]) -> None:
+def test_one_is_a_cell_of_many(name, xs, rows):
     """Thresholds [P, 1] on cases [Q] give in cell (p, q) the bits policy p alone gives for q."""
     bound, on = (np.array(column)[:, None] for column in zip(*rows, strict=True))
     many = [
@@ -79,7 +79,7 @@ def test_one_is_a_cell_of_many(name: str, xs: list[float], rows: list[tuple[floa
 @pytest.mark.parametrize("name", GATES)
 @LAWFUL
 @given(x=VALUES, one=BOUNDS, two=BOUNDS)
-def test_a_tighter_threshold_never_passes_more(name: str, x: float, one: float, two: float) -> None:
+def test_a_tighter_threshold_never_passes_more(name, x, one, two):
     """Where the tighter of two thresholds passes, the looser does."""
     loose, tight = (
         (max(one, two), min(one, two))
@@ -91,7 +91,7 @@ def test_a_tighter_threshold_never_passes_more(name: str, x: float, one: float, 
 
 @pytest.mark.parametrize("name", GATES)
 @pytest.mark.parametrize("bound", [-1.0, 0.0, 0.5, 4.0, np.inf, -np.inf])
-def test_missing_never_passes(name: str, bound: float) -> None:
+def test_missing_never_passes(name, bound):
     """NaN fires every gate, by whatever threshold, unless the gate is off."""
     assert gates.fires(GATES[name](NAN, bound, True))
     if name != "domain":
@@ -104,12 +104,10 @@ RULES = st.tuples(*[st.sampled_from([-np.inf, 0.0, 0.25, 0.5, NAN])] * 5)
 
 @LAWFUL
 @given(cases=st.lists(SEEN, min_size=1, max_size=3), rules=st.lists(RULES, min_size=1, max_size=3))
-def test_a_rule_of_many_is_the_rule_of_each(
-    cases: list[tuple[float, ...]], rules: list[tuple[float, ...]]
-) -> None:
+def test_a_rule_of_many_is_the_rule_of_each(cases, rules):
     """The resolver's margins, cell by cell, and no rule decides on a missing measurement."""
 
-    def contest(rows: Any) -> resolver.Contest:
+    def contest(rows):
         gap, sig, sig_gap, anchor, anchor_gap = np.moveaxis(
             np.asarray(rows, dtype=np.float64), -1, 0
         )
@@ -135,7 +133,7 @@ def test_a_rule_of_many_is_the_rule_of_each(
 # the whole chain
 
 
-def _answered(trace: TraceData, chosen: PolicyData) -> set[str]:
+def _answered(trace, chosen):
     return {
         case.id
         for case, status in zip(trace.cases, decide(trace, chosen).status, strict=True)
@@ -143,7 +141,7 @@ def _answered(trace: TraceData, chosen: PolicyData) -> set[str]:
     }
 
 
-def _rows(trace: TraceData, rows: Any) -> TraceData:
+def _rows(trace, rows):
     return TraceData(
         tuple(trace.cases[row] for row in rows),
         trace.chunks,
@@ -154,7 +152,7 @@ def _rows(trace: TraceData, rows: Any) -> TraceData:
 
 @CHAIN
 @given(seed=SEEDS)
-def test_a_policy_decides_alone_as_among_many(seed: int) -> None:
+def test_a_policy_decides_alone_as_among_many(seed):
     """Stage, chosen set and depth of policy p for case q.
 
     In a block of policies, alone, and with the case alone.
@@ -183,7 +181,7 @@ def test_a_policy_decides_alone_as_among_many(seed: int) -> None:
 
 @CHAIN
 @given(seed=SEEDS)
-def test_a_tally_counts_what_decide_says(seed: int) -> None:
+def test_a_tally_counts_what_decide_says(seed):
     """Every policy of a mixed set, structures and depths included.
 
     Stages and counts are those of its own decisions.
@@ -212,7 +210,7 @@ def test_a_tally_counts_what_decide_says(seed: int) -> None:
 
 @CHAIN
 @given(seed=SEEDS)
-def test_tallies_sum_to_the_cases_and_their_order_is_irrelevant(seed: int) -> None:
+def test_tallies_sum_to_the_cases_and_their_order_is_irrelevant(seed):
     """Each policy decides each case once; a shuffled trace gives the same sweep."""
     trace = random_trace(seed, n_cases=7)
     policies = random_policies(seed, 4)
@@ -271,9 +269,7 @@ HOLDS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...] = (
 
 
 @pytest.mark.parametrize(("path", "values", "fixed", "depths"), HOLDS)
-def test_tightening_never_answers_more(
-    path: str, values: tuple[Any, ...], fixed: dict[str, Any], depths: int
-) -> None:
+def test_tightening_never_answers_more(path, values, fixed, depths):
     """Tau, min_similarity, min_fused always; min_keep without refinement or without the gap.
 
     The rest as stated.
@@ -289,9 +285,7 @@ def test_tightening_never_answers_more(
     assert moved > 0
 
 
-def _moves(
-    hits: list[Any], query: str, path: str, loose: Any, tight: Any, **sections: Any
-) -> list[str]:
+def _moves(hits, query, path, loose, tight, **sections):
     depths = hits if isinstance(hits[0], list) else [hits]
     trace, chosen = trace_of((ask(query), depths)), policy(patterns=PATTERNS, **sections)
     return [decide(trace, chosen.replace(path, value)).stage(0) for value in (loose, tight)]
@@ -300,7 +294,7 @@ def _moves(
 APART = {"resolver": {"signature": False, "anchor": False, "min_group_gap": None}}
 
 
-def test_a_tighter_l2_may_answer_more_through_the_gap() -> None:
+def test_a_tighter_l2_may_answer_more_through_the_gap():
     """At 0.75 two hits too close to call ask the user.
 
     At 0.5 one of them is left, and a lone hit is confident.
@@ -312,7 +306,7 @@ def test_a_tighter_l2_may_answer_more_through_the_gap() -> None:
     ]
 
 
-def test_a_tighter_l2_may_answer_more_through_the_soft_bound() -> None:
+def test_a_tighter_l2_may_answer_more_through_the_soft_bound():
     """Best 0.5: max_l2 0.6 finds one hit of the two it needs.
 
     At 0.4 the soft bound 1.05 takes over and finds both.
@@ -324,7 +318,7 @@ def test_a_tighter_l2_may_answer_more_through_the_soft_bound() -> None:
     ]
 
 
-def test_a_tighter_l2_may_answer_more_by_another_chosen_set() -> None:
+def test_a_tighter_l2_may_answer_more_by_another_chosen_set():
     """In rank order: the first hit does not carry the entity.
 
     Tightened away, it leaves its place to one that does.
@@ -338,7 +332,7 @@ def test_a_tighter_l2_may_answer_more_by_another_chosen_set() -> None:
     assert _moves(hits, "explain hull", "l2.max_l2", 0.75, 0.25, **sections) == ["coverage", "gap"]
 
 
-def test_a_tighter_gap_may_answer_more_through_entity_fill() -> None:
+def test_a_tighter_gap_may_answer_more_through_entity_fill():
     """Confident, the two near hits lack the entity.
 
     Handed over, the resolver fills it in from a far hit.
@@ -347,7 +341,7 @@ def test_a_tighter_gap_may_answer_more_through_entity_fill() -> None:
     assert _moves(hits, "explain hull", "gap.min_gap", 0.25, 0.5) == ["coverage", "single_group"]
 
 
-def test_a_larger_min_keep_may_answer_more_through_refinement() -> None:
+def test_a_larger_min_keep_may_answer_more_through_refinement():
     """Ambiguity ends the loop, a refusal does not: the next depth answers."""
     first = [Hit(0.5, "a.md"), Hit(0.5, "b.md")]
     second = [Hit(0.25, page=page) for page in (1, 2, 3)]
@@ -371,9 +365,7 @@ def test_a_larger_min_keep_may_answer_more_through_refinement() -> None:
         (("anchor_sim",), {"coverage__enabled": False}),
     ],
 )
-def test_a_measurement_that_is_missing_answers_nothing(
-    fields: tuple[str, ...], fixed: dict[str, Any]
-) -> None:
+def test_a_measurement_that_is_missing_answers_nothing(fields, fixed):
     """With a field all NaN.
 
     Nothing is answered by a gate that reads it, nothing more by a rule that does.
@@ -388,7 +380,7 @@ def test_a_measurement_that_is_missing_answers_nothing(
             assert not found or "sim" in fields[0]
 
 
-def test_disk_width_makes_no_second_case() -> None:
+def test_disk_width_makes_no_second_case():
     """A float32 0.35 from disk decides alike for one or many policies at float64 threshold 0.35."""
     trace = trace_of((ask(), [[Hit(float(np.float32(0.35)), cosine=float(np.float32(0.35)))]]))
     for path, section in (
@@ -403,7 +395,7 @@ def test_disk_width_makes_no_second_case() -> None:
         assert together == [len(_answered(trace, one)) for one in policies]
 
 
-def test_a_hostile_policy_and_query_do_not_hang() -> None:
+def test_a_hostile_policy_and_query_do_not_hang():
     """An exponential pattern and a query of 100,000 characters load and decide under a second."""
     hostile = PolicyData.from_mapping(
         {"patterns": {"deny": ["(a+)+$", ["(a|a)*b", "(.*)*c"]], "entities": {"x": ["(a*)*d"]}}}
@@ -415,7 +407,7 @@ def test_a_hostile_policy_and_query_do_not_hang() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", ["hull", "(?!fleet)"]])
-def test_look_ahead_is_refused_when_the_policy_is_loaded(pattern: Any) -> None:
+def test_look_ahead_is_refused_when_the_policy_is_loaded(pattern):
     """Alone or in a list, the error says that the engine has no look-ahead and what to write."""
     with pytest.raises(
         ValueError, match=r"linear-time regular expression, got .*write look-around as a list"

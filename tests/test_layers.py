@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -93,12 +92,12 @@ BITS = {"Generator", "PCG64", "PCG64DXSM"}  # built over bits of a seed
 CHANCE = {"seed", "rng"}
 
 
-def part(path: Path) -> str:
+def part(path):
     """Package, or module at the top, that a file belongs to."""
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def module(path: Path) -> str:
+def module(path):
     """Dotted name of a file."""
     return ".".join(("raglab", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
         ".__init__"
@@ -106,18 +105,18 @@ def module(path: Path) -> str:
 
 
 @cache
-def tree(path: Path) -> ast.Module:
+def tree(path):
     """Syntax of a file."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
-def imported(path: Path) -> tuple[str, ...]:
+def imported(path):
     """Dotted names of what a file imports, inside functions and for types as well."""
     return tuple(_imported(path))
 
 
-def _imported(path: Path) -> Iterator[str]:
+def _imported(path):
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -126,7 +125,7 @@ def _imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+def cycles(edges):
     """Cycles of a graph, as what is left when all that imports nothing more is taken away."""
     left = {name: set(there) - {name} for name, there in edges.items()}
     while True:
@@ -136,7 +135,7 @@ def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
         left = {name: there - done for name, there in left.items() if name not in done}
 
 
-def place(path: Path) -> str:
+def place(path):
     """Path of a file below the package."""
     return path.relative_to(ROOT).as_posix()
 
@@ -149,7 +148,7 @@ ALGEBRA_FILES = [
 ]
 
 
-def test_imports_point_down() -> None:
+def test_imports_point_down():
     """A room imports lower layers and itself, and of the package its modules alone."""
     parts = {part(path) for path in FILES}
     assert parts == set(LAYER), "each room and module of the root has a layer"
@@ -164,7 +163,7 @@ def test_imports_point_down() -> None:
     assert whole == [], "import the module, not the package"
 
 
-def test_nothing_imports_an_extension() -> None:
+def test_nothing_imports_an_extension():
     """Neither the core nor another room: each room can be deleted, and everything else goes on."""
     strangers = {}
     for path in FILES:
@@ -177,7 +176,7 @@ def test_nothing_imports_an_extension() -> None:
     assert {file: rooms for file, rooms in strangers.items() if rooms} == {}
 
 
-def test_nothing_imports_in_a_circle() -> None:
+def test_nothing_imports_in_a_circle():
     """Neither modules nor folders, whether they import at the top, in a function or for types."""
     known = {module(path): path for path in FILES}
     edges: dict[str, set[str]] = {name: set() for name in known}
@@ -192,13 +191,13 @@ def test_nothing_imports_in_a_circle() -> None:
     assert cycles(folders) == []
 
 
-def folder(path: Path) -> str:
+def folder(path):
     """Folder of a file below the package; a module of the root is one of its own."""
     inner = path.relative_to(ROOT)
     return inner.stem if len(inner.parts) == 1 else inner.parent.as_posix()
 
 
-def test_the_algebra_touches_no_world() -> None:
+def test_the_algebra_touches_no_world():
     """It opens nothing, knows no path, clock, environment or global generator.
 
     A generator needs `seed` or `rng` among the arguments.
@@ -206,7 +205,7 @@ def test_the_algebra_touches_no_world() -> None:
     assert [fault for path in ALGEBRA_FILES for fault in worldly(path)] == []
 
 
-def worldly(path: Path) -> Iterator[str]:
+def worldly(path):
     """What a file takes of the world."""
     names = {name.split(".")[0] for name in imported(path)} & WORLD
     names |= {name for name in imported(path) if name.startswith("pathlib")} - {PURE_PATH}
@@ -231,7 +230,7 @@ def worldly(path: Path) -> Iterator[str]:
         )
 
 
-def test_no_clock_reaches_the_algebra_as_a_value() -> None:
+def test_no_clock_reaches_the_algebra_as_a_value():
     """Not as a default, a field's factory or a callback: `datetime.now` uncalled is a clock too."""
     clocks = [
         f"{place(path)}:{node.lineno} {node.value.id}.{node.attr}"
@@ -243,7 +242,7 @@ def test_no_clock_reaches_the_algebra_as_a_value() -> None:
     assert clocks == []
 
 
-def test_no_hash_hangs_on_a_clock() -> None:
+def test_no_hash_hangs_on_a_clock():
     """A function that hashes reads no clock: ids and digests are those of the content."""
     faults = []
     for path in FILES:
@@ -256,9 +255,7 @@ def test_no_hash_hangs_on_a_clock() -> None:
     assert faults == []
 
 
-def _with_arguments(
-    node: ast.AST, arguments: frozenset[str]
-) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+def _with_arguments(node, arguments):
     """Every node with the names of the arguments of the functions around it."""
     if isinstance(node, ast.FunctionDef | ast.Lambda):
         held = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
@@ -268,7 +265,7 @@ def _with_arguments(
         yield from _with_arguments(child, arguments)
 
 
-def test_a_heavy_library_stands_in_one_file() -> None:
+def test_a_heavy_library_stands_in_one_file():
     """Replacing it is one file's work."""
     users: dict[str, set[str]] = {}
     for path in FILES:
@@ -294,7 +291,7 @@ def test_a_heavy_library_stands_in_one_file() -> None:
     assert spread == {}
 
 
-def test_the_package_imports_lightly() -> None:
+def test_the_package_imports_lightly():
     """A fresh process loads nothing slow, and few modules."""
     code = (
         "import sys; before = set(sys.modules); import raglab; print(*(set(sys.modules) - before))"

@@ -7,7 +7,6 @@ import importlib.util
 import re
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from levels import LEVELS, level_of
 TESTS = Path(__file__).parent
 
 
-def script(name: str) -> Any:
+def script(name):
     """A script of `.ci` as a module."""
     spec = importlib.util.spec_from_file_location(name, TESTS.parent / ".ci" / f"{name}.py")
     assert spec is not None
@@ -26,7 +25,7 @@ def script(name: str) -> Any:
     return module
 
 
-def names_in(path: Path) -> set[str]:
+def names_in(path):
     """Tests, classes and methods of a module, and `*`."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     kinds = ast.FunctionDef | ast.ClassDef
@@ -42,7 +41,7 @@ def names_in(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_table_names_tests(level: str) -> None:
+def test_the_table_names_tests(level):
     """But for those of rooms that are not installed."""
     unknown = {}
     for module, names in LEVELS[level].items():
@@ -53,7 +52,7 @@ def test_the_table_names_tests(level: str) -> None:
     assert {module: names for module, names in unknown.items() if names} == {}
 
 
-def test_no_test_has_two_levels() -> None:
+def test_no_test_has_two_levels():
     """Each name stands once."""
     levels = list(LEVELS)
     for number, level in enumerate(levels):
@@ -62,7 +61,7 @@ def test_no_test_has_two_levels() -> None:
                 assert not set(names) & set(LEVELS[later].get(module, ()))
 
 
-def test_a_test_has_the_level_of_its_name_class_or_module() -> None:
+def test_a_test_has_the_level_of_its_name_class_or_module():
     """What no row names is of `make test`."""
     assert level_of("tests/test_levels.py::test_no_test_has_two_levels") == ""
     for level, rows in LEVELS.items():
@@ -74,7 +73,7 @@ def test_a_test_has_the_level_of_its_name_class_or_module() -> None:
     ("today", "due"),
     [(date(2026, 11, 28), False), (date(2026, 12, 5), False), (date(2026, 12, 6), True)],
 )
-def test_the_week_is_due_after_seven_days(today: date, *, due: bool) -> None:
+def test_the_week_is_due_after_seven_days(today, *, due):
     """By the dated line of the last pass; no line, or two, is an error."""
     weekly = script("weekly")
     line = "Last pass of `make test-weekly`: 2026-11-28.\n"
@@ -84,7 +83,7 @@ def test_the_week_is_due_after_seven_days(today: date, *, due: bool) -> None:
             weekly.is_due(page, today)
 
 
-def test_a_change_takes_out_the_rooms_that_it_touches() -> None:
+def test_a_change_takes_out_the_rooms_that_it_touches():
     """By their code or their tests; a table of the core takes out all."""
     removal = script("removal")
     assert removal.touched_rooms(["raglab/store/files.py", "tests/test_gates.py"]) == []

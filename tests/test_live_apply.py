@@ -7,7 +7,6 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -31,12 +30,12 @@ OFF = HALF.replace(
 )
 
 
-def scores(*rows: tuple[Any, ...]) -> pd.DataFrame:
+def scores(*rows):
     """Frame of rows without labels."""
     return pd.DataFrame(rows, columns=["query", "hit_id", "node_score"])
 
 
-def batch(n: int, hits: int) -> pd.DataFrame:
+def batch(n, hits):
     """Frame of n questions with so many hits each, every text its own."""
     return pd.DataFrame(
         {
@@ -53,7 +52,7 @@ def batch(n: int, hits: int) -> pd.DataFrame:
 class TestByHand:
     """Frames that can be followed by head."""
 
-    def test_decisions(self) -> None:
+    def test_decisions(self):
         """0.75 answers from both hits, 0.25 is refused by its margin of −0.25.
 
         Nothing found has no score.
@@ -73,7 +72,7 @@ class TestByHand:
         assert said["margins"][2] == {"domain": 0.0, "l2": -1.0}
         assert set(said["policy_id"]) == {OFF.policy_id}
 
-    def test_a_missing_measurement_has_no_margin(self) -> None:
+    def test_a_missing_measurement_has_no_margin(self):
         """It is None, as JSON writes it; gates that are off are left out."""
         said = decide_frame(scores(("a?", "x", float("nan"))), OFF, score=None, signals=NODE)
         assert said["margins"][0]["signals.node_score"] is None
@@ -85,7 +84,7 @@ class TestByHand:
             said["margins"][0]
         ) - {"l2"}
 
-    def test_options(self) -> None:
+    def test_options(self):
         """An ambiguous question comes with the hits of each option."""
         rows = [("a?", "x", 0.9, "motor"), ("a?", "y", 0.9, "home")]
         frame = pd.DataFrame(rows, columns=["query", "hit_id", "score", "domain"])
@@ -94,7 +93,7 @@ class TestByHand:
         assert said["decided_by"].tolist() == ["resolver.options"]
         assert said["options"].tolist() == [[["x"], ["y"]]]
 
-    def test_gates_that_a_policy_has_on_are_told(self) -> None:
+    def test_gates_that_a_policy_has_on_are_told(self):
         """A warning names those gates of the policy alone that the frame cannot judge.
 
         None, none.
@@ -113,7 +112,7 @@ class TestByHand:
         assert seen[0].filename == __file__
         assert said["warnings"][0][-1].endswith("measured nothing for them: l2, confidence")
 
-    def test_a_signal_that_the_frame_lacks(self) -> None:
+    def test_a_signal_that_the_frame_lacks(self):
         """A policy that gates another score is refused, never applied without it."""
         with pytest.raises(
             ValueError, match="signal node_score needs a trace that holds it, got one without"
@@ -124,7 +123,7 @@ class TestByHand:
 
 
 @pytest.mark.parametrize("labels", [True, False])
-def test_it_decides_as_a_trace_does(labels: bool) -> None:
+def test_it_decides_as_a_trace_does(labels):
     """Status, gate, reason and warnings are those of `decide`, with labels and without."""
     frame = batch(40, 3).assign(s_rerank=lambda rows: rows["score"] - 0.3)
     frame = frame.assign(label="ok") if labels else frame
@@ -136,7 +135,7 @@ def test_it_decides_as_a_trace_does(labels: bool) -> None:
         assert said[name].tolist() == table[name].tolist(), name
 
 
-def test_a_fresh_process_is_light() -> None:
+def test_a_fresh_process_is_light():
     """It imports and decides without torch, MLflow or matplotlib."""
     code = (
         "import sys; import raglab; import pandas as pd\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,14 +19,14 @@ from raglab.live.arm_choice import (
 )
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights, reward
-from raglab.values import Latency, TraceData
+from raglab.values import Latency
 from worlds import Hit, ask, policy, trace_of
 
 ANY = PolicyData.from_mapping({})
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
 
 
-def hits(*scores: tuple[float, float]) -> list[Hit]:
+def hits(*scores):
     """Hits in l2 order with their fused and reranked scores; rank follows the reranked ones."""
     order = sorted(range(len(scores)), key=lambda place: -scores[place][1])
     return [
@@ -36,7 +35,7 @@ def hits(*scores: tuple[float, float]) -> list[Hit]:
     ]
 
 
-def measured(*rows: list[Hit], vectors: Any = (EAST, NORTH), ms: float = 100.0) -> TraceData:
+def measured(*rows, vectors=(EAST, NORTH), ms=100.0):
     """Trace of one arm with embeddings, and 100 ms in each of two stages."""
     bare = trace_of(*((ask(), [row]) for row in rows))
     units = np.array(
@@ -49,7 +48,7 @@ def measured(*rows: list[Hit], vectors: Any = (EAST, NORTH), ms: float = 100.0) 
 class TestComponents:
     """What an unsupervised reward sees."""
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """Scores 0.9 and 0.4, at right angles, in reverse order to the fused, 200 ms of 8 s."""
         row = components(measured(hits((0.2, 0.9), (0.6, 0.4))), policy()).iloc[0]
         assert row["margin"] == pytest.approx(0.5)
@@ -58,7 +57,7 @@ class TestComponents:
         assert row["latency_ratio"] == 0.025
         assert (row["cache_hit"], row["ms"], row["arm"]) == (0.0, 200.0, "hybrid")
 
-    def test_the_first_final_k_of_the_arms_order_count(self) -> None:
+    def test_the_first_final_k_of_the_arms_order_count(self):
         """The third by rank is not among two chosen, though nearest and only other direction."""
         row = [
             Hit(0.25, rank=2, s_rerank=0.1),
@@ -68,12 +67,12 @@ class TestComponents:
         seen = components(measured(row, vectors=(NORTH, EAST, EAST)), policy()).iloc[0]
         assert (seen["margin"], seen["diversity"]) == (0.0, 0.0)
 
-    def test_nothing_found_is_no_margin(self) -> None:
+    def test_nothing_found_is_no_margin(self):
         """A question without hits has margin and diversity 0 and no order to agree on."""
         seen = components(measured(hits((0.5, 0.5)), []), policy()).iloc[1]
         assert (seen["margin"], seen["diversity"], seen["consistency"]) == (0.0, 0.0, 0.5)
 
-    def test_without_a_reranker_it_is_missing(self) -> None:
+    def test_without_a_reranker_it_is_missing(self):
         """No reranked score, no margin and no second pass: NaN, not 0, and so is the reward."""
         trace = measured([Hit(0.25), Hit(0.5, rank=1)])
         seen = components(trace, policy())
@@ -81,7 +80,7 @@ class TestComponents:
         assert seen["diversity"].iloc[0] == 1.0
         assert np.isnan(np.asarray(reward(seen))).all()
 
-    def test_a_latency_that_was_not_measured_is_missing(self) -> None:
+    def test_a_latency_that_was_not_measured_is_missing(self):
         """NaN, not 0: an arm without a clock would be the fastest.
 
         A stage that did not run costs nothing.
@@ -92,7 +91,7 @@ class TestComponents:
         np.testing.assert_array_equal(seen["ms"], [np.nan, 100.0])
         np.testing.assert_array_equal(seen["latency_ratio"], [np.nan, 0.0125])
 
-    def test_missing_parts_are_named(self) -> None:
+    def test_missing_parts_are_named(self):
         """Embeddings, latencies and a budget are asked for by name."""
         trace = measured(hits((0.5, 0.5)))
         for bare, more, rule in (
@@ -103,7 +102,7 @@ class TestComponents:
             with pytest.raises(ValueError, match=rule):
                 components(bare, policy(), **more)
 
-    def test_the_gates_change_what_is_right_not_what_is_measured(self) -> None:
+    def test_the_gates_change_what_is_right_not_what_is_measured(self):
         """A policy that refuses has the components of one that answers."""
         trace = measured(hits((0.2, 0.9), (0.6, 0.4)))
         open_, shut = (
@@ -117,7 +116,7 @@ class TestComponents:
 class TestTable:
     """Every arm of every case."""
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """One case, one arm.
 
         What was right, what the reward says, and the context that was known before.
@@ -131,7 +130,7 @@ class TestTable:
         assert made.features.shape == (1, len(FEATURES))
         assert made.feature_names == FEATURES
 
-    def test_other_weights_score_the_same_measurements(self) -> None:
+    def test_other_weights_score_the_same_measurements(self):
         """Components measured once and scored again equal components measured anew."""
         trace, weights = (
             measured(hits((0.2, 0.9), (0.6, 0.4)), hits((0.5, 0.5))),
@@ -143,14 +142,14 @@ class TestTable:
             table(trace, policy(), weights).reward,
         )
 
-    def test_measurements_of_another_trace_are_refused(self) -> None:
+    def test_measurements_of_another_trace_are_refused(self):
         """Components of other questions do not slip in, though there are as many."""
         trace = measured(hits((0.2, 0.9), (0.6, 0.4)), hits((0.5, 0.5)))
         other = components(trace, policy()).assign(case_id=["x", "y"])
         with pytest.raises(ValueError, match="measured must be 2 components of this trace"):
             table(trace, policy(), measured=other)
 
-    def test_arms_of_an_intent_need_it(self) -> None:
+    def test_arms_of_an_intent_need_it(self):
         """Hybrid and iterative are always there.
 
         Graph and table where the question asks for what they have.
@@ -165,7 +164,7 @@ class TestTable:
         ]
         assert available("Who is the loss payee?", ANY, arms).tolist() == [True, True, True, False]
 
-    def test_context_by_head(self) -> None:
+    def test_context_by_head(self):
         """One content word, one entity, one document named, no file in the text."""
         seen = dict(
             zip(FEATURES, context("What is the excess?", 1, ["guide.md"], ANY), strict=True)
@@ -174,14 +173,14 @@ class TestTable:
         assert (seen["documents"], seen["path"]) == (1.0, 0.0)
         assert context("See guide.md", 0, [], ANY)[FEATURES.index("path")] == 1.0
 
-    def test_the_router_puts_all_on_one_arm(self) -> None:
+    def test_the_router_puts_all_on_one_arm(self):
         """A trace of one arm is routed to it."""
         trace = measured(hits((0.5, 0.5)))
         assert router(trace, policy()).tolist() == [[1.0]]
         assert case_features(trace, policy())[0, 0] == 1.0
 
 
-def test_ndcg_by_case_averages_to_the_ranking() -> None:
+def test_ndcg_by_case_averages_to_the_ranking():
     """A case whose source comes first has 1, second 0.63, and one expecting none is missing."""
     first = (ask(expect_sources=("guide.md",)), [hits((0.5, 0.9), (0.5, 0.4))])
     second = (

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,15 +42,15 @@ EXCESS, COURTESY = "What is the motor excess?", "Is a courtesy car provided?"
 
 
 def opener(
-    folder: Path,
-    base: dict[str, Any],
-    generator: Any = Fixed(),  # noqa: B008 - a tuple
-    **building: Any,
-) -> OpenSystem:
+    folder,
+    base,
+    generator=Fixed(),  # noqa: B008 - a tuple
+    **building,
+):
     """What opens a system over the small corpus, with an index in a folder."""
     build_index(CORPUS, folder, cache=None, **SMALL, **building)
 
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
+    def make(policy=None, **more):
         stated = Policy.from_mapping(base | (policy or {}))
         return System.open(
             folder, **{"policy": stated, "cache": False, "generator": generator, **more}
@@ -62,7 +61,7 @@ def opener(
 
 @pytest.fixture
 # the fixture
-def opened(tmp_path: Path, encoder: WordEncoder) -> OpenSystem:
+def opened(tmp_path, encoder):
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
     return opener(tmp_path / "index", OPEN)
@@ -71,7 +70,7 @@ def opened(tmp_path: Path, encoder: WordEncoder) -> OpenSystem:
 class TestResponse:
     """Rule S0.3."""
 
-    def test_an_answer(self, opened: OpenSystem) -> None:
+    def test_an_answer(self, opened):
         """It has every key, at least a source, and nothing of a refusal; as JSON it comes back."""
         said = ask(EXCESS, system=opened(FREE), request_id="r1")
         assert tuple(said) == KEYS
@@ -83,7 +82,7 @@ class TestResponse:
         assert dict(said) | expected == dict(said)
         assert json.loads(said.json()) == dict(said)
 
-    def test_a_refusal(self, opened: OpenSystem) -> None:
+    def test_a_refusal(self, opened):
         """Its answer is the policy's message, without sources, with the numbers that decided."""
         said = ask(
             "Is a courtesy car provided?", system=opened({"similarity": {"min_similarity": 1.0}})
@@ -92,7 +91,7 @@ class TestResponse:
         assert said["answer"] == "This information cannot be verified from the provided documents."
         assert "is below min_similarity 1" in said["refusal_reason"]
 
-    def test_a_signal_refuses_or_asks_back(self, opened: OpenSystem) -> None:
+    def test_a_signal_refuses_or_asks_back(self, opened):
         """Rule S2.15 live: the reason has the signal's numbers.
 
         What is asked back can be chosen from.
@@ -109,17 +108,17 @@ class TestResponse:
         chosen = ask("Is a courtesy car provided?", system=opened(gate), selected_option=2)
         assert chosen["status"] == "ok"
 
-    def test_an_empty_question(self, opened: OpenSystem) -> None:
+    def test_an_empty_question(self, opened):
         """White space is a refusal, not an error."""
         assert ask("  \n ", system=opened())["refusal_reason"] == "empty query"
 
     @pytest.mark.parametrize("question", [None, 3, ["what"]])
-    def test_a_question_that_is_no_text(self, opened: OpenSystem, question: Any) -> None:
+    def test_a_question_that_is_no_text(self, opened, question):
         """Broken input raises."""
         with pytest.raises(ValueError, match="question must be a Unicode text"):
             ask(question, system=opened())
 
-    def test_a_document_there_is_none_of(self, opened: OpenSystem) -> None:
+    def test_a_document_there_is_none_of(self, opened):
         """A name that the corpus does not hold raises."""
         for name, rule in (
             ("boat.md", r"must name documents of the corpus, got 'boat.md'"),
@@ -128,7 +127,7 @@ class TestResponse:
             with pytest.raises(ValueError, match=rule):
                 ask("What is the excess?", system=opened(), documents=[name])
 
-    def test_named_documents_scope_the_search_and_lower_the_bar(self, opened: OpenSystem) -> None:
+    def test_named_documents_scope_the_search_and_lower_the_bar(self, opened):
         """All sources are of the document that was named; the bar is tau_explicit."""
         said = ask(
             "What is the excess?",
@@ -142,10 +141,10 @@ class TestResponse:
     @pytest.mark.parametrize("arm", live_arms())
     def test_a_scope_holds_for_tables(
         self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-        arm: str,
-    ) -> None:
+        tmp_path,
+        encoder,
+        arm,
+    ):
         """A named document with a table scopes chunks and rows alike."""
         del encoder
         tables = [
@@ -166,7 +165,7 @@ class TestResponse:
         assert said["sources"] == ["docs/t2.md#1"]
         assert "£200" in said["answer"]
 
-    def test_an_answer_is_escaped_in_a_notebook(self, opened: OpenSystem) -> None:
+    def test_an_answer_is_escaped_in_a_notebook(self, opened):
         """No markup of a model or a document reaches the page."""
         answer = "a < b & <unknown onclick=x>y</unknown>"
         said = ask(
@@ -188,7 +187,7 @@ class TestSelection:
         },
     }
 
-    def test_options_then_the_chosen_one(self, opened: OpenSystem) -> None:
+    def test_options_then_the_chosen_one(self, opened):
         """A question with options is completed by the choice among them."""
         system = opened(self.ASKING)
         asked = ask("What is covered?", system=system)
@@ -204,15 +203,13 @@ class TestSelection:
     @pytest.mark.parametrize(
         ("policy", "chosen"), [(ASKING, 0), (ASKING, 4), (ASKING, -1), (FREE, 1)]
     )
-    def test_an_unknown_id_is_a_refusal(
-        self, opened: OpenSystem, policy: dict[str, Any], chosen: int
-    ) -> None:
+    def test_an_unknown_id_is_a_refusal(self, opened, policy, chosen):
         """Its reason names the id; where nothing was asked, nothing can be chosen."""
         said = ask("What is covered?", system=opened(policy), selected_option=chosen)
         assert said["status"] == "refuse"
         assert said["refusal_reason"] == f"Invalid selection: {chosen}"
 
-    def test_gates_on_the_answer_hold_for_a_choice(self, opened: OpenSystem) -> None:
+    def test_gates_on_the_answer_hold_for_a_choice(self, opened):
         """An option whose answer is not confident enough is refused with the number."""
         system = opened(self.ASKING, generator=Fixed(confidence=0.5))
         said = ask("What is covered?", system=system, selected_option=1)
@@ -223,9 +220,7 @@ class TestSelection:
 
 
 @pytest.mark.parametrize("arm", live_arms())
-def test_fifty_taus_live_are_fifty_taus_replayed(
-    tmp_path: Path, opened: OpenSystem, arm: str
-) -> None:
+def test_fifty_taus_live_are_fifty_taus_replayed(tmp_path, opened, arm):
     """One stored trace, replayed at every tau, says what fifty live runs say, case for case."""
     taus = np.linspace(0.0, 100.0, 50)
     base = Policy.from_mapping(
@@ -257,7 +252,7 @@ def test_fifty_taus_live_are_fifty_taus_replayed(
 class TestCaches:
     """The answer cache and the strategy cache."""
 
-    def test_an_answer_is_kept(self, opened: OpenSystem) -> None:
+    def test_an_answer_is_kept(self, opened):
         """The second time comes from the cache, with the same content.
 
         Blanks make no difference.
@@ -268,7 +263,7 @@ class TestCaches:
         assert (first.record.answer_cache_hit, again.record.answer_cache_hit) == (False, True)
         assert first == again
 
-    def test_another_policy_document_or_choice_is_another_answer(self, opened: OpenSystem) -> None:
+    def test_another_policy_document_or_choice_is_another_answer(self, opened):
         """Nothing is taken from the cache that another policy, scope, arm or selection made."""
         system = opened(FREE, cache=True)
         ask("What is the excess?", system=system)
@@ -297,9 +292,7 @@ class TestCaches:
         ],
         ids=str,
     )
-    def test_what_is_no_answer_is_made_again(
-        self, tmp_path: Path, opened: OpenSystem, stored: Any
-    ) -> None:
+    def test_what_is_no_answer_is_made_again(self, tmp_path, opened, stored):
         """Another form, another policy, or a field more or less.
 
         Dropped, and answered anew, to the same answer.
@@ -316,9 +309,7 @@ class TestCaches:
         again = ask("What is the motor excess?", system=system, request_id="r")
         assert (again.record.answer_cache_hit, dict(again)) == (False, dict(first))
 
-    def test_a_cache_that_travelled_holds_nothing(
-        self, opened: OpenSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_cache_that_travelled_holds_nothing(self, opened, tmp_path, monkeypatch):
         """What another user's processes kept in the folder is retrieved and answered anew."""
         answers = []
         for user in ("one", "two"):
@@ -333,18 +324,18 @@ class TestCaches:
     )
     def test_a_log_that_keeps_no_texts_has_none_beside_it(
         self,
-        opened: OpenSystem,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        name: str,
-        value: str,
-    ) -> None:
+        opened,
+        tmp_path,
+        monkeypatch,
+        name,
+        value,
+    ):
         """A cache would hold the question."""
         monkeypatch.setenv(name, value)
         ask("What is the motor excess?", system=opened(cache=True, audit=True))
         assert not [*tmp_path.rglob("strategies.sqlite*")]
 
-    def test_a_retrieval_is_kept_apart_from_answers(self, opened: OpenSystem) -> None:
+    def test_a_retrieval_is_kept_apart_from_answers(self, opened):
         """Another generator answers from the hits that are known, to the same sources."""
         one = opened(FREE, cache=True)
         first = ask("What is the motor excess?", system=one)
@@ -357,7 +348,7 @@ class TestCaches:
         assert (said.record.answer_cache_hit, said.record.strategy_cache_hit) == (False, True)
         assert (said["sources"], said["confidence"]) == (first["sources"], first["confidence"])
 
-    def test_refinements_come_from_the_cache_as_well(self, opened: OpenSystem) -> None:
+    def test_refinements_come_from_the_cache_as_well(self, opened):
         """A question that was refined to the end is refused alike from the cache."""
         policy = {"confidence": {"tau_default": 100.0}, "refine": {"epsilon": 0.0}}
         first, again = (
@@ -384,9 +375,7 @@ class TestHostile:
         "<script>alert(1)</script> <img src=x onerror=alert(1)> The excess is nil.",
     )
 
-    def test_a_prompt_in_a_document_changes_no_decision(
-        self, tmp_path: Path, opened: OpenSystem
-    ) -> None:
+    def test_a_prompt_in_a_document_changes_no_decision(self, tmp_path, opened):
         """Status, gates and policy are as without it on the same corpus, for each refusing gate."""
         poisoned = tuple(
             one._replace(text=f"{one.text} {self.INJECTED[0]}") for one in CORPUS.chunks
@@ -406,9 +395,7 @@ class TestHostile:
                 assert said[key] == clean[key]
 
     @pytest.mark.parametrize("injected", INJECTED)
-    def test_an_answer_that_obeys_is_text_and_is_judged(
-        self, opened: OpenSystem, injected: str
-    ) -> None:
+    def test_an_answer_that_obeys_is_text_and_is_judged(self, opened, injected):
         """What a model was talked into stands in the answer at most, without markup.
 
         The support gate refuses it.
@@ -426,13 +413,13 @@ class TestHostile:
         assert judged["status"] == "refuse"
         assert judged["policy_id"] == guarded.policy.policy_id
 
-    def test_a_generator_that_says_nothing(self, opened: OpenSystem) -> None:
+    def test_a_generator_that_says_nothing(self, opened):
         """Its reason is the refusal's."""
 
         class Silent:
             name = "silent"
 
-            def answer(self, question: str, passages: Any) -> Generation:
+            def answer(self, question, passages):
                 del question, passages
                 return Generation("", float("nan"), (), "the server did not answer within 20 s")
 
@@ -440,9 +427,7 @@ class TestHostile:
         assert said["status"] == "refuse"
         assert "the server did not answer within 20 s" in said["refusal_reason"]
 
-    def test_what_a_document_says_of_itself_moves_no_measurement(
-        self, tmp_path: Path, opened: OpenSystem
-    ) -> None:
+    def test_what_a_document_says_of_itself_moves_no_measurement(self, tmp_path, opened):
         """Orders, roles, marks of a prompt, page marks, citations and replies are words.
 
         No gate and no arm reads them.
@@ -474,13 +459,13 @@ class TestHostile:
         assert {str(source) for source in asked["sources"]} <= known
         assert "motor.md#9" not in known
 
-    def test_a_citation_of_what_was_not_retrieved_is_dropped(self, opened: OpenSystem) -> None:
+    def test_a_citation_of_what_was_not_retrieved_is_dropped(self, opened):
         """Positions beyond the passages are no sources, whatever a model says."""
 
         class Citing:
             name = "citing"
 
-            def answer(self, question: str, passages: Any) -> Generation:
+            def answer(self, question, passages):
                 del question, passages
                 return Generation(
                     "The motor excess is due [99] [motor.md#9].", 0.9, (98, -1, 10**9)
@@ -492,7 +477,7 @@ class TestHostile:
         )
         assert {str(source) for source in said["sources"]} <= {one.shown for one in CORPUS.chunks}
 
-    def test_markup_of_documents_and_models_is_text_in_a_notebook(self, opened: OpenSystem) -> None:
+    def test_markup_of_documents_and_models_is_text_in_a_notebook(self, opened):
         """No image, link, script, formula or control of anybody's but ours."""
         free = opened(FREE, generator=Fixed(f"The excess is 5. {MARKUP}"))
         said = ask(f"What is the motor excess? {MARKUP}".replace("\0", ""), system=free)
@@ -545,20 +530,18 @@ class TestDoor:
             ("Why?", {"request_id": "\udc80"}, "request_id must be a Unicode text"),
         ],
     )
-    def test_what_is_beyond_stops_before_anything_is_opened(
-        self, question: str, more: dict[str, Any], message: str
-    ) -> None:
+    def test_what_is_beyond_stops_before_anything_is_opened(self, question, more, message):
         """Rule, value, remedy; the folder is not even looked at, and no message is long."""
         with pytest.raises(ValueError, match=re.escape(message)) as caught:
             ask(question, system="no/such/folder", **more)
         assert len(str(caught.value)) < 300
 
-    def test_the_longest_question_is_answered(self, opened: OpenSystem) -> None:
+    def test_the_longest_question_is_answered(self, opened):
         """20,000 characters."""
         said = ask("motor excess " * 1_538, system=opened())
         assert said["status"] in {"ok", "refuse", "ambiguous"}
 
-    def test_a_reply_has_the_same_door(self) -> None:
+    def test_a_reply_has_the_same_door(self):
         """Its id, and the question that it repeats."""
         with pytest.raises(ValueError, match="request_id must be"):
             reply(self.LONG, "yes", system="no/such/folder")
@@ -571,7 +554,7 @@ class TestRouter:
 
     ARMS = ("hybrid", "iterative", "graph", "table")
 
-    def test_the_thresholds_are_the_policys(self) -> None:
+    def test_the_thresholds_are_the_policys(self):
         """A simple question goes to hybrid, and the reason says so.
 
         At 0 every question is flagged and complex; an arm that is not there is not taken.
@@ -590,16 +573,16 @@ class TestRouter:
 
     def test_an_arm_that_the_index_lacks(
         self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-    ) -> None:
+        tmp_path,
+        encoder,
+    ):
         """Says which there are."""
         del encoder
         build_index(CORPUS, tmp_path / "i", arms=("hybrid",), cache=None, **SMALL)
         with pytest.raises(ValueError, match="one of the index's hybrid, got iterative"):
             ask("What?", system=System.open(tmp_path / "i", arm="iterative", cache=False))
 
-    def test_a_decision_fitted_on_another_arm(self, opened: OpenSystem) -> None:
+    def test_a_decision_fitted_on_another_arm(self, opened):
         """Is refused when the system is opened, not at the first question.
 
         On its own arm it answers by cost.
@@ -615,14 +598,14 @@ class TestRouter:
 class TestIndex:
     """The folder of an index."""
 
-    def test_none(self, tmp_path: Path) -> None:
+    def test_none(self, tmp_path):
         """Says how to make one; an empty corpus is refused."""
         with pytest.raises(ValueError, match=r"make one by raglab\.build_index"):
             System.open(tmp_path)
         with pytest.raises(ValueError, match="an index needs a chunk"):
             build_index(Corpus("none", ()), tmp_path / "i")
 
-    def test_an_altered_corpus(self, tmp_path: Path, opened: OpenSystem) -> None:
+    def test_an_altered_corpus(self, tmp_path, opened):
         """Is refused, since its embeddings are of another."""
         del opened
         (file,) = (tmp_path / "index").glob("corpus-*.jsonl")
@@ -632,9 +615,9 @@ class TestIndex:
 
     def test_embeddings_are_copied_where_they_are_known(
         self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-    ) -> None:
+        tmp_path,
+        encoder,
+    ):
         """A second index of the same texts encodes nothing, and answers without the first cache."""
         known = EmbeddingCache(tmp_path / "known.sqlite")
         build_index(CORPUS, tmp_path / "one", cache=known, **SMALL)
@@ -649,7 +632,7 @@ class TestIndex:
         assert not {one.text for one in CORPUS.chunks} & set(encoder.seen)
         assert said["status"] in {"ok", "refuse"}
 
-    def test_the_settings_come_back(self, opened: OpenSystem) -> None:
+    def test_the_settings_come_back(self, opened):
         """A loaded index retrieves with the sizes that it was made with."""
         strategy = opened().retriever.strategies["hybrid"]
         assert strategy.sizes[:2] == (SMALL["fetch_k"], SMALL["rerank_k"])
@@ -668,7 +651,7 @@ for question in sys.argv[3:]:
 """
 
 
-def test_two_processes_and_a_hundred_times_give_the_same_bytes(tmp_path: Path) -> None:
+def test_two_processes_and_a_hundred_times_give_the_same_bytes(tmp_path):
     """With the real encoder.
 
     The same question, index and policy give the same response but for its id.

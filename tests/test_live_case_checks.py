@@ -20,7 +20,7 @@ CHUNKS = [
 RIGHT = Case("right", "q", "ok", expect_sources=("home.md",))
 
 
-def warned(*cases: Case) -> list[str]:
+def warned(*cases):
     """Warnings of some cases beside a right one."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -40,7 +40,7 @@ def warned(*cases: Case) -> list[str]:
         ("c#.md#2", "of 1 in 'docs/c#.md'"),
     ],
 )
-def test_a_source_that_the_corpus_lacks_is_told_with_what_is_near(source: str, remedy: str) -> None:
+def test_a_source_that_the_corpus_lacks_is_told_with_what_is_near(source, remedy):
     """Of names the nearest document, of a page how many there are.
 
     Also where one of several is enough.
@@ -51,19 +51,19 @@ def test_a_source_that_the_corpus_lacks_is_told_with_what_is_near(source: str, r
     assert remedy.removesuffix(", or load") in enough
 
 
-def test_where_no_case_is_right_the_error_proposes_too() -> None:
+def test_where_no_case_is_right_the_error_proposes_too():
     """The corpus may be another one, or every name is wrong in the same way."""
     with pytest.raises(ValueError, match=r"near .docs/home\.md., or load their corpus"):
         check_expected_sources(CHUNKS, [Case("w", "q", "ok", expect_sources=("home.txt",))])
 
 
 @pytest.mark.parametrize("source", [r"docs\home.md", r".\docs\home.md", r"docs\motor_terms.md#2"])
-def test_backslashes_are_read_as_slashes(source: str) -> None:
+def test_backslashes_are_read_as_slashes(source):
     """As Windows writes paths."""
     assert warned(Case("w", "q", "ok", expect_sources=(source,))) == []
 
 
-def test_pages_by_their_labels_are_listed() -> None:
+def test_pages_by_their_labels_are_listed():
     """A document without numbers of pages has labels."""
     chunks = [Chunk(label, "x", "a.pdf", None, label) for label in ("i", "ii")]
     with pytest.raises(ValueError, match="correct the page, of 2 in"):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -22,7 +21,6 @@ from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus
 
 GATES = ("l2", "density", "gap", "similarity", "confidence")
@@ -44,7 +42,7 @@ CASES = tuple(
 )
 
 
-def certified(arm: str | None = None, *, frame: bool = False) -> Policy:
+def certified(arm=None, *, frame=False):
     """Policy with a certificate on hits of our own retrieval, or of a frame."""
     if frame:
         rows = [(case.query, case.expect_sources[0], 0.9, "ok") for case in CASES]
@@ -59,14 +57,14 @@ def certified(arm: str | None = None, *, frame: bool = False) -> Policy:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(tmp_path_factory):
     """Folder of an index with one arm."""
     place = tmp_path_factory.mktemp("certified") / "index"
     build_index(CORPUS, place, arms=("hybrid",))
     return place
 
 
-def test_differences_by_hand() -> None:
+def test_differences_by_hand():
     """Other arms beside the certified one, and settings that it did not use, change no hit."""
     own = {"retrieval": {"fetch_k": 50, "arms": ["a"], "rewriter": None}}
     assert retrieval_differences(own, {"fetch_k": 50, "arms": ["a", "b"], "rewriter": "rm3"}) == []
@@ -74,7 +72,7 @@ def test_differences_by_hand() -> None:
     assert retrieval_differences({}, {"fetch_k": 20}) == []
 
 
-def test_the_certified_arm_is_served_without_a_word(index: Path) -> None:
+def test_the_certified_arm_is_served_without_a_word(index):
     """Of the same retrieval; a policy without a certificate promises nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -82,7 +80,7 @@ def test_the_certified_arm_is_served_without_a_word(index: Path) -> None:
         System.open(index, policy=POLICY, cache=False, audit=False)
 
 
-def test_another_arm_or_retrieval_is_said(index: Path) -> None:
+def test_another_arm_or_retrieval_is_said(index):
     """With what differs; the promise is not about these hits."""
     with pytest.warns(UserWarning, match=r"arm hybrid instead of bm25.*S6\.10"):
         System.open(index, policy=certified("bm25"), cache=False, audit=False)
@@ -90,7 +88,7 @@ def test_another_arm_or_retrieval_is_said(index: Path) -> None:
         System.open(index, policy=certified(frame=True), cache=False, audit=False)
 
 
-def test_a_frame_of_another_score_is_said() -> None:
+def test_a_frame_of_another_score_is_said():
     """Nothing is said of the same kind of score."""
     rows = pd.DataFrame([("a?", "0.md#1", 0.9)], columns=["query", "hit_id", "score"])
     policy = certified(frame=True)
@@ -101,7 +99,7 @@ def test_a_frame_of_another_score_is_said() -> None:
         decide_frame(rows, policy, score="cosine")
 
 
-def test_an_arm_that_the_index_lacks_is_refused_at_the_door(index: Path) -> None:
+def test_an_arm_that_the_index_lacks_is_refused_at_the_door(index):
     """Before the first question, with the call that makes it."""
     with pytest.raises(
         ValueError,
@@ -114,7 +112,7 @@ class TestOtherScores:
     """A policy whose values were chosen on scores of another system than raglab."""
 
     @pytest.fixture
-    def frame(self) -> Trace:
+    def frame(self):
         """Trace of a user's own cosines."""
         rows = [
             (case.query, case.expect_sources[0], *((0.8, "ok") if n % 3 else (0.3, "refuse")))
@@ -123,7 +121,7 @@ class TestOtherScores:
         columns = ["query", "hit_id", "score", "label"]
         return trace_from_frame(pd.DataFrame(rows, columns=columns), score="cosine")
 
-    def test_a_tuned_one_is_refused(self, frame: Trace, index: Path, tmp_path: Path) -> None:
+    def test_a_tuned_one_is_refused(self, frame, index, tmp_path):
         """By a system that opens, and an open one; its frame is decided as ever."""
         policy = tune(frame, trials=4, batch_size=4).policy
         policy.save(tmp_path / "policy.yaml")
@@ -140,7 +138,7 @@ class TestOtherScores:
         hits = pd.DataFrame([("a?", "0.md#1", 0.9)], columns=["query", "hit_id", "score"])
         assert len(decide_frame(hits, policy, score="cosine")) == 1
 
-    def test_what_opens(self, frame: Trace, index: Path) -> None:
+    def test_what_opens(self, frame, index):
         """Values for raglab's hits, no gate on hits, or none that a study chose."""
         policy = with_scores_of(POLICY.replace("similarity.enabled", True), frame.meta)
         assert policy.policy_id == POLICY.replace("similarity.enabled", True).policy_id
@@ -155,7 +153,7 @@ class TestOtherScores:
         with pytest.raises(ValueError, match="scores of another system"):
             System.open(index, policy=policy, cache=False, audit=False)
 
-    def test_rescaled_thresholds_open(self, index: Path) -> None:
+    def test_rescaled_thresholds_open(self, index):
         """A map to the hits of raglab is what a message proposes."""
         columns = ["query", "hit_id", "score", "label"]
         rows = [(case.query, case.expect_sources[0], 0.9, "ok") for case in CASES]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -25,11 +22,11 @@ LIVE = {"arm_choice", "ask", "pipeline", "requests", "response", "retriever", "s
 
 
 @contextmanager
-def entered() -> Iterator[set[str]]:
+def entered():
     """Paths of the modules in which a function is called within the block, by any thread."""
     paths = set()
 
-    def note(frame: FrameType, event: str, _: Any) -> None:
+    def note(frame, event, _):
         code = frame.f_code
         if event == "call" and code.co_name != "<module>":
             paths.add(code.co_filename)
@@ -44,7 +41,7 @@ def entered() -> Iterator[set[str]]:
 
 
 @pytest.mark.usefixtures("encoder")
-def test_one_question_enters_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_question_enters_few_modules(tmp_path, monkeypatch):
     """The first question of a system that logs, by a process that traces nothing."""
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     policy = {"confidence": {"enabled": False}}

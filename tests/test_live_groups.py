@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -40,7 +39,7 @@ GROUPS = (
 TABLE = {"strict": (0.0, 0.0, 3.0, 0.0), "asks": (0.0, 0.0, 0.0, 4.0)}
 
 
-def grouped_policy() -> Policy:
+def grouped_policy():
     """Answers what is near, by a coarse model; one tenant is refused more, one asked back."""
     part = {"center": 0.5, "scale": 0.5, "missing": 0.0, "weights": (1.0, 0.0, -1.0, 0.0)}
     policy = by_cost(
@@ -50,15 +49,15 @@ def grouped_policy() -> Policy:
 
 
 @pytest.fixture
-def system(opened: OpenSystem) -> System:
+def system(opened):
     """System of that policy, with its log."""
     return opened().replace(grouped_policy())
 
 
 def test_every_case_of_every_group_live_as_replayed(
-    system: System,
-    encoder: WordEncoder,
-) -> None:
+    system,
+    encoder,
+):
     """Status, reason and checks.
 
     A group that is unknown, or of another attribute, is decided as none.
@@ -93,7 +92,7 @@ def test_every_case_of_every_group_live_as_replayed(
     assert len({tuple(row) for row in statuses.values()}) == 3
 
 
-def test_the_log_keeps_the_group_and_explains_it(system: System) -> None:
+def test_the_log_keeps_the_group_and_explains_it(system):
     """From the log alone.
 
     The group, its share of the logits, and a decision that its checks lead to.
@@ -119,8 +118,8 @@ def test_the_log_keeps_the_group_and_explains_it(system: System) -> None:
 
 
 def test_no_group_has_the_cached_answer_of_another(
-    opened: OpenSystem,
-) -> None:
+    opened,
+):
     """The answer hangs on the group by which the policy decides, and on no other attribute."""
     system = opened(cache=True).replace(grouped_policy())
     question = "What is the motor excess?"
@@ -152,13 +151,13 @@ def test_no_group_has_the_cached_answer_of_another(
         ({str(number): "a" for number in range(21)}, "at most 20 attributes"),
     ],
 )
-def test_what_is_no_group_stops_at_the_door(system: System, groups: Any, rule: str) -> None:
+def test_what_is_no_group_stops_at_the_door(system, groups, rule):
     """Rule, value and remedy."""
     with pytest.raises(ValueError, match=rule):
         ask("What is the motor excess?", system=system, groups=groups)
 
 
-def test_a_graph_decides_as_ask(system: System) -> None:
+def test_a_graph_decides_as_ask(system):
     """LangGraph takes the groups that `ask` takes."""
     pytest.importorskip("langgraph")
     from raglab.live.langgraph_chain import build_graph
@@ -174,7 +173,7 @@ def test_a_graph_decides_as_ask(system: System) -> None:
         }
 
 
-def _frame(n: int = 12) -> pd.DataFrame:
+def _frame(n=12):
     """Two hits a question, and a tenant a question on the way."""
     rows = [
         (
@@ -189,7 +188,7 @@ def _frame(n: int = 12) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["query", "hit_id", "score", "tenant"])
 
 
-def test_a_frame_is_decided_by_its_column() -> None:
+def test_a_frame_is_decided_by_its_column():
     """As a trace with these groups; what follows the common policy is counted, once."""
     frame, policy = _frame(), grouped_policy().replace("decision.model.structure", _structure())
     with pytest.warns(UserWarning, match="6 of 12 cases are of no tenant with a bias of its own"):
@@ -207,14 +206,14 @@ def test_a_frame_is_decided_by_its_column() -> None:
     assert common["status"].tolist() != decided["status"].tolist()
 
 
-def _structure() -> str:
+def _structure():
     """Hash of the hits of a frame under the policy."""
     from raglab.decision.measurement import structure_hash
 
     return structure_hash(grouped_policy().structure, "frame")
 
 
-def test_groups_of_a_frame_are_one_a_case() -> None:
+def test_groups_of_a_frame_are_one_a_case():
     """And of a column that is there."""
     frame = _frame()
     with pytest.raises(raglab.InputError, match="the column tenat is required"):
@@ -225,13 +224,13 @@ def test_groups_of_a_frame_are_one_a_case() -> None:
 
 
 def test_a_fixed_answer_is_generated_only_where_it_is_answered(
-    opened: OpenSystem,
-) -> None:
+    opened,
+):
     """A strict tenant is refused before the model is called."""
     calls = []
 
     class Counted(Fixed):
-        def answer(self, question: str, passages: Any) -> Any:
+        def answer(self, question, passages):
             calls.append(question)
             return super().answer(question, passages)
 

@@ -10,9 +10,6 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ import pytest
 from generators import Fixed
 from raglab.live import index_folder
 from raglab.live.ask import ask
-from raglab.live.index_folder import Index, read_index
+from raglab.live.index_folder import read_index
 from raglab.live.system import System, build_index
 from raglab.store.files import InputError
 from raglab.store.loaders import save_corpus
@@ -38,20 +35,20 @@ QUESTIONS = (
 
 
 @pytest.fixture
-def place(tmp_path: Path, encoder: WordEncoder) -> Path:
+def place(tmp_path, encoder):
     """Return the folder of an index of the small corpus."""
     del encoder
     build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
     return tmp_path / "i"
 
 
-def corpus_file(place: Path) -> Path:
+def corpus_file(place):
     """Corpus of an index."""
     (file,) = place.glob("corpus-*.jsonl")
     return file
 
 
-def read(place: Path) -> Index | None:
+def read(place):
     """Index of a folder, None where it is refused in one line that says how to make it again."""
     try:
         return read_index(place)
@@ -62,7 +59,7 @@ def read(place: Path) -> Index | None:
     return None
 
 
-def signed(head: dict[str, Any]) -> str:
+def signed(head):
     """Content of an index.json with the digest that belongs to its fields."""
     stated = {name: value for name, value in head.items() if name != "digest"}
     return json.dumps(stated | {"digest": digest(canonical_json(stated, ensure_ascii=True))})
@@ -71,7 +68,7 @@ def signed(head: dict[str, Any]) -> str:
 class TestAltered:
     """What somebody changed, or a disk."""
 
-    def test_each_field(self, place: Path) -> None:
+    def test_each_field(self, place):
         """Taken away, changed, of another type, or one more.
 
         Refused, with the command that makes it again.
@@ -111,13 +108,13 @@ class TestAltered:
     @pytest.mark.parametrize(
         "text", ["", "[]", "null", "7", '"x"', "{", "{}", "[" * 10_000, '{"schema_version": NaN}']
     )
-    def test_no_index(self, place: Path, text: str) -> None:
+    def test_no_index(self, place, text):
         """What is no object of ours is refused."""
         (place / "index.json").write_text(text, encoding="utf-8")
         assert read(place) is None
 
     @pytest.mark.parametrize("name", ["index.json", "corpus"])
-    def test_each_byte(self, place: Path, name: str) -> None:
+    def test_each_byte(self, place, name):
         """At sixty seeded places: the very same index, or a refusal; never another."""
         sound, path = read(place), corpus_file(place) if name == "corpus" else place / name
         content, rng = path.read_bytes(), np.random.default_rng(13)
@@ -133,7 +130,7 @@ class TestAltered:
         path.write_bytes(content[: len(content) // 2])
         assert read(place) is None
 
-    def test_a_corpus_that_is_gone_or_another(self, place: Path) -> None:
+    def test_a_corpus_that_is_gone_or_another(self, place):
         """Says what is wrong with it, and the command."""
         save_corpus(OTHER, corpus_file(place))
         with pytest.raises(
@@ -147,7 +144,7 @@ class TestAltered:
         ):
             read_index(place)
 
-    def test_other_models(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_other_models(self, place, monkeypatch):
         """An index made with another encoder of the same name is refused.
 
         The fingerprint is that of today's.
@@ -158,7 +155,7 @@ class TestAltered:
         with pytest.raises(InputError, match="its fingerprint must be"):
             read_index(place)
 
-    def test_damaged_embeddings_and_caches_change_no_answer(self, place: Path) -> None:
+    def test_damaged_embeddings_and_caches_change_no_answer(self, place):
         """Bytes flipped at seeded places of the three files, or files that changed places.
 
         The same answers.
@@ -167,7 +164,7 @@ class TestAltered:
             {"l2": {"enabled": False}, "similarity": {"min_similarity": 0.2}}
         )
 
-        def answers() -> list[dict[str, Any]]:
+        def answers():
             system = System.open(place, policy=policy, generator=Fixed(), audit=False)
             said = [dict(ask(question, system=system, request_id="r")) for question in QUESTIONS]
             if system.caches is not None:
@@ -198,9 +195,7 @@ class TestAltered:
 class TestRefresh:
     """Who has the index open while it is built again."""
 
-    def test_the_old_version_answers_until_a_refresh(
-        self, place: Path, encoder: WordEncoder
-    ) -> None:
+    def test_the_old_version_answers_until_a_refresh(self, place, encoder):
         """Then the new one, of which only new texts are encoded; no cache serves another."""
         build_index(OTHER, place, cache=None, **SMALL)
         policy = Policy.from_mapping({"l2": {"enabled": False}, "support": {"enabled": False}})
@@ -218,7 +213,7 @@ class TestRefresh:
         with pytest.raises(ValueError, match="must go to the index that asked"):
             system.check_index(old)
 
-    def test_other_settings(self, place: Path) -> None:
+    def test_other_settings(self, place):
         """An index that was made anew with others is opened again."""
         system = System.open(place, generator=Fixed(), audit=False)
         build_index(CORPUS, place, cache=None, **SMALL | {"rerank_k": 0})
@@ -229,7 +224,7 @@ class TestRefresh:
 class TestSwap:
     """A new index in the place of an old one."""
 
-    def test_the_old_corpus_goes(self, place: Path) -> None:
+    def test_the_old_corpus_goes(self, place):
         """Only what is ours: another file of the folder stays."""
         (place / "corpus.jsonl").write_text("mine", encoding="utf-8")
         build_index(OTHER, place, cache=None, **SMALL)
@@ -237,7 +232,7 @@ class TestSwap:
         assert read_index(place).corpus == OTHER
         assert (place / "corpus.jsonl").read_text(encoding="utf-8") == "mine"
 
-    def test_a_kill_at_any_step_leaves_one_of_both(self, place: Path) -> None:
+    def test_a_kill_at_any_step_leaves_one_of_both(self, place):
         """The process is killed at its first, second, … touch of a file.
 
         The old index is whole or the new one is.
@@ -259,13 +254,11 @@ class TestSwap:
         assert read_index(place) == old
         assert len(list(place.glob("corpus-*.jsonl"))) == 1
 
-    def test_an_error_at_any_step_leaves_one_of_both(
-        self, place: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_error_at_any_step_leaves_one_of_both(self, place, monkeypatch):
         """The same of a disk that is full at one of the writes."""
         old = read_index(place)
 
-        def full(*_: Any, **__: Any) -> None:
+        def full(*_, **__):
             rule = "disk full"
             raise InputError(rule)
 
@@ -276,13 +269,11 @@ class TestSwap:
                     build_index(OTHER, place, cache=None, **SMALL)
             assert read_index(place) == old
 
-    def test_a_reader_between_two_indexes(
-        self, place: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_reader_between_two_indexes(self, place, monkeypatch):
         """Whoever read index.json before the swap, and the corpus after it, gets the new index."""
         load = index_folder.load_corpus
 
-        def late(path: Path) -> Corpus:
+        def late(path):
             monkeypatch.setattr(index_folder, "load_corpus", load)
             build_index(OTHER, place, cache=None, **SMALL)
             return load(path)
@@ -291,7 +282,7 @@ class TestSwap:
         assert read_index(place).corpus == OTHER
 
 
-def _in_a_fork(work: Callable[[], object], step: int) -> bool:
+def _in_a_fork(work, step):
     """Do some work in a fork that is killed when it touches a file for the n-th time.
 
     Whether it came to its end.
@@ -300,7 +291,7 @@ def _in_a_fork(work: Callable[[], object], step: int) -> bool:
     if process == 0:  # pragma: no cover - of another process
         left = step
 
-        def hook(event: str, _: Any) -> None:
+        def hook(event, _):
             nonlocal left
             if event in {
                 "open",

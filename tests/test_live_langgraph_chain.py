@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -89,7 +88,7 @@ DECIDED = ("status", "refused", "confidence", "route", "arm", "arm_reason", "opt
 
 
 @pytest.fixture(autouse=True)
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+def brief(monkeypatch):
     """A gate of the user on the words of a question."""
     monkeypatch.setattr(own_gates, "REGISTERED", {})
     most = {"most": {"side": "ceiling", "default": 9.0, "unit": "count"}}
@@ -99,14 +98,14 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def kept(tmp_path_factory):
     """Return where the index stands, and the system over it once it is open."""
     return {"folder": tmp_path_factory.mktemp("graph") / "index"}
 
 
 @pytest.fixture
 # the fixture
-def opened(kept: dict[str, Any], encoder: WordEncoder) -> OpenSystem:
+def opened(kept, encoder):
     """Return what gives a system over the small corpus, under a policy, other parts if stated."""
     del encoder
     if "lab" not in kept:
@@ -120,7 +119,7 @@ def opened(kept: dict[str, Any], encoder: WordEncoder) -> OpenSystem:
         parts = {"cache": False, "generator": Drawn(), "scorer": Weighed(), "rewriter": Turning()}
         kept["lab"] = System.open(kept["folder"], **parts)
 
-    def make(policy: dict[str, Any] | None = None, *, generator: Any = None, **more: Any) -> System:
+    def make(policy=None, *, generator=None, **more):
         system = kept["lab"].replace(Policy.from_mapping(_merged(OPEN, policy or {})))
         writer = system.generator
         return replace(
@@ -135,20 +134,18 @@ class Turning:
 
     name = "turning"
 
-    def rewrite(self, question: str, passages: Sequence[str], step: int) -> str:
+    def rewrite(self, question, passages, step):
         """The question, then a passage, then the question and words of what was found."""
         if step == 2:
             return "Winter sports need the extra premium to be paid."
         return f"{question} {passages[0].split()[-1]}" if step > 2 and passages else question
 
 
-def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def _merged(base, more):
     return base | {key: {**base.get(key, {}), **value} for key, value in more.items()}
 
 
-def both(
-    system: System, question: str, documents: Sequence[str] = (), **more: Any
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def both(system, question, documents=(), **more):
     """What `ask` and what the graph say."""
     chosen = more.pop("selected_option", None)
     plain = ask(
@@ -167,7 +164,7 @@ class TestEquality:
     """Graph and `ask` are one chain."""
 
     @pytest.mark.parametrize("stated", POLICIES.values(), ids=POLICIES)
-    def test_every_policy(self, opened: OpenSystem, stated: dict[str, Any]) -> None:
+    def test_every_policy(self, opened, stated):
         """Whatever the policy does, all fields are equal, at any budget, if no texts are read."""
         system = opened(stated)
         for number, case in enumerate(QUESTIONS):
@@ -178,7 +175,7 @@ class TestEquality:
             assert tuple(said) == KEYS
 
     @pytest.mark.parametrize("arm", ARMS)
-    def test_every_arm(self, opened: OpenSystem, arm: str) -> None:
+    def test_every_arm(self, opened, arm):
         """Each walks as it does in `ask`, refinements among it."""
         depths = set()
         for name in ("refines and answers", "refines to the end"):
@@ -201,7 +198,7 @@ class TestEquality:
         assert len(depths) >= 2
         assert max(depths) == 4
 
-    def test_refined_into_an_answer(self, opened: OpenSystem) -> None:
+    def test_refined_into_an_answer(self, opened):
         """The second rewriting finds what the question did not; the answer rests on its hits."""
         system = opened(POLICIES["refines and answers"], generator=Fixed())
         plain, said = both(system, WINTER)
@@ -213,7 +210,7 @@ class TestEquality:
             "Winter sports need the extra premium to be paid.",
         )
 
-    def test_the_outcomes_occur(self, opened: OpenSystem) -> None:
+    def test_the_outcomes_occur(self, opened):
         """The policies above answer, refuse at every gate that they name, refine and ask back."""
         seen = set()
         for stated in POLICIES.values():
@@ -228,14 +225,14 @@ class TestEquality:
         assert {"synthesize", "refine", None} == {route for _, _, route in seen}
 
     @pytest.mark.parametrize("chosen", [1, 2, 7])
-    def test_a_selection(self, opened: OpenSystem, chosen: int) -> None:
+    def test_a_selection(self, opened, chosen):
         """The user's choice is answered alike, and an id that there is none of refused alike."""
         plain, said = both(
             opened(POLICIES["asks back"]), "What is covered?", selected_option=chosen, budget=1
         )
         assert said == plain
 
-    def test_the_extractive_generator(self, opened: OpenSystem) -> None:
+    def test_the_extractive_generator(self, opened):
         """What retrieval decides is equal at any budget.
 
         All is equal where the passages are left as they are.
@@ -252,7 +249,7 @@ class TestEquality:
         plain, said = both(system, "What is the motor excess?", ["motor.md"], budget=512)
         assert said == plain
 
-    def test_a_router(self, opened: OpenSystem) -> None:
+    def test_a_router(self, opened):
         """The arm is chosen by the question, as in `ask`."""
         plain, said = both(
             opened({"strategy": {"arm": "router"}}), "Compare the motor excess with the home excess"
@@ -265,11 +262,11 @@ class Told:
 
     name = "told"
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, text=""):
         self.given = []
         self.text = text
 
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+    def answer(self, question, passages):
         """The first passage, or the fixed text."""
         del question
         self.given.append(tuple(passages))
@@ -281,10 +278,10 @@ class Heard:
 
     name = "heard"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.passages = []
 
-    def support(self, answer: str, passages: Sequence[str]) -> Any:
+    def support(self, answer, passages):
         """Full support."""
         self.passages.append(tuple(passages))
         return Weighed().support(answer, passages)._replace(score=1.0)
@@ -293,9 +290,7 @@ class Heard:
 class TestCompressor:
     """It feeds the generator, and nothing else."""
 
-    def test_the_generator_reads_what_is_left_and_the_scorer_the_whole(
-        self, opened: OpenSystem
-    ) -> None:
+    def test_the_generator_reads_what_is_left_and_the_scorer_the_whole(self, opened):
         """No chosen hit is lost, each is cut; citations keep their place."""
         generator, scorer = Told("The excess is £250."), Heard()
         system = opened({}, generator=generator, scorer=scorer)
@@ -308,7 +303,7 @@ class TestCompressor:
         assert said == plain
         assert said["sources"][0] == whole[-1].shown
 
-    def test_the_state_shows_what_is_left(self, opened: OpenSystem) -> None:
+    def test_the_state_shows_what_is_left(self, opened):
         """As fields of a chunk, with the tokens; none where retrieval refuses."""
         graph = build_graph(opened(), budget=20)
         state = graph.invoke({"question": "What is the motor excess?"})
@@ -319,7 +314,7 @@ class TestCompressor:
         )
         assert (refused["passages"], refused["tokens"]) == ([], 0)
 
-    def test_a_table_is_still_answered_from(self, opened: OpenSystem) -> None:
+    def test_a_table_is_still_answered_from(self, opened):
         """Its row, or its chunk cut down to the row and the head, is among what is left."""
         system = opened({}, generator=Extractive(), arm="table")
         question = "What is the storm excess?"
@@ -330,11 +325,11 @@ class TestCompressor:
         assert "£400" in scoped["response"]["answer"]
         assert scoped["response"]["sources"] == ["docs/t.md#1"]
 
-    def test_meaning_and_count(self, opened: OpenSystem) -> None:
+    def test_meaning_and_count(self, opened):
         """Both reach the compressor."""
         asked = []
 
-        def meaning(question: str, texts: Sequence[str]) -> list[float]:
+        def meaning(question, texts):
             asked.append(question)
             return [0.0] * len(texts)
 
@@ -348,7 +343,7 @@ class TestCompressor:
 class TestGraph:
     """The graph as LangGraph sees it."""
 
-    def test_nodes_and_edges(self, opened: OpenSystem) -> None:
+    def test_nodes_and_edges(self, opened):
         """The source's pipeline."""
         drawn = build_graph(opened()).get_graph()
         assert [name for name in drawn.nodes if not name.startswith("__")] == list(NODES)
@@ -362,7 +357,7 @@ class TestGraph:
             ("synthesizer", "__end__"),
         }
 
-    def test_streamed_step_by_step(self, opened: OpenSystem) -> None:
+    def test_streamed_step_by_step(self, opened):
         """A question that is refined twice goes round twice."""
         stated = {
             "confidence": {"enabled": True, "tau_default": 100.0},
@@ -374,7 +369,7 @@ class TestGraph:
         again = ["refine_retrieve", "compressor", "critic"]
         assert [next(iter(step)) for step in steps] == [*NODES[:3], *again, *again, "synthesizer"]
 
-    def test_stopped_and_resumed_from_a_checkpoint(self, opened: OpenSystem) -> None:
+    def test_stopped_and_resumed_from_a_checkpoint(self, opened):
         """A checkpoint holds plain values only.
 
         What it does not hold is made again, to the same response.
@@ -401,7 +396,7 @@ class TestGraph:
                 case.query, system=system, documents=case.selected_sources, request_id="r"
             )
 
-    def test_two_questions_do_not_mix(self, opened: OpenSystem) -> None:
+    def test_two_questions_do_not_mix(self, opened):
         """One graph answers many, in any order."""
         system = opened()
         graph = build_graph(system)
@@ -413,7 +408,7 @@ class TestGraph:
         assert one == [said["response"] for said in graph.batch(asked)]
         assert one[::-1] == [graph.invoke(one)["response"] for one in asked[::-1]]
 
-    def test_awaited(self, opened: OpenSystem) -> None:
+    def test_awaited(self, opened):
         """The same, asynchronously."""
         system = opened()
         asked = {"question": WINTER, "request_id": "r"}
@@ -421,7 +416,7 @@ class TestGraph:
             WINTER, system=system, request_id="r"
         )
 
-    def test_what_comes_out(self, opened: OpenSystem) -> None:
+    def test_what_comes_out(self, opened):
         """Everything but the walk: hits and decision among it; the schemas can be read."""
         graph = build_graph(opened())
         state = graph.invoke({"question": WINTER})
@@ -433,7 +428,7 @@ class TestGraph:
         assert set(graph.get_input_jsonschema()["properties"]) == set(GraphInput.__annotations__)
         assert "response" in graph.get_output_jsonschema()["properties"]
 
-    def test_a_folder(self, kept: dict[str, Any], opened: OpenSystem) -> None:
+    def test_a_folder(self, kept, opened):
         """Opens the index under the published policy."""
         opened()
         said = build_graph(kept["folder"]).invoke({"question": "  "})["response"]
@@ -445,12 +440,12 @@ class TestDoor:
     """What comes in."""
 
     @pytest.mark.parametrize("question", [None, 3, ["what"]])
-    def test_a_question_that_is_no_text(self, opened: OpenSystem, question: Any) -> None:
+    def test_a_question_that_is_no_text(self, opened, question):
         """Broken input raises, as it does in `ask`."""
         with pytest.raises(ValueError, match="question must be a Unicode text"):
             build_graph(opened()).invoke({"question": question})
 
-    def test_lengths_are_those_of_ask(self, opened: OpenSystem) -> None:
+    def test_lengths_are_those_of_ask(self, opened):
         """A question, documents and an option beyond all measure stop at the first node."""
         graph = build_graph(opened())
         for more, message in (
@@ -464,17 +459,17 @@ class TestDoor:
             with pytest.raises(ValueError, match=message):
                 graph.invoke({"question": "What?", **more})
 
-    def test_a_document_there_is_none_of(self, opened: OpenSystem) -> None:
+    def test_a_document_there_is_none_of(self, opened):
         """A name that the corpus does not hold raises."""
         with pytest.raises(ValueError, match=r"must name documents of the corpus, got 'boat.md'"):
             build_graph(opened()).invoke({"question": "What?", "documents": ["boat.md"]})
 
-    def test_a_budget_of_nothing(self, opened: OpenSystem) -> None:
+    def test_a_budget_of_nothing(self, opened):
         """Stops when the graph is built."""
         with pytest.raises(ValueError, match="budget must be 1 or more"):
             build_graph(opened(), budget=0)
 
-    def test_without_the_extra(self, opened: OpenSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_the_extra(self, opened, monkeypatch):
         """Says what to install."""
         system = opened({}, generator=Fixed())
         monkeypatch.setitem(sys.modules, "langgraph.graph", None)

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import pytest
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from databases import USER, Server
+from databases import USER
 from generators import Fixed
 from log_samples import check_numbers
 from raglab.audit.log import AuditLog
@@ -45,33 +42,33 @@ LOCKS = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, encoder: WordEncoder) -> Path:
+def folder(tmp_path, encoder):
     """Return the folder of an index."""
     del encoder
     build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
     return tmp_path / "i"
 
 
-def opened(folder: Path, arm: str = "hybrid", **more: Any) -> System:
+def opened(folder, arm="hybrid", **more):
     """System over an index that answers every question."""
     policy = Policy.from_mapping(FREE | {"strategy": {"arm": arm}})
     return System.open(folder, policy=policy, **{"generator": Fixed(), "cache": False, **more})
 
 
-def audit(system: System) -> AuditLog:
+def audit(system):
     """The audit log, which must be there."""
     assert system.audit is not None
     return system.audit
 
 
-def logged(system: System, table: str = DECISIONS) -> list[str]:
+def logged(system, table=DECISIONS):
     """Ids of a table of the audit log."""
     with audit(system).log.reading() as log:
         return [row["request_id"] for row in log.rows(table)]
 
 
 @contextmanager
-def warned() -> Iterator[list[str]]:
+def warned():
     """Messages of the warnings to a user of a block, complete when it ends."""
     texts = []
     with warnings.catch_warnings(record=True) as caught:
@@ -82,7 +79,7 @@ def warned() -> Iterator[list[str]]:
 
 
 @contextmanager
-def locked_file(path: Path, lock: str = "a turn") -> Iterator[None]:
+def locked_file(path, lock="a turn"):
     """Hold a file of SQLite as another process would."""
     with closing(sqlite3.connect(path, isolation_level=None)) as link:
         for statement in LOCKS[lock]:
@@ -91,7 +88,7 @@ def locked_file(path: Path, lock: str = "a turn") -> Iterator[None]:
 
 
 @contextmanager
-def stopped(server: Server) -> Iterator[list[str]]:
+def stopped(server):
     """Messages of the warnings of a block in which a server is away."""
     server.stop("immediate")
     try:
@@ -101,11 +98,11 @@ def stopped(server: Server) -> Iterator[list[str]]:
         server.start()
 
 
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[System, bool], None]:
+def full_disk(monkeypatch):
     """Switch by which the SQLite log of a system has no room for another page."""
     prepared, state = database.prepare_connection, {"full": False}
 
-    def prepare(link: Any, record: object = None) -> None:
+    def prepare(link, record=None):
         prepared(link, record)
         if state["full"]:
             pages = link.execute("PRAGMA page_count").fetchone()[0]
@@ -113,7 +110,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[System, bool], None]
 
     monkeypatch.setattr(database, "prepare_connection", prepare)
 
-    def switch(system: System, full: bool) -> None:
+    def switch(system, full):
         state["full"] = full
         audit(system).log.close()
 
@@ -124,9 +121,7 @@ class TestServer:
     """A log on PostgreSQL."""
 
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
-    def test_away_and_back(
-        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch, arm: str
-    ) -> None:
+    def test_away_and_back(self, folder, postgresql, monkeypatch, arm):
         """Questions are answered, and one warning a log says so.
 
         Both logs go on.
@@ -155,9 +150,7 @@ class TestServer:
                 assert [row["request_id"] for row in log.rows(CHOICES)] == ["up", "back"]
         check_numbers(audit(system))
 
-    def test_required_it_is_refused(
-        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_required_it_is_refused(self, folder, postgresql, monkeypatch):
         """Each question by an error that names server and remedy.
 
         `check` says it before.
@@ -174,9 +167,7 @@ class TestServer:
         assert len(said) == 1
         assert AWAY in said[0]
 
-    def test_it_is_opened_while_the_server_is_away(
-        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_it_is_opened_while_the_server_is_away(self, folder, postgresql, monkeypatch):
         """Texts that were to be forgotten are not yet, which is said.
 
         Required, nothing is opened.
@@ -191,14 +182,12 @@ class TestServer:
         assert ask(QUESTION, system=system, request_id="q").record.logged
         assert logged(system) == ["q"]
 
-    def test_it_goes_between_request_and_decision(
-        self, folder: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_it_goes_between_request_and_decision(self, folder, postgresql, monkeypatch):
         """The answer that is made already is given."""
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", postgresql.schema())
 
         class Stopping(Fixed):
-            def answer(self, question: str, passages: Any) -> Any:
+            def answer(self, question, passages):
                 postgresql.stop("immediate")
                 return super().answer(question, passages)
 
@@ -230,12 +219,12 @@ class TestServer:
     )
     def test_it_is_closed_to_a_role(
         self,
-        folder: Path,
-        postgresql: Server,
-        monkeypatch: pytest.MonkeyPatch,
-        close: str,
-        open_again: str,
-    ) -> None:
+        folder,
+        postgresql,
+        monkeypatch,
+        close,
+        open_again,
+    ):
         """As if it were away."""
         user, schema = "writer", "of_writer"
         for statement in (
@@ -270,7 +259,7 @@ class TestServer:
 class TestFile:
     """A log in a file of SQLite."""
 
-    def test_a_full_disk(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_disk(self, folder, monkeypatch):
         """Answered without a row; with room again, logged again."""
         switch, system = full_disk(monkeypatch), opened(folder)
         ask(QUESTION, system=system, request_id="before")
@@ -289,9 +278,7 @@ class TestFile:
         assert not said
         assert len(logged(system)) == 42 - lost
 
-    def test_a_folder_that_goes(
-        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_folder_that_goes(self, folder, tmp_path, monkeypatch):
         """As a share of the network that is not mounted any more."""
         share = tmp_path / "share"
         share.mkdir()
@@ -308,9 +295,7 @@ class TestFile:
         assert logged(system) == ["a", "c"]
 
     @pytest.mark.parametrize("lock", LOCKS)
-    def test_a_lock_costs_one_short_wait(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, lock: str
-    ) -> None:
+    def test_a_lock_costs_one_short_wait(self, folder, monkeypatch, lock):
         """Whoever waited in vain leaves the log alone for a while."""
         patience = 1.5
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", patience)
@@ -327,9 +312,7 @@ class TestFile:
         assert rest < 5 * patience, "five questions waited as the first did"
         assert len(said) == 1
 
-    def test_a_bandits_lock_costs_one_short_wait(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_bandits_lock_costs_one_short_wait(self, folder, monkeypatch):
         """The router chooses, and the question is in the audit log."""
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", 0.7)
         system = opened(folder, "bandit")
@@ -341,9 +324,7 @@ class TestFile:
             assert 0.7 < monotonic() - start < 60.0
         assert len(said) == 1
 
-    def test_a_required_log_is_waited_for(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_required_log_is_waited_for(self, folder, monkeypatch):
         """As long as by a batch of writers: the question is refused without it."""
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", 0.1)
         monkeypatch.setattr(database, "BUSY_S", 0.9)
@@ -355,7 +336,7 @@ class TestFile:
                 ask(QUESTION, system=system, request_id="b")
             assert monotonic() - start > 0.9
 
-    def test_the_patience_of_each(self, folder: Path) -> None:
+    def test_the_patience_of_each(self, folder):
         """A question has seconds, whatever opens a log by itself a minute."""
         system = opened(folder, "bandit")
         assert audit(system).log.patience_s == system.online.log.patience_s == PATIENCE_S <= 5.0
@@ -366,9 +347,7 @@ class TestFile:
         ):
             assert log.log.patience_s == BUSY_S >= 60.0
 
-    def test_old_texts_are_forgotten_with_patience(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_old_texts_are_forgotten_with_patience(self, folder, monkeypatch):
         """A start waits for readers that a question would not wait for."""
         ask(QUESTION, system=opened(folder))
         monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "1")
@@ -379,9 +358,7 @@ class TestFile:
         assert audit(system).log.patience_s == PATIENCE_S
 
     @pytest.mark.parametrize("name", ["answers", "strategies"])
-    def test_a_cache_that_is_locked(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
+    def test_a_cache_that_is_locked(self, folder, monkeypatch, name):
         """It costs one short wait.
 
         What it would have kept is found again, and who empties it is told.
@@ -401,7 +378,7 @@ class TestFile:
         assert rest < 0.7
         assert [f"{name}.sqlite is not emptied" in text for text in said] == [True]
 
-    def test_a_log_that_was_altered_stops_questions(self, folder: Path) -> None:
+    def test_a_log_that_was_altered_stops_questions(self, folder):
         """Its place is not at fault: it is restored, or taken away, by somebody who knows."""
         system = opened(folder)
         ask(QUESTION, system=system, request_id="a")
@@ -416,11 +393,11 @@ class TestFile:
 class TestOutages:
     """What is said of an outage."""
 
-    def test_each_outage_is_one_warning(self) -> None:
+    def test_each_outage_is_one_warning(self):
         """Whatever comes in between; the first row of a question ends none."""
         outages = LogOutages()
 
-        def question(*, fails: bool, ends: bool = True) -> None:
+        def question(*, fails, ends=True):
             with outages.writing(AUDIT, ends=ends):
                 if fails:
                     msg = "full"
@@ -436,7 +413,7 @@ class TestOutages:
             " questions get no row in it",
         ]
 
-    def test_a_warning_is_at_the_line_of_the_user(self) -> None:
+    def test_a_warning_is_at_the_line_of_the_user(self):
         """Not in contextlib, which ends the block."""
         outages = LogOutages()
         with warnings.catch_warnings(record=True) as caught:
@@ -459,17 +436,17 @@ class TestOutages:
             (sqlite3.SQLITE_CONSTRAINT, False),
         ],
     )
-    def test_what_sqlite_says(self, error: int, wanted: bool) -> None:
+    def test_what_sqlite_says(self, error, wanted):
         """A place that takes nothing, not a log that is damaged."""
         cause = sqlite3.OperationalError("words")
         cause.sqlite_errorcode = error
         assert is_unwritable(OperationalError("x", None, cause)) == wanted
 
-    def test_what_postgresql_says(self) -> None:
+    def test_what_postgresql_says(self):
         """A server that is away or closed, not a table that is missing."""
         psycopg = pytest.importorskip("psycopg")
 
-        def of(kind: type[DBAPIError], name: str) -> bool:
+        def of(kind, name):
             return is_unwritable(kind("x", None, getattr(psycopg.errors, name)("words")))
 
         assert is_unwritable(

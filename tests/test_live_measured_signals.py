@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +30,7 @@ from raglab.live import guarded_calls, signal_functions
 from raglab.live.answer_recording import record_answers
 from raglab.live.arm_choice import retrieval_ms
 from raglab.live.ask import ask
-from raglab.live.measured_signals import SignalRows, add_signals, check_values, signal_rows
+from raglab.live.measured_signals import add_signals, check_values, signal_rows
 from raglab.live.pipeline import case_trace
 from raglab.live.signal_functions import COLUMNS, SignalFunction, register_signal
 from raglab.live.system import System, build_index
@@ -43,7 +42,7 @@ from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
-from raglab.values import Case, Latency, Status
+from raglab.values import Latency, Status
 from sample_traces import sample_trace
 
 # a fixture
@@ -62,7 +61,7 @@ OPEN = {
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _alone(monkeypatch, tmp_path):
     """Leave registry and the user's cache as they were."""
     monkeypatch.setattr(signal_functions, "_REGISTERED", {})
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
@@ -71,12 +70,12 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 class Counted:
     """A function of how much of its first passages a query shares, which counts its asked rows."""
 
-    def __init__(self, stop_after: int = 1_000_000) -> None:
+    def __init__(self, stop_after=1_000_000):
         self.rows = []
         self.sizes = []
         self.stop_after = stop_after
 
-    def __call__(self, rows: pd.DataFrame) -> list[float]:
+    def __call__(self, rows):
         """Share of the query's words in the texts."""
         if len(self.sizes) >= self.stop_after:
             msg = "out of credit"
@@ -89,15 +88,13 @@ class Counted:
         ]
 
 
-def counted(fn: Counted | None = None, **fields: Any) -> tuple[SignalFunction, Counted]:
+def counted(fn=None, **fields):
     """A signal function over `Counted`."""
     counter = Counted() if fn is None else fn
     return SignalFunction("share_of_words", counter, **fields), counter
 
 
-def shown(
-    trace: Trace, needs: Any = COLUMNS, structure: Any = STRUCTURE, **more: Any
-) -> SignalRows:
+def shown(trace, needs=COLUMNS, structure=STRUCTURE, **more):
     """Rows of a trace that a function with some needs is shown."""
     function = SignalFunction("judge", len, needs, **more)
     answers = trace.answers if more else None
@@ -105,7 +102,7 @@ def shown(
 
 
 @pytest.fixture
-def stored(encoder: WordEncoder) -> Trace:
+def stored(encoder):
     """Return the trace of the cases that name no document, at two depths."""
     del encoder
     cases = tuple(case for case in CASES if case.query and not case.selected_sources)
@@ -115,7 +112,7 @@ def stored(encoder: WordEncoder) -> Trace:
 class TestRows:
     """What a function is shown."""
 
-    def test_by_hand(self) -> None:
+    def test_by_hand(self):
         """The first hits in the arm's final order, with what the trace holds of them.
 
         The answer to all hits.
@@ -137,7 +134,7 @@ class TestRows:
         }
         assert rows[3]["hits.s_rerank"] == (0.75,)
 
-    def test_the_final_order_is_the_arms(self) -> None:
+    def test_the_final_order_is_the_arms(self):
         """Not that of l2, in which the trace holds its hits."""
         trace = sample_trace()
         rank = np.where(trace.hits.rank >= 0, 9 - trace.hits.rank, -1)
@@ -145,13 +142,13 @@ class TestRows:
         (first, *_) = shown(turned, ("hits.text",)).cells.values()
         assert first == (tuple(chunk.full_text for chunk in trace.chunks[:0:-1]),)
 
-    def test_what_the_query_alone_tells_needs_no_hit(self) -> None:
+    def test_what_the_query_alone_tells_needs_no_hit(self):
         """Six questions; of the hits there are five."""
         trace = sample_trace()
         sizes = [len(shown(trace, needs).cells) for needs in (("query",), ("query", "hits.text"))]
         assert sizes == [6, 5]
 
-    def test_a_question_reads_as_it_is_asked_live(self) -> None:
+    def test_a_question_reads_as_it_is_asked_live(self):
         """Without runs of blanks, its characters composed."""
         trace = sample_trace()
         case = trace.cases[0]._replace(query="  e\u0301t\u00e9 \n ?")
@@ -160,7 +157,7 @@ class TestRows:
         ).cells.values()
         assert first == ("\u00e9t\u00e9 ?",)
 
-    def test_no_label_reaches_a_function(self) -> None:
+    def test_no_label_reaches_a_function(self):
         """Other labels, the same rows."""
         trace = sample_trace()
         labels = {"expect_status": "refuse", "expect_sources": ("x",), "answer": "42"}
@@ -168,7 +165,7 @@ class TestRows:
         one, other = (shown(t, stage="answer") for t in (trace, replace(trace, cases=cases)))
         assert repr(one) == repr(other)
 
-    def test_a_set_of_hits_without_an_answer_has_no_row(self) -> None:
+    def test_a_set_of_hits_without_an_answer_has_no_row(self):
         """The answer to all hits is that of this policy's final_k."""
         trace = sample_trace()
         few = PolicyData.from_mapping({"chosen": {"final_k": 1}}).structure
@@ -204,7 +201,7 @@ class TestValues:
             (pd.Series([0.5, 0.5], index=[1, 0]), "got a Series of another length or order"),
         ],
     )
-    def test_what_is_none(self, returned: Any, rule: str) -> None:
+    def test_what_is_none(self, returned, rule):
         """The message names signal, case and value."""
         with pytest.raises(ValueError, match=f"the signal judge must.*{rule}"):
             check_values(SignalFunction("judge", len), returned, ["case 'a'", "case 'b'"])
@@ -219,13 +216,13 @@ class TestValues:
             pd.Series([0.5, None]),
         ],
     )
-    def test_what_is_missing(self, returned: Any) -> None:
+    def test_what_is_missing(self, returned):
         """However it is written, it is NaN."""
         found = check_values(SignalFunction("judge", len), returned, ["a", "b"])
         assert (found.dtype, found[0]) == (np.float64, 0.5)
         assert np.isnan(found[1])
 
-    def test_a_verdict_is_a_number(self) -> None:
+    def test_a_verdict_is_a_number(self):
         """True is 1; another unit has another range."""
         judge = SignalFunction("judge", len)
         clicks = SignalFunction("clicks", len, unit="clicks a day")
@@ -236,7 +233,7 @@ class TestValues:
 class TestAdded:
     """Columns of a stored trace."""
 
-    def test_columns_and_latency(self, tmp_path: Path) -> None:
+    def test_columns_and_latency(self, tmp_path):
         """Saved and loaded they are the same; times enter no hash; equal rows are asked once.
 
         No call has more rows than the function takes, and none is empty.
@@ -263,7 +260,7 @@ class TestAdded:
         assert loaded.latency.stages == stages
         assert made.meta["signals"]["share_of_words"]["source"] == "function Counted"
 
-    def test_the_time_of_a_signal_is_none_of_retrieval(self) -> None:
+    def test_the_time_of_a_signal_is_none_of_retrieval(self):
         """The reward's latency is what it was."""
         trace = replace(
             sample_trace(), latency=Latency(("embed", "search"), np.full((6, 1, 1, 2), 2.0))
@@ -278,7 +275,7 @@ class TestAdded:
         alone = add_signals(sample_trace(), counted()[0])
         assert np.isnan(retrieval_ms(alone, decide(alone, policy), "hybrid")).all()
 
-    def test_a_run_that_stops_goes_on(self) -> None:
+    def test_a_run_that_stops_goes_on(self):
         """What is finished is not asked again.
 
         Not after an error, not by another trace of the same rows.
@@ -303,7 +300,7 @@ class TestAdded:
         assert first.tolist() == second.tolist()
         assert not np.isnan(part.latency.ms).any()  # what the batch took that measured it
 
-    def test_another_version_asks_again(self) -> None:
+    def test_another_version_asks_again(self):
         """So do other rows: more hits, another unit."""
         trace = sample_trace()
         for fields in ({}, {"version": "2"}, {"n_hits": 1}, {"unit": "share"}):
@@ -311,7 +308,7 @@ class TestAdded:
             add_signals(trace, function)
             assert len(seen.rows) == 5
 
-    def test_a_cache_of_ones_own(self, tmp_path: Path) -> None:
+    def test_a_cache_of_ones_own(self, tmp_path):
         """Named, it stands there; what lies there from elsewhere costs nothing but a warning."""
         cache = tmp_path / "own.sqlite"
         add_signals(sample_trace(), counted()[0], cache=cache)
@@ -321,7 +318,7 @@ class TestAdded:
         with pytest.warns(UserWarning, match="is damaged or none of raglab's"):
             add_signals(sample_trace(), counted()[0], cache=cache)
 
-    def test_some_arms(self) -> None:
+    def test_some_arms(self):
         """The others are NaN, and nobody is asked for them."""
         trace = sample_trace()
         hits = type(trace.hits)(*(np.concatenate([f, f], axis=1) for f in trace.hits))
@@ -333,7 +330,7 @@ class TestAdded:
         with pytest.raises(ValueError, match="arm must be one of hybrid, dense"):
             add_signals(two, function, arms=["bm25"])
 
-    def test_what_is_wrong_stops_before_any_row_is_asked(self) -> None:
+    def test_what_is_wrong_stops_before_any_row_is_asked(self):
         """A name there is none of, a name twice, an answer that is not there."""
         function, seen = counted()
         trace = sample_trace()
@@ -356,7 +353,7 @@ class TestAdded:
                 add_signals(each, wrong, **more)
         assert seen.sizes == []
 
-    def test_a_value_that_is_none_leaves_the_trace(self) -> None:
+    def test_a_value_that_is_none_leaves_the_trace(self):
         """It is in no cache either: mended, the function is asked again."""
         trace = sample_trace()
         values = iter([2.0, 0.5])
@@ -389,7 +386,7 @@ print(made.fingerprint)
 """
 
 
-def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
+def test_killed_in_the_middle_and_started_again(tmp_path):
     """No row that was finished is asked twice.
 
     Of six, the killed run finishes three and is at the fourth.
@@ -407,7 +404,7 @@ def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
     assert asked[3] == asked[4]
     assert len({*asked}) == 6
 
-    def slow(rows: Any) -> list[float]:
+    def slow(rows):
         return [0.5] * len(rows)
 
     slow.__qualname__ = "slow"
@@ -423,13 +420,13 @@ SURE = SignalFunction("judge", lambda rows: [0.75] * len(rows))
 
 @pytest.fixture
 # the fixture
-def opened(tmp_path: Path, encoder: WordEncoder) -> OpenSystem:
+def opened(tmp_path, encoder):
     """Return what opens a system over the small corpus, with an index of its own."""
     del encoder
     return opener(tmp_path / "index", OPEN, Drawn(), max_depth=1)
 
 
-def assert_replayed(system: System, stored: Trace, cases: tuple[Case, ...], name: str) -> None:
+def assert_replayed(system, stored, cases, name):
     """What is asked live has the values and the outcome of the stored trace."""
     decided = decide(stored, system.policy)
     for row, case in enumerate(cases):
@@ -447,9 +444,9 @@ class TestLive:
 
     def test_live_is_replay(
         self,
-        opened: OpenSystem,
-        stored: Trace,
-    ) -> None:
+        opened,
+        stored,
+    ):
         """To the last bit, at every depth, and so is what is decided.
 
         Refused and answered cases are among them.
@@ -463,9 +460,9 @@ class TestLive:
 
     def test_the_answer_is_read_before_the_gates(
         self,
-        opened: OpenSystem,
-        stored: Trace,
-    ) -> None:
+        opened,
+        stored,
+    ):
         """As the trace has it recorded; it is written once."""
         function = SignalFunction(
             "said",
@@ -478,7 +475,7 @@ class TestLive:
         assert np.isfinite(said.columns["said"]).any()
         assert_replayed(system, said, stored.cases, "said")
 
-    def test_a_depth_is_measured_once(self, opened: OpenSystem) -> None:
+    def test_a_depth_is_measured_once(self, opened):
         """A further depth does not ask for those before it.
 
         A row that is the same is not asked at all.
@@ -499,7 +496,7 @@ class TestLive:
         assert seen.sizes == [1] * len(seen.rows)
         assert len(marks) == 1
 
-    def test_what_the_machine_does_not_have(self, opened: OpenSystem) -> None:
+    def test_what_the_machine_does_not_have(self, opened):
         """The system is not opened; registered, it is.
 
         Another policy is asked for its signals as well.
@@ -517,7 +514,7 @@ class TestLive:
         off = {"signals": {"other": {"min": 0.5, "enabled": False}}}
         assert opened(off).signals.functions == ()
 
-    def test_what_is_no_signal_function_is_refused_at_the_door(self, opened: OpenSystem) -> None:
+    def test_what_is_no_signal_function_is_refused_at_the_door(self, opened):
         """Before any question.
 
         One alone is taken as one, and a name as that of a registered function.
@@ -532,7 +529,7 @@ class TestLive:
         for signals in (SURE, ["judge"]):
             assert opened(JUDGED, signals=signals).signals.overrides == (SURE,)
 
-    def test_a_calibrated_signal_answers_live(self, opened: OpenSystem) -> None:
+    def test_a_calibrated_signal_answers_live(self, opened):
         """By the function that wraps the measured one.
 
         The object that holds it is refused with the way to it.
@@ -542,7 +539,7 @@ class TestLive:
         frame = pd.DataFrame({"case_id": names, "query": [f"What is {n}?" for n in names]})
         frame = frame.assign(hit_id=names, score=0.9, text="T.", label=labels)
 
-        def numbers(rows: pd.DataFrame) -> list[float]:
+        def numbers(rows):
             return [0.2 if re.search(r"[13579]\b", text) else 0.25 for text in rows["query"]]
 
         judge = SignalFunction("judge", numbers, ("query",), stage="query")
@@ -569,13 +566,11 @@ class TestLive:
             ([], "no value of its unit", "passes"),
         ],
     )
-    def test_a_function_that_fails(
-        self, opened: OpenSystem, returned: Any, cause: str, missing: Any
-    ) -> None:
+    def test_a_function_that_fails(self, opened, returned, cause, missing):
         """Its signal is missing, a response says so without error words, and no cache keeps it."""
         failing = [True]
 
-        def judge(rows: Any) -> Any:
+        def judge(rows):
             if failing and isinstance(returned, BaseException):
                 raise returned
             return returned if failing else [0.75] * len(rows)
@@ -595,9 +590,7 @@ class TestLive:
         assert (again["status"], again["warnings"]) == ("ok", [])
         assert ask(COURTESY, system=system).record.answer_cache_hit
 
-    def test_a_function_that_takes_too_long(
-        self, opened: OpenSystem, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_function_that_takes_too_long(self, opened, monkeypatch):
         """The question is decided without it.
 
         The call is left behind, and not one more of them than is allowed.
@@ -605,7 +598,7 @@ class TestLive:
         monkeypatch.setattr(guarded_calls, "MOST_LATE", 1)
         done, started = threading.Event(), []
 
-        def judge(rows: Any) -> Any:
+        def judge(rows):
             started.append(1)
             done.wait(30.0)
             return [0.75] * len(rows)
@@ -621,12 +614,12 @@ class TestLive:
         assert len(started) == 1
         done.set()
 
-    def test_one_deadline_of_a_question(self, opened: OpenSystem) -> None:
+    def test_one_deadline_of_a_question(self, opened):
         """Functions share it over all depths, and a later question has it anew."""
         started = []
 
-        def slow(name: str) -> SignalFunction:
-            def measure(rows: Any) -> Any:
+        def slow(name):
+            def measure(rows):
                 started.append(name)
                 time.sleep(0.3)
                 return [0.75] * len(rows)
@@ -645,7 +638,7 @@ class TestLive:
             assert started == names[:2]
             assert [text.split()[1] for text in response["warnings"]] == names[1:]
 
-    def test_another_version_is_another_answer(self, opened: OpenSystem) -> None:
+    def test_another_version_is_another_answer(self, opened):
         """The answer cache hangs on the function as well."""
         values = iter([0.75, 0.25])
         for version, status in (("1", "ok"), ("2", "refuse")):
@@ -655,7 +648,7 @@ class TestLive:
             system = opened(JUDGED, signals=[function], cache=True)
             assert ask(COURTESY, system=system)["status"] == status
 
-    def test_the_graph_follows(self, opened: OpenSystem) -> None:
+    def test_the_graph_follows(self, opened):
         """Status, sources and warnings are those of `ask`.
 
         A depth is measured once there as well.
@@ -676,7 +669,7 @@ class TestLive:
             assert len(seen.rows) == 2 * n_live
 
 
-def test_live_is_replay_on_bundled_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_is_replay_on_bundled_cases(tmp_path, monkeypatch):
     """With the bundled encoder over four documents.
 
     Each question is decided live as the stored trace decides it.

@@ -10,10 +10,9 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -21,7 +20,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from commands import run
-from databases import Places
 from generators import Fixed
 from raglab import off_policy
 from raglab.bandit import POLICIES, Bandit, dumps
@@ -62,19 +60,19 @@ MEASURED = {
 THUMBED = RewardWeights(thumbs=0.2)
 
 
-def measured(number: int) -> dict[str, float]:
+def measured(number):
     """Components of a reward, drawn for a number."""
     drawn = np.random.default_rng(number).random(5).tolist()
     return dict(zip(MEASURED, drawn, strict=True))
 
 
-def mask_of(number: int) -> list[bool]:
+def mask_of(number):
     """Arms on offer, two to four of them."""
     return [True, True, number % 2 == 0, number % 3 == 0]
 
 
 @pytest.fixture
-def opened(places: Places) -> Iterator[OpenOnline]:
+def opened(places):
     """Return what opens a bandit over a log of its own, on either database.
 
     It is closed at the end of the test.
@@ -82,10 +80,10 @@ def opened(places: Places) -> Iterator[OpenOnline]:
     logs = []
 
     def make(
-        bandit: Bandit = Bandit(),  # noqa: B008
-        weights: RewardWeights = RewardWeights(),  # noqa: B008
-        **more: Any,
-    ) -> Online:
+        bandit=Bandit(),  # noqa: B008
+        weights=RewardWeights(),  # noqa: B008
+        **more,
+    ):
         given = {
             "budget_ms": 8000.0,
             "log": places("log.sqlite"),
@@ -100,7 +98,7 @@ def opened(places: Places) -> Iterator[OpenOnline]:
         at.close()
 
 
-def played(at: Online, n: int) -> Online:
+def played(at, n):
     """The bandit after so many questions, each with a drawn reward."""
     for number in range(n):
         at.choose(f"r{number}", mask_of(number), KNOWN)
@@ -108,27 +106,27 @@ def played(at: Online, n: int) -> Online:
     return at
 
 
-def rows(at: Online, table: str) -> list[dict[str, Any]]:
+def rows(at, table):
     """Rows of the log."""
     with at.log.reading() as log:
         return list(log.rows(table))
 
 
-def document(at: Online) -> str:
+def document(at):
     """State as the snapshot and what followed has it; it must be what the log alone has."""
     known = dumps(at.state(), at.setup.bandit)
     assert dumps(at.rebuild(), at.setup.bandit) == known
     return known
 
 
-def snapshot(at: Online) -> tuple[int, str]:
+def snapshot(at):
     """Number of the event that the bandit's snapshot stands at, and the state it holds."""
     with at.log.reading() as log:
         row = log.row(SNAPSHOTS, setup=at.setup.digest)
     return row["seq"], row["state"]
 
 
-def slowed(at: Online) -> Online:
+def slowed(at):
     """The bandit after one slow answer of the second arm."""
     at.choose("slow", SECOND, KNOWN)
     at.update("slow", MEASURED, ms=9000.0)
@@ -138,7 +136,7 @@ def slowed(at: Online) -> Online:
 class TestChoice:
     """Rule S4.6."""
 
-    def test_by_head(self, opened: OpenOnline) -> None:
+    def test_by_head(self, opened):
         """With nothing known all arms on offer are equally probable; the log names them."""
         at = opened(seed=3)
         said = at.choose(
@@ -158,7 +156,7 @@ class TestChoice:
         assert said.reason.startswith(f"selected {said.arm}: ")
         assert said.reason.endswith("not pulled yet")
 
-    def test_a_reason_with_numbers(self, opened: OpenOnline) -> None:
+    def test_a_reason_with_numbers(self, opened):
         """It names what speaks for the arm, the mean reward and the pulls."""
         at = opened()
         for number in range(3):
@@ -171,7 +169,7 @@ class TestChoice:
         )
 
     @pytest.mark.parametrize("policy", POLICIES)
-    def test_no_mass_on_a_masked_arm(self, opened: OpenOnline, policy: str) -> None:
+    def test_no_mass_on_a_masked_arm(self, opened, policy):
         """Probabilities of offered arms sum to 1, and the log rebuilds state under each policy."""
         at = opened(Bandit(policy, floor=0.02))
         for number in range(25):
@@ -186,12 +184,10 @@ class TestChoice:
             assert row["propensity"] >= 0.02
         assert json.loads(document(at))["state"]["t"]["values"] == [25]
 
-    def test_the_same_log_and_seed_give_the_same_arms(
-        self, places: Places, opened: OpenOnline
-    ) -> None:
+    def test_the_same_log_and_seed_give_the_same_arms(self, places, opened):
         """Another seed gives others."""
 
-        def arms(name: str, seed: int) -> list[str]:
+        def arms(name, seed):
             at = played(opened(seed=seed, log=places(name)), 12)
             return [row["arm"] for row in rows(at, CHOICES)]
 
@@ -199,7 +195,7 @@ class TestChoice:
         assert arms("two", 7) == first
         assert arms("three", 8) != first
 
-    def test_slow_arms_are_left_out(self, opened: OpenOnline) -> None:
+    def test_slow_arms_are_left_out(self, opened):
         """An arm of recent P95 over the budget is not offered, unless none is left (rule S4.5)."""
         at = slowed(opened())
         for number in range(5):
@@ -208,7 +204,7 @@ class TestChoice:
         last = rows(at, CHOICES)[-1]
         assert (last["mask"], last["features"]["p95_iterative"]) == (SECOND, 9000.0 / 8000.0)
 
-    def test_only_recent_pulls_count_for_latency(self, opened: OpenOnline) -> None:
+    def test_only_recent_pulls_count_for_latency(self, opened):
         """After a hundred fast answers six slow ones are forgotten."""
         at = opened()
         for number in range(106):
@@ -217,9 +213,7 @@ class TestChoice:
         at.choose("last", [True, True, False, False], KNOWN)
         assert rows(at, CHOICES)[-1]["features"]["p95_hybrid"] == 1.0 / 8000.0
 
-    def test_an_arm_left_out_comes_back(
-        self, opened: OpenOnline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_arm_left_out_comes_back(self, opened, monkeypatch):
         """When its slow answers are older than the horizon, an arm is on offer again.
 
         It may have become faster.
@@ -231,7 +225,7 @@ class TestChoice:
         masks = [row["mask"][1] for row in rows(at, CHOICES)[1:]]
         assert masks == [False] * 4 + [True] * 2
 
-    def test_the_context_of_a_linear_policy(self, opened: OpenOnline) -> None:
+    def test_the_context_of_a_linear_policy(self, opened):
         """Intercept, features in order, P95 of each arm over the budget.
 
         An arm never seen enters as 0, and so does a feature that a log of before lacks.
@@ -265,9 +259,7 @@ class TestChoice:
             (("old", ALL, KNOWN), "request_id must be new, got 'old'"),
         ],
     )
-    def test_what_is_refused_changes_nothing(
-        self, opened: OpenOnline, given: Any, rule: str
-    ) -> None:
+    def test_what_is_refused_changes_nothing(self, opened, given, rule):
         """No row, and the same state."""
         at = opened(Bandit("lin_thompson"))
         at.choose("old", ALL, KNOWN)
@@ -288,7 +280,7 @@ class TestChoice:
             ({"weights": RewardWeights(margin=-1.0)}, "weight margin must be at least 0"),
         ],
     )
-    def test_settings_out_of_range(self, opened: OpenOnline, given: Any, rule: str) -> None:
+    def test_settings_out_of_range(self, opened, given, rule):
         """Stop where the bandit is made, before a log is."""
         with pytest.raises(ValueError, match=rule):
             opened(**given)
@@ -297,7 +289,7 @@ class TestChoice:
 class TestReward:
     """Components in, a reward out; each request once."""
 
-    def test_by_head(self, opened: OpenOnline) -> None:
+    def test_by_head(self, opened):
         """Raw 0.32 between −0.4 and 0.8 is 0.6, a success; the components are what is logged."""
         at = opened()
         said = at.choose("r1", ALL, KNOWN)
@@ -308,14 +300,14 @@ class TestReward:
         state, place = at.state(), ARMS.index(said.arm)
         assert (int(state.t), int(state.pulls[place]), float(state.total[place])) == (1, 1, 1.0)
 
-    def test_a_choice_without_a_reward_is_given_again(self, opened: OpenOnline) -> None:
+    def test_a_choice_without_a_reward_is_given_again(self, opened):
         """To the same question under its id, as of a killed process.
 
         No row is added, the state stays.
         """
         at = opened()
 
-        def choose(**more: Any) -> Any:
+        def choose(**more):
             return at.choose("r1", ALL, KNOWN, **{"question": "q", "policy_id": "p", **more})
 
         first = choose()
@@ -333,7 +325,7 @@ class TestReward:
         # no second reward.
         assert choose(resumed=True).rewarded
 
-    def test_a_snapshot_stands_at_every_event(self, opened: OpenOnline) -> None:
+    def test_a_snapshot_stands_at_every_event(self, opened):
         """It is kept with the event that changed the state.
 
         Whoever opens the log next folds nothing.
@@ -349,7 +341,7 @@ class TestReward:
             do()
             assert snapshot(at) == (place + 2, document(at))  # event 1 notes the setup
 
-    def test_late_and_out_of_order(self, opened: OpenOnline) -> None:
+    def test_late_and_out_of_order(self, opened):
         """Age is choices since; a reward that never comes changes nothing.
 
         Discounts follow the age.
@@ -384,9 +376,7 @@ class TestReward:
             *(("open", MEASURED | {"ms": ms}, "ms must be") for ms in (-1.0, math.nan, math.inf)),
         ],
     )
-    def test_what_is_refused_changes_nothing(
-        self, opened: OpenOnline, request_id: str, components: Any, rule: str
-    ) -> None:
+    def test_what_is_refused_changes_nothing(self, opened, request_id, components, rule):
         """No row, and the same state."""
         at = opened()
         at.choose("done", ALL, KNOWN)
@@ -398,7 +388,7 @@ class TestReward:
         assert document(at) == before
         assert len(rows(at, REWARDS)) == 1
 
-    def test_other_weights_score_the_same_log(self, opened: OpenOnline) -> None:
+    def test_other_weights_score_the_same_log(self, opened):
         """A bandit of other weights, policy and arm order folds it anew, and both go on with it."""
         at = played(opened(), 12)
         weights = RewardWeights(margin=1.0, latency=0.0)
@@ -416,7 +406,7 @@ class TestReward:
 class TestThumbs:
     """Feedback comes later, or never, or twice."""
 
-    def test_it_is_logged_and_does_not_count_by_itself(self, opened: OpenOnline) -> None:
+    def test_it_is_logged_and_does_not_count_by_itself(self, opened):
         """Under the published weights a thumb is a row, and the statistics stay.
 
         One of a request that was never chosen for is refused, and one that is none.
@@ -435,7 +425,7 @@ class TestThumbs:
         assert document(at) == before
         assert [(row["before"], row["up"]) for row in rows(at, THUMBS)] == [(None, 0)]
 
-    def test_the_last_one_counts(self, opened: OpenOnline) -> None:
+    def test_the_last_one_counts(self, opened):
         """If weights count thumbs, the statistics are those of the last thumb alone.
 
         It may come before or after the reward.
@@ -460,7 +450,7 @@ class TestThumbs:
 class TestFrames:
     """The log as tables."""
 
-    def test_off_policy_estimates_take_it(self, opened: OpenOnline) -> None:
+    def test_off_policy_estimates_take_it(self, opened):
         """Rows with a reward: under the logging policy itself IPS is the mean reward."""
         at = opened(Bandit(floor=0.1))
         for number in range(40):
@@ -475,7 +465,7 @@ class TestFrames:
         said = off_policy.estimate(came, target, estimators=("ips", "snips"))
         assert said["value"].tolist() == pytest.approx([came["reward"].mean()] * 2)
 
-    def test_an_empty_log(self, opened: OpenOnline) -> None:
+    def test_an_empty_log(self, opened):
         """Has its columns and no rows."""
         at = opened()
         assert list(at.frame()["reward"]) == []
@@ -512,23 +502,23 @@ EXCESS = "What is the motor excess?"
 
 @pytest.fixture
 def open_system(
-    tmp_path: Path,
-    encoder: WordEncoder,
-    monkeypatch: pytest.MonkeyPatch,
-) -> OpenSystem:
+    tmp_path,
+    encoder,
+    monkeypatch,
+):
     """Return what opens a system whose arm a bandit chooses, in a folder without a `.env`."""
     del encoder
     monkeypatch.chdir(tmp_path)
     return opener(tmp_path / "index", OPEN, arms=ARMS)
 
 
-def at_work(system: System) -> Online:
+def at_work(system):
     """The bandit of a system."""
     assert system.online is not None
     return system.online
 
 
-def requests(at: Online, table: str) -> list[str]:
+def requests(at, table):
     """Requests of the rows of a table."""
     return [row["request_id"] for row in rows(at, table)]
 
@@ -536,7 +526,7 @@ def requests(at: Online, table: str) -> list[str]:
 class TestAsk:
     """Questions whose arm a bandit chooses."""
 
-    def test_thirty_questions(self, open_system: OpenSystem) -> None:
+    def test_thirty_questions(self, open_system):
         """Thirty choices, thirty rewards; graph and table only on intent.
 
         The response says arm and reason.
@@ -573,9 +563,7 @@ class TestAsk:
         document(at)
 
     @pytest.mark.parametrize("arm", [None, "bandit"])
-    def test_switched_off(
-        self, open_system: OpenSystem, monkeypatch: pytest.MonkeyPatch, arm: str | None
-    ) -> None:
+    def test_switched_off(self, open_system, monkeypatch, arm):
         """The source's router decides, and nothing is logged."""
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "false")
         system = open_system(arm=arm)
@@ -586,7 +574,7 @@ class TestAsk:
         with pytest.raises(ValueError, match=r"RAGLAB_BANDIT_ENABLED .*arm=.bandit"):
             feedback("r", up=True, system=system)
 
-    def test_switched_on(self, open_system: OpenSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_switched_on(self, open_system, monkeypatch):
         """Whatever the policy's arm; but an arm that the caller states answers."""
         monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "1")
         system = open_system({"strategy": {"arm": "graph"}})
@@ -596,17 +584,17 @@ class TestAsk:
         )
         assert len(rows(at_work(system), CHOICES)) == 1
 
-    def test_without_a_bandit_nothing_is_logged(self, open_system: OpenSystem) -> None:
+    def test_without_a_bandit_nothing_is_logged(self, open_system):
         """Under the published arm no log is made."""
         said = ask("garden fences", system=open_system({"strategy": {"arm": "hybrid"}}))
         assert (said["arm_reason"], said.record.propensity) == ("policy: hybrid", None)
         assert not Path("index/bandit.sqlite").exists()
 
-    def test_a_question_that_fails(self, open_system: OpenSystem) -> None:
+    def test_a_question_that_fails(self, open_system):
         """Leaves a choice without a reward, and the next question goes on."""
 
         class Broken(Fixed):
-            def answer(self, question: str, passages: Any) -> Any:
+            def answer(self, question, passages):
                 del question, passages
                 msg = "the server is gone"
                 raise OSError(msg)
@@ -627,7 +615,7 @@ class TestAsk:
         assert (again["arm"], again.record.propensity) == (choice["arm"], choice["propensity"])
         assert (requests(at, CHOICES), requests(at, REWARDS)) == (["r1", "r2"], ["r2", "r1"])
 
-    def test_an_answer_from_the_cache(self, open_system: OpenSystem) -> None:
+    def test_an_answer_from_the_cache(self, open_system):
         """Counts as the hit it is, with the measures of when it was made.
 
         The reason is that of now.
@@ -647,9 +635,7 @@ class TestAsk:
         assert cached == [0.0] + [1.0] * 7
         assert len({said["arm_reason"] for said in first}) > 2
 
-    def test_without_a_reranker_there_is_no_reward(
-        self, tmp_path: Path, open_system: OpenSystem
-    ) -> None:
+    def test_without_a_reranker_there_is_no_reward(self, tmp_path, open_system):
         """A margin that cannot be measured is not zero: the choice stays without a reward."""
         build_index(CORPUS, tmp_path / "plain", cache=None, fetch_k=6, rerank_k=0)
         system = System.open(
@@ -659,9 +645,7 @@ class TestAsk:
         assert said.record.measures["margin"] is None
         assert (len(rows(at_work(system), CHOICES)), rows(at_work(system), REWARDS)) == (1, [])
 
-    def test_the_arm_that_offered_options_completes_the_choice(
-        self, open_system: OpenSystem
-    ) -> None:
+    def test_the_arm_that_offered_options_completes_the_choice(self, open_system):
         """The user's choice among options is answered by the same arm, not chosen by the bandit."""
         off = dict.fromkeys(("signature", "anchor", "entities"), False)
         asking = {
@@ -678,7 +662,7 @@ class TestAsk:
             assert said["arm_reason"] == f"selected {asked['arm']}: it offered the options"
         assert len(rows(at_work(system), CHOICES)) == 1
 
-    def test_feedback(self, open_system: OpenSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_feedback(self, open_system, monkeypatch):
         """A thumb later changes the reward where the weights count it."""
         monkeypatch.setenv("RAGLAB_BANDIT_W_THUMBS", "0.4")
         system = open_system()
@@ -691,7 +675,7 @@ class TestAsk:
         assert rewards[2] < rewards[0] < rewards[1]
         document(at)
 
-    def test_on_the_command_line(self, open_system: OpenSystem) -> None:
+    def test_on_the_command_line(self, open_system):
         """`--arm bandit` takes it whatever the policy says; the id for feedback is shown."""
         at = at_work(open_system())
         for number in range(2):
@@ -701,7 +685,7 @@ class TestAsk:
             assert f" · selected {row['arm']}: simple question, " in ended.stdout
             assert ended.stdout.endswith(f"request: {row['request_id']}\n")
 
-    def test_a_system_under_another_policy_keeps_its_bandit(self, open_system: OpenSystem) -> None:
+    def test_a_system_under_another_policy_keeps_its_bandit(self, open_system):
         """`replace` goes on with the same log."""
         system = open_system()
         ask("What is covered?", system=system)
@@ -709,7 +693,7 @@ class TestAsk:
         ask("What is covered?", system=other)
         assert len({row["policy_id"] for row in rows(at_work(system), CHOICES)}) == 2
 
-    def test_a_stored_trace_is_replayed_under_such_a_policy(self, open_system: OpenSystem) -> None:
+    def test_a_stored_trace_is_replayed_under_such_a_policy(self, open_system):
         """Its first arm decides, as ever where none is named."""
         policy = open_system().policy
         trace = build_trace(CORPUS, CASES, cache=None, arms=("graph", "hybrid"), **SMALL)
@@ -721,7 +705,7 @@ class TestAsk:
 class TestOffer:
     """What a bandit is told before retrieval."""
 
-    def test_the_two_lists(self, open_system: OpenSystem) -> None:
+    def test_the_two_lists(self, open_system):
         """A word of one chunk is one hit of BM25.
 
         Both lists are cut to the scope, and no question is encoded twice.
@@ -735,7 +719,7 @@ class TestOffer:
         assert ready.question(word) is question
         assert ready.question(word) is not question
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """Rule S4.1: graph and table on intent; caches count where the arm is on offer."""
         policy = Policy.load()
         said = offer(
@@ -757,9 +741,7 @@ class TestOffer:
 
 
 @pytest.mark.parametrize("policy", ["thompson_beta", "lin_ucb"])
-def test_a_log_is_rebuilt_with_one_look_at_the_weights(
-    opened: OpenOnline, monkeypatch: pytest.MonkeyPatch, policy: str
-) -> None:
+def test_a_log_is_rebuilt_with_one_look_at_the_weights(opened, monkeypatch, policy):
     """All rewards are made at once, not one an event.
 
     And cut into any batches, the state has the same bits.
@@ -772,7 +754,7 @@ def test_a_log_is_rebuilt_with_one_look_at_the_weights(
         at.thumbs(f"r{number - number % 2}", up=False)
     known, made = document(at), []
 
-    def counted(*of: Any) -> Any:
+    def counted(*of):
         made.append(1)
         return reward(*of)
 
@@ -831,7 +813,7 @@ log
 AT_ONCE = f"{WORKER}\nwork(sys.argv[4], int(sys.argv[5]))\n"
 
 
-def worked(places: Places, script: str, *more: str) -> subprocess.Popen[str]:
+def worked(places, script, *more):
     """A process at work on a log."""
     told = str(places.folder / "told")
     command = [sys.executable, "-c", script, str(ROOT), str(places("log.sqlite")), told, *more]
@@ -839,7 +821,7 @@ def worked(places: Places, script: str, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=known, stderr=subprocess.PIPE, text=True)
 
 
-def gapless(at: Online) -> list[tuple[str, str]]:
+def gapless(at):
     """Events in order, without gaps; each choice before its reward, both at most once.
 
     The choice is each request's.
@@ -859,7 +841,7 @@ def gapless(at: Online) -> list[tuple[str, str]]:
     return order
 
 
-def test_killed_in_the_middle(places: Places, opened: OpenOnline) -> None:
+def test_killed_in_the_middle(places, opened):
     """SIGKILL at fifty moments, a dozen on a server.
 
     What was told done is in the log once, the log rebuilds the state.
@@ -894,7 +876,7 @@ def test_killed_in_the_middle(places: Places, opened: OpenOnline) -> None:
     document(at)
 
 
-def test_eight_processes_at_once(places: Places, opened: OpenOnline) -> None:
+def test_eight_processes_at_once(places, opened):
     """Eight writers of 25 questions each, of 8 on a server.
 
     As many choices and rewards, none lost, and one state.
@@ -912,7 +894,7 @@ def test_eight_processes_at_once(places: Places, opened: OpenOnline) -> None:
     assert int(at.state().t) == 8 * each
 
 
-def test_it_imports_lightly() -> None:
+def test_it_imports_lightly():
     """A writer of the log loads neither torch nor pandas nor scipy."""
     code = "import sys, raglab.live.online_bandit; print(*sys.modules)"
     loaded = set(
@@ -928,7 +910,7 @@ ARMS_PROMETHEUS = ("hybrid", "table")
 
 
 @pytest.fixture
-def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Online:
+def at(tmp_path, monkeypatch):
     """Return a bandit that has answered three questions by one arm, two of them with a reward."""
     monkeypatch.chdir(tmp_path)
     made = Online(Bandit(), RewardWeights(), 8000.0, tmp_path / "bandit.sqlite", ARMS_PROMETHEUS)
@@ -939,13 +921,13 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Online:
     return made
 
 
-def pulls(address: str) -> float:
+def pulls(address):
     """Pulls of the first arm that an endpoint tells."""
     text = urllib.request.urlopen(address).read().decode()  # noqa: S310 - of this machine
     return samples(text)["raglab_bandit_pulls_total", "hybrid"]
 
 
-def samples(text: str) -> dict[tuple[str, str], float]:
+def samples(text):
     """Samples of a text by name and arm, as Prometheus reads them."""
     return {
         (one.name, one.labels["arm"]): one.value
@@ -954,7 +936,7 @@ def samples(text: str) -> dict[tuple[str, str], float]:
     }
 
 
-def test_by_head(at: Online) -> None:
+def test_by_head(at):
     """Three pulls, rewards 0.6 and 0, a win of two; seconds.
 
     An arm without a reward has no mean.
@@ -967,7 +949,7 @@ def test_by_head(at: Online) -> None:
     assert samples(metrics_text(at.arms_frame())) == pytest.approx(expected)
 
 
-def test_a_text_file(at: Online, tmp_path: Path) -> None:
+def test_a_text_file(at, tmp_path):
     """Is written whole or not at all."""
     write_metrics(at.arms_frame(), tmp_path / "raglab.prom")
     assert (
@@ -979,7 +961,7 @@ def test_a_text_file(at: Online, tmp_path: Path) -> None:
         write_metrics(at.arms_frame(), tmp_path / "no" / "raglab.prom")
 
 
-def test_an_endpoint(at: Online) -> None:
+def test_an_endpoint(at):
     """It answers on 127.0.0.1 with current values, nowhere else, and is gone once it is closed."""
     served = serve(at.arms_frame)
     try:
@@ -1004,7 +986,7 @@ def test_an_endpoint(at: Online) -> None:
 class TestCommands:
     """`raglab metrics` and `raglab feedback`."""
 
-    def test_metrics(self, at: Online, tmp_path: Path) -> None:
+    def test_metrics(self, at, tmp_path):
         """A table for people, JSON for programs, a file for Prometheus; by folder or file."""
         assert at.arms == ARMS_PROMETHEUS
         said = run("metrics", tmp_path, "--out", tmp_path / "x.prom")
@@ -1015,7 +997,7 @@ class TestCommands:
         assert told[0] == at.arms_frame().to_dict("records")[0]
         assert told[1]["win_rate"] is None
 
-    def test_serving(self, at: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_serving(self, at, tmp_path, monkeypatch):
         """Until interrupted; then the endpoint is closed, with the code of an interruption."""
         del at
         interrupted = Mock(side_effect=KeyboardInterrupt)
@@ -1024,7 +1006,7 @@ class TestCommands:
         assert (interrupted.call_count, ended.exit_code) == (1, 130)
         assert f"http://{LOCALHOST}:" in ended.stderr
 
-    def test_feedback(self, at: Online, tmp_path: Path) -> None:
+    def test_feedback(self, at, tmp_path):
         """A thumb, up or down; one of them must be said, of a request that is known."""
         for way, value in (("--up", 1.0), ("--down", 0.0)):
             ended = run("feedback", tmp_path, "r0", way)
@@ -1037,9 +1019,7 @@ class TestCommands:
     @pytest.mark.parametrize(
         "arguments", [("metrics", "."), ("feedback", ".", "r0", "--up"), ("metrics", "x.sqlite")]
     )
-    def test_no_log(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
-    ) -> None:
+    def test_no_log(self, tmp_path, monkeypatch, arguments):
         """Is said in one line, and none is made."""
         monkeypatch.chdir(tmp_path)
         ended = run(*arguments)

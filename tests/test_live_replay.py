@@ -6,7 +6,7 @@ What is asked live is decided as the trace with recorded answers says (S2.12, S2
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import example, given, settings
@@ -50,7 +50,7 @@ class Docs(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def docs(tmp_path_factory: pytest.TempPathFactory) -> Docs:
+def docs(tmp_path_factory):
     """Documents on disk, loaded, indexed and asked once."""
     folder = tmp_path_factory.mktemp("docs")
     for name, text in DOCUMENTS.items():
@@ -61,7 +61,7 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Docs:
     return Docs(corpus, index, raglab.build_trace(corpus, CASES, arms=("hybrid",), cache=None))
 
 
-def open_system(docs: Docs, stated: dict[str, Any], **more: Any) -> raglab.System:
+def open_system(docs, stated, **more):
     """The system of the index under a policy."""
     policy = raglab.Policy.from_mapping(stated)
     return raglab.System.open(docs.index, policy=policy, cache=False, audit=False, **more)
@@ -70,10 +70,10 @@ def open_system(docs: Docs, stated: dict[str, Any], **more: Any) -> raglab.Syste
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("heading", [False, True], ids=["extractive", "a heading alone"])
 def test_every_question_is_decided_live_as_in_the_replay(
-    docs: Docs,
-    name: str,
-    heading: bool,
-) -> None:
+    docs,
+    name,
+    heading,
+):
     """Status, reason (naming gate and numbers) and text, also where hygiene leaves nothing."""
     more = {"generator": Fixed("# Heading", confidence=0.95)} if heading else {}
     system = open_system(docs, POLICIES[name], **more)
@@ -96,12 +96,12 @@ def test_every_question_is_decided_live_as_in_the_replay(
         assert all("nothing is left of the answer without: heading" in reason for reason in gates)
 
 
-def _answers(trace: raglab.Trace) -> list[tuple[int, list[int], str]]:
+def _answers(trace):
     answers = trace.answers
     return list(zip(answers.row.tolist(), answers.chunks.tolist(), answers.text, strict=True))
 
 
-def test_hygiene_refuses_no_answerable_question(docs: Docs) -> None:
+def test_hygiene_refuses_no_answerable_question(docs):
     """With every other gate off each is answered, many with code, kept as the documents have it."""
     system = open_system(docs, POLICIES["hygiene"])
     with_code = 0
@@ -118,7 +118,7 @@ def test_hygiene_refuses_no_answerable_question(docs: Docs) -> None:
     assert with_code >= 15
 
 
-def test_what_was_not_measured_is_named_once(docs: Docs, tmp_path: Path) -> None:
+def test_what_was_not_measured_is_named_once(docs, tmp_path):
     """In the notes of study, certificate and report.
 
     With recorded answers, or of other systems' hits, it is not.
@@ -198,7 +198,7 @@ FRAGMENTS = st.lists(
 @settings(deadline=None, derandomize=True, max_examples=400)
 @given(FRAGMENTS, FRAGMENTS)
 @example("", "nest\n\n===\n```\nInstall it")
-def test_what_is_confident_is_what_is_shown(first: str, second: str) -> None:
+def test_what_is_confident_is_what_is_shown(first, second):
     """Hygiene leaves an extractive answer as it is.
 
     Confidence, citation and support are of the text that is shown.

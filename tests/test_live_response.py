@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isnan
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import Drawn, Fixed, Weighed
-from plain import Said, say
+from plain import say
 from raglab.lab.search_space import full_space
 from raglab.live.answer_recording import record_answers
 from raglab.live.response import check_answer
-from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.traces import Trace
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
@@ -30,14 +27,12 @@ GATES = {
 }
 
 
-def one(**sections: Any) -> PolicyData:
+def one(**sections):
     """A policy that lets the hand-written trace through to generation."""
     return policy(**sections)
 
 
-def recorded(
-    confidence: float = 0.9, text: str = "The excess is £250.", chosen: PolicyData | None = None
-) -> Trace:
+def recorded(confidence=0.9, text="The excess is £250.", chosen=None):
     """One answered question with one answer."""
     trace = trace_of((ask(), [[Hit(0.25)]]))
     # with it, a missing confidence is refused
@@ -50,12 +45,12 @@ class Full:
 
     name = "full"
 
-    def support(self, answer: str, passages: Any) -> Any:
+    def support(self, answer, passages):
         """Half."""
         return Weighed().support(answer, passages)._replace(score=0.5, claim=answer)
 
 
-def expected(trace: Trace, chosen: PolicyData, row: int) -> Said:
+def expected(trace, chosen, row):
     """What the rules say of one case, in plain Python."""
     said = say(trace, chosen, row)
     if said.status != "ok":
@@ -77,7 +72,7 @@ def expected(trace: Trace, chosen: PolicyData, row: int) -> Said:
 class TestByHead:
     """One question, one hit, one answer."""
 
-    def test_an_answer_that_passes_every_gate_is_ok(self) -> None:
+    def test_an_answer_that_passes_every_gate_is_ok(self):
         """An answer that passes every gate is ok."""
         said = decide(recorded(0.6), one())
         assert said.frame().loc[0, ["status", "answer"]].tolist() == ["ok", "The excess is £250."]
@@ -111,8 +106,8 @@ class TestByHead:
         ],
     )
     def test_the_first_gate_that_refuses_is_named_with_its_numbers(
-        self, sections: dict[str, Any], confidence: float, text: str, stage: str, reason: str
-    ) -> None:
+        self, sections, confidence, text, stage, reason
+    ):
         """The first gate that refuses is named with its numbers."""
         said = decide(recorded(confidence, text), one(**sections))
         row = said.frame(reasons=True).iloc[0]
@@ -120,12 +115,12 @@ class TestByHead:
         assert reason in row["reason"] or stage == "hygiene"
         assert [check.passes for check in said.explain("q") if check.gate == stage] == [False]
 
-    def test_the_weakest_claim_is_named(self) -> None:
+    def test_the_weakest_claim_is_named(self):
         """The weakest claim is named."""
         said = decide(recorded(0.9, "It is covered."), one(support={"min_support": 0.75}))
         assert "'It is covered.'" in said.frame(reasons=True).loc[0, "reason"]
 
-    def test_a_calibration_moves_the_confidence(self) -> None:
+    def test_a_calibration_moves_the_confidence(self):
         """0.9 stands for 0.45 on a line from (0, 0) to (1, 0.5)."""
         knots = {"x": [0.0, 1.0], "y": [0.0, 0.5]}
         said = decide(recorded(0.9), one(generation={"calibration": knots}))
@@ -135,7 +130,7 @@ class TestByHead:
             .startswith("generation confidence 0.45 is below")
         )
 
-    def test_without_answers_the_chain_ends_at_confidence(self) -> None:
+    def test_without_answers_the_chain_ends_at_confidence(self):
         """Without answers the chain ends at confidence."""
         said = decide(trace_of((ask(), [[Hit(0.25)]])), one())
         assert said.frame().loc[0, "status"] == "ok"
@@ -145,7 +140,7 @@ class TestByHead:
             if check.gate in {"generation", "support", "hygiene"}
         ]
 
-    def test_a_set_of_hits_without_an_answer_never_passes(self) -> None:
+    def test_a_set_of_hits_without_an_answer_never_passes(self):
         """A set of hits without an answer never passes."""
         two = trace_of((ask(), [[Hit(0.25), Hit(0.5, page=3)]]))
         chosen = one(chosen={"final_k": 1, "order": "l2"})
@@ -154,20 +149,20 @@ class TestByHead:
         wider = decide(made, one(chosen={"final_k": 2, "order": "l2"}, gap={"enabled": False}))
         assert "no answer is recorded for these hits" in wider.frame(reasons=True).loc[0, "reason"]
 
-    def test_a_flip_of_the_gates_on_answers_is_found(self) -> None:
+    def test_a_flip_of_the_gates_on_answers_is_found(self):
         """A flip of the gates on answers is found."""
         near = flips(recorded(0.9), one(), "q").set_index("path")
         assert near.loc["support.min_support", "flips_at"] == pytest.approx(0.5)
         assert near.loc["generation.min_generation_confidence", "flips_at"] == pytest.approx(0.9)
 
-    def test_the_thresholds_are_part_of_the_space(self) -> None:
+    def test_the_thresholds_are_part_of_the_space(self):
         """The thresholds are part of the space."""
         trace = record_answers(random_trace(3, n_cases=20), one(), Drawn(), Weighed())
         assert {"generation.min_generation_confidence", "support.min_support"} <= full_space(
             trace, one()
         ).keys()
 
-    def test_numba_says_that_it_has_no_twin_for_answers(self) -> None:
+    def test_numba_says_that_it_has_no_twin_for_answers(self):
         """Numba says that it has no twin for answers."""
         pytest.importorskip("numba")
         with pytest.raises(ValueError, match="with answers"):
@@ -176,7 +171,7 @@ class TestByHead:
 
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.integers(0, 10_000))
-def test_the_chain_says_what_the_rules_say(seed: int) -> None:
+def test_the_chain_says_what_the_rules_say(seed):
     """Plain Python and the arrays agree on cases with answers, at every depth."""
     trace = random_trace(seed, depths=1 + seed % 3)
     rng = np.random.default_rng(seed)
@@ -195,7 +190,7 @@ def test_the_chain_says_what_the_rules_say(seed: int) -> None:
             assert (status, said.stage(row)) == (told.status, told.stage)
 
 
-def test_a_sweep_counts_what_decide_says() -> None:
+def test_a_sweep_counts_what_decide_says():
     """The thresholds of the new gates, replayed over one recorded trace."""
     base = random_policies(5, 1, confidence__enabled=False, similarity__enabled=False)[0]
     trace = record_answers(random_trace(5, n_cases=60, depths=2), base, Drawn(), Weighed())
@@ -209,7 +204,7 @@ def test_a_sweep_counts_what_decide_says() -> None:
         assert table.loc[row, "coverage_k"] == int((decide(trace, chosen).status == 0).sum())
 
 
-def test_steps_of_the_new_thresholds_are_exact() -> None:
+def test_steps_of_the_new_thresholds_are_exact():
     """Steps of the new thresholds are exact."""
     base = random_policies(7, 1, confidence__enabled=False, similarity__enabled=False)[0]
     trace = record_answers(random_trace(7, n_cases=60), base, Drawn(), Weighed())
@@ -220,7 +215,7 @@ def test_steps_of_the_new_thresholds_are_exact() -> None:
                 assert int((said.status == 0).sum()) == step["coverage_k"]
 
 
-def test_answers_come_back_from_the_disk(tmp_path: Path) -> None:
+def test_answers_come_back_from_the_disk(tmp_path):
     """Answers come back from the disk."""
     trace = record_answers(random_trace(3, n_cases=6), one(), Drawn(), Weighed())
     trace.save(tmp_path / "t.parquet")
@@ -230,7 +225,7 @@ def test_answers_come_back_from_the_disk(tmp_path: Path) -> None:
     assert decide(back, one()).frame(reasons=True).equals(decide(trace, one()).frame(reasons=True))
 
 
-def test_a_part_keeps_its_answers() -> None:
+def test_a_part_keeps_its_answers():
     """A part keeps its answers."""
     trace = record_answers(random_trace(3, n_cases=6), one(), Drawn(), Weighed())
     whole = decide(trace, one()).frame(reasons=True)
@@ -238,7 +233,7 @@ def test_a_part_keeps_its_answers() -> None:
     assert part["reason"].tolist() == whole["reason"].iloc[[4, 1]].tolist()
 
 
-def test_hits_without_text_are_counted() -> None:
+def test_hits_without_text_are_counted():
     """Nothing can be written from them."""
     trace = random_trace(3, n_cases=6)
     blank = replace(trace, chunks=tuple(chunk._replace(text="") for chunk in trace.chunks))
@@ -248,7 +243,7 @@ def test_hits_without_text_are_counted() -> None:
         record_answers(blank, one(), Fixed(), Full())
 
 
-def test_another_generator_makes_another_trace() -> None:
+def test_another_generator_makes_another_trace():
     """Another generator makes another trace."""
     trace = random_trace(3)
     made = Trace(trace.cases, trace.chunks, trace.arms, trace.hits, None, {"fingerprint": "f" * 16})
@@ -259,7 +254,7 @@ def test_another_generator_makes_another_trace() -> None:
 class TestNoConfidence:
     """A generator of the user that returns None as its confidence gives none."""
 
-    def test_none_is_a_missing_confidence(self) -> None:
+    def test_none_is_a_missing_confidence(self):
         """Of the hostile tester: the answer is recorded as with NaN, and nothing is lost."""
         nothing = None
         by_none, by_nan = recorded(nothing), recorded(float("nan"))
@@ -270,7 +265,7 @@ class TestNoConfidence:
             decide(by_none, open_gate).status.tolist() == decide(by_nan, open_gate).status.tolist()
         )
 
-    def test_a_gate_of_confidence_needs_one(self) -> None:
+    def test_a_gate_of_confidence_needs_one(self):
         """As of NaN, the policy that gates on it is refused by name."""
         trace = trace_of((ask(), [[Hit(0.25)]]))
         nothing = None

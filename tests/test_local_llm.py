@@ -11,18 +11,17 @@ import importlib.util
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from functools import partial
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from raglab.answering.client import Capabilities, Completion, Message, ModelClient
+from raglab.answering.client import Capabilities, Completion, Message
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import MeteredClient, RequestBudget
@@ -51,7 +50,7 @@ BRIEF = "Answer in one short sentence from the passages."
 
 
 @pytest.fixture(scope="module", autouse=True)
-def lengths() -> Iterator[list[int]]:
+def lengths():
     """Tokens that the model read in each call.
 
     At the end of all tests at most twenty calls, each of 300 tokens.
@@ -59,7 +58,7 @@ def lengths() -> Iterator[list[int]]:
     read: list[int] = []
     steps = CausalModel.log_probabilities
 
-    def counted_steps(model: CausalModel, ids: Sequence[int]) -> Any:
+    def counted_steps(model, ids):
         read.append(len(ids))
         return steps(model, ids)
 
@@ -71,7 +70,7 @@ def lengths() -> Iterator[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def model() -> LocalModel:
+def model():
     """The model, loaded once."""
     made = LocalModel(str(FILE))
     shown = StringIO()
@@ -82,7 +81,7 @@ def model() -> LocalModel:
 
 
 @pytest.fixture(scope="module")
-def local_llm() -> ModuleType:
+def local_llm():
     """The script that serves it."""
     spec = importlib.util.spec_from_file_location(
         "local_llm", ROOT / "experiments" / "local_llm.py"
@@ -96,7 +95,7 @@ def local_llm() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def served(model: LocalModel, local_llm: ModuleType) -> Iterator[str]:
+def served(model, local_llm):
     """Address of a server over it on this machine, which ends with the tests."""
     with local_llm.ModelServer(model) as server:
         thread = threading.Thread(
@@ -109,12 +108,12 @@ def served(model: LocalModel, local_llm: ModuleType) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def reply(model: LocalModel) -> Completion:
+def reply(model):
     """Its reply to a question that one passage answers."""
     return model.complete(ASK, max_tokens=24, top=5)
 
 
-def test_it_answers_from_the_passage(reply: Completion) -> None:
+def test_it_answers_from_the_passage(reply):
     """A whole sentence with the sum, each token with its probability."""
     assert "400" in reply.text
     assert reply.finish == "stop"
@@ -124,11 +123,11 @@ def test_it_answers_from_the_passage(reply: Completion) -> None:
 
 
 def test_its_server_can_do_what_the_probe_finds(
-    served: str,
-    reply: Completion,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+    served,
+    reply,
+    monkeypatch,
+    tmp_path,
+):
     """Log-probabilities with alternatives, and no schema.
 
     The reply is that of the process.
@@ -144,7 +143,7 @@ def test_its_server_can_do_what_the_probe_finds(
     )
 
 
-def test_it_says_yes_and_no_with_a_probability(model: LocalModel) -> None:
+def test_it_says_yes_and_no_with_a_probability(model):
     """Of one token, within a budget that counts it."""
     models = pytest.importorskip("raglab.extensions.learned_signals.signal_models")
     made = models.yes_no(model, budget=RequestBudget(calls=1)).fn
@@ -154,7 +153,7 @@ def test_it_says_yes_and_no_with_a_probability(model: LocalModel) -> None:
     assert made.client.counts.completion_tokens == 1
 
 
-def test_it_answers_as_a_generator(model: LocalModel) -> None:
+def test_it_answers_as_a_generator(model):
     """With a confidence, or the failure that it was cut off: never a refusal in its place."""
     metered = MeteredClient(model)
     generator = ModelGenerator(
@@ -174,20 +173,20 @@ class Written:
 
     name = "written"
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.sent: list[tuple[Message, ...]] = []
 
-    def complete(self, messages: Sequence[Message], **_: Any) -> Completion:
+    def complete(self, messages, **_):
         """No answer."""
         self.sent.append(tuple(messages))
         return Completion("none")
 
-    def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002
+    def capabilities(self, *, again=False):  # noqa: ARG002
         """Everything."""
         return Capabilities(True, 20, "text")
 
 
-def long_texts() -> dict[str, list[str]]:
+def long_texts():
     """Passages of bundled documents, of number tables, and of scripts the model hardly knows."""
     texts = {
         path.name: path.read_text(encoding="utf-8")
@@ -209,7 +208,7 @@ def long_texts() -> dict[str, list[str]]:
     }
 
 
-def test_every_default_prompt_has_fewer_than_1500_tokens(model: LocalModel) -> None:
+def test_every_default_prompt_has_fewer_than_1500_tokens(model):
     """As the model's own tokenizer counts them in its template, whatever the passages.
 
     None is far below its room.
@@ -238,14 +237,14 @@ HOW_MUCH, ANSWER = (
 Adapter = Callable[[list[Chunk]], Any]
 
 
-def core_adapters(client: ModelClient) -> list[Adapter]:
+def core_adapters(client):
     """What asks a client in the core."""
     return [
         lambda chunks: ModelGenerator(client).answer(HOW_MUCH, chunks),
     ]
 
 
-def judges(client: ModelClient) -> list[Adapter]:
+def judges(client):
     """Judges of passages and of answers."""
     models = pytest.importorskip("raglab.extensions.learned_signals.signal_models")
     made = [
@@ -254,14 +253,14 @@ def judges(client: ModelClient) -> list[Adapter]:
         models.is_true(client).fn,
     ]
 
-    def ask(scorer: Any, chunks: list[Chunk]) -> None:
+    def ask(scorer, chunks):
         cells = [HOW_MUCH, [chunk.text for chunk in chunks], ANSWER]
         scorer.score(*cells[: len(scorer.needs)])
 
     return [partial(ask, scorer) for scorer in made]
 
 
-def readers(client: ModelClient) -> list[Adapter]:
+def readers(client):
     """The four protocols of clarification.
 
     Questions, gaps, replies and fields, each of which refuses the reply.
@@ -277,7 +276,7 @@ def readers(client: ModelClient) -> list[Adapter]:
         lambda chunks: calls.field_reader("limit", chunks),
     ]
 
-    def refused(adapter: Adapter, chunks: list[Chunk]) -> None:
+    def refused(adapter, chunks):
         with pytest.raises(ValueError, match="one JSON object of the schema"):
             adapter(chunks)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +62,12 @@ AT_ONE_PLACE = {
 }
 
 
-def chunk(passage: str) -> Chunk:
+def chunk(passage):
     """Return a passage of a document."""
     return Chunk("c", passage, "a.md", 1, "1", {"doc_type": "policy"})
 
 
-def phrases_of_kinds(passage: str) -> object:
+def phrases_of_kinds(passage):
     """Find dates, sums, numbers and names."""
     return [extractive.phrases(kind, passage) for kind in ("date", "money", "number", "name")]
 
@@ -114,20 +114,20 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_reader_takes_digits_letters_and_blanks_in_no_time(reader: str) -> None:
+def test_a_reader_takes_digits_letters_and_blanks_in_no_time(reader):
     """Questions, passages and answers of 20,000 characters."""
     with alarm():
         assert slow(READERS[reader], READER_LIMIT, BRIEF) == {}
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_reader_takes_any_long_text_in_no_time(reader: str) -> None:
+def test_a_reader_takes_any_long_text_in_no_time(reader):
     """Of every kind."""
     with alarm():
         assert slow(READERS[reader], READER_LIMIT) == {}
 
 
-def compiled(where: str, value: Any, depth: int = 0) -> Iterator[tuple[str, re.Pattern[str]]]:
+def compiled(where, value, depth=0):
     """Compiled expressions in a value, with where they stand."""
     if isinstance(value, re.Pattern):
         yield where, value
@@ -139,7 +139,7 @@ def compiled(where: str, value: Any, depth: int = 0) -> Iterator[tuple[str, re.P
             yield from compiled(where, one, depth + 1)
 
 
-def expressions_of_modules() -> dict[str, list[re.Pattern[Any]]]:
+def expressions_of_modules():
     """Return every compiled expression of the package by name.
 
     The stores have limits of their own.
@@ -153,7 +153,7 @@ def expressions_of_modules() -> dict[str, list[re.Pattern[Any]]]:
     return found
 
 
-def expressions_of_packs(value: Any) -> Iterator[str]:
+def expressions_of_packs(value):
     """Texts of a pack, expressions among them."""
     if isinstance(value, str):
         yield value
@@ -167,13 +167,13 @@ def expressions_of_packs(value: Any) -> Iterator[str]:
             yield from expressions_of_packs(one)
 
 
-def searched(pattern: re.Pattern[Any]) -> Callable[[str], object]:
+def searched(pattern):
     """Find all that an expression matches, of bytes in those of the text."""
     told = isinstance(pattern.pattern, bytes)
     return lambda long: [None for _ in pattern.finditer(long.encode() if told else long)]
 
 
-def test_no_expression_of_ours_takes_long() -> None:
+def test_no_expression_of_ours_takes_long():
     """Each that stands in a module, over all texts."""
     with alarm():
         rows = {
@@ -194,7 +194,7 @@ def test_no_expression_of_ours_takes_long() -> None:
 
 
 @pytest.mark.parametrize("pack", [GENERIC, PACK], ids=lambda pack: pack.name)
-def test_no_expression_of_a_bundled_pack_takes_long(pack: Any) -> None:
+def test_no_expression_of_a_bundled_pack_takes_long(pack):
     """Each that repeats anything, searched once."""
     repeats = {one for one in expressions_of_packs(pack) if re.search(r"[*+?{]", one)}
     late = {}

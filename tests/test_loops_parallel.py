@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,13 +17,13 @@ import raglab
 from raglab.loops.parallel import _current, jobs, parallel_workers, processors, run_each
 
 
-def slow_product(item: int, factor: int) -> int:
+def slow_product(item, factor):
     """Product, later of the first items than of the last."""
     time.sleep(0.02 * (5 - item))
     return item * factor
 
 
-def killed_once(item: int, folder: str, at: int) -> int:
+def killed_once(item, folder, at):
     """Square of an item; the process that first has item `at` is killed."""
     mark = Path(folder) / "killed"
     if item == at and not mark.exists():
@@ -33,14 +32,14 @@ def killed_once(item: int, folder: str, at: int) -> int:
     return item * item
 
 
-def always_killed(item: int) -> int:
+def always_killed(item):
     """Nothing, of a process that is killed."""
     del item
     os.kill(os.getpid(), signal.SIGKILL)
     return 0
 
 
-def failing(item: int) -> int:
+def failing(item):
     """Item, or an error of the third."""
     if item == 2:
         msg = f"item must not be 2, got {item}; leave it out."
@@ -48,7 +47,7 @@ def failing(item: int) -> int:
     return item
 
 
-def test_results_come_in_the_order_of_the_items() -> None:
+def test_results_come_in_the_order_of_the_items():
     """By head: five products, whatever is done first."""
     for n in (1, 2, 4):
         with parallel_workers("threads", n=n):
@@ -56,7 +55,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert list(run_each(slow_product, iter(range(5)), 3, what="multiply")) == [0, 3, 6, 9, 12]
 
 
-def test_an_error_of_an_item_is_the_error_of_the_loop() -> None:
+def test_an_error_of_an_item_is_the_error_of_the_loop():
     """Its rule, value and remedy come through, and those before it."""
     with parallel_workers("threads", n=2):
         done: Iterator[int] = run_each(failing, range(9), what="try")
@@ -65,7 +64,7 @@ def test_an_error_of_an_item_is_the_error_of_the_loop() -> None:
             next(done)
 
 
-def test_the_workers_are_those_of_the_block() -> None:
+def test_the_workers_are_those_of_the_block():
     """Nested, the inner ones; behind the block none again.
 
     One a processor where no number is given.
@@ -91,13 +90,13 @@ def test_the_workers_are_those_of_the_block() -> None:
         ("joblib", True, "n must be a whole number of at least 1, got True"),
     ],
 )
-def test_workers_that_are_none(kind: Any, n: Any, rule: str) -> None:
+def test_workers_that_are_none(kind, n, rule):
     """Another kind or number is told before anything runs."""
     with pytest.raises(ValueError, match=rule), parallel_workers(kind, n=n):
         pass
 
 
-def test_jobs_are_counted_as_joblib_does() -> None:
+def test_jobs_are_counted_as_joblib_does():
     """None and 1 are in place, below 0 from all processors, at least one; 0 is refused."""
     for n_jobs, n in ((None, None), (1, None), (3, 3), (-1, processors()), (-999, 1)):
         with jobs(n_jobs):
@@ -107,7 +106,7 @@ def test_jobs_are_counted_as_joblib_does() -> None:
         pass
 
 
-def test_a_block_of_a_killed_process_is_done_again(tmp_path: Path) -> None:
+def test_a_block_of_a_killed_process_is_done_again(tmp_path):
     """Once, with every result in its place; a process that is killed at each try is told."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 

@@ -33,7 +33,7 @@ POISSON = (
 )
 
 
-def played() -> bytes:
+def played():
     """Three blocks of a learner, of a policy that stays, and of late rewards."""
     # no lock of Python's held
     world, engine = Bernoulli(np.array(MEANS)), "numba" if find_spec("numba") else "auto"
@@ -47,7 +47,7 @@ def played() -> bytes:
     return b"".join(part.tobytes() for one in runs for part in one if isinstance(part, np.ndarray))
 
 
-def resampled() -> bytes:
+def resampled():
     """Intervals by bootstrap.
 
     Several blocks of rounds, also of sessions, with blocks of an odd number of counts.
@@ -77,12 +77,12 @@ class Killing(float):
     folder: str
     own: int
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         """What it is made of again, and where the mark of a kill stands."""
         return (killing_once, (self.folder, self.own, float(self)))
 
 
-def killing_once(folder: str, own: int, number: float) -> float:
+def killing_once(folder, own, number):
     """A number as it was.
 
     The first process that makes one, and is not the one it came from, is killed.
@@ -96,13 +96,13 @@ def killing_once(folder: str, own: int, number: float) -> float:
     return made
 
 
-def first_number(item: int, shared: Any) -> int:
+def first_number(item, shared):
     """First number of what all items share."""
     return int(shared[item])
 
 
 @pytest.mark.parametrize("n_boot", [3000, 4097])
-def test_blocks_of_rounds_draw_from_one_stream(n_boot: int) -> None:
+def test_blocks_of_rounds_draw_from_one_stream(n_boot):
     """Resampled values are those of one pass with one generator.
 
     An odd number of counts leaves half a draw unused.
@@ -129,7 +129,7 @@ def test_blocks_of_rounds_draw_from_one_stream(n_boot: int) -> None:
     np.testing.assert_allclose(found[0], total[:, 1] / total[:, 0], rtol=1e-12)
 
 
-def test_the_threads_of_blas_change_no_bit() -> None:
+def test_the_threads_of_blas_change_no_bit():
     """Processes of joblib have another number of them than their parent."""
     with threadpool_limits(1):
         one = resampled()
@@ -137,7 +137,7 @@ def test_the_threads_of_blas_change_no_bit() -> None:
         assert resampled() == one
 
 
-def test_threads_play_and_resample_as_one() -> None:
+def test_threads_play_and_resample_as_one():
     """1, 2 and 4 threads give the bits of no workers."""
     expected = played(), resampled()
     for n in (1, 2, 4):
@@ -145,14 +145,14 @@ def test_threads_play_and_resample_as_one() -> None:
             assert (played(), resampled()) == expected
 
 
-def test_processes_play_and_resample_as_one() -> None:
+def test_processes_play_and_resample_as_one():
     """So do 2 processes of joblib."""
     expected = played(), resampled()
     with raglab.lab.parallel_workers("joblib", n=2):
         assert (played(), resampled()) == expected
 
 
-def test_a_worker_that_is_killed_in_a_simulation(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_in_a_simulation(tmp_path):
     """A process of a Dask cluster, killed by SIGKILL with a block of a simulation in hand.
 
     The same bits.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +31,6 @@ from raglab.metrics import (
 from raglab.metrics.intervals import t_quantile
 from raglab.replay import decide, steps, sweep, tally
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Status
 from worlds import policy, random_policies, random_trace
 
@@ -41,7 +39,7 @@ OWN = {"ok": {"refused": 0.5, "asked": 0.1, "asked_wrong": 0.2}, "refuse": {"ans
 PASS = RATES.index("pass_rate")
 
 
-def _cells(*rows: tuple[str, str, bool, int]) -> Any:
+def _cells(*rows):
     """Cells of rows (decision, label, sources found, cases)."""
     out = np.zeros((3, 3, 2), dtype=np.int64)
     for status, label, found, count in rows:
@@ -49,7 +47,7 @@ def _cells(*rows: tuple[str, str, bool, int]) -> Any:
     return out
 
 
-def test_the_default_matrix() -> None:
+def test_the_default_matrix():
     """A right answer to ok, a right refusal and a right question cost nothing, all else 1."""
     assert OUTCOMES == ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
     assert cost_matrix().tolist() == [[0, 1, 1, 1, 1], [1, 1, 0, 1, 1], [1, 1, 1, 0, 1]]
@@ -58,7 +56,7 @@ def test_the_default_matrix() -> None:
         DEFAULT_COSTS[0, 0] = 1.0
 
 
-def test_asked_sets_both_and_one_of_them_wins() -> None:
+def test_asked_sets_both_and_one_of_them_wins():
     """`asked` is short for both outcomes of asking.
 
     The one that is named beside it holds, whatever the order.
@@ -68,7 +66,7 @@ def test_asked_sets_both_and_one_of_them_wins() -> None:
         assert cost_matrix({"ok": of_ok})[0].tolist() == [0, 1, 1, 0.1, 0.2]
 
 
-def test_costs_by_hand() -> None:
+def test_costs_by_hand():
     """Ten cases under own costs: 0.5 + 0.2 + 10 + 1 over ten; by default four failures of ten."""
     cells = _cells(
         ("ok", "ok", True, 4),
@@ -85,7 +83,7 @@ def test_costs_by_hand() -> None:
     assert expected_cost(both, cost_matrix(OWN)).tolist() == [expected_cost(cells, OWN)] * 2
 
 
-def test_every_cell_has_the_cost_of_its_outcome() -> None:
+def test_every_cell_has_the_cost_of_its_outcome():
     """An answer to ok from other sources is wrong, one to any other label is always wrong."""
     numbered = np.arange(15.0).reshape(3, 5)
     cost = cell_costs(numbered)[:PLAIN_CELLS].reshape(3, 3, 2)
@@ -97,13 +95,13 @@ def test_every_cell_has_the_cost_of_its_outcome() -> None:
     assert (cell_costs(numbered)[DISTINCT_CELL] == cell_costs(numbered)).all()
 
 
-def test_no_cases_cost_nothing_known() -> None:
+def test_no_cases_cost_nothing_known():
     """0 of 0 is NaN, as every rate of nothing (rule S6.2)."""
     assert np.isnan(expected_cost(np.zeros(N_CELLS, dtype=np.int64)))
     assert np.isnan(expected_cost(np.zeros((2, N_CELLS), dtype=np.int64), OWN)).all()
 
 
-def test_what_is_stated_comes_back() -> None:
+def test_what_is_stated_comes_back():
     """A matrix is said again by what differs from the default."""
     assert stated_costs(cost_matrix()) == {}
     stated = stated_costs(cost_matrix(OWN))
@@ -142,7 +140,7 @@ def test_what_is_stated_comes_back() -> None:
         ({"ok": {"refused": "1"}}, "finite number"),
     ],
 )
-def test_costs_that_mean_nothing_are_refused(costs: Any, message: str) -> None:
+def test_costs_that_mean_nothing_are_refused(costs, message):
     """Unknown names, weights in the wrong place and numbers out of range.
 
     The rule and what came.
@@ -151,7 +149,7 @@ def test_costs_that_mean_nothing_are_refused(costs: Any, message: str) -> None:
         cost_matrix(costs)
 
 
-def test_cells_of_another_shape_are_refused() -> None:
+def test_cells_of_another_shape_are_refused():
     """Counts of rates or a table by label and decision are no cells."""
     for cells in (np.zeros(6), np.zeros((3, 3)), np.zeros((2, 3, 3))):
         with pytest.raises(ValueError, match="cells must be"):
@@ -160,7 +158,7 @@ def test_cells_of_another_shape_are_refused() -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(st.lists(st.integers(0, 10_000), min_size=N_CELLS, max_size=N_CELLS))
-def test_the_default_cost_is_one_minus_the_pass_rate(counts: list[int]) -> None:
+def test_the_default_cost_is_one_minus_the_pass_rate(counts):
     """To the bit, whatever the counts; and stating the default changes nothing."""
     cells = np.array(counts)
     passed = rates(rate_counts(cells), label_counts(cells))[PASS]
@@ -168,7 +166,7 @@ def test_the_default_cost_is_one_minus_the_pass_rate(counts: list[int]) -> None:
     np.testing.assert_array_equal(expected_cost(cells, {"refuse": {"refused": 0}}), 1.0 - passed)
 
 
-def test_the_interval_of_failed_contracts_is_exact() -> None:
+def test_the_interval_of_failed_contracts_is_exact():
     """By default, and at one price for every failure, it is that of k in n.
 
     Of no cases it is NaN.
@@ -183,7 +181,7 @@ def test_the_interval_of_failed_contracts_is_exact() -> None:
     assert np.isnan(cost_interval(np.zeros(N_CELLS, dtype=int), OWN)).all()
 
 
-def test_the_interval_of_graded_costs() -> None:
+def test_the_interval_of_graded_costs():
     """Student's t of the mean over the cases, within the costs there are.
 
     Where all cost alike it still has width.
@@ -203,7 +201,7 @@ def test_the_interval_of_graded_costs() -> None:
         cost_interval(cells, OWN, 1.0)
 
 
-def test_the_interval_of_graded_costs_holds_its_level() -> None:
+def test_the_interval_of_graded_costs_holds_its_level():
     """Of 4,000 sets of 200 cases 95 % hold the true cost, less a large-sample interval's miss."""
     share = np.zeros(N_CELLS)
     share[[1, 0, 6, 2, 8, 17]] = [0.4, 0.1, 0.15, 0.1, 0.2, 0.05]
@@ -212,7 +210,7 @@ def test_the_interval_of_graded_costs_holds_its_level() -> None:
     assert ((low <= true) & (true <= high)).mean() == pytest.approx(0.95, abs=0.02)
 
 
-def test_sweep_and_steps_cost_the_same() -> None:
+def test_sweep_and_steps_cost_the_same():
     """Every step of a threshold costs what a policy's sweep on that step does, by any matrix."""
     trace = random_trace(3, 25)
     for costs in (None, OWN):
@@ -223,7 +221,7 @@ def test_sweep_and_steps_cost_the_same() -> None:
         )
 
 
-def test_the_sweep_costs_what_its_cases_do() -> None:
+def test_the_sweep_costs_what_its_cases_do():
     """The mean over the cases of one policy, each by its label and outcome."""
     trace, matrix = random_trace(4, 30), cost_matrix(OWN)
     found = sweep(trace, random_policies(5, 8), costs=OWN)["expected_cost"]
@@ -234,7 +232,7 @@ def test_the_sweep_costs_what_its_cases_do() -> None:
         assert cost == pytest.approx(matrix[label, kind].mean())
 
 
-def test_every_bundled_case_under_100_policies(bundled_trace: Trace) -> None:
+def test_every_bundled_case_under_100_policies(bundled_trace):
     """Expected cost is 1 - pass rate to the bit, 1 for each failed contract only, steps agree."""
     start = Policy.load(BROKER / "policy.yaml")
     trace, rng = bundled_trace, np.random.default_rng(0)

@@ -41,7 +41,7 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
 STATUSES = np.array([Status.ok, Status.refuse, Status.ambiguous], dtype=np.int8)
 
 
-def _adds(said: Status, label: Status, *, right: bool) -> set[str]:
+def _adds(said, label, *, right):
     row = contributions(STATUSES)[said, label, int(right)]
     return {name for name, n in zip(COUNTS, row.tolist(), strict=True) if n}
 
@@ -62,14 +62,12 @@ def _adds(said: Status, label: Status, *, right: bool) -> set[str]:
         (Status.ambiguous, Status.ambiguous, False, set()),
     ],
 )
-def test_what_a_decision_adds_to_the_counts(
-    *, said: Status, label: Status, right: bool, adds: set[str]
-) -> None:
+def test_what_a_decision_adds_to_the_counts(*, said, label, right, adds):
     """Rules S6.2 and S6.3, outcome by label by whether the expected sources were found."""
     assert _adds(said, label, right=right) == adds
 
 
-def test_rates_of_ten_cases() -> None:
+def test_rates_of_ten_cases():
     """Of 5 ok, 3 refuse, 2 ambiguous.
 
     1 of 5 refused, 2 of 4 wrong, 1 of 2 missed, 2 of 8 over-asked, 4 and 5 of 10.
@@ -87,7 +85,7 @@ def test_rates_of_ten_cases() -> None:
     assert denominators(counts, labels).tolist() == [5, 4, 2, 8, 10, 10]
 
 
-def test_nothing_of_nothing_meets_no_target() -> None:
+def test_nothing_of_nothing_meets_no_target():
     """Who answers nothing has no hallucination rate, and NaN is not <= 0.01."""
     value = rates(np.array([5, 0, 0, 0, 0, 0]), np.array([5, 0, 0]))
     assert np.isnan(value[RATES.index("hallucination_rate")])
@@ -95,12 +93,12 @@ def test_nothing_of_nothing_meets_no_target() -> None:
     assert np.isnan(rates(np.zeros(6, dtype=np.int64), np.zeros(3, dtype=np.int64))).all()
 
 
-def test_the_objectives_are_the_rates_that_should_be_low() -> None:
+def test_the_objectives_are_the_rates_that_should_be_low():
     """Coverage and pass rate should be high, the four others low."""
     assert set(RATES) - set(OBJECTIVES) == {"coverage", "pass_rate"}
 
 
-def test_an_interval_of_nothing_is_missing() -> None:
+def test_an_interval_of_nothing_is_missing():
     """0 of 0 has no interval."""
     low, high = clopper_pearson(0, 0)
     assert np.isnan(low)
@@ -109,15 +107,13 @@ def test_an_interval_of_nothing_is_missing() -> None:
 
 @LAWFUL
 @given(n=st.integers(1, 25), data=st.data(), level=st.sampled_from([0.8, 0.9, 0.95]))
-def test_the_ends_are_where_the_tails_are_half_of_the_rest(
-    n: int, data: st.DataObject, level: float
-) -> None:
+def test_the_ends_are_where_the_tails_are_half_of_the_rest(n, data, level):
     """By the binomial sum itself: P(X >= k | low) and P(X <= k | high) are (1 - level) / 2."""
     k = data.draw(st.integers(0, n))
     low, high = (float(end) for end in clopper_pearson(k, n, level))
     assert low <= k / n <= high
 
-    def at_most(k: int, p: float) -> float:
+    def at_most(k, p):
         return sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k + 1))
 
     if k > 0:
@@ -126,7 +122,7 @@ def test_the_ends_are_where_the_tails_are_half_of_the_rest(
         assert at_most(k, high) == pytest.approx((1.0 - level) / 2.0, rel=1e-8)
 
 
-def test_hit_rate_counts_queries() -> None:
+def test_hit_rate_counts_queries():
     """One of two queries has a relevant hit among the first two; no queries have no rate."""
     relevant = np.array([[False, True, False], [False, False, True]])
     assert [hit_rate(relevant, k) for k in (1, 2, 3)] == [0.0, 0.5, 1.0]
@@ -146,7 +142,7 @@ def test_hit_rate_counts_queries() -> None:
         ([[0]], [0], 1, NAN),
     ],
 )
-def test_ndcg_by_hand(relevant: list[list[int]], known: list[int], k: int, wanted: float) -> None:
+def test_ndcg_by_hand(relevant, known, k, wanted):
     """Discounted by rank, over what k hits can hold."""
     found = ndcg(np.array(relevant, dtype=np.bool_), np.array(known), k=k)
     assert found == pytest.approx(wanted, rel=1e-12, nan_ok=True)
@@ -154,7 +150,7 @@ def test_ndcg_by_hand(relevant: list[list[int]], known: list[int], k: int, wante
 
 @LAWFUL
 @given(rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=20))
-def test_counts_are_sums_and_rates_are_shares(rows: list[tuple[int, int, bool]]) -> None:
+def test_counts_are_sums_and_rates_are_shares(rows):
     """Tallies of any decisions.
 
     No count exceeds its denominator, so every rate is in [0, 1] or missing.
@@ -170,7 +166,7 @@ def test_counts_are_sums_and_rates_are_shares(rows: list[tuple[int, int, bool]])
     assert ((value >= 0) & (value <= 1))[~np.isnan(value)].all()
 
 
-def test_a_rate_travels_with_counts_and_interval() -> None:
+def test_a_rate_travels_with_counts_and_interval():
     """Five columns a rate, and the interval holds the rate."""
     cells = np.zeros((1, 3, 3, 2), dtype=np.int64)
     cells[0, :, 0, 0], cells[0, :, 1, 0], cells[0, :, 2, 1] = (2, 2, 1), (1, 2, 0), (1, 0, 1)
@@ -188,8 +184,8 @@ def test_a_rate_travels_with_counts_and_interval() -> None:
 @LAWFUL
 @given(st.lists(st.integers(0, 5), min_size=N_CELLS, max_size=N_CELLS))
 def test_undecided_answers_count_as_wrong_in_rates_and_widen_their_intervals(
-    counts: list[int],
-) -> None:
+    counts,
+):
     """From all of them right to all of them wrong (rule S6.3)."""
     cells = np.array([counts])
     columns = rate_columns(cells)
@@ -217,7 +213,7 @@ CELL = st.sampled_from([0, 1, 2, 6, 12, *UNDECIDED_CELLS])
 
 @LAWFUL
 @given(st.lists(st.tuples(CELL, CELL), min_size=2, max_size=12))
-def test_undecided_answers_count_against_a_difference(pairs: list[tuple[int, int]]) -> None:
+def test_undecided_answers_count_against_a_difference(pairs):
     """Whatever the truth, as long as the answer that both give has one, its interval is inside."""
     first, second = np.array(pairs).T
     is_same = (first == second) & (first == UNDECIDED_CELLS[0])
@@ -241,7 +237,7 @@ def test_undecided_answers_count_against_a_difference(pairs: list[tuple[int, int
         )
 
 
-def test_paired_intervals_hold_what_is_true_as_often_as_they_say() -> None:
+def test_paired_intervals_hold_what_is_true_as_often_as_they_say():
     """Of 400 samples of 120 cases, 93 % or more of intervals hold the population's difference."""
     rng = np.random.default_rng(1)
     # Cells of both policies on one case share its label; the second mostly decides as the first.
@@ -259,7 +255,7 @@ def test_paired_intervals_hold_what_is_true_as_often_as_they_say() -> None:
     assert (held / 400 >= 0.93).all()
 
 
-def test_paired_rates_count_as_each_policy_alone() -> None:
+def test_paired_rates_count_as_each_policy_alone():
     """K and n are those of either.
 
     The cases that count under one alone are those that a paired test would see.

@@ -23,7 +23,7 @@ DELTAS = (0.01, 0.05, 0.1, 0.25, 0.49)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_a_p_value_is_the_lower_tail(alpha: float) -> None:
+def test_a_p_value_is_the_lower_tail(alpha):
     """`binom.cdf`, and `binomtest` with the alternative that the rate is less, to 1e-9."""
     found = np.asarray(binomial_p(K, N, alpha))
     np.testing.assert_allclose(found, stats.binom.cdf(K, N, alpha), rtol=1e-9, atol=1e-300)
@@ -34,7 +34,7 @@ def test_a_p_value_is_the_lower_tail(alpha: float) -> None:
 
 
 @pytest.mark.parametrize("delta", DELTAS)
-def test_an_upper_bound_is_a_quantile_of_a_beta(delta: float) -> None:
+def test_an_upper_bound_is_a_quantile_of_a_beta(delta):
     """`beta.ppf(1 - delta, k + 1, n - k)` and `binomtest`'s one-sided end to 1e-9; 1 for n of n."""
     found = np.asarray(upper_bound(K, N, delta))
     with np.errstate(invalid="ignore"):
@@ -48,7 +48,7 @@ def test_an_upper_bound_is_a_quantile_of_a_beta(delta: float) -> None:
 
 
 @pytest.mark.parametrize("delta", DELTAS)
-def test_a_p_value_is_small_exactly_where_the_bound_is(delta: float) -> None:
+def test_a_p_value_is_small_exactly_where_the_bound_is(delta):
     """It is <= delta where the upper bound is at most alpha, and nowhere else."""
     n = np.arange(1, 120)[:, None]
     k = np.minimum(np.arange(12), n)
@@ -57,14 +57,14 @@ def test_a_p_value_is_small_exactly_where_the_bound_is(delta: float) -> None:
         assert np.array_equal(np.asarray(binomial_p(k, n, alpha)) <= delta, bound <= alpha)
 
 
-def test_nothing_answered_proves_nothing() -> None:
+def test_nothing_answered_proves_nothing():
     """0 of 0: p is 1, the bound is missing."""
     assert float(binomial_p(0, 0, 0.1)) == 1.0
     assert np.isnan(upper_bound(0, 0))
 
 
 @pytest.mark.parametrize(("k", "n"), [(3, 2), (-1, 2)])
-def test_a_part_is_not_more_than_the_whole(k: int, n: int) -> None:
+def test_a_part_is_not_more_than_the_whole(k, n):
     """3 of 2 is a mistake in counting."""
     for call in (lambda *of: binomial_p(*of, 0.1), upper_bound, clopper_pearson):
         with pytest.raises(ValueError, match="k must be between 0 and n"):
@@ -72,7 +72,7 @@ def test_a_part_is_not_more_than_the_whole(k: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1, 10.0, float("nan")])
-def test_levels_are_probabilities(value: float) -> None:
+def test_levels_are_probabilities(value):
     """10 is a percentage."""
     with pytest.raises(ValueError, match=r"alpha must be in \(0, 1\), got"):
         binomial_p(1, 2, value)
@@ -80,12 +80,12 @@ def test_levels_are_probabilities(value: float) -> None:
         upper_bound(1, 2, value)
 
 
-def _pairs() -> list[tuple[int, int]]:
+def _pairs():
     return list(zip(K.ravel().tolist(), np.broadcast_to(N, K.shape).ravel().tolist(), strict=True))
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
-def test_an_interval_of_a_mean_is_that_of_scipy(level: float) -> None:
+def test_an_interval_of_a_mean_is_that_of_scipy(level):
     """`scipy.stats.t.interval`, to 1e-12, from two replications on."""
     for count in (2, 3, 20, 400):
         values = np.random.default_rng(count).normal(3.0, 2.0, (count, 5))
@@ -97,7 +97,7 @@ def test_an_interval_of_a_mean_is_that_of_scipy(level: float) -> None:
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
-def test_a_percentile_interval_is_that_of_scipy(level: float) -> None:
+def test_a_percentile_interval_is_that_of_scipy(level):
     """`scipy.stats.bootstrap` with method percentile on the same resamples.
 
     One without a number is left out.
@@ -120,7 +120,7 @@ def test_a_percentile_interval_is_that_of_scipy(level: float) -> None:
     assert np.isnan([low_of[1], high_of[1]]).all()
 
 
-def test_threads_make_the_same_intervals() -> None:
+def test_threads_make_the_same_intervals():
     """Of more counts than one thread makes at once, each matches small lots, threads or not."""
     rng = np.random.default_rng(0)
     n = rng.integers(0, 3_000, PAIRS + 5_000)
@@ -137,7 +137,7 @@ def test_threads_make_the_same_intervals() -> None:
             np.testing.assert_array_equal(end, np.concatenate(parts))
 
 
-def test_a_level_is_checked_once() -> None:
+def test_a_level_is_checked_once():
     """Rule, value, remedy."""
     assert check_level(0.9) == 0.9
     for wrong in (0.0, 1.0, 95.0, float("nan")):
@@ -153,9 +153,9 @@ def test_a_level_is_checked_once() -> None:
 )
 # drawn
 def test_intervals_of_many_are_those_of_each(
-    counts: list[tuple[int, int]],
-    of_one_size: bool,
-) -> None:
+    counts,
+    of_one_size,
+):
     """To the bit, whether counts repeat or not, and in any shape: 0 of 0 among them."""
     k = np.array([min(pair) for pair in counts])
     n = np.full(len(k), 6) if of_one_size else np.array([max(pair) for pair in counts])
@@ -164,6 +164,6 @@ def test_intervals_of_many_are_those_of_each(
         np.testing.assert_array_equal(end, np.array(each, dtype=np.float64)[None])
 
 
-def test_one_replication_has_no_interval() -> None:
+def test_one_replication_has_no_interval():
     """The mean of one says nothing of others."""
     assert np.isnan(mean_interval(np.ones((1, 3)), 0.95)).all()

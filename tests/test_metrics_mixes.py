@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.gating.expected_cost import LABEL_OF_CLASS, mixed_bias
@@ -24,20 +23,18 @@ SHARES = st.tuples(st.integers(0, 10), st.integers(0, 10), st.integers(1, 10))
 WITHIN_LABEL = ("false_refusal_rate", "missed_ambiguity_rate")
 
 
-def _shares(parts: tuple[int, ...]) -> NDArray[np.float64]:
+def _shares(parts):
     return np.array(parts) / sum(parts)
 
 
-def _label_mean(cells: NDArray[Any], value: NDArray[Any], label: int) -> float:
+def _label_mean(cells, value, label):
     of = label == metrics.LABEL_OF_CELL
     return float(cells[of] @ value[of] / cells[of].sum())
 
 
 @LAWS
 @given(CELLS, SHARES)
-def test_the_cost_in_a_mix_is_the_mean_of_the_label_means(
-    counts: list[int], parts: tuple[int, ...]
-) -> None:
+def test_the_cost_in_a_mix_is_the_mean_of_the_label_means(counts, parts):
     """Σ share × mean cost of the label; rates inside one label do not move."""
     cells, shares = np.array(counts), _shares(parts)
     if (metrics.label_counts(cells) == 0).any():
@@ -58,7 +55,7 @@ def test_the_cost_in_a_mix_is_the_mean_of_the_label_means(
 
 @LAWS
 @given(CELLS)
-def test_the_sample_s_own_shares_change_nothing(counts: list[int]) -> None:
+def test_the_sample_s_own_shares_change_nothing(counts):
     """Weights are 1, effective counts are the counts, intervals are the exact ones."""
     cells = np.array(counts)
     labels = metrics.label_counts(cells)
@@ -75,7 +72,7 @@ def test_the_sample_s_own_shares_change_nothing(counts: list[int]) -> None:
 
 @LAWS
 @given(CELLS, st.data())
-def test_no_mix_inside_is_worse_than_the_worst_corner(counts: list[int], data: Any) -> None:
+def test_no_mix_inside_is_worse_than_the_worst_corner(counts, data):
     """Every corner keeps the intervals and sums to 1; rates and costs are largest at corners."""
     cells = np.array(counts)
     labels = metrics.label_counts(cells)
@@ -104,7 +101,7 @@ def test_no_mix_inside_is_worse_than_the_worst_corner(counts: list[int], data: A
         return
     inside = np.array(parts) / sum(parts) @ corners
 
-    def rates(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def rates(shares):
         table = weighed_by_mix(cells, shares).weights
         return metrics.rates(metrics.rate_counts(table), metrics.label_counts(table))
 
@@ -113,7 +110,7 @@ def test_no_mix_inside_is_worse_than_the_worst_corner(counts: list[int], data: A
     assert (np.isnan(there) | (there <= worst + 1e-9)).all()
 
 
-def test_a_rate_within_a_label_without_a_share_stays() -> None:
+def test_a_rate_within_a_label_without_a_share_stays():
     """Value and exact interval are those of the label's cases."""
     cells = np.zeros((1, metrics.N_CELLS), dtype=np.int64)
     cells[0, [1, 6, 8, 4, 16]] = 20, 5, 10, 3, 4
@@ -128,7 +125,7 @@ def test_a_rate_within_a_label_without_a_share_stays() -> None:
     assert np.isnan(rates["hallucination_rate"][0])
 
 
-def test_shares_that_are_rounded_are_no_interval() -> None:
+def test_shares_that_are_rounded_are_no_interval():
     """Six digits that miss 1 are one mix; four that do are refused."""
     mix = checked_mix({"ok": 0.857142, "refuse": 0.142857, "ambiguous": 0.0})
     assert mix is not None
@@ -137,7 +134,7 @@ def test_shares_that_are_rounded_are_no_interval() -> None:
         checked_mix({"ok": 0.857, "refuse": 0.142, "ambiguous": 0.0})
 
 
-def test_labels_without_a_share_have_the_rest_in_their_ratio() -> None:
+def test_labels_without_a_share_have_the_rest_in_their_ratio():
     """A share of ok alone leaves 3 to 2 to the others; one absent label is none."""
     mix = checked_mix({"ok": 0.8})
     assert mix is not None
@@ -166,7 +163,7 @@ def test_labels_without_a_share_have_the_rest_in_their_ratio() -> None:
         "traffic",
     ],
 )
-def test_what_is_no_mix_is_refused(mix: Any) -> None:
+def test_what_is_no_mix_is_refused(mix):
     """Shares outside [0, 1], unknown labels, sums other than 1."""
     with pytest.raises(ValueError, match=r"mix"):
         checked_mix(mix)
@@ -174,7 +171,7 @@ def test_what_is_no_mix_is_refused(mix: Any) -> None:
 
 @LAWS
 @given(st.lists(st.tuples(st.integers(0, 19), st.integers(1, 3)), min_size=1, max_size=30))
-def test_a_weight_is_a_number_of_equal_cases(rows: list[tuple[int, int]]) -> None:
+def test_a_weight_is_a_number_of_equal_cases(rows):
     """Rates and costs of weighed cases are those of as many copies."""
     cell, times = (np.array(column) for column in zip(*rows, strict=True))
     copies = np.bincount(np.repeat(cell, times), minlength=metrics.N_CELLS)
@@ -196,7 +193,7 @@ def test_a_weight_is_a_number_of_equal_cases(rows: list[tuple[int, int]]) -> Non
 
 @LAWS
 @given(st.lists(st.tuples(st.integers(0, 17), st.integers(0, 2)), min_size=3, max_size=40))
-def test_weights_of_one_are_no_weights(rows: list[tuple[int, int]]) -> None:
+def test_weights_of_one_are_no_weights(rows):
     """Paired costs to the bit, paired rates up to rounding."""
     first = np.array([cell for cell, _ in rows])
     second = (np.array([status for _, status in rows]) * 6 + first % 6).astype(np.int64)
@@ -209,9 +206,7 @@ def test_weights_of_one_are_no_weights(rows: list[tuple[int, int]]) -> None:
 
 @LAWS
 @given(SHARES, SHARES, st.lists(st.integers(-4, 4), min_size=4, max_size=4))
-def test_a_corrected_bias_multiplies_the_chances(
-    fitted: tuple[int, ...], traffic: tuple[int, ...], bias: list[int]
-) -> None:
+def test_a_corrected_bias_multiplies_the_chances(fitted, traffic, bias):
     """Each class by share in traffic over share in the fitted cases, normalised (Saerens 2002)."""
     if not all(fitted):
         return
@@ -227,9 +222,7 @@ GRID = st.sampled_from([0.0, 0.5, 1.0])
 
 @LAWS
 @given(st.data(), st.integers(2, 12), st.integers(2, 12), st.integers(1, 3))
-def test_a_policy_is_the_cheapest_between_its_crossings_alone(
-    data: Any, n_ok: int, n_refuse: int, n_others: int
-) -> None:
+def test_a_policy_is_the_cheapest_between_its_crossings_alone(data, n_ok, n_refuse, n_others):
     """On a grid of shares: strictly cheaper than each other inside, not cheaper outside."""
     label = np.repeat([Status.ok, Status.refuse], [n_ok, n_refuse]).astype(np.int64)
     loss = np.array(
@@ -256,7 +249,7 @@ def test_a_policy_is_the_cheapest_between_its_crossings_alone(
     assert found == crossing(loss[0], loss[1:], names, label)
 
 
-def test_nothing_crosses_where_the_cases_cannot_tell() -> None:
+def test_nothing_crosses_where_the_cases_cannot_tell():
     """Without a case that is ok, or with no other, no line is known."""
     loss = np.ones((2, 4))
     for code in Status:
@@ -270,7 +263,7 @@ def test_nothing_crosses_where_the_cases_cannot_tell() -> None:
     assert (everywhere.low, everywhere.high) == (-inf, inf)
 
 
-def test_a_tie_at_an_end_is_no_crossing() -> None:
+def test_a_tie_at_an_end_is_no_crossing():
     """Of policies that cost the same where all are ok, one is cheaper up to there."""
     label = np.array([0, 0, 1, 1])
     own, rival = np.array([1.0, 1.0, 0.0, 0.0]), np.ones((1, 4))
@@ -282,7 +275,7 @@ def test_a_tie_at_an_end_is_no_crossing() -> None:
     assert never.low >= never.high
 
 
-def test_an_interval_of_mixes_widens_what_a_point_says() -> None:
+def test_an_interval_of_mixes_widens_what_a_point_says():
     """The value stays in the middle, the interval reaches over all corners."""
     cells = np.zeros((1, metrics.N_CELLS), dtype=np.int64)
     cells[0, [1, 6, 2, 8]] = 40, 10, 15, 15
@@ -295,7 +288,7 @@ def test_an_interval_of_mixes_widens_what_a_point_says() -> None:
     assert two["expected_cost_high"] > one["expected_cost_high"]
 
 
-def test_a_crossing_that_few_cases_do_not_rule_out_is_said() -> None:
+def test_a_crossing_that_few_cases_do_not_rule_out_is_said():
     """No crossing of the means is no proof: the near end of the interval stands beside it."""
     ends: dict[str, Any] = {"low": -np.inf, "high": np.inf, "below": "", "above": "", "sample": 0.5}
     sure = Crossing(low_interval=(-np.inf, -np.inf), high_interval=(np.inf, np.inf), **ends)

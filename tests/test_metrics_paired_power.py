@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from raglab.metrics.intervals import t_quantile
 from raglab.metrics.paired_power import (
@@ -23,14 +22,12 @@ COUNTS = st.integers(0, 60)
 SIZES = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 10.0])
 
 
-def gains(up: int, down: int, same: int, size: float = 1.0) -> NDArray[np.float64]:
+def gains(up, down, same, size=1.0):
     """Differences of cost of cases that gain, lose and stay."""
     return np.repeat([size, -size, 0.0], [up, down, same])
 
 
-def simulated_power(
-    cases: int, share: float, sizes: list[float], difference: float, seed: int
-) -> float:
+def simulated_power(cases, share, sizes, difference, seed):
     """Share of 4,000 simulated comparisons whose paired 95 % t interval excludes 0."""
     rng, shape = np.random.default_rng(seed), (4_000, cases)
     up = 0.5 + difference / (2.0 * share * float(np.mean(sizes)))
@@ -40,7 +37,7 @@ def simulated_power(
     return float((np.abs(values.mean(axis=1)) > t_quantile(cases - 1, 0.95) * error).mean())
 
 
-def test_a_worked_example() -> None:
+def test_a_worked_example():
     """Of 92 cases 14 differ.
 
     δ = z √(p / (n + z²)), N = z² (p - δ²) / δ² at both ends of the exact interval.
@@ -66,9 +63,7 @@ def test_a_worked_example() -> None:
         (0.2, [0.5, 1.0, 3.0], 0.1),
     ],
 )
-def test_the_cases_needed_have_the_power(
-    share: float, sizes: list[float], difference: float
-) -> None:
+def test_the_cases_needed_have_the_power(share, sizes, difference):
     """Simulated at the given number of cases, the t interval excludes 0 in 80 ± 4 %.
 
     At 0.7 of that number it does so in 67 ± 6 %.
@@ -80,14 +75,14 @@ def test_the_cases_needed_have_the_power(
     )
 
 
-def test_at_the_edge_the_power_is_not_below() -> None:
+def test_at_the_edge_the_power_is_not_below():
     """Where all discordant cases favour one policy the cases needed have at least 80 % power."""
     for difference in (0.05, 0.1):
         needed = int(cases_needed(difference, 0.0))
         assert simulated_power(needed, difference, [1.0], difference, 2) >= 0.8
 
 
-def test_no_discordant_case() -> None:
+def test_no_discordant_case():
     """The share is 0 up to 1 - .025^(1/n).
 
     At its lower end the least share that carries the difference is taken.
@@ -108,7 +103,7 @@ def test_no_discordant_case() -> None:
 
 
 @given(COUNTS, COUNTS, COUNTS, SIZES)
-def test_laws(up: int, down: int, same: int, size: float) -> None:
+def test_laws(up, down, same, size):
     """Ranges ascend; signs and order do not matter; a unit of cost scales.
 
     The two formulas are inverse.
@@ -136,7 +131,7 @@ def test_laws(up: int, down: int, same: int, size: float) -> None:
 
 
 @given(COUNTS, COUNTS, st.integers(1, 60), st.integers(2, 5))
-def test_more_cases_tell_smaller_differences(up: int, down: int, same: int, times: int) -> None:
+def test_more_cases_tell_smaller_differences(up, down, same, times):
     """The same shares on more cases.
 
     A smaller difference, narrower ranges, about the same numbers needed.
@@ -150,13 +145,13 @@ def test_more_cases_tell_smaller_differences(up: int, down: int, same: int, time
 
 
 @pytest.mark.parametrize("values", [np.zeros(0), np.zeros((2, 2)), np.array([1.0, np.nan])])
-def test_gains_that_are_none(values: NDArray[np.float64]) -> None:
+def test_gains_that_are_none(values):
     """No case, another shape and a missing difference are refused."""
     with pytest.raises(ValueError, match="gains must be a finite number a case"):
         paired_sizes(values)
 
 
-def test_settings_that_mean_nothing() -> None:
+def test_settings_that_mean_nothing():
     """A difference of 0, a power or level outside (0, 1) and a price of 0 are refused."""
     for call, rule in (
         (lambda: cases_needed(0.0, 0.1), "difference must not be 0"),
@@ -169,7 +164,7 @@ def test_settings_that_mean_nothing() -> None:
 
 
 @pytest.mark.parametrize("guard", [2.0, 3.0])
-def test_a_guard_against_dear_failures_takes_more_cases(guard: float) -> None:
+def test_a_guard_against_dear_failures_takes_more_cases(guard):
     """The least difference and N grow, and at N the guarded interval excludes 0 in about 80 %.
 
     The share is that of draws.

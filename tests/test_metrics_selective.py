@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from raglab.metrics import (
     augrc,
@@ -37,17 +36,17 @@ ROWS = st.lists(ROW, min_size=1, max_size=14)
 MEASURES = (aurc, eaurc, augrc, auroc)
 
 
-def _columns(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
+def _columns(rows):
     return [np.array(column) for column in zip(*rows, strict=True)]
 
 
-def _naive_aurc(correct: NDArray[np.bool_], confidence: NDArray[np.float64]) -> float:
+def _naive_aurc(correct, confidence):
     """As it is mostly written: sort, then count; ties stay in the order of the rows, NaN last."""
     order = np.argsort(-confidence, kind="stable")
     return float((np.cumsum(~correct[order]) / np.arange(1, len(order) + 1)).mean())
 
 
-def _bits(value: object) -> bytes:
+def _bits(value):
     parts = value if isinstance(value, tuple) else (value,)
     return b"".join(np.asarray(part, dtype=np.float64).tobytes() for part in parts)
 
@@ -55,7 +54,7 @@ def _bits(value: object) -> bytes:
 # --- the curve
 
 
-def test_risk_at_every_reachable_coverage() -> None:
+def test_risk_at_every_reachable_coverage():
     """Scores 3, 2, 2, NaN: one of four answered without error, then three with one wrong.
 
     NaN never answers.
@@ -68,7 +67,7 @@ def test_risk_at_every_reachable_coverage() -> None:
     assert (curve.n.tolist(), curve.k.tolist()) == ([1, 3], [0, 1])
 
 
-def test_no_scores_give_no_steps() -> None:
+def test_no_scores_give_no_steps():
     """All missing: nothing is ever answered, no coverage is reached, no risk is kept."""
     assert [len(field) for field in risk_coverage([True], [NAN])] == [0] * 5
     assert np.isnan(risk_at_coverage([True], [NAN], 0.1))
@@ -81,7 +80,7 @@ def test_no_scores_give_no_steps() -> None:
 
 @LAWFUL
 @given(rows=ROWS)
-def test_each_step_is_the_count_at_its_threshold(rows: list[tuple[bool, float]]) -> None:
+def test_each_step_is_the_count_at_its_threshold(rows):
     """Answered and wrong at a step are as `score >= threshold` counts, a step a score."""
     right, score = _columns(rows)
     curve = risk_coverage(right, score)
@@ -96,7 +95,7 @@ def test_each_step_is_the_count_at_its_threshold(rows: list[tuple[bool, float]])
 # --- areas
 
 
-def test_aurc_by_hand() -> None:
+def test_aurc_by_hand():
     """Right, wrong, right, wrong from the top: (0 + 1/2 + 1/3 + 2/4) / 4.
 
     Perfect is (0 + 0 + 1/3 + 1/2) / 4.
@@ -108,7 +107,7 @@ def test_aurc_by_hand() -> None:
 
 @settings(LAWFUL, max_examples=60)
 @given(rows=st.lists(ROW, min_size=1, max_size=6))
-def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows: list[tuple[bool, float]]) -> None:
+def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows):
     """The plain sort, averaged over every order the rows may stand in."""
     right, score = _columns(rows)
     orders = [list(order) for order in permutations(range(len(rows)))]
@@ -116,7 +115,7 @@ def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows: list[tuple[bool, flo
     assert aurc(right, score) == pytest.approx(mean, abs=1e-12)
 
 
-def test_aurc_of_many_cases_is_the_plain_sum() -> None:
+def test_aurc_of_many_cases_is_the_plain_sum():
     """Expected errors by straight lines over ties, at 200,000 cases on 3,000 levels and on none."""
     rng = np.random.default_rng(1)
     for score in (rng.integers(0, 3_000, 200_000) / 3_000, rng.random(200_000)):
@@ -127,7 +126,7 @@ def test_aurc_of_many_cases_is_the_plain_sum() -> None:
         assert aurc(right, score) == pytest.approx(plain, abs=1e-12)
 
 
-def test_many_resamples_are_one_by_one() -> None:
+def test_many_resamples_are_one_by_one():
     """The batch form is the single one, row by row, with empty levels among them."""
     rng = np.random.default_rng(2)
     size = rng.integers(0, 3, (50, 12)) + np.eye(50, 12, dtype=np.int64)
@@ -136,7 +135,7 @@ def test_many_resamples_are_one_by_one() -> None:
     np.testing.assert_allclose(mean_risk(size, wrong), rows, rtol=0, atol=1e-15)
 
 
-def test_eaurc_of_the_perfect_and_of_the_worst_order() -> None:
+def test_eaurc_of_the_perfect_and_of_the_worst_order():
     """0, and what the reverse costs.
 
     For many cases the perfect AURC nears r + (1 - r) log(1 - r).
@@ -149,7 +148,7 @@ def test_eaurc_of_the_perfect_and_of_the_worst_order() -> None:
     assert aurc(right, perfect) == pytest.approx(0.2 + 0.8 * log(0.8), abs=2e-3)
 
 
-def test_augrc_by_hand() -> None:
+def test_augrc_by_hand():
     """Wrong, then right: shares 0, 1/2, 1/2 at coverages 0, 1/2, 1, so 1/8 + 1/4.
 
     A tie is the line from 0 to 1/2.
@@ -161,7 +160,7 @@ def test_augrc_by_hand() -> None:
 
 @LAWFUL
 @given(rows=ROWS)
-def test_augrc_is_what_accuracy_and_auroc_say(rows: list[tuple[bool, float]]) -> None:
+def test_augrc_is_what_accuracy_and_auroc_say(rows):
     """(1 - AUROC) a (1 - a) + (1 - a)² / 2, and the drawn curve's area if no score is missing."""
     right, score = _columns(rows)
     accuracy, area = right.mean(), auroc(right, score)
@@ -175,14 +174,14 @@ def test_augrc_is_what_accuracy_and_auroc_say(rows: list[tuple[bool, float]]) ->
 # --- AUROC
 
 
-def test_auroc_by_hand() -> None:
+def test_auroc_by_hand():
     """Right at 0.9 and 0.4 against wrong at 0.4 and 0.1: won 1, 1, half, 1 of four pairs."""
     assert auroc([1, 1, 0, 0], [0.9, 0.4, 0.4, 0.1]) == 0.875
 
 
 @LAWFUL
 @given(rows=ROWS)
-def test_auroc_is_that_of_scikit_learn(rows: list[tuple[bool, float]]) -> None:
+def test_auroc_is_that_of_scikit_learn(rows):
     """Missing ranks below all; one kind alone has none."""
     metrics = pytest.importorskip("sklearn.metrics")
     right, score = _columns(rows)
@@ -194,7 +193,7 @@ def test_auroc_is_that_of_scikit_learn(rows: list[tuple[bool, float]]) -> None:
         assert auroc(right, score) == pytest.approx(peer, abs=1e-12)
 
 
-def test_delong_by_pairs() -> None:
+def test_delong_by_pairs():
     """The variance from all pairs, one by one, on the logit scale."""
     rng = np.random.default_rng(3)
     right, score = rng.random(60) < 0.6, rng.integers(0, 8, 60) / 8
@@ -210,7 +209,7 @@ def test_delong_by_pairs() -> None:
     np.testing.assert_allclose(auroc_interval(right, score), ends, rtol=1e-12)
 
 
-def test_auroc_intervals_where_delong_has_no_width() -> None:
+def test_auroc_intervals_where_delong_has_no_width():
     """Perfect: 0.025 ** (1 / m) for m pairs, mirrored at 0.
 
     All equal, or one of a kind: Hoeffding's, clipped.
@@ -227,7 +226,7 @@ def test_auroc_intervals_where_delong_has_no_width() -> None:
     assert auroc_interval([1, 0, 0], [0.5, 0.2, 0.7]) == (0.0, 1.0)
 
 
-def test_auroc_intervals_hold() -> None:
+def test_auroc_intervals_hold():
     """Two normals a distance of 1 apart, 60 and 40 cases.
 
     The true 0.760 is inside in 95 % of 400 samples.
@@ -242,7 +241,7 @@ def test_auroc_intervals_hold() -> None:
 # --- one coverage, one risk
 
 
-def test_risk_at_coverage_takes_the_next_that_is_reachable() -> None:
+def test_risk_at_coverage_takes_the_next_that_is_reachable():
     """Reachable are 1/4, 3/4 and 1 with risks 0, 1/3 and 1/2; the edge itself counts."""
     correct, confidence = [1, 1, 0, 0], [0.9, 0.7, 0.7, 0.1]
     asked = (0.01, 0.25, 0.2500001, 0.75, 0.76, 1.0)
@@ -257,7 +256,7 @@ def test_risk_at_coverage_takes_the_next_that_is_reachable() -> None:
     assert np.isnan(risk_at_coverage(correct, [0.9, 0.7, NAN, NAN], 0.51))
 
 
-def test_coverage_at_risk_takes_the_largest() -> None:
+def test_coverage_at_risk_takes_the_largest():
     """Risks 1, 1/2, 1/3, 1/2 in turn: 0.4 is kept at 3/4 though not on the way there.
 
     Below 1/3 never.
@@ -275,14 +274,14 @@ def test_coverage_at_risk_takes_the_largest() -> None:
 # --- bands
 
 
-def test_a_pointwise_band_is_the_interval_of_each_step() -> None:
+def test_a_pointwise_band_is_the_interval_of_each_step():
     """0 of 10, then 5 of 20."""
     curve = risk_coverage([1] * 25 + [0] * 5, [3] * 10 + [2] * 10 + [1] * 10)
     assert curve.k.tolist() == [0, 0, 5]
     np.testing.assert_array_equal(risk_band(curve, 0.9), clopper_pearson(curve.k, curve.n, 0.9))
 
 
-def test_a_short_simultaneous_band_is_bonferroni() -> None:
+def test_a_short_simultaneous_band_is_bonferroni():
     """Three steps at 95 % are three intervals at 1 - 0.05 / 3."""
     curve = risk_coverage([1] * 25 + [0] * 5, [3] * 10 + [2] * 10 + [1] * 10)
     np.testing.assert_array_equal(
@@ -290,7 +289,7 @@ def test_a_short_simultaneous_band_is_bonferroni() -> None:
     )
 
 
-def test_a_long_band_is_bonferroni_at_its_places_and_what_these_imply_between() -> None:
+def test_a_long_band_is_bonferroni_at_its_places_and_what_these_imply_between():
     """Places are read from the counts answered alone, at most 64.
 
     Each bound is the best of all pairs, one by one.
@@ -313,7 +312,7 @@ def test_a_long_band_is_bonferroni_at_its_places_and_what_these_imply_between() 
         assert high[step] == pytest.approx(min(less) / (step + 1), abs=1e-12)
 
 
-def _bounds(places: NDArray[np.int64], ends: Any, step: int, *, lower: bool) -> list[float]:
+def _bounds(places, ends, step, *, lower):
     """What each place says of expected errors among the first step + 1 cases, one case per step."""
     out = []
     for place, end in zip(places.tolist(), ends, strict=True):
@@ -326,17 +325,17 @@ def _bounds(places: NDArray[np.int64], ends: Any, step: int, *, lower: bool) -> 
 
 
 @pytest.mark.parametrize("kind", ["grid", "continuous", "flat"])
-def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(kind: str) -> None:
+def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(kind):
     """In 300 samples: the risk of the answered at all steps together, 95 % promised.
 
     On the grid also of new cases.
     """
     rng = np.random.default_rng(7)
 
-    def chance(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    def chance(score):
         return np.full(len(score), 0.105) if kind == "flat" else 1 / (1 + np.exp((score - 40) / 9))
 
-    def drawn(n: int) -> NDArray[np.float64]:
+    def drawn(n):
         score = rng.normal(65, 22, n)
         return np.clip(np.round(score / 5) * 5, 0, 100) if kind == "grid" else score
 
@@ -364,7 +363,7 @@ def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(
 # --- the difference of two signals
 
 
-def test_a_difference_of_equal_signals_is_nothing() -> None:
+def test_a_difference_of_equal_signals_is_nothing():
     """No width, and neither is better; a strictly increasing change is no change."""
     right, score = np.arange(40) % 3 > 0, np.arange(40.0)
     assert aurc_difference(right, score, score**3, resamples=50, rng=np.random.default_rng(0)) == (
@@ -375,7 +374,7 @@ def test_a_difference_of_equal_signals_is_nothing() -> None:
     )
 
 
-def test_a_difference_is_that_of_the_areas() -> None:
+def test_a_difference_is_that_of_the_areas():
     """Of the cases as they are; turned round it has the other sign.
 
     Answers of each side may differ.
@@ -395,7 +394,7 @@ def test_a_difference_is_that_of_the_areas() -> None:
     assert each.value == pytest.approx(aurc(right, first) - aurc(~right, second), abs=1e-14)
 
 
-def test_a_paired_interval_holds_as_the_plain_bootstrap_does() -> None:
+def test_a_paired_interval_holds_as_the_plain_bootstrap_does():
     """Its ends are near those of drawing rows one by one, 2,000 times."""
     rng = np.random.default_rng(10)
     right = rng.random(120) < 0.6
@@ -412,7 +411,7 @@ def test_a_paired_interval_holds_as_the_plain_bootstrap_does() -> None:
     assert found.p_better == pytest.approx(np.mean(np.array(plain) < 0), abs=0.04)
 
 
-def test_resamples_in_blocks_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resamples_in_blocks_are_the_same_draws(monkeypatch):
     """How many are held at once changes no bit."""
     rng = np.random.default_rng(12)
     sides = rng.random(30) < 0.5, rng.random(30), rng.random(30)
@@ -433,9 +432,7 @@ def test_resamples_in_blocks_are_the_same_draws(monkeypatch: pytest.MonkeyPatch)
     ),
     seed=st.integers(0, 99),
 )
-def test_the_order_of_rows_changes_no_bit(
-    rows: list[tuple[bool, tuple[bool, float], Any]], seed: int
-) -> None:
+def test_the_order_of_rows_changes_no_bit(rows, seed):
     """Every number of this module, with ties, zeros of both signs and missing scores."""
     right, first, second = _columns([(right, one[1], two[1]) for right, one, two in rows])
     order = np.random.default_rng(seed).permutation(len(rows))
@@ -453,7 +450,7 @@ def test_the_order_of_rows_changes_no_bit(
 
 @LAWFUL
 @given(rows=ROWS)
-def test_areas_are_where_they_can_be(rows: list[tuple[bool, float]]) -> None:
+def test_areas_are_where_they_can_be(rows):
     """E-AURC in [0, AURC], AUGRC between its best and worst order, AUROC within its interval."""
     right, score = _columns(rows)
     assert 0.0 <= eaurc(right, score) <= aurc(right, score) + 1e-15 <= 1.0 + 2e-15
@@ -465,7 +462,7 @@ def test_areas_are_where_they_can_be(rows: list[tuple[bool, float]]) -> None:
 
 
 @pytest.mark.parametrize("score", [[0.3] * 4, [0.1, 0.2, 0.3, 0.4], [NAN] * 4])
-def test_all_right_all_wrong_and_all_equal(score: list[float]) -> None:
+def test_all_right_all_wrong_and_all_equal(score):
     """No errors: no risk. Nothing right: risk 1 everywhere.
 
     No spread: the error rate at every k.
@@ -478,13 +475,13 @@ def test_all_right_all_wrong_and_all_equal(score: list[float]) -> None:
         assert auroc([1, 1, 1, 0], score) == 0.5
 
 
-def test_infinite_confidences_are_levels() -> None:
+def test_infinite_confidences_are_levels():
     """Above and below all finite ones, and above missing."""
     curve = risk_coverage([1, 0, 1, 0], [np.inf, -np.inf, 0.0, NAN])
     assert (curve.at.tolist(), curve.k.tolist()) == ([np.inf, 0.0, -np.inf], [0, 0, 1])
 
 
-def test_what_cannot_be_counted_is_refused() -> None:
+def test_what_cannot_be_counted_is_refused():
     """No cases, other shapes, arguments the wrong way round, a judgement that is missing."""
     cases: list[tuple[Any, Any, str]] = [
         ([], [], r"one case at least, got shapes \(0,\)"),
@@ -499,7 +496,7 @@ def test_what_cannot_be_counted_is_refused() -> None:
                 measure(correct, confidence)
 
 
-def test_ranges_are_refused_with_their_rule() -> None:
+def test_ranges_are_refused_with_their_rule():
     """Coverage, risk, level, resamples and a third row."""
     correct, score, rng = [1, 0], [0.5, 0.2], np.random.default_rng(0)
     for coverage in (0.0, 1.1, 80, NAN):
@@ -526,7 +523,7 @@ def test_ranges_are_refused_with_their_rule() -> None:
 # --- three-way outcomes
 
 
-def test_outcomes_are_counted_by_label_and_decision() -> None:
+def test_outcomes_are_counted_by_label_and_decision():
     """Rows are labels, columns decisions; no cases are zeros."""
     label = [Status.ok, Status.ok, Status.refuse, Status.ambiguous, Status.ambiguous]
     status = [Status.ok, Status.ambiguous, Status.ok, Status.refuse, Status.ambiguous]
@@ -536,7 +533,7 @@ def test_outcomes_are_counted_by_label_and_decision() -> None:
 
 
 @pytest.mark.parametrize("codes", [["ok"], [3], [-1], [0.0], [True], [[0]], [NAN]])
-def test_other_codes_are_refused(codes: Any) -> None:
+def test_other_codes_are_refused(codes):
     """Words, places beyond the three and fractions."""
     with pytest.raises(ValueError, match=r"status must be codes of Status.*Status\[name\]"):
         outcome_table([0], codes)
@@ -544,7 +541,7 @@ def test_other_codes_are_refused(codes: Any) -> None:
         outcome_table([0, 1], [0])
 
 
-def test_outcome_intervals_are_shares_of_the_row() -> None:
+def test_outcome_intervals_are_shares_of_the_row():
     """10 in a row: 8 and 2 of 10; a row without cases has none; tables may be stacked."""
     counts = np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])
     low, high = outcome_intervals(counts, 0.9)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from typer.testing import CliRunner
 
@@ -21,7 +18,7 @@ MISSING = "is in raglab/extensions/scale, which is not installed"
 
 
 @pytest.fixture(autouse=True)
-def _no_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_rooms(monkeypatch):
     monkeypatch.setattr(extension_points, "installed", tuple)
 
 
@@ -33,15 +30,13 @@ def _no_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda _: RetrievalSettings(index="sqfp16").sized(CORPUS), "an index of kind sqfp16"),
     ],
 )
-def test_what_is_missing_is_named(
-    call: Callable[[Path], object], what: str, tmp_path: Path
-) -> None:
+def test_what_is_missing_is_named(call, what, tmp_path):
     """With its folder."""
     with pytest.raises(MissingExtensionError, match=f"{what}.* {MISSING}"):
         call(tmp_path)
 
 
-def test_what_needs_no_room_goes_on(tmp_path: Path) -> None:
+def test_what_needs_no_room_goes_on(tmp_path):
     """An exact index, and a trace of one file."""
     assert RetrievalSettings().sized(CORPUS).index == "flat"
     trace = labelled(0, {"": 10})
@@ -49,7 +44,7 @@ def test_what_needs_no_room_goes_on(tmp_path: Path) -> None:
     assert load_view(tmp_path / "t.parquet").fingerprint == trace.fingerprint
 
 
-def test_a_command_ends_with_the_message(tmp_path: Path) -> None:
+def test_a_command_ends_with_the_message(tmp_path):
     """For a folder of shards."""
     free_policy().save(tmp_path / "p.yaml")
     (tmp_path / "shards").mkdir()

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 from math import comb, prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import binomial_p
 from raglab.metrics.intervals import Stratum
-from raglab.metrics.mix_tests import MixTest
 from raglab.metrics.mixes import estimated_mix
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
@@ -52,9 +50,7 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
 PLACES = [(0, 1, 6), (2, 3, 8), (4, 5, 10)]
 
 
-def of_cells(
-    cells: Any, names: tuple[str, ...], corners: Any, level: float = 0.1, costs: Any = None
-) -> MixTest:
+def of_cells(cells, names, corners, level=0.1, costs=None):
     """Test of policies whose cells are counted, [N, 20]."""
     table = np.atleast_2d(np.asarray(cells, dtype=np.int64))
     test = in_mix(counted_losses(table, names, costs), np.atleast_2d(corners), level).mix
@@ -63,7 +59,7 @@ def of_cells(
 
 
 @cache
-def outcomes() -> Any:
+def outcomes():
     """Cells of all outcomes of 3 + 2 + 2 units: wrong and right by label, and how many each is."""
     each = [[(k, r) for k in range(n + 1) for r in range(n + 1 - k)] for n in LABELS]
     rows = list(product(*each))
@@ -78,7 +74,7 @@ def outcomes() -> Any:
     return cells, np.array(rows), np.array(ways, dtype=np.float64)
 
 
-def chance(wrong: Any, right: Any) -> Any:
+def chance(wrong, right):
     """Chance of each outcome, by chances of a wrong and of a right answer of each label."""
     _, counts, ways = outcomes()
     idle = np.array(LABELS) - counts.sum(axis=2)
@@ -94,9 +90,7 @@ def chance(wrong: Any, right: Any) -> Any:
     st.sampled_from([0.05, 0.2]),
     st.booleans(),
 )
-def test_p_values_are_valid_over_all_outcomes(
-    tenths: list[int], alpha: float, shares: Any, level: float, lower: bool
-) -> None:
+def test_p_values_are_valid_over_all_outcomes(tenths, alpha, shares, level, lower):
     """Whatever the chances at which a promise is broken (or kept), p is at most u with u or less.
 
     An answer to what should be refused is never right, so "right" is a refusal there.
@@ -118,7 +112,7 @@ def test_p_values_are_valid_over_all_outcomes(
 
 
 @pytest.mark.parametrize("level", [0.05, 0.2])
-def test_graded_costs_are_valid_over_all_outcomes(level: float) -> None:
+def test_graded_costs_are_valid_over_all_outcomes(level):
     """Costs between nothing and the highest, at a mean cost at the boundary."""
     costs = {"ok": {"refused": 0.4}, "refuse": {"answered_wrong": 2.0}}
     cells, _, _ = outcomes()
@@ -135,7 +129,7 @@ def test_graded_costs_are_valid_over_all_outcomes(level: float) -> None:
         assert all(of[p <= u].sum() <= u + 1e-9 for u in (0.05, 0.1, 0.2, 0.5))
 
 
-def some_cells(seed: int, sizes: tuple[int, ...] = (60, 30, 30)) -> Any:
+def some_cells(seed, sizes=(60, 30, 30)):
     """Cells of a policy that answers mostly right."""
     rng, cells = np.random.default_rng(seed), np.zeros(metrics.N_CELLS, dtype=np.int64)
     parts = ((0.05, 0.7, 0.25), (0.15, 0.0, 0.85), (0.2, 0.0, 0.8))
@@ -146,7 +140,7 @@ def some_cells(seed: int, sizes: tuple[int, ...] = (60, 30, 30)) -> Any:
 
 @settings(LAWFUL, max_examples=15)
 @given(st.integers(0, 10_000), st.sampled_from([0.1, 0.2, 0.3]))
-def test_fewer_errors_and_more_right_answers_are_never_worse(seed: int, alpha: float) -> None:
+def test_fewer_errors_and_more_right_answers_are_never_worse(seed, alpha):
     """Nor is a higher target; the bound lies where the p-value says, either way."""
     cells = some_cells(seed)
     better = cells.copy()
@@ -163,7 +157,7 @@ def test_fewer_errors_and_more_right_answers_are_never_worse(seed: int, alpha: f
     assert test.rate(0, 0) <= test.bound(0, 0.1, alpha)[0]
 
 
-def test_the_worst_corner_decides_and_a_corner_of_one_label_is_exact() -> None:
+def test_the_worst_corner_decides_and_a_corner_of_one_label_is_exact():
     """Largest p of the corners, all corners tested below; all ok: the exact binomial test."""
     cells, names = some_cells(3), ("hallucination_rate", "false_refusal_rate", "expected_cost")
     both, first, second = (of_cells(cells, names, at) for at in (CORNERS, CORNERS[0], CORNERS[1]))
@@ -177,7 +171,7 @@ def test_the_worst_corner_decides_and_a_corner_of_one_label_is_exact() -> None:
     assert exact == binomial_p(cells[0], cells[0] + cells[1], 0.3)
 
 
-def test_so_many_labels_certify_and_one_fewer_in_all_does_not() -> None:
+def test_so_many_labels_certify_and_one_fewer_in_all_does_not():
     """In proportion to the mix; none do where the rates seen are above the target."""
     cells, names = some_cells(5, (200, 100, 100)), ("hallucination_rate",)
     test = of_cells(cells, names, [0.8, 0.1, 0.1])
@@ -185,7 +179,7 @@ def test_so_many_labels_certify_and_one_fewer_in_all_does_not() -> None:
     assert sum(need.as_seen) > sum(need.best)
     assert need.best[1] == need.best[2] == -(-need.best[0] // 8)
 
-    def ideal(labels: Any) -> float:
+    def ideal(labels):
         best = np.zeros(metrics.N_CELLS, dtype=np.int64)
         best[[1, 8, 10]] = labels
         return float(of_cells(best, names, [0.8, 0.1, 0.1]).p(0, 0.2)[0])
@@ -197,20 +191,20 @@ def test_so_many_labels_certify_and_one_fewer_in_all_does_not() -> None:
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace():
     """Two splits of one traffic, mostly ok."""
     return labelled(0, SPLITS)
 
 
 @pytest.fixture(scope="module")
-def certified(trace: Trace) -> Any:
+def certified(trace):
     """Chosen among a family, in a stated mix."""
     result = certify_best(trace, POLICY, targets=RISK, paths=ONE, mix=MIX)
     assert result.policy is not None
     return result
 
 
-def test_of_the_sample_all_stays_as_it_was(trace: Trace) -> None:
+def test_of_the_sample_all_stays_as_it_was(trace):
     """The named default states no mix and gives the certificate of one that is not stated."""
     plain, named = (
         certify_best(trace, POLICY, targets=RISK, paths=ONE, **more)
@@ -228,7 +222,7 @@ def test_of_the_sample_all_stays_as_it_was(trace: Trace) -> None:
     assert "stays true with more ok questions" in note
 
 
-def test_a_certificate_states_its_mix(trace: Trace, certified: Any, tmp_path: Path) -> None:
+def test_a_certificate_states_its_mix(trace, certified, tmp_path):
     """In its rows and reason; coverage, over-ask and costs are those of the mix."""
     rows = certified.policy.certificate
     assert rows["mix"] == MIX
@@ -247,7 +241,7 @@ def test_a_certificate_states_its_mix(trace: Trace, certified: Any, tmp_path: Pa
     assert certificate_defect(again) == ""
 
 
-def test_rates_within_a_label_do_not_move(trace: Trace) -> None:
+def test_rates_within_a_label_do_not_move(trace):
     """Their test, bound and need are those of the sample."""
     targets = {"false_refusal_rate": 0.5}
     plain, mixed = (
@@ -258,13 +252,13 @@ def test_rates_within_a_label_do_not_move(trace: Trace) -> None:
     assert mixed.label_needs == {}
 
 
-def drawn_mix(delta: float, *hits: int, **more: Any) -> Any:
+def drawn_mix(delta, *hits, **more):
     """Mix of 300 drawn requests of each label."""
     drawn: Any = (tuple(Stratum(300, 300, n) for n in hits),)
     return estimated_mix(drawn, delta, is_finite=False, **more)
 
 
-def test_an_estimated_mix_takes_half_of_the_error(trace: Trace) -> None:
+def test_an_estimated_mix_takes_half_of_the_error(trace):
     """Unless its own is stated; nothing must be left of delta for the test: an error."""
     estimate = drawn_mix(0.02, 285, 15, 0)
     estimate = replace(estimate, high=(estimate.high[0], estimate.high[1], 0.0))
@@ -281,7 +275,7 @@ def test_an_estimated_mix_takes_half_of_the_error(trace: Trace) -> None:
         certify_policy(trace, POLICY, targets=RISK, delta=0.02, mix=with_none)
 
 
-def test_half_of_the_error_where_the_counts_are_known() -> None:
+def test_half_of_the_error_where_the_counts_are_known():
     """Three labels of which each has a case."""
     trace = three_labels()
     estimate = drawn_mix(0.3, 285, 10, 5)
@@ -291,7 +285,7 @@ def test_half_of_the_error_where_the_counts_are_known() -> None:
     assert result.certificate.mix_corners == tuple(map(tuple, corners.tolist()))
 
 
-def three_labels() -> Trace:
+def three_labels():
     """40 cases of three labels, 20 ok."""
     trace = labelled(1, {"certify": 40})
     names = ["ok"] * 20 + ["refuse"] * 10 + ["ambiguous"] * 10
@@ -302,7 +296,7 @@ def three_labels() -> Trace:
     return replace(trace, cases=cases)
 
 
-def test_many_candidates_and_shards_give_the_same(trace: Trace, tmp_path: Path) -> None:
+def test_many_candidates_and_shards_give_the_same(trace, tmp_path):
     """Without a split tune all are tested at once; of shards too."""
     whole = certify_best(trace, POLICY, targets=RISK, paths=ONE, mix=MIX)
     raglab.io.save_shards([trace], tmp_path / "shards", shard=130)
@@ -316,7 +310,7 @@ def test_many_candidates_and_shards_give_the_same(trace: Trace, tmp_path: Path) 
     assert (holm.table["hallucination_rate_p"] <= 1.0).all()
 
 
-def test_another_mix_is_another_look(trace: Trace, tmp_path: Path) -> None:
+def test_another_mix_is_another_look(trace, tmp_path):
     """And one of a label without a case is refused before a look is noted."""
     looks = tmp_path / "looks.jsonl"
     with pytest.raises(ValueError, match="each label with a share of the mix must have a case"):
@@ -330,7 +324,7 @@ def test_another_mix_is_another_look(trace: Trace, tmp_path: Path) -> None:
             certify_policy(trace, POLICY, targets=RISK, mix=other, looks=looks)
 
 
-def test_an_estimate_with_its_own_error_is_another_look(trace: Trace, tmp_path: Path) -> None:
+def test_an_estimate_with_its_own_error_is_another_look(trace, tmp_path):
     """Its intervals alone are not what a certificate was tested at."""
     looks = tmp_path / "looks.jsonl"
     shown = drawn_mix(0.05, 285, 15, 0, labels=("ok", "refuse"))
@@ -340,7 +334,7 @@ def test_an_estimate_with_its_own_error_is_another_look(trace: Trace, tmp_path: 
         certify_policy(trace, POLICY, targets=RISK, mix=stated, looks=looks)
 
 
-def asked_twice(labels: tuple[str, str]) -> Trace:
+def asked_twice(labels):
     """The first question is asked in two cases."""
     trace = labelled(1, {"certify": 40})
     right: dict[str, Any] = {"expect_status": "ok", "expect_sources": ("guide.md",)}
@@ -351,7 +345,7 @@ def asked_twice(labels: tuple[str, str]) -> Trace:
 
 
 @pytest.mark.filterwarnings("ignore:40 cases ask 39 questions")
-def test_a_question_counts_once_with_its_worst_case() -> None:
+def test_a_question_counts_once_with_its_worst_case():
     """Wrong if one of its cases is; of several labels it is an error with counts."""
     trace = asked_twice(("ok", "ok"))
     policy = always_answer(POLICY)
@@ -375,7 +369,7 @@ def test_a_question_counts_once_with_its_worst_case() -> None:
     st.sampled_from(range(metrics.CELLS)),
     st.sampled_from([0.1, 0.3, 0.6]),
 )
-def test_failed_calls_never_help(row: list[int], name: str, cell: int, alpha: float) -> None:
+def test_failed_calls_never_help(row, name, cell, alpha):
     """Whatever they would have been: p is at least that of them decided so."""
     cells = np.ones((1, metrics.N_CELLS), dtype=np.int64)
     cells[0, metrics.PLAIN_CELLS :] = 0
@@ -393,14 +387,14 @@ def test_failed_calls_never_help(row: list[int], name: str, cell: int, alpha: fl
     assert with_failed.p(0, alpha)[0] >= decided.p(0, alpha)[0] - 1e-12
 
 
-def test_a_failed_call_is_no_case_of_a_label() -> None:
+def test_a_failed_call_is_no_case_of_a_label():
     """A label with a share needs a case that was decided."""
     trace = recorded(castle(12, split="certify"), [3, 7, 11])
     with pytest.raises(ValueError, match="each label with a share of the mix must have a case"):
         certify_policy(trace, POLICY, targets=RISK, mix={"ok": 0.9, "refuse": 0.1})
 
 
-def test_new_cases_are_tested_in_the_mix_of_the_certificate(certified: Any) -> None:
+def test_new_cases_are_tested_in_the_mix_of_the_certificate(certified):
     """Whatever their own shares: upheld in it, and broken where the rate there is above."""
     policy = certified.policy
     fresh = labelled(7, {"": 900})
@@ -429,13 +423,13 @@ def test_new_cases_are_tested_in_the_mix_of_the_certificate(certified: Any) -> N
         {"mix_corners": [[2, -1, 0]]},
     ],
 )
-def test_a_mix_that_is_none_is_a_defect(certified: Any, changed: dict[str, Any]) -> None:
+def test_a_mix_that_is_none_is_a_defect(certified, changed):
     """Of the stated mix or its corners."""
     rows = dict(certified.policy.certificate) | changed
     assert "raglab wrote it" in certificate_defect(certified.policy.replace("certificate", rows))
 
 
-def test_few_cases_of_a_label_are_said() -> None:
+def test_few_cases_of_a_label_are_said():
     """Labels below ten; labels without a share are not."""
     trace = three_labels()
     few = trace.subset([*range(20), *range(20, 24), *range(30, 40)])
@@ -445,7 +439,7 @@ def test_few_cases_of_a_label_are_said() -> None:
     assert not noted(none, "few cases")
 
 
-def test_the_direction_follows_the_label_that_loses_more() -> None:
+def test_the_direction_follows_the_label_that_loses_more():
     """Always answering is always wrong on what should be refused: more ok questions are safer."""
     trace = labelled(3, {"certify": 300}, wrong=0.1, refusable=1.0)
     result = certify_policy(
@@ -455,9 +449,7 @@ def test_the_direction_follows_the_label_that_loses_more() -> None:
     assert noted(result.notes, "stays true with more ok")
 
 
-def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(
-    trace: Trace, certified: Any
-) -> None:
+def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(trace, certified):
     """An estimated one is to be estimated again."""
     mapped = rescale_thresholds(trace, certified.policy, to=trace)
     assert mapped.certification.certificate.mix == MIX

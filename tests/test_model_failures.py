@@ -13,11 +13,10 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +30,6 @@ from llama_server import (
     QUIRKS,
     SILENCE,
     SURE,
-    LlamaServer,
     cut_off,
     server,  # noqa: F401
 )
@@ -69,14 +67,14 @@ FREE = OPEN | {"confidence": {"enabled": False}}
 
 
 @pytest.fixture
-def index(tmp_path: Path, encoder: WordEncoder) -> Path:
+def index(tmp_path, encoder):
     """Return the folder of an index over the small corpus."""
     del encoder
     build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
     return tmp_path / "index"
 
 
-def generator(server: LlamaServer, max_tokens: int = 512, **more: Any) -> ModelGenerator:
+def generator(server, max_tokens=512, **more):
     """Generator that asks the server once.
 
     For a second where it is silent, else longer than a busy machine needs.
@@ -87,10 +85,10 @@ def generator(server: LlamaServer, max_tokens: int = 512, **more: Any) -> ModelG
 
 
 @pytest.fixture
-def opened(index: Path, server: LlamaServer) -> OpenSystem:
+def opened(index, server):
     """Return what opens a system whose answers the server writes."""
 
-    def make(stated: dict[str, Any] | None = None, **more: Any) -> System:
+    def make(stated=None, **more):
         chosen = Policy.from_mapping(FREE | (stated or {}))
         return System.open(
             index, **{"policy": chosen, "generator": generator(server), "cache": False, **more}
@@ -104,10 +102,10 @@ class Mine:
 
     name = "mine"
 
-    def __init__(self, confidence: float, error: Exception | None = None) -> None:
+    def __init__(self, confidence, error=None):
         self.confidence, self.error, self.n_answers = confidence, error, 0
 
-    def answer(self, question: str, passages: Any) -> Generation:
+    def answer(self, question, passages):
         """One answer with one confidence, or the error."""
         del question, passages
         self.n_answers += 1
@@ -121,16 +119,16 @@ class Rows:
 
     rows, answers = (Chunk("c", "Cause: Storm; Excess: £400", "t.md", 1),), True
 
-    def search(self, *_: object) -> ArmHits:
+    def search(self, *_):
         """No hit."""
         return ArmHits(np.full((1, 1), -1, np.int64))
 
-    def answer(self, question: str, _: object) -> Generation | None:
+    def answer(self, question, _):
         """Of the first question."""
         return Generation("£400", 1.0, (0,)) if question == "question 0" else None
 
 
-def lacking() -> Any:
+def lacking():
     """What catches the refusal of a generator without the confidence that a gate reads."""
     return pytest.raises(ValueError, match="the gate generation needs")
 
@@ -139,8 +137,8 @@ class TestConfidence:
     """Rule S2.10: a gate on the generator's confidence needs one."""
 
     def test_a_server_that_gives_log_probabilities_only_where_alternatives_are_asked_for(
-        self, opened: OpenSystem
-    ) -> None:
+        self, opened
+    ):
         """As llama.cpp's does. The gate passes the answer, which it refused before."""
         response = ask(QUESTION, system=opened())
         assert (response["status"], response["answer"]) == (
@@ -149,8 +147,8 @@ class TestConfidence:
         )
 
     def test_a_server_without_log_probabilities_is_found_before_the_first_answer(
-        self, opened: OpenSystem, server: LlamaServer
-    ) -> None:
+        self, opened, server
+    ):
         """With the remedy, under which it answers unprobed; no question is sent or refused.
 
         Rows of a table hide no generator, though their own answers have a confidence.
@@ -177,7 +175,7 @@ class TestConfidence:
         assert free.check() is free
         assert server.probes > probes
 
-    def test_the_server_is_probed_once(self, opened: OpenSystem, server: LlamaServer) -> None:
+    def test_the_server_is_probed_once(self, opened, server):
         """A system remembers it, also under another policy; a few tokens are asked for."""
         system = opened()
         lower = system.policy.replace("generation.min_generation_confidence", 0.5)
@@ -188,17 +186,13 @@ class TestConfidence:
         assert opened().check().policy.generation.enabled
         assert server.probes == 2  # a check asks again: a server may have been started otherwise
 
-    def test_what_retrieval_refuses_asks_no_server(
-        self, opened: OpenSystem, server: LlamaServer
-    ) -> None:
+    def test_what_retrieval_refuses_asks_no_server(self, opened, server):
         """Neither for an answer nor by a probe, so that it needs none."""
         system = opened({"similarity": {"enabled": True, "min_similarity": 1.0}})
         assert ask(QUESTION, system=system)["status"] == "refuse"
         assert server.asked == []
 
-    def test_a_first_answer_without_a_confidence_is_the_same_error(
-        self, opened: OpenSystem, server: LlamaServer
-    ) -> None:
+    def test_a_first_answer_without_a_confidence_is_the_same_error(self, opened, server):
         """Of a server whose reply to the probe had one, or showed no text.
 
         A later one is a failure of the model, once; then the server is checked as before its first.
@@ -220,7 +214,7 @@ class TestConfidence:
         with lacking():
             ask(QUESTION, system=opened())
 
-    def test_a_generator_of_ones_own(self, opened: OpenSystem) -> None:
+    def test_a_generator_of_ones_own(self, opened):
         """It is found by its first answer, and before it where it states that it gives none."""
         mine = Mine(float("nan"))
         with pytest.raises(ValueError, match="got mine"):
@@ -244,9 +238,7 @@ class TestConfidence:
             ({"enabled": False}, None),
         ],
     )
-    def test_which_policies_need_a_confidence(
-        self, gate: dict[str, Any], switch: str | None
-    ) -> None:
+    def test_which_policies_need_a_confidence(self, gate, switch):
         """The gate itself, or one on the signal.
 
         Neither where it is off, left out or only warns.
@@ -263,8 +255,8 @@ class TestConfidence:
 
 @pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)
 def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
-    opened: OpenSystem, server: LlamaServer, reply: Reply, kind: str
-) -> None:
+    opened, server, reply, kind
+):
     """Asked live it raises, or answers without a mark.
 
     Recorded, it is missing with its kind, or the same answer.
@@ -294,11 +286,11 @@ def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
     "served", ["tiny", "tiny-2026-01-05", "tiny:latest", "other.gguf", "tinyllama"]
 )
 def test_a_server_that_answers_as_another_model_is_told_by_check(
-    opened: OpenSystem,
-    server: LlamaServer,
-    served: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    opened,
+    server,
+    served,
+    capsys,
+):
     """A typing error in a model's name is none to a server that takes any.
 
     The line that is printed names what replies state.
@@ -308,13 +300,13 @@ def test_a_server_that_answers_as_another_model_is_told_by_check(
     assert (f"replies as {served}" in capsys.readouterr().out) == (served != "tiny")
 
 
-def stated_model(name: str) -> Reply:
+def stated_model(name):
     """A reply that states a model."""
     body = json.loads(completion("yes", logprobs=SURE).body) | {"model": name}
     return Reply(body=json.dumps(body).encode())
 
 
-def test_all_calls_of_a_question_share_one_deadline(opened: OpenSystem) -> None:
+def test_all_calls_of_a_question_share_one_deadline(opened):
     """Each counts its time from the first call of its question; the next question begins anew."""
 
     class Timed:
@@ -322,10 +314,10 @@ def test_all_calls_of_a_question_share_one_deadline(opened: OpenSystem) -> None:
 
         name, gives_confidence = "timed", True
 
-        def __init__(self) -> None:
+        def __init__(self):
             self.begins = []
 
-        def answer(self, question: str, passages: Any) -> Generation:
+        def answer(self, question, passages):
             """One answer, for which two calls are needed."""
             del question, passages
             self.begins.append(call_deadline(0.0))
@@ -354,7 +346,7 @@ FAILURES = {
 
 
 @pytest.fixture(params=FAILURES)
-def kind(request: pytest.FixtureRequest, server: LlamaServer) -> str:
+def kind(request, server):
     """Return the kind of a failure that the question meets."""
     reply, name = FAILURES[request.param]
     server.failing = {QUESTION: reply}
@@ -364,7 +356,7 @@ def kind(request: pytest.FixtureRequest, server: LlamaServer) -> str:
 class TestAsk:
     """Rule S0.1: what fails raises, or is a refusal no rate counts if the service must answer."""
 
-    def test_a_failure_raises(self, opened: OpenSystem, kind: str, server: LlamaServer) -> None:
+    def test_a_failure_raises(self, opened, kind, server):
         """Not a refusal, with kind, server and remedy.
 
         The question may be asked again under its id.
@@ -381,11 +373,11 @@ class TestAsk:
 
     def test_a_service_that_must_answer(
         self,
-        opened: OpenSystem,
-        kind: str,
-        server: LlamaServer,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        opened,
+        kind,
+        server,
+        monkeypatch,
+    ):
         """By argument, by the system or by the environment.
 
         `error` says what failed, and no document is blamed.
@@ -412,7 +404,7 @@ class TestAsk:
         again = ask(QUESTION, system=system)
         assert (again["status"], again["error"]) == ("ok", None)  # no cache keeps a failure
 
-    def test_a_server_that_is_not_there(self, opened: OpenSystem) -> None:
+    def test_a_server_that_is_not_there(self, opened):
         """Port 9 of this machine listens to nobody."""
         gone = ModelGenerator(OpenAIClient("tiny", "http://127.0.0.1:9/v1", max_retries=0))
         system = opened(generator=gone)
@@ -422,7 +414,7 @@ class TestAsk:
             ):
                 call()
 
-    def test_a_failure_that_passes_is_none(self, opened: OpenSystem, server: LlamaServer) -> None:
+    def test_a_failure_that_passes_is_none(self, opened, server):
         """A gateway that fails once."""
         server.failing, server.times = {QUESTION: GONE}, {QUESTION: 1}
         system = opened(generator=generator(server, timeout=20.0, max_retries=1))
@@ -432,7 +424,7 @@ class TestAsk:
     @pytest.mark.parametrize(
         "error", [TimeoutError("late"), ConnectionRefusedError("no")], ids=repr
     )
-    def test_a_generator_of_ones_own_that_fails(self, opened: OpenSystem, error: Exception) -> None:
+    def test_a_generator_of_ones_own_that_fails(self, opened, error):
         """Its timeouts, broken connections and what it raises as such count as model failures."""
         with pytest.raises(ModelUnavailableError, match="mine raised"):
             ask(QUESTION, system=opened(generator=Mine(0.9, error)))
@@ -440,14 +432,14 @@ class TestAsk:
         response = ask(QUESTION, system=opened(generator=Mine(0.9, stated)), on_error="refuse")
         assert response["error"] == "the model is being loaded; ask again."
 
-    def test_a_model_that_declines_refuses(self, opened: OpenSystem, server: LlamaServer) -> None:
+    def test_a_model_that_declines_refuses(self, opened, server):
         """INSUFFICIENT is what the model says of the passages, and no failure."""
         server.failing = {QUESTION: completion("INSUFFICIENT")}
         response = ask(QUESTION, system=opened())
         assert (response["status"], response["error"]) == ("refuse", None)
         assert "do not answer the question" in response["refusal_reason"]
 
-    def test_the_log_counts_it_apart(self, opened: OpenSystem, server: LlamaServer) -> None:
+    def test_the_log_counts_it_apart(self, opened, server):
         """It is in no rate, no sample and no daily count of refusals, and adds up."""
         brief = generator(server, timeout=1.0)
         system = opened(
@@ -468,7 +460,7 @@ class TestAsk:
         assert not said.differences
         assert "did not answer within 1 s" in str(said)
 
-    def test_a_graph_raises(self, opened: OpenSystem, server: LlamaServer) -> None:
+    def test_a_graph_raises(self, opened, server):
         """As `ask` does, both for a failure and for a confidence that lacks."""
         pytest.importorskip("langgraph")
         graph = raglab.live.build_graph(
@@ -481,9 +473,7 @@ class TestAsk:
         with lacking():
             raglab.live.build_graph(opened()).invoke({"question": QUESTION})
 
-    def test_the_command_line(
-        self, index: Path, server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_command_line(self, index, server, tmp_path, monkeypatch):
         """Exit code 69 and one line on the standard error; 1 where the policy is wrong.
 
         0 where it must answer.
@@ -507,7 +497,7 @@ class TestAsk:
         assert run(*command).exit_code == 1
 
 
-def world(n: int = 6, text: str = "The motor excess is 250 pounds.") -> Trace:
+def world(n=6, text="The motor excess is 250 pounds."):
     """Trace of some questions with one hit each."""
     cases = [Case("q", f"question {number}", "ok", answer="250") for number in range(n)]
     made = trace_of(*((case, [[Hit(0.25, text=text)]]) for case in cases))
@@ -515,18 +505,18 @@ def world(n: int = 6, text: str = "The motor excess is 250 pounds.") -> Trace:
     return Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
 
 
-def answered(server: LlamaServer, trace: Trace | None = None, **more: Any) -> Trace:
+def answered(server, trace=None, **more):
     """Trace with the answers of a server, of six questions where none is given."""
     asked = world() if trace is None else trace
     return record_answers(asked, policy(), generator(server), Weighed(), **more)
 
 
-def questions(n: int) -> list[str]:
+def questions(n):
     """Texts of the first questions."""
     return [f"question {number}" for number in range(n)]
 
 
-def recorded(trace: Trace, server: LlamaServer, **more: Any) -> tuple[Trace, list[str]]:
+def recorded(trace, server, **more):
     """Trace with answers, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -538,10 +528,10 @@ def recorded(trace: Trace, server: LlamaServer, **more: Any) -> tuple[Trace, lis
 class Stopping:
     """Checks some answers, and is interrupted."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n):
         self.left = n
 
-    def __call__(self, *of: Any) -> Any:
+    def __call__(self, *of):
         """As `check_answer`."""
         if not self.left:
             raise KeyboardInterrupt
@@ -552,9 +542,7 @@ class Stopping:
 class TestRecordAnswers:
     """Rules S0.1, S2.12: what fails is missing, counted, and asked again."""
 
-    def test_what_failed_is_missing_and_asked_again(
-        self, server: LlamaServer, tmp_path: Path
-    ) -> None:
+    def test_what_failed_is_missing_and_asked_again(self, server, tmp_path):
         """It is not recorded as a refusal; the next run, also of a stored trace, asks for it alone.
 
         But for what was cut off, which the same request would be again.
@@ -579,7 +567,7 @@ class TestRecordAnswers:
             assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
         assert len({world().fingerprint, part.fingerprint, whole.fingerprint}) == 3
 
-    def test_a_run_with_nothing_to_ask_makes_no_other_trace(self, server: LlamaServer) -> None:
+    def test_a_run_with_nothing_to_ask_makes_no_other_trace(self, server):
         """Nor does one in which everything fails again; another generator asks for all."""
         server.failing = {"question 1": GONE}
         part, _ = recorded(world(), server)
@@ -593,7 +581,7 @@ class TestRecordAnswers:
         recorded(whole, server, max_tokens=99)
         assert len(server.questions) == 6
 
-    def test_the_warning_holds_every_reason(self, server: LlamaServer) -> None:
+    def test_the_warning_holds_every_reason(self, server):
         """With case, kind and words, also where all are missing.
 
         That trace decides nothing as a refusal of a model.
@@ -614,7 +602,7 @@ class TestRecordAnswers:
         assert whole.has_answers
         assert len(whole.answers.row) == 5  # type: ignore[union-attr]
 
-    def test_parts_can_be_joined(self, server: LlamaServer) -> None:
+    def test_parts_can_be_joined(self, server):
         """What one part lacks is in no trace's meta, so they merge and are completed together."""
         server.failing = {"question 1": GONE}
         part, _ = recorded(world(), server)
@@ -624,7 +612,7 @@ class TestRecordAnswers:
         assert server.questions == ["question 1"]
         assert len(whole.answers.row) == 6
 
-    def test_parts_of_several_runs_can_be_joined(self, server: LlamaServer) -> None:
+    def test_parts_of_several_runs_can_be_joined(self, server):
         """Their counts are added."""
         first, _ = recorded(world().subset([0, 1, 2]), server)
         server.failing = {"question 4": GONE}
@@ -633,9 +621,7 @@ class TestRecordAnswers:
         assert (counts["requests"], counts["missing"]) == (6, {"HTTP 502": 1})
         assert first.merge(first.subset([])).meta[ANSWER_REQUESTS] == first.meta[ANSWER_REQUESTS]
 
-    def test_every_answer_is_kept_as_soon_as_it_is_there(
-        self, server: LlamaServer, tmp_path: Path
-    ) -> None:
+    def test_every_answer_is_kept_as_soon_as_it_is_there(self, server, tmp_path):
         """Another run with the same cache asks for none of them again, and says so.
 
         A failure is asked again.
@@ -656,8 +642,8 @@ class TestRecordAnswers:
 
     @pytest.mark.parametrize("at_once", [1, 2])
     def test_a_run_that_is_interrupted_says_what_is_kept(
-        self, server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
-    ) -> None:
+        self, server, tmp_path, monkeypatch, at_once
+    ):
         """And where; the next run goes on there."""
         monkeypatch.setattr(answer_recording, "check_answer", Stopping(4))
         cache = tmp_path / "a.sqlite"
@@ -673,9 +659,7 @@ class TestRecordAnswers:
         made = answered(server, cache=cache)
         assert made.meta[ANSWER_REQUESTS]["from_cache"] == 4
 
-    def test_several_at_a_time_give_the_same_trace(
-        self, server: LlamaServer, tmp_path: Path
-    ) -> None:
+    def test_several_at_a_time_give_the_same_trace(self, server, tmp_path):
         """In the order of the cases; none is lost."""
         alone = answered(server, world(9), cache=tmp_path / "a.sqlite")
         server.asked.clear()
@@ -687,13 +671,11 @@ class TestRecordAnswers:
         with pytest.raises(ValueError, match="at_once must be at least 1"):
             answered(server, at_once=0)
 
-    def test_two_runs_over_one_cache_lose_nothing(
-        self, server: LlamaServer, tmp_path: Path
-    ) -> None:
+    def test_two_runs_over_one_cache_lose_nothing(self, server, tmp_path):
         """Each has all answers, and a third asks for none."""
         cache = tmp_path / "a.sqlite"
 
-        def run(_: int) -> int:
+        def run(_):
             made = answered(server, world(9), cache=cache)
             return len(made.answers.row)
 
@@ -703,9 +685,7 @@ class TestRecordAnswers:
         assert run(0) == 9
         assert server.questions == []
 
-    def test_a_spent_budget_stops_says_so_and_goes_on(
-        self, server: LlamaServer, tmp_path: Path
-    ) -> None:
+    def test_a_spent_budget_stops_says_so_and_goes_on(self, server, tmp_path):
         """Three calls of six; the rest is missing as not asked.
 
         The next run asks for those three alone.
@@ -726,8 +706,8 @@ class TestRecordAnswers:
     @pytest.mark.parametrize("limit", ["calls", "tokens", "cost"])
     @pytest.mark.parametrize("at_once", [1, 4])
     def test_a_budget_is_never_exceeded_and_the_next_run_asks_for_the_rest(
-        self, server: LlamaServer, tmp_path: Path, limit: str, at_once: int
-    ) -> None:
+        self, server, tmp_path, limit, at_once
+    ):
         """Whatever it limits; a request that is under way counts as the most that it can take."""
         brief = generator(server, 64)
         record_answers(world(1), policy(), brief, Weighed(), cache=tmp_path / "b.sqlite")
@@ -753,11 +733,11 @@ class TestRecordAnswers:
         assert len(whole.answers.row) == 6
         assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
 
-    def test_a_budget_of_seconds_ends_a_run(self, server: LlamaServer, tmp_path: Path) -> None:
+    def test_a_budget_of_seconds_ends_a_run(self, server, tmp_path):
         """From its first request on; what was answered by then stays."""
         reply = server.behave
 
-        def slow(question: str, place: int) -> Reply:
+        def slow(question, place):
             server.released.wait(0.2 if question else 0.0)
             return reply(question, place)
 
@@ -769,15 +749,11 @@ class TestRecordAnswers:
         answered(server, world(9), **more)
         assert sorted(server.questions) == questions(9)
 
-    def test_progress_counts_the_sets_that_are_answered(
-        self, server: LlamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_progress_counts_the_sets_that_are_answered(self, server, tmp_path, monkeypatch):
         """Of those that no cache holds, batch by batch."""
         shown = []
 
-        def count(
-            batches: Any, what: str, unit: str, *, size: Callable[[Any], int], total: int
-        ) -> Iterator[Any]:
+        def count(batches, what, unit, *, size, total):
             assert (what, unit) == ("answer", "set")
             shown.append((total, [size(batch) for batch in batches]))
             yield from batches
@@ -788,9 +764,7 @@ class TestRecordAnswers:
         answered(server, world(9), **more)
         assert shown == [(3, [3]), (6, [4, 2])]
 
-    def test_a_model_behind_rows_of_a_table_is_counted_and_kept(
-        self, server: LlamaServer, tmp_path: Path
-    ) -> None:
+    def test_a_model_behind_rows_of_a_table_is_counted_and_kept(self, server, tmp_path):
         """As one alone; its prompt is in the log, too."""
         behind = OwnAnswers("table", Rows(), generator(server))
         assert behind.prompt_version == generator(server).prompt_version != ""
@@ -808,12 +782,12 @@ class TestRecordAnswers:
 class RecordingProcesses:
     """Processes that record answers over one server and one cache."""
 
-    def __init__(self, server: LlamaServer, folder: Path, cases: int) -> None:
+    def __init__(self, server, folder, cases):
         self.arguments = [server.base_url, str(folder / "t.parquet"), str(folder / "a.sqlite")]
         self.running = []
         world(cases).save(folder / "t.parquet")
 
-    def start(self, at_once: int = 1) -> subprocess.Popen[bytes]:
+    def start(self, at_once=1):
         """Start one; it prints how many answers its trace has."""
         code = (
             "import sys, raglab\n"
@@ -834,7 +808,7 @@ class RecordingProcesses:
         return self.running[-1]
 
 
-def ended(process: subprocess.Popen[bytes]) -> tuple[bytes, int]:
+def ended(process):
     """What a process printed, and its exit code."""
     return process.communicate(timeout=120)[0].strip(), process.returncode
 
@@ -843,16 +817,14 @@ class TestKilledRuns:
     """A run that is killed goes on, and runs at once lose nothing."""
 
     @pytest.mark.parametrize("at_once", [1, 4])
-    def test_a_run_that_is_killed_goes_on_and_asks_nothing_twice(
-        self, server: LlamaServer, tmp_path: Path, at_once: int
-    ) -> None:
+    def test_a_run_that_is_killed_goes_on_and_asks_nothing_twice(self, server, tmp_path, at_once):
         """Killed while the twelfth of twenty answers is written.
 
         At most the batch under way is asked again.
         """
         runs = RecordingProcesses(server, tmp_path, 20)
 
-        def behave(question: str, place: int) -> Reply:
+        def behave(question, place):
             if question == "question 11" and place == 1:
                 os.kill(runs.running[0].pid, signal.SIGKILL)
                 return Reply(0)
@@ -869,13 +841,11 @@ class TestKilledRuns:
         assert len(again) <= at_once
         assert max(counts.values()) == 2
 
-    def test_two_runs_at_once_of_which_one_is_killed_lose_nothing(
-        self, server: LlamaServer, tmp_path: Path
-    ) -> None:
+    def test_two_runs_at_once_of_which_one_is_killed_lose_nothing(self, server, tmp_path):
         """The other has all answers, and a third run asks for none."""
         runs = RecordingProcesses(server, tmp_path, 20)
 
-        def behave(question: str, place: int) -> Reply:
+        def behave(question, place):
             if question == "question 15" and place == 1:
                 os.kill(runs.running[0].pid, signal.SIGKILL)
             server.released.wait(0.02)
@@ -894,7 +864,7 @@ class TestKilledRuns:
 class TestCalibration:
     """`calibrate_answers` says why it can fit nothing."""
 
-    def test_no_confidence_is_finite(self, server: LlamaServer) -> None:
+    def test_no_confidence_is_finite(self, server):
         """With count and remedy."""
         server.logprobs = False
         chosen = Policy.from_mapping(policy(generation={"enabled": False}).model_dump())
@@ -904,7 +874,7 @@ class TestCalibration:
             with pytest.raises(ValueError, match=r"confidence, got 0 of 6; .*generation\.enabled"):
                 raglab.lab.calibrate_answers(each, chosen)
 
-    def test_all_answers_are_missing(self, server: LlamaServer) -> None:
+    def test_all_answers_are_missing(self, server):
         """There are none to fit on."""
         server.failing = {f"question {number}": GONE for number in range(6)}
         made, _ = recorded(world(), server)
@@ -927,7 +897,7 @@ class TestForms:
         ],
         ids=lambda text: text[:20],
     )
-    def test_the_first_object_of_a_text(self, text: str, found: str) -> None:
+    def test_the_first_object_of_a_text(self, text, found):
         """Or the text itself, which the schema then refuses."""
         assert json_object(text) == found
 
@@ -935,9 +905,7 @@ class TestForms:
 class TestLearners:
     """A request that fails teaches nothing."""
 
-    def test_a_bandit_gets_no_reward(
-        self, opened: OpenSystem, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_bandit_gets_no_reward(self, opened, server, monkeypatch):
         """The choice stays without one, whether the failure raises or is answered."""
         from raglab.store.log_tables import CHOICES, REWARDS
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ import raglab
 from generators import Weighed
 from judge_server import completion
 from llama_server import (
-    LlamaServer,
     cut_off,
     server,  # noqa: F401
 )
@@ -48,25 +45,25 @@ LONG = (
 )
 
 
-def extension(name: str) -> Any:
+def extension(name):
     """What a room has by `module:name`; the test is skipped without the room."""
     module, _, attribute = name.partition(":")
     return getattr(pytest.importorskip(f"raglab.extensions.{module}"), attribute)
 
 
-def generator(server: LlamaServer, **settings: Any) -> ModelGenerator:
+def generator(server, **settings):
     """Generator that asks the server once."""
     return ModelGenerator(
         OpenAIClient("tiny", server.base_url, timeout=20.0, max_retries=0), **settings
     )
 
 
-def world(n: int = 3, text: str = LONG) -> Trace:
+def world(n=3, text=LONG):
     """Trace of some questions with one long hit each."""
     return short_world(n, text)
 
 
-def answered(server: LlamaServer, **more: Any) -> Trace:
+def answered(server, **more):
     """Trace with the answers of the server."""
     return record_answers(world(), policy(), generator(server), Weighed(), **more)
 
@@ -74,9 +71,7 @@ def answered(server: LlamaServer, **more: Any) -> Trace:
 class TestShortening:
     """Other messages are another request, whatever made them other."""
 
-    def test_answers_to_other_messages_are_asked_again(
-        self, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_answers_to_other_messages_are_asked_again(self, server, monkeypatch):
         """Where passages are shortened otherwise, no answer to the old prompt is served.
 
         Where not, all are.
@@ -90,9 +85,7 @@ class TestShortening:
         assert len(server.questions) == 3
         assert made.meta[ANSWER_REQUESTS]["from_cache"] == 0
 
-    def test_the_version_of_shortening_is_in_the_name(
-        self, server: LlamaServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_version_of_shortening_is_in_the_name(self, server, monkeypatch):
         """So that answers in a trace are not taken for those of another version."""
         before = generator(server).name
         made = answered(server)
@@ -102,7 +95,7 @@ class TestShortening:
         record_answers(made, policy(), generator(server), Weighed())
         assert len(server.questions) == 3
 
-    def test_the_version_stands_for_these_prompts(self) -> None:
+    def test_the_version_stands_for_these_prompts(self):
         """A change of `estimate_tokens`, `fit_passages` or `data_prompt` changes `SHORTENING`.
 
         Then this hash changes too.
@@ -121,7 +114,7 @@ class TestCutOff:
     """A reply that was cut off is cut off again, and paid again: it is kept as missing."""
 
     @pytest.mark.parametrize("at_once", [1, 4])
-    def test_the_same_request_is_not_asked_again(self, server: LlamaServer, at_once: int) -> None:
+    def test_the_same_request_is_not_asked_again(self, server, at_once):
         """It stays missing with its reason and is counted; more tokens ask for it."""
         server.failing = {"question 1": cut_off()}
         with pytest.warns(MissingAnswersWarning, match=r"1 cut off \(q1\).* at max_tokens 512"):
@@ -145,7 +138,7 @@ class TestCutOff:
         assert len(server.questions) == 3
         assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
 
-    def test_another_prompt_asks_again(self, server: LlamaServer) -> None:
+    def test_another_prompt_asks_again(self, server):
         """And so does another length of the prompt."""
         server.failing = {f"question {n}": cut_off() for n in range(3)}
         for settings in (
@@ -159,7 +152,7 @@ class TestCutOff:
                 record_answers(world(), policy(), generator(server, **settings), Weighed())
             assert len(server.questions) == 3
 
-    def test_a_generator_of_ones_own_is_asked_again(self, tmp_path: Path) -> None:
+    def test_a_generator_of_ones_own_is_asked_again(self, tmp_path):
         """Its name need not say how long its answers may be."""
 
         class Brief:
@@ -167,7 +160,7 @@ class TestCutOff:
 
             name, calls = "brief", 0
 
-            def answer(self, question: str, passages: Any) -> Any:
+            def answer(self, question, passages):
                 """No answer."""
                 del question, passages
                 self.calls += 1
@@ -185,13 +178,13 @@ class TestCutOff:
 class TestOddInput:
     """What no user means, and what a user may well do."""
 
-    def test_no_case_at_all(self, server: LlamaServer) -> None:
+    def test_no_case_at_all(self, server):
         """It is said, and nothing is asked."""
         with pytest.raises(ValueError, match="needs a trace with cases"):
             record_answers(world().subset([]), policy(), generator(server), Weighed())
         assert server.bodies == []
 
-    def test_a_folder_is_no_cache(self, server: LlamaServer, tmp_path: Path) -> None:
+    def test_a_folder_is_no_cache(self, server, tmp_path):
         """It was put aside as a damaged file is, with all that a user has in it."""
         (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
         signal = SignalFunction("mine", lambda rows: [1.0 for _ in rows], ("query",))
@@ -204,12 +197,12 @@ class TestOddInput:
         assert (tmp_path / "notes.txt").is_file()
 
     @pytest.mark.parametrize("at_once", [0, 1.5, "2", None])
-    def test_requests_at_a_time(self, server: LlamaServer, at_once: Any) -> None:
+    def test_requests_at_a_time(self, server, at_once):
         """A whole number from 1."""
         with pytest.raises(ValueError, match="at_once must be at least 1"):
             record_answers(world(), FREE, generator(server), Weighed(), at_once=at_once)
 
-    def test_what_is_no_generator_or_client(self, server: LlamaServer) -> None:
+    def test_what_is_no_generator_or_client(self, server):
         """Each is told from the others."""
         with pytest.raises(TypeError, match=r"got OpenAIClient; a client goes into ModelGenerator"):
             record_answers(world(), FREE, generator(server).client, Weighed())
@@ -228,12 +221,12 @@ class TestOddInput:
             ("It is <think>250</think> pounds.", "It is <think>250</think> pounds."),
         ],
     )
-    def test_thoughts_of_a_model_are_no_answer(self, reply: str, text: str) -> None:
+    def test_thoughts_of_a_model_are_no_answer(self, reply, text):
         """Models that reason write them first where a server does not take them out."""
         assert without_thoughts(Completion(reply)).text == text
 
     @pytest.mark.parametrize("reply", ["Passage 1:", "> \n> "])
-    def test_a_reply_of_marks_alone_is_malformed(self, server: LlamaServer, reply: str) -> None:
+    def test_a_reply_of_marks_alone_is_malformed(self, server, reply):
         """It is no answer, and no refusal (rule S0.1)."""
         server.failing = {"question 0": completion(reply)}
         with pytest.raises(ModelUnavailableError) as caught:
@@ -246,12 +239,12 @@ class Brief:
 
     name = "brief"
 
-    def complete(self, messages: Any, **_: Any) -> Completion:
+    def complete(self, messages, **_):
         """One word."""
         del messages
         return Completion("yes")
 
-    def capabilities(self, *, again: bool = False) -> Any:  # noqa: ARG002
+    def capabilities(self, *, again=False):  # noqa: ARG002
         """Never asked."""
         raise AssertionError
 
@@ -262,7 +255,7 @@ class TestMeter:
     @pytest.mark.parametrize(
         "limit", [{"calls": 0}, {"tokens": 0}, {"seconds": 0}, {"cost": 0, "price_prompt": 1.0}]
     )
-    def test_a_budget_of_nothing_asks_nothing(self, limit: dict[str, float]) -> None:
+    def test_a_budget_of_nothing_asks_nothing(self, limit):
         """Not even what the backend can do."""
         metered = MeteredClient(Brief(), RequestBudget(**limit))
         messages = [{"role": "user", "content": "?"}]
@@ -271,7 +264,7 @@ class TestMeter:
                 call()
         assert metered.counts.requests == 0
 
-    def test_a_budget_of_nothing_sends_nothing(self, server: LlamaServer) -> None:
+    def test_a_budget_of_nothing_sends_nothing(self, server):
         """Nor does a gate that needs a confidence probe the server.
 
         The rest is missing as not asked.
@@ -283,7 +276,7 @@ class TestMeter:
         assert made.meta[ANSWER_REQUESTS]["missing"] == {"budget spent": 3}
         assert server.bodies == []
 
-    def test_threads_wait_for_one_probe(self, server: LlamaServer) -> None:
+    def test_threads_wait_for_one_probe(self, server):
         """Four at once ask what the server can do once."""
         client = OpenAIClient("tiny", server.base_url, timeout=20.0, max_retries=0)
         with ThreadPoolExecutor(4) as pool:
@@ -310,12 +303,12 @@ WORDS = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Folder of a causal model of one layer with random weights."""
     return save_causal(tmp_path_factory.mktemp("models") / "causal", WORDS)
 
 
-def with_template(place: Path, template: str) -> Path:
+def with_template(place, template):
     """Folder of a causal model with another template of chats."""
     made = save_causal(place, WORDS)
     (made / "chat_template.jinja").write_text(template, encoding="utf-8")
@@ -335,7 +328,7 @@ class TestDoor:
     @pytest.mark.parametrize(
         "url", ["http://u:secret@host:80/v1", "http://[::1]:8000/v1", "HTTP://HOST/deep/path/v1/"]
     )
-    def test_an_address_that_is_one(self, url: str) -> None:
+    def test_an_address_that_is_one(self, url):
         """With a path, a port, a user."""
         made = OpenAIClient("tiny", url)
         assert "secret" not in f"{made!r} {made.name}"
@@ -349,12 +342,12 @@ class TestDoor:
             {"max_prompt_tokens": -1},
         ],
     )
-    def test_sizes(self, settings: dict[str, Any]) -> None:
+    def test_sizes(self, settings):
         """Whole numbers from 1."""
         with pytest.raises(ValueError, match="must be a whole number from 1"):
             ModelGenerator(Brief(), **settings)
 
-    def test_a_prompt_is_no_text(self) -> None:
+    def test_a_prompt_is_no_text(self):
         """The remedy is a `Prompt` of it."""
         yes_no = extension("learned_signals.signal_models:yes_no")
         for make in (
@@ -365,7 +358,7 @@ class TestDoor:
                 make()
 
     @pytest.mark.parametrize("wrong", ["3", None, float("nan"), -1])
-    def test_a_budget_is_of_numbers(self, wrong: Any) -> None:
+    def test_a_budget_is_of_numbers(self, wrong):
         """Those of NumPy among them."""
         with pytest.raises(ValueError, match="calls: Input should be "):
             RequestBudget(calls=wrong)
@@ -375,20 +368,18 @@ class TestDoor:
 class TestLocalModel:
     """A model in this process."""
 
-    def test_its_name_is_read_from_its_files(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_its_name_is_read_from_its_files(self, folder, monkeypatch):
         """Nothing is loaded for it, and the loaded model has the same."""
         loaded = LocalModel(str(folder))
         loaded.load()
 
-        def load(*_: Any, **__: Any) -> None:
+        def load(*_, **__):
             raise AssertionError
 
         monkeypatch.setattr("raglab.answering.local_model.load_causal_model", load)
         assert LocalModel(str(folder)).name == loaded.name == f"local:{loaded.load().name}"
 
-    def test_a_file_in_gguf_is_named_by_its_content(self, tmp_path: Path) -> None:
+    def test_a_file_in_gguf_is_named_by_its_content(self, tmp_path):
         """Whether it can be loaded or not."""
         names = []
         for content in (b"GGUF one", b"GGUF two"):
@@ -397,7 +388,7 @@ class TestLocalModel:
         assert names[0] != names[1]
         assert names[0].startswith("local:small@")
 
-    def test_files_that_change_before_it_is_loaded_are_an_error(self, tmp_path: Path) -> None:
+    def test_files_that_change_before_it_is_loaded_are_an_error(self, tmp_path):
         """What is kept under the old name would be of another model."""
         changed = save_causal(tmp_path / "causal", WORDS)
         model = LocalModel(str(changed))
@@ -406,9 +397,7 @@ class TestLocalModel:
         with pytest.raises(ValueError, match="files of a model must stay"):
             model.load()
 
-    def test_a_template_without_a_system_gets_its_instructions_from_the_user(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_template_without_a_system_gets_its_instructions_from_the_user(self, tmp_path):
         """As Gemma's and Mistral's do; the prompt is that of one message."""
         model = LocalModel(str(with_template(tmp_path / "causal", NO_SYSTEM)))
         asked = [{"role": "system", "content": "the policy"}, {"role": "user", "content": "water"}]
@@ -417,13 +406,13 @@ class TestLocalModel:
         assert model.complete(asked, max_tokens=2).completion_tokens
 
     @pytest.mark.parametrize("template", ["{% for", "{{ raise_exception('never') }}"])
-    def test_a_template_that_takes_nothing_is_a_reason(self, tmp_path: Path, template: str) -> None:
+    def test_a_template_that_takes_nothing_is_a_reason(self, tmp_path, template):
         """When the model is loaded, with the remedy."""
         with pytest.raises(ValueError, match="template of chats takes no instructions"):
             LocalModel(str(with_template(tmp_path / "causal", template))).load()
 
     @pytest.mark.parametrize("name", ["a.gguf", "empty.gguf"])
-    def test_what_only_ends_in_gguf_is_a_reason(self, tmp_path: Path, name: str) -> None:
+    def test_what_only_ends_in_gguf_is_a_reason(self, tmp_path, name):
         """It is named, and loaded it is an error."""
         pytest.importorskip("gguf")
         (tmp_path / name).write_bytes(b"" if name == "empty.gguf" else b"no model")
@@ -432,36 +421,34 @@ class TestLocalModel:
         with pytest.raises(ValueError, match="must hold a causal language model"):
             model.load()
 
-    def test_half_a_letter_is_read(self, folder: Path) -> None:
+    def test_half_a_letter_is_read(self, folder):
         """A lone surrogate in a question or an answer ends nothing."""
         model = LocalModel(str(folder))
         asked = [{"role": "user", "content": "water \ud800"}]
         assert model.complete(asked, max_tokens=2).text
 
     @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"max_tokens": -1}, {"seed": -1}])
-    def test_numbers_that_mean_nothing_are_refused_at_once(
-        self, folder: Path, wrong: dict[str, int]
-    ) -> None:
+    def test_numbers_that_mean_nothing_are_refused_at_once(self, folder, wrong):
         """No token fewer than one ended a reply, which went on until its time was up."""
         with pytest.raises(ValueError, match="max_tokens must be 1 or more and seed 0 or more"):
             LocalModel(str(folder), timeout=2.0).complete(
                 [{"role": "user", "content": "water"}], **wrong
             )
 
-    def test_a_reply_past_its_time_ends(self, folder: Path) -> None:
+    def test_a_reply_past_its_time_ends(self, folder):
         """At the next token."""
         with pytest.raises(ModelUnavailableError, match="0 tokens were written"):
             LocalModel(str(folder), timeout=1e-9).complete(
                 [{"role": "user", "content": "water"}], max_tokens=2
             )
 
-    def test_a_tiny_temperature_is_greedy(self, folder: Path) -> None:
+    def test_a_tiny_temperature_is_greedy(self, folder):
         """Without an overflow."""
         asked = [{"role": "user", "content": "water"}]
         cold = LocalModel(str(folder), temperature=1e-320).complete(asked, max_tokens=3)
         assert cold.text == LocalModel(str(folder)).complete(asked, max_tokens=3).text
 
-    def test_threads_share_it(self, folder: Path) -> None:
+    def test_threads_share_it(self, folder):
         """Four requests at once get what each gets alone."""
         asked = [
             [{"role": "user", "content": " ".join([*WORDS[5 : 5 + n], "."])}] for n in range(1, 9)
@@ -477,9 +464,7 @@ class TestLocalModel:
         assert several == alone
 
     @pytest.mark.parametrize("at_once", [1, 4])
-    def test_recorded_answers_are_the_same_at_once(
-        self, folder: Path, tmp_path: Path, at_once: int
-    ) -> None:
+    def test_recorded_answers_are_the_same_at_once(self, folder, tmp_path, at_once):
         """Behind `record_answers`, each case has its answer or its reason."""
         told = ANSWER._replace(text="the policy")
         model = ModelGenerator(LocalModel(str(folder)), prompt=told, max_tokens=4)
@@ -492,7 +477,7 @@ class TestLocalModel:
         assert _recorded(trace, model, tmp_path / "b.sqlite", at_once) == alone
         assert sum(alone[1].values()) + len(alone[0]) == len(cases)
 
-    def test_waiting_for_a_turn_is_no_time_of_a_call(self, folder: Path) -> None:
+    def test_waiting_for_a_turn_is_no_time_of_a_call(self, folder):
         """Behind another reply a call has its whole time.
 
         Of a question asked live it is part of the request.
@@ -501,7 +486,7 @@ class TestLocalModel:
         message = [{"role": "user", "content": "what does the policy cover"}]
         model.complete(message, max_tokens=2)  # the first one imports
 
-        def ask(*, live: bool) -> str:
+        def ask(*, live):
             if not live:
                 with one_deadline():  # as a recorded answer
                     return model.complete(message, max_tokens=2).finish
@@ -517,9 +502,7 @@ class TestLocalModel:
                 assert waiting.result() in expected
 
 
-def _recorded(
-    trace: Trace, model: ModelGenerator, cache: Path, at_once: int
-) -> tuple[dict[int, str], dict[str, int]]:
+def _recorded(trace, model, cache, at_once):
     """Answers by case, and what is missing by reason."""
     import warnings
 

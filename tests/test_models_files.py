@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ UNWANTED = {
 
 
 @pytest.fixture(scope="module")
-def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder_folder(tmp_path_factory):
     """Return the folder of a tiny encoder with prompts."""
     return save_encoder(
         tmp_path_factory.mktemp("models") / "tiny", {"query": "what ", "passage": "the "}
@@ -49,14 +48,14 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub(tmp_path, monkeypatch):
     """Return a hub on this machine, and an empty cache."""
     with running(Hub()) as made:
         use(made, tmp_path / "cache", monkeypatch)
         yield made
 
 
-def content(folder: Path, **changed: bytes | None) -> dict[str, bytes]:
+def content(folder, **changed):
     """Files of a folder by path, some of them changed or left out; `__` is the dot of a name."""
     files = {
         path.relative_to(folder).as_posix(): path.read_bytes()
@@ -74,7 +73,7 @@ def content(folder: Path, **changed: bytes | None) -> dict[str, bytes]:
 class TestNames:
     """What a name may be, and what is said where nothing is found."""
 
-    def test_offline_is_the_default(self, hub: Hub) -> None:
+    def test_offline_is_the_default(self, hub):
         """A name that is not here is refused with both ways to fetch it, and no request is made."""
         with pytest.raises(
             ValueError,
@@ -86,7 +85,7 @@ class TestNames:
     @pytest.mark.parametrize(
         "name", ["ann/tiny@", "@main", "ann/tiny@../../x", "ann/tiny@a b", "ann/tiny@-x"]
     )
-    def test_a_revision_that_is_none(self, hub: Hub, name: str) -> None:
+    def test_a_revision_that_is_none(self, hub, name):
         """Is refused before anything is looked for."""
         with pytest.raises(ValueError, match=r"must be NAME or NAME@REVISION, got "):
             find_model(name, download=True)
@@ -97,15 +96,15 @@ class TestNames:
     )
     def test_the_variable(
         self,
-        monkeypatch: pytest.MonkeyPatch,
-        stated: str,
-        allowed: bool,
-    ) -> None:
+        monkeypatch,
+        stated,
+        allowed,
+    ):
         """1 allows, 0 and nothing do not."""
         monkeypatch.setenv("RAGLAB_DOWNLOAD", stated)
         assert model_files._download_allowed() is allowed
 
-    def test_a_wrong_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_wrong_variable(self, monkeypatch):
         """Anything else is refused with what it may be."""
         monkeypatch.setenv("RAGLAB_DOWNLOAD", "please")
         with pytest.raises(ValueError, match="RAGLAB_DOWNLOAD must be 1 or 0, got 'please'"):
@@ -138,7 +137,7 @@ class TestPrompts:
             ),
         ],
     )
-    def test_by_head(self, tmp_path: Path, stated: dict[str, Any], prompts: Prompts) -> None:
+    def test_by_head(self, tmp_path, stated, prompts):
         """Each kind has its own; a default that is neither goes before both; none is invented."""
         (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(stated))
         assert read_prompts(tmp_path) == prompts
@@ -154,7 +153,7 @@ class TestPrompts:
             "[" * 9_999,
         ],
     )
-    def test_a_configuration_that_is_none(self, tmp_path: Path, text: str) -> None:
+    def test_a_configuration_that_is_none(self, tmp_path, text):
         """Is named."""
         (tmp_path / "config_sentence_transformers.json").write_text(text)
         with pytest.raises(
@@ -182,9 +181,7 @@ class TestPrompts:
         (("weights.pkl", "model.safetensors"), "weights.pkl"),
     ],
 )
-def test_every_pickle_needs_its_twin(
-    tmp_path: Path, files: tuple[str, ...], refused: str | None
-) -> None:
+def test_every_pickle_needs_its_twin(tmp_path, files, refused):
     """By name, in its own folder; what no loader reads needs none."""
     for file in files:
         (tmp_path / file).parent.mkdir(exist_ok=True)
@@ -199,9 +196,7 @@ def test_every_pickle_needs_its_twin(
 class TestHub:
     """Models of a hub that plays by the rules."""
 
-    def test_fetched_once(
-        self, hub: Hub, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_fetched_once(self, hub, encoder_folder, monkeypatch):
         """With leave it is fetched, without code and pickles; from then on no request is needed."""
         commit = hub.put(NAME, content(encoder_folder) | UNWANTED)
         made = load_encoder(NAME, download=True)
@@ -219,9 +214,7 @@ class TestHub:
         assert identifier_of(f"{NAME}@{commit}") == made.name
         assert len(hub.requests) == before
 
-    def test_a_moved_branch_is_another_model(
-        self, hub: Hub, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_moved_branch_is_another_model(self, hub, encoder_folder, monkeypatch):
         """The branch is what the hub says when it is asked; a commit stays what it was."""
         monkeypatch.setenv("RAGLAB_DOWNLOAD", "1")
         first = hub.put(NAME, encoder_folder)
@@ -235,9 +228,7 @@ class TestHub:
         third = hub.put(NAME, content(encoder_folder, README__md=b"a branch"), branch="refs/pr/1")
         assert pinned_name(f"{NAME}@refs/pr/1", download=True) == f"{NAME}@{third}"
 
-    def test_a_hub_that_is_down(
-        self, hub: Hub, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_hub_that_is_down(self, hub, encoder_folder, monkeypatch):
         """What the cache last knew is used, and a warning says so.
 
         What it does not know is refused.
@@ -255,7 +246,7 @@ class TestHub:
         ):
             find_model("ann/other", download=True)
 
-    def test_every_kind(self, hub: Hub, tmp_path: Path) -> None:
+    def test_every_kind(self, hub, tmp_path):
         """Cross-encoders and NLI models are found as encoders are."""
         ranker = save_bert(tmp_path / "ranker", "BertForSequenceClassification", num_labels=1)
         labels = {"id2label": {0: "entailment", 1: "other"}}
@@ -278,7 +269,7 @@ class TestBadHub:
     @pytest.mark.parametrize(
         "name", ["ann/none", "ann/tiny@none", f"ann/tiny@{'0' * 40}", "a//b", "../x"]
     )
-    def test_what_does_not_exist(self, hub: Hub, encoder_folder: Path, name: str) -> None:
+    def test_what_does_not_exist(self, hub, encoder_folder, name):
         """Is named, with what the hub's client says."""
         hub.put(NAME, encoder_folder)
         with pytest.raises(
@@ -288,7 +279,7 @@ class TestBadHub:
         assert repr(name) in str(e.value)
         assert "hf_secret" not in str(e.value)
 
-    def test_pickled_weights_alone(self, hub: Hub, encoder_folder: Path) -> None:
+    def test_pickled_weights_alone(self, hub, encoder_folder):
         """Are refused by the list of files, before a file is asked for."""
         hub.put(NAME, content(encoder_folder, model__safetensors=None) | UNWANTED)
         with pytest.raises(
@@ -298,7 +289,7 @@ class TestBadHub:
             load_encoder(NAME, download=True)
         assert not any("/resolve/" in request.path for request in hub.requests)
 
-    def test_code(self, hub: Hub, encoder_folder: Path, tmp_path: Path) -> None:
+    def test_code(self, hub, encoder_folder, tmp_path):
         """A model that needs code of its own is refused; the code is neither fetched nor run."""
         mark = tmp_path / "mark"
         own = f"open({str(mark)!r}, 'w')\nclass Own: ...\n".encode()
@@ -314,7 +305,7 @@ class TestBadHub:
         assert not any(path.endswith(".py") for path in hub.paths())
         assert not mark.exists()
 
-    def test_half_a_file(self, hub: Hub, encoder_folder: Path) -> None:
+    def test_half_a_file(self, hub, encoder_folder):
         """Is refused, with the network and without; once the hub sends the whole, all is there."""
         hub.put(NAME, encoder_folder)
         hub.cut.add("model.safetensors")
@@ -327,9 +318,7 @@ class TestBadHub:
         hub.cut.clear()
         assert load_encoder(NAME, download=True).dim == 16
 
-    def test_a_broken_connection(
-        self, hub: Hub, encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_broken_connection(self, hub, encoder_folder, monkeypatch):
         """In the middle of a file, without a second chance, leaves nothing that counts as there."""
         from huggingface_hub import file_download
 
@@ -342,7 +331,7 @@ class TestBadHub:
             load_encoder(NAME)
 
     @pytest.mark.parametrize("file", ["model.safetensors", "config_sentence_transformers.json"])
-    def test_another_content(self, hub: Hub, encoder_folder: Path, file: str) -> None:
+    def test_another_content(self, hub, encoder_folder, file):
         """Of the size of the one that is listed, is refused and removed."""
         files = content(encoder_folder)
         hub.put(NAME, files)
@@ -356,7 +345,7 @@ class TestBadHub:
         hub.altered.clear()
         assert load_encoder(NAME, download=True).dim == 16
 
-    def test_a_redirect_elsewhere(self, hub: Hub, encoder_folder: Path) -> None:
+    def test_a_redirect_elsewhere(self, hub, encoder_folder):
         """Large files may come from other hosts, which get no token and must match the hub."""
         commit = hub.put(NAME, encoder_folder)
         with running(Hub()) as other:
@@ -372,7 +361,7 @@ class TestBadHub:
             assert {request.token for request in other.requests} == {None}
             assert {request.token for request in hub.requests} == {"Bearer hf_secret"}
 
-    def test_a_hub_that_sends_everyone_away(self, hub: Hub, encoder_folder: Path) -> None:
+    def test_a_hub_that_sends_everyone_away(self, hub, encoder_folder):
         """A host other than the named one says nothing that is believed, and gets no token."""
         with running(Hub()) as other:
             other.put(NAME, encoder_folder)
@@ -384,7 +373,7 @@ class TestBadHub:
             assert not any("/resolve/" in request.path for request in other.requests)
             assert {request.token for request in other.requests} <= {None}
 
-    def test_a_cache_that_was_altered(self, hub: Hub, encoder_folder: Path) -> None:
+    def test_a_cache_that_was_altered(self, hub, encoder_folder):
         """A file that is not what the hub listed is named, whenever the model is looked for."""
         hub.put(NAME, encoder_folder)
         folder = find_model(NAME, download=True).folder
@@ -405,9 +394,7 @@ TEXT = (
 class TestSystem:
     """Names of the hub in traces and indexes."""
 
-    def test_index_and_trace_keep_the_commit(
-        self, hub: Hub, encoder_folder: Path, tmp_path: Path
-    ) -> None:
+    def test_index_and_trace_keep_the_commit(self, hub, encoder_folder, tmp_path):
         """An index opens with the commit that it was made with, wherever the branch moves.
 
         A trace names it.
@@ -442,7 +429,7 @@ class TestSystem:
         assert old.meta["parameters"]["encoder"] == system.retriever.encoder.name
         assert new.meta["parameters"]["encoder"].split("+")[0] == moved
 
-    def test_from_a_shell(self, hub: Hub, encoder_folder: Path, tmp_path: Path) -> None:
+    def test_from_a_shell(self, hub, encoder_folder, tmp_path):
         """`--download` allows what is refused without it."""
         hub.put(NAME, encoder_folder)
         docs = tmp_path / "docs"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,6 @@ import pytest
 
 from raglab.models import files as model_files
 from raglab.models.loaders import (
-    CrossEncoder,
-    Encoder,
     load_cross_encoder,
     load_encoder,
     load_nli,
@@ -36,28 +33,28 @@ TEXTS = [
 class Marked:
     """An object whose pickle makes a file when it is loaded."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         """What a pickle calls."""
         return Path.touch, (self.path,)
 
 
 @pytest.fixture(scope="module")
-def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def encoder_folder(tmp_path_factory):
     """Return the folder of a tiny encoder without prompts."""
     return save_encoder(tmp_path_factory.mktemp("models") / "tiny-encoder")
 
 
 @pytest.fixture(scope="module")
-def encoder(encoder_folder: Path) -> Encoder:
+def encoder(encoder_folder):
     """Return the tiny encoder."""
     return load_encoder(str(encoder_folder))
 
 
 @pytest.fixture(scope="module")
-def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
+def cross_encoder(tmp_path_factory):
     """Return a tiny cross-encoder."""
     folder = tmp_path_factory.mktemp("models") / "tiny-cross"
     return load_cross_encoder(str(save_bert(folder, "BertForSequenceClassification", num_labels=1)))
@@ -65,7 +62,7 @@ def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
 
 @pytest.mark.parametrize("load", [load_encoder, load_cross_encoder])
 @pytest.mark.parametrize("name", ["no-such-folder/no-such-model", "../not/there/at/all"])
-def test_an_unknown_name_says_rule_name_and_remedy(load: Any, name: str) -> None:
+def test_an_unknown_name_says_rule_name_and_remedy(load, name):
     """A name not on this machine is refused with name and way out, and nothing is downloaded."""
     with pytest.raises(ValueError, match="folder or a name in the local model cache") as caught:
         load(name)
@@ -76,18 +73,18 @@ def test_an_unknown_name_says_rule_name_and_remedy(load: Any, name: str) -> None
 class TestEncoder:
     """The encoder, with a tiny model made here."""
 
-    def test_tokens_are_the_words(self, encoder: Encoder) -> None:
+    def test_tokens_are_the_words(self, encoder):
         """A text of five known words has five token embeddings: the framing tokens are left out."""
         tokens = encoder.tokens(TEXTS)
         assert [len(one) for one in tokens] == [5, 1, 2, 3, 7]
         assert {one.dtype for one in tokens} == {np.dtype(np.float16)}
         assert np.allclose(np.linalg.norm(tokens[4].astype(float), axis=1), 1.0, atol=2e-3)
 
-    def test_an_unknown_word_is_a_word_and_nothing_is_nothing(self, encoder: Encoder) -> None:
+    def test_an_unknown_word_is_a_word_and_nothing_is_nothing(self, encoder):
         """A word outside the vocabulary keeps its embedding; an empty text has no tokens."""
         assert [one.shape for one in encoder.tokens(["zebra fire", ""])] == [(2, DIM), (0, DIM)]
 
-    def test_one_pass_gives_both(self, encoder: Encoder) -> None:
+    def test_one_pass_gives_both(self, encoder):
         """`both` gives what `sentences` and `tokens` give, in single and half precision."""
         both = encoder.both(TEXTS)
         assert (both.sentences.shape, both.sentences.dtype) == ((5, DIM), np.float32)
@@ -96,14 +93,12 @@ class TestEncoder:
             np.array_equal(a, b) for a, b in zip(both.tokens, encoder.tokens(TEXTS), strict=True)
         )
 
-    def test_no_texts_give_no_rows(self, encoder: Encoder) -> None:
+    def test_no_texts_give_no_rows(self, encoder):
         """An empty list of texts is not an error."""
         assert encoder.sentences([]).shape == (0, DIM)
         assert encoder.tokens([]) == []
 
-    def test_the_name_follows_the_content(
-        self, encoder_folder: Path, encoder: Encoder, tmp_path: Path
-    ) -> None:
+    def test_the_name_follows_the_content(self, encoder_folder, encoder, tmp_path):
         """A copy of the folder has the same name.
 
         Another configuration has another, a changed README has not.
@@ -118,9 +113,7 @@ class TestEncoder:
         (copy / "extra.json").write_text("{}", encoding="utf-8")
         assert load_encoder(str(copy)).name != encoder.name
 
-    def test_no_weights_in_pickles_and_no_code_of_the_folder(
-        self, encoder_folder: Path, tmp_path: Path
-    ) -> None:
+    def test_no_weights_in_pickles_and_no_code_of_the_folder(self, encoder_folder, tmp_path):
         """Both are refused before anything of them runs.
 
         A pickle beside safetensors is left unread.
@@ -156,16 +149,16 @@ class TestEncoder:
             load_encoder(str(coded))
         assert not (tmp_path / "marker").exists()
 
-    def test_a_folder_without_a_model_is_named(self, tmp_path: Path) -> None:
+    def test_a_folder_without_a_model_is_named(self, tmp_path):
         """An empty folder is refused with its name."""
         with pytest.raises(ValueError, match=rf"{tmp_path.name}@.* must hold an encoder"):
             load_encoder(str(tmp_path))
 
-    def test_the_bundled_model_needs_no_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_bundled_model_needs_no_network(self, monkeypatch):
         """Without a name the bundled model loads, without connection or changed environment."""
         import os
 
-        def refuse(*_: Any) -> None:
+        def refuse(*_):
             pytest.fail("a connection was tried")
 
         monkeypatch.setattr(socket.socket, "connect", refuse)
@@ -178,7 +171,7 @@ class TestEncoder:
         )
         assert question @ near > question @ far
 
-    def test_the_number_of_threads_moves_no_bit_and_is_put_back(self, encoder: Encoder) -> None:
+    def test_the_number_of_threads_moves_no_bit_and_is_put_back(self, encoder):
         """With one, two and three threads the bytes are the same.
 
         The number is put back, for new threads too.
@@ -204,7 +197,7 @@ class TestEncoder:
                 np.array_equal(a, b) for a, b in zip(other.tokens, results[0].tokens, strict=True)
             )
 
-    def test_questions_of_several_threads(self, encoder: Encoder) -> None:
+    def test_questions_of_several_threads(self, encoder):
         """Eight threads encoding at once get what one gets, and keep the thread count as it was."""
         import torch
 
@@ -215,9 +208,7 @@ class TestEncoder:
         assert torch.get_num_threads() == before
 
 
-def test_an_altered_bundled_encoder_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_altered_bundled_encoder_is_refused(tmp_path, monkeypatch):
     """A changed, added or missing file, or another version, is refused before the model loads."""
     import shutil
 
@@ -247,7 +238,7 @@ def test_an_altered_bundled_encoder_is_refused(
 class TestCrossEncoder:
     """The cross-encoder, with a tiny model made here."""
 
-    def test_logits_are_raw(self, cross_encoder: CrossEncoder) -> None:
+    def test_logits_are_raw(self, cross_encoder):
         """The logit is what the network's last layer gives, with no sigmoid over it."""
         import torch
 
@@ -260,7 +251,7 @@ class TestCrossEncoder:
         assert logits.dtype == np.float64
         assert logits == pytest.approx([float(expected[0, 0])], abs=1e-6)
 
-    def test_threads_and_neighbours_move_no_bit(self, cross_encoder: CrossEncoder) -> None:
+    def test_threads_and_neighbours_move_no_bit(self, cross_encoder):
         """A pair has the same logit alone and among others, on one thread and on two."""
         import torch
 
@@ -274,13 +265,13 @@ class TestCrossEncoder:
         finally:
             torch.set_num_threads(before)
 
-    def test_two_logits_are_refused(self, tmp_path: Path) -> None:
+    def test_two_logits_are_refused(self, tmp_path):
         """A classifier with two classes is not a ranker."""
         folder = save_bert(tmp_path / "two", "BertForSequenceClassification", num_labels=2)
         with pytest.raises(ValueError, match="one logit a pair, got 2 from two@"):
             load_cross_encoder(str(folder))
 
-    def test_an_encoder_is_none(self, encoder_folder: Path, tmp_path: Path) -> None:
+    def test_an_encoder_is_none(self, encoder_folder, tmp_path):
         """Weights without those of a label would be completed at random: they are refused."""
         import shutil
 
@@ -301,7 +292,7 @@ PROMPTS = {"query": "what does ", "passage": "the policy "}
 
 
 @pytest.fixture(scope="module")
-def prompted(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+def prompted(tmp_path_factory):
     """Return the tiny encoder with prompts."""
     return load_encoder(str(save_encoder(tmp_path_factory.mktemp("models") / "prompted", PROMPTS)))
 
@@ -309,9 +300,7 @@ def prompted(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
 class TestPrompts:
     """What an encoder's own configuration puts before questions and passages."""
 
-    def test_they_are_part_of_the_name(
-        self, tmp_path: Path, prompted: Encoder, encoder: Encoder
-    ) -> None:
+    def test_they_are_part_of_the_name(self, tmp_path, prompted, encoder):
         """Another prompt is another name; without prompts the name is that of the content alone."""
         other = load_encoder(
             str(save_encoder(tmp_path / "prompted", {**PROMPTS, "query": "does "}))
@@ -323,7 +312,7 @@ class TestPrompts:
         )
         assert "+" not in encoder.name
 
-    def test_lengths(self, prompted: Encoder, encoder: Encoder) -> None:
+    def test_lengths(self, prompted, encoder):
         """Words of the passage, of its prompt, and the two tokens of the frame.
 
         All of them, though 32 are read.
@@ -335,7 +324,7 @@ class TestPrompts:
         assert (encoder.max_tokens, prompted.max_tokens) == (32, 32)
         assert [len(rows) for rows in encoder.tokens(texts)] == [5, 1, 2, 3, 7, 30]
 
-    def test_the_bundled_encoder_has_none(self) -> None:
+    def test_the_bundled_encoder_has_none(self):
         """Its embeddings are those of the plain model, bit for bit, whichever kind is asked for."""
         bundled = load_encoder()
         with _one_thread():
@@ -361,7 +350,7 @@ LIKE_THOSE_OF_USERS = [
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _one_thread():
     """One thread for torch, as each text has its pass.
 
     Several that share a sum move its last bits.
@@ -376,7 +365,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _encode(encoder: Encoder, text: str, *, query: bool) -> tuple[Any, Any]:
+def _encode(encoder, text, *, query):
     """Raw embeddings of a text as the library's own door gives them.
 
     Of the sentence [dim], of its tokens [n, dim].
@@ -389,7 +378,7 @@ def _encode(encoder: Encoder, text: str, *, query: bool) -> tuple[Any, Any]:
     return item["sentence_embedding"].numpy(), item["token_embeddings"].numpy()
 
 
-def _own_tokens(encoder: Encoder, text: str, *, query: bool) -> list[int]:
+def _own_tokens(encoder, text, *, query):
     """Places of a text's tokens among all that are read of it.
 
     What frames it and its prompt go before or around.
@@ -402,7 +391,7 @@ def _own_tokens(encoder: Encoder, text: str, *, query: bool) -> list[int]:
     return kept[len(tokenizer(prompt, add_special_tokens=False)["input_ids"]) :]
 
 
-def _unit(rows: Any) -> Any:
+def _unit(rows):
     """Rows of length 1, float32."""
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
@@ -413,10 +402,10 @@ class TestOwnPass:
     @pytest.mark.parametrize("query", [False, True])
     def test_the_bits_are_those_of_encode(
         self,
-        encoder: Encoder,
-        prompted: Encoder,
-        query: bool,
-    ) -> None:
+        encoder,
+        prompted,
+        query,
+    ):
         """Short, long, empty and odd texts, prompts or none, of tiny and bundled encoders."""
         for one in (encoder, prompted, load_encoder()):
             found = one.both(LIKE_THOSE_OF_USERS, query=query)
@@ -430,9 +419,7 @@ class TestOwnPass:
                 kept = _own_tokens(one, text, query=query)
                 assert np.array_equal(found.tokens[row], _unit(tokens).astype(np.float16)[kept])
 
-    def test_bfloat16_has_a_name_of_its_own_and_is_near(
-        self, encoder: Encoder, encoder_folder: Path
-    ) -> None:
+    def test_bfloat16_has_a_name_of_its_own_and_is_near(self, encoder, encoder_folder):
         """Its cosine to float32 is above 0.99; it moves bits, so that its name differs.
 
         Neighbours move none.

@@ -8,7 +8,7 @@ from collections import defaultdict
 from test_layers import FILES, ROOT, tree
 
 
-def test_class_names_are_unique() -> None:
+def test_class_names_are_unique():
     """In the whole package, classes of a function and private ones among them."""
     where: dict[str, list[str]] = defaultdict(list)
     for path in FILES:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ class TestSources:
     """What stands in the code."""
 
     @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-    def test_nothing_unpickles_or_evaluates(self, path: Path) -> None:
+    def test_nothing_unpickles_or_evaluates(self, path):
         """No pickle, no `eval` or `exec`; arrays without objects; YAML of safe loaders alone."""
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -80,7 +79,7 @@ class TestSources:
             if isinstance(node, ast.Call):
                 _check_call(node)
 
-    def test_the_loaders_of_yaml_are_safe(self) -> None:
+    def test_the_loaders_of_yaml_are_safe(self):
         """Both that have a name of their own make plain values alone."""
         from raglab.store.strict_yaml import _StrictYaml
         from raglab.words.languages import _LOADER
@@ -93,7 +92,7 @@ class TestSources:
                 yaml.load("!!python/object/apply:os.getcwd []", loader)  # noqa: S506
 
 
-def _check_call(node: ast.Call) -> None:
+def _check_call(node):
     called, line = node.func, f"line {node.lineno}"
     if isinstance(called, ast.Name) and called.id == "_language":  # which passes its loader on
         assert ast.unparse(node.args[2]).removeprefix("yaml.") in SAFE_YAML, line
@@ -120,7 +119,7 @@ def _check_call(node: ast.Call) -> None:
         assert told in SAFE_YAML | {"loader"}, line
 
 
-def spoilt(folder: Path, marker: Path) -> Iterator[Path]:
+def spoilt(folder, marker):
     """Each file of a folder replaced in turn by a pickle of each protocol and by rows with them."""
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         content = path.read_bytes()
@@ -138,7 +137,7 @@ def spoilt(folder: Path, marker: Path) -> Iterator[Path]:
             rest.unlink()
 
 
-def _bombs_in_every_row(path: Path, bomb: bytes) -> None:
+def _bombs_in_every_row(path, bomb):
     """Put a pickle into every column of bytes or text but keys and names."""
     with sqlite3.connect(path) as link:
         for (table,) in link.execute(
@@ -150,7 +149,7 @@ def _bombs_in_every_row(path: Path, bomb: bytes) -> None:
                     link.execute(f"UPDATE {table} SET {column[1]} = ?", (bomb,))
 
 
-def outcome(work: Callable[[], object]) -> object:
+def outcome(work):
     """What some work gives, or the class of its refusal.
 
     Anything but that is an error of the test.
@@ -166,20 +165,20 @@ def outcome(work: Callable[[], object]) -> object:
 
 
 @pytest.fixture
-def marker(tmp_path: Path) -> Iterator[Path]:
+def marker(tmp_path):
     """Return a file that must not appear."""
     yield tmp_path / "marker"
     assert not (tmp_path / "marker").exists()
 
 
 @pytest.mark.usefixtures("encoder")
-def test_an_index(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index(tmp_path, marker, monkeypatch):
     """With its caches and logs: the question is answered as ever, or refused in one line."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "own"))
     build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
     policy = Policy.from_mapping(FREE | {"strategy": {"arm": "bandit"}})
 
-    def answer() -> object:
+    def answer():
         system = System.open(tmp_path / "i", policy=policy, generator=Fixed())
         try:
             return ask("What is the motor excess?", system=system)["answer"]
@@ -201,13 +200,13 @@ def test_an_index(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("encoder")
-def test_the_users_cache(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_cache(tmp_path, marker, monkeypatch):
     """The folder RAGLAB_CACHE: indexes are built as without it."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "own"))
 
     build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
 
-    def build() -> object:
+    def build():
         System.open(tmp_path / "i", generator=Fixed(), audit=False)
         return build_trace(CORPUS, CASES[:2], **SMALL).fingerprint
 
@@ -222,18 +221,16 @@ def test_the_users_cache(tmp_path: Path, marker: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("encoder")
-def test_a_trace_and_its_parts(
-    tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_and_its_parts(tmp_path, marker, monkeypatch):
     """The trace is refused, as its latencies are, and damaged parts are retrieved again."""
     place = tmp_path / "t" / "trace.parquet"
     place.parent.mkdir()
     cache = EmbeddingCache(tmp_path / "e.sqlite")
 
-    def build() -> object:
+    def build():
         return build_trace(CORPUS, CASES, out=place, cache=cache, batch_size=4, **SMALL).fingerprint
 
-    def broken(*_: Any) -> None:
+    def broken(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -257,11 +254,11 @@ def test_a_trace_and_its_parts(
 
 
 @pytest.mark.usefixtures("quick_study")
-def test_a_study(tmp_path: Path, marker: Path) -> None:
+def test_a_study(tmp_path, marker):
     """A damaged study is refused, and so is a damaged policy."""
     trace = _world(40)
 
-    def study() -> str:
+    def study():
         return tune(trace, trials=8, batch_size=4, storage=tmp_path / "study").policy.policy_id
 
     wanted, journal = study(), tmp_path / "study" / STUDY_FILE
@@ -276,7 +273,7 @@ def test_a_study(tmp_path: Path, marker: Path) -> None:
         assert outcome(lambda: Policy.load(tmp_path / "tuned.yaml")) is InputError
 
 
-def test_runs(tmp_path: Path, marker: Path) -> None:
+def test_runs(tmp_path, marker):
     """A tracking database that is none is refused before MLflow opens it."""
     for bomb in pickles(marker):
         (tmp_path / "mlflow.db").write_bytes(bomb)

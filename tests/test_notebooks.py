@@ -40,24 +40,24 @@ class Node(dict[str, Any]):
     __getattr__ = dict.__getitem__
 
     @classmethod
-    def of(cls, fields: dict[str, Any]) -> Node:
+    def of(cls, fields):
         """Node whose texts, kept as lists of lines, are whole again."""
         return cls(
             {name: "".join(value) if name in IN_LINES else value for name, value in fields.items()}
         )
 
 
-def read(path: Path) -> Any:
+def read(path):
     """Notebook of a file; by nbformat it would take two seconds of imports."""
     return json.loads(path.read_text(encoding="utf-8"), object_hook=Node.of)
 
 
-def code_of(notebook: Any) -> list[Any]:
+def code_of(notebook):
     """Its cells that hold code."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def text_of(cell: Any) -> str:
+def text_of(cell):
     """Printed and shown text of a cell.
 
     What is printed arrives in pieces that hang on the clock.
@@ -68,7 +68,7 @@ def text_of(cell: Any) -> str:
     )
 
 
-def streams_of(notebook: Any, name: str) -> list[str]:
+def streams_of(notebook, name):
     """What it wrote to stdout or stderr."""
     outputs = [output for cell in code_of(notebook) for output in cell.outputs]
     return [
@@ -76,7 +76,7 @@ def streams_of(notebook: Any, name: str) -> list[str]:
     ]
 
 
-def executed_in(path: Path, root: Path) -> Any:
+def executed_in(path, root):
     """The notebook run in a project copy without the sealed sets, which no notebook may read."""
     import nbformat
     from nbclient import NotebookClient
@@ -104,7 +104,7 @@ def executed_in(path: Path, root: Path) -> Any:
 
 
 @each_path
-def test_a_fresh_execution(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_fresh_execution(path, tmp_path, request):
     """A run of its own, apart from all others but for one trace, shows what is committed."""
     root, committed = tmp_path / "project", read(path)
     place = root / "out" / "broker" / "trace.parquet"
@@ -119,14 +119,14 @@ def test_a_fresh_execution(path: Path, tmp_path: Path, request: pytest.FixtureRe
     shutil.rmtree(root, ignore_errors=True)
 
 
-def test_there_are_notebooks_numbered_from_zero() -> None:
+def test_there_are_notebooks_numbered_from_zero():
     """Notebooks are numbered 00, 01, … without a gap."""
     assert [path.name[:3] for path in PATHS] == [f"{number:02d}_" for number in range(len(PATHS))]
     assert len(PATHS) >= 2
 
 
 @each_path
-def test_a_notebook_is_short_and_light(path: Path) -> None:
+def test_a_notebook_is_short_and_light(path):
     """A notebook has under 40 cells and 1 MB, starts with prose, and ends with things to try."""
     notebook = read(path)
     assert len(notebook.cells) <= MOST_CELLS
@@ -138,7 +138,7 @@ def test_a_notebook_is_short_and_light(path: Path) -> None:
 
 
 @each_path
-def test_a_notebook_is_committed_as_executed_in_order(path: Path) -> None:
+def test_a_notebook_is_committed_as_executed_in_order(path):
     """Cells were executed once each, first to last, without an error or a word on stderr."""
     notebook = read(path)
     assert [cell.execution_count for cell in code_of(notebook)] == list(
@@ -154,7 +154,7 @@ def test_a_notebook_is_committed_as_executed_in_order(path: Path) -> None:
 
 
 @each_path
-def test_a_notebook_shows_figures_and_tables(path: Path) -> None:
+def test_a_notebook_shows_figures_and_tables(path):
     """At least one figure and one table are committed."""
     kinds = {
         kind
@@ -166,7 +166,7 @@ def test_a_notebook_shows_figures_and_tables(path: Path) -> None:
 
 
 @each_path
-def test_a_notebook_names_no_machine(path: Path) -> None:
+def test_a_notebook_names_no_machine(path):
     """Outputs hold no path of the machine, and the metadata no more than kernel and language."""
     notebook = read(path)
     shown = "\n".join(
@@ -188,7 +188,7 @@ def test_a_notebook_names_no_machine(path: Path) -> None:
     assert {key for cell in notebook.cells for key in cell.metadata} <= {"tags"}
 
 
-def check_what_is_said(committed: Any, now: Executed) -> None:
+def check_what_is_said(committed, now):
     """Cells tagged stable print and show the same text again.
 
     Tables of counts and rates, labels, decisions.
@@ -208,10 +208,10 @@ def check_what_is_said(committed: Any, now: Executed) -> None:
     assert [told for told in map(difference, before, after) if told] == []
 
 
-def check_that_it_is_quiet(committed: Any, now: Executed) -> None:
+def check_that_it_is_quiet(committed, now):
     """A first run with just one trace built before warns of nothing and draws committed figures."""
 
-    def figures(notebook: Any) -> list[int]:
+    def figures(notebook):
         return [
             sum("image/png" in output.get("data", {}) for output in cell.outputs)
             for cell in code_of(notebook)
@@ -221,7 +221,7 @@ def check_that_it_is_quiet(committed: Any, now: Executed) -> None:
     assert figures(now.notebook) == figures(committed)
 
 
-def check_where_it_writes(now: Executed) -> None:
+def check_where_it_writes(now):
     """Traces, logs, policies, runs lie under its own out and mlruns, study finds in its run."""
     assert {place.name for place in now.root.iterdir()} <= {
         "datasets",

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import doctest
 import pickle
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +39,7 @@ from sample_traces import sample_trace
 from worlds import policy, random_policies, random_trace, with_signals
 
 
-def arrays(value: Any, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
+def arrays(value, path=""):
     """Arrays inside named tuples, mappings and traces, by their path."""
     if isinstance(value, np.ndarray):
         yield path, value
@@ -56,7 +54,7 @@ def arrays(value: Any, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
             yield from arrays(part, f"{path}.{name}")
 
 
-def assert_closed(value: Any) -> None:
+def assert_closed(value):
     """No array of a value can be written, nor made writable, nor can a view of it."""
     listed = list(arrays(value))
     assert listed
@@ -71,7 +69,7 @@ class TestArrays:
     """What leaves a trace, its evidence and decisions."""
 
     @pytest.fixture
-    def traces(self, tmp_path: Path) -> dict[str, TraceData]:
+    def traces(self, tmp_path):
         """Traces by how they are made."""
         whole = sample_trace().with_signal(
             "judge", np.linspace(0.0, 1.0, 6), higher="surer", unit="probability"
@@ -91,13 +89,13 @@ class TestArrays:
             "pickled": replace(pickle.loads(pickle.dumps(whole))),
         }
 
-    def test_of_traces(self, traces: dict[str, TraceData]) -> None:
+    def test_of_traces(self, traces):
         """However a trace is made."""
         for trace in traces.values():
             assert_closed(trace)
 
     @pytest.mark.parametrize("depths", [1, 2])
-    def test_of_evidence(self, depths: int) -> None:
+    def test_of_evidence(self, depths):
         """Of either depth, with a model, and of answers."""
         trace = random_trace(3, n_cases=6, depths=depths)
         for chosen in (policy(), by_cost(policy()), PolicyData.from_mapping()):
@@ -106,7 +104,7 @@ class TestArrays:
             assert_closed(tables.chosen)
         assert_closed(measured_tables(sample_trace(), PolicyData.from_mapping()).evidence)
 
-    def test_of_decisions(self) -> None:
+    def test_of_decisions(self):
         """In memory and over parts."""
         trace = sample_trace()
         parts: Any = in_parts(trace, 2)
@@ -118,7 +116,7 @@ class TestArrays:
             )
         assert_closed(decide(trace, policy()).outcome)
 
-    def test_of_its_caller_stay_writable(self) -> None:
+    def test_of_its_caller_stay_writable(self):
         """What a caller gave is the caller's.
 
         Its flag stays, and its changes do not reach a trace's signals.
@@ -137,7 +135,7 @@ class TestArrays:
         assert not trace.hits._replace(l2=mine).l2.flags.writeable
         assert mine.flags.writeable
 
-    def test_a_signal_handed_out_is_a_copy(self) -> None:
+    def test_a_signal_handed_out_is_a_copy(self):
         """A Series of the user's own."""
         trace = sample_trace().with_signal("judge", np.zeros(6), higher="surer", unit="probability")
         handed_out = trace.signal("judge")
@@ -145,7 +143,7 @@ class TestArrays:
         assert trace.signal("judge").tolist() == [0.0] * 6
 
     @pytest.mark.parametrize("kind", ["?", "i1", "u1", "i4", "i8", "u8", "f4", "f8", "O", "U3"])
-    def test_any_array_can_be_closed(self, kind: str) -> None:
+    def test_any_array_can_be_closed(self, kind):
         """Of any type and layout, without a copy, and the same once more."""
         whole = np.zeros((3, 4), kind)
         for array in (
@@ -163,7 +161,7 @@ class TestArrays:
             assert_closed({"view": view})
 
 
-def test_thresholds_of_a_gate_leave_their_values_alone() -> None:
+def test_thresholds_of_a_gate_leave_their_values_alone():
     """A missing nullable threshold turns its gate off in what is returned, not what was given."""
     gate = gates.gate_by_name("gap")
     values = {"gap.min_gap": np.array([np.nan, 0.5]), "gap.enabled": np.array([True, True])}
@@ -176,7 +174,7 @@ def test_thresholds_of_a_gate_leave_their_values_alone() -> None:
 # the algebra writes into no argument
 
 
-def of_gates() -> None:
+def of_gates():
     """Margins of every gate on arrays."""
     share = np.array([0.25, 0.5, np.nan])
     count, yes = np.array([0, 1, 2]), np.array([True, False, True])
@@ -207,7 +205,7 @@ def of_gates() -> None:
     resolver.union_over(np.array([[1, 2]], np.uint64), np.array([[0, 1]]))
 
 
-def of_replay(seed: int, depths: int) -> None:
+def of_replay(seed, depths):
     """Decisions, sweeps by both engines, steps and flips, by rule chain and by expected cost."""
     trace = random_trace(seed, n_cases=6, depths=depths, arms=2)
     policies = with_signals(random_policies(seed, 4), seed)
@@ -237,7 +235,7 @@ def of_replay(seed: int, depths: int) -> None:
     decide(sample_trace(), PolicyData.from_mapping()).frame(reasons=True)
 
 
-def of_counts() -> None:
+def of_counts():
     """Rates, costs and the tests of a certificate."""
     cells = np.arange(metrics.N_CELLS)[None]
     metrics.rate_columns(cells)
@@ -250,7 +248,7 @@ def of_counts() -> None:
     metrics.binomial_p(total, n, np.array([0.1, 0.2]))
 
 
-def of_bandits() -> None:
+def of_bandits():
     """Rounds of every learner, by its loops and step by step, and probabilities of its choices."""
     rng, on = np.random.default_rng(0), np.array([[True, True, False]] * 2)
     for name in learner.LEARNERS:
@@ -276,7 +274,7 @@ def of_bandits() -> None:
         simulation.run(Bandit(name), table, rounds=20, replications=2, seed=0)
 
 
-def of_votes() -> None:
+def of_votes():
     """Votes on the values of a default."""
     votes = confidence.no_votes(2, (3,))
     value, signal = np.array([0, 1, 0]), np.array([confidence.SIGNALS.index("explicit_yes")] * 3)
@@ -284,7 +282,7 @@ def of_votes() -> None:
     confidence.decay_votes(votes, np.array([0.5, 1.0, 0.0]))
 
 
-def of_mixes() -> None:
+def of_mixes():
     """Counts of cases in another mix, and of cases with weights."""
     trace = random_trace(3, n_cases=6)
     mix = mixes.checked_mix({"ok": (0.8, 0.9), "refuse": (0.05, 0.2)})
@@ -303,7 +301,7 @@ def of_mixes() -> None:
     inclusion.check_alone(mix, None)
 
 
-def of_kernel() -> None:
+def of_kernel():
     """The compiled twin of the chain, stage by stage."""
     pytest.importorskip("numba")
     trace = random_trace(3, n_cases=6)
@@ -313,7 +311,7 @@ def of_kernel() -> None:
         )
 
 
-def test_no_function_writes_into_an_argument() -> None:
+def test_no_function_writes_into_an_argument():
     """Every public function of the algebra that takes an array is called with read-only ones.
 
     This is done by examples or here.
@@ -333,7 +331,7 @@ def test_no_function_writes_into_an_argument() -> None:
 
 
 @pytest.mark.parametrize("write", [lambda x: x.sort(), lambda x: np.add(x, 1, out=x)])
-def test_the_guard_finds_a_write(write: Callable[[Any], Any]) -> None:
+def test_the_guard_finds_a_write(write):
     """One that sorts, and one that adds."""
     with pytest.raises(ValueError, match="read-only"):
         guarded("write", write, set())(np.array([2.0, 1.0]))

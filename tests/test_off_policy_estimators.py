@@ -6,7 +6,6 @@ Delta method against bootstrap and jackknife, sessions, and the share of logs th
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,9 +30,7 @@ LOGGING = np.array([0.45, 0.30, 0.15, 0.10])
 TARGET = np.array([0.10, 0.20, 0.30, 0.40])
 
 
-def logged(
-    rng: np.random.Generator, n: int, *, modelled: bool = False, smooth: bool = False
-) -> pd.DataFrame:
+def logged(rng, n, *, modelled=False, smooth=False):
     """Log with rewards near 0.8: Bernoulli, or Beta.
 
     With a model that is off by a tenth, or without.
@@ -46,7 +43,7 @@ def logged(
     return log.assign(**{f"q_{arm}": MEANS[arm] - noise for arm in range(4)}) if modelled else log
 
 
-def widths(log: pd.DataFrame, target: Any, **more: Any) -> Any:
+def widths(log, target, **more):
     """Width of the interval of each estimator."""
     table = estimate(log, target, ESTIMATORS, **more)
     return (table["high"] - table["low"]).to_numpy()
@@ -54,7 +51,7 @@ def widths(log: pd.DataFrame, target: Any, **more: Any) -> Any:
 
 @pytest.mark.parametrize(("modelled", "arms"), [(False, 4), (True, 4), (False, 3)])
 @pytest.mark.filterwarnings("ignore::raglab.off_policy.OverlapWarning")
-def test_bootstrap_and_delta_method_agree(modelled: bool, arms: int) -> None:
+def test_bootstrap_and_delta_method_agree(modelled, arms):
     """Widths within 8 % of each other for every estimator, with a fitted or an outside model.
 
     The log's mean stands in for an arm never logged in every resample, with its error.
@@ -65,7 +62,7 @@ def test_bootstrap_and_delta_method_agree(modelled: bool, arms: int) -> None:
     np.testing.assert_allclose(boot, delta, rtol=0.08)
 
 
-def test_bootstrap_and_delta_method_agree_by_session() -> None:
+def test_bootstrap_and_delta_method_agree_by_session():
     """And both see that rounds of a session are alike.
 
     Near twice as wide where four are copies of one.
@@ -84,7 +81,7 @@ def test_bootstrap_and_delta_method_agree_by_session() -> None:
     np.testing.assert_allclose(delta[1:] / widths(copies, TARGET)[1:], 2.0, rtol=0.01)
 
 
-def test_sessions_of_one_round_are_none() -> None:
+def test_sessions_of_one_round_are_none():
     """The same interval as without, to the last digits."""
     log = logged(np.random.default_rng(3), 500)
     np.testing.assert_allclose(
@@ -95,7 +92,7 @@ def test_sessions_of_one_round_are_none() -> None:
 @pytest.mark.parametrize("modelled", [False, True])
 @pytest.mark.parametrize("name", SMOOTH)
 # parametrised
-def test_the_influence_is_what_a_round_changes(name: str, modelled: bool) -> None:
+def test_the_influence_is_what_a_round_changes(name, modelled):
     """Leaving a round out moves the value by −influence / (n − 1), but for terms of 1 / n²."""
     log = logged(np.random.default_rng(4), 400, modelled=modelled)
     limits = EstimatorSettings(3.0, 3.0)
@@ -108,7 +105,7 @@ def test_the_influence_is_what_a_round_changes(name: str, modelled: bool) -> Non
         assert moved == pytest.approx(whole.influence[row] / 399, rel=0.1, abs=2e-5)
 
 
-def test_the_standard_error_of_a_mean() -> None:
+def test_the_standard_error_of_a_mean():
     """Of one's own policy it is that of the mean; of one round or session there is none."""
     log = logged(np.random.default_rng(7), 200)
     (rows,) = weigh_targets(log, (LOGGING,), None, None, None)
@@ -122,7 +119,7 @@ def test_the_standard_error_of_a_mean() -> None:
     assert np.isnan([one["low"], one["high"]]).all()
 
 
-def test_a_level_widens() -> None:
+def test_a_level_widens():
     """99 % is wider than 90 %, in both ways."""
     log = logged(np.random.default_rng(8), 400)
     for kind in ("delta", "bootstrap"):
@@ -133,7 +130,7 @@ def test_a_level_widens() -> None:
 
 
 @pytest.mark.parametrize(("modelled", "smooth"), [(False, False), (True, True)])
-def test_intervals_cover(modelled: bool, smooth: bool) -> None:
+def test_intervals_cover(modelled, smooth):
     """Over 2,000 logs of 2,000 rounds with rewards near 0.8, 95 % intervals hold in 93 to 97 %."""
     rng = np.random.default_rng(20)
     names = ("replay", "ips", "snips", "dr", "switch_dr") if modelled else ESTIMATORS
@@ -147,7 +144,7 @@ def test_intervals_cover(modelled: bool, smooth: bool) -> None:
     assert all(0.93 <= covered <= 0.97 for covered in share.values()), share
 
 
-def test_bootstrap_intervals_cover() -> None:
+def test_bootstrap_intervals_cover():
     """Of SNIPS and DR, in 1,000 logs.
 
     With sessions of four rounds that share a mood, by session only.
@@ -180,7 +177,7 @@ def test_bootstrap_intervals_cover() -> None:
     assert (share[2] < 0.92).all(), share
 
 
-def test_the_difference_of_two_policies_is_covered() -> None:
+def test_the_difference_of_two_policies_is_covered():
     """By its paired interval, for SNIPS and DR, in 93 to 97 % of 2,000 logs."""
     rng = np.random.default_rng(22)
     other = np.array([0.25, 0.25, 0.25, 0.25])
@@ -193,7 +190,7 @@ def test_the_difference_of_two_policies_is_covered() -> None:
     assert ((share >= 0.93) & (share <= 0.97)).all(), share
 
 
-def test_logs_of_a_learner_are_nearly_covered() -> None:
+def test_logs_of_a_learner_are_nearly_covered():
     """In 1,000 logs of epsilon-greedy with a floor of 0.1: over 92 %.
 
     The mean by arm is too low, and DR mends it.
@@ -227,7 +224,7 @@ def test_logs_of_a_learner_are_nearly_covered() -> None:
     assert -0.01 < np.mean(off, axis=0)[3] < -0.003
 
 
-def test_the_bound_is_kept() -> None:
+def test_the_bound_is_kept():
     """In at least 1 − delta of 2,000 logs the value is above it.
 
     This is so even with 300 rounds and the clip chosen.
@@ -241,7 +238,7 @@ def test_the_bound_is_kept() -> None:
     assert np.mean(bounds) > 0.2  # and says something
 
 
-def uniform(n: int, *, seed: int = 0) -> pd.DataFrame:
+def uniform(n, *, seed=0):
     """Log of two arms, chosen by a fair coin, with rewards by another."""
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
@@ -249,7 +246,7 @@ def uniform(n: int, *, seed: int = 0) -> pd.DataFrame:
     )
 
 
-def statuses(log: pd.DataFrame, target: Any, *names: str, **more: Any) -> dict[str, str]:
+def statuses(log, target, *names, **more):
     """Status of each estimator."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverlapWarning)
@@ -257,14 +254,14 @@ def statuses(log: pd.DataFrame, target: Any, *names: str, **more: Any) -> dict[s
     return dict(zip(table["estimator"], table["status"], strict=True))
 
 
-def notes(log: pd.DataFrame, target: Any, name: str, **more: Any) -> str:
+def notes(log, target, name, **more):
     """Why the status of an estimator is what it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverlapWarning)
         return estimate(log, target, (name,), **more).attrs["notes"][name]
 
 
-def test_a_wide_log_is_ok() -> None:
+def test_a_wide_log_is_ok():
     """No notes, no warning, for every estimator.
 
     The direct method is weak even where dr says the same.
@@ -279,7 +276,7 @@ def test_a_wide_log_is_ok() -> None:
 
 
 @pytest.mark.parametrize(("n", "status"), [(400, "ok"), (150, "weak"), (16, "none")])
-def test_few_effective_rounds(n: int, status: str) -> None:
+def test_few_effective_rounds(n, status):
     """One of two arms: the effective sample size is half the rounds.
 
     Below 100 weak, below 10 none.
@@ -293,7 +290,7 @@ def test_few_effective_rounds(n: int, status: str) -> None:
     assert statuses(uniform(n), [0.0, 1.0], "dm")["dm"] == ("weak" if status == "ok" else "none")
 
 
-def test_one_round_with_most_of_the_weight() -> None:
+def test_one_round_with_most_of_the_weight():
     """A rare arm that the target loves."""
     log = pd.DataFrame(
         {"action": [1] + [0] * 999, "reward": [0, 1] * 500, "propensity": [0.001] + [0.999] * 999}
@@ -305,7 +302,7 @@ def test_one_round_with_most_of_the_weight() -> None:
 
 
 @pytest.mark.parametrize(("factor", "status"), [(1.0, "ok"), (0.95, "weak"), (0.5, "none")])
-def test_propensities_that_are_wrong_show_in_the_mean_weight(factor: float, status: str) -> None:
+def test_propensities_that_are_wrong_show_in_the_mean_weight(factor, status):
     """It is far from 1 by more than its error: logged probabilities are not those that chose."""
     log = uniform(40_000)
     log["propensity"] *= factor
@@ -316,7 +313,7 @@ def test_propensities_that_are_wrong_show_in_the_mean_weight(factor: float, stat
     assert ("mean weight" in seen.note) == (status != "ok")
 
 
-def test_a_mean_weight_that_chance_explains_is_no_finding() -> None:
+def test_a_mean_weight_that_chance_explains_is_no_finding():
     """A tenth off, where the standard error of so short a log is 0.07."""
     action = np.array([1] * 110 + [0] * 90)
     log = pd.DataFrame({"action": action, "reward": np.arange(200) % 2, "propensity": 0.5})
@@ -325,7 +322,7 @@ def test_a_mean_weight_that_chance_explains_is_no_finding() -> None:
 
 
 @pytest.mark.parametrize(("mass", "status"), [(0.0, "ok"), (0.01, "weak"), (0.3, "none")])
-def test_mass_on_arms_never_logged(mass: float, status: str) -> None:
+def test_mass_on_arms_never_logged(mass, status):
     """Nothing of the log speaks for them.
 
     The direct method gives them the log's mean, and says so.
@@ -341,7 +338,7 @@ def test_mass_on_arms_never_logged(mass: float, status: str) -> None:
     assert statuses(log, target, "dm") == {"dm": "weak" if status == "ok" else "none"}
 
 
-def test_few_events_make_few_reasons() -> None:
+def test_few_events_make_few_reasons():
     """Three clicks in 10,000 rounds.
 
     The weights are fine, but one round makes a third of the variance.
@@ -355,7 +352,7 @@ def test_few_events_make_few_reasons() -> None:
     assert statuses(log, [0.5, 0.5], "snips") == {"snips": "none"}
 
 
-def test_few_sessions_make_few_reasons() -> None:
+def test_few_sessions_make_few_reasons():
     """Rounds of one session count together.
 
     With four sessions, one makes a quarter of the variance or more.
@@ -367,7 +364,7 @@ def test_few_sessions_make_few_reasons() -> None:
     assert statuses(log, [0.4, 0.6], "snips", session=session)["snips"] != "ok"
 
 
-def test_weight_that_was_cut_away() -> None:
+def test_weight_that_was_cut_away():
     """Clipping is bias, switching is the model's word.
 
     Above 5 % of the weight weak, above a half none.
@@ -380,7 +377,7 @@ def test_weight_that_was_cut_away() -> None:
     assert "100% of the weight is beyond 1" in notes(log, [0.0, 1.0], "switch_dr", switch=1.0)
 
 
-def test_a_model_that_the_log_contradicts() -> None:
+def test_a_model_that_the_log_contradicts():
     """The direct method says nothing then, nor if its interval is too narrow; dr stays ok.
 
     Too narrow is narrower than what dr can check.
@@ -396,7 +393,7 @@ def test_a_model_that_the_log_contradicts() -> None:
     assert "contradicts the reward model by -0.395" in notes(wrong, [0.4, 0.6], "dm")
 
 
-def test_means_by_arm_that_the_weights_may_confound() -> None:
+def test_means_by_arm_that_the_weights_may_confound():
     """Where weights vary within an arm, the mean reward by arm is no answer.
 
     Here 0.36 for 0.50, and dr is right.
@@ -423,7 +420,7 @@ def test_means_by_arm_that_the_weights_may_confound() -> None:
     assert statuses(uniform(2000), [0.4, 0.6], "dm") == {"dm": "weak"}
 
 
-def test_rewards_that_are_all_the_same_are_no_certainty() -> None:
+def test_rewards_that_are_all_the_same_are_no_certainty():
     """An interval without width is weak for the direct method too."""
     log = uniform(2000).assign(reward=1.0)
     assert statuses(log, [0.4, 0.6], "snips", "dm", "dr") == {
@@ -433,7 +430,7 @@ def test_rewards_that_are_all_the_same_are_no_certainty() -> None:
     }
 
 
-def test_few_rounds_accepted() -> None:
+def test_few_rounds_accepted():
     """Replay by rejection wastes rounds that the weights would use."""
     rng = np.random.default_rng(2)
     action = (rng.random(2000) < 0.02).astype(int)
@@ -453,7 +450,7 @@ def test_few_rounds_accepted() -> None:
     assert "rounds accepted" in notes(log.iloc[:120], [0.9, 0.1], "replay")
 
 
-def test_a_log_in_which_nothing_counts() -> None:
+def test_a_log_in_which_nothing_counts():
     """The target never does what was logged: no value of the ratio, and a warning that says so."""
     log = pd.DataFrame({"action": [0] * 50, "reward": [0, 1] * 25, "propensity": 0.5})
     with pytest.warns(OverlapWarning, match="100.0% of the target is on arms never logged"):
@@ -464,7 +461,7 @@ def test_a_log_in_which_nothing_counts() -> None:
     assert (by_name.loc["ips", "ess"], by_name.loc["ips", "max_weight"]) == (0.0, 0.0)
 
 
-def test_one_warning_for_one_reason() -> None:
+def test_one_warning_for_one_reason():
     """Not one an estimator."""
     with pytest.warns(OverlapWarning) as caught:
         estimate(uniform(16), [0.0, 1.0], ("ips", "snips", "dr"), rules=Rules(lead=(1.0, 1.0)))
@@ -472,7 +469,7 @@ def test_one_warning_for_one_reason() -> None:
     assert caught[0].filename == __file__
 
 
-def test_the_mean_weight_has_an_interval() -> None:
+def test_the_mean_weight_has_an_interval():
     """Normal, of the level asked for; wider by sessions that are alike."""
     rng = np.random.default_rng(4)
     action = (rng.random(1000) < 0.3).astype(int)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,26 +28,26 @@ ALWAYS_1 = np.array([0.0, 1.0])  # weights on LOG: 0, 2, 4
 EVERY = ESTIMATORS
 
 
-def quiet(log: pd.DataFrame, target: Any, *names: str, **more: Any) -> pd.DataFrame:
+def quiet(log, target, *names, **more):
     """Estimates, whatever the overlap."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverlapWarning)
         return estimate(log, target, names, **more)
 
 
-def values(log: pd.DataFrame, target: Any, *names: str, **more: Any) -> list[float]:
+def values(log, target, *names, **more):
     """Values of estimators."""
     return quiet(log, target, *names, **more)["value"].tolist()
 
 
-def coarse(seed: int, *, n: int = 40, arms: int = 3) -> tuple[pd.DataFrame, Any, Any]:
+def coarse(seed, *, n=40, arms=3):
     """Log on a coarse grid with a model, its policy and another, each changing by round.
 
     The first of these policies made the log.
     """
     rng = np.random.default_rng(seed)
 
-    def policies() -> Any:
+    def policies():
         parts = rng.multinomial(8 - arms, np.ones(arms) / arms, size=n) + 1
         return parts / 8.0
 
@@ -66,7 +65,7 @@ def coarse(seed: int, *, n: int = 40, arms: int = 3) -> tuple[pd.DataFrame, Any,
     return log, logging, target
 
 
-def bare(log: pd.DataFrame) -> pd.DataFrame:
+def bare(log):
     """Log without its model."""
     return log[["action", "reward", "propensity"]]
 
@@ -83,19 +82,19 @@ def bare(log: pd.DataFrame) -> pd.DataFrame:
         ("switch_dr", 0.5, {"switch": 1.0}),
     ],
 )
-def test_three_rounds_by_head(name: str, value: float, more: dict[str, float]) -> None:
+def test_three_rounds_by_head(name, value, more):
     """Each estimator on a log that fits on a hand."""
     assert values(LOG, ALWAYS_1, name, **more)[0] == pytest.approx(value, abs=1e-12)
 
 
-def test_a_model_from_outside_is_read() -> None:
+def test_a_model_from_outside_is_read():
     """With q_1 = 0.25, 0.5, 0.75: dm 0.5, dr adds (2·(0 − 0.5) + 4·(1 − 0.75)) / 3 = 0."""
     log = LOG.assign(q_0=9.0, q_1=[0.25, 0.5, 0.75])
     assert values(log, ALWAYS_1, "dm", "dr") == pytest.approx([0.5, 0.5])
     assert values(log, np.array([0.5, 0.5]), "dm") == pytest.approx([4.75])
 
 
-def test_the_table_has_the_promised_columns() -> None:
+def test_the_table_has_the_promised_columns():
     """A row for each estimator, in the order asked for, and notes for those that are not ok."""
     log = pd.concat([LOG] * 50, ignore_index=True)
     with pytest.warns(OverlapWarning, match="mean weight 2.000"):
@@ -107,7 +106,7 @@ def test_the_table_has_the_promised_columns() -> None:
     assert set(table.attrs["notes"]) == {"dr", "ips"}
 
 
-def test_replay_of_a_uniform_log_takes_every_match() -> None:
+def test_replay_of_a_uniform_log_takes_every_match():
     """A deterministic target on a uniform log: the mean reward of the matches, for any seed."""
     log = pd.DataFrame(
         {"action": [0, 1, 2] * 40, "reward": [0.0, 1.0, 0.5] * 40, "propensity": [1 / 3] * 120}
@@ -119,7 +118,7 @@ def test_replay_of_a_uniform_log_takes_every_match() -> None:
         assert row["value"] == pytest.approx((0.0 + 1.0 + 0.5 + 1.0) / 4)
 
 
-def test_replay_of_another_log_is_distributed_as_the_target() -> None:
+def test_replay_of_another_log_is_distributed_as_the_target():
     """What rejection accepts has the target's shares of arms, within sampling error."""
     rng = np.random.default_rng(3)
     logging, target = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.3, 0.5])
@@ -135,7 +134,7 @@ def test_replay_of_another_log_is_distributed_as_the_target() -> None:
 
 @LAWFUL
 @given(SEEDS)
-def test_the_logging_policy_is_worth_its_mean(seed: int) -> None:
+def test_the_logging_policy_is_worth_its_mean(seed):
     """Target = logging policy: replay = IPS = SNIPS = mean of the rewards."""
     log, logging, _ = coarse(seed)
     found = values(log, logging, "replay", "ips", "snips")
@@ -144,7 +143,7 @@ def test_the_logging_policy_is_worth_its_mean(seed: int) -> None:
 
 @LAWFUL
 @given(SEEDS, st.sampled_from([-2.0, 0.25, 100.0]))
-def test_a_constant_on_the_rewards_shifts_the_normalised(seed: int, constant: float) -> None:
+def test_a_constant_on_the_rewards_shifts_the_normalised(seed, constant):
     """SNIPS, replay, and what is fitted to the log move with it; so do their intervals."""
     log, _, target = coarse(seed)
     names = ("snips", "replay", "dm", "dr", "switch_dr")
@@ -156,7 +155,7 @@ def test_a_constant_on_the_rewards_shifts_the_normalised(seed: int, constant: fl
 
 @pytest.mark.parametrize("interval", ["delta", "bootstrap"])
 @pytest.mark.parametrize("reward", [1.0, 0.7, 0.0, -3.3])
-def test_rewards_that_are_all_the_same_leave_no_width(interval: Any, reward: float) -> None:
+def test_rewards_that_are_all_the_same_leave_no_width(interval, reward):
     """SNIPS is that reward to the bit, with zero width, and is not called ok."""
     log, _, target = coarse(7, n=400)
     row = estimate(
@@ -172,7 +171,7 @@ def test_rewards_that_are_all_the_same_leave_no_width(interval: Any, reward: flo
 
 @LAWFUL
 @given(SEEDS)
-def test_estimators_meet_where_their_formulas_do(seed: int) -> None:
+def test_estimators_meet_where_their_formulas_do(seed):
     """DR with a model of zeros is IPS; clip and switch beyond the largest weight do nothing.
 
     Switch at 0 is DM.
@@ -191,7 +190,7 @@ def test_estimators_meet_where_their_formulas_do(seed: int) -> None:
 @LAWFUL
 @given(SEEDS, st.booleans())
 # drawn
-def test_the_order_of_the_rounds_is_irrelevant(seed: int, modelled: bool) -> None:
+def test_the_order_of_the_rounds_is_irrelevant(seed, modelled):
     """To every estimator that draws nothing."""
     log, _, target = coarse(seed)
     log = log if modelled else bare(log)
@@ -204,7 +203,7 @@ def test_the_order_of_the_rounds_is_irrelevant(seed: int, modelled: bool) -> Non
 
 @LAWFUL
 @given(SEEDS)
-def test_names_say_the_same_as_positions(seed: int) -> None:
+def test_names_say_the_same_as_positions(seed):
     """Actions by name, target as a frame, q_ columns by name or position: the same bits."""
     log, _, target = coarse(seed)
     arms = ["hybrid", "graph", "table"]
@@ -222,7 +221,7 @@ def test_names_say_the_same_as_positions(seed: int) -> None:
     )
 
 
-def test_one_row_of_a_target_stands_for_all() -> None:
+def test_one_row_of_a_target_stands_for_all():
     """[A] is [T, A] with equal rows; a reordered index of the log changes nothing."""
     log, _, _ = coarse(1)
     row = np.array([0.5, 0.25, 0.25])
@@ -231,7 +230,7 @@ def test_one_row_of_a_target_stands_for_all() -> None:
     )
 
 
-def test_nothing_is_written_into_the_arguments() -> None:
+def test_nothing_is_written_into_the_arguments():
     """Log and target are as before."""
     log, _, target = coarse(2)
     before, kept = log.copy(), target.copy()
@@ -240,7 +239,7 @@ def test_nothing_is_written_into_the_arguments() -> None:
     np.testing.assert_array_equal(target, kept)
 
 
-def test_a_model_may_be_silent_on_an_arm_without_mass() -> None:
+def test_a_model_may_be_silent_on_an_arm_without_mass():
     """NaN where target is 0 and the arm was not logged is no matter.
 
     Elsewhere it is refused with its row.
@@ -253,7 +252,7 @@ def test_a_model_may_be_silent_on_an_arm_without_mass() -> None:
         values(log, np.array([0.5, 0.25, 0.25]), "dm")
 
 
-def test_the_same_seed_gives_the_same_bits() -> None:
+def test_the_same_seed_gives_the_same_bits():
     """And another seed other replays and resamples."""
     log, _, target = coarse(4, n=200)
     first, again, other = (
@@ -264,7 +263,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
     assert first["low"].tolist() != other["low"].tolist()
 
 
-def test_no_mass_on_a_masked_arm() -> None:
+def test_no_mass_on_a_masked_arm():
     """A target that chooses what was not there is refused with row and arm."""
     log, _, target = coarse(5)
     mask = np.ones((40, 3), dtype=bool)
@@ -282,7 +281,7 @@ DETERMINISTIC = pd.DataFrame({"action": [0, 1] * 30, "reward": [0.5, 1.0] * 30, 
 
 
 @pytest.mark.parametrize("name", ["ips", "clipped_ips", "snips", "dr", "switch_dr"])
-def test_a_deterministic_log_is_refused(name: str) -> None:
+def test_a_deterministic_log_is_refused(name):
     """It holds nothing of the arms it did not choose; the message says what to do instead."""
     with pytest.raises(ValueError, match=r"deterministic policy.*row 0.*log with a floor.*dm"):
         estimate(DETERMINISTIC, np.array([0.0, 1.0]), (name,))
@@ -292,7 +291,7 @@ def test_a_deterministic_log_is_refused(name: str) -> None:
         lower_bound(DETERMINISTIC, np.array([0.0, 1.0]))
 
 
-def test_a_deterministic_log_values_its_own_policy() -> None:
+def test_a_deterministic_log_values_its_own_policy():
     """And for another one the direct method and replay answer, with a loud warning."""
     own = np.eye(2)[[0, 1] * 30]
     assert values(DETERMINISTIC, own, "ips", "snips", "dr") == pytest.approx([0.75] * 3)
@@ -306,7 +305,7 @@ def test_a_deterministic_log_values_its_own_policy() -> None:
 
 @pytest.mark.parametrize("estimator", EVERY)
 @pytest.mark.parametrize("interval", ["delta", "bootstrap"])
-def test_a_policy_differs_from_itself_by_nothing(estimator: str, interval: Any) -> None:
+def test_a_policy_differs_from_itself_by_nothing(estimator, interval):
     """Exactly 0, without width."""
     log, _, target = coarse(8, n=400)
     found = difference(bare(log), target, target, estimator, interval=interval, n_boot=50)
@@ -314,7 +313,7 @@ def test_a_policy_differs_from_itself_by_nothing(estimator: str, interval: Any) 
 
 
 @pytest.mark.parametrize("estimator", EVERY)
-def test_a_difference_is_that_of_the_estimates(estimator: str) -> None:
+def test_a_difference_is_that_of_the_estimates(estimator):
     """With an interval that pairs the rounds.
 
     Narrower than two side by side where both policies are near.
@@ -331,7 +330,7 @@ def test_a_difference_is_that_of_the_estimates(estimator: str) -> None:
     assert 0.0 < found.high - found.low < (0.7 if estimator != "replay" else 1.1) * apart
 
 
-def test_a_difference_takes_the_worse_status() -> None:
+def test_a_difference_takes_the_worse_status():
     """And warns where one of the two is none."""
     log = pd.DataFrame({"action": [0, 1] * 300, "reward": [0.0, 1.0, 1.0] * 200, "propensity": 0.5})
     with pytest.warns(OverlapWarning, match="never logged"):
@@ -342,7 +341,7 @@ def test_a_difference_takes_the_worse_status() -> None:
         difference(log, [0.5, 0.5, 0.0], [0.5, 0.5])
 
 
-def test_the_bound_by_head() -> None:
+def test_the_bound_by_head():
     """Clip 1, weights 1: mean 0.5, variance 0.5 / 2 · 4 / 3.
 
     Maurer and Pontil's two terms off it.
@@ -358,7 +357,7 @@ def test_the_bound_by_head() -> None:
     assert lower_bound(log.iloc[:3], [1.0], clip=1.0) == 0.0
 
 
-def test_a_bound_wants_rewards_in_the_unit_interval() -> None:
+def test_a_bound_wants_rewards_in_the_unit_interval():
     """And a delta and a clip that are some."""
     log, _, target = coarse(10)
     for more in ({"delta": 0.0}, {"delta": 1.0}, {"clip": 0.0}, {"clip": -1.0}):
@@ -380,13 +379,13 @@ def test_a_bound_wants_rewards_in_the_unit_interval() -> None:
         ({"switch": np.nan}, "switch must be a weight above 0"),
     ],
 )
-def test_arguments_out_of_range_are_refused(more: dict[str, Any], message: str) -> None:
+def test_arguments_out_of_range_are_refused(more, message):
     """Rule, value, remedy."""
     with pytest.raises(ValueError, match=message):
         estimate(LOG, ALWAYS_1, **more)
 
 
-def test_a_large_log_needs_little_memory() -> None:
+def test_a_large_log_needs_little_memory():
     """200,000 rounds, four arms.
 
     SNIPS and DR hold under 15 MB beside log and target, so a million under 75.
@@ -410,14 +409,14 @@ def test_a_large_log_needs_little_memory() -> None:
         (np.ones((3, 2), np.bool_), r"got bool \(3, 2\)"),
     ],
 )
-def test_a_mask_that_the_log_contradicts_is_refused(mask: Any, rule: str) -> None:
+def test_a_mask_that_the_log_contradicts_is_refused(mask, rule):
     """An arm that was chosen was available; and a mask has its shape and type."""
     log = pd.DataFrame({"action": [0, 1, 0, 1], "reward": [0.0, 1.0, 1.0, 0.0], "propensity": 0.5})
     with pytest.raises(ValueError, match=rule):
         estimate(log, np.array([1.0, 0.0]), ("snips",), mask=mask)
 
 
-def test_whole_numbers_among_objects_are_actions() -> None:
+def test_whole_numbers_among_objects_are_actions():
     """As a frame holds them that was made of mixed rows."""
     log = pd.DataFrame({"action": [0, 1] * 50, "reward": [0.0, 1.0] * 50, "propensity": 0.5})
     same = estimate(log.astype({"action": object}), np.array([0.5, 0.5]), ("snips",))
@@ -425,7 +424,7 @@ def test_whole_numbers_among_objects_are_actions() -> None:
 
 
 @pytest.mark.parametrize("seed", [None, -1, 1.5, True])
-def test_a_seed_that_is_none_is_refused(seed: Any) -> None:
+def test_a_seed_that_is_none_is_refused(seed):
     """Replay and the bootstrap draw; without a seed the same call would say two things."""
     log = pd.DataFrame({"action": [0, 1] * 50, "reward": [0.0, 1.0] * 50, "propensity": 0.5})
     with pytest.raises(ValueError, match="seed must be a whole number >= 0, got"):

@@ -17,7 +17,7 @@ EVEN = np.full((N, 2), 0.5)
 NAN = float("nan")
 
 
-def changed(column: str, value: Any, row: int = 4) -> pd.DataFrame:
+def changed(column, value, row=4):
     """Log with one value replaced."""
     log = LOG.astype({column: object})
     log.loc[row, column] = value
@@ -62,7 +62,7 @@ SESSIONS: list[tuple[Any, str]] = [
 ]
 
 
-def test_what_is_broken_is_refused() -> None:
+def test_what_is_broken_is_refused():
     """Logs by every estimator alike, targets and sessions: with the row that breaks the rule."""
     calls = (
         (lambda log: estimate(log, np.full((len(log), 2), 0.5)), LOGS),
@@ -75,7 +75,7 @@ def test_what_is_broken_is_refused() -> None:
                 call(broken)
 
 
-def test_a_broken_row_is_named_beyond_the_first_chunk() -> None:
+def test_a_broken_row_is_named_beyond_the_first_chunk():
     """Rows are counted from the start of the log, not of a chunk."""
     n = 2 * CHUNK + 5
     log = pd.DataFrame({"action": np.zeros(n, dtype=int), "reward": 1.0, "propensity": 0.5})
@@ -85,7 +85,7 @@ def test_a_broken_row_is_named_beyond_the_first_chunk() -> None:
         overlap(log, target)
 
 
-def test_names_must_fit() -> None:
+def test_names_must_fit():
     """Arms stated twice must agree, and an unknown name is refused with its row."""
     frame = pd.DataFrame(EVEN, columns=["a", "b"])
     named = LOG.assign(action=["a", "b"] * 3)
@@ -95,7 +95,7 @@ def test_names_must_fit() -> None:
         overlap(LOG.assign(action=["a", "c"] * 3), frame)
 
 
-def test_what_the_estimators_read() -> None:
+def test_what_the_estimators_read():
     """Weights, arm means, the log's mean for an arm never logged, mass and pulls, over chunks.
 
     The chunks are several.
@@ -122,7 +122,7 @@ def test_what_the_estimators_read() -> None:
     assert not rows.fitted
 
 
-def test_single_precision_is_precise_enough() -> None:
+def test_single_precision_is_precise_enough():
     """A target in float32 whose rows sum to 1 as well as they can is accepted."""
     target = np.random.default_rng(1).dirichlet(np.ones(2), N).astype(np.float32)
     assert overlap(LOG, target).n == N
@@ -130,7 +130,7 @@ def test_single_precision_is_precise_enough() -> None:
 
 @pytest.mark.parametrize("modelled", [False, True])
 # two kinds of log
-def test_compiled_weights_are_those_of_numpy(modelled: bool) -> None:
+def test_compiled_weights_are_those_of_numpy(modelled):
     """To 1e-12 over several chunks, with a prediction missing where the target has no mass.
 
     The same when repeated.
@@ -160,7 +160,7 @@ def test_compiled_weights_are_those_of_numpy(modelled: bool) -> None:
     assert (compiled.fitted, compiled.pulls.tolist()) == (plain.fitted, plain.pulls.tolist())
 
 
-def test_both_engines_draw_the_same_line() -> None:
+def test_both_engines_draw_the_same_line():
     """Rows whose sum lies on the tolerance, where the order of summing decides.
 
     Refused by both or by none.
@@ -168,7 +168,7 @@ def test_both_engines_draw_the_same_line() -> None:
     pytest.importorskip("numba", reason="numba is not installed")
     read = read_log(LOG, 7)
 
-    def refusal(target: Any, engine: str) -> str:
+    def refusal(target, engine):
         try:
             weigh(read, target, engine=engine)
         except ValueError as error:
@@ -183,7 +183,7 @@ def test_both_engines_draw_the_same_line() -> None:
 
 @pytest.mark.parametrize("row", [[0.5, 0.6], [-0.5, 1.5], [NAN, 1.0]])
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
-def test_both_engines_refuse_what_is_no_distribution(engine: str, row: list[float]) -> None:
+def test_both_engines_refuse_what_is_no_distribution(engine, row):
     """By row, and a mask or a model that is broken as well."""
     if engine == "numba":
         pytest.importorskip("numba", reason="numba is not installed")

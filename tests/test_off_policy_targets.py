@@ -31,7 +31,7 @@ BEFORE = {  # of estimates to 12 digits, made before learners could be targets
 }
 
 
-def logged(seed: int = 0, n: int = 600) -> tuple[pd.DataFrame, np.ndarray]:
+def logged(seed=0, n=600):
     """Log of three arms with propensities and targets on a coarse grid, and a target, [T, A]."""
     rng = np.random.default_rng(seed)
     logging, target = (rng.integers(1, 5, size=(n, 3)) + 0.0 for _ in range(2))
@@ -47,14 +47,14 @@ def logged(seed: int = 0, n: int = 600) -> tuple[pd.DataFrame, np.ndarray]:
     return frame, target
 
 
-def quiet(*args: Any, **more: Any) -> pd.DataFrame:
+def quiet(*args, **more):
     """Estimates without warnings of overlap."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OverlapWarning)
         return estimate(*args, **more)
 
 
-def digest(frame: pd.DataFrame) -> str:
+def digest(frame):
     """Hash of values and intervals, to 12 digits."""
     text = " ".join(f"{number:.12g}" for number in frame[COLUMNS].to_numpy().ravel())
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -62,9 +62,9 @@ def digest(frame: pd.DataFrame) -> str:
 
 @pytest.mark.parametrize(("interval", "modelled"), list(BEFORE))
 def test_estimates_of_arrays_are_those_of_before(
-    interval: Any,
-    modelled: bool,
-) -> None:
+    interval,
+    modelled,
+):
     """Values and intervals of all estimators, both interval kinds, with or without reward model."""
     frame, target = logged()
     frame = frame.assign(q_0=0.25, q_1=0.5, q_2=0.75) if modelled else frame
@@ -75,7 +75,7 @@ def test_estimates_of_arrays_are_those_of_before(
 @pytest.mark.parametrize(
     "policy", ["thompson_beta", "thompson_nig", "ucb1", "kl_ucb", "epsilon_greedy"]
 )
-def test_a_learner_on_its_own_log_is_what_was_logged(policy: str) -> None:
+def test_a_learner_on_its_own_log_is_what_was_logged(policy):
     """Its propensities in each round are the log's: weights are 1 and the value the mean reward."""
     bandit = Bandit(policy, floor=0.05)
     frame = play(bandit, Bernoulli(MEANS), rounds=150, seed=1)
@@ -84,7 +84,7 @@ def test_a_learner_on_its_own_log_is_what_was_logged(policy: str) -> None:
     assert overlap(frame, bandit).max_weight == pytest.approx(1.0, abs=1e-7)
 
 
-def test_a_linear_learner_reads_its_features() -> None:
+def test_a_linear_learner_reads_its_features():
     """The same with a context, whose columns are named.
 
     Without them the message says what is missing.
@@ -106,7 +106,7 @@ def test_a_linear_learner_reads_its_features() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([{}, {"discount": 0.9}, {"window": 5}]))
-def test_a_learner_knows_the_rounds_before_and_no_other(seed: int, forgets: dict[str, Any]) -> None:
+def test_a_learner_knows_the_rounds_before_and_no_other(seed, forgets):
     """Its probabilities equal those of a learner that is told round by round."""
     frame, _ = logged(seed, n=25)
     bandit = Bandit("thompson_beta", **forgets)
@@ -121,7 +121,7 @@ def test_a_learner_knows_the_rounds_before_and_no_other(seed: int, forgets: dict
     )
 
 
-def test_a_learner_as_target_needs_arms() -> None:
+def test_a_learner_as_target_needs_arms():
     """Arms that are named nowhere are not guessed from the actions.
 
     One may never have been logged.
@@ -137,7 +137,7 @@ def test_a_learner_as_target_needs_arms() -> None:
         estimate(frame.assign(reward=2.0), Bandit(), arms=[0, 1, 2])
 
 
-def test_a_function_is_a_target() -> None:
+def test_a_function_is_a_target():
     """Called once with the log, it equals the array that it returns, in all four functions.
 
     A frame names the arms.
@@ -145,7 +145,7 @@ def test_a_function_is_a_target() -> None:
     frame, target = logged()
     calls: list[int] = []
 
-    def rule(rounds: pd.DataFrame) -> np.ndarray:
+    def rule(rounds):
         calls.append(len(rounds))
         return target
 
@@ -158,7 +158,7 @@ def test_a_function_is_a_target() -> None:
     assert by_name == overlap(frame, target)
 
 
-def test_a_function_that_reads_single_rows_is_told_apart() -> None:
+def test_a_function_that_reads_single_rows_is_told_apart():
     """Its error carries what a target is called with; a text is no target."""
     frame, _ = logged()
     with pytest.raises(ValueError, match="ambiguous") as caught:
@@ -168,7 +168,7 @@ def test_a_function_that_reads_single_rows_is_told_apart() -> None:
         estimate(frame, "ucb1")
 
 
-def with_costs() -> pd.DataFrame:
+def with_costs():
     """Log whose learner saw (gross - cost + 0.5) / 1.5.
 
     The user's units stand in value and cost.
@@ -179,7 +179,7 @@ def with_costs() -> pd.DataFrame:
     return frame.assign(value=value, cost=cost, reward=(value + 0.5) / 1.5)
 
 
-def test_a_log_with_costs_is_estimated_in_the_users_unit() -> None:
+def test_a_log_with_costs_is_estimated_in_the_users_unit():
     """Without a stated column it is the net value, and that is said.
 
     What the learner saw is there on request.
@@ -206,7 +206,7 @@ def test_a_log_with_costs_is_estimated_in_the_users_unit() -> None:
         lower_bound(frame, target)
 
 
-def test_several_outcomes_at_once() -> None:
+def test_several_outcomes_at_once():
     """Gross reward, spend and net value: each as if alone, and normalised estimates add up."""
     frame, (_, target) = with_costs(), logged(5)
     frame["gross"] = frame["value"] + frame["cost"]
@@ -233,7 +233,7 @@ def test_several_outcomes_at_once() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.booleans())
-def test_the_direct_method_is_never_ok(seed: int, modelled: bool) -> None:
+def test_the_direct_method_is_never_ok(seed, modelled):
     """Whatever the log: weak where dr shows the same, none else; and dr keeps its own status."""
     frame, target = logged(seed, n=400)
     frame = frame.assign(q_0=0.25, q_1=0.5, q_2=0.75) if modelled else frame
@@ -243,7 +243,7 @@ def test_the_direct_method_is_never_ok(seed: int, modelled: bool) -> None:
     assert constant["status"][ESTIMATORS.index("dm")] in {"weak", "none"}
 
 
-def test_dm_alone_is_warned_of_and_beside_dr_it_is_marked() -> None:
+def test_dm_alone_is_warned_of_and_beside_dr_it_is_marked():
     """Where dr may be used the row says enough.
 
     Where dm is all that was asked for, a warning does.
@@ -257,12 +257,12 @@ def test_dm_alone_is_warned_of_and_beside_dr_it_is_marked() -> None:
         assert estimate(frame, target, ("dm", "dr"))["status"].tolist() == ["none", "ok"]
 
 
-def test_a_function_that_writes_leaves_the_log_alone() -> None:
+def test_a_function_that_writes_leaves_the_log_alone():
     """It is called with columns of its own."""
     frame, _ = logged(0, n=300)
     before = frame.copy()
 
-    def rule(log: pd.DataFrame) -> list[float]:
+    def rule(log):
         log["reward"] = 0.0
         return [0.2, 0.3, 0.5]
 
@@ -270,7 +270,7 @@ def test_a_function_that_writes_leaves_the_log_alone() -> None:
     pd.testing.assert_frame_equal(frame, before)
 
 
-def test_what_a_learner_cannot_learn_from_is_refused() -> None:
+def test_what_a_learner_cannot_learn_from_is_refused():
     """A log without rewards or rounds, features that are no numbers or no list.
 
     And a class is no learner.

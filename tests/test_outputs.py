@@ -31,7 +31,7 @@ refuse, 12 of 370 cases, -0.0375, p 0.00024, 1.2e-05, policy d0448e5b6726, 2024-
         ("0  similarity  0.6625", "0  similarity   0.6625"),
     ],
 )
-def test_last_digits_are_the_same(was: str, now: str) -> None:
+def test_last_digits_are_the_same(was, now):
     """A number another processor shows otherwise, and its column's width, make no difference."""
     assert was in ROW
     assert difference(ROW, ROW.replace(was, now)) == ""
@@ -57,14 +57,14 @@ def test_last_digits_are_the_same(was: str, now: str) -> None:
         ("£148,600.00", "£148,600.00\nand more"),
     ],
 )
-def test_a_change_is_a_change(was: str, now: str) -> None:
+def test_a_change_is_a_change(was, now):
     """A changed status, count, name, sign or threshold, a number off by 1 %, or one more line."""
     assert was in ROW
     assert difference(ROW, ROW.replace(was, now)) != ""
     assert difference(ROW.replace(was, now), ROW) != ""
 
 
-def test_one_percent_is_seen_wherever_it_can_be_shown() -> None:
+def test_one_percent_is_seen_wherever_it_can_be_shown():
     """Numbers of any size.
 
     Off by 1 % they differ where the text shows it, off by 1e-5 they never do.
@@ -83,7 +83,7 @@ def test_one_percent_is_seen_wherever_it_can_be_shown() -> None:
 
 
 @pytest.mark.parametrize("places", [1, 2, 3])
-def test_a_coarse_number_is_as_good_as_it_is_shown(places: int) -> None:
+def test_a_coarse_number_is_as_good_as_it_is_shown(places):
     """One unit of the last decimal passes only if it is at most half a percent of the value."""
     unit = 10.0**-places
     assert difference(f"{300 * unit:.{places}f}", f"{301 * unit:.{places}f}") == ""

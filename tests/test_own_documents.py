@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -20,7 +19,7 @@ ANSWERS = raglab.lab.always_answer(raglab.Policy.load())
 DOCUMENTS, QUESTIONS = MANUAL / "documents", MANUAL / "questions.csv"
 
 
-def questions(tmp_path: Path, **columns: str) -> Path:
+def questions(tmp_path, **columns):
     """The table of questions with some columns renamed."""
     path = tmp_path / "questions.csv"
     pd.read_csv(QUESTIONS, keep_default_na=False).rename(columns=columns).to_csv(path, index=False)
@@ -28,7 +27,7 @@ def questions(tmp_path: Path, **columns: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def world(tmp_path_factory):
     """The corpus, and a trace of the questions with splits and recorded answers."""
     out = tmp_path_factory.mktemp("own")
     corpus = raglab.load_corpus(DOCUMENTS)
@@ -39,7 +38,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def result(world: dict[str, Any]) -> Any:
+def result(world):
     """A small study on recorded answers."""
     return raglab.tune(world["recorded"], trials=60, seed=0)
 
@@ -47,7 +46,7 @@ def result(world: dict[str, Any]) -> Any:
 class TestLabels:
     """What the table says, before anything is retrieved."""
 
-    def test_sources_under_another_name_are_not_lost(self, tmp_path: Path) -> None:
+    def test_sources_under_another_name_are_not_lost(self, tmp_path):
         """The right name is proposed; a map takes the column as it stands."""
         path = questions(tmp_path, expect_sources="sources")
         with pytest.raises(InputError, match="expect_sources"):
@@ -57,9 +56,7 @@ class TestLabels:
             case.expect_sources for case in raglab.load_cases(QUESTIONS)
         ]
 
-    def test_a_name_that_several_documents_have_is_refused(
-        self, tmp_path: Path, world: dict[str, Any]
-    ) -> None:
+    def test_a_name_that_several_documents_have_is_refused(self, tmp_path, world):
         """With the candidates; a name that one document has stands for it."""
         table = (
             pd.read_csv(QUESTIONS, keep_default_na=False)
@@ -70,7 +67,7 @@ class TestLabels:
         with pytest.raises(ValueError, match=r"brook/install\.md.*tally/install\.md"):
             raglab.build_trace(world["corpus"], cases, out=tmp_path / "trace.parquet")
 
-    def test_splits_are_dealt_by_label(self, world: dict[str, Any]) -> None:
+    def test_splits_are_dealt_by_label(self, world):
         """Each split holds each label."""
         pairs = {(case.split, case.expect_status) for case in world["cases"]}
         assert pairs == {
@@ -83,7 +80,7 @@ class TestLabels:
 class TestScoring:
     """What counts as correct."""
 
-    def test_only_the_document_that_is_meant_is_right(self, world: dict[str, Any]) -> None:
+    def test_only_the_document_that_is_meant_is_right(self, world):
         """An answer from the install page of the other library is not correct."""
         frame = raglab.decide(world["trace"], ANSWERS).frame().set_index("query")
         for case in world["cases"]:
@@ -96,7 +93,7 @@ class TestScoring:
             )
             assert bool(frame.loc[case.query, "correct"]) == held, case.query
 
-    def test_recorded_answers_count(self, world: dict[str, Any]) -> None:
+    def test_recorded_answers_count(self, world):
         """Answered cases are correct if their recorded answer is right, and the basis is stated."""
         policy = ANSWERS
         decisions = raglab.decide(world["recorded"], policy)
@@ -107,9 +104,7 @@ class TestScoring:
         assert answered_right < by_sources, "some answers from the right sources say something else"
         assert "basis text" in repr(decisions)
 
-    def test_answers_of_one_policy_stay_when_another_is_recorded(
-        self, world: dict[str, Any]
-    ) -> None:
+    def test_answers_of_one_policy_stay_when_another_is_recorded(self, world):
         """Two policies with other sets of hits are both judged on all their answers."""
         two, three = (ANSWERS.replace("chosen.final_k", k) for k in (2, 3))
         trace = raglab.record_answers(world["trace"], two, decided_only=True)
@@ -117,7 +112,7 @@ class TestScoring:
         assert [raglab.decide(trace, policy).missing_answers.k for policy in (two, three)] == [0, 0]
         assert raglab.record_answers(trace, two, decided_only=True) is trace, "nothing new"
 
-    def test_what_decided_adds_up(self, world: dict[str, Any]) -> None:
+    def test_what_decided_adds_up(self, world):
         """No answered case is a gate's."""
         frame = raglab.decide(world["trace"], raglab.Policy.load()).frame()
         answered = frame[frame["status"] == "ok"]["decided_by"]
@@ -127,30 +122,28 @@ class TestScoring:
 class TestStudy:
     """Tune, report, certificate: each states what it rests on."""
 
-    def test_study_and_report(self, result: Any, world: dict[str, Any]) -> None:
+    def test_study_and_report(self, result, world):
         """The basis stands in the result and the page."""
         assert result.basis.startswith("text")
         page = result.report(world["out"] / "report.html").read_text(encoding="utf-8")
         assert "text" in page
         assert "hygiene" not in " ".join(note for note in result.notes if "not measured" in note)
 
-    def test_a_certificate_states_its_basis(self, result: Any, world: dict[str, Any]) -> None:
+    def test_a_certificate_states_its_basis(self, result, world):
         """Of recorded answers it says `text`."""
         certified = raglab.certify_policy(
             world["recorded"], result.policy, targets={"hallucination_rate": 0.8}
         )
         assert "text" in certified.certificate.reason
 
-    def test_without_recorded_answers_the_study_says_what_is_missing(
-        self, world: dict[str, Any]
-    ) -> None:
+    def test_without_recorded_answers_the_study_says_what_is_missing(self, world):
         """Hygiene is a gate that live answers meet."""
         notes = " ".join(raglab.tune(world["trace"], trials=20, seed=0).notes)
         assert "not measured" in notes
         assert "record_answers" in notes
 
 
-def test_live_decides_as_the_replay(world: dict[str, Any]) -> None:
+def test_live_decides_as_the_replay(world):
     """Every question, code blocks included.
 
     The status of `ask` is that of the replay, and none falls to hygiene.

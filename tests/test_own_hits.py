@@ -6,8 +6,6 @@ Where a study starts, the warning that a gate refuses nearly all, sources as one
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,12 +30,12 @@ PUBLISHED = Policy.load()
 
 
 @pytest.fixture(scope="module")
-def frame() -> pd.DataFrame:
+def frame():
     """Sixty questions, all labelled ok; the best score of each lies between 0.16 and 0.59."""
     return hits()
 
 
-def _silent(function: Any, *args: Any, **how: Any) -> Any:
+def _silent(function, *args, **how):
     """What a function returns, which must not warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -47,9 +45,7 @@ def _silent(function: Any, *args: Any, **how: Any) -> Any:
 class TestStart:
     """A frame of scores of unstated scale starts from always-answer with a gate on the score."""
 
-    def test_the_published_thresholds_refuse_all_of_them_and_say_so(
-        self, frame: pd.DataFrame
-    ) -> None:
+    def test_the_published_thresholds_refuse_all_of_them_and_say_so(self, frame):
         """60 of 60 are refused, 56 by l2, with its threshold and the range of these cases."""
         trace = raglab.trace_from_frame(frame)
         told = (
@@ -61,7 +57,7 @@ class TestStart:
         assert seen[0].filename == __file__
         assert (decisions.frame()["status"] == "refuse").all()
 
-    def test_the_starting_policy_answers_and_gates_the_score(self, frame: pd.DataFrame) -> None:
+    def test_the_starting_policy_answers_and_gates_the_score(self, frame):
         """Nothing is refused; the bound of the gate is one that a study moves."""
         trace = raglab.trace_from_frame(frame)
         start = raglab.lab.starting_policy(trace)
@@ -75,7 +71,7 @@ class TestStart:
         assert (decided["decided_by"] == "answered").all()
         assert "signals.top1_cosine.min" in raglab.lab.full_space(trace, start)
 
-    def test_a_study_starts_there(self, frame: pd.DataFrame) -> None:
+    def test_a_study_starts_there(self, frame):
         """It warns of nothing, answers, and a note names the gate.
 
         Of a stated cosine it starts as published.
@@ -88,9 +84,7 @@ class TestStart:
         stated = raglab.tune(raglab.trace_from_frame(frame, score="cosine"), trials=20, seed=0)
         assert "gate l2 refuses 56 of 60" in stated.findings.set_index("key")["text"]["start"]
 
-    def test_a_study_searches_what_decides_on_hits_without_distances(
-        self, frame: pd.DataFrame
-    ) -> None:
+    def test_a_study_searches_what_decides_on_hits_without_distances(self, frame):
         """What is left out moves no decision of any configuration, and the result names it.
 
         A gate that asks keeps it.
@@ -121,7 +115,7 @@ class TestStart:
         stated = _silent(raglab.tune, trace, trials=2, space={"signals.mine.min": (0.1, 0.5)})
         assert stated.left_out == ()
 
-    def test_scores_of_no_scale_are_gated_in_their_direction(self, frame: pd.DataFrame) -> None:
+    def test_scores_of_no_scale_are_gated_in_their_direction(self, frame):
         """Without any distance the user's signals are gated.
 
         `surer` from its least value, `ask` to its greatest.
@@ -142,7 +136,7 @@ class TestStart:
         assert start.signals["bm25"].max is None
         assert (raglab.decide(trace, start).frame()["status"] == "ok").all()
 
-    def test_where_a_scale_is_stated_it_is_the_published_policy(self, frame: pd.DataFrame) -> None:
+    def test_where_a_scale_is_stated_it_is_the_published_policy(self, frame):
         """Of cosines, and of a reranker's probabilities without distances."""
         by_cosine = raglab.lab.starting_policy(raglab.trace_from_frame(frame, score="cosine"))
         assert by_cosine == PUBLISHED.replace("confidence.enabled", False), (
@@ -154,7 +148,7 @@ class TestStart:
             probable = raglab.trace_from_frame(frame, score="probability")
         assert raglab.lab.starting_policy(probable) == PUBLISHED
 
-    def test_the_command_line_starts_there_too(self, frame: pd.DataFrame, tmp_path: Path) -> None:
+    def test_the_command_line_starts_there_too(self, frame, tmp_path):
         """`decide` without a policy says which one it takes; with the published one it warns."""
         path = tmp_path / "own.parquet"
         raglab.trace_from_frame(frame).save(path)
@@ -173,9 +167,7 @@ class TestStart:
 class TestWarning:
     """One gate that refuses more than nine in ten of the cases labelled ok."""
 
-    def test_everything_that_judges_a_policy_says_so(
-        self, frame: pd.DataFrame, tmp_path: Path
-    ) -> None:
+    def test_everything_that_judges_a_policy_says_so(self, frame, tmp_path):
         """Certificate and report, with the same numbers."""
         trace = raglab.trace_from_frame(frame, score="cosine")
         told = "gate l2 refuses 56 of 60 cases labelled ok"
@@ -212,13 +204,13 @@ class TestWarning:
             ({"patterns": {"deny": ["excess"]}}, "gate domain refuses 12 of 12 .*reason"),
         ],
     )
-    def test_it_names_gate_threshold_and_range(self, sections: dict[str, Any], told: str) -> None:
+    def test_it_names_gate_threshold_and_range(self, sections, told):
         """Of each kind of gate; one that has no threshold is named alone."""
         trace = trace_of(*[(ask(), [[Hit(0.25, s_hybrid=0.3)]])] * 12)
         with pytest.warns(UserWarning, match=told):
             raglab.decide(trace, policy(**sections))
 
-    def test_nine_in_ten_and_ten_cases(self) -> None:
+    def test_nine_in_ten_and_ten_cases(self):
         """Nine of ten refused is not more than 90 %; ten of ten is; nine cases say nothing."""
         near, far = (ask(), [[Hit(0.25)]]), (ask(), [[Hit(1.5)]])
         chosen = policy()
@@ -227,7 +219,7 @@ class TestWarning:
         with pytest.warns(UserWarning, match="gate l2 refuses 10 of 10"):
             raglab.decide(trace_of(*[far] * 10), chosen)
 
-    def test_what_is_meant_to_refuse_or_no_gate_is_silent(self) -> None:
+    def test_what_is_meant_to_refuse_or_no_gate_is_silent(self):
         """Always-refuse, an expected-cost decision, cases without hits, refusal labels, a sweep."""
         far = trace_of(*[(ask(), [[Hit(1.5)]])] * 12)
         _silent(raglab.decide, far, raglab.lab.always_refuse(Policy.load()))
@@ -243,7 +235,7 @@ class TestWarning:
 class TestSources:
     """Sources that stand as one text, as `load_cases` takes them from a table."""
 
-    def test_of_a_frame(self, frame: pd.DataFrame) -> None:
+    def test_of_a_frame(self, frame):
         """One name, several with semicolons, a JSON list; each is the tuple of a case."""
         rows = frame.head(3).assign(query=["a?", "b?", "c?"])
         rows["expect_sources"] = ["bread.md", " bread.md ; tent.md#2", '["bread.md", "tent.md"]']
@@ -263,7 +255,7 @@ USER_HITS = pd.DataFrame(
 MAP = {"query": "frage", "hit_id": "chunk", "score": "sim", "label": "gold"}
 
 
-def test_columns_maps_our_names_to_those_of_the_frame(tmp_path: Path) -> None:
+def test_columns_maps_our_names_to_those_of_the_frame(tmp_path):
     """The trace is the renamed frame's, says what was mapped, and joins traces with our names."""
     mapped = raglab.trace_from_frame(USER_HITS, columns=MAP, score="cosine")
     ours = raglab.trace_from_frame(
@@ -293,16 +285,14 @@ def test_columns_maps_our_names_to_those_of_the_frame(tmp_path: Path) -> None:
         ({"query": "frage", "score": "sim"}, ("hit_id", '"hit_id": "chunk"')),
     ],
 )
-def test_a_map_that_does_not_fit_the_frame_is_answered(
-    columns: Any, parts: tuple[str, ...]
-) -> None:
+def test_a_map_that_does_not_fit_the_frame_is_answered(columns, parts):
     """With the count of names that are there, and the map that would fit."""
     with pytest.raises(raglab.InputError) as error:
         raglab.trace_from_frame(USER_HITS, columns=columns, score="cosine")
     assert all(part in str(error.value) for part in parts)
 
 
-def test_a_mapped_column_beside_one_of_our_name_is_named() -> None:
+def test_a_mapped_column_beside_one_of_our_name_is_named():
     """Nothing is passed over in silence."""
     with pytest.warns(UserWarning, match="left out: 'query'"):
         raglab.trace_from_frame(USER_HITS.assign(query="q"), columns=MAP, score="cosine")
@@ -334,7 +324,7 @@ class TestSlipsOfSources:
         }
     )
 
-    def warnings_of(self, *sources: str | None) -> str:
+    def warnings_of(self, *sources):
         """What is warned of with these sources of the questions."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -344,25 +334,25 @@ class TestSlipsOfSources:
     @pytest.mark.parametrize(
         "slip", ["house/Laundry_Room", "laundry_room.md", "HOUSE/LAUNDRY_ROOM.HTML#2"]
     )
-    def test_a_slip_among_right_ones(self, slip: str) -> None:
+    def test_a_slip_among_right_ones(self, slip):
         """One of three cases with sources."""
         text = self.warnings_of(slip, "house/bins.html", None, "house/v1.3")
         assert "1 of 3 sources of cases are documents of the hits but for case or ending" in text
         assert f"first {slip!r} beside 'house/Laundry_Room.html'" in text
 
-    def test_all_are_slips(self) -> None:
+    def test_all_are_slips(self):
         """The near name is said in place of any document."""
         text = self.warnings_of("Laundry_Room", "house/Bins.html", None, "V1.3")
         assert "3 of 3 sources of cases are documents of the hits but for case or ending" in text
         assert "are no documents" not in text
 
-    def test_a_source_that_is_never_retrieved(self) -> None:
+    def test_a_source_that_is_never_retrieved(self):
         """It is normal of hits, and of another version of a page too: no warning."""
         assert (
             self.warnings_of("house/Laundry_Room.html", "house/keys.html", None, "house/v1.2") == ""
         )
 
-    def test_what_no_policy_can_answer_right(self, tmp_path: Path) -> None:
+    def test_what_no_policy_can_answer_right(self, tmp_path):
         """Stored, the loss is still said: by tune, by a certificate and by the report.
 
         A retrieved source is not.
@@ -412,13 +402,13 @@ class TestScoresOfNoStatedScale:
     """
 
     @staticmethod
-    def ranked(*, down: bool, name: str = "score") -> pd.DataFrame:
+    def ranked(*, down, name="score"):
         """Three questions of two hits; the score falls or rises with the rank."""
         scores = [0.9, 0.4] if down else [0.4, 0.9]
         rows = [(f"Question {n}?", hit, scores[hit], hit) for n in range(3) for hit in range(2)]
         return pd.DataFrame(rows, columns=["query", "hit_id", name, "rank"])
 
-    def test_a_score_that_rises_with_the_rank(self) -> None:
+    def test_a_score_that_rises_with_the_rank(self):
         """In most cases the later hit has more of it."""
         with pytest.warns(
             UserWarning, match="looks like a distance: it rises with the rank in 3 cells"
@@ -427,7 +417,7 @@ class TestScoresOfNoStatedScale:
         text = "".join(str(warning.message) for warning in caught)
         assert 'score="l2"' in text
 
-    def test_a_name_of_a_distance(self) -> None:
+    def test_a_name_of_a_distance(self):
         """The column that stands for the score."""
         frame = self.ranked(down=True, name="tfidf_distance")
         with pytest.warns(
@@ -436,19 +426,19 @@ class TestScoresOfNoStatedScale:
             raglab.trace_from_frame(frame, columns={"score": "tfidf_distance"})
 
     @pytest.mark.parametrize("score", ["cosine", "unstated"])
-    def test_what_is_silent(self, score: Any) -> None:
+    def test_what_is_silent(self, score):
         """A score that falls with the rank, and any that is stated."""
         _silent(raglab.trace_from_frame, self.ranked(down=True).assign(text="a"), score=score)
         _silent(raglab.trace_from_frame, self.ranked(down=False).assign(text="a"), score="cosine")
 
-    def test_a_score_beyond_its_range_names_the_column(self) -> None:
+    def test_a_score_beyond_its_range_names_the_column(self):
         """And how to declare it."""
         frame = self.ranked(down=True, name="bm25_score").assign(bm25_score=200.0)
         with pytest.raises(raglab.InputError, match=r"column bm25_score.*score=None and signals="):
             raglab.trace_from_frame(frame, columns={"score": "bm25_score"})
 
 
-def test_a_signal_declared_the_wrong_way_round() -> None:
+def test_a_signal_declared_the_wrong_way_round():
     """A note where its AUROC lies below 0.5 with the whole interval.
 
     None the right way round, nor of noise.
@@ -456,7 +446,7 @@ def test_a_signal_declared_the_wrong_way_round() -> None:
     right = np.arange(60) < 30
     values = np.where(right, 0.2, 0.8) + np.arange(60) % 7 / 10
 
-    def notes(higher: str, values: Any = values) -> list[str]:
+    def notes(higher, values=values):
         known = SignalSet((*BUILT_IN, own_signal("far", higher=higher, unit="number")))
         signals = np.full((len(known.names), 60), np.nan)
         signals[known.place("far")] = values
@@ -470,7 +460,7 @@ def test_a_signal_declared_the_wrong_way_round() -> None:
     assert notes("ask") == notes("surer", np.arange(60) % 2) == notes("surer", np.nan) == []
 
 
-def test_two_labels_of_one_question_are_named() -> None:
+def test_two_labels_of_one_question_are_named():
     """The message has both cases."""
     cases = pd.DataFrame({"id": ["a", "b"], "query": ["Who pays?"] * 2, "label": ["ok", "refuse"]})
     with pytest.raises(raglab.InputError, match="'refuse' after 'ok' in 'a'") as caught:
@@ -478,7 +468,7 @@ def test_two_labels_of_one_question_are_named() -> None:
     assert "id b" in str(caught.value)
 
 
-def test_costs_of_what_is_right() -> None:
+def test_costs_of_what_is_right():
     """A price of a right refusal is warned of; the default, and a price of an error, are not."""
     with pytest.warns(UserWarning, match=r"refuse.refused=1, ambiguous.asked_right=0.5"):
         raglab.Goal(costs={"refuse": {"refused": 1}, "ambiguous": {"asked": 0.5}})

@@ -6,7 +6,6 @@ A column of a trace from its values to the decision (rules S2.15 to S2.17).
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ from raglab.lab.search_space import full_space
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.study import tune
 from raglab.lab.untuned_policies import always_answer
-from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError
@@ -47,13 +45,13 @@ CONFIDENT: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def stored(trace: TraceData) -> Trace:
+def stored(trace):
     """The trace with its door to the disk and a fingerprint."""
     parts = {name: getattr(trace, name) for name in TraceData.__slots__ if name != "__weakref__"}
     return Trace(**parts | {"meta": {**trace.meta, "fingerprint": "f" * 16}})
 
 
-def three() -> Trace:
+def three():
     """Three cases, q0 to q2, one hit each."""
     return stored(trace_of(*[(ask(), [[Hit(0.5)]])] * 3))
 
@@ -61,12 +59,12 @@ def three() -> Trace:
 VALUES = [0.1, 0.2, 0.3]
 
 
-def judged_three(**more: Any) -> Trace:
+def judged_three(**more):
     """The three cases with a signal."""
     return three().with_signal("judge", VALUES, **SURE | more)
 
 
-def with_own(trace: TraceData, seed: int) -> Trace:
+def with_own(trace, seed):
     """The trace with three signals of its own on a coarse grid, a tenth missing.
 
     Of every axis and both ways.
@@ -74,7 +72,7 @@ def with_own(trace: TraceData, seed: int) -> Trace:
     rng = np.random.default_rng([seed, 21])
     shape = trace.hits.n_reranked.shape
 
-    def drawn(*dims: int) -> Any:
+    def drawn(*dims):
         return np.where(rng.random(dims) < 0.1, np.nan, rng.choice(GRID, dims))
 
     made = stored(trace).with_signal("judge", drawn(*shape), **SURE)
@@ -90,7 +88,7 @@ BOUNDS = dict.fromkeys(("judge", "clicks", "reader", "confidence"), GRID)
 # values
 
 
-def test_values_of_every_shape_are_laid_out_by_case_arm_and_depth() -> None:
+def test_values_of_every_shape_are_laid_out_by_case_arm_and_depth():
     """[Q] and [Q, A] hold for every arm and depth that they do not name."""
     bare = stored(random_trace(1, n_cases=3, arms=2, depths=2))
     for values in (np.array([0.1, 0.2, 0.3]), np.array([[0.1, 0.4], [0.2, 0.5], [0.3, 0.6]])):
@@ -113,7 +111,7 @@ def test_values_of_every_shape_are_laid_out_by_case_arm_and_depth() -> None:
     assert bare.signals == ()
 
 
-def test_a_series_is_read_by_case_id_whatever_its_order() -> None:
+def test_a_series_is_read_by_case_id_whatever_its_order():
     """A case that it lacks has no value, which fires its gate."""
     trace = three().with_signal("judge", pd.Series({"q2": 0.9, "q0": 0.2}), **SURE)
     assert trace.signal("judge").to_dict() == pytest.approx(
@@ -128,7 +126,7 @@ def test_a_series_is_read_by_case_id_whatever_its_order() -> None:
 
 @pytest.mark.parametrize("name", ["values.parquet", "values.csv"])
 @pytest.mark.parametrize("column", ["judge", "value"])
-def test_a_file_gives_what_its_series_gives(tmp_path: Path, name: str, column: str) -> None:
+def test_a_file_gives_what_its_series_gives(tmp_path, name, column):
     """Parquet and CSV, with the signal's column or one named value."""
     frame = pd.DataFrame({"case_id": ["q1", "q0"], column: [0.25, 0.75]})
     place = tmp_path / name
@@ -139,7 +137,7 @@ def test_a_file_gives_what_its_series_gives(tmp_path: Path, name: str, column: s
     assert from_file.signal("judge").tolist()[:2] == [0.75, 0.25]
 
 
-def test_missing_passes_only_where_it_is_declared() -> None:
+def test_missing_passes_only_where_it_is_declared():
     """NaN fires by default; a value outside the bounds fires either way.
 
     A bound that is met passes.
@@ -156,7 +154,7 @@ def test_missing_passes_only_where_it_is_declared() -> None:
         )
 
 
-def test_without_hits_only_what_the_query_tells_counts() -> None:
+def test_without_hits_only_what_the_query_tells_counts():
     """A number for hits that are not there says nothing; one of the query does."""
     trace = stored(trace_of((ask(), [[]]), (ask(), [[Hit(0.5)]])))
     trace = trace.with_signal("judge", [0.9, 0.9], **SURE).with_signal(
@@ -167,7 +165,7 @@ def test_without_hits_only_what_the_query_tells_counts() -> None:
     assert rows[known.place("asker")].tolist() == [0.9, 0.9]
 
 
-def test_the_name_replaces_and_the_fingerprint_tells_name_value_and_declaration() -> None:
+def test_the_name_replaces_and_the_fingerprint_tells_name_value_and_declaration():
     """Each changes it; the same again is the same trace."""
     bare = three()
     first = bare.with_signal("judge", VALUES, **SURE)
@@ -200,7 +198,7 @@ def test_the_name_replaces_and_the_fingerprint_tells_name_value_and_declaration(
 # stored, parted, merged, exported
 
 
-def test_a_stored_trace_decides_as_before_and_has_the_same_bytes(tmp_path: Path) -> None:
+def test_a_stored_trace_decides_as_before_and_has_the_same_bytes(tmp_path):
     """Saved, loaded and saved again: same bytes, same declarations, same decisions."""
     trace = with_own(measured(random_trace(7, n_cases=5, arms=2)), 7)
     trace.save(tmp_path / "a.parquet")
@@ -213,7 +211,7 @@ def test_a_stored_trace_decides_as_before_and_has_the_same_bytes(tmp_path: Path)
     assert sweep(loaded, chosen).equals(sweep(trace, chosen))
 
 
-def test_parts_keep_their_rows() -> None:
+def test_parts_keep_their_rows():
     """A subset in any order, a split."""
     trace = judged_three()
     assert trace.subset([2, 0]).signal("judge").to_dict() == {"q2": 0.3, "q0": 0.1}
@@ -224,7 +222,7 @@ def test_parts_keep_their_rows() -> None:
     assert replace(trace, cases=cases).split("tune").signal("judge").tolist() == [0.1, 0.3]
 
 
-def test_decisions_show_the_signals_of_the_trace() -> None:
+def test_decisions_show_the_signals_of_the_trace():
     """A column a signal, at the arm that was decided by.
 
     None where the trace has none of its own.
@@ -242,7 +240,7 @@ def test_decisions_show_the_signals_of_the_trace() -> None:
 @pytest.mark.parametrize(
     "name", ["my.judge", "../judge", "Judge", "", "j" * 10_240, 7, "judge\n", "top1_cosine"]
 )
-def test_what_is_no_name_is_refused(name: Any) -> None:
+def test_what_is_no_name_is_refused(name):
     """In one short line that says what a name is."""
     with pytest.raises(ValueError, match="rename it") as told:
         three().with_signal(name, VALUES, **SURE)
@@ -276,7 +274,7 @@ def test_what_is_no_name_is_refused(name: Any) -> None:
         (iter([0.1]), "numbers by case, or a Series, got .*iterator"),
     ],
 )
-def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
+def test_values_that_are_none_are_refused(values, rule):
     """With the signal, the rule and the case."""
     with pytest.raises(InputError, match=f"signal judge: .*{rule}"):
         three().with_signal("judge", values, **SURE)
@@ -303,7 +301,7 @@ def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
         ("", "a file must not be empty"),
     ],
 )
-def test_a_file_that_is_none_is_refused(tmp_path: Path, content: str | None, rule: str) -> None:
+def test_a_file_that_is_none_is_refused(tmp_path, content, rule):
     """Absent, empty, without its columns, with words for numbers."""
     place = tmp_path / "values.csv"
     if content is not None:
@@ -333,7 +331,7 @@ GOOD = declaration(own_signal("judge", higher="surer", unit="probability"))
         {"judge": GOOD | {"stage": ["hits"]}},
     ],
 )
-def test_a_forged_declaration_in_a_file_is_refused(tmp_path: Path, forged: Any) -> None:
+def test_a_forged_declaration_in_a_file_is_refused(tmp_path, forged):
     """Of a file whose hashes are right, before anything is decided."""
     trace = judged_three()
     bad = replace(trace, meta={**trace.meta, "signals": forged})
@@ -342,7 +340,7 @@ def test_a_forged_declaration_in_a_file_is_refused(tmp_path: Path, forged: Any) 
         Trace.load(tmp_path / "t.parquet")
 
 
-def test_a_policy_with_a_signal_that_the_trace_lacks_is_refused() -> None:
+def test_a_policy_with_a_signal_that_the_trace_lacks_is_refused():
     """By name, with what there is and how to get it; off, it asks for nothing."""
     trace = judged_three()
     gated = policy(signals={"judges": {"min": 0.5}})
@@ -362,7 +360,7 @@ def test_a_policy_with_a_signal_that_the_trace_lacks_is_refused() -> None:
 # laws on random traces: sweep = decide = explain, of both engines
 
 
-def _agree(trace: TraceData, policies: list[PolicyData]) -> None:
+def _agree(trace, policies):
     """Both engines, the decision and the checks of every case."""
     counted, plain = tally(trace, policies), tally(trace, policies, engine="numpy")
     assert np.array_equal(counted.stages, plain.stages)
@@ -381,7 +379,7 @@ def _agree(trace: TraceData, policies: list[PolicyData]) -> None:
             assert not check_differences(told, said.thresholds)
 
 
-def _cost_policies(count: int, seed: int) -> list[PolicyData]:
+def _cost_policies(count, seed):
     """Policies that decide by expected cost over signals of the trace, its own among them."""
     rng = np.random.default_rng([seed, 22])
     names = ("judge", "clicks", "reader", "confidence", "words")
@@ -390,7 +388,7 @@ def _cost_policies(count: int, seed: int) -> list[PolicyData]:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
+def test_sweep_decides_as_decide_and_explain_do(seed):
     """Of random policies with bounds on own signals, and decisions by cost over them."""
     trace = with_own(random_trace(seed, n_cases=6, depths=1 + seed % 2), seed)
     _agree(trace, with_signals(random_policies(seed, 4), seed, BOUNDS))
@@ -399,7 +397,7 @@ def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
+def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed):
     """The same values under another name: the same decisions, steps and flips of every bound."""
     bare = stored(random_trace(seed, n_cases=5))
     chosen = [
@@ -426,7 +424,7 @@ def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_steps_and_flips_of_costs_over_own_signals_are_exact(seed: int) -> None:
+def test_steps_and_flips_of_costs_over_own_signals_are_exact(seed):
     """At every breakpoint and beside it."""
     trace = with_own(random_trace(seed, n_cases=4), seed)
     for one in _cost_policies(1, seed):
@@ -436,7 +434,7 @@ def test_steps_and_flips_of_costs_over_own_signals_are_exact(seed: int) -> None:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_merged_parts_decide_as_the_whole(seed: int) -> None:
+def test_merged_parts_decide_as_the_whole(seed):
     """Any two parts of a trace, in any order, with chunks that no hit of theirs needs left out."""
     rng = np.random.default_rng([seed, 23])
     whole = with_own(random_trace(seed, n_cases=6, arms=2), seed)
@@ -454,7 +452,7 @@ def test_merged_parts_decide_as_the_whole(seed: int) -> None:
     assert merged.signal("judge").loc[whole.signal("judge").index].equals(whole.signal("judge"))
 
 
-def _narrowed(trace: Trace) -> Trace:
+def _narrowed(trace):
     """The trace without chunks that it hits nowhere and without hits that no case has."""
     used = np.unique(trace.hits.chunk[trace.hits.chunk >= 0])
     number = np.full(len(trace.chunks) + 1, -1)
@@ -469,7 +467,7 @@ def _narrowed(trace: Trace) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def judged() -> Trace:
+def judged():
     """Labelled cases in three splits with a signal that tells right-if-answered from wrong."""
     trace = labelled(4, {"tune": 90, "certify": 90, "report": 60})
     right = decide(trace, always_answer(Policy.load())).right
@@ -477,7 +475,7 @@ def judged() -> Trace:
     return stored(trace).with_signal("judge", values, **SURE)
 
 
-def test_the_audit_has_a_row_for_it(judged: Trace) -> None:
+def test_the_audit_has_a_row_for_it(judged):
     """With its declaration, before what tells less."""
     frame = audit_signals(judged, policy(), repeats=0).table.set_index("signal")
     assert frame.loc["judge", ["unit", "direction", "stage"]].tolist() == [
@@ -488,7 +486,7 @@ def test_the_audit_has_a_row_for_it(judged: Trace) -> None:
     assert frame.loc["judge", "auroc_right"] == frame["auroc_right"].max() > 0.9
 
 
-def test_a_search_moves_its_bound_and_a_certificate_varies_it(judged: Trace) -> None:
+def test_a_search_moves_its_bound_and_a_certificate_varies_it(judged):
     """Space, steps, flips and grid know the path; the lowest candidate passes all."""
     gated = Policy.load().replace("signals.judge.min", 0.5)
     assert "signals.judge.min" in full_space(judged, gated)
@@ -500,7 +498,7 @@ def test_a_search_moves_its_bound_and_a_certificate_varies_it(judged: Trace) -> 
     assert found.policy.value("signals.judge.min") > 0.3
 
 
-def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
+def test_a_fit_and_a_fusion_use_it(judged):
     """Both give it weight, decide with it, and are refused where it is missing."""
     fitted = fit_decision(judged, Policy.load())
     assert any(fitted.decision.model.parts["judge"].weights)
@@ -513,7 +511,7 @@ def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
 
 
 @pytest.mark.usefixtures("quick_study")
-def test_a_study_selects_by_it(judged: Trace) -> None:
+def test_a_study_selects_by_it(judged):
     """Its threshold is a candidate, the cost decision weighs it, and what is selected reads it."""
     found = tune(judged, trials=5, space={"signals.confidence.min": (0.0, 100.0)})
     assert {"one threshold", "expected cost"} <= set(found.costs.index)
@@ -521,7 +519,7 @@ def test_a_study_selects_by_it(judged: Trace) -> None:
     assert "judge" in used_signals(found.policies["expected cost"])
 
 
-def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) -> None:
+def test_a_report_shows_what_a_model_makes_of_it(judged, tmp_path):
     """With what it is, in the table of the model's weights."""
     part = judged.split("report")
     place = write_report(

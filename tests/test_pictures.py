@@ -5,12 +5,10 @@ from __future__ import annotations
 import struct
 import warnings
 import zlib
-from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,7 @@ from PIL import Image
 
 import raglab
 from raglab.live.retriever import check_settings
-from raglab.models.loaders import Encoder, load_encoder
+from raglab.models.loaders import load_encoder
 from raglab.retrieval.dense import dense_index
 from raglab.retrieval.indexes import Bm25Index, Indexes, Signatures
 from raglab.store.files import InputError
@@ -31,24 +29,22 @@ RED = COLOURS["red"]
 NOISE = Image.effect_noise((64, 64), 50)
 
 
-def encoded(image: Image.Image, form: str = "PNG", **more: Any) -> bytes:
+def encoded(image, form="PNG", **more):
     """File of a picture."""
     file = BytesIO()
     image.save(file, form, **more)
     return file.getvalue()
 
 
-def square(
-    colour: tuple[int, ...] = RED, size: tuple[int, int] = (6, 4), mode: str = "RGB"
-) -> Image.Image:
+def square(colour=RED, size=(6, 4), mode="RGB"):
     """Picture of one colour."""
     return Image.new(mode, size, colour)
 
 
-def head_of_png(width: int, height: int) -> bytes:
+def head_of_png(width, height):
     """A PNG of a stated size whose pixels, were they decoded, are zeros."""
 
-    def part(kind: bytes, data: bytes) -> bytes:
+    def part(kind, data):
         return (
             struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         )
@@ -62,7 +58,7 @@ def head_of_png(width: int, height: int) -> bytes:
     )
 
 
-def folder_of(place: Path, files: Mapping[str, bytes | str]) -> Path:
+def folder_of(place, files):
     """Folder of files."""
     for name, content in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +66,7 @@ def folder_of(place: Path, files: Mapping[str, bytes | str]) -> Path:
     return place
 
 
-def refusal(path: Path) -> str:
+def refusal(path):
     """Message with which a corpus is refused, or a file of it left out."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -79,7 +75,7 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_a_picture_is_one_chunk_that_says_what_it_was(tmp_path: Path) -> None:
+def test_a_picture_is_one_chunk_that_says_what_it_was(tmp_path):
     """Words of its name and caption; kind, media type, pixels and SHA-256 as tags.
 
     Saved and read again.
@@ -114,7 +110,7 @@ def test_a_picture_is_one_chunk_that_says_what_it_was(tmp_path: Path) -> None:
     assert hash_corpus(again) == hash_corpus(corpus)
 
 
-def test_captions_belong_to_their_pictures(tmp_path: Path) -> None:
+def test_captions_belong_to_their_pictures(tmp_path):
     """`a.png.txt` before `a.txt`; a caption is no document of its own, any other text is.
 
     A lone file has its own.
@@ -144,7 +140,7 @@ def test_captions_belong_to_their_pictures(tmp_path: Path) -> None:
     assert "rename it" in message
 
 
-def test_a_picture_is_read_as_a_viewer_shows_it() -> None:
+def test_a_picture_is_read_as_a_viewer_shows_it():
     """Any mode becomes RGB, transparent is white, 16 bits keep their grey, EXIF turns it."""
     here = Path("a.png")
     grey = Image.fromarray(np.full((4, 6), 0x8000, np.uint16))
@@ -188,9 +184,7 @@ def test_a_picture_is_read_as_a_viewer_shows_it() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value else "",
 )
-def test_what_is_no_whole_picture_of_ordinary_size_is_refused(
-    tmp_path: Path, name: str, raw: bytes, rule: str
-) -> None:
+def test_what_is_no_whole_picture_of_ordinary_size_is_refused(tmp_path, name, raw, rule):
     """The message names the file, the rule and a remedy; nothing is decoded beyond the limits."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -200,7 +194,7 @@ def test_what_is_no_whole_picture_of_ordinary_size_is_refused(
     assert "save it anew" in message or "take it away" in message
 
 
-def test_the_content_says_what_a_picture_is(tmp_path: Path) -> None:
+def test_the_content_says_what_a_picture_is(tmp_path):
     """A PNG named .jpg is a PNG; one that another takes the place of is not read.
 
     A link is not followed.
@@ -214,7 +208,7 @@ def test_the_content_says_what_a_picture_is(tmp_path: Path) -> None:
     assert "link" in refusal(tmp_path)
 
 
-def test_texts_and_pictures_are_found_in_turn() -> None:
+def test_texts_and_pictures_are_found_in_turn():
     """The nearest text, the nearest picture, and so on, whatever lies between the two kinds.
 
     A scope limits both.
@@ -239,19 +233,19 @@ def test_texts_and_pictures_are_found_in_turn() -> None:
 
 
 @pytest.fixture(scope="module")
-def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clip(tmp_path_factory):
     """A tiny CLIP model that knows three colours."""
     return save_clip(tmp_path_factory.mktemp("models") / "clip")
 
 
 @pytest.fixture(scope="module")
-def encoder(clip: Path) -> Encoder:
+def encoder(clip):
     """The same, loaded."""
     return load_encoder(str(clip))
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+def corpus(tmp_path_factory):
     """Three squares without their colours' names, one with a caption, and a text."""
     files: dict[str, bytes | str] = {
         f"{i}.png": encoded(square(colour, (40, 60))) for i, colour in enumerate(COLOURS.values())
@@ -267,7 +261,7 @@ CASES = (
 )
 
 
-def test_words_and_pictures_share_a_space(encoder: Encoder) -> None:
+def test_words_and_pictures_share_a_space(encoder):
     """Unit vectors, a colour's word beside its square, the same bits whatever else is encoded."""
     assert encoder.reads_pictures
     squares = [square(colour, (40, 60)) for colour in COLOURS.values()]
@@ -281,7 +275,7 @@ def test_words_and_pictures_share_a_space(encoder: Encoder) -> None:
         encoder.both(["red"])
 
 
-def test_no_text_is_taken_for_the_address_of_a_picture(encoder: Encoder, tmp_path: Path) -> None:
+def test_no_text_is_taken_for_the_address_of_a_picture(encoder, tmp_path):
     """A question that looks like an address or a path is a text.
 
     Nothing is fetched, no file is read.
@@ -293,7 +287,7 @@ def test_no_text_is_taken_for_the_address_of_a_picture(encoder: Encoder, tmp_pat
     assert abs(float(as_passages[0] @ encoder.pictures([square()])[0])) < 0.999
 
 
-def test_a_question_finds_a_picture(corpus: Corpus, clip: Path, tmp_path: Path) -> None:
+def test_a_question_finds_a_picture(corpus, clip, tmp_path):
     """Nearest by its pixels, whatever its words; the trace stores what it was.
 
     A second run has the same bytes.
@@ -329,7 +323,7 @@ def test_a_question_finds_a_picture(corpus: Corpus, clip: Path, tmp_path: Path) 
     )
 
 
-def test_an_index_answers_from_a_picture(corpus: Corpus, clip: Path, tmp_path: Path) -> None:
+def test_an_index_answers_from_a_picture(corpus, clip, tmp_path):
     """The pictures are not needed once they are indexed; sources name them.
 
     Without words the answer is refused.
@@ -347,7 +341,7 @@ def test_an_index_answers_from_a_picture(corpus: Corpus, clip: Path, tmp_path: P
         raglab.System.open(tmp_path / "index", audit=False)
 
 
-def test_an_encoder_of_texts_finds_pictures_by_their_words(corpus: Corpus, tmp_path: Path) -> None:
+def test_an_encoder_of_texts_finds_pictures_by_their_words(corpus, tmp_path):
     """Their number is said; a picture is found by its caption."""
     folder = str(save_encoder(tmp_path / "texts"))
     with pytest.warns(UserWarning, match="3 of 4 chunks are pictures, which texts@"):
@@ -357,7 +351,7 @@ def test_an_encoder_of_texts_finds_pictures_by_their_words(corpus: Corpus, tmp_p
     assert trace.chunks[trace.hits.chunk[0, 0, 0, 0]].source == "0.png"
 
 
-def test_a_cross_encoder_reads_the_words_of_pictures(clip: Path) -> None:
+def test_a_cross_encoder_reads_the_words_of_pictures(clip):
     """Nothing is reranked with CLIP alone; a cross-encoder that is named stays."""
     wanted = check_settings({"encoder": str(clip)})
     assert wanted.pinned(download=False).rerank_k == 0
@@ -365,7 +359,7 @@ def test_a_cross_encoder_reads_the_words_of_pictures(clip: Path) -> None:
     assert wanted._replace(encoder=None).pinned(download=False).rerank_k == wanted.rerank_k
 
 
-def test_a_long_text_is_counted_and_a_long_caption_is_not(corpus: Corpus, clip: Path) -> None:
+def test_a_long_text_is_counted_and_a_long_caption_is_not(corpus, clip):
     """The 24 letters of the tiny model, the 77 tokens of a real one, cut texts.
 
     Pictures are not read as text.

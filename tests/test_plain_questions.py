@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,6 @@ from raglab.lab.certification import certify_policy
 from raglab.lab.trace_comparison import pair_cases
 from raglab.store.case_labels import first_form, question_fingerprint
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Case
 from raglab.words.characters import plain_question
 
@@ -46,12 +44,12 @@ POLICY = Policy.load()
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace():
     """Cases to certify on, whose questions end in a question mark."""
     return rewritten(labelled(0, {"certify": 120}), lambda text: f"{text}?")
 
 
-def rewritten(trace: Trace, way: Callable[[str], str]) -> Trace:
+def rewritten(trace, way):
     """The same cases with their questions written in another way."""
     return replace(trace, cases=tuple(case._replace(query=way(case.query)) for case in trace.cases))
 
@@ -59,7 +57,7 @@ def rewritten(trace: Trace, way: Callable[[str], str]) -> Trace:
 @pytest.mark.parametrize(
     "text", ["Who pays?", "Straße 5 m² …", "ﬁle ID no. 7:", "?", "", "e\u200b\u0301"]
 )
-def test_the_plain_form_is_its_own(text: str) -> None:
+def test_the_plain_form_is_its_own(text):
     """It is the same for all ways to write a question, and its own plain form."""
     assert len({plain_question(way(f"{text.strip('?')} Yes?")) for way in WAYS}) == 1
     assert plain_question(plain_question(text)) == plain_question(text)
@@ -68,15 +66,13 @@ def test_the_plain_form_is_its_own(text: str) -> None:
 @pytest.mark.parametrize(
     "pair", [("Is it 5 %?", "Is it 5?"), ("What is C#", "What is C"), ("1.2?", "12?"), ("?", "")]
 )
-def test_other_questions_stay_apart(pair: tuple[str, str]) -> None:
+def test_other_questions_stay_apart(pair):
     """Signs that mean something are kept."""
     assert plain_question(pair[0]) != plain_question(pair[1])
 
 
 @every_way
-def test_a_case_is_known_however_it_is_written(
-    trace: Trace, way: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_a_case_is_known_however_it_is_written(trace, way, tmp_path):
     """What a policy learned from, a look in a file and in a certificate, a case of a check."""
     again = rewritten(trace, way)
     queries, others = ([case.query for case in of.cases] for of in (trace, again))
@@ -96,7 +92,7 @@ def test_a_case_is_known_however_it_is_written(
 
 
 @every_way
-def test_pairs_are_of_the_same_questions(trace: Trace, way: Callable[[str], str]) -> None:
+def test_pairs_are_of_the_same_questions(trace, way):
     """In baselines, between traces, and in tables of scores."""
     again = rewritten(trace, way)
     pairs = compare_baselines(baseline_of(trace, POLICY), baseline_of(again, POLICY))
@@ -105,16 +101,14 @@ def test_pairs_are_of_the_same_questions(trace: Trace, way: Callable[[str], str]
     assert pair_cases(trace.cases, renamed).new == list(range(120))
 
 
-def _first_codes(queries: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+def _first_codes(queries, monkeypatch):
     """Codes as raglab 0.1.0 wrote them."""
     with monkeypatch.context() as first:
         first.setattr("raglab.decision.learned_cases.plain_question", lambda text: text)
         return code_text(queries).removeprefix(PLAIN)
 
 
-def test_files_of_raglab_0_1_0_are_read_in_both_forms(
-    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_raglab_0_1_0_are_read_in_both_forms(trace, tmp_path, monkeypatch):
     """The same text is known; of another one the doubt is said, once a set."""
     queries = [case.query for case in trace.cases]
     codes = _first_codes(queries, monkeypatch)
@@ -141,7 +135,7 @@ def test_files_of_raglab_0_1_0_are_read_in_both_forms(
     assert sum("0.1.0" in str(warning.message) for warning in said) == 1
 
 
-def test_a_baseline_of_raglab_0_1_0_is_paired(trace: Trace) -> None:
+def test_a_baseline_of_raglab_0_1_0_is_paired(trace):
     """By the form that it was written with."""
     now = baseline_of(trace, POLICY)
     former = replace(
@@ -155,6 +149,6 @@ def test_a_baseline_of_raglab_0_1_0_is_paired(trace: Trace) -> None:
     assert compare_baselines(former, now).cases == 120
 
 
-def test_cases_of_one_question_share_a_fingerprint() -> None:
+def test_cases_of_one_question_share_a_fingerprint():
     """Fits and folds keep them together."""
     assert len({question_fingerprint(Case("a", way("Who pays?"))) for way in WAYS}) == 1

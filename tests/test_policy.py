@@ -21,7 +21,7 @@ from worlds import random_policies
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=50)
 
 
-def test_the_published_thresholds_are_those_of_the_rules() -> None:
+def test_the_published_thresholds_are_those_of_the_rules():
     """Every number that RULES.md calls a default."""
     published = {
         "chosen.final_k": 4,
@@ -54,7 +54,7 @@ def test_the_published_thresholds_are_those_of_the_rules() -> None:
     assert {path: policy.value(path) for path in published} == published
 
 
-def test_a_policy_of_no_sections_says_which_are_missing() -> None:
+def test_a_policy_of_no_sections_says_which_are_missing():
     """Of none, and of some."""
     for stated in ({}, {"l2": {"enabled": False}}):
         with pytest.raises(
@@ -63,14 +63,14 @@ def test_a_policy_of_no_sections_says_which_are_missing() -> None:
             PolicyData(**stated)
 
 
-def test_what_a_file_leaves_out_is_filled_in() -> None:
+def test_what_a_file_leaves_out_is_filled_in():
     """One stated threshold changes that one only."""
     policy = PolicyData.from_mapping({"l2": {"max_l2": 0.5}})
     changed = {k for k, v in policy.manifest.items() if v != PolicyData.from_mapping().manifest[k]}
     assert changed == {"l2.max_l2"}
 
 
-def test_null_unsets_an_optional_threshold() -> None:
+def test_null_unsets_an_optional_threshold():
     """min_gap null: the gate asks nothing."""
     policy = PolicyData.from_mapping(
         yaml.safe_load("gap: {min_gap: null}\nl2: {soft_max_l2: null}")
@@ -111,7 +111,7 @@ def test_null_unsets_an_optional_threshold() -> None:
         ({"patterns": {"entities": {"fleet": ["(?!a)"]}}}, "patterns.entities … look-around"),
     ],
 )
-def test_an_error_names_key_value_and_rule(stated: dict[str, Any], said: str) -> None:
+def test_an_error_names_key_value_and_rule(stated, said):
     """Rule S0.5: unknown keys, wrong ranges, bad expressions stop the load, in words to act on."""
     with pytest.raises(ValueError, match=r"policy\.yaml") as error:
         PolicyData.from_mapping(stated, where="policy.yaml")
@@ -137,21 +137,21 @@ def test_an_error_names_key_value_and_rule(stated: dict[str, Any], said: str) ->
         ),
     ],
 )
-def test_patterns_are_bounded(patterns: dict[str, Any], message: str) -> None:
+def test_patterns_are_bounded(patterns, message):
     """By number and length, before any is compiled."""
     with pytest.raises(ValueError, match=message) as caught:
         PolicyData.from_mapping({"patterns": patterns}, where="policy.yaml")
     assert len(str(caught.value)) < 400
 
 
-def test_thousands_of_entities_are_looked_for_block_by_block() -> None:
+def test_thousands_of_entities_are_looked_for_block_by_block():
     """Of 1,000, more than the blocks hold, those named are found in the order of the policy."""
     entities = {f"Name {one}": [rf"\bname {one}\b", f"n{one}x"] for one in range(1_000)}
     assert entities_in("name 999, n64x and name 63", entities) == ("Name 63", "Name 64", "Name 999")
     assert entities_in("nothing", entities) == entities_in("name 5", {}) == ()
 
 
-def test_a_policy_that_is_no_mapping_is_refused() -> None:
+def test_a_policy_that_is_no_mapping_is_refused():
     """A YAML list is no policy."""
     with pytest.raises(ValueError, match="must be a mapping of sections, got list"):
         PolicyData.from_mapping([1, 2])  # type: ignore[arg-type]
@@ -160,14 +160,14 @@ def test_a_policy_that_is_no_mapping_is_refused() -> None:
 @pytest.mark.parametrize(
     "held", [{"a": {1: 2}}, {"a": {True: 1}}, {"a": 2**63}, {"a": [-(2**63) - 1]}, {"a": "\ud800"}]
 )
-def test_a_certificate_is_the_same_once_written_and_read(held: dict[Any, Any]) -> None:
+def test_a_certificate_is_the_same_once_written_and_read(held):
     """Keys are texts, numbers have 64 bits."""
     with pytest.raises(ValueError, match="must hold Unicode texts, finite numbers of 64 bits"):
         PolicyData.from_mapping({"certificate": held})
     PolicyData.from_mapping({"certificate": {"a": [2**63 - 1, -(2**63), None, True, 0.5, "b"]}})
 
 
-def test_the_id_is_of_what_decides() -> None:
+def test_the_id_is_of_what_decides():
     """12 hex digits.
 
     Equal for 40 and 40.0, blind to certificate and notes, changed by any threshold or pattern.
@@ -251,12 +251,12 @@ GOLDEN: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 @pytest.mark.parametrize(("stated", "policy_id"), GOLDEN, ids=[one for _, one in GOLDEN])
-def test_ten_ids_hold_for_good(stated: dict[str, Any], policy_id: str) -> None:
+def test_ten_ids_hold_for_good(stated, policy_id):
     """What names a policy in logs and reports of years ago names it today."""
     assert PolicyData.from_mapping(stated).policy_id == policy_id
 
 
-def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
+def test_an_added_key_changes_an_id_only_where_it_is_moved():
     """Stated at its default it changes neither id nor manifest.
 
     Moved it changes both (rule S0.8).
@@ -294,7 +294,7 @@ def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
             )
 
 
-def test_a_round_trip_keeps_the_id() -> None:
+def test_a_round_trip_keeps_the_id():
     """What a policy dumps loads as the same policy."""
     base = PolicyData.from_mapping(
         {
@@ -307,7 +307,7 @@ def test_a_round_trip_keeps_the_id() -> None:
     assert again.policy_id == base.policy_id
 
 
-def test_replace_gives_another_policy() -> None:
+def test_replace_gives_another_policy():
     """The old one is as it was; sections and top-level names both work."""
     base = PolicyData.from_mapping()
     changed = base.replace("l2.max_l2", 0.5, "gap.enabled", False, "notes", "tighter")
@@ -325,20 +325,20 @@ def test_replace_gives_another_policy() -> None:
         (("l2.max_l2", 9), "less than or equal to 4"),
     ],
 )
-def test_replace_refuses_what_from_mapping_refuses(arguments: tuple[Any, ...], words: str) -> None:
+def test_replace_refuses_what_from_mapping_refuses(arguments, words):
     """Odd arguments, unknown paths and values out of range."""
     with pytest.raises(ValueError, match=words):
         PolicyData.from_mapping().replace(*arguments)
 
 
 @pytest.mark.parametrize("path", ["l3", "l2.max_l3", "l2.max_l2.more", "patterns.entities.fleet"])
-def test_value_names_an_unknown_path(path: str) -> None:
+def test_value_names_an_unknown_path(path):
     """The message shows how a path is written."""
     with pytest.raises(ValueError, match=r"section\.key"):
         PolicyData.from_mapping().value(path)
 
 
-def test_a_policy_is_frozen() -> None:
+def test_a_policy_is_frozen():
     """Assignment is refused at both levels."""
     policy = PolicyData.from_mapping()
     with pytest.raises(ValueError, match="frozen"):
@@ -347,7 +347,7 @@ def test_a_policy_is_frozen() -> None:
         policy.l2.max_l2 = 1.0  # type: ignore[misc]
 
 
-def test_entities_of_documents() -> None:
+def test_entities_of_documents():
     """Must be entities.
 
     The patterns' hash and the policy's id are as ever without them, and others with them.
@@ -362,13 +362,13 @@ def test_entities_of_documents() -> None:
     assert plain.replace("coverage.min_hits", 2).structure != plain.structure
 
 
-def test_entities_are_replaced_whole() -> None:
+def test_entities_are_replaced_whole():
     """A file's entities are not mixed with others."""
     one = PolicyData.from_mapping({"patterns": {"entities": {"a": ["a"]}}})
     assert dict(one.replace("patterns.entities", {"b": ["b"]}).patterns.entities) == {"b": ("b",)}
 
 
-def test_the_structure_holds_what_measuring_depends_on() -> None:
+def test_the_structure_holds_what_measuring_depends_on():
     """Thresholds leave it alone; chosen hits, signatures, options and patterns do not."""
     base = PolicyData.from_mapping()
     assert (
@@ -388,7 +388,7 @@ def test_the_structure_holds_what_measuring_depends_on() -> None:
         assert base.replace(*change).structure != base.structure
 
 
-def test_the_manifest_is_flat_and_without_patterns() -> None:
+def test_the_manifest_is_flat_and_without_patterns():
     """A log of parameters holds scalars by path."""
     manifest = PolicyData.from_mapping().manifest
     assert manifest["l2.max_l2"] == 0.8
@@ -398,7 +398,7 @@ def test_the_manifest_is_flat_and_without_patterns() -> None:
     )
 
 
-def test_rules_that_are_off_and_thresholds_that_are_null() -> None:
+def test_rules_that_are_off_and_thresholds_that_are_null():
     """Off is NaN, which decides nothing; null is -inf, which asks nothing.
 
     A null group gap is off.
@@ -413,7 +413,7 @@ def test_rules_that_are_off_and_thresholds_that_are_null() -> None:
     assert np.isnan(rules.min_group_gap[0, 0])
 
 
-def _flat(limits: Any) -> list[np.ndarray]:
+def _flat(limits):
     fields = limits.values() if isinstance(limits, dict) else limits
     return [
         leaf
@@ -425,7 +425,7 @@ def _flat(limits: Any) -> list[np.ndarray]:
 
 @LAWFUL
 @given(seed=st.integers(0, 10_000))
-def test_thresholds_of_many_are_those_of_each(seed: int) -> None:
+def test_thresholds_of_many_are_those_of_each(seed):
     """Row p of every field is the field of policy p alone, with the same kind of number."""
     policies = random_policies(seed, 4)
     together = _flat(policy_thresholds(policies))
@@ -437,14 +437,14 @@ def test_thresholds_of_many_are_those_of_each(seed: int) -> None:
 
 @LAWFUL
 @given(seed=st.integers(0, 10_000))
-def test_ids_tell_policies_apart(seed: int) -> None:
+def test_ids_tell_policies_apart(seed):
     """Two policies have one id exactly where they are equal."""
     one, two = random_policies(seed, 2)
     assert (one.policy_id == two.policy_id) is (one == two)
     assert one.replace(*(part for path in one.manifest for part in (path, one.value(path)))) == one
 
 
-def test_a_policy_can_be_sent_to_another_process() -> None:
+def test_a_policy_can_be_sent_to_another_process():
     """Pickled and read again it is the same, sections of added gates and shared ones included.
 
     A thousand are small.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,7 +27,7 @@ SWITCHES = (*(f"{name}.enabled" for name in GATES), *RULE_SWITCHES.values())
 ORDERS = (None, ("l2", "gap", "confidence"), ("domain", "density", "similarity"))
 
 
-def idle_warnings(call: Any) -> list[str]:
+def idle_warnings(call):
     """Texts of the warnings of thresholds that cannot act."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -38,9 +36,7 @@ def idle_warnings(call: Any) -> list[str]:
 
 
 @given(st.sets(st.sampled_from(SWITCHES)), st.sampled_from(ORDERS), st.booleans())
-def test_what_a_threshold_needs_makes_it_act(
-    off: set[str], order: tuple[str, ...] | None, costs: bool
-) -> None:
+def test_what_a_threshold_needs_makes_it_act(off, order, costs):
     """Settings that keep a threshold from acting, changed one by one as named, are few and end."""
     policy = PolicyData.from_mapping()
     policy = by_cost(policy) if costs else policy
@@ -75,7 +71,7 @@ def test_what_a_threshold_needs_makes_it_act(
         (("sufficiency.min_keyword_share", 0.1, "sufficiency.enabled", False), set()),
     ],
 )
-def test_replace_warns_of_what_results(changes: tuple[Any, ...], idle: set[str]) -> None:
+def test_replace_warns_of_what_results(changes, idle):
     """Whatever the order of the changes; and the repr marks the same."""
     texts = idle_warnings(lambda: PolicyData.from_mapping().replace(*changes))
     assert len(texts) == bool(idle)
@@ -85,7 +81,7 @@ def test_replace_warns_of_what_results(changes: tuple[Any, ...], idle: set[str])
     assert policy._repr_html_().count("(idle)") == len(idle)
 
 
-def test_under_expected_cost_only_costs_act() -> None:
+def test_under_expected_cost_only_costs_act():
     """A threshold of a gate is warned of, a cost is not."""
     policy = by_cost(PolicyData.from_mapping())
     (text,) = idle_warnings(
@@ -97,7 +93,7 @@ def test_under_expected_cost_only_costs_act() -> None:
     assert idle_warnings(lambda: policy.replace("decision.ratio", 3.0)) == []
 
 
-def test_a_file_is_warned_of_for_its_numbers_alone(tmp_path: Path) -> None:
+def test_a_file_is_warned_of_for_its_numbers_alone(tmp_path):
     """A switch that is off says so itself; numbers against each other or their scale do not."""
     policy = Policy.load().replace("l2.enabled", False, "l2.max_l2", 0.5)
     policy.save(tmp_path / "off.yaml")
@@ -108,14 +104,14 @@ def test_a_file_is_warned_of_for_its_numbers_alone(tmp_path: Path) -> None:
         assert text.startswith(path)
 
 
-def test_a_study_tries_thresholds_of_gates_that_are_off_without_a_warning() -> None:
+def test_a_study_tries_thresholds_of_gates_that_are_off_without_a_warning():
     """Trials are the toolkit's own."""
     trace = labelled(1, {"tune": 40, "report": 40})
     assert idle_warnings(lambda: tune(trace, rule="chain", trials=4, batch_size=4)) == []
 
 
 @pytest.mark.parametrize("name", ["signals.confidense", "gates.fresh"])
-def test_an_order_names_gates_of_the_policy(name: str) -> None:
+def test_an_order_names_gates_of_the_policy(name):
     """Refused alike from a mapping, in `replace`, in `decide` of one that went round both."""
     order = ("l2", "gap", name)
     policy = PolicyData.from_mapping({"signals": {"confidence": {"min": 20.0}}})
@@ -136,7 +132,7 @@ def test_an_order_names_gates_of_the_policy(name: str) -> None:
     assert "signals.confidence." in texts[1]
 
 
-def test_the_gate_and_its_place_in_the_order_come_together() -> None:
+def test_the_gate_and_its_place_in_the_order_come_together():
     """Judged on the result; a policy without gates has no order."""
     order = ("l2", "gap", "signals.gap")
     policy = PolicyData.from_mapping().replace("decision.order", order, "signals.gap.min", 0.1)

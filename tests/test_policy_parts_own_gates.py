@@ -5,7 +5,6 @@ See `raglab.policy_parts.own_gates` and `raglab.policy_parts.gate_order`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,11 @@ from hypothesis import strategies as st
 from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.lab.search_space import full_space
 from raglab.lab.untuned_policies import always_answer
-from raglab.policy import PolicyData
 from raglab.policy_parts.gate_order import policy_order
 from raglab.policy_parts.own_gates import REGISTERED, register_gate
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.policies import Policy
-from raglab.values import Status, TraceData
+from raglab.values import Status
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=12)
@@ -41,7 +39,7 @@ MIDDLE = (
 
 
 @pytest.fixture(autouse=True)
-def own_gates() -> Iterator[None]:
+def own_gates():
     """Two gates: one like that on the cosine of the first hit, one that asks back."""
     cosine = {"least": {"side": "floor", "default": 0.5, "unit": "cosine"}}
     register_gate("near", thresholds=cosine, reads=["signals.top1_cosine"])(
@@ -59,7 +57,7 @@ def own_gates() -> Iterator[None]:
     REGISTERED.clear()
 
 
-def _explained(trace: TraceData, chosen: PolicyData) -> None:
+def _explained(trace, chosen):
     """The checks of every case lead to what the chain decided, and agree within themselves."""
     said = decide(trace, chosen)
     for row, case in enumerate(trace.cases):
@@ -73,7 +71,7 @@ def _explained(trace: TraceData, chosen: PolicyData) -> None:
 # one case by head: cosine of the nearest hit 0.75, four words
 
 
-def test_a_gate_of_the_user_refuses_below_its_threshold() -> None:
+def test_a_gate_of_the_user_refuses_below_its_threshold():
     """Cosine 0.75 against a least of 0.8 and of 0.7, and the default of 0.5."""
     trace = trace_of((ask(), [[Hit(0.5)]]))
     for least, status in ((0.8, "refuse"), (0.7, "ok"), (None, "ok")):
@@ -91,7 +89,7 @@ def test_a_gate_of_the_user_refuses_below_its_threshold() -> None:
     )
 
 
-def test_one_that_asks_back_needs_two_options() -> None:
+def test_one_that_asks_back_needs_two_options():
     """With hits of two documents it asks, with one it refuses."""
     two = [Hit(0.25, "a.md", tags={"product": "hull"}), Hit(0.5, "b.md", tags={"product": "cargo"})]
     asked = decide(trace_of((ask(), [two])), policy(**CONFIDENT, gates={"short": {}}))
@@ -101,7 +99,7 @@ def test_one_that_asks_back_needs_two_options() -> None:
     assert "no two options" in alone.reason(0)
 
 
-def test_steps_flips_and_space_know_its_threshold() -> None:
+def test_steps_flips_and_space_know_its_threshold():
     """Cosines 0.875 and 0.75: the steps of the gate are those of the gate on that signal."""
     trace = trace_of((ask(), [[Hit(0.25)]]), (ask(), [[Hit(0.5)]]))
     chosen = policy(**CONFIDENT, gates={"near": {"least": 0.1}})
@@ -116,7 +114,7 @@ def test_steps_flips_and_space_know_its_threshold() -> None:
     )
 
 
-def test_an_order_decides_which_gate_is_named_and_what_is_asked() -> None:
+def test_an_order_decides_which_gate_is_named_and_what_is_asked():
     """Two products tie, so that it is asked.
 
     A similarity gate before the gap refuses what it would ask.
@@ -140,7 +138,7 @@ def test_an_order_decides_which_gate_is_named_and_what_is_asked() -> None:
     assert decide(far, later).decided_by[0] == "similarity"
 
 
-def test_a_gate_left_out_is_off() -> None:
+def test_a_gate_left_out_is_off():
     """Also the gates on signals and of the user; what is empty is refused all the same."""
     trace = trace_of((ask(), [[Hit(3.0)]]), (ask(""), [[Hit(0.5)]]), (ask(), [[]]))
     strict = policy(gates={"near": {"least": 0.9}}, signals={"words": {"min": 90.0}})
@@ -158,7 +156,7 @@ def test_a_gate_left_out_is_off() -> None:
     )
 
 
-def test_an_unregistered_gate_is_refused_when_it_decides() -> None:
+def test_an_unregistered_gate_is_refused_when_it_decides():
     """A policy with it loads, travels and has an id; deciding says how to get it."""
     chosen = policy(gates={"fresh": {"max_age": 30.0}})
     assert chosen.policy_id != policy().policy_id
@@ -178,13 +176,13 @@ def test_an_unregistered_gate_is_refused_when_it_decides() -> None:
         ([], "must name a gate"),
     ],
 )
-def test_an_impossible_order_is_refused(order: list[str], rule: str) -> None:
+def test_an_impossible_order_is_refused(order, rule):
     """With the rule that it breaks."""
     with pytest.raises(ValueError, match=rule):
         policy().replace("decision.order", order)
 
 
-def test_a_gate_on_chosen_hits_stands_behind_the_gap() -> None:
+def test_a_gate_on_chosen_hits_stands_behind_the_gap():
     """What is chosen is not known before."""
     chosen = policy(gates={"covered": {}}).replace("decision.order", ["gates.covered", "gap"])
     with pytest.raises(ValueError, match=r"gates\.covered behind gap.*missing"):
@@ -208,14 +206,14 @@ def test_a_gate_on_chosen_hits_stands_behind_the_gap() -> None:
         ({"thresholds": {"enabled": {"side": "floor", "default": 0.0}}}, "must be named by"),
     ],
 )
-def test_a_registration_that_is_none_is_refused(more: dict[str, Any], rule: str) -> None:
+def test_a_registration_that_is_none_is_refused(more, rule):
     """With what it must be."""
     whole = {"name": "good", "thresholds": {}, "reads": ["words"]} | more
     with pytest.raises(ValueError, match=rule):
         register_gate(**whole)(lambda read, _: read("words"))
 
 
-def test_a_sweep_says_which_engine_counted() -> None:
+def test_a_sweep_says_which_engine_counted():
     """The compiled kernel knows no gate of the user.
 
     It is named, and refused where the kernel was asked for.
@@ -230,7 +228,7 @@ def test_a_sweep_says_which_engine_counted() -> None:
 # laws on random traces
 
 
-def _with_user_gates(policies: list[PolicyData], seed: int) -> list[PolicyData]:
+def _with_user_gates(policies, seed):
     """Policies with gates of the user at drawn thresholds, and drawn orders of their gates."""
     rng = np.random.default_rng(seed)
     names = [*MIDDLE, "gates.near", "gates.short", "signals.top1_cosine"]
@@ -255,7 +253,7 @@ def _with_user_gates(policies: list[PolicyData], seed: int) -> list[PolicyData]:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
+def test_sweep_decides_as_decide_and_explain_do(seed):
     """Of random policies with gates of the user and an order of their own."""
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     policies = _with_user_gates(with_signals(random_policies(seed, 4), seed), seed)
@@ -270,7 +268,7 @@ def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_the_published_order_stated_is_the_published_order(seed: int) -> None:
+def test_the_published_order_stated_is_the_published_order(seed):
     """It decides alike by the same gate."""
     trace = random_trace(seed, n_cases=6)
     for chosen in with_signals(random_policies(seed, 3), seed):
@@ -282,7 +280,7 @@ def test_the_published_order_stated_is_the_published_order(seed: int) -> None:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_a_gate_of_the_user_is_the_gate_on_the_signal_it_reads(seed: int) -> None:
+def test_a_gate_of_the_user_is_the_gate_on_the_signal_it_reads(seed):
     """The same bound on the cosine of the first hit: same decisions, same steps."""
     trace = random_trace(seed, n_cases=6)
     bound = float(np.random.default_rng(seed).integers(-4, 5)) / 4.0
@@ -300,7 +298,7 @@ def test_a_gate_of_the_user_is_the_gate_on_the_signal_it_reads(seed: int) -> Non
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_where_all_gates_are_off_no_order_matters(seed: int) -> None:
+def test_where_all_gates_are_off_no_order_matters(seed):
     """Always answering answers in any order."""
     trace = random_trace(seed, n_cases=6)
     free = always_answer(Policy.load())
@@ -310,7 +308,7 @@ def test_where_all_gates_are_off_no_order_matters(seed: int) -> None:
         )
 
 
-def test_a_gate_that_is_named_stands_alone() -> None:
+def test_a_gate_that_is_named_stands_alone():
     """The others on signals and of the user stay together where the order names their group."""
     stated = ("signals.judge", "l2", "gap", "signals")
     order = policy_order(stated, ("signals.judge", "signals.words", "gates.near"))

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,13 +22,12 @@ from raglab.decision.measurement import measured_tables
 from raglab.lab.study import tune
 from raglab.live.ask import ask as live_ask
 from raglab.live.system import System, build_index
-from raglab.policy import PolicyData
 from raglab.policy_parts import own_gates
 from raglab.policy_parts.own_gates import register_gate
 from raglab.replay import case_cells, decide, flips, shard_codes, steps, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Status, TraceData
+from raglab.values import Status
 from test_live_ask import OPEN
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import policy, random_trace
@@ -42,11 +40,11 @@ Gate = Callable[[Callable[[str], Any], Any], Any]
 class UnprintableError(Exception):
     """An error without a text."""
 
-    def __str__(self) -> str:
+    def __str__(self):
         raise RuntimeError
 
 
-def statements(code: str) -> Gate:
+def statements(code):
     """Gate that runs some statements on `x`, a signal [Q], before it returns headroom."""
     body = "\n".join(f"    {line}" for line in code.splitlines())
     source = f"def gate(read, limits):\n    x = read('{NEAR}')\n{body}\n    return x - limits.least"
@@ -56,17 +54,17 @@ def statements(code: str) -> Gate:
     return gate
 
 
-def value(of: Callable[[Any], Any]) -> Gate:
+def value(of):
     """Gate that returns a function of the signal, [Q]."""
     return lambda read, limits: of(read(NEAR) - limits.least[0])
 
 
-def recursion(read: Any, limits: Any) -> Any:
+def recursion(read, limits):
     """Never end."""
     return recursion(read, limits)
 
 
-async def coroutine(read: Any, limits: Any) -> Any:
+async def coroutine(read, limits):
     """Return what must be awaited."""
     return read(NEAR) - limits.least
 
@@ -204,13 +202,12 @@ HARMLESS = {
 
 
 @pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def registry(monkeypatch):
     """A registry of its own."""
     monkeypatch.setattr(own_gates, "REGISTERED", {})
-    return
 
 
-def register(function: Gate, on_fire: str = "refuse") -> PolicyData:
+def register(function, on_fire="refuse"):
     """Policy with a gate of that function, `odd`, that passes all it can."""
     least = {"least": {"side": "floor", "default": -1.0, "unit": "cosine"}}
     reads = [NEAR, "words", "best_l2", "missing"]
@@ -218,7 +215,7 @@ def register(function: Gate, on_fire: str = "refuse") -> PolicyData:
     return policy(gates={"odd": {}})
 
 
-def neighbours() -> list[PolicyData]:
+def neighbours():
     """Two policies that decide by what the gates of this file try to write."""
     by_signal = policy(signals={NEAR.removeprefix("signals."): {"min": 0.5}, "words": {"min": 4.0}})
     return [
@@ -227,7 +224,7 @@ def neighbours() -> list[PolicyData]:
     ]
 
 
-def state(trace: TraceData) -> list[bytes]:
+def state(trace):
     """Bytes of all that the two policies decide on a trace, alone and in a sweep."""
     parts = []
     for neighbour in neighbours():
@@ -238,7 +235,7 @@ def state(trace: TraceData) -> list[bytes]:
     return [*parts, frame.to_json().encode()]
 
 
-def test_thirty_kinds() -> None:
+def test_thirty_kinds():
     """The table holds them."""
     assert len(KINDS) >= 30
 
@@ -301,7 +298,7 @@ RIGHT = {
 }
 
 
-def register_share(function: Gate, side: str, on_fire: str = "refuse") -> list[PolicyData]:
+def register_share(function, side, on_fire="refuse"):
     """Policies that gate by a share with that side, at 0.3, 0.6 and 0.9."""
     share = {"m": {"side": side, "default": 0.3, "unit": "share"}}
     register_gate("odd", thresholds=share, reads=[NEAR, "words", "missing"], on_fire=on_fire)(
@@ -311,7 +308,7 @@ def register_share(function: Gate, side: str, on_fire: str = "refuse") -> list[P
 
 
 @pytest.mark.parametrize("kind", DIRECTIONS)
-def test_a_wrong_direction_is_an_error_everywhere(kind: str) -> None:
+def test_a_wrong_direction_is_an_error_everywhere(kind):
     """Gate, threshold, side and remedy are named; two other policies decide as before."""
     trace = random_trace(11, n_cases=N_CASES)
     before = state(trace)
@@ -335,7 +332,7 @@ def test_a_wrong_direction_is_an_error_everywhere(kind: str) -> None:
     assert state(trace) == before
 
 
-def test_tune_names_a_wrong_direction() -> None:
+def test_tune_names_a_wrong_direction():
     """Before any trial."""
     gated = register_share(*DIRECTIONS["a floor subtracts the measurement"][:2])
     base, start = random_trace(11, n_cases=40), Policy.model_validate(gated[0].model_dump())
@@ -346,7 +343,7 @@ def test_tune_names_a_wrong_direction() -> None:
 
 
 @pytest.mark.parametrize("kind", RIGHT)
-def test_a_right_direction_decides(kind: str) -> None:
+def test_a_right_direction_decides(kind):
     """Equal headroom is allowed, missing headroom ignored, and NumPy warns of no range end."""
     trace = random_trace(11, n_cases=N_CASES)
     function, side = RIGHT[kind]
@@ -358,15 +355,15 @@ def test_a_right_direction_decides(kind: str) -> None:
     assert sorted(refused) == (refused if side == "floor" else refused[::-1])
 
 
-def test_the_direction_is_checked_once_a_call() -> None:
+def test_the_direction_is_checked_once_a_call():
     """However many policies a sweep has; a gate that warns, or is off, is not called for it."""
     trace, calls = random_trace(11, n_cases=N_CASES), [0]
 
-    def counted(read: Any, limits: Any) -> Any:
+    def counted(read, limits):
         calls[0] += 1
         return read(NEAR) - limits.m
 
-    def calls_of(policies: list[PolicyData]) -> int:
+    def calls_of(policies):
         calls[0] = 0
         sweep(trace, policies, engine="numpy")
         return calls[0]
@@ -382,7 +379,7 @@ def test_the_direction_is_checked_once_a_call() -> None:
     "ignore:coroutine:RuntimeWarning", "ignore:divide by zero:RuntimeWarning"
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_error_names_the_gate(kind: str) -> None:
+def test_an_error_names_the_gate(kind):
     """By decide and by sweep.
 
     Two other policies decide to the bit as before, and as on a trace that is new.
@@ -400,7 +397,7 @@ def test_an_error_names_the_gate(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", HARMLESS)
-def test_what_is_no_error(kind: str) -> None:
+def test_what_is_no_error(kind):
     """The gate decides; others decide as before; NumPy reports as before."""
     trace = random_trace(11, n_cases=N_CASES)
     before, errors = state(trace), np.geterr()
@@ -416,7 +413,7 @@ def test_what_is_no_error(kind: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["adds in place", "raises", "returns booleans", "returns too many numbers"]
 )
-def test_every_door_names_it(kind: str) -> None:
+def test_every_door_names_it(kind):
     """Steps, flips, explanations, and the frame of decisions with reasons."""
     trace = random_trace(11, n_cases=N_CASES)
     before = state(trace)
@@ -431,7 +428,7 @@ def test_every_door_names_it(kind: str) -> None:
     assert state(trace) == before
 
 
-def test_a_gate_that_warns_is_named_where_it_is_called() -> None:
+def test_a_gate_that_warns_is_named_where_it_is_called():
     """It decides nothing, so it is called for explanations alone."""
     trace = random_trace(11, n_cases=N_CASES)
     gated = register(KINDS["raises"].gate, "warn")
@@ -441,7 +438,7 @@ def test_a_gate_that_warns_is_named_where_it_is_called() -> None:
         decided.frame(reasons=True)
 
 
-def test_a_gate_that_is_off_is_not_called() -> None:
+def test_a_gate_that_is_off_is_not_called():
     """What it would raise concerns nobody."""
     trace = random_trace(11, n_cases=N_CASES)
     register(KINDS["raises"].gate)
@@ -449,7 +446,7 @@ def test_a_gate_that_is_off_is_not_called() -> None:
     assert decide(trace, off).status.tolist() == decide(trace, policy()).status.tolist()
 
 
-def test_the_cause_stays() -> None:
+def test_the_cause_stays():
     """What the function raised is the cause, with its line."""
     gated = register(KINDS["raises"].gate)
     with pytest.raises(ValueError, match="no judge") as caught:
@@ -458,10 +455,10 @@ def test_the_cause_stays() -> None:
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
-def test_what_stops_the_process_is_left_alone(stop: type[BaseException]) -> None:
+def test_what_stops_the_process_is_left_alone(stop):
     """An interrupt is not an error of the gate."""
 
-    def gate(*_: Any) -> Any:
+    def gate(*_):
         raise stop
 
     with pytest.raises(stop):
@@ -469,7 +466,7 @@ def test_what_stops_the_process_is_left_alone(stop: type[BaseException]) -> None
 
 
 @pytest.mark.parametrize("function", [42, "a text", None])
-def test_what_is_no_function_is_not_registered(function: Any) -> None:
+def test_what_is_no_function_is_not_registered(function):
     """Also with a name."""
     with pytest.raises(TypeError, match="gate odd must be a function of read and thresholds"):
         register(function)
@@ -479,14 +476,14 @@ class TestLive:
     """A question asked live goes through the same gates."""
 
     @pytest.fixture
-    def opened(self, tmp_path: Path, encoder: WordEncoder) -> System:
+    def opened(self, tmp_path, encoder):
         """Return a system over the small corpus."""
         del encoder
         build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
         stated = Policy.from_mapping(OPEN)
         return System.open(tmp_path / "index", policy=stated, cache=False, generator=Fixed())
 
-    def test_each_error_names_the_gate(self, opened: System) -> None:
+    def test_each_error_names_the_gate(self, opened):
         """And the system answers as before under its own policy."""
         question = "What is the motor excess?"
         before = live_ask(question, system=opened, request_id="r")

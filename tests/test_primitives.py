@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from raglab import gates
-from raglab.gates import GATES, Gate
+from raglab.gates import GATES
 from raglab.policy_parts.own_gates import REGISTERED, own_gate, register_gate
 from raglab.replay import decide, sweep
 from raglab.values import Answers
@@ -52,7 +52,7 @@ HEAVY = (
 
 
 @pytest.mark.parametrize("name", DOOR)
-def test_a_primitive_is_an_attribute_of_the_package(name: str) -> None:
+def test_a_primitive_is_an_attribute_of_the_package(name):
     """In a fresh process, after `import raglab` alone, and without a heavy library."""
     code = f"import sys, raglab; print(raglab.{name}.__name__, *sys.modules)"
     shown = subprocess.run(
@@ -132,14 +132,14 @@ ALONE: dict[str, tuple[Callable[[Callable[[list[Any]], Any]], Any], list[bool]]]
 FORMS: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "array": np.array}
 
 
-def test_every_gate_of_the_table_is_tried_alone() -> None:
+def test_every_gate_of_the_table_is_tried_alone():
     """A gate that is added to the table is added here."""
     assert list(ALONE) == [gate.name for gate in GATES]
 
 
 @pytest.mark.parametrize("name", ALONE)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_gate_takes_lists_and_arrays(name: str, form: str) -> None:
+def test_a_gate_takes_lists_and_arrays(name, form):
     """Three cases at once, with their verdicts; each case as a plain number says the same."""
     call, expected = ALONE[name]
     margins = call(FORMS[form])
@@ -154,7 +154,7 @@ def test_a_gate_takes_lists_and_arrays(name: str, form: str) -> None:
         np.testing.assert_equal(of_case.margin, verdict.margin[case])
 
 
-def test_the_tightest_check_of_many_cases_is_that_of_each() -> None:
+def test_the_tightest_check_of_many_cases_is_that_of_each():
     """A missing margin comes before all others; equal ones go to the first."""
     margins = gates.DomainMargins(
         np.array([3.0, 0.0, 1.0]), np.array([-1.0, 0.0, 2.0]), np.array([NAN, 0.0, 0.5])
@@ -162,7 +162,7 @@ def test_the_tightest_check_of_many_cases_is_that_of_each() -> None:
     assert gates.explain(margins).check.tolist() == ["allow", "query", "allow"]
 
 
-def test_the_margins_of_a_table_row_take_lists() -> None:
+def test_the_margins_of_a_table_row_take_lists():
     """By the name of a gate, with measurements from a plain dictionary."""
     read = {"top1_cosine": [0.62, 0.75]}.get
     margins = gates.margins_of(
@@ -183,12 +183,10 @@ PRIMITIVES = {"signals": "raglab.gating.signal_gates.signal_margins"}
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
-def test_the_primitive_of_a_gate_is_what_decides(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_primitive_of_a_gate_is_what_decides(gate, monkeypatch):
     """Where it is replaced by a function that raises, no policy that uses the gate is decided."""
 
-    def broken(*_: Any, **__: Any) -> Any:
+    def broken(*_, **__):
         raise ArithmeticError(gate.name)
 
     none: dict[str, Any] = {name: np.zeros(0, np.int32) for name in ("row", "arm", "depth")}
@@ -216,12 +214,10 @@ def test_the_primitive_of_a_gate_is_what_decides(
 
 
 @pytest.mark.parametrize("rule", ["rule_margins", "refine_margins"])
-def test_the_primitives_of_resolver_and_loop_are_what_decide(
-    rule: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_primitives_of_resolver_and_loop_are_what_decide(rule, monkeypatch):
     """As of the gates."""
 
-    def broken(*_: Any) -> Any:
+    def broken(*_):
         raise ArithmeticError(rule)
 
     home = "raglab.gates" if rule == "refine_margins" else "raglab.policy_parts.resolver_rules"
@@ -232,14 +228,14 @@ def test_the_primitives_of_resolver_and_loop_are_what_decide(
             use()
 
 
-def test_a_gate_of_the_user_is_called_alone() -> None:
+def test_a_gate_of_the_user_is_called_alone():
     """Its margin function is a function, before and after it is registered."""
 
     @register_gate(
         thresholds={"max_age": {"side": "ceiling", "default": 365.0, "unit": "days"}},
         reads=["signals.age"],
     )
-    def fresh(read: Any, limits: Any) -> Any:
+    def fresh(read, limits):
         return np.subtract(limits.max_age, read("signals.age"))
 
     try:
@@ -257,12 +253,12 @@ def test_a_gate_of_the_user_is_called_alone() -> None:
 @pytest.mark.parametrize(
     ("hits", "cut", "count"), [([0.4, 0.5, 0.9], 0.5, 2), ([0.4, NAN], [0.3, 0.4], [0, 1])]
 )
-def test_relevant_hits_of_one_query_are_counted(hits: list[float], cut: Any, count: Any) -> None:
+def test_relevant_hits_of_one_query_are_counted(hits, cut, count):
     """At the cut is within; a missing hit is not."""
     assert gates.n_relevant(hits, cut).tolist() == count
 
 
-def test_the_primitives_of_the_readme_run() -> None:
+def test_the_primitives_of_the_readme_run():
     """In a fresh process.
 
     It shows each of the four primitives, and prints what stands behind each arrow.
@@ -280,7 +276,7 @@ def test_the_primitives_of_the_readme_run() -> None:
     assert (set(HEAVY) - {"scipy"}) & set(modules.split()) == set()
 
 
-def test_the_readme_decides_your_own_hits(tmp_path: Path) -> None:
+def test_the_readme_decides_your_own_hits(tmp_path):
     """In a fresh process, on the table that it names.
 
     The typed threshold loses, and the prose has the figures.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -19,16 +18,16 @@ from raglab.progress import progress, silence, waiting
 class Terminal(io.StringIO):
     """A standard error that somebody looks at."""
 
-    def isatty(self) -> bool:
+    def isatty(self):
         """Return that it is a terminal."""
         return True
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], str]:
+def shown(monkeypatch):
     """What a function shows on a terminal where a loop lasts long from its first item on."""
 
-    def of(run: Callable[[], object], delay: float = 0.0, *, looked_at: bool = True) -> str:
+    def of(run, delay=0.0, *, looked_at=True):
         screen = Terminal() if looked_at else io.StringIO()
         with monkeypatch.context() as patch:
             patch.setattr(raglab.progress, "DELAY", delay)
@@ -39,7 +38,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], s
     return of
 
 
-def test_a_long_loop_is_counted_to_its_end(shown: Callable[..., str]) -> None:
+def test_a_long_loop_is_counted_to_its_end(shown):
     """By items, or by what each of them counts."""
     assert "read: 100%" in shown(lambda: list(progress(range(3), "read", "case")))
     by_size = shown(
@@ -49,7 +48,7 @@ def test_a_long_loop_is_counted_to_its_end(shown: Callable[..., str]) -> None:
     assert "3/5" not in by_size, "two of them were done before, and two come with the first"
 
 
-def test_a_short_loop_shows_nothing(shown: Callable[..., str]) -> None:
+def test_a_short_loop_shows_nothing(shown):
     """Nor does one where no terminal is, nor one that is told to be silent."""
     loop = lambda: list(progress(range(3), "read"))  # noqa: E731
     assert shown(loop, 60.0) == ""
@@ -63,23 +62,23 @@ def test_a_short_loop_shows_nothing(shown: Callable[..., str]) -> None:
     ("stated", "seen"), [("0", False), ("off", False), ("1", True), ("", True)]
 )
 def test_a_variable_turns_it_off(
-    shown: Callable[..., str],
-    monkeypatch: pytest.MonkeyPatch,
-    stated: str,
-    seen: bool,
-) -> None:
+    shown,
+    monkeypatch,
+    stated,
+    seen,
+):
     """RAGLAB_PROGRESS=0 shows nothing anywhere."""
     monkeypatch.setenv("RAGLAB_PROGRESS", stated)
     assert bool(shown(lambda: list(progress(range(3), "read")))) == seen
 
 
-def test_of_loops_in_each_other_the_outermost_is_counted(shown: Callable[..., str]) -> None:
+def test_of_loops_in_each_other_the_outermost_is_counted(shown):
     """Unless it has one item only.
 
     After it, and after one that was left, others are counted again.
     """
 
-    def nested(n: int) -> None:
+    def nested(n):
         for _ in progress(range(n), "outer"):
             list(progress(range(2), "inner"))
 
@@ -87,7 +86,7 @@ def test_of_loops_in_each_other_the_outermost_is_counted(shown: Callable[..., st
     assert ("outer" in said, "inner" in said) == (True, False)
     assert "inner" in shown(lambda: nested(1))
 
-    def left() -> None:
+    def left():
         for _ in progress(range(9), "left"):
             break
 
@@ -95,10 +94,10 @@ def test_of_loops_in_each_other_the_outermost_is_counted(shown: Callable[..., st
     assert "outer" in shown(lambda: nested(2))
 
 
-def test_a_loop_that_failed_does_not_silence_the_next(shown: Callable[..., str]) -> None:
+def test_a_loop_that_failed_does_not_silence_the_next(shown):
     """Though its traceback is kept, as a notebook keeps the last one."""
 
-    def failed() -> None:
+    def failed():
         for _ in progress(range(9), "failed"):
             raise KeyError
 
@@ -108,10 +107,10 @@ def test_a_loop_that_failed_does_not_silence_the_next(shown: Callable[..., str])
     assert kept.tb is not None
 
 
-def test_what_a_loop_raises_is_raised() -> None:
+def test_what_a_loop_raises_is_raised():
     """The items before it came."""
 
-    def broken() -> object:
+    def broken():
         yield 1
         raise KeyError
 
@@ -121,13 +120,13 @@ def test_what_a_loop_raises_is_raised() -> None:
     assert seen == [1]
 
 
-def test_a_wait_is_shown_with_its_seconds(shown: Callable[..., str]) -> None:
+def test_a_wait_is_shown_with_its_seconds(shown):
     """Where it is long and somebody looks.
 
     What it raises is raised, and nothing is shown inside a counted loop.
     """
 
-    def wait() -> None:
+    def wait():
         with waiting("load"):
             time.sleep(0.2)
 
@@ -138,7 +137,7 @@ def test_a_wait_is_shown_with_its_seconds(shown: Callable[..., str]) -> None:
         assert shown(wait) == ""
     assert "load" not in shown(lambda: [wait() for _ in progress(range(2), "read")])
 
-    def failed() -> None:
+    def failed():
         with waiting("load"):
             raise KeyError
 

@@ -10,7 +10,6 @@ import pkgutil
 import re
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,12 +29,12 @@ BY_KEYWORD = ("arm", "seed", "path", "weights", "targets", "costs", "level", "ou
 MOST = 70
 
 
-def public(door: ModuleType) -> dict[str, Any]:
+def public(door):
     """Objects of a door by their public names."""
     return {name: getattr(door, name) for name in door.__all__ if name != "__version__"}
 
 
-def signature(value: Any) -> str:
+def signature(value):
     """Names of arguments with their kinds: `(trace, policy, *, arm=, seed=)`.
 
     "" of what is not called.
@@ -57,7 +56,7 @@ def signature(value: Any) -> str:
     return f"({', '.join(parts)})"
 
 
-def snapshot() -> str:
+def snapshot():
     """A line a public name."""
     rooms = {
         name
@@ -73,12 +72,12 @@ def snapshot() -> str:
     )
 
 
-def stub(door: ModuleType) -> str:
+def stub(door):
     """The file that lists its names."""
     return Path(str(door.__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
 
 
-def test_names_and_arguments_are_those_of_the_snapshot() -> None:
+def test_names_and_arguments_are_those_of_the_snapshot():
     """A change of a public name or argument is made on purpose.
 
     RAGLAB_SNAPSHOT=1 writes the file.
@@ -97,12 +96,12 @@ def test_names_and_arguments_are_those_of_the_snapshot() -> None:
     assert snapshot().splitlines() == expected
 
 
-def test_there_are_at_most_seventy() -> None:
+def test_there_are_at_most_seventy():
     """At the top; modules count."""
     assert len(listed_names(stub(raglab))) <= MOST
 
 
-def test_each_survives_the_import_of_every_module() -> None:
+def test_each_survives_the_import_of_every_module():
     """No module hides a function of its name."""
     before = {door.__name__: public(door) for door in DOORS}
     for module in pkgutil.walk_packages(raglab.__path__, "raglab."):
@@ -129,7 +128,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
-def test_trace_and_policy_come_first(name: str, function: Any) -> None:
+def test_trace_and_policy_come_first(name, function):
     """In this order.
 
     What is common to many functions is given by name alone, but where a saver writes.
@@ -154,7 +153,7 @@ def test_trace_and_policy_come_first(name: str, function: Any) -> None:
     assert {*positional[1:]} & {*BY_KEYWORD} == PLACES.get(name, set())
 
 
-def shown() -> str:
+def shown():
     """README, guides and the cells of all notebooks."""
     texts = [
         path.read_text(encoding="utf-8")
@@ -168,7 +167,7 @@ def shown() -> str:
     return "\n".join(texts)
 
 
-def test_each_is_shown() -> None:
+def test_each_is_shown():
     """In a notebook, a guide or the README."""
     text = shown()
     missing = [
@@ -181,7 +180,7 @@ def test_each_is_shown() -> None:
 
 
 @pytest.mark.skipif("scale" not in installed(), reason="the guide saves a trace in shards")
-def test_the_blocks_of_the_guide_run(tmp_path: Path) -> None:
+def test_the_blocks_of_the_guide_run(tmp_path):
     """In order, over hits of two embedders."""
     rng = np.random.default_rng(7)
     traces = {}
@@ -212,6 +211,6 @@ def test_the_blocks_of_the_guide_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_each_has_a_docstring(door: ModuleType) -> None:
+def test_each_has_a_docstring(door):
     """Of its own."""
     assert [name for name, value in public(door).items() if not inspect.getdoc(value)] == []

@@ -22,13 +22,13 @@ from raglab.policy import PolicyData
 from raglab.policy_parts import patterns
 from raglab.replay import decide
 from raglab.store.traces import Trace
-from raglab.values import MOST_HITS, Hits, TraceData, check_n_hits, map_fields
+from raglab.values import MOST_HITS, TraceData, check_n_hits, map_fields
 from raglab.words.languages import LONGEST_EXPRESSION, LONGEST_PATTERN, expression, parse_language
 from raglab.words.packs import pack_of
 from test_store_traces import world as stored_world
 
 
-def frame(n_hits: int, first: int = 0) -> pd.DataFrame:
+def frame(n_hits, first=0):
     """One question with so many hits."""
     return pd.DataFrame(
         {
@@ -43,18 +43,18 @@ class TestHits:
     """Hits of a case."""
 
     @pytest.mark.parametrize("n_hits", [254, 255, 256, 32_767, 32_768, 40_000, 70_000])
-    def test_relevant_hits_are_counted(self, n_hits: int) -> None:
+    def test_relevant_hits_are_counted(self, n_hits):
         """Of any number; before, 40,000 were -25,536 and 70,000 were 4,464."""
         l2 = np.linspace(0.0, 1.0, n_hits)[:, None]
         assert n_relevant(l2, np.array([[2.0], [-1.0]])).tolist() == [[n_hits], [0]]
         assert n_relevant(l2[:, 0], np.array([2.0, 0.0])).tolist() == [n_hits, 1]
 
-    def test_places_of_sets_fit_beside_the_most_hits(self) -> None:
+    def test_places_of_sets_fit_beside_the_most_hits(self):
         """A place is one of the counts of relevant hits, or of a winner behind them."""
         assert MOST_HITS + 1 + len(WINNERS) + int(SLOT_TABLE.max()) <= np.iinfo(np.int16).max
 
     @pytest.mark.parametrize("n_hits", [MOST_HITS + 1, 32_768, 40_000])
-    def test_a_frame_with_more_is_refused(self, n_hits: int) -> None:
+    def test_a_frame_with_more_is_refused(self, n_hits):
         """By number and case, and so is a service over frames."""
         rule = f"hits of a case, arm and depth must be at most 32,000, got {n_hits:,}; .*case 'q1'"
         with pytest.raises(raglab.InputError, match=rule):
@@ -64,7 +64,7 @@ class TestHits:
                 frame(n_hits), raglab.Policy.load().replace("confidence.enabled", False)
             )
 
-    def test_a_trace_made_by_hand_is_refused(self) -> None:
+    def test_a_trace_made_by_hand_is_refused(self):
         """Where it is measured, where it is saved, and where it is asked for."""
         trace = stored_world()
         wide = TraceData(trace.cases, trace.chunks, trace.arms, _widened(trace.hits, MOST_HITS + 1))
@@ -76,7 +76,7 @@ class TestHits:
             check_settings({"fetch_k": MOST_HITS + 1})
         check_n_hits(MOST_HITS)
 
-    def test_a_trace_of_a_file_is_refused(self, tmp_path: Any) -> None:
+    def test_a_trace_of_a_file_is_refused(self, tmp_path):
         """At save; and a padded one within the limit decides as before."""
         trace = stored_world()
         fields = (trace.cases, trace.chunks, trace.arms)
@@ -91,7 +91,7 @@ class TestHits:
             .equals(decide(Trace(*fields, trace.hits), policy).frame())
         )
 
-    def test_depths(self) -> None:
+    def test_depths(self):
         """More refinements than a policy can ask for are refused."""
         rows = pd.concat([frame(1).assign(depth=depth) for depth in range(102)])
         with pytest.raises(
@@ -100,10 +100,10 @@ class TestHits:
             raglab.trace_from_frame(rows)
 
 
-def _widened(hits: Hits, width: int) -> Hits:
+def _widened(hits, width):
     """Hits with padding up to a width."""
 
-    def padded(field: Any) -> Any:
+    def padded(field):
         if field.ndim < 4:
             return field
         empty = np.nan if field.dtype.kind == "f" else -1
@@ -116,12 +116,12 @@ class TestNumbered:
     """What a simulated world numbers in 16 bits."""
 
     @pytest.mark.parametrize("size", [MOST_NUMBERED + 1, 70_000, 2**31])
-    def test_levels_of_noise(self, size: int) -> None:
+    def test_levels_of_noise(self, size):
         """Before, a message of NumPy."""
         with pytest.raises(ValueError, match="noise_levels must be at most 32,767"):
             world({"a": {"x": 1.0}}, noise_columns=1, noise_levels=size)
 
-    def test_columns_of_noise(self) -> None:
+    def test_columns_of_noise(self):
         """Each is numbered too."""
         with pytest.raises(ValueError, match="noise_columns must be at most 32,767, got 32,768"):
             world({"a": {"x": 1.0}}, noise_columns=MOST_NUMBERED + 1)
@@ -146,7 +146,7 @@ class TestPatterns:
     """All patterns of a policy against one budget."""
 
     @pytest.mark.parametrize("name", BOMBS)
-    def test_a_bomb_is_refused_within_a_second(self, name: str) -> None:
+    def test_a_bomb_is_refused_within_a_second(self, name):
         """Whatever the list it stands in, and over all lists together.
 
         Processor time, since the machine is shared.
@@ -159,7 +159,7 @@ class TestPatterns:
         assert time.process_time() - start < 1.0
         assert "repeat less" in str(caught.value)
 
-    def test_an_honest_policy_of_five_thousand_names_loads(self) -> None:
+    def test_an_honest_policy_of_five_thousand_names_loads(self):
         """A tenth of the budget and more."""
         names = {f"e{n}": [f"word{n} other{n}"] for n in range(5_000)}
         assert (
@@ -167,7 +167,7 @@ class TestPatterns:
             == 5_000
         )
 
-    def test_the_budget_is_exact(self) -> None:
+    def test_the_budget_is_exact(self):
         """Of instructions and of parts, whatever was spent before."""
         spent = patterns.check_patterns(["excess", ["a", "b"]])
         assert spent.parts == 3
@@ -185,7 +185,7 @@ class TestPatterns:
 class TestExpressions:
     """Expressions of packs and languages, which Python compiles."""
 
-    def test_parts_that_hold_parts(self) -> None:
+    def test_parts_that_hold_parts(self):
         """Each the one before twice: refused before it fills the memory."""
         names = [f"p{'abcdefghijklmnopqrstuvwxyz'[n]}" for n in range(26)]
         parts = {names[0]: "x" * 50} | {
@@ -204,7 +204,7 @@ class TestExpressions:
             {"amounts": {"en": [f"{'y' * 9_000}{n}" for n in range(50)]}},
         ],
     )
-    def test_expressions_of_a_pack(self, stated: Any) -> None:
+    def test_expressions_of_a_pack(self, stated):
         """One that is too long, and too many of them."""
         start = time.process_time()
         with pytest.raises(
@@ -213,7 +213,7 @@ class TestExpressions:
             pack_of({"name": "x", **stated})
         assert time.process_time() - start < 1.0
 
-    def test_words_of_a_language_that_stand_for_themselves(self) -> None:
+    def test_words_of_a_language_that_stand_for_themselves(self):
         """Before, they grew for ever."""
         for words in (
             {"ONE": "ONE ONE"},
@@ -233,7 +233,7 @@ class TestExpressions:
             "name: A" + " " * 200_000,
         ],
     )
-    def test_a_language_that_is_too_long(self, text: str) -> None:
+    def test_a_language_that_is_too_long(self, text):
         """An expression, and a whole file."""
         with pytest.raises(ValueError, match="must have at most"):
             parse_language(text, "a file")

@@ -46,7 +46,7 @@ SIMILARITIES = {
 }
 
 
-def nodes_of(question: str) -> list[SimpleNamespace]:
+def nodes_of(question):
     """Hits with the attributes of LlamaIndex's `NodeWithScore`."""
     return [
         SimpleNamespace(
@@ -59,7 +59,7 @@ def nodes_of(question: str) -> list[SimpleNamespace]:
     ]
 
 
-def database_rows() -> list[tuple[Any, ...]]:
+def database_rows():
     """Rows as a driver of PostgreSQL gives them.
 
     UUIDs, floats, None where a left join found nothing.
@@ -71,7 +71,7 @@ def database_rows() -> list[tuple[Any, ...]]:
     return rows
 
 
-def chroma_result() -> dict[str, list[list[Any]]]:
+def chroma_result():
     """What `collection.query` of Chroma gives for several texts, squared L2 distances."""
     return {
         "ids": [[str(name) for name in hits] for hits in SIMILARITIES.values()],
@@ -91,7 +91,7 @@ class PageRun(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> PageRun:
+def page(tmp_path_factory):
     """Blocks run one after another in a fresh folder that holds the samples alone."""
     folder = tmp_path_factory.mktemp("recipes") / "page"
     shutil.copytree(SAMPLES, folder)
@@ -124,7 +124,7 @@ SOURCES = {
 }
 
 
-def test_the_page_prints_what_it_says(page: PageRun) -> None:
+def test_the_page_prints_what_it_says(page):
     """Each `# ->` of a block is what the block prints."""
     for block, printed in zip(BLOCKS, page.printed, strict=True):
         assert re.findall(r"# -> (.*)", block) == printed
@@ -132,7 +132,7 @@ def test_the_page_prints_what_it_says(page: PageRun) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_four_questions_and_the_best_hit_first(page: PageRun, source: str) -> None:
+def test_four_questions_and_the_best_hit_first(page, source):
     """Each source gives the same four cases.
 
     The hit that answers a question is the first, whichever way it counts.
@@ -151,9 +151,7 @@ def test_four_questions_and_the_best_hit_first(page: PageRun, source: str) -> No
 @pytest.mark.parametrize(
     ("source", "signal"), [(source, signal) for source, signal in SOURCES.items() if signal]
 )
-def test_a_gate_on_a_signal_has_the_right_direction(
-    page: PageRun, source: str, signal: str
-) -> None:
+def test_a_gate_on_a_signal_has_the_right_direction(page, source, signal):
     """A gate between the good and the bad first hit refuses the bad one alone.
 
     A stricter one refuses both.
@@ -182,9 +180,7 @@ def test_a_gate_on_a_signal_has_the_right_direction(
         ("chroma", "l2.max_l2", 0.2),
     ],
 )
-def test_a_built_in_gate_has_the_right_direction(
-    page: PageRun, source: str, path: str, strict: float
-) -> None:
+def test_a_built_in_gate_has_the_right_direction(page, source, path, strict):
     """The thresholds of the page refuse the question that the corpus cannot answer.
 
     Strict ones refuse all.
@@ -195,7 +191,7 @@ def test_a_built_in_gate_has_the_right_direction(
     assert raglab.decide(trace, policy).frame()["status"].tolist() == ["refuse"] * 4
 
 
-def test_which_gates_are_off(page: PageRun) -> None:
+def test_which_gates_are_off(page):
     """A trace of signals has the five gates off, one of probabilities four, one of distances none.
 
     Warnings say so.
@@ -209,7 +205,7 @@ def test_which_gates_are_off(page: PageRun) -> None:
     assert not [message for message in page.messages if "are off" not in message]
 
 
-def test_feedback_of_langfuse(page: PageRun) -> None:
+def test_feedback_of_langfuse(page):
     """The last thumb of a whole trace is the label; a judge's score is none.
 
     Ids of digits keep their zeros.
@@ -221,7 +217,7 @@ def test_feedback_of_langfuse(page: PageRun) -> None:
 
 
 @pytest.mark.parametrize(("operator", "score"), [("<->", "l2"), ("<#>", "cosine")])
-def test_the_operators_of_pgvector(page: PageRun, operator: str, score: str) -> None:
+def test_the_operators_of_pgvector(page, operator, score):
     """What the table says of the two operators beside `<=>` gives the trace of the cosines."""
     frame = pd.DataFrame(
         database_rows(), columns=["case_id", "query", "hit_id", "text", "distance"]
@@ -240,14 +236,14 @@ def test_the_operators_of_pgvector(page: PageRun, operator: str, score: str) -> 
     ("space", "cosine"),
     [("cosinesimil", lambda score: 2 * score - 1), ("l2", lambda score: 1 - (1 / score - 1) / 2)],
 )
-def test_the_spaces_of_opensearch(space: str, cosine: Any) -> None:
+def test_the_spaces_of_opensearch(space, cosine):
     """What the page says of scores of k-NN undoes the formulas of OpenSearch."""
     exact = np.array([1.0, 0.8, 0.0, -1.0])
     score = (2 - (1 - exact)) / 2 if space == "cosinesimil" else 1 / (1 + (2 - 2 * exact))
     np.testing.assert_allclose(cosine(score), exact, atol=1e-12)
 
 
-def test_the_page_is_short_and_its_samples_are_small() -> None:
+def test_the_page_is_short_and_its_samples_are_small():
     """What a reader has to take in, and what the repository carries."""
     assert len(PAGE.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
     assert max(len(re.findall(r"\S.*", block)) for block in BLOCKS) <= MOST_BLOCK_LINES

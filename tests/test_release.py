@@ -25,13 +25,13 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def citation() -> dict[str, Any]:
+def citation():
     """Return the citation file."""
     loaded: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     return loaded
 
 
-def project() -> dict[str, Any]:
+def project():
     """Table `project` of pyproject.toml."""
     table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
         "project"
@@ -39,13 +39,13 @@ def project() -> dict[str, Any]:
     return table
 
 
-def test_the_version_is_the_same_everywhere(citation: dict[str, Any]) -> None:
+def test_the_version_is_the_same_everywhere(citation):
     """In the package, in its metadata and in the citation."""
     assert project()["version"] == str(citation["version"]) == raglab.__version__
     assert re.fullmatch(r"\d+\.\d+\.\d+", raglab.__version__)
 
 
-def test_the_citation_follows_its_schema(citation: dict[str, Any]) -> None:
+def test_the_citation_follows_its_schema(citation):
     """Required keys, no unknown ones, and of each the type that the schema states."""
     assert REQUIRED <= citation.keys() <= REQUIRED | OPTIONAL
     assert (citation["cff-version"], citation["type"]) == ("1.2.0", "software")
@@ -58,7 +58,7 @@ def test_the_citation_follows_its_schema(citation: dict[str, Any]) -> None:
     assert len(set(citation["keywords"])) == len(citation["keywords"])
 
 
-def test_the_steps_name_what_there_is() -> None:
+def test_the_steps_name_what_there_is():
     """Every file and every target of the Makefile that RELEASE.md names exists.
 
     The steps are numbered.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 import plain
 from raglab import resolver
 from raglab.decision import chain
-from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.decisions import GATE_OF
 from raglab.decision.evidence import first_k_by_count
 from raglab.decision.measurement import measured_tables, policy_pattern_hits
 from raglab.decision.trace_view import KEPT, Measured, answered_traces
@@ -28,7 +27,7 @@ from raglab.lab.comparison import compare
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.traces import Trace
-from raglab.values import Case, Status, TraceData
+from raglab.values import Status, TraceData
 from worlds import (
     NAN,
     PATTERNS,
@@ -53,14 +52,12 @@ UNDECIDED: dict[str, Any] = {
 }
 
 
-def _decide(
-    hits: list[Hit] | list[list[Hit]], case: Case | None = None, **sections: Any
-) -> Decisions:
+def _decide(hits, case=None, **sections):
     depths: Any = hits if hits and isinstance(hits[0], list) else [hits]
     return decide(trace_of((case or ask(), depths)), policy(**sections))
 
 
-def _stage(said: Decisions) -> str:
+def _stage(said):
     return str(chain.STAGES[int(said.outcome.stage[0])][0])
 
 
@@ -112,9 +109,7 @@ def _stage(said: Decisions) -> str:
         ),
     ],
 )
-def test_a_refusal_names_its_gate_and_numbers(
-    hits: list[Hit], case: Case, sections: dict[str, Any], stage: str, reason: str
-) -> None:
+def test_a_refusal_names_its_gate_and_numbers(hits, case, sections, stage, reason):
     """Rule S0.2: the first gate that refuses decides, and says with which numbers."""
     said = _decide(hits, case, **sections)
     row = said.frame(reasons=True).iloc[0]
@@ -122,7 +117,7 @@ def test_a_refusal_names_its_gate_and_numbers(
     assert reason in row["reason"]
 
 
-def test_the_first_gate_that_refuses_decides() -> None:
+def test_the_first_gate_that_refuses_decides():
     """Everything is wrong with this case.
 
     Switching gates off one by one moves the decision down the chain.
@@ -169,15 +164,13 @@ VENDORS = [Hit(0.5, source, tags={"vendor": "acme"}) for source in ("a.md", "b.m
         (VENDORS, {"resolver": UNDECIDED["resolver"] | {"strict": True}}, "single_group"),
     ],
 )
-def test_near_hits_are_confident_where_they_agree(
-    hits: list[Hit], more: dict[str, Any], stage: str
-) -> None:
+def test_near_hits_are_confident_where_they_agree(hits, more, stage):
     """Rule S2.4, at a least gap of 0.015."""
     assert _stage(_decide(hits, **UNDECIDED | more)) == stage
 
 
 @pytest.mark.parametrize(("min_hits", "stage"), [(1, "gap"), (2, "gap"), (3, "coverage")])
-def test_an_entity_may_have_to_stand_in_several_hits(min_hits: int, stage: str) -> None:
+def test_an_entity_may_have_to_stand_in_several_hits(min_hits, stage):
     """Two of three chosen hits hold it.
 
     `min_hits` 2 is met, 3 is not, and the reason says in how many.
@@ -196,7 +189,7 @@ def test_an_entity_may_have_to_stand_in_several_hits(min_hits: int, stage: str) 
         assert said.lacking(0) == ["hull"]
 
 
-def test_documents_may_name_an_entity_otherwise_than_questions() -> None:
+def test_documents_may_name_an_entity_otherwise_than_questions():
     """By `document_entities` aliases alone if it has the name, by those of questions if not."""
     entities = {"hull": ["hull"], "fleet": ["fleet"]}
     chunks = [
@@ -205,7 +198,7 @@ def test_documents_may_name_an_entity_otherwise_than_questions() -> None:
     ]
     trace = trace_of((ask("explain hull"), [chunks]))
 
-    def named(**more: Any) -> tuple[tuple[str, ...], ...]:
+    def named(**more):
         return policy_pattern_hits(
             trace, policy(patterns=PATTERNS | {"entities": entities} | more)
         ).chunk_entities
@@ -238,9 +231,7 @@ BROKEN = [
         ([Hit(0.25, s_hybrid=NAN)], None, {}, 0.0, "hybrid score"),
     ],
 )
-def test_without_usable_scores_another_score_stands_in(
-    hits: list[Hit], n_reranked: int | None, more: dict[str, Any], points: float, score: str
-) -> None:
+def test_without_usable_scores_another_score_stands_in(hits, n_reranked, more, points, score):
     """In place of the reranker's, and a warning says which."""
     confident = policy(confidence={"enabled": True} | more)
     said = decide(trace_of((ask(), [hits]), n_reranked=n_reranked), confident)
@@ -250,7 +241,7 @@ def test_without_usable_scores_another_score_stands_in(
     assert said.warnings(0).count(warning) == 1
 
 
-def test_few_keywords_warn_and_never_refuse() -> None:
+def test_few_keywords_warn_and_never_refuse():
     """Of "excess" and "fleet" the hit has one: 0.5 is enough, 0.6 is not, and both answer."""
     hits = [Hit(0.25, text="the excess", s_rerank=0.9, s_raw=1.0)]
     for least, warnings in ((0.5, []), (0.6, ["keyword share 0.5 is below min_keyword_share 0.6"])):
@@ -261,7 +252,7 @@ def test_few_keywords_warn_and_never_refuse() -> None:
 # ambiguity
 
 
-def test_options_show_sources_and_distance() -> None:
+def test_options_show_sources_and_distance():
     """Two groups, nothing decides: two options, each with its page and the anchor's l2."""
     said = _decide(TWO_GROUPS, **UNDECIDED)
     assert [(o.option_id, o.sources, o.best_l2) for o in said.options("q")] == [
@@ -274,7 +265,7 @@ def test_options_show_sources_and_distance() -> None:
         said.select("q", 3)
 
 
-def test_a_page_without_number_shows_its_label() -> None:
+def test_a_page_without_number_shows_its_label():
     """Number, else label, else n/a."""
     hits = [
         Hit(0.5, "a.md", None, {"product": "x"}, page_label="iv"),
@@ -286,7 +277,7 @@ def test_a_page_without_number_shows_its_label() -> None:
     ]
 
 
-def test_an_answered_case_has_no_options_to_select() -> None:
+def test_an_answered_case_has_no_options_to_select():
     """With nothing pending every id is invalid."""
     said = _decide([Hit(0.25)])
     assert said.options("q") == ()
@@ -298,7 +289,7 @@ def test_an_answered_case_has_no_options_to_select() -> None:
     ("lift", "extractor", "stage"),
     [(True, True, "entities"), (False, True, "overview"), (True, False, "overview")],
 )
-def test_an_entity_lifts_an_overview(*, lift: bool, extractor: bool, stage: str) -> None:
+def test_an_entity_lifts_an_overview(*, lift, extractor, stage):
     """One group has the entity of "overall hull".
 
     No overview, unless the switch says so or nobody looks.
@@ -314,7 +305,7 @@ def test_an_entity_lifts_an_overview(*, lift: bool, extractor: bool, stage: str)
 # refinement
 
 
-def _refined(points: list[float], **sections: Any) -> tuple[str, int]:
+def _refined(points, **sections):
     depths = [[Hit(0.25, s_hybrid=value / 100.0)] for value in points]
     said = _decide(depths, confidence={"enabled": True}, **sections)
     return _stage(said), int(said.outcome.depth[0])
@@ -333,14 +324,12 @@ def _refined(points: list[float], **sections: Any) -> tuple[str, int]:
         ([20], ("confidence", 0)),
     ],
 )
-def test_refinement_stops_where_it_is_confident_stable_or_deep(
-    points: list[float], expected: tuple[str, int]
-) -> None:
+def test_refinement_stops_where_it_is_confident_stable_or_deep(points, expected):
     """At tau 40, epsilon 1, max_depth 3: 20 then 20.5 is stable, 20 then 21 is not."""
     assert _refined(points) == expected
 
 
-def test_the_reason_counts_refinements() -> None:
+def test_the_reason_counts_refinements():
     """The refusal says how many there were."""
     depths = [[Hit(0.25, s_hybrid=value)] for value in (0.1, 0.15, 0.2, 0.27)]
     said = _decide(depths, confidence={"enabled": True})
@@ -348,7 +337,7 @@ def test_the_reason_counts_refinements() -> None:
     assert said.confidence().tolist() == [27.0]
 
 
-def test_a_refusal_by_another_gate_is_refined_unless_switched_off() -> None:
+def test_a_refusal_by_another_gate_is_refined_unless_switched_off():
     """Depth 0 has no near hit, depth 1 has."""
     depths = [[Hit(1.5, s_hybrid=0.9)], [Hit(0.25, s_hybrid=0.8)]]
     assert _stage(_decide(depths, **CONFIDENT)) == "gap"
@@ -356,7 +345,7 @@ def test_a_refusal_by_another_gate_is_refined_unless_switched_off() -> None:
     assert _stage(_decide(depths, refine={"max_depth": 0}, **CONFIDENT)) == "l2"
 
 
-def test_a_denied_question_is_never_refined() -> None:
+def test_a_denied_question_is_never_refined():
     """Domain comes before retrieval (S2.12).
 
     The row says depth 0, whatever the hits would have said.
@@ -413,7 +402,7 @@ ANSWERED = [Hit(0.25, "x/a.md", 1), Hit(0.5, "x/b.md", 2)]
         ([Hit(1.5)], {"expect_status": "refuse", "expect_sources": ("a.md",)}, True),
     ],
 )
-def test_the_contract(hits: list[Hit], more: dict[str, Any], right: object) -> None:
+def test_the_contract(hits, more, right):
     """Rule S6.3 for an answer, a question back and a refusal."""
     assert _decide(hits, ask(**more), **UNDECIDED).right.tolist() == [right]
 
@@ -421,7 +410,7 @@ def test_the_contract(hits: list[Hit], more: dict[str, Any], right: object) -> N
 # patterns, arms, tables
 
 
-def test_stored_pattern_hits_serve_only_their_own_patterns() -> None:
+def test_stored_pattern_hits_serve_only_their_own_patterns():
     """Rule S0.6: under the policy's own hash they are believed, else measured again."""
     bare = trace_of((ask(), [[Hit(0.25)]]))
     plain_policy, denies = policy(), policy(patterns={"deny": ["excess"]})
@@ -438,7 +427,7 @@ def test_stored_pattern_hits_serve_only_their_own_patterns() -> None:
         assert _stage(decide(replace(bare, pattern_hits=held), chosen)) == stage
 
 
-def test_arms_are_decided_apart() -> None:
+def test_arms_are_decided_apart():
     """Each arm by its own hits; an unknown arm is named with those there are."""
     trace = random_trace(3, n_cases=6, arms=2)
     chosen = random_policies(3, 1)[0]
@@ -454,7 +443,7 @@ def test_arms_are_decided_apart() -> None:
         decide(trace, chosen, arm="graph")
 
 
-def test_a_measured_trace_measures_each_structure_once() -> None:
+def test_a_measured_trace_measures_each_structure_once():
     """A plain trace remembers nothing; of a measured one the last structures are kept."""
     trace = random_trace(1)
     assert measured_tables(trace, policy()) is not measured_tables(trace, policy())
@@ -466,7 +455,7 @@ def test_a_measured_trace_measures_each_structure_once() -> None:
     assert measured_tables(held, policy()) is not tables
 
 
-def test_verbs_take_a_measured_trace() -> None:
+def test_verbs_take_a_measured_trace():
     """They say the same of it as of the trace, and hand out the trace itself."""
     trace, (first, second) = random_trace(2), random_policies(2, 2)
     held, case = Measured(trace), trace.cases[0].id
@@ -481,11 +470,11 @@ def test_verbs_take_a_measured_trace() -> None:
         pd.testing.assert_frame_equal(verb(held), verb(trace))
 
 
-def test_a_verb_that_measures_once_gets_the_plain_trace() -> None:
+def test_a_verb_that_measures_once_gets_the_plain_trace():
     """Whether it is given by position or by name."""
 
     @answered_traces("trace")
-    def plain(trace: Any) -> Any:
+    def plain(trace):
         return trace
 
     trace = random_trace(2)
@@ -498,7 +487,7 @@ def test_a_verb_that_measures_once_gets_the_plain_trace() -> None:
 
 @REPLAYED
 @given(seed=st.integers(0, 100_000))
-def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
+def test_every_decision_is_that_of_the_plain_rules(seed):
     """Status, stage, hits as chosen, options, depth, confidence, over gates, rules, 1-3 depths.
 
     The chosen hits are compared in order.
@@ -530,7 +519,7 @@ def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
 # many policies
 
 
-def test_a_sweep_has_a_row_a_policy_in_order() -> None:
+def test_a_sweep_has_a_row_a_policy_in_order():
     """The tighter bound refuses both cases; ids and rates stand beside each other."""
     trace = trace_of((ask(), [[Hit(0.5)]]), (ask(), [[Hit(0.7)]]))
     policies = [policy(l2={"max_l2": bound, "soft_max_l2": None}) for bound in (0.8, 0.6, 0.1)]
@@ -542,14 +531,14 @@ def test_a_sweep_has_a_row_a_policy_in_order() -> None:
     assert frame["decided_by.l2"].tolist() == [0, 1, 2]
 
 
-def test_no_policies_make_an_empty_sweep() -> None:
+def test_no_policies_make_an_empty_sweep():
     """The columns are there, the rows are not."""
     frame = sweep(random_trace(0), [])
     assert len(frame) == 0
     assert "coverage" in frame
 
 
-def test_an_unknown_engine_is_refused() -> None:
+def test_an_unknown_engine_is_refused():
     """The message lists the engines."""
     with pytest.raises(ValueError, match="auto, numpy or numba, got 'gpu'"):
         tally(random_trace(0), random_policies(0, 1), engine="gpu")
@@ -567,16 +556,14 @@ def test_an_unknown_engine_is_refused() -> None:
         (lambda _: None, "got a NoneType"),
     ],
 )
-def test_what_is_measured_is_a_trace_in_memory(
-    make: Callable[[Measured], Any], message: str
-) -> None:
+def test_what_is_measured_is_a_trace_in_memory(make, message):
     """Anything else is refused at once, and no error of an attribute comes later."""
     held = Measured(random_trace(1))
     with pytest.raises(TypeError, match=rf"^Measured must have a plain trace in memory, {message}"):
         Measured(held if make is Measured else make(held))
 
 
-def test_a_measured_trace_keeps_its_trace() -> None:
+def test_a_measured_trace_keeps_its_trace():
     """Another trace would be decided with what was measured of the first.
 
     A pickle and a copy measure anew.
@@ -589,11 +576,11 @@ def test_a_measured_trace_keeps_its_trace() -> None:
         pd.testing.assert_frame_equal(decide(twin, rule).frame(), tables)
 
 
-def test_threads_share_a_measured_trace() -> None:
+def test_threads_share_a_measured_trace():
     """Also where each drops what another one measured, since there are more keys than are kept."""
     held, keys = Measured(random_trace(1)), range(2 * KEPT + 1)
 
-    def ask_often(start: int) -> bool:
+    def ask_often(start):
         return all(
             held.once("number", (start + n) % len(keys), object) is not None for n in range(3_000)
         )
@@ -607,14 +594,14 @@ def test_threads_share_a_measured_trace() -> None:
         sys.setswitchinterval(switching)
 
 
-def test_decisions_can_be_pickled() -> None:
+def test_decisions_can_be_pickled():
     """They go to a worker or a file with what they show."""
     decisions = decide(Measured(random_trace(1)), policy())
     twin = pickle.loads(pickle.dumps(decisions))
     pd.testing.assert_frame_equal(twin.frame(reasons=True), decisions.frame(reasons=True))
 
 
-def _open_policies() -> list[Any]:
+def _open_policies():
     """The published sections, each resolver rule alone, and no gate on the answer."""
     alone = [
         {"resolver": {"signature": False, "anchor": False, "entities": on}} for on in (True, False)
@@ -624,7 +611,7 @@ def _open_policies() -> list[Any]:
 
 @pytest.mark.parametrize("some", _open_policies())
 @pytest.mark.parametrize("world", range(3))
-def test_no_cases_make_no_decisions(some: Any, world: int) -> None:
+def test_no_cases_make_no_decisions(some, world):
     """A split or slice may be empty: the results are, and no error of numpy."""
     whole = random_trace(world)
     empty = Trace(**{part.name: getattr(whole, part.name) for part in fields(TraceData)}).subset([])
@@ -637,7 +624,7 @@ def test_no_cases_make_no_decisions(some: Any, world: int) -> None:
 
 @pytest.mark.parametrize("planes", [1, 2])
 @pytest.mark.parametrize("flat", [False, True])
-def test_no_cases_have_no_entities(planes: int, *, flat: bool) -> None:
+def test_no_cases_have_no_entities(planes, *, flat):
     """In one plane without its axis, or in several."""
     shape = () if flat and planes == 1 else (planes,)
     none, key = np.zeros((0, 3), dtype=np.int64), np.zeros((*shape, 0, 3), dtype=np.uint64)

@@ -27,7 +27,7 @@ certified = raglab.Policy.load("certified.yaml")
 """
 
 
-def run(script: str, out: Path | None = None) -> str:
+def run(script, out=None):
     """Output of a script in a fresh process that loads none of `BLOCKED`, in the sample folder."""
     command = [
         sys.executable,
@@ -45,7 +45,7 @@ def run(script: str, out: Path | None = None) -> str:
 
 
 @pytest.mark.parametrize("name", BLOCKED)
-def test_the_hook_blocks(name: str) -> None:
+def test_the_hook_blocks(name):
     """Else the other tests here could not fail."""
     script = f"{HOOK}\nimport {name}"
     done = subprocess.run(
@@ -54,7 +54,7 @@ def test_the_hook_blocks(name: str) -> None:
     assert f"ModuleNotFoundError: blocked: {name}" in done.stderr
 
 
-def test_replay() -> None:
+def test_replay():
     """Policies and a trace load; decisions, tables, steps, flips and a service's frame are made."""
     script = """
 import pandas as pd
@@ -73,7 +73,7 @@ print(*raglab.decide_frame(rows, policy)["status"])
     assert statuses == "ok refuse"
 
 
-def test_fits_certificates_and_studies(tmp_path: Path) -> None:
+def test_fits_certificates_and_studies(tmp_path):
     """A decision is fitted, a policy certified and checked, thresholds tuned and compared.
 
     A report is written too.
@@ -94,7 +94,7 @@ print(result.report(sys.argv[1]).stat().st_size > 10_000)
     assert study.startswith("8 ")
 
 
-def test_what_needs_a_blocked_library_says_so() -> None:
+def test_what_needs_a_blocked_library_says_so():
     """An index names FAISS: nothing else is put in its place."""
     script = """
 import numpy as np

@@ -6,17 +6,15 @@ Counts and steps are those of the trace in one piece, to the bit.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decided import random_costs, random_model, with_columns
 from generators import Drawn, Weighed
-from parts import Parts, cut, same
+from parts import cut, same
 from raglab.gates import Threshold
 from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
@@ -24,7 +22,6 @@ from raglab.metrics import N_CELLS, RATES
 from raglab.policy import PolicyData
 from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
 from raglab.replaying.breakpoints import SWEPT, Moves, sum_moves
-from raglab.store.traces import Trace
 from test_store_traces import stored
 from worlds import random_policies, random_trace, with_signals
 
@@ -41,7 +38,7 @@ PATHS = (
 )
 
 
-def test_a_trace_in_three_parts_counts_as_whole() -> None:
+def test_a_trace_in_three_parts_counts_as_whole():
     """By head: eight cases in parts of 1, 4 and 3; a row a policy, each with all eight."""
     trace, policies = stored(random_trace(3, n_cases=8)), random_policies(3, 5)
     parts = cut(trace, [1, 5])
@@ -57,7 +54,7 @@ def test_a_trace_in_three_parts_counts_as_whole() -> None:
     cuts=st.lists(st.integers(0, 12), max_size=12),
     engine=st.sampled_from(["numpy", "auto"]),
 )
-def test_a_sweep_of_the_parts_is_that_of_the_whole(seed: int, cuts: list[int], engine: str) -> None:
+def test_a_sweep_of_the_parts_is_that_of_the_whole(seed, cuts, engine):
     """Policies of several structures, two depths, gates on signals.
 
     Parts of one case among them.
@@ -77,7 +74,7 @@ def test_a_sweep_of_the_parts_is_that_of_the_whole(seed: int, cuts: list[int], e
 
 @REPLAYED
 @given(seed=st.integers(0, 10_000), cuts=st.lists(st.integers(0, 12), max_size=12))
-def test_steps_of_the_parts_are_those_of_the_whole(seed: int, cuts: list[int]) -> None:
+def test_steps_of_the_parts_are_those_of_the_whole(seed, cuts):
     """Of every threshold at once and of each alone, on coarse grids where ties are the rule."""
     trace = stored(random_trace(seed, n_cases=12, depths=1 + seed % 2))
     policy = with_signals(random_policies(seed, 1), seed)[0]
@@ -89,7 +86,7 @@ def test_steps_of_the_parts_are_those_of_the_whole(seed: int, cuts: list[int]) -
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_steps_of_costs_are_those_of_the_whole(seed: int) -> None:
+def test_steps_of_costs_are_those_of_the_whole(seed):
     """A decision by expected cost with probabilities measured by shard, each cost a threshold."""
     rng = np.random.default_rng(seed)
     chosen = random_costs(rng, random_model(rng, random_policies(seed, 1)[0]))
@@ -103,7 +100,7 @@ def test_steps_of_costs_are_those_of_the_whole(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_recorded_answers_and_own_signals_go_with_the_parts(seed: int) -> None:
+def test_recorded_answers_and_own_signals_go_with_the_parts(seed):
     """Gates on answers and on a signal of the user count alike in parts of one case."""
     base = random_policies(seed, 1, support__enabled=True, generation__enabled=True)[0]
     made = record_answers(
@@ -122,7 +119,7 @@ class TestResolution:
     """Steps of at most so many rows."""
 
     @staticmethod
-    def value_at(frame: pd.DataFrame, at: float, side: str) -> Any:
+    def value_at(frame, at, side):
         """Rows' counts at a value of the threshold."""
         low, high = frame["low"], frame["high"]
         outermost = (at == low.min()) | (at == high.max())
@@ -136,7 +133,7 @@ class TestResolution:
 
     @pytest.mark.parametrize("path", ["l2.max_l2", "similarity.min_similarity", "density.min_keep"])
     @pytest.mark.parametrize("resolution", [2, 3, 5, 100])
-    def test_the_closed_end_of_a_step_is_exact(self, path: str, resolution: int) -> None:
+    def test_the_closed_end_of_a_step_is_exact(self, path, resolution):
         """At most as many rows.
 
         The counts at the closed end of each are those of the exact steps there.
@@ -172,7 +169,7 @@ class TestResolution:
         same(steps(cut(trace, [3, 4]), policy, path=path, resolution=resolution), coarse)
 
     @pytest.mark.parametrize("resolution", [1, 2.5])
-    def test_a_resolution_is_a_whole_number_of_two_or_more(self, resolution: Any) -> None:
+    def test_a_resolution_is_a_whole_number_of_two_or_more(self, resolution):
         """The outermost two are the least."""
         with pytest.raises(
             ValueError, match=f"resolution must be a whole number of at least 2, got {resolution}"
@@ -181,14 +178,14 @@ class TestResolution:
 
 
 @pytest.mark.parametrize("door", [decide, lambda it, policy: sweep(it, [policy]), steps])
-def test_what_is_no_trace_is_refused(door: Any) -> None:
+def test_what_is_no_trace_is_refused(door):
     """A path instead of the trace that stands there, with what to do."""
     with pytest.raises(ValueError, match=r"trace must be .*, got str; .*raglab\.Trace\.open"):
         door("out/trace.parquet", random_policies(0, 1)[0])
 
 
 @pytest.mark.parametrize("path", [None, "l2.max_l2"])
-def test_intervals_may_be_left_out(path: str | None) -> None:
+def test_intervals_may_be_left_out(path):
     """Without a level the table is the same but for the two columns of each interval.
 
     This holds in memory and over shards.
@@ -208,7 +205,7 @@ def test_intervals_may_be_left_out(path: str | None) -> None:
         same(whole.drop(columns=ends), bare)
 
 
-def test_a_zero_has_no_sign() -> None:
+def test_a_zero_has_no_sign():
     """Whichever part comes first, a breakpoint at -0.0 and at 0.0 is one at 0.0."""
     first, cell = np.eye(1, N_CELLS, dtype=np.int64)[0], np.zeros(1, dtype=np.int8)
     parts = [Moves(first, np.array([zero]), cell, cell + 1) for zero in (0.0, -0.0)]
@@ -218,7 +215,7 @@ def test_a_zero_has_no_sign() -> None:
     assert one.low.tolist() == [-1.0, 0.0]
 
 
-def test_what_cannot_be_counted_by_shard_says_so() -> None:
+def test_what_cannot_be_counted_by_shard_says_so():
     """An unknown path or engine is refused as in memory, and so is a case that no shard holds."""
     trace, policy = stored(random_trace(0)), random_policies(0, 1)[0]
     parts = cut(trace, [1])
@@ -233,7 +230,7 @@ def test_what_cannot_be_counted_by_shard_says_so() -> None:
         sweep(parts, [policy], engine="fast")
 
 
-def unlabelled(trace: Trace) -> Trace:
+def unlabelled(trace):
     """The same, with every second case without a label."""
     cases = (
         case._replace(expect_status=None) if row % 2 else case
@@ -248,7 +245,7 @@ class TestDecisions:
     """Decisions over shards: columns whole, hits of one shard at a time."""
 
     @staticmethod
-    def drawn(seed: int, size: int) -> tuple[Trace, Parts, list[PolicyData]]:
+    def drawn(seed, size):
         """A trace, some of it unlabelled, its shards, and two policies with gates on signals."""
         trace = stored(random_trace(seed, n_cases=7, depths=1 + seed % 2))
         trace = unlabelled(trace) if seed % 2 else trace
@@ -258,7 +255,7 @@ class TestDecisions:
             with_signals(random_policies(seed, 2), seed),
         )
 
-    def test_columns_and_frames(self, seed: int, size: int) -> None:
+    def test_columns_and_frames(self, seed, size):
         """Everything that is told of a case, and of all in words; workers change nothing."""
         trace, parts, policies = self.drawn(seed, size)
         one, two = decide(trace, policies[0]), decide(parts, policies[0])
@@ -273,7 +270,7 @@ class TestDecisions:
         with parallel_workers("threads", 2):
             same(decide(parts, policies[0]).frame(reasons=True), whole)
 
-    def test_changed_cases(self, seed: int, size: int) -> None:
+    def test_changed_cases(self, seed, size):
         """Beside another policy, on the shards or in memory."""
         trace, parts, policies = self.drawn(seed, size)
         whole = decide(trace, policies[0]).changed(decide(trace, policies[1]))
@@ -284,7 +281,7 @@ class TestDecisions:
         with pytest.raises(ValueError, match="decisions must be on the same cases to be compared"):
             first.changed(decide(trace.subset([0]), policies[1]))
 
-    def test_one_case(self, seed: int, size: int) -> None:
+    def test_one_case(self, seed, size):
         """Its gates, options and flips are those of the shard that holds it."""
         trace, parts, policies = self.drawn(seed, size)
         one, two = decide(trace, policies[0]), decide(parts, policies[0])
@@ -297,7 +294,7 @@ class TestDecisions:
             same(flips(parts, policies[0], case.id), flips(trace, policies[0], case.id))
 
 
-def test_a_decision_by_cost_and_recorded_answers_over_shards() -> None:
+def test_a_decision_by_cost_and_recorded_answers_over_shards():
     """The probabilities of a model, and answers in the frame."""
     rng = np.random.default_rng(1)
     chosen = random_costs(rng, random_model(rng, random_policies(1, 1)[0]))

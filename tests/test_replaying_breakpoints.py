@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -10,25 +9,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from decided import random_costs, random_model, with_columns
 from generators import Drawn, Weighed
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.answer_recording import record_answers
-from raglab.policy import PolicyData
 from raglab.policy_parts.own_gates import REGISTERED, last_passing, register_gate
 from raglab.replay import all_step_cells, decide, flips, step_cells, steps, tally
 from raglab.replaying import step_functions
 from raglab.replaying.breakpoints import (
-    StepCells,
     acting_paths,
     breakpoints,
     live_breakpoints,
     swept_threshold,
 )
-from raglab.values import Status, TraceData
+from raglab.values import Status
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=12)
@@ -38,7 +34,7 @@ OWN = {"near": {"least": 0.5}, "covered": {"least": 0.25}, "short": {}}
 
 
 @pytest.fixture(autouse=True)
-def own_gates() -> Iterator[None]:
+def own_gates():
     """Gates on a signal, on question parts in chosen hits, with two thresholds, and asking back."""
     cosine = {"least": {"side": "floor", "default": 0.5, "unit": "cosine"}}
     register_gate("near", thresholds=cosine, reads=["signals.top1_cosine"])(
@@ -59,7 +55,7 @@ def own_gates() -> Iterator[None]:
     REGISTERED.clear()
 
 
-def _tried(trace: TraceData, chosen: PolicyData, path: str) -> list[float]:
+def _tried(trace, chosen, path):
     """Every value that a case can meet, the floats beside it, and values between, within range."""
     found, limits = measured_tables(trace, chosen).evidence, policy_thresholds([chosen])
     swept = swept_threshold(found.known, limits, path)
@@ -73,18 +69,18 @@ def _tried(trace: TraceData, chosen: PolicyData, path: str) -> list[float]:
     return [float(one) for one in every if swept.low <= one <= swept.high]
 
 
-def _row_at(curve: StepCells, values: list[float], side: str) -> NDArray[np.intp]:
+def _row_at(curve, values, side):
     if side == "ceiling":
         return np.minimum(np.searchsorted(curve.low, values, side="right") - 1, len(curve.low) - 1)
     return np.searchsorted(curve.high, values, side="left")
 
 
-def _status(trace: TraceData, case_id: str, chosen: PolicyData) -> str:
+def _status(trace, case_id, chosen):
     said = decide(trace, chosen)
     return Status(int(said.status[said.row_of(case_id)])).name
 
 
-def _check_steps(trace: TraceData, chosen: PolicyData) -> int:
+def _check_steps(trace, chosen):
     """All steps at once are those of each threshold alone and what policies with that value count.
 
     How many steps.
@@ -111,7 +107,7 @@ def _check_steps(trace: TraceData, chosen: PolicyData) -> int:
 # one case by head
 
 
-def test_steps_of_all_thresholds_are_those_of_each() -> None:
+def test_steps_of_all_thresholds_are_those_of_each():
     """Cosines 0.875 and 0.75 at l2 0.25 and 0.5: three steps of either bound.
 
     The gates that are off have none.
@@ -141,7 +137,7 @@ def test_steps_of_all_thresholds_are_those_of_each() -> None:
     assert not left_out & set(table["path"])
 
 
-def test_only_hits_that_tell_are_breakpoints_of_the_bound_on_distance() -> None:
+def test_only_hits_that_tell_are_breakpoints_of_the_bound_on_distance():
     """Of five hits the first, the second and the fourth, which is right, may change a decision.
 
     The others do not.
@@ -161,7 +157,7 @@ def test_only_hits_that_tell_are_breakpoints_of_the_bound_on_distance() -> None:
     assert steps(trace, dense, path="l2.max_l2")["low"].tolist() == pytest.approx([0.0, 0.1, 0.5])
 
 
-def test_a_trace_of_no_thresholds_has_no_steps() -> None:
+def test_a_trace_of_no_thresholds_has_no_steps():
     """Gates and rules all off: a frame with the columns and no rows."""
     trace = trace_of((ask(), [[Hit(0.25)]]))
     off = {
@@ -180,7 +176,7 @@ def test_a_trace_of_no_thresholds_has_no_steps() -> None:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_all_steps_are_what_each_value_counts(seed: int) -> None:
+def test_all_steps_are_what_each_value_counts(seed):
     """Of gates, rules, signal bounds and own gates, on coarse tied grids, of one or two depths."""
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     (chosen,) = with_signals(random_policies(seed, 1), seed)
@@ -191,7 +187,7 @@ def test_all_steps_are_what_each_value_counts(seed: int) -> None:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_steps_of_recorded_answers_are_what_each_value_counts(seed: int) -> None:
+def test_steps_of_recorded_answers_are_what_each_value_counts(seed):
     """With recorded answers the gates on them act, and a hit tells where it changes the answer."""
     (chosen,) = random_policies(seed, 1, support__enabled=True, generation__enabled=seed % 2 == 0)
     trace = record_answers(
@@ -202,7 +198,7 @@ def test_steps_of_recorded_answers_are_what_each_value_counts(seed: int) -> None
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_steps_of_costs_are_what_each_value_counts(seed: int) -> None:
+def test_steps_of_costs_are_what_each_value_counts(seed):
     """Under expected cost the costs have steps, and what the user adds.
 
     The gates that do not act have none.
@@ -218,7 +214,7 @@ def test_steps_of_costs_are_what_each_value_counts(seed: int) -> None:
 
 @LAWFUL
 @given(seed=SEEDS)
-def test_flips_are_where_the_steps_of_one_case_change_its_status(seed: int) -> None:
+def test_flips_are_where_the_steps_of_one_case_change_its_status(seed):
     """A flip turns its case to what it says, and the threshold halfway to it does not."""
     trace = random_trace(seed, n_cases=3, depths=1 + seed % 2)
     (chosen,) = with_signals(random_policies(seed, 1), seed)
@@ -245,16 +241,16 @@ def test_flips_are_where_the_steps_of_one_case_change_its_status(seed: int) -> N
 )
 # drawn
 def test_the_last_value_that_passes(
-    ends: list[float],
-    rising: bool,
-) -> None:
+    ends,
+    rising,
+):
     """Values up to each end pass, or down to it.
 
     The search ends on it.
     """
     last = np.array(ends)
 
-    def passes(value: NDArray[np.float64], cases: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def passes(value, cases):
         return value <= last[cases] if rising else value >= last[cases]
 
     near, far = (-2e6, 2e6) if rising else (2e6, -2e6)

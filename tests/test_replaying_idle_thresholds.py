@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +21,12 @@ from raglab.replay import flips, shard_cells, steps, sweep
 from raglab.replaying.breakpoints import breakpoints, swept_paths, swept_threshold
 from raglab.replaying.step_functions import idle_thresholds
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from worlds import random_policies, random_trace
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def changes_nothing(held: Measured, policy: PolicyData, path: str) -> bool:
+def changes_nothing(held, policy, path):
     """Whether no value of a grid over the measured range, or at its ends, changes a decision."""
     evidence = measured_tables(held, policy).evidence
     chain = policy_thresholds([policy.replace("decision.rule", "chain")])
@@ -45,18 +43,18 @@ def changes_nothing(held: Measured, policy: PolicyData, path: str) -> bool:
     return bool((cells == cells[:1]).all())
 
 
-def idle_paths(held: Measured, policy: PolicyData, paths: list[str]) -> tuple[str, ...]:
+def idle_paths(held, policy, paths):
     """Those of some thresholds that change no decision."""
     return idle_thresholds(measured_tables(held, policy).evidence, policy, paths)
 
 
-def thresholds_of(held: Measured, policy: PolicyData) -> list[str]:
+def thresholds_of(held, policy):
     """Every threshold but those of signals that the policy does not gate."""
     known = measured_tables(held, policy).evidence.known
     return [path for path, swept in swept_paths(known).items() if not swept.signal]
 
 
-def switched_off(policy: PolicyData, path: str) -> PolicyData:
+def switched_off(policy, path):
     """Policy in which the gate of a threshold is off; costs belong to no gate."""
     section = path.partition(".")[0]
     section = "gap" if section == "resolver" else section
@@ -65,7 +63,7 @@ def switched_off(policy: PolicyData, path: str) -> PolicyData:
 
 @pytest.mark.parametrize("state", ["on", "off", "cost"])
 @pytest.mark.parametrize("seed", [0, 3, 5, 9])  # 9 changes a case between ends that agree
-def test_the_answer_is_that_of_trying_values(seed: int, state: str) -> None:
+def test_the_answer_is_that_of_trying_values(seed, state):
     """Of every threshold of a drawn policy on a drawn trace."""
     held = Measured(random_trace(seed, 8, depths=1))
     (policy,) = random_policies(seed, 1)
@@ -76,7 +74,7 @@ def test_the_answer_is_that_of_trying_values(seed: int, state: str) -> None:
         assert bool(idle) == changes_nothing(held, chosen, path), path
 
 
-def test_the_answer_on_the_bundled_trace(bundled_trace: Trace) -> None:
+def test_the_answer_on_the_bundled_trace(bundled_trace):
     """Of every threshold of the default policy, gate on, gate off, by expected cost."""
     held, policy = Measured(bundled_trace), Policy.load()
     paths = thresholds_of(held, policy)
@@ -90,7 +88,7 @@ def test_the_answer_on_the_bundled_trace(bundled_trace: Trace) -> None:
         assert changes_nothing(held, off, path)
 
 
-def idle_warnings(call: Any) -> list[str]:
+def idle_warnings(call):
     """Texts of the warnings of thresholds that cannot act."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -107,7 +105,7 @@ class TestReplay:
     idle = ("confidence.tau_explicit", "support.min_support")
 
     @pytest.mark.parametrize("path", idle)
-    def test_a_sweep_of_what_no_case_reaches(self, path: str) -> None:
+    def test_a_sweep_of_what_no_case_reaches(self, path):
         """One warning; none of one that acts, though its tried values change nothing."""
         low = self.policy.value(path) / 2
         texts = idle_warnings(
@@ -118,7 +116,7 @@ class TestReplay:
             moved = [self.policy.replace("confidence.tau_default", value) for value in values]
             assert idle_warnings(lambda moved=moved: sweep(self.trace, moved)) == []
 
-    def test_a_sweep_of_two_thresholds_names_the_one(self) -> None:
+    def test_a_sweep_of_two_thresholds_names_the_one(self):
         """Of a grid, at any place of it."""
         grid = [
             self.policy.replace("confidence.tau_default", tau, "confidence.tau_explicit", named)
@@ -128,7 +126,7 @@ class TestReplay:
         (text,) = idle_warnings(lambda: sweep(self.trace, grid))
         assert text.startswith("confidence.tau_explicit cannot")
 
-    def test_a_sweep_under_expected_cost(self) -> None:
+    def test_a_sweep_under_expected_cost(self):
         """Thresholds of gates are not read; what would make them act is named."""
         costs = by_cost(PolicyData.from_mapping())
         moved = [costs.replace("l2.max_l2", value) for value in (0.5, 0.7, 0.9)]
@@ -136,7 +134,7 @@ class TestReplay:
         assert text.startswith("l2.max_l2 ")
         assert "decision.rule" in text
 
-    def test_steps(self) -> None:
+    def test_steps(self):
         """A path without a step is warned of; of all paths they are named in the table's attrs."""
         for path in self.idle:
             assert (
@@ -152,7 +150,7 @@ class TestReplay:
         moving = set(table["path"]) - set(flat)
         assert not moving & set(table.attrs["idle"])
 
-    def test_flips_names_what_is_compared_with_nothing(self) -> None:
+    def test_flips_names_what_is_compared_with_nothing(self):
         """In attrs, beside the rows of those that flip the case."""
         off = self.policy.replace("similarity.enabled", False)
         table = flips(self.trace, off, self.trace.cases[0].id)
@@ -175,9 +173,7 @@ class TestSpaces:
             ("similarity.min_similarity", (-0.99, -0.98)),
         ],
     )
-    def test_a_path_that_decides_nothing_is_refused(
-        self, path: str, extent: tuple[float, float]
-    ) -> None:
+    def test_a_path_that_decides_nothing_is_refused(self, path, extent):
         """Alone or beside one that decides; the one that decides is not named."""
         for more in ({}, {"confidence.tau_default": (5.0, 90.0)}):
             with pytest.raises(ValueError, match="space must name") as caught:
@@ -185,21 +181,21 @@ class TestSpaces:
             assert path in str(caught.value)
             assert "tau_default" not in str(caught.value)
 
-    def test_a_gate_that_is_off_is_refused_unless_it_may_be_switched_on(self) -> None:
+    def test_a_gate_that_is_off_is_refused_unless_it_may_be_switched_on(self):
         """What makes it act is named."""
         start = Policy.load().replace("confidence.enabled", False)
         space = {"confidence.tau_default": (5.0, 90.0)}
         with pytest.raises(ValueError, match=r"confidence\.enabled"):
             tune(self.trace, rule="chain", policy=start, space=space, trials=2)
 
-    def test_the_toolkit_leaves_them_out_and_names_them(self) -> None:
+    def test_the_toolkit_leaves_them_out_and_names_them(self):
         """What is searched and what is left out are all thresholds and switches."""
         result = tune(self.trace, rule="chain", trials=2, batch_size=2)
         assert {"confidence.tau_explicit", "support.min_support"} <= set(result.left_out)
         assert not set(result.left_out) & set(result.settings["space"])
         assert not any("leaves out" in note for note in result.notes)
 
-    def test_what_an_order_leaves_out_is_not_searched(self) -> None:
+    def test_what_an_order_leaves_out_is_not_searched(self):
         """Neither its switch nor its threshold."""
         start = Policy.load().replace("decision.order", ("domain", "l2", "gap", "confidence"))
         space = full_space(self.trace.split("tune"), start)

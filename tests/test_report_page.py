@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -65,11 +64,11 @@ CHUNKS = (
 
 
 def some_trace(
-    rows: Sequence[tuple[str, str, float, float]],
+    rows,
     *,
-    reranker: str = "late-interaction",
-    split: str | None = "report",
-) -> TraceData:
+    reranker="late-interaction",
+    split="report",
+):
     """Trace of one arm and three hits a case.
 
     Chunks a, b, c, the first at `l2` and `score`, 0.1 apart.
@@ -115,7 +114,7 @@ def some_trace(
     return TraceData(cases, CHUNKS, ("hybrid",), hits, None, meta)
 
 
-def stored(made: TraceData) -> StoredTrace:
+def stored(made):
     """A trace with the methods of one."""
     return StoredTrace(made.cases, made.chunks, made.arms, made.hits, None, made.meta)
 
@@ -128,7 +127,7 @@ ROWS = [
 ]
 
 
-def policies() -> dict[str, Policy]:
+def policies():
     """Published thresholds, a looser policy, and one that refuses everything."""
     base = Policy.load()
     looser = base.replace("similarity.min_similarity", 0.4, "confidence.tau_default", 10.0)
@@ -143,7 +142,7 @@ def policies() -> dict[str, Policy]:
 class Tags(HTMLParser):
     """Tags, attributes and text of a page; a tag that is not closed is an error."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         """Read the page."""
         super().__init__()
         self.open: list[str] = []
@@ -152,18 +151,18 @@ class Tags(HTMLParser):
         self.close()
         assert not self.open
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         """Keep a tag."""
         self.tags.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         """Close the tag that is open."""
         assert self.open.pop() == tag
 
 
-def without_own_script(page: str) -> str:
+def without_own_script(page):
     """Page without the one script that it runs, which is the project's own, named by its hash."""
     own = Path(rendering.__file__).with_name("tables.js").read_text(encoding="utf-8").strip()
     assert page.count(f"<script>{own}</script>") == 1
@@ -172,9 +171,7 @@ def without_own_script(page: str) -> str:
     return page.replace(f"<script>{own}</script>", "")
 
 
-def written(
-    folder: Path, trace: TraceData, these: dict[str, Policy] | None = None, **more: Any
-) -> str:
+def written(folder, trace, these=None, **more):
     """Text of a report."""
     return write_report(trace, these or policies(), out=folder / "page.html", **more).read_text(
         encoding="utf-8"
@@ -182,7 +179,7 @@ def written(
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+def page(tmp_path_factory):
     """Report with everything in it, names and frames hostile."""
     trials = pd.DataFrame(
         {"false_refusal_rate": [0.0, 0.5, 1.0], "hallucination_rate": [0.5, 0.2, np.nan]}
@@ -200,14 +197,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
 
 
-def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status]) -> AnswerSignals:
+def seen(score, right, label):
     """Answered cases with one signal."""
     return AnswerSignals(
         {"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False
     )
 
 
-def test_a_rate_over_nothing_meets_nothing() -> None:
+def test_a_rate_over_nothing_meets_nothing():
     """Refusing everything is 0 wrong of 0 answered, and no target is met."""
     row = replay.sweep(some_trace(ROWS), [always_refuse(Policy.load())]).iloc[0]
     found = verdicts(dict(row), TARGETS, can=True)
@@ -216,7 +213,7 @@ def test_a_rate_over_nothing_meets_nothing() -> None:
     assert [one.says for one in verdicts(dict(row), TARGETS, can=False)][:2] == [UNREACHABLE] * 2
 
 
-def _row(**rates: tuple[int, int]) -> dict[str, Any]:
+def _row(**rates):
     """A row of the sweep, of k and n by rate."""
     counts = {"false_refusal_rate": (0, 40), "hallucination_rate": (0, 50), "coverage": (50, 100)}
     counts |= {"over_ask_rate": (0, 80)} | rates
@@ -232,7 +229,7 @@ def _row(**rates: tuple[int, int]) -> dict[str, Any]:
     return row
 
 
-def test_a_target_that_asking_back_earns_is_not_met() -> None:
+def test_a_target_that_asking_back_earns_is_not_met():
     """40 of 100 are answerable.
 
     Below 20 answered, or above 10 % asked back, nothing is met, and the page says why.
@@ -254,7 +251,7 @@ def test_a_target_that_asking_back_earns_is_not_met() -> None:
             verdicts(_row(), TARGETS, can=True, **wrong)  # type: ignore[arg-type]
 
 
-def test_what_can_be_met_together_answers() -> None:
+def test_what_can_be_met_together_answers():
     """A policy that asks everybody keeps both targets and does not count.
 
     One that answers does, and is named.
@@ -281,7 +278,7 @@ def test_what_can_be_met_together_answers() -> None:
     assert alone.best == ("s at or above 2", 0.75, 0.0)
 
 
-def test_most_harmful_flip_first() -> None:
+def test_most_harmful_flip_first():
     """A new wrong answer stands before a new false refusal, and that before a mended case."""
     rows = [("one", "ok", 0.3, 0.2), ("two", "refuse", 0.9, 0.9), ("three", "ok", 0.5, 0.9)]
     trace = some_trace(rows)
@@ -295,7 +292,7 @@ def test_most_harmful_flip_first() -> None:
     assert flipped_cases(one, two) == [1, 0, 2]
 
 
-def test_right_status_on_wrong_sources_is_said() -> None:
+def test_right_status_on_wrong_sources_is_said():
     """A case answered from other sources than expected flips from right to wrong sources."""
     trace = some_trace([("one", "ok", 0.3, 0.9)])
     trace = replace(trace, cases=(trace.cases[0]._replace(expect_sources=("b.md#1",)),))
@@ -307,7 +304,7 @@ def test_right_status_on_wrong_sources_is_said() -> None:
     assert shown[1].rows[0][-1].text == "right → wrong sources"
 
 
-def test_size_limits_what_can_be_certified() -> None:
+def test_size_limits_what_can_be_certified():
     """47 answerable cases without an error certify 4.8 %; none answerable certify nothing."""
     ok, refuse = Status.ok, Status.refuse
     here = seen([*range(47), -1.0], [True] * 46 + [False, False], [ok] * 47 + [refuse])
@@ -319,7 +316,7 @@ def test_size_limits_what_can_be_certified() -> None:
     assert nothing in promises.best_sentence(here, "this page", 0)
 
 
-def test_tables_sum_to_the_cases() -> None:
+def test_tables_sum_to_the_cases():
     """Label × decision and what decided × label each hold every case once."""
     said = replay.decide(some_trace(ROWS), policies()["tuned"])
     table = confusion_counts(said)
@@ -329,7 +326,7 @@ def test_tables_sum_to_the_cases() -> None:
 
 
 @pytest.mark.parametrize("table", [confusion_counts, decided_by_label])
-def test_a_case_without_a_label_is_of_no_label(table: Callable[[Any], object]) -> None:
+def test_a_case_without_a_label_is_of_no_label(table):
     """It is refused, rather than counted under the last one."""
     trace = some_trace(ROWS)
     cases = (*trace.cases[:-1], trace.cases[-1]._replace(expect_status=None))
@@ -339,7 +336,7 @@ def test_a_case_without_a_label_is_of_no_label(table: Callable[[Any], object]) -
         table(replay.decide(replace(trace, cases=cases), policies()["tuned"]))
 
 
-def test_front_keeps_what_no_other_beats() -> None:
+def test_front_keeps_what_no_other_beats():
     """No point of the front is beaten, every other one is, and equal points stand together."""
     refused, wrong = np.random.default_rng(1).integers(0, 6, (2, 40)) / 5.0
     kept = front(refused, wrong)
@@ -353,7 +350,7 @@ def test_front_keeps_what_no_other_beats() -> None:
     assert not front(np.array([np.nan]), np.array([0.1])).any()
 
 
-def test_each_threshold_is_swept_or_idle() -> None:
+def test_each_threshold_is_swept_or_idle():
     """Of the subject, beside the values of both; one whose gate is off has no panel."""
     these = policies()
     tuned = these["tuned"].replace("similarity.enabled", False, "signals.top1_cosine.min", 0.1)
@@ -370,14 +367,14 @@ def test_each_threshold_is_swept_or_idle() -> None:
     }
 
 
-def test_every_threshold_has_a_unit() -> None:
+def test_every_threshold_has_a_unit():
     """A unit is what the policy's own schema says of the field."""
     units = {path: blocks.threshold_unit(path) for path in replay.SWEPT}
     assert all(unit and "None" not in unit for unit in units.values())
     assert (units["similarity.min_similarity"], units["density.min_keep"]) == ("cosine", "count")
 
 
-def test_words_of_numbers() -> None:
+def test_words_of_numbers():
     """A missing number is a dash, controls are blanks, long text is cut."""
     assert tables.percent(float("nan")) == "–"
     assert tables.share_cell(0, 0) == Cell("–", "0/0; –", "number")
@@ -386,7 +383,7 @@ def test_words_of_numbers() -> None:
     assert len(tables.cut_text("x" * 1000)) == tables.LONGEST_TEXT
 
 
-def test_nothing_from_outside_is_markup(page: str) -> None:
+def test_nothing_from_outside_is_markup(page):
     """A script in a query, corpus, policy name, note, frame or test stands as text only."""
     rest = without_own_script(page)
     tags = Tags(rest)
@@ -396,7 +393,7 @@ def test_nothing_from_outside_is_markup(page: str) -> None:
     assert not [name for _, attributes in tags.tags for name in attributes if name.startswith("on")]
 
 
-def test_page_needs_nothing_else(page: str) -> None:
+def test_page_needs_nothing_else(page):
     """Every image is inline, every link stays on the page, nothing is fetched."""
     page = without_own_script(page)
     tags = Tags(page).tags
@@ -412,7 +409,7 @@ def test_page_needs_nothing_else(page: str) -> None:
     assert not re.search(r"https?://|url\(|@import", page)
 
 
-def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
+def test_a_hostile_corpus_stays_text(tmp_path):
     """Ids, queries, tags, sources, names, notes.
 
     No script, address, formula, control character or override of theirs.
@@ -444,7 +441,7 @@ def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
     assert "tex2jax_ignore" in display._repr_html_()
 
 
-def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:
+def test_traffic_has_a_section_where_a_review_is_given(tmp_path):
     """With its picture, its counts and notes; a page without a review has none."""
     trace = some_trace(ROWS)
     page = written(tmp_path, trace, review=review(trace, policies()["tuned"], by=("tenant",)))
@@ -455,7 +452,7 @@ def test_traffic_has_a_section_where_a_review_is_given(tmp_path: Path) -> None:
     assert "This traffic" not in written(tmp_path, trace)
 
 
-def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
+def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path):
     """Byte for byte in a sandboxed frame.
 
     Its scripts, and no others, are named in the page's policy.
@@ -479,7 +476,7 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path: Path) -> None:
     assert section.caption.endswith("in sample, not comparable.")  # it shows the cases tuned on
 
 
-def test_sections_stand_in_order(page: str) -> None:
+def test_sections_stand_in_order(page):
     """Six numbered parts; each section stands in one, the first of a part open.
 
     Contents link to their anchors.
@@ -499,7 +496,7 @@ def test_sections_stand_in_order(page: str) -> None:
     assert all(f'<details id="{link}"' in page for link in links)
 
 
-def test_same_input_same_bytes(tmp_path: Path) -> None:
+def test_same_input_same_bytes(tmp_path):
     """Written twice, page and figures are equal byte for byte."""
     for folder in ("one", "two"):
         write_report(some_trace(ROWS), policies(), out=tmp_path / folder / "page.html")
@@ -511,7 +508,7 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
     )
 
 
-def test_rates_over_nothing_are_dashes(page: str) -> None:
+def test_rates_over_nothing_are_dashes(page):
     """The policy that refuses everything shows 0/0 and a dash, and no nan stands anywhere."""
     assert "0/0; –" in page
     assert "always-refuse" in page
@@ -519,14 +516,14 @@ def test_rates_over_nothing_are_dashes(page: str) -> None:
     assert not re.search(r"\b(nan|NaN|None)\b", text)
 
 
-def test_late_interaction_is_rank_only() -> None:
+def test_late_interaction_is_rank_only():
     """The caption warns of uncalibrated confidence exactly if the reranker is late interaction."""
     for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
         picture = parts.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
         assert ("until calibrated" in picture.caption) == warned
 
 
-def test_incumbent_alone(tmp_path: Path) -> None:
+def test_incumbent_alone(tmp_path):
     """Without a tuned policy there is no comparison, and the rest stands."""
     page = written(tmp_path, some_trace(ROWS), {"mine": Policy.load()})
     assert "compared with no other policy" in page
@@ -538,7 +535,7 @@ def test_incumbent_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["ok", "refuse", "ambiguous"])
-def test_empty_label_classes(tmp_path: Path, label: str) -> None:
+def test_empty_label_classes(tmp_path, label):
     """A set with one label only still has a whole page."""
     page = written(
         tmp_path, some_trace([(query, label, l2, score) for query, _, l2, score in ROWS])
@@ -547,7 +544,7 @@ def test_empty_label_classes(tmp_path: Path, label: str) -> None:
     Tags(page)
 
 
-def test_a_case_without_hits(tmp_path: Path) -> None:
+def test_a_case_without_hits(tmp_path):
     """A trace whose hits are all missing gives a page: no threshold reaches anything."""
     trace = some_trace(ROWS)
     none = (np.full_like(field, np.nan if field.dtype == float else -1) for field in trace.hits)
@@ -591,7 +588,7 @@ FITTED = ("tuned", "expected cost")
 
 
 @pytest.fixture(scope="module")
-def decided_by_cost() -> tuple[TraceData, dict[str, Policy], Study]:
+def decided_by_cost():
     """Split report cases, policies, the tuned one by expected cost, its study's words."""
     tuned = fit_decision(
         wide_trace(200, "tune", seed=6), Policy.load(), signals=["confidence", "top1_cosine"]
@@ -608,17 +605,17 @@ def decided_by_cost() -> tuple[TraceData, dict[str, Policy], Study]:
 Decided = tuple[TraceData, dict[str, Policy], Study]
 
 
-def beaten(these: dict[str, Policy]) -> dict[str, Policy]:
+def beaten(these):
     """Policies whose default refuses all, so that tuned is better than each needing no tuning."""
     return these | {"defaults": these["defaults"].replace("similarity.min_similarity", 0.9)}
 
 
-def in_sample(study: Study) -> Study:
+def in_sample(study):
     """The study as it is where no case was kept from it."""
     return study._replace(unseen=False, in_sample=FITTED, costs=study.costs.assign(report=NAN))
 
 
-def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_path: Path) -> None:
+def test_the_page_begins_with_what_was_selected(decided_by_cost, tmp_path):
     """What to use and whether that is shown first; then tuned against each other policy."""
     trace, these, study = decided_by_cost
     notes = ["A note.", "Another note."]
@@ -641,26 +638,24 @@ def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_pa
     }
 
 
-def report_data(trace: TraceData, these: dict[str, Policy], **more: Any) -> parts.ReportData:
+def report_data(trace, these, **more):
     """What the parts of a report read of tuned and default policy."""
     return report_page._report_data(trace, these, None, "tuned", "defaults", "report")._replace(
         **more
     )
 
 
-def facts(shown: first.FirstScreen) -> dict[str, first.Fact]:
+def facts(shown):
     """Rows of the first screen by their heads."""
     return {one.head: one for one in shown.facts}
 
 
-def screen(here: parts.ReportData, study: Study | None = None) -> first.FirstScreen:
+def screen(here, study=None):
     """First screen without costs."""
     return first.first_screen(here, study, None)
 
 
-def test_nothing_is_better_on_the_cases_it_was_chosen_on(
-    decided_by_cost: Decided, tmp_path: Path
-) -> None:
+def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost, tmp_path):
     """The old page said in green "Use tuned for its lower cost", p = 1.5e-05.
 
     It judged a model on the cases it was fitted on.
@@ -697,7 +692,7 @@ def test_nothing_is_better_on_the_cases_it_was_chosen_on(
     Tags(shown)
 
 
-def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost: Decided) -> None:
+def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost):
     """Where the interval holds 0 the policy is chosen, not shown better; the set's size is said."""
     trace, these, study = decided_by_cost
     few = replace(trace, cases=trace.cases[:4], hits=Hits(*(column[:4] for column in trace.hits)))
@@ -709,7 +704,7 @@ def test_no_difference_is_no_reason_to_use_tuned(decided_by_cost: Decided) -> No
     assert screen(report_data(few, these)).advice == "open"
 
 
-def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided) -> None:
+def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost):
     """If refusing all was selected and answering all is better, that wins, and advice says why."""
     trace, these, study = decided_by_cost
     here = report_data(trace, these | {"tuned": always_refuse(Policy.load())})
@@ -723,7 +718,7 @@ def test_a_tuned_policy_that_is_worse_is_not_to_be_used(decided_by_cost: Decided
     assert by_name["always-answer"][3] == Cell("tuned is worse", mark="bad")
 
 
-def test_the_first_screen_says_what_is_not_known() -> None:
+def test_the_first_screen_says_what_is_not_known():
     """A policy that needs no tuning is named as such.
 
     Without a study nobody knows what was tuned on these cases.
@@ -741,8 +736,8 @@ def test_the_first_screen_says_what_is_not_known() -> None:
 
 
 def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(
-    decided_by_cost: Decided,
-) -> None:
+    decided_by_cost,
+):
     """Without a study and without split report the cases may be those tuned on."""
     trace, these, _ = decided_by_cost
     shown = screen(report_data(unsplit(trace), beaten(these)))
@@ -753,7 +748,7 @@ def test_better_on_cases_that_may_have_been_tuned_on_is_not_said_in_green(
     assert "good" not in {cell.mark for row in shown.against.rows for cell in row}
 
 
-def test_nothing_wins_while_what_needs_no_tuning_is_not_compared(decided_by_cost: Decided) -> None:
+def test_nothing_wins_while_what_needs_no_tuning_is_not_compared(decided_by_cost):
     """Where always-answer lacks recorded answers, beating the others is not beating it."""
     trace, these, study = decided_by_cost
     here = report_data(trace, beaten(these))
@@ -766,7 +761,7 @@ def test_nothing_wins_while_what_needs_no_tuning_is_not_compared(decided_by_cost
     assert "always-answer" in shown.facts[-1].text
 
 
-def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> None:
+def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost):
     """First-screen cost, saved cost, counts are those of `replay.sweep` and paired comparison."""
     trace, these, study = decided_by_cost
     here = report_data(trace, these)
@@ -779,7 +774,7 @@ def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost: Decided) -> N
         assert [cells[4].text, cells[5].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
 
 
-def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path: Path) -> None:
+def test_targets_are_those_that_the_user_set(decided_by_cost, tmp_path):
     """Nobody sets 10 % and 1 %, yet they made every result "not met".
 
     Without targets no page names one.
@@ -801,7 +796,7 @@ def test_targets_are_those_that_the_user_set(decided_by_cost: Decided, tmp_path:
         written(tmp_path, trace, these, targets={"x": 0.1})
 
 
-def test_a_target_that_is_wanted_high_is_met_above_it() -> None:
+def test_a_target_that_is_wanted_high_is_met_above_it():
     """Coverage of 1/2 keeps 0.4 and not 0.6.
 
     A target takes the place of the constraint of its name.
@@ -817,7 +812,7 @@ def test_a_target_that_is_wanted_high_is_met_above_it() -> None:
 
 
 @pytest.mark.parametrize("name", metrics.RATES)
-def test_what_a_threshold_reaches_is_what_its_decisions_count(name: str) -> None:
+def test_what_a_threshold_reaches_is_what_its_decisions_count(name):
     """Of each rate.
 
     A target at the rate of a threshold is reachable, one beyond all of them is not.
@@ -846,7 +841,7 @@ def test_what_a_threshold_reaches_is_what_its_decisions_count(name: str) -> None
         assert not reachable(here, table, None, {name: beyond}, **free).together
 
 
-def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
+def test_candidates_stand_side_by_side(decided_by_cost):
     """The cheapest cross-fitted first; what does not compete and what is in sample are told."""
     trace, these, study = decided_by_cost
     here = report_data(trace, these, study=study, notes=("Selected.", "more"))
@@ -871,7 +866,7 @@ def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
     assert parts.candidates_section(report_data(trace, these)) == []
 
 
-def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost: Decided) -> None:
+def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost):
     """P(right) beside signals and in the diagram, ratio swept, decisions in plain words."""
     trace, these, _ = decided_by_cost
     here = report_data(trace, these)
@@ -890,7 +885,7 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     }
 
 
-def test_the_model_is_a_table(decided_by_cost: Decided) -> None:
+def test_the_model_is_a_table(decided_by_cost):
     """A row a signal with weights, centre and scale; then the bias; then the costs.
 
     A chain has no such section.
@@ -908,7 +903,7 @@ def test_the_model_is_a_table(decided_by_cost: Decided) -> None:
     assert parts.model_section(whole(trace, Policy.load())) == []
 
 
-def test_what_changes_names_the_rule(decided_by_cost: Decided) -> None:
+def test_what_changes_names_the_rule(decided_by_cost):
     """A section that a manifest leaves out at its default still counts as a change."""
     _, these, _ = decided_by_cost
     table = blocks.changes_table("a", "b", these["defaults"], these["tuned"])
@@ -917,25 +912,25 @@ def test_what_changes_names_the_rule(decided_by_cost: Decided) -> None:
     ]
 
 
-def judged(trace: TraceData, **more: Any) -> parts.ReportData:
+def judged(trace, **more):
     """What the parts of a report read."""
     return report_data(trace, policies(), **more)
 
 
-def test_unsplit_cases_are_flagged() -> None:
+def test_unsplit_cases_are_flagged():
     """Tuned thresholds judged on cases that are no report split bring a warning."""
     for split, mark in (("report", ""), ("tune", "bad"), (None, "bad")):
         assert facts(screen(judged(some_trace(ROWS, split=split))))[first.CASES].mark == mark
 
 
-def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cost: Decided) -> None:
+def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cost):
     """Chosen on the cases that judge.
 
     With a split certify the next step certifies, without one it deals splits.
     """
     trace, these, study = decided_by_cost
 
-    def told(**more: Any) -> dict[str, first.Fact]:
+    def told(**more):
         return facts(screen(report_data(trace, these, **more), in_sample(study)))
 
     steps = [told(n_certify=n)[first.NEXT] for n in (None, 15)]
@@ -951,9 +946,7 @@ def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cos
     assert tested[first.NEXT].code == ""
 
 
-def test_the_page_of_a_study_shows_its_certification(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_of_a_study_shows_its_certification(tmp_path, monkeypatch):
     """Promised or refused, with its look.
 
     In neither case the first screen proposes the test that was made.
@@ -991,7 +984,7 @@ def test_the_page_of_a_study_shows_its_certification(
         result.report(tmp_path / "page.html", certification=of_another)
 
 
-def test_signals_of_the_trace_are_judged_beside_the_built_in_ones() -> None:
+def test_signals_of_the_trace_are_judged_beside_the_built_in_ones():
     """Of both directions, each so that more of it is surer.
 
     One that says nothing alone is no score.
@@ -1006,7 +999,7 @@ def test_signals_of_the_trace_are_judged_beside_the_built_in_ones() -> None:
     np.testing.assert_array_equal(score["-far"], -values)
 
 
-def test_many_flips_are_counted_not_all_shown() -> None:
+def test_many_flips_are_counted_not_all_shown():
     """At most 60 rows, and the count of all."""
     text, table = parts.flips_section(
         judged(some_trace([(f"question {number}", "ok", 0.7, 0.7) for number in range(75)]))
@@ -1016,7 +1009,7 @@ def test_many_flips_are_counted_not_all_shown() -> None:
     assert [row[-1].text for row in table.rows] == ["wrong → right"] * 60
 
 
-def test_doors_state_the_rule(tmp_path: Path) -> None:
+def test_doors_state_the_rule(tmp_path):
     """No cases, no incumbent, and trials without rates stop with rule and remedy, write nothing."""
     here, base = some_trace(ROWS), Policy.load()
     more: dict[str, Any]
@@ -1031,7 +1024,7 @@ def test_doors_state_the_rule(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def wide_trace(n: int, split: str, seed: int = 0) -> StoredTrace:
+def wide_trace(n, split, seed=0):
     """Trace of n answerable and unanswerable cases, separated by confidence, with own queries."""
     rng = np.random.default_rng(seed)
     good = rng.random(n) < 0.7
@@ -1046,7 +1039,7 @@ def wide_trace(n: int, split: str, seed: int = 0) -> StoredTrace:
 
 
 @pytest.fixture(scope="module")
-def certified() -> Policy:
+def certified():
     """Policy keeping two targets at 90 % confidence, certified on 300 cases, ordered on others.
 
     The others are 300 cases too.
@@ -1062,7 +1055,7 @@ def certified() -> Policy:
     return found.policy
 
 
-def whole(trace: TraceData, subject: Policy) -> parts.ReportData:
+def whole(trace, subject):
     """What the parts read of one policy."""
     return report_page._report_data(trace, {"mine": subject}, None, "tuned", "mine", "report")
 
@@ -1070,12 +1063,12 @@ def whole(trace: TraceData, subject: Policy) -> parts.ReportData:
 FRESH = wide_trace(300, "report", seed=3)
 
 
-def promised(subject: Policy, trace: TraceData = FRESH, **more: Any) -> list[Any]:
+def promised(subject, trace=FRESH, **more):
     """Blocks of the section on promises."""
     return promises.certificate_blocks(whole(trace, subject)._replace(**more))
 
 
-def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Path) -> None:
+def test_a_certificate_is_shown_and_tested_again(certified, tmp_path):
     """Promises as certified and, on other cases, the table of the check.
 
     The page holds every new section.
@@ -1108,14 +1101,14 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
     Tags(shown)
 
 
-def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None:
+def test_cases_that_made_a_certificate_do_not_test_it(certified):
     """On the split that it was certified on the promises stand without a re-test."""
     table, text, _ = promised(certified, wide_trace(300, "certify", seed=2))
     assert table.head[-1] == "upper bound"
     assert text.text.startswith("No re-test")
 
 
-def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
+def test_a_certificate_of_something_else_is_said(certified):
     """One of another policy, of an older raglab or without its parts is no promise."""
     own = dict(certified.certificate or {})
     older = {
@@ -1132,7 +1125,7 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
     assert "arm must be one of hybrid" in other.text
 
 
-def test_a_promise_of_further_looks_or_by_asking_is_warned_of(certified: Policy) -> None:
+def test_a_promise_of_further_looks_or_by_asking_is_warned_of(certified):
     """The looks as rows, asking back as a warning, and the confidence of all looks beside one's."""
     own = dict(certified.certificate or {})
     asked = {"rests_on_asking": True, "over_ask_rate": 0.4, "also_kept_by": ["always-ask"]}
@@ -1146,7 +1139,7 @@ def test_a_promise_of_further_looks_or_by_asking_is_warned_of(certified: Policy)
     assert "with 90 % confidence for this test alone, 85 % for all 2 together" in line
 
 
-def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
+def test_a_certified_cost_is_shown_in_its_own_units(certified):
     """A cost is no share: neither its limit nor its bound is a percentage."""
     promise = {"name": "expected_cost", "alpha": 1.5, "k": 300.5, "n": 300, "bound": 1.25}
     own = {"promises": [promise], "costs": {"refuse": {"answered_wrong": 4.0}}}
@@ -1154,7 +1147,7 @@ def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
     assert [cell.text for cell in table.rows[0]] == ["expected_cost", "1.5", "300.5", "300", "1.25"]
 
 
-def test_without_a_certificate_the_data_it_needs_are_named() -> None:
+def test_without_a_certificate_the_data_it_needs_are_named():
     """A row a target, the best there is, and what each signal could carry at a target in reach.
 
     No default target; on the cases it was tuned on a policy's counts promise nothing.
@@ -1174,7 +1167,7 @@ def test_without_a_certificate_the_data_it_needs_are_named() -> None:
     assert not any("needed" in one.head for one in tuned_here if one.kind == "table")
 
 
-def test_a_certification_that_failed_is_shown_with_what_it_lacks() -> None:
+def test_a_certification_that_failed_is_shown_with_what_it_lacks():
     """Its own targets, counts and bounds for a usual target, and the missing labelled questions."""
     policy = Policy.load().replace("similarity.min_similarity", 0.1)
     failed = certify_policy(wide_trace(60, "certify", seed=5), policy, targets={RISK: 0.01})
@@ -1193,7 +1186,7 @@ def test_a_certification_that_failed_is_shown_with_what_it_lacks() -> None:
     assert kinds == ["text", "text", "table"]  # no counts where nothing was tested
 
 
-def test_worst_slice_first() -> None:
+def test_worst_slice_first():
     """Slices that pass less often than the rest, as `slices` orders them.
 
     Equal ones everywhere give a sentence.
@@ -1217,7 +1210,7 @@ def test_worst_slice_first() -> None:
     assert text.text.startswith("mine passes in no slice")
 
 
-def test_the_decision_boundary_is_the_subject_s() -> None:
+def test_the_decision_boundary_is_the_subject_s():
     """Zones of its own taus, as its display has them."""
     rows = [
         ("one", "ok", 0.3, 0.9),
@@ -1239,7 +1232,7 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
     assert "confidence gate" in text.text
 
 
-def test_the_fused_gate_has_its_line() -> None:
+def test_the_fused_gate_has_its_line():
     """A policy with a fused model shows its curve and its row beside the single signals."""
     trace = wide_trace(200, "report", seed=5)
     fused = fit_fused_gate(trace, Policy.load()).policy
@@ -1250,7 +1243,7 @@ def test_the_fused_gate_has_its_line() -> None:
     np.testing.assert_array_equal(here.signals.score["fused gate"], said.tables.evidence.fused[0])
 
 
-def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path: Path) -> None:
+def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path):
     """Of another arm, or of candidates that a sequence did not reach.
 
     Of too few cases it was no test.
@@ -1272,7 +1265,7 @@ def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path: Path
     assert "Label more questions of split certify" in shown
 
 
-def test_no_certificate_is_proposed_on_cases_that_a_policy_learned_from(tmp_path: Path) -> None:
+def test_no_certificate_is_proposed_on_cases_that_a_policy_learned_from(tmp_path):
     """By hand as by a study: the next step names no split certify that the policy was fitted on."""
     trace = labelled(3, {"tune": 80, "certify": 120})
     for split in ("tune", "certify"):

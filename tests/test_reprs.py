@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ LONGEST = 400
 SAMPLES = Path(__file__).parent / "data" / "formats-0.1.0"
 
 
-def shown_classes() -> list[type]:
+def shown_classes():
     """Classes of the package that state HTML, of their own or by the mixin of results."""
     modules = [
         importlib.import_module(module.name)
@@ -45,7 +44,7 @@ def shown_classes() -> list[type]:
     )
 
 
-def values(name: str) -> Any:
+def values(name):
     """A value that a cell may end with."""
     trace, policy = (
         raglab.Trace.load(SAMPLES / "trace.parquet"),
@@ -64,7 +63,7 @@ def values(name: str) -> Any:
     }[name]
 
 
-def test_large_values_are_one_short_line() -> None:
+def test_large_values_are_one_short_line():
     """No array, table or pattern is printed whole."""
     table = pd.DataFrame({"path": ["a"] * 900, "from": np.arange(900.0), "to": 0.0})
     shown = {
@@ -81,7 +80,7 @@ def test_large_values_are_one_short_line() -> None:
         assert "\n" not in repr(value)
 
 
-def test_what_has_html_has_a_text_too() -> None:
+def test_what_has_html_has_a_text_too():
     """A terminal and a page that shows no HTML have the text."""
     kinds = shown_classes()
     assert {"Display", "Result", "AuditLog"} <= {kind.__name__ for kind in kinds}
@@ -91,7 +90,7 @@ def test_what_has_html_has_a_text_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["comparison", "decisions", "display", "policy", "trace"])
-def test_a_host_that_runs_no_script_shows_it_all(name: str) -> None:
+def test_a_host_that_runs_no_script_shows_it_all(name):
     """VS Code, Colab, GitHub show text or script-free HTML that loads and waits for nothing."""
     data, _ = DisplayFormatter().format(values(name))
     assert {"text/plain", "text/html"} <= data.keys()

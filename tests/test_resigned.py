@@ -9,16 +9,13 @@ import dataclasses
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from fuzz.outcomes import is_clear
-from fuzz.resigned import Change, resigned_documents, resigned_traces
+from fuzz.resigned import resigned_documents, resigned_traces
 from raglab.bandit.learner import Bandit, choose, init, update
 from raglab.bandit.persistence import _document_digest as document_hash
 from raglab.bandit.persistence import dumps, loads
@@ -29,7 +26,7 @@ from test_store_traces import full_trace
 from worlds import PATTERNS, policy
 
 
-def policies() -> list[PolicyData]:
+def policies():
     """Policies that between them read every measurement."""
     return [
         policy(l2={"enabled": True, "max_l2": 0.6}),
@@ -43,7 +40,7 @@ def policies() -> list[PolicyData]:
 REFINE = {"max_depth": 1}
 
 
-def decided(trace: Any) -> list[Any]:
+def decided(trace):
     """Decisions of each policy by each arm."""
     return [
         decide(trace, one, arm=arm).frame(reasons=True).to_dict("records")
@@ -52,7 +49,7 @@ def decided(trace: Any) -> list[Any]:
     ]
 
 
-def outcome(read: Callable[[], Any], decide_all: Callable[[Any], Any], truth: Any) -> str:
+def outcome(read, decide_all, truth):
     """`refused`, `same` or `another`, or what is wrong."""
     try:
         with warnings.catch_warnings():
@@ -65,9 +62,7 @@ def outcome(read: Callable[[], Any], decide_all: Callable[[Any], Any], truth: An
     return "same" if repr(found) == repr(truth) else "another"
 
 
-def walk(
-    changes: Iterator[Change], read: Callable[[Any], Any], decide_all: Callable[[Any], Any]
-) -> Counter[str]:
+def walk(changes, read, decide_all):
     """What became of every change.
 
     Fails with the first that is neither refused nor decides as before.
@@ -85,7 +80,7 @@ def walk(
     return counts
 
 
-def trace_walk(folder: Path, step: int = 1) -> Counter[str]:
+def trace_walk(folder, step=1):
     """Walk over a trace that holds all that one may hold."""
     whole, target = folder / "whole.parquet", folder / "t.parquet"
     dataclasses.replace(full_trace(), latency=None).save(whole)
@@ -94,20 +89,20 @@ def trace_walk(folder: Path, step: int = 1) -> Counter[str]:
     )
 
 
-def test_a_trace(tmp_path: Path) -> None:
+def test_a_trace(tmp_path):
     """Every seventh change of a column or field of a trace."""
     counts = trace_walk(tmp_path, step=7)
     assert counts["refused"] > counts["same"] > 0
 
 
-def test_a_trace_whole(tmp_path: Path) -> None:
+def test_a_trace_whole(tmp_path):
     """Every change of every column and field."""
     counts = trace_walk(tmp_path)
     assert counts["refused"] > counts["same"] > counts["another"] > 0
 
 
 @pytest.mark.parametrize("policy_name", ["thompson_beta", "lin_ucb"])
-def test_a_saved_learner(policy_name: str) -> None:
+def test_a_saved_learner(policy_name):
     """Every place of its state and settings."""
     bandit, rng = Bandit(policy_name), np.random.default_rng(0)
     width = 2 if bandit.linear else 0
@@ -117,7 +112,7 @@ def test_a_saved_learner(policy_name: str) -> None:
         state = update(state, n % 3, 0.25 + 0.5 * (n % 2), bandit, context=context)
     document = json.loads(dumps(state, bandit, rng))
 
-    def choices(saved: Any) -> list[Any]:
+    def choices(saved):
         context = np.ones(width)
         drawn = np.random.default_rng(1)
         return [
@@ -125,14 +120,14 @@ def test_a_saved_learner(policy_name: str) -> None:
             for _ in range(20)
         ]
 
-    def read(changed: Any) -> Any:
+    def read(changed):
         return loads(json.dumps(document if changed is None else changed))
 
     counts = walk(resigned_documents(document, "sha256", document_hash), read, choices)
     assert counts["refused"] > 5 * counts["same"] > 0
 
 
-def test_latencies(tmp_path: Path) -> None:
+def test_latencies(tmp_path):
     """They are no part of a decision; those of another trace are refused."""
     whole = tmp_path / "t.parquet"
     full_trace().save(whole)
@@ -140,7 +135,7 @@ def test_latencies(tmp_path: Path) -> None:
     table = pq.read_table(file)
     head = json.loads(table.schema.metadata[b"raglab"])
 
-    def read(changed: Any) -> Any:
+    def read(changed):
         if changed is not None:
             pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(changed)}), file)
         return Trace.load(whole)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab import resolver
 from raglab.resolver import (
     RuleThresholds,
     anchor_values,
@@ -30,11 +29,11 @@ NAN = np.nan
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=120)
 
 
-def _groups(sign: list[int]) -> resolver.Groups:
+def _groups(sign):
     return group_hits(np.array([sign]))
 
 
-def test_a_signature_is_stripped_and_lower_cased() -> None:
+def test_a_signature_is_stripped_and_lower_cased():
     """Blank is missing; vendor and version count only in the strict one."""
     tags = {
         "domain": " Motor ",
@@ -53,7 +52,7 @@ def test_a_signature_is_stripped_and_lower_cased() -> None:
     ]
 
 
-def test_a_hit_without_tags_stands_for_its_file() -> None:
+def test_a_hit_without_tags_stands_for_its_file():
     """A vendor alone makes a strict signature, but no core one."""
     assert is_fallback(signature({}, "a.md", strict=True))
     assert is_fallback(signature({"vendor": "Acme"}, "a.md", strict=False))
@@ -61,19 +60,19 @@ def test_a_hit_without_tags_stands_for_its_file() -> None:
     assert rendered(signature({}, "A.md", strict=False)) == "domain: __file__:A.md"
 
 
-def test_a_signature_is_rendered_without_its_blanks() -> None:
+def test_a_signature_is_rendered_without_its_blanks():
     """The text that is embedded names only what is there."""
     sign = signature({"domain": "motor", "product": "fleet"}, "a.md", strict=False)
     assert rendered(sign) == "domain: motor; product: fleet"
 
 
-def _entities(sign: list[int], mask: list[int], l2: list[float]) -> resolver.EntityRule:
+def _entities(sign, mask, l2):
     groups = _groups(sign)
     best_l2 = anchor_values(np.array([l2]), groups, np.inf)
     return resolve_entities(np.array([mask], dtype=np.uint64), groups, best_l2)
 
 
-def test_a_group_without_a_distance_wins_by_its_entities() -> None:
+def test_a_group_without_a_distance_wins_by_its_entities():
     """The one group with the entity wins whether or not its distance is known.
 
     In a tie it is the farthest.
@@ -82,7 +81,7 @@ def test_a_group_without_a_distance_wins_by_its_entities() -> None:
     assert _entities([5, 6], [1, 1], [0.1, NAN]).winner.tolist() == [0]
 
 
-def test_of_groups_tied_in_l2_the_better_standing_goes_first() -> None:
+def test_of_groups_tied_in_l2_the_better_standing_goes_first():
     """Groups 1 and 2 tie for the win.
 
     Group 0, as near but without the entity in its anchor, comes after them.
@@ -92,7 +91,7 @@ def test_of_groups_tied_in_l2_the_better_standing_goes_first() -> None:
     assert said.candidates.all()
 
 
-def _contest(l2: list[float], sig: list[float], anchor: list[float]) -> resolver.Contest:
+def _contest(l2, sig, anchor):
     everyone = np.ones((1, len(l2)), dtype=bool)
     return contest(everyone, *(np.array([values]) for values in (l2, sig, anchor)))
 
@@ -110,11 +109,11 @@ def _contest(l2: list[float], sig: list[float], anchor: list[float]) -> resolver
     ],
 )
 def test_the_two_best_by_each_measure(
-    measured: tuple[list[float], ...],
-    winners: list[int],
-    leads: list[float],
-    best: list[float],
-) -> None:
+    measured,
+    winners,
+    leads,
+    best,
+):
     """By distance, signature and anchor; ties go to the earlier group and lead by nothing."""
     of = _contest(*measured)
     assert [int(x[0]) for x in (of.first, of.by_signature, of.by_anchor)] == winners
@@ -122,7 +121,7 @@ def test_the_two_best_by_each_measure(
     assert [float(x[0]) for x in (of.best_signature, of.best_anchor)] == best
 
 
-def test_a_missing_similarity_wins_nothing_and_leaves_the_lead_unknown() -> None:
+def test_a_missing_similarity_wins_nothing_and_leaves_the_lead_unknown():
     """With one cosine of two there is a best, but no lead; with none there is neither."""
     seen = _contest([0.25, 0.5], [NAN, 0.5], [NAN, NAN])
     assert seen.by_signature.tolist() == [1]
@@ -143,13 +142,13 @@ def test_a_missing_similarity_wins_nothing_and_leaves_the_lead_unknown() -> None
         (RuleThresholds(NAN, -np.inf, 0.5, NAN, -np.inf), [False, False, False]),
     ],
 )
-def test_rules_at_their_thresholds(thresholds: RuleThresholds, expected: list[bool]) -> None:
+def test_rules_at_their_thresholds(thresholds, expected):
     """Both comparisons of a rule must hold; NaN switches a rule off, -inf a comparison."""
     seen = _contest([0.25, 0.5], [0.5, 0.75], [0.5, 0.5])
     assert [bool(decides(margin)[0]) for margin in rule_margins(seen, thresholds)] == expected
 
 
-def test_first_k_keeps_the_order_wanted() -> None:
+def test_first_k_keeps_the_order_wanted():
     """Of members 0, 2 and 3 in the order 3, 1, 0, 2 the first two are 3 and 0.
 
     A fourth does not exist.
@@ -180,9 +179,7 @@ FILLS = [
 
 
 @pytest.mark.parametrize(("chosen", "mask", "wanted", "pages", "expected"), FILLS)
-def test_fill_makes_room_for_missing_entities(
-    chosen: list[int], mask: list[int], wanted: int, pages: list[int], expected: list[int]
-) -> None:
+def test_fill_makes_room_for_missing_entities(chosen, mask, wanted, pages, expected):
     """The filled hits, and what came in is as it was."""
     held = np.array([chosen])
     bits, want = (np.array([of], dtype=np.uint64) for of in (mask, wanted))
@@ -190,9 +187,7 @@ def test_fill_makes_room_for_missing_entities(
     assert held.tolist() == [chosen]
 
 
-def _options(
-    members: list[list[int]], files: str, pages: list[int], k: int
-) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+def _options(members, files, pages, k):
     keys = {key: number for number, key in enumerate(sorted(set(zip(files, pages, strict=True))))}
     page_key = [keys[key] for key in zip(files, pages, strict=True)]
     found = options(
@@ -212,14 +207,12 @@ def _options(
         ("aaa", [1, 2, 3], 1, (0,)),
     ],
 )
-def test_an_option_takes_new_pages_then_new_files_then_any(
-    files: str, pages: list[int], k: int, places: tuple[int, ...]
-) -> None:
+def test_an_option_takes_new_pages_then_new_files_then_any(files, pages, k, places):
     """Of one group, up to `final_k`."""
     assert _options([[*range(len(files))]], files, pages, k)[0][1] == places
 
 
-def test_options_with_the_same_sources_are_one() -> None:
+def test_options_with_the_same_sources_are_one():
     """Groups 0 and 1 both stand for page a1; ids run on without a hole."""
     assert [(n, places) for n, places, _ in _options([[0], [1], [2]], "aab", [1, 1, 1], 2)] == [
         (1, (0,)),
@@ -227,18 +220,18 @@ def test_options_with_the_same_sources_are_one() -> None:
     ]
 
 
-def test_sources_are_sorted_and_the_distance_is_the_anchors() -> None:
+def test_sources_are_sorted_and_the_distance_is_the_anchors():
     """The anchor is b1, its second hit a2; sources stand as a2, b1."""
     found = options([[0, 1]], [1, 0], [5, 3], [1, 2], [0.25, 0.5], 2)
     assert (found[0].sources, found[0].best_l2) == ((3, 5), 0.25)
 
 
-def test_no_groups_give_no_options() -> None:
+def test_no_groups_give_no_options():
     """Nothing was retrieved, so there is nothing to ask."""
     assert options([], [], [], [], [], 2) == ()
 
 
-def test_a_selection_is_an_option_or_an_error() -> None:
+def test_a_selection_is_an_option_or_an_error():
     """Ids run from 1; any other gets the words of the refusal."""
     found = options([[0], [1]], [0, 1], [0, 1], [1, 1], [0.1, 0.2], 1)
     assert select(found, 2).places == (1,)
@@ -252,7 +245,7 @@ SIGNS = st.lists(st.integers(0, 3), max_size=6)
 
 @LAWFUL
 @given(rows=st.lists(SIGNS, min_size=1, max_size=4))
-def test_groups_of_many_are_those_of_each(rows: list[list[int]]) -> None:
+def test_groups_of_many_are_those_of_each(rows):
     """Numbers follow the order of first appearance; padding is of no group and has no anchor."""
     width = max(map(len, rows)) + 1
     together = group_hits(np.array([[*row, *[-1] * (width - len(row))] for row in rows]))
@@ -275,7 +268,7 @@ HITS = st.lists(
 
 @LAWFUL
 @given(hits=HITS)
-def test_the_entity_rule_is_the_ranking_of_the_rules(hits: list[tuple[int, int, float]]) -> None:
+def test_the_entity_rule_is_the_ranking_of_the_rules(hits):
     """Against a plain sort by anchor entities, members with any and best l2, ties everywhere."""
     hits = sorted(hits, key=lambda hit: hit[2])
     said = _entities(*(list(column) for column in zip(*hits, strict=True)))
@@ -313,9 +306,7 @@ def test_the_entity_rule_is_the_ranking_of_the_rules(hits: list[tuple[int, int, 
 
 @LAWFUL
 @given(hits=HITS, k=st.integers(1, 4), wanted=st.integers(0, 7), data=st.data())
-def test_fill_never_adds_what_is_not_missing(
-    hits: list[tuple[int, int, float]], k: int, wanted: int, data: st.DataObject
-) -> None:
+def test_fill_never_adds_what_is_not_missing(hits, k, wanted, data):
     """The filled hits are distinct and keep the first one.
 
     With a place free they cover no less of what is wanted.
@@ -343,7 +334,7 @@ def test_fill_never_adds_what_is_not_missing(
     hits=st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), min_size=1, max_size=6),
     k=st.integers(1, 4),
 )
-def test_an_option_never_shows_a_page_twice(hits: list[tuple[str, int]], k: int) -> None:
+def test_an_option_never_shows_a_page_twice(hits, k):
     """Distinct (file, page) as many as there are, up to final_k, and the anchor first."""
     files, pages = "".join(file for file, _ in hits), [page for _, page in hits]
     [(_, places, sources)] = _options([list(range(len(hits)))], files, pages, k)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import plain
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.resolver import OUTCOMES, RULES, Resolution, RuleSwitches, RuleThresholds, resolve
 from raglab.values import Status
@@ -118,14 +117,14 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("best_l2", "more", "expected"), EXAMPLES)
-def test_one_query(best_l2: list[float], more: dict[str, Any], expected: tuple[Any, ...]) -> None:
+def test_one_query(best_l2, more, expected):
     """Status, rule, winner and options, worked out by hand."""
     resolution = resolve(best_l2, STRICT, **more)
     assert resolution == Resolution(*expected)
     assert isinstance(resolution.status, Status)
 
 
-def test_the_rules_and_their_statuses_are_those_of_the_table() -> None:
+def test_the_rules_and_their_statuses_are_those_of_the_table():
     """Six rules and the options in their order, and the one option that is left."""
     assert {name for name, _ in OUTCOMES} == {*(rule.name for rule in RULES), "single_option"}
     assert [name for name, _ in OUTCOMES[: len(RULES)]] == [
@@ -186,7 +185,7 @@ ODD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_odd_input_is_refused_and_not_guessed() -> None:
+def test_odd_input_is_refused_and_not_guessed():
     """Where a number was cut, a text true, or another group won in silence."""
     for more, message in ODD:
         with pytest.raises(ValueError, match=f"^{message}"):
@@ -205,7 +204,7 @@ def test_odd_input_is_refused_and_not_guessed() -> None:
             resolve(**{"best_l2": TWO, "thresholds": STRICT, **odd})
 
 
-def test_what_numpy_and_pandas_hold_is_taken() -> None:
+def test_what_numpy_and_pandas_hold_is_taken():
     """Whole floats, float32, int8, None for a missing number, objects of booleans.
 
     Counts up to their highest.
@@ -235,7 +234,7 @@ def test_what_numpy_and_pandas_hold_is_taken() -> None:
     )
 
 
-def test_nothing_is_written_into_the_arguments() -> None:
+def test_nothing_is_written_into_the_arguments():
     """Read-only arrays decide as others do."""
     best_l2, cosine = np.array([[0.25, 0.5, NAN]]), np.array([[0.5, 0.25, NAN]])
     for array in (best_l2, cosine):
@@ -254,7 +253,7 @@ POLICY = st.tuples(st.tuples(*[BOUND] * 5), st.tuples(*[st.booleans()] * 4))
 NAMES = ("best_l2", "sig_sim", "anchor_sim", "entity_hits", "anchor_hits", "member_hits", "sources")
 
 
-def _thresholds(bounds: tuple[float, ...]) -> RuleThresholds:
+def _thresholds(bounds):
     gap, sig, sig_gap, anchor, anchor_gap = bounds
     off = {"min_sig_sim_gap": sig_gap, "min_anchor_sim_gap": anchor_gap}
     off |= {
@@ -271,9 +270,7 @@ def _thresholds(bounds: tuple[float, ...]) -> RuleThresholds:
     policies=st.lists(POLICY, min_size=1, max_size=3),
     most=st.sampled_from([None, 1, 2]),
 )
-def test_many_queries_under_many_policies_are_each_alone(
-    queries: list[Any], policies: list[Any], most: Any
-) -> None:
+def test_many_queries_under_many_policies_are_each_alone(queries, policies, most):
     """NaN-padded, each policy-query cell has status, rule, group and options of its own call."""
     width = max(len(groups) for groups, _, _ in queries)
     padded = np.array(
@@ -322,9 +319,7 @@ def test_many_queries_under_many_policies_are_each_alone(
             )
 
 
-def _groups_of(
-    policy: PolicyData, hits: list[plain.One], named: set[str]
-) -> tuple[list[Any], dict[str, Any]]:
+def _groups_of(policy, hits, named):
     """Groups of a case's hits as hits, and as `resolve` takes them, measured in plain Python."""
     groups, k = plain.groups_of(policy, hits), policy.chosen.final_k
     sources = [frozenset(hit.file_page for hit in plain.distinct(group, k)) for group in groups]
@@ -342,7 +337,7 @@ def _groups_of(
     }
 
 
-def test_the_chain_decides_through_a_trace_as_resolve_does_alone() -> None:
+def test_the_chain_decides_through_a_trace_as_resolve_does_alone():
     """On coarse grids.
 
     Stage, status, the winner's hits and the options of every case that reaches the resolver.

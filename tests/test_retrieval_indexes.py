@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import zlib
-from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from raglab.models.loaders import CrossEncoder, Encoding
 from raglab.retrieval.arms import Sizes, Strategy, walk
 from raglab.retrieval.dense import (
     EmbeddingCache,
-    Kind,
     cache_key,
     default_cache,
     dense_index,
@@ -26,7 +23,6 @@ from raglab.retrieval.dense import (
 )
 from raglab.retrieval.indexes import (
     Bm25Index,
-    Indexes,
     Queries,
     Signatures,
     build_indexes,
@@ -41,31 +37,29 @@ from raglab.values import FLOAT_FIELDS, Hits
 DIM = 8
 
 
-def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+def _unit(rows):
     """Rows of length 1."""
     return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
 
 
-def _some_units(n: int, dim: int = DIM, seed: int = 0) -> NDArray[np.float32]:
+def _some_units(n, dim=DIM, seed=0):
     """Draw n unit vectors."""
     return _unit(np.random.default_rng(seed).normal(size=(n, dim)))
 
 
-def _equal(first: Iterable[Any], second: Iterable[Any]) -> bool:
+def _equal(first, second):
     """Whether arrays are equal pair by pair, missing values among them."""
     pairs = zip(first, second, strict=True)
     return all(np.array_equal(one, other, equal_nan=True) for one, other in pairs)
 
 
-def _lists(n: int, size: int, depth: int, n_queries: int, seed: int) -> list[NDArray[np.int64]]:
+def _lists(n, size, depth, n_queries, seed):
     """Draw n ranked lists of some ids for each query."""
     rng = np.random.default_rng(seed)
     return [np.stack([rng.permutation(size)[:depth] for _ in range(n_queries)]) for _ in range(n)]
 
 
-def _tokens(
-    name: str, sizes: Iterable[int], dim: int, seed: int = 0
-) -> dict[str, NDArray[np.float16]]:
+def _tokens(name, sizes, dim, seed=0):
     """Draw so many token embeddings for each of some texts."""
     return {
         f"{name}{i}": _some_units(int(size), dim, seed=seed + i).astype(np.float16)
@@ -82,12 +76,12 @@ class WordEncoder:
     name = "words"
     dim = DIM
 
-    def __init__(self, stop_after: int | None = None) -> None:
+    def __init__(self, stop_after=None):
         """Break with an error after so many texts, where asked."""
         self.seen = []
         self.stop_after = stop_after
 
-    def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
+    def both(self, texts, *, query=False):
         """Sentence and token embeddings; no prompt goes before either kind."""
         del query
         if self.stop_after is not None and len(self.seen) + len(texts) > self.stop_after:
@@ -104,7 +98,7 @@ class WordEncoder:
             [rows.astype(np.float16) for rows in words],
         )
 
-    def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+    def sentences(self, texts, *, query=False):
         """Sentence embeddings."""
         return self.both(texts, query=query).sentences
 
@@ -112,7 +106,7 @@ class WordEncoder:
 class TestFusion:
     """Reciprocal rank fusion."""
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """First in both lists is 1; second in one of two lists is (1/62) / (2/61) = 61/124.
 
         Ties fall by id.
@@ -123,13 +117,13 @@ class TestFusion:
         assert score[0, 1] == score[0, 2] == np.float32(61 / 124)
         assert np.isnan(score[0, 3])
 
-    def test_one_list_keeps_its_order(self) -> None:
+    def test_one_list_keeps_its_order(self):
         """A single list is its own fusion, at (k + 1) / (k + rank)."""
         score, ids = reciprocal_rank_fusion([np.array([[4, 9, 2, -1]])], n=4, k=1)
         assert ids.tolist() == [[4, 9, 2, -1]]
         assert score[0, :3].tolist() == [1.0, float(np.float32(2 / 3)), 0.5]
 
-    def test_neither_order_nor_equal_weights_change_a_bit(self) -> None:
+    def test_neither_order_nor_equal_weights_change_a_bit(self):
         """Three lists in any order, stated weights or none; each list needs one."""
         lists = _lists(3, 30, 20, 50, seed=1)
         first = reciprocal_rank_fusion(lists, 40)
@@ -139,7 +133,7 @@ class TestFusion:
         with pytest.raises(ValueError, match="zip"):
             reciprocal_rank_fusion(lists, 40, weights=(1.0, 1.0))
 
-    def test_equals_the_plain_form(self) -> None:
+    def test_equals_the_plain_form(self):
         """The vectorised form is the sum that the definition writes."""
         lists = _lists(2, 12, 6, 20, seed=2)
         lists[1][:, 4:] = -1
@@ -157,7 +151,7 @@ class TestFusion:
             )
             assert (ids[q, len(expected) :] == -1).all()
 
-    def test_a_list_of_twice_the_weight_counts_twice(self) -> None:
+    def test_a_list_of_twice_the_weight_counts_twice(self):
         """5 first in the heavy list and nowhere else: 2/61 of 3/61.
 
         7 second there and first in the light one.
@@ -169,7 +163,7 @@ class TestFusion:
         again = reciprocal_rank_fusion(lists[::-1], n=3, weights=(2.0, 1.0))
         assert _equal(again, (score, ids))
 
-    def test_an_id_twice_in_a_list_is_refused(self) -> None:
+    def test_an_id_twice_in_a_list_is_refused(self):
         """A list ranks an id once."""
         with pytest.raises(ValueError, match="once in a ranked list"):
             reciprocal_rank_fusion([np.array([[1, 1]])], 2)
@@ -178,7 +172,7 @@ class TestFusion:
 class TestDense:
     """Dense search and distances."""
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """Same direction: l2 0, cosine 1; right angle: 2 and 0; opposite: 4 and -1."""
         vectors = np.array([[1, 0], [0, 1], [-1, 0]], np.float32)
         l2, cosine = distances(vectors[:1], vectors, np.array([[0, 1, 2, -1]]))
@@ -186,7 +180,7 @@ class TestDense:
         assert cosine[0, :3].tolist() == [1.0, 0.0, -1.0]
         assert np.isnan([l2[0, 3], cosine[0, 3]]).all()
 
-    def test_equals_faiss(self) -> None:
+    def test_equals_faiss(self):
         """Distances are those of IndexFlatL2 to 1e-6, and cosine is 1 - l2 / 2 to 1e-6."""
         vectors, queries = _some_units(1000, 384), _some_units(40, 384, seed=1)
         index = dense_index(vectors)
@@ -197,7 +191,7 @@ class TestDense:
         assert np.array_equal(l2, again)
         assert np.abs(cosine - (1 - l2 / 2)).max() <= 1e-6
 
-    def test_equals_sorting_everything(self) -> None:
+    def test_equals_sorting_everything(self):
         """Flat search is the head of the full order by (l2, id)."""
         vectors, queries = _some_units(300), _some_units(20, seed=1)
         everything = np.broadcast_to(np.arange(300), (20, 300))
@@ -205,21 +199,21 @@ class TestDense:
         expected = np.lexsort((everything, full), axis=-1)[:, :10]
         assert np.array_equal(dense_index(vectors).search(queries, 10)[1], expected)
 
-    def test_ties_fall_by_position(self) -> None:
+    def test_ties_fall_by_position(self):
         """Of a hundred equal vectors the first three are found."""
         vectors = np.concatenate([np.repeat(_some_units(1), 100, axis=0), -_some_units(1)])
         l2, ids = dense_index(vectors).search(vectors[:1], 3)
         assert ids.tolist() == [[0, 1, 2]]
         assert l2.tolist() == [[0.0, 0.0, 0.0]]
 
-    def test_fewer_than_k_are_padded(self) -> None:
+    def test_fewer_than_k_are_padded(self):
         """Two vectors give two hits; the rest is NaN and -1."""
         l2, ids = dense_index(_some_units(2)).search(_some_units(3, seed=1), 5)
         assert (ids[:, 2:] == -1).all()
         assert np.isnan(l2[:, 2:]).all()
         assert (np.sort(ids[:, :2]) == [0, 1]).all()
 
-    def test_a_scope_is_searched_exactly(self) -> None:
+    def test_a_scope_is_searched_exactly(self):
         """Within a scope only its positions are found, in (l2, id) order.
 
         An empty scope finds nothing.
@@ -235,7 +229,7 @@ class TestDense:
         assert (ids[2] == -1).all()
 
     @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
-    def test_approximate_kinds_find_most_and_repeat_themselves(self, kind: Kind) -> None:
+    def test_approximate_kinds_find_most_and_repeat_themselves(self, kind):
         """Graph and cells find over nine in ten exact neighbours, the same when built again."""
         vectors, queries = _some_units(2000), _some_units(50, seed=1)
         found = dense_index(vectors, kind).search(queries, 10)[1]
@@ -246,7 +240,7 @@ class TestDense:
         assert shared > 0.9
         assert np.array_equal(found, dense_index(vectors, kind).search(queries, 10)[1])
 
-    def test_missing_is_missing_without_vectors(self) -> None:
+    def test_missing_is_missing_without_vectors(self):
         """With no signatures at all every similarity is NaN."""
         assert np.isnan(
             distances(_some_units(2), np.empty((0, DIM), np.float32), np.full((2, 3), -1))
@@ -256,13 +250,13 @@ class TestDense:
 class TestBm25:
     """Keyword search."""
 
-    def test_words_keep_accents_and_longer_ones_a_beginning(self) -> None:
+    def test_words_keep_accents_and_longer_ones_a_beginning(self):
         """Case goes, accents stay however encoded; a form shares its beginning with sisters."""
         assert index_words("É(e\u0301) 14") == ["é", "é", "14"]
         assert set(index_words("résiliation")) & set(index_words("résilier")) == {"^résil"}
         assert index_words("") == []
 
-    def test_only_shared_words_are_hits(self) -> None:
+    def test_only_shared_words_are_hits(self):
         """A text without a word of the query is no hit; a query without a known word has none."""
         index = Bm25Index(["water damage is covered", "fire damage is not", "theft"])
         scores, ids = index.search(["water damage", "zebra", "", "?!"], 3)
@@ -270,12 +264,12 @@ class TestBm25:
         assert scores[0, 0] > scores[0, 1] > 0.0
         assert np.isnan(scores[0, 2])
 
-    def test_ties_fall_by_position(self) -> None:
+    def test_ties_fall_by_position(self):
         """Of fifty equal texts the first four are found."""
         _, ids = Bm25Index(["fire", *["water damage"] * 50]).search(["water"], 4)
         assert ids.tolist() == [[1, 2, 3, 4]]
 
-    def test_scores_by_head(self) -> None:
+    def test_scores_by_head(self):
         """One of two texts of equal length holds the word.
 
         Idf ln 2, term part 1 / (1 + 1.2) = 0.3151.
@@ -283,7 +277,7 @@ class TestBm25:
         scores, _ = Bm25Index(["fire", "water"]).search(["fire"], 1)
         assert scores[0, 0] == pytest.approx(np.log(2) / 2.2, abs=1e-6)
 
-    def test_a_scope_keeps_the_scores(self) -> None:
+    def test_a_scope_keeps_the_scores(self):
         """Within a scope the scores are those of the whole corpus."""
         texts = ["fire a", "fire b b", "fire c c c", "water"]
         index = Bm25Index(texts)
@@ -293,7 +287,7 @@ class TestBm25:
         assert within[0, :2].tolist() == scores[0, 1:].tolist()
         assert ids.tolist() == [[0, 1, 2]]
 
-    def test_no_words_are_refused(self) -> None:
+    def test_no_words_are_refused(self):
         """An index over nothing is a mistake upstream."""
         with pytest.raises(ValueError, match="a word in it, got 2 texts"):
             Bm25Index(["", " ? "])
@@ -302,7 +296,7 @@ class TestBm25:
 class TestMaxSim:
     """Late interaction."""
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """Best cosines 1 and 0.5: 0.75; -1 and 0: -0.5, clipped to 0; no tokens, no score."""
         tokens = {
             "q": np.array([[1, 0], [0, 1]], np.float16),
@@ -318,7 +312,7 @@ class TestMaxSim:
         assert np.isnan(found.raw[0, 2:]).all()
         assert np.isnan(found.s_rerank[1]).all()
 
-    def test_equals_the_plain_form(self) -> None:
+    def test_equals_the_plain_form(self):
         """Every score is the definition's, computed in float64, to 1e-6."""
         rng = np.random.default_rng(3)
         docs = _tokens("d", rng.integers(1, 40, 30), 48)
@@ -332,7 +326,7 @@ class TestMaxSim:
                     assert found[q, j] == pytest.approx(products.max(axis=0).mean(), abs=1e-6)
         assert np.array_equal(np.isnan(found), candidates < 0)
 
-    def test_known_scores_equal_the_plain_form(self) -> None:
+    def test_known_scores_equal_the_plain_form(self):
         """Whatever was scored before, every cell has the bits of the form that keeps nothing.
 
         A pair is scored once.
@@ -356,7 +350,7 @@ class TestMaxSim:
         )
         assert np.array_equal(known.raw, [[np.float32(score)]], equal_nan=True)
 
-    def test_a_pair_does_not_depend_on_its_neighbours(self) -> None:
+    def test_a_pair_does_not_depend_on_its_neighbours(self):
         """A pair alone has the bits that it has among others, and equal texts have equal scores."""
         docs, query = _tokens("d", range(20, 60), 384), _tokens("q", [7], 384, seed=99)
         texts = [*docs, "d5"]
@@ -367,7 +361,7 @@ class TestMaxSim:
         assert many[0].tolist() == alone
         assert many[0, 5] == many[0, 40]
 
-    def test_half_precision_is_widened_exactly(self) -> None:
+    def test_half_precision_is_widened_exactly(self):
         """Every finite float16 becomes the float32 that `astype` gives."""
         from raglab.retrieval.reranking import _widen_float16
 
@@ -383,12 +377,12 @@ class LengthModel:
 
     name = "length"
 
-    def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    def logits(self, pairs):
         """Length of the passage minus length of the question."""
         return np.array([float(len(b) - len(a)) for a, b in pairs])
 
 
-def test_a_cross_encoder_is_the_sigmoid_of_its_logit() -> None:
+def test_a_cross_encoder_is_the_sigmoid_of_its_logit():
     """Logits 0, ln 3 apart and -1000 give 0.5 and 0, without a warning; -1 has none."""
     reranker = CrossEncoderReranker(cast("CrossEncoder", LengthModel()))
     found = reranker.scores(["abc"], ["xyz", "x" * 1003, ""], np.array([[0, -1, 1, 2]]))
@@ -399,12 +393,12 @@ def test_a_cross_encoder_is_the_sigmoid_of_its_logit() -> None:
     assert np.isnan(found.s_rerank[0, 1])
 
 
-def _write_many(path: Path, texts: list[str]) -> None:
+def _write_many(path, texts):
     """Embed texts into a cache; a process's work."""
     embed(WordEncoder(), texts, EmbeddingCache(path), tokens=True)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one, other):
     """Whether two embeddings are, vectors and tokens."""
     return _equal([one.vectors, *one.tokens], [other.vectors, *other.tokens])
 
@@ -412,7 +406,7 @@ def _same(one: Any, other: Any) -> bool:
 class TestEmbed:
     """Embedding and its cache."""
 
-    def test_each_text_is_encoded_once(self, tmp_path: Path) -> None:
+    def test_each_text_is_encoded_once(self, tmp_path):
         """Repeats cost nothing, in a call or the next one, and rows come in the order asked for."""
         cache, encoder = EmbeddingCache(tmp_path / "deep" / "cache.sqlite"), WordEncoder()
         first = embed(encoder, ["fire", "water", "fire"], cache, tokens=True)
@@ -422,7 +416,7 @@ class TestEmbed:
         assert np.array_equal(first.tokens[0], again.tokens[1])
         assert (first.vectors.dtype, first.tokens[0].dtype) == (np.float32, np.float16)
 
-    def test_the_cache_changes_nothing(self, tmp_path: Path) -> None:
+    def test_the_cache_changes_nothing(self, tmp_path):
         """With and without a cache, empty, full, or with tokens still to come, all is the same."""
         texts = [f"text {i} of many" for i in range(600)]
         cache = EmbeddingCache(tmp_path / "cache.sqlite")
@@ -433,7 +427,7 @@ class TestEmbed:
         for _ in range(2):
             assert _same(plain, embed(WordEncoder(), texts, cache, tokens=True))
 
-    def test_another_encoder_has_another_key(self) -> None:
+    def test_another_encoder_has_another_key(self):
         """Encoder, kind and text each change the key."""
         keys = {
             cache_key(*parts)
@@ -441,7 +435,7 @@ class TestEmbed:
         }
         assert len(keys) == 3
 
-    def test_a_killed_run_goes_on_where_it_stopped(self, tmp_path: Path) -> None:
+    def test_a_killed_run_goes_on_where_it_stopped(self, tmp_path):
         """What was encoded before the break is not encoded again."""
         texts = [f"text {i}" for i in range(1000)]
         cache = EmbeddingCache(tmp_path / "cache.sqlite")
@@ -453,7 +447,7 @@ class TestEmbed:
         assert not set(first.seen) & set(second.seen)
         assert len(second.seen) == 488
 
-    def test_two_processes_share_a_file(self, tmp_path: Path) -> None:
+    def test_two_processes_share_a_file(self, tmp_path):
         """Four processes that write overlapping texts at once lose nothing and break nothing."""
         texts = [f"text {i}" for i in range(900)]
         context = multiprocessing.get_context("fork")
@@ -486,7 +480,7 @@ class TestEmbed:
         ],
         ids=["NaN", "infinite", "zeros", "too long", "wider", "two rows", "double"],
     )
-    def test_what_is_no_embedding_is_encoded_again(self, tmp_path: Path, row: NDArray[Any]) -> None:
+    def test_what_is_no_embedding_is_encoded_again(self, tmp_path, row):
         """A cached row not finite, of length 1, or of the encoder's form is not believed."""
         cache, encoder = EmbeddingCache(tmp_path / "cache.sqlite"), WordEncoder()
         wanted = embed(WordEncoder(), ["fire"], None, tokens=True)
@@ -495,7 +489,7 @@ class TestEmbed:
         assert encoder.seen == ["fire"]
         assert _same(embed(WordEncoder(stop_after=0), ["fire"], cache, tokens=True), wanted)
 
-    def test_bytes_that_are_no_array(self, tmp_path: Path) -> None:
+    def test_bytes_that_are_no_array(self, tmp_path):
         """Another head, fewer bytes than it says, or more: encoded again."""
         path = tmp_path / "cache.sqlite"
         key, unit = (
@@ -523,16 +517,14 @@ class TestEmbed:
                 embed(WordEncoder(), ["fire"], EmbeddingCache(path)).vectors, wanted
             )
 
-    def test_no_texts_give_no_rows(self, tmp_path: Path) -> None:
+    def test_no_texts_give_no_rows(self, tmp_path):
         """An empty list is not an error, and makes no file."""
         found = embed(WordEncoder(), [], EmbeddingCache(tmp_path / "cache.sqlite"), tokens=True)
         assert found.vectors.shape == (0, DIM)
         assert found.tokens == []
         assert not list(tmp_path.iterdir())
 
-    def test_the_default_cache_is_where_the_user_says(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_default_cache_is_where_the_user_says(self, monkeypatch):
         """RAGLAB_CACHE names the folder; without it the user's own cache folder is used."""
         monkeypatch.setenv("RAGLAB_CACHE", "/somewhere")
         assert default_cache().path == Path("/somewhere/embeddings-2.sqlite")
@@ -555,14 +547,14 @@ WORDS = (
 )
 
 
-def _texts(n: int, seed: int) -> list[str]:
+def _texts(n, seed):
     """Draw n texts of three to eight words."""
     rng = np.random.default_rng(seed)
     return [" ".join(rng.choice(WORDS, int(rng.integers(3, 9)))) for _ in range(n)]
 
 
 @pytest.fixture(scope="module")
-def indexes() -> Indexes:
+def indexes():
     """Eighty texts, two of them longer than an anchor, three equal; a third has no signature."""
     texts = _texts(80, seed=4)
     texts[10] = "fire " * 200 + "water " * 200
@@ -577,26 +569,26 @@ def indexes() -> Indexes:
 
 
 @pytest.fixture(scope="module")
-def queries() -> Queries:
+def queries():
     """Twenty-five questions, one without a word of the corpus."""
     return embed_queries([*_texts(24, seed=5), "zebra"], WordEncoder())
 
 
-def _row(queries: Queries, i: int) -> Queries:
+def _row(queries, i):
     """One question of many."""
     tokens = None if queries.tokens is None else queries.tokens[i : i + 1]
     return Queries(queries.texts[i : i + 1], queries.vectors[i : i + 1], tokens)
 
 
 def retrieve(
-    indexes: Indexes,
-    queries: Queries,
-    arm: str,
+    indexes,
+    queries,
+    arm,
     *,
-    sizes: Sizes = Sizes(),  # noqa: B008 - a tuple
-    reranker: Any = None,
-    allowed: Sequence[NDArray[np.integer] | None] | None = None,
-) -> Hits:
+    sizes=Sizes(),  # noqa: B008 - a tuple
+    reranker=None,
+    allowed=None,
+):
     """Hits of every question at depth 0, [Q, 1, 1, fetch_k], each question walked alone."""
     strategy = Strategy(arm, indexes, sizes, reranker=reranker)
     scopes = [None] * len(queries.texts) if allowed is None else allowed
@@ -610,7 +602,7 @@ class TestRetrieve:
     """The arms."""
 
     @pytest.mark.parametrize("arm", PLAIN)
-    def test_one_is_a_cell_of_many(self, indexes: Indexes, queries: Queries, arm: str) -> None:
+    def test_one_is_a_cell_of_many(self, indexes, queries, arm):
         """A question alone has the hits, to the bit, that it has among others."""
         many = retrieve(indexes, queries, arm, sizes=Sizes(30, 10))
         for i, text in enumerate(queries.texts):
@@ -618,9 +610,7 @@ class TestRetrieve:
             assert _equal((field[i : i + 1] for field in many), one)
 
     @pytest.mark.parametrize("arm", PLAIN)
-    def test_hits_are_sorted_measured_and_padded(
-        self, indexes: Indexes, queries: Queries, arm: str
-    ) -> None:
+    def test_hits_are_sorted_measured_and_padded(self, indexes, queries, arm):
         """Hits go by (l2, position), each once; ranks are 0 … n - 1.
 
         Every number is a float32's.
@@ -643,7 +633,7 @@ class TestRetrieve:
             assert np.isnan([getattr(hit, name)[n:] for name in FLOAT_FIELDS]).all()
             assert not np.isnan([hit.l2[:n], hit.cosine[:n], hit.s_hybrid[:n]]).any()
 
-    def test_single_lists_keep_their_order(self, indexes: Indexes, queries: Queries) -> None:
+    def test_single_lists_keep_their_order(self, indexes, queries):
         """`dense` and `bm25` rank like their list, score 61 / (60 + place), and rerank nothing."""
         lists = {
             "dense": indexes.dense.search(queries.vectors, 10)[1],
@@ -662,7 +652,7 @@ class TestRetrieve:
             assert not hits.n_reranked.any()
             assert np.isnan([hits.s_rerank, hits.s_raw]).all()
 
-    def test_the_reranked_go_first(self, indexes: Indexes, queries: Queries) -> None:
+    def test_the_reranked_go_first(self, indexes, queries):
         """Ranks below n_reranked go by s_rerank down, then by s_hybrid, then position.
 
         The rest in fused order.
@@ -680,9 +670,7 @@ class TestRetrieve:
             assert rest == sorted(rest)
             assert fused[:12].min() >= fused[12:].max()
 
-    def test_equal_scores_fall_back_on_fused_order(
-        self, indexes: Indexes, queries: Queries
-    ) -> None:
+    def test_equal_scores_fall_back_on_fused_order(self, indexes, queries):
         """A reranker that cannot tell leaves the fused order.
 
         One that has no score puts the hit last of its head.
@@ -691,9 +679,7 @@ class TestRetrieve:
         class Flat:
             name = "flat"
 
-            def scores(
-                self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: Any
-            ) -> RerankScores:
+            def scores(self, query_texts, doc_texts, candidates):
                 assert len(query_texts) == len(candidates)
                 assert len(doc_texts) == 80
                 flat = np.where(candidates >= 0, 0.5, np.nan)
@@ -707,7 +693,7 @@ class TestRetrieve:
         for before, after in ((0, 4), (1, 0), (2, 1), (3, 2), (4, 3), (5, 5), (19, 19)):
             assert (hits.rank[unranked.rank == before] == after).all()
 
-    def test_anchors_and_signatures(self, indexes: Indexes, queries: Queries) -> None:
+    def test_anchors_and_signatures(self, indexes, queries):
         """A short chunk is its own anchor, a long one's is its beginning.
 
         No signature, no similarity.
@@ -724,7 +710,7 @@ class TestRetrieve:
         assert hits.sig_sim_strict[row, 0, 0, column] == pytest.approx(expected, abs=1e-6)
 
     @pytest.mark.parametrize("arm", PLAIN)
-    def test_a_scope_is_kept(self, indexes: Indexes, queries: Queries, arm: str) -> None:
+    def test_a_scope_is_kept(self, indexes, queries, arm):
         """Where the user named documents only their chunks are hits; elsewhere nothing changes."""
         scope = np.array([70, 5, 6])
         allowed = [scope, np.array([], int), *[None] * 23]
@@ -737,14 +723,14 @@ class TestRetrieve:
         if arm != "bm25":
             assert (hits.chunk[0] >= 0).sum() == 3
 
-    def test_mistakes_are_named(self, indexes: Indexes, queries: Queries) -> None:
+    def test_mistakes_are_named(self, indexes, queries):
         """An unknown arm and missing tokens say what is wrong."""
         with pytest.raises(ValueError, match="iterative, graph, table, dense, bm25, got 'sql'"):
             retrieve(indexes, queries, "sql")
         with pytest.raises(ValueError, match="none with queries"):
             retrieve(indexes, queries._replace(tokens=None), "hybrid")
 
-    def test_a_corpus_smaller_than_fetch_k(self) -> None:
+    def test_a_corpus_smaller_than_fetch_k(self):
         """Two chunks give at most two hits."""
         signatures = Signatures(np.full(2, -1), np.empty((0, DIM), np.float32))
         small = build_indexes(["fire", "water"], WordEncoder(), None, signatures, signatures)

@@ -27,18 +27,18 @@ QUESTION = "How long may the house be empty before theft is excluded?"
 class TestUncovered:
     """What hits lack of a question."""
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """Two of four content words, then one."""
         question = "Is hail on glass insured in Wales?"
         assert uncovered(question, TEXTS[:1]) == ["insured", "wales"]
         assert len(uncovered(question, TEXTS[:2])) == 1
 
-    def test_words_are_compared_by_their_beginnings(self) -> None:
+    def test_words_are_compared_by_their_beginnings(self):
         """`insurer` is covered by `insured`."""
         assert uncovered("Which insurer?", ["All is insured."]) == []
         assert uncovered("l'assurée", ["les assurés"]) == []
 
-    def test_a_name_is_covered_by_one_passage_or_not_at_all(self) -> None:
+    def test_a_name_is_covered_by_one_passage_or_not_at_all(self):
         """The words of a name in two passages are not the name."""
         question = "the rate of Crédit des Alpes"
         assert uncovered(question, ["Crédit à 3 %.", "Les Alpes, rate 4 %."]) == [
@@ -46,13 +46,13 @@ class TestUncovered:
         ]
         assert uncovered(question, ["Le taux (rate) du Crédit des Alpes"]) == []
 
-    def test_a_code_is_one_thing(self) -> None:
+    def test_a_code_is_one_thing(self):
         """So is an amount with its thousands grouped; the two halves of a number are not it."""
         assert uncovered("policy NM-FG-4417?", ["policy NM-FG-9000, page 4417"]) == ["nm fg 4417"]
         assert uncovered("a loss of £7,500", ["a loss above 7500"]) == []
         assert uncovered("a loss of £7,500", ["7 of 500 a loss"]) == ["7500"]
 
-    def test_in_the_question_s_order_and_each_once(self) -> None:
+    def test_in_the_question_s_order_and_each_once(self):
         """Names stand where they are named; no hits cover nothing."""
         lacking = uncovered("Does hail or Acme Mutual, or hail, cover rain?", [])
         assert lacking == ["hail", "acme mutual", "cover", "rain"]
@@ -62,31 +62,31 @@ class TestUncovered:
 class TestRm3:
     """Pseudo-relevance feedback."""
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """From the first passage: `breaks` occurs twice there and nowhere else, then what is rare.
 
         `tiles`, `glass`.
         """
         assert rm3(TEXTS, terms=3).rewrite("hail?", TEXTS[:1], 1) == "hail? breaks tiles glass"
 
-    def test_is_a_rewriter(self) -> None:
+    def test_is_a_rewriter(self):
         """Its name tells its parameters."""
         rewriter = rm3(TEXTS, passages=3, terms=7)
         assert rewriter.name == "rm3-3-7"
 
-    def test_a_likely_passage_is_believed_more(self) -> None:
+    def test_a_likely_passage_is_believed_more(self):
         """Of two equally long passages, the one with the question's words gives its words first."""
         texts = ("alpha beta gamma delta", "alpha omega kappa sigma", *TEXTS)
         added = rm3(texts, terms=3).rewrite("alpha beta", texts[:2], 1).split()[2:]
         assert set(added[:2]) == {"gamma", "delta"}
         assert added[2] in {"omega", "kappa", "sigma"}
 
-    def test_step_1_reads_the_first_passages_alone(self) -> None:
+    def test_step_1_reads_the_first_passages_alone(self):
         """What stands further down does not change it."""
         rewriter = rm3(TEXTS, passages=2)
         assert rewriter.rewrite("hail", TEXTS, 1) == rewriter.rewrite("hail", TEXTS[:2], 1)
 
-    def test_step_2_reads_what_holds_the_missing_words(self) -> None:
+    def test_step_2_reads_what_holds_the_missing_words(self):
         """`van` is in neither of the first two passages.
 
         The two that hold it speak of a yard and of the night.
@@ -100,39 +100,37 @@ class TestRm3:
             "yard",
         }
 
-    def test_step_2_reads_the_first_ones_where_nothing_holds_the_missing_words(self) -> None:
+    def test_step_2_reads_the_first_ones_where_nothing_holds_the_missing_words(self):
         """Or where nothing is missing."""
         rewriter = rm3(TEXTS, passages=2, terms=1)
         for question in ("hail meteor", "hail glass"):
             twice = rm3(TEXTS, passages=2, terms=2)
             assert rewriter.rewrite(question, TEXTS, 2) == twice.rewrite(question, TEXTS, 1)
 
-    def test_step_3_reads_twice_as_many(self) -> None:
+    def test_step_3_reads_twice_as_many(self):
         """Four passages where step 1 reads two."""
         rewriter = rm3(TEXTS, passages=2, terms=5)
         assert rewriter.rewrite("hail", TEXTS, 3) == rewriter.rewrite("hail", TEXTS[:4], 3)
         assert "yard" in rewriter.rewrite("hail", TEXTS, 3)
 
-    def test_every_step_is_another_text(self) -> None:
+    def test_every_step_is_another_text(self):
         """On the same passages, as long as they have words to add."""
         rewriter = rm3(TEXTS, passages=2, terms=2)
         made = [rewriter.rewrite("theft", TEXTS, step) for step in (1, 2, 3)]
         assert [len(text.split()) for text in made] == [3, 5, 7]
 
     @pytest.mark.parametrize("passages", [(), ("",), ("the of and",), ("hail",), ("12 £400 3%",)])
-    def test_the_question_as_it_came_where_nothing_can_be_added(
-        self, passages: tuple[str, ...]
-    ) -> None:
+    def test_the_question_as_it_came_where_nothing_can_be_added(self, passages):
         """Character for character: no passages, no words, no other words, figures alone."""
         for step in (1, 2, 3):
             assert rm3(TEXTS).rewrite("  Hail?\n", passages, step) == "  Hail?\n"
 
-    def test_figures_and_function_words_are_not_added(self) -> None:
+    def test_figures_and_function_words_are_not_added(self):
         """Another hit's amounts lead astray; function words lead nowhere."""
         text = "The excess of the policy is £400 for hail, and 25 days."
         assert rm3((text, *TEXTS)).rewrite("hail", [text], 1) == "hail days excess policy"
 
-    def test_of_a_word_s_forms_the_most_frequent_is_added_once(self) -> None:
+    def test_of_a_word_s_forms_the_most_frequent_is_added_once(self):
         """`breaks`, `breaking` and `break` are one word.
 
         A form of the question's own words is none.
@@ -141,11 +139,11 @@ class TestRm3:
         assert rm3((text, *TEXTS)).rewrite("iced tiles", [text], 1) == "iced tiles breaks ice"
         assert rm3((text, *TEXTS)).rewrite("ice breakage", [text], 1) == "ice breakage"
 
-    def test_an_empty_corpus(self) -> None:
+    def test_an_empty_corpus(self):
         """Every word is equally new."""
         assert rm3(()).rewrite("hail", ["tiles glass"], 1) == "hail glass tiles"
 
-    def test_takes_little_work(self) -> None:
+    def test_takes_little_work(self):
         """Twenty hits of the bundled corpus: no more lines of Python than twice their letters."""
         texts = [chunk.full_text for chunk in load_corpus(BROKER).chunks]
         rewriter = rm3(texts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,7 +52,7 @@ WEIGHT_OF = {"latency_ratio": "latency", "cache_hit": "cache"}
 # the arithmetic of rule S4.4
 
 
-def test_the_worked_example() -> None:
+def test_the_worked_example():
     """Raw 0.4·0.5 + 0.1·0.2 − 0.2·2·0.25 + 0.2·1 = 0.32, between −0.4 and 0.8.
 
     The reward is 0.72 / 1.2 = 0.6.
@@ -64,7 +63,7 @@ def test_the_worked_example() -> None:
     assert isinstance(reward(ROW), float)
 
 
-def test_the_ends() -> None:
+def test_the_ends():
     """The best cached answer at no latency is 1, one that spent all its budget for nothing 0.
 
     Both are exact.
@@ -77,7 +76,7 @@ def test_the_ends() -> None:
     assert raw(best) == bounds().hi
 
 
-def test_a_cache_hit_earns_delta_and_latency_costs_lambda() -> None:
+def test_a_cache_hit_earns_delta_and_latency_costs_lambda():
     """A hit adds cache · delta to raw; one budget of latency takes latency · lambda."""
     weights = RewardWeights(delta=0.5, lambda_=3.0)
     assert raw(ROW | {"cache_hit": 1.0}, weights) - raw(ROW, weights) == pytest.approx(0.05)
@@ -85,7 +84,7 @@ def test_a_cache_hit_earns_delta_and_latency_costs_lambda() -> None:
     assert bounds(weights) == pytest.approx(Bounds(-0.6, 0.75))
 
 
-def test_over_budget_hurts_more_until_the_clamp_binds() -> None:
+def test_over_budget_hurts_more_until_the_clamp_binds():
     """Of four answers, the last two lie below lo: their reward is 0."""
     late = ROW | {
         "margin": 0.0,
@@ -100,7 +99,7 @@ def test_over_budget_hurts_more_until_the_clamp_binds() -> None:
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_a_missing_component_is_not_zero(name: str) -> None:
+def test_a_missing_component_is_not_zero(name):
     """Its row has no reward; the others keep theirs."""
     table = {key: np.array([value, value]) for key, value in ROW.items()}
     table[name][0] = NAN
@@ -109,7 +108,7 @@ def test_a_missing_component_is_not_zero(name: str) -> None:
     assert got[1] == reward(ROW)
 
 
-def test_a_thumb_that_has_not_come_leaves_its_weight_out() -> None:
+def test_a_thumb_that_has_not_come_leaves_its_weight_out():
     """Up adds 0.3 to raw and to hi, down to hi alone.
 
     None leaves the reward as it is without the weight.
@@ -126,13 +125,13 @@ def test_a_thumb_that_has_not_come_leaves_its_weight_out() -> None:
     assert bounds(weights).hi == pytest.approx(1.1)
 
 
-def test_an_optional_component_without_weight_is_not_read() -> None:
+def test_an_optional_component_without_weight_is_not_read():
     """Not even a value that would be refused reaches the reward."""
     assert reward(ROW | {"brevity": 7.0}) == reward(ROW)
     assert reward(ROW | {"whatever": "text"}) == reward(ROW)
 
 
-def test_a_row_that_nothing_was_measured_of_has_no_reward() -> None:
+def test_a_row_that_nothing_was_measured_of_has_no_reward():
     """Where thumbs alone have a weight, rows without one are NaN and the others are the thumb."""
     thumbs_only = RewardWeights(0.0, 0.0, 0.0, 0.0, 0.0, thumbs=1.0)
     got = np.asarray(reward(ROW | {"thumbs": np.array([1.0, NAN, 0.0])}, thumbs_only))
@@ -153,13 +152,13 @@ def test_a_row_that_nothing_was_measured_of_has_no_reward() -> None:
         ({"consistency": np.array([0.5, 1.01])}, "consistency must be.*got 1.01"),
     ],
 )
-def test_a_component_outside_its_range_is_refused(change: dict[str, Any], said: str) -> None:
+def test_a_component_outside_its_range_is_refused(change, said):
     """The message names the component and the value."""
     with pytest.raises(ValueError, match=said):
         reward(ROW | change)
 
 
-def test_an_absent_component_is_named() -> None:
+def test_an_absent_component_is_named():
     """By every name that is missing."""
     with pytest.raises(
         ValueError, match=r"components must hold margin.* got no \['cache_hit', 'consistency'\]"
@@ -169,20 +168,20 @@ def test_an_absent_component_is_named() -> None:
 
 @pytest.mark.parametrize("value", [-0.1, NAN, float("inf")])
 @pytest.mark.parametrize("name", RewardWeights._fields)
-def test_a_weight_that_is_negative_or_nan_is_refused(name: str, value: float) -> None:
+def test_a_weight_that_is_negative_or_nan_is_refused(name, value):
     """Every weight, lambda and delta."""
     with pytest.raises(ValueError, match=f"weight {name} must be at least 0"):
         reward(ROW, RewardWeights(**{name: value}))
 
 
-def test_weights_that_are_no_weights_are_refused() -> None:
+def test_weights_that_are_no_weights_are_refused():
     """A mapping or a list says less than it seems to."""
     for weights in ({"margin": 1.0}, [0.4, 0.1, 0.2, 0.1, 0.2]):
         with pytest.raises(AttributeError):
             reward(ROW, weights)  # type: ignore[arg-type] # it is the point
 
 
-def test_weights_that_are_all_zero_are_refused() -> None:
+def test_weights_that_are_all_zero_are_refused():
     """There is nothing to normalise by; a latency that costs nothing does not count."""
     with pytest.raises(ValueError, match="one weight at least must be positive"):
         reward(ROW, RewardWeights(0.0, 0.0, 0.2, 0.0, 0.0, lambda_=0.0))
@@ -200,9 +199,7 @@ def test_weights_that_are_all_zero_are_refused() -> None:
     name=st.sampled_from([*COMPONENTS, *OPTIONAL]),
     more=st.sampled_from([0.25, 0.5, 1.0]),
 )
-def test_the_reward_is_monotone(
-    row: dict[str, float], weights: RewardWeights, name: str, more: float
-) -> None:
+def test_the_reward_is_monotone(row, weights, name, more):
     """It stays in [0, 1]; more of a component never lowers it, more latency never raises it."""
     before = reward(row, weights)
     raised = row | {
@@ -220,9 +217,7 @@ def test_the_reward_is_monotone(
 
 @LAWFUL
 @given(row=ROWS, weights=SOME, times=st.sampled_from([0.125, 0.5, 4.0, 1024.0]))
-def test_scaling_the_weights_changes_nothing(
-    row: dict[str, float], weights: RewardWeights, times: float
-) -> None:
+def test_scaling_the_weights_changes_nothing(row, weights, times):
     """Powers of two not by a bit; lambda and delta are no weights."""
     scaled = RewardWeights(
         *(
@@ -239,7 +234,7 @@ def test_scaling_the_weights_changes_nothing(
 
 @LAWFUL
 @given(rows=st.lists(ROWS, min_size=1, max_size=5), weights=st.lists(SOME, min_size=1, max_size=3))
-def test_one_is_a_cell_of_many(rows: list[dict[str, float]], weights: list[RewardWeights]) -> None:
+def test_one_is_a_cell_of_many(rows, weights):
     """A frame of rows, and weights [P, 1] against them, give the bits of one row and weight set."""
     frame = pd.DataFrame(rows)
     each = np.array([[reward(row, one) for row in rows] for one in weights])
@@ -252,7 +247,7 @@ def test_one_is_a_cell_of_many(rows: list[dict[str, float]], weights: list[Rewar
 # components from arrays, rule S4.3
 
 
-def test_the_margin_of_hits() -> None:
+def test_the_margin_of_hits():
     """Best minus second in any order; one hit against 0; nothing is 0.
 
     A hit without a score is not known.
@@ -268,7 +263,7 @@ def test_the_margin_of_hits() -> None:
         score_margin([7.0, 0.5])
 
 
-def test_the_diversity_of_hits() -> None:
+def test_the_diversity_of_hits():
     """Right angles 1, twins 0, opposites clipped at 1, one hit 0.
 
     The mean over pairs is that of a plain loop.
@@ -293,7 +288,7 @@ def test_the_diversity_of_hits() -> None:
     np.testing.assert_allclose(hit_diversity(many), np.clip(plain, 0.0, 1.0), atol=1e-6)
 
 
-def test_the_consistency_of_two_passes() -> None:
+def test_the_consistency_of_two_passes():
     """Same order 1, reversed 0, one swap of three 2/3, a tie half, fewer than two hits as ties."""
     assert rank_consistency([0.9, 0.5, 0.1], [0.8, 0.4, 0.2]) == 1.0
     assert rank_consistency([0.9, 0.5, 0.1], [-2, -1, 0]) == 0.0
@@ -308,7 +303,7 @@ def test_the_consistency_of_two_passes() -> None:
         rank_consistency([0.9, 0.5], [0.4, 0.4, 0.1])
 
 
-def test_consistency_is_kendalls_tau() -> None:
+def test_consistency_is_kendalls_tau():
     """(1 + tau) / 2 where no scores tie."""
     rng = np.random.default_rng(1)
     first, second = rng.random((20, 6)), rng.random((20, 6))
@@ -316,7 +311,7 @@ def test_consistency_is_kendalls_tau() -> None:
     np.testing.assert_allclose(rank_consistency(first, second), wanted, atol=1e-12)
 
 
-def test_a_brief_answer_is_worth_more() -> None:
+def test_a_brief_answer_is_worth_more():
     """Strictly, word by word.
 
     A missing answer stays missing, and no answer has fewer than no words.
@@ -330,7 +325,7 @@ def test_a_brief_answer_is_worth_more() -> None:
         answer_brevity(-1)
 
 
-def test_a_threshold_is_the_source_s_unless_the_median_is_wanted() -> None:
+def test_a_threshold_is_the_source_s_unless_the_median_is_wanted():
     """0.5 by default, a number as it is, the median of what is known.
 
     Of many equal ones the next lower reward.
@@ -345,7 +340,7 @@ def test_a_threshold_is_the_source_s_unless_the_median_is_wanted() -> None:
 @given(
     st.lists(st.integers(0, 8), min_size=2, max_size=30).filter(lambda cells: len(set(cells)) > 1)
 )
-def test_a_median_threshold_leaves_successes_and_failures(cells: list[int]) -> None:
+def test_a_median_threshold_leaves_successes_and_failures(cells):
     """Whatever the ties: some rewards lie above, some do not, and never more than half above."""
     rewards = np.array(cells) / 8.0
     above = (rewards > threshold(rewards, "median")).sum()
@@ -363,7 +358,7 @@ def test_a_median_threshold_leaves_successes_and_failures(cells: list[int]) -> N
         ([0.4, 7.0], "median", r"rewards must be in \[0, 1\], got 7"),
     ],
 )
-def test_thresholds_out_of_range_are_refused(rewards: Any, rule: Any, message: str) -> None:
+def test_thresholds_out_of_range_are_refused(rewards, rule, message):
     """Rule, value, remedy."""
     with pytest.raises(ValueError, match=message):
         threshold(rewards, rule)

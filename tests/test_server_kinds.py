@@ -18,7 +18,7 @@ import struct
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -51,7 +51,7 @@ SURE, DOUBT = math.log(0.9), math.log(0.05)  # of a token of the answer, and of 
 THOUGHT = "The user wants the motor excess. Passage 1 says 250.\n"
 
 
-def choice(text: Any, tokens: str | None = None, **more: Any) -> dict[str, Any]:
+def choice(text, tokens=None, **more):
     """A choice of a reply; the tokens are those of the text unless stated."""
     joined = tokens if tokens is not None else text if isinstance(text, str) else ""
     begin = joined.rfind(ANSWER)
@@ -72,7 +72,7 @@ def choice(text: Any, tokens: str | None = None, **more: Any) -> dict[str, Any]:
     }
 
 
-def body(*choices: Any, **more: Any) -> bytes:
+def body(*choices, **more):
     """A whole reply."""
     return json.dumps({"model": "tiny", "choices": choices, **more}).encode()
 
@@ -86,10 +86,10 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
     sent: dict[str, Any]
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         """Keep quiet."""
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         """Misbehave for the failing questions, or each time where the kind says so."""
         number = int(self.path.split("/")[1])
         kind = KINDS[number]
@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 self.say(200, GOOD)
 
-    def say(self, status: int, content: bytes, **headers: str) -> None:
+    def say(self, status, content, **headers):
         """Send a whole reply."""
         self.send_response(status)
         for name, value in {"content_length": str(len(content)), **headers}.items():
@@ -111,13 +111,13 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def drip(self, begins: bytes, part: bytes) -> None:
+    def drip(self, begins, part):
         """A part every 20 ms, without an end."""
         self.wfile.write(begins)
         while not self.server.released.wait(0.02):
             self.wfile.write(part)
 
-    def reset(self, begins: bytes = b"") -> None:
+    def reset(self, begins=b""):
         """Break off: the socket is reset."""
         self.wfile.write(begins)
         self.wfile.flush()
@@ -129,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
 class Server(LocalServer):
     """Counts how often each kind misbehaved."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(Handler)
         self.times = Counter()
 
@@ -156,35 +156,33 @@ class Kind(NamedTuple):
     gated: bool = False
 
 
-def saying(content: bytes, status: int = 200, **headers: str) -> Behaviour:
+def saying(content, status=200, **headers):
     """The same reply each time."""
     return lambda handler, _: handler.say(status, content, **headers)
 
 
-def replying(*chosen: Any, **more: Any) -> Behaviour:
+def replying(*chosen, **more):
     """A choice each time."""
     return saying(body(choice(*chosen, **more)))
 
 
-def failing_once(status: int, **headers: str) -> Behaviour:
+def failing_once(status, **headers):
     """An error before each good reply."""
     return lambda handler, time: (
         handler.say(status, b"{}", **headers) if time % 2 else handler.say(200, GOOD)
     )
 
 
-def thinking(text: str, **more: Any) -> Kind:
+def thinking(text, **more):
     """A server whose replies hold thoughts."""
     return Kind(f"thoughts: {text[:44]!r}", replying(text, **more), always=False)
 
 
-def refusing(
-    maker: str, name: str, error: Any, status: int = 400, is_there: Any = None, **more: Any
-) -> Kind:
+def refusing(maker, name, error, status=400, is_there=None, **more):
     """A server that refuses a parameter wherever it is sent."""
     sent = is_there or (lambda request: name in request)
 
-    def behave(handler: Handler, _: int) -> None:
+    def behave(handler, _):
         refused = sent(handler.sent)
         gives = handler.sent.get("logprobs")
         good = GOOD if gives else body(choice(ANSWER, logprobs=None))
@@ -194,24 +192,24 @@ def refusing(
     return Kind(f"refuses {name} ({maker})", behave, always=True, left_out=left_out, **more)
 
 
-def of_openai(name: str, more: str = "") -> Any:
+def of_openai(name, more=""):
     """An error in OpenAI's words."""
     text = f"Unsupported parameter: '{name}' is not supported with this model.{more}"
     return {"error": {"message": text, "param": name, "code": "unsupported_parameter"}}
 
 
-def of_vllm(name: str) -> Any:
+def of_vllm(name):
     """An error in vLLM's words."""
     text = f"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': 'Extra inputs'}}]"
     return {"object": "error", "message": text, "type": "BadRequestError", "param": None}
 
 
-def has_system(request: dict[str, Any]) -> bool:
+def has_system(request):
     """Whether instructions stand in a message of their own."""
     return request["messages"][0]["role"] == "system"
 
 
-def refuse_one_by_one(handler: Handler, _: int) -> None:
+def refuse_one_by_one(handler, _):
     """As reasoning models of OpenAI do: the first that is there is named."""
     names = ("max_tokens", "temperature", "logprobs", "top_logprobs", "seed")
     for name in names:
@@ -221,12 +219,12 @@ def refuse_one_by_one(handler: Handler, _: int) -> None:
     handler.say(200, body(choice(ANSWER, logprobs=None)))
 
 
-def without_log_probabilities(handler: Handler, _: int) -> None:
+def without_log_probabilities(handler, _):
     """No log-probabilities, whatever is asked."""
     handler.say(200, body(choice(ANSWER, logprobs=None)))
 
 
-def odd(value: Any) -> bytes:
+def odd(value):
     """Log-probabilities of which the last is none."""
     rows = [{"token": "The", "logprob": -0.1}, {"token": " excess", "logprob": value}]
     return body(choice(ANSWER, logprobs={"content": rows}))
@@ -449,7 +447,7 @@ KINDS = (
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server():
     """One server for all kinds."""
     running = Server()
     with serving(running):
@@ -457,12 +455,12 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def index(tmp_path_factory):
     """Folder of an index that is built once."""
     return tmp_path_factory.mktemp("kinds") / "index"
 
 
-def outcome(call: Callable[[], Any]) -> tuple[str, str]:
+def outcome(call):
     """What a question ends in, and in which words."""
     try:
         response = call()
@@ -473,7 +471,7 @@ def outcome(call: Callable[[], Any]) -> tuple[str, str]:
     return response["status"], response["answer"]
 
 
-def test_names() -> None:
+def test_names():
     """At least 55, each once."""
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 55
 
@@ -488,7 +486,7 @@ class Outcome(NamedTuple):
     seconds: tuple[float, float]
 
 
-def asked(kind: Kind, client: OpenAIClient, index: Path) -> Outcome:
+def asked(kind, client, index):
     """One question live, three recorded."""
     gates = {"confidence": {"enabled": False}, "generation": {"enabled": kind.gated}}
     policy, generator = Policy.from_mapping(OPEN | gates), ModelGenerator(client)
@@ -507,7 +505,7 @@ def asked(kind: Kind, client: OpenAIClient, index: Path) -> Outcome:
     return Outcome(ends, words, missing, trace, (live, time.perf_counter() - begin - live))
 
 
-def check_study(kind: Kind, made: Outcome, trace: Trace) -> int:
+def check_study(kind, made, trace):
     """A failed call is missing in the trace, and no refusal in a study; the number of its cases."""
     failed = kind.ends not in {"ok", "refuse"}
     stops = kind.ends in {"HTTP 401", "HTTP 404", "HTTP 307"}  # the third question is not asked
@@ -529,13 +527,13 @@ def check_study(kind: Kind, made: Outcome, trace: Trace) -> int:
 @pytest.mark.usefixtures("encoder")
 @pytest.mark.parametrize("number", range(len(KINDS)), ids=[kind.name for kind in KINDS])
 def test_a_kind_of_server(
-    server: Server,
-    index: Path,
-    number: int,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    server,
+    index,
+    number,
+    monkeypatch,
+    tmp_path,
+    caplog,
+):
     """Live, recorded, decided; no key anywhere, and in the time that is stated."""
     kind = KINDS[number]
     caplog.set_level("DEBUG")
@@ -559,7 +557,7 @@ def test_a_kind_of_server(
         add_row(Path(table), kind, made, decided)
 
 
-def add_row(table: Path, kind: Kind, made: Outcome, decided: int) -> None:
+def add_row(table, kind, made, decided):
     """A row of the table of what came of each kind, in Markdown."""
     what = "" if kind.ends != "ok" else ", confidence .9" if kind.sure else ", no confidence"
     without = f", without {', '.join(kind.left_out)}" if kind.left_out else ""

@@ -12,11 +12,11 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -29,7 +29,7 @@ HEAD = b"POST /decide HTTP/1.1\r\nhost: a\r\n"
 
 
 @pytest.fixture(scope="module")
-def app() -> Any:
+def app():
     """Return the example as a module."""
     pytest.importorskip("fastapi")
     spec = importlib.util.spec_from_file_location("service_app", APP)
@@ -48,7 +48,7 @@ class Service(NamedTuple):
     port: int
     log: Path
 
-    def post(self, body: bytes, timeout: float = 20.0) -> tuple[int, bytes]:
+    def post(self, body, timeout=20.0):
         """Status and content of the answer to a body."""
         link = HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
@@ -58,7 +58,7 @@ class Service(NamedTuple):
         finally:
             link.close()
 
-    def health_s(self) -> float:
+    def health_s(self):
         """Seconds that the server takes to say that it lives."""
         start, link = time.monotonic(), HTTPConnection("127.0.0.1", self.port, timeout=20)
         link.request("GET", "/health")
@@ -66,13 +66,13 @@ class Service(NamedTuple):
         link.close()
         return time.monotonic() - start
 
-    def connect(self, content: bytes = b"") -> socket.socket:
+    def connect(self, content=b""):
         """A connection that sends something."""
         link = socket.create_connection(("127.0.0.1", self.port), timeout=20)
         link.sendall(content)
         return link
 
-    def workers(self) -> list[int]:
+    def workers(self):
         """Processes that decide."""
         names = {}
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
@@ -81,7 +81,7 @@ class Service(NamedTuple):
         return [pid for pid, command in names.items() if b"spawn_main" in command]
 
 
-def started(log: Path) -> Service:
+def started(log):
     """Start the example, and wait until it answers."""
     pytest.importorskip("fastapi")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -96,7 +96,7 @@ def started(log: Path) -> Service:
     return service
 
 
-def ended(service: Service) -> None:
+def ended(service):
     """End a service by its process, and no other; it wrote of no error."""
     service.process.kill()
     service.process.wait(10)
@@ -106,14 +106,14 @@ def ended(service: Service) -> None:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(tmp_path_factory):
     """Start a service for the attacks that it survives."""
     running = started(tmp_path_factory.mktemp("service") / "log")
     yield running
     ended(running)
 
 
-def closed_after_s(link: socket.socket, most: float = 40.0) -> float:
+def closed_after_s(link, most=40.0):
     """Seconds until the server closes a connection."""
     start = time.monotonic()
     link.settimeout(most)
@@ -125,7 +125,7 @@ def closed_after_s(link: socket.socket, most: float = 40.0) -> float:
     return time.monotonic() - start
 
 
-def hits(n: int, **more: Any) -> bytes:
+def hits(n, **more):
     """A body of hits, each of a question of its own unless it is stated."""
     rows = [
         {"query": f"item {row}?", "hit_id": str(row), "node_score": 0.9, **more} for row in range(n)
@@ -136,7 +136,7 @@ def hits(n: int, **more: Any) -> bytes:
 class TestDecisions:
     """What comes of a body, without a server."""
 
-    def test_it_answers(self, app: Any) -> None:
+    def test_it_answers(self, app):
         """A request of three questions with two hits each.
 
         Its policy answers all, in plain JSON.
@@ -211,13 +211,13 @@ class TestDecisions:
         ],
         ids=lambda value: value[:40] if isinstance(value, str) else "",
     )
-    def test_it_refuses(self, app: Any, body: bytes, rule: str) -> None:
+    def test_it_refuses(self, app, body, rule):
         """What breaks a rule is a 422 with the rule, in JSON that any client reads."""
         status, content = app.decisions(Policy.load(APP.with_name("policy.yaml")), body)
         assert status == 422
         assert rule in json.loads(content)["detail"]
 
-    def test_what_is_missing_is_refused_by_its_gate(self, app: Any) -> None:
+    def test_what_is_missing_is_refused_by_its_gate(self, app):
         """A NaN is a missing score."""
         body = b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": NaN}]}'
         status, content = app.decisions(Policy.load(APP.with_name("policy.yaml")), body)
@@ -225,7 +225,7 @@ class TestDecisions:
         assert json.loads(content)["decisions"][0]["status"] == "refuse"
 
 
-def dripping(link: socket.socket, content: bytes) -> float:
+def dripping(link, content):
     """Seconds until the server closes a connection that sends a byte now and then."""
     start = time.monotonic()
     for place in range(len(content)):
@@ -262,7 +262,7 @@ SLOW: dict[str, Callable[[Service], float]] = {
 }
 
 
-def unread_answers(service: Service) -> float:
+def unread_answers(service):
     """Longest seconds of a send, to a server that gives up on a client that reads nothing.
 
     Of the answers some fit into the buffers of the machine before that.
@@ -286,12 +286,12 @@ class TestAttacks:
     """A service that is attacked answers the others, before, meanwhile and after."""
 
     @pytest.fixture(autouse=True)
-    def _it_lives(self, service: Service) -> Iterator[None]:
+    def _it_lives(self, service):
         yield
         assert service.process.poll() is None
         assert service.post(GOOD)[0] == 200
 
-    def test_slow_clients_are_closed(self, service: Service, app: Any) -> None:
+    def test_slow_clients_are_closed(self, service, app):
         """Within the seconds of a connection, all at once, and others are answered meanwhile."""
         attacks = {**SLOW, "answers that nobody reads": unread_answers}
         with ThreadPoolExecutor(64) as pool:
@@ -313,7 +313,7 @@ class TestAttacks:
         most = app.LIMITS.connection_s + 5.0
         assert {name: seconds for name, seconds in taken.items() if seconds > most} == {}
 
-    def test_large_bodies_are_refused(self, service: Service) -> None:
+    def test_large_bodies_are_refused(self, service):
         """100 MB, whether stated or in chunks: 413 before they are read; a head of 100 kB: 400."""
         stated = service.connect(HEAD + b"content-length: 100000000\r\n\r\n")
         assert stated.recv(100).startswith(b"HTTP/1.1 413")
@@ -340,7 +340,7 @@ class TestAttacks:
             link.close()
 
     @pytest.mark.parametrize("length", [b"-1", b"1e3", b"9" * 300, b"\xb2", b"0x10", b"1, 2"])
-    def test_odd_lengths_are_refused(self, service: Service, length: bytes) -> None:
+    def test_odd_lengths_are_refused(self, service, length):
         """A length that is no number is a 4xx."""
         with service.connect(HEAD + b"content-length: " + length + b"\r\n\r\n{}") as link:
             assert link.recv(12).startswith(b"HTTP/1.1 4")
@@ -348,11 +348,11 @@ class TestAttacks:
     @pytest.mark.parametrize(
         "body", [b"[" * 500_000, b'{"a":' * 200_000, hits(10_000), b"9" * 1_000_000, bytes(100)]
     )
-    def test_hostile_bodies_are_refused(self, service: Service, body: bytes) -> None:
+    def test_hostile_bodies_are_refused(self, service, body):
         """As without a server."""
         assert service.post(body)[0] == 422
 
-    def test_the_server_answers_while_it_decides(self, service: Service) -> None:
+    def test_the_server_answers_while_it_decides(self, service):
         """Its processes decide the largest requests allowed, and it says at once that it lives."""
         with ThreadPoolExecutor(4) as pool:
             running = [pool.submit(service.post, hits(2_000)) for _ in range(4)]
@@ -362,16 +362,16 @@ class TestAttacks:
             assert {future.result()[0] for future in running} <= {200, 503}
 
     @pytest.mark.parametrize("body", [GOOD, hits(10)], ids=["a question", "ten questions"])
-    def test_fifty_clients_at_once_are_answered(self, service: Service, body: bytes) -> None:
+    def test_fifty_clients_at_once_are_answered(self, service, body):
         """200 requests, 50 at a time: all are decided."""
         with ThreadPoolExecutor(50) as pool:
             answers = [*pool.map(lambda _: service.post(body), range(200))]
         assert [content for status, content in answers if status != 200] == []
 
-    def test_many_at_once_are_answered_or_told_to_wait(self, service: Service) -> None:
+    def test_many_at_once_are_answered_or_told_to_wait(self, service):
         """300 at once: 200 or 503, or cut if there are too many connections, and nothing else."""
 
-        def ask(_: int) -> int:
+        def ask(_):
             try:
                 return service.post(hits(200))[0]
             except (OSError, HTTPException):
@@ -383,7 +383,7 @@ class TestAttacks:
         assert counts[200] > 0
         assert counts[503] + counts[0] > 0
 
-    def test_a_process_that_hangs_or_ends_is_replaced(self, service: Service) -> None:
+    def test_a_process_that_hangs_or_ends_is_replaced(self, service):
         """Its request is answered 503, the next one is decided."""
         first = service.workers()
         for pid in first:
@@ -395,7 +395,7 @@ class TestAttacks:
         assert {service.post(GOOD)[0] for _ in range(4)} <= {200, 503}
 
 
-def resident_bytes(pid: int) -> int:
+def resident_bytes(pid):
     """Memory that a process holds."""
     pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
@@ -404,12 +404,12 @@ def resident_bytes(pid: int) -> int:
 class TestEnd:
     """SIGTERM ends the service within five seconds, and answers what is under way."""
 
-    def test_under_load(self, tmp_path: Path) -> None:
+    def test_under_load(self, tmp_path):
         """Every request that was taken is answered 200 or 503; no process is left."""
         service = started(tmp_path / "log")
         workers, statuses = service.workers(), Counter[int]()
 
-        def ask() -> None:
+        def ask():
             try:
                 while True:
                     statuses[service.post(hits(300))[0]] += 1
@@ -433,7 +433,7 @@ class TestEnd:
         assert statuses[0] <= 1
         assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
-    def test_what_hangs_is_answered(self, tmp_path: Path) -> None:
+    def test_what_hangs_is_answered(self, tmp_path):
         """Processes that hang, clients that hang.
 
         503 to those that wait for an answer, and an end all the same.
@@ -458,6 +458,6 @@ class TestEnd:
         ended(service)
         assert taken < 5.0
 
-    def test_no_other_machine_reaches_it(self, app: Any) -> None:
+    def test_no_other_machine_reaches_it(self, app):
         """It listens on this machine alone."""
         assert app.HOST == "127.0.0.1"

@@ -58,7 +58,7 @@ FOLDERS: dict[str, Size] = {
 }
 
 
-def over(sizes: dict[str, Size], budgets: dict[str, Size]) -> dict[str, tuple[Size, Size | None]]:
+def over(sizes, budgets):
     """Rooms that are over their budget or have none, with both."""
     return {
         room: (size, budgets.get(room))
@@ -67,17 +67,17 @@ def over(sizes: dict[str, Size], budgets: dict[str, Size]) -> dict[str, tuple[Si
     }
 
 
-def test_no_room_is_over_its_budget() -> None:
+def test_no_room_is_over_its_budget():
     """Rooms of `raglab`."""
     assert over(room_sizes(ROOT / "raglab"), BUDGETS) == {}
 
 
-def test_no_folder_is_over_its_budget() -> None:
+def test_no_folder_is_over_its_budget():
     """Tests and experiments as a whole; less where rooms are taken out."""
     assert over({name: total(ROOT / name) for name in FOLDERS}, FOLDERS) == {}
 
 
-def test_a_room_without_a_row_and_one_that_grew_are_over() -> None:
+def test_a_room_without_a_row_and_one_that_grew_are_over():
     """By nodes, words or bytes."""
     budget = Size(10, 5, 1)
     assert over({"a": budget, "b": Size()}, {"a": budget}) == {"b": (Size(), None)}
@@ -85,7 +85,7 @@ def test_a_room_without_a_row_and_one_that_grew_are_over() -> None:
         assert over({"a": size}, {"a": budget}) == {"a": (size, budget)}
 
 
-def test_functions_are_short() -> None:
+def test_functions_are_short():
     """At most 500 nodes, those of functions inside included."""
     folders = ("raglab", "tests", "experiments", "docs", ".ci")
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
@@ -110,7 +110,7 @@ def test_functions_are_short() -> None:
         ("def a_long_name(a, b):\n\n    ...  # says why\n", 7, 0),
     ],
 )
-def test_names_lines_and_docstrings_cost_nothing(source: str, nodes: int, words: int) -> None:
+def test_names_lines_and_docstrings_cost_nothing(source, nodes, words):
     """By the syntax tree."""
     assert tree_size(ast.parse(source)) == Size(nodes, words)
 
@@ -119,7 +119,7 @@ def test_names_lines_and_docstrings_cost_nothing(source: str, nodes: int, words:
     "source",
     ['x = f"at most {n} cases, got {m:.{d}f}"\n', 'x = f"at most {n} " f"cases, got {m:.{d}f}"\n'],
 )
-def test_an_f_string_counts_by_its_parts_on_every_python(source: str) -> None:
+def test_an_f_string_counts_by_its_parts_on_every_python(source):
     """One token on Python 3.11 and several from 3.12 on, but one tree.
 
     Module, assignment and target are 3 nodes; the string is 1, its two texts 2, its two values
@@ -129,7 +129,7 @@ def test_an_f_string_counts_by_its_parts_on_every_python(source: str) -> None:
 
 
 @pytest.mark.skipif(not METER.is_file(), reason="shared is not beside the project")
-def test_the_method_is_that_of_the_meter() -> None:
+def test_the_method_is_that_of_the_meter():
     """`size.py` counts the same nodes, words and bytes."""
     command = [sys.executable, str(METER), "raglab", "--rooms"]
     text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -141,7 +141,7 @@ def test_the_method_is_that_of_the_meter() -> None:
     assert rows == room_sizes(ROOT / "raglab")
 
 
-def print_rows() -> None:
+def print_rows():
     """Today's rows, as they stand in this file."""
     for name, sizes in (
         ("BUDGETS", room_sizes(ROOT / "raglab")),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +21,7 @@ from raglab.values import Status
 COLUMNS = ["p_correct", "groups"]
 
 
-def table(seed: int = 0, rows: int = 240) -> tuple[pd.DataFrame, np.ndarray]:
+def table(seed=0, rows=240):
     """Signals of three kinds of questions, which overlap, and their statuses."""
     rng = np.random.default_rng(seed)
     status = rng.integers(0, 3, rows)
@@ -36,7 +34,7 @@ def table(seed: int = 0, rows: int = 240) -> tuple[pd.DataFrame, np.ndarray]:
     )[status]
 
 
-def test_scikit_learn_takes_it_for_an_estimator() -> None:
+def test_scikit_learn_takes_it_for_an_estimator():
     """All of its checks but that of texts, which have no order without `positive`.
 
     What is skipped needs array libraries that are not installed.
@@ -53,7 +51,7 @@ def test_scikit_learn_takes_it_for_an_estimator() -> None:
     assert len(outcomes) > 50
 
 
-def test_it_answers_refuses_and_asks_back() -> None:
+def test_it_answers_refuses_and_asks_back():
     """Better than the most frequent label, in folds it did not see, alone and in a pipeline."""
     signals, labels = table()
     model = PolicyClassifier(directions={"p_correct": "surer", "groups": "ask"})
@@ -69,7 +67,7 @@ def test_it_answers_refuses_and_asks_back() -> None:
 
 
 @given(st.floats(0.1, 20.0), st.floats(0.0, 2.0), st.integers(0, 5))
-def test_it_decides_as_the_primitives_do(wrong: float, asked: float, seed: int) -> None:
+def test_it_decides_as_the_primitives_do(wrong, asked, seed):
     """The action of least expected cost, of the probabilities that it gives."""
     signals, labels = table(seed, 60)
     costs = {"refuse": {"answered_wrong": wrong}, "ok": {"asked": asked}}
@@ -84,7 +82,7 @@ def test_it_decides_as_the_primitives_do(wrong: float, asked: float, seed: int) 
     assert model.predict(signals).tolist() == [Status(status).name for status in least.tolist()]
 
 
-def test_thresholds_refuse_whatever_the_probabilities_say() -> None:
+def test_thresholds_refuse_whatever_the_probabilities_say():
     """At the threshold a row passes; below it, or without a value, it does not.
 
     `set_params` needs no new fit.
@@ -106,7 +104,7 @@ def test_thresholds_refuse_whatever_the_probabilities_say() -> None:
     )
 
 
-def test_two_labels_of_any_kind() -> None:
+def test_two_labels_of_any_kind():
     """The greater number means that an answer would be right, or the text that is `positive`."""
     signals, labels = table()
     right = labels == "ok"
@@ -133,7 +131,7 @@ def test_two_labels_of_any_kind() -> None:
         assert set(kept) == {bad}
 
 
-def test_a_search_tunes_thresholds_and_costs() -> None:
+def test_a_search_tunes_thresholds_and_costs():
     """As of any estimator, on the numbers of the columns where they have no names."""
     signals, labels = table()
     grid = {
@@ -154,7 +152,7 @@ def test_a_search_tunes_thresholds_and_costs() -> None:
         ({"costs": {"refused": {"ok": 1.0}}}, "costs"),
     ],
 )
-def test_a_wrong_parameter_is_named(parameters: dict[str, Any], match: str) -> None:
+def test_a_wrong_parameter_is_named(parameters, match):
     """By `fit`; by `predict` too where it was set after."""
     signals, labels = table()
     with pytest.raises(ValueError, match=match):
@@ -164,7 +162,7 @@ def test_a_wrong_parameter_is_named(parameters: dict[str, Any], match: str) -> N
             PolicyClassifier().fit(signals, labels).set_params(**parameters).predict(signals)
 
 
-def test_labels_that_are_neither_statuses_nor_two_are_refused() -> None:
+def test_labels_that_are_neither_statuses_nor_two_are_refused():
     """With their number."""
     signals, _ = table(rows=30)
     with pytest.raises(ValueError, match="got 3 classes"):

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +18,12 @@ from raglab.store.files import InputError, Where
 PAIRS = sorted(CELL_OF)  # label and outcome
 
 
-def case(number: int, label: str = "ok", outcome: str = "answered_right") -> BaselineCase:
+def case(number, label="ok", outcome="answered_right"):
     """A case by its number."""
     return BaselineCase(f"q{number:05d}", f"{number:016x}", label, f"{7:016x}", outcome)
 
 
-def baseline(cases: Sequence[BaselineCase], costs: Any = None, **more: Any) -> Baseline:
+def baseline(cases, costs=None, **more):
     """A baseline of cases."""
     rows = baseline_rows(cases, Where("made"))
     made = Baseline(
@@ -57,7 +54,7 @@ SMALL = baseline(
 )
 
 
-def test_every_pair_of_label_and_outcome_has_one_cell() -> None:
+def test_every_pair_of_label_and_outcome_has_one_cell():
     """Eleven pairs, and answers that are undecided.
 
     Five outcomes of three labels without a right answer or question to what asks for another.
@@ -67,7 +64,7 @@ def test_every_pair_of_label_and_outcome_has_one_cell() -> None:
     assert sorted(set(CELL_OF.values())) == sorted(CELL_OF.values())
 
 
-def test_a_worked_example() -> None:
+def test_a_worked_example():
     """One false refusal at 1 and one wrong answer at 10 in five cases: 2.2.
 
     Rates with their counts.
@@ -84,9 +81,7 @@ def test_a_worked_example() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(PAIRS), min_size=1, max_size=12), st.randoms(use_true_random=False))
-def test_a_file_gives_back_what_was_saved(
-    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], order: Any
-) -> None:
+def test_a_file_gives_back_what_was_saved(tmp_path_factory, pairs, order):
     """To the byte, whatever the order of the cases."""
     cases = [case(number, *pair) for number, pair in enumerate(pairs)]
     made = baseline(cases, {"ok": {"refused": 0.3}})
@@ -99,7 +94,7 @@ def test_a_file_gives_back_what_was_saved(
     assert baseline(cases, {"ok": {"refused": 0.3}}).text() == made.text()
 
 
-def test_a_file_diffs_by_case() -> None:
+def test_a_file_diffs_by_case():
     """A case that is decided otherwise changes its line and the measures, no more."""
     cases = [case(number) for number in range(50)]
     before = baseline(cases).text().splitlines()
@@ -110,7 +105,7 @@ def test_a_file_diffs_by_case() -> None:
     assert len(before) == len(after)
 
 
-def test_no_file_is_written_over(tmp_path: Path) -> None:
+def test_no_file_is_written_over(tmp_path):
     """Neither a baseline nor any other file; the remedy is stated and the file is as it was."""
     path = tmp_path / "b.json"
     path.write_text("mine", encoding="utf-8")
@@ -119,11 +114,11 @@ def test_no_file_is_written_over(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "mine"
 
 
-def _set(*path: Any) -> Callable[[dict[str, Any]], None]:
+def _set(*path):
     """Change that sets the last item at the place that the others name."""
     *places, last, value = path
 
-    def change(record: dict[str, Any]) -> None:
+    def change(record):
         at = record
         for place in places:
             at = at[place]
@@ -162,9 +157,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES)
-def test_a_changed_file_is_refused(
-    tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
-) -> None:
+def test_a_changed_file_is_refused(tmp_path, change, message):
     """What follows from the cases is computed again.
 
     The message names file, rule and remedy in one line.
@@ -182,7 +175,7 @@ def test_a_changed_file_is_refused(
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": NaN}', "format: raglab-baseline-1", "7"]
 )
-def test_what_is_no_baseline_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_is_no_baseline_is_refused(tmp_path, text):
     """Empty files, other JSON and other formats."""
     path = tmp_path / "b.json"
     path.write_text(text, encoding="utf-8")
@@ -190,7 +183,7 @@ def test_what_is_no_baseline_is_refused(tmp_path: Path, text: str) -> None:
         Baseline.load(path)
 
 
-def test_a_measure_that_is_not_stated_is_no_error(tmp_path: Path) -> None:
+def test_a_measure_that_is_not_stated_is_no_error(tmp_path):
     """A rate that raglab got after the file was written."""
     record = json.loads(SMALL.text())
     del record["measures"]["coverage"]

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,14 +28,12 @@ PUBLISHED = {"ANSWERABLE": 139, "UNANSWERABLE": 39, "UNDERSPECIFIED": 32, "PARTI
 OPENING = ("What is a safe room?", "A room that stands a storm.")
 
 
-def passage(name: str, text: str | None = None) -> dict[str, str]:
+def passage(name, text=None):
     """Passage of a document; its text follows from its name."""
     return {"document_id": name, "text": f"text of {name}" if text is None else text, "title": "T"}
 
 
-def task(
-    name: str, answerability: str, contexts: Sequence[str], *turns: str, **more: object
-) -> dict[str, Any]:
+def task(name, answerability, contexts, *turns, **more):
     """Task of conversation `name`; user and agent take turns."""
     return {
         "conversation_id": name,
@@ -65,7 +61,7 @@ TASKS = (
 )
 
 
-def write_tasks(folder: Path, *tasks: Mapping[str, Any], name: str = "reference.jsonl") -> Path:
+def write_tasks(folder, *tasks, name="reference.jsonl"):
     """Write one task a line."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
@@ -73,7 +69,7 @@ def write_tasks(folder: Path, *tasks: Mapping[str, Any], name: str = "reference.
     return path
 
 
-def refusal(path: Path, load: Any = load_cases) -> str:
+def refusal(path, load=load_cases):
     """Message with which a path is refused."""
     with pytest.raises(InputError) as caught:
         load(path)
@@ -81,18 +77,18 @@ def refusal(path: Path, load: Any = load_cases) -> str:
 
 
 @cache
-def public_cases() -> tuple[Case, ...]:
+def public_cases():
     """Load the public cases once."""
     return load_cases(PUBLIC)
 
 
 @cache
-def public_corpus() -> Corpus:
+def public_corpus():
     """Load the public corpus once."""
     return load_corpus(PUBLIC)
 
 
-def test_the_passages_of_all_tasks_are_one_corpus(tmp_path: Path) -> None:
+def test_the_passages_of_all_tasks_are_one_corpus(tmp_path):
     """Each once, by document_id, which is its id and its source, a slash encoded.
 
     No page and no tag.
@@ -108,7 +104,7 @@ def test_the_passages_of_all_tasks_are_one_corpus(tmp_path: Path) -> None:
     assert load_corpus(tmp_path / "c.jsonl") == load_corpus(path)
 
 
-def test_nothing_in_the_corpus_tells_whose_a_passage_was(tmp_path: Path) -> None:
+def test_nothing_in_the_corpus_tells_whose_a_passage_was(tmp_path):
     """Tasks in another order, and passages handed round tasks, give the same corpus bit for bit."""
     moved = [dict(one) for one in reversed(TASKS)]
     for one, given in zip(moved, (("d9",), ("d1", "d/2"), ("d9", "d1"), ()), strict=True):
@@ -120,7 +116,7 @@ def test_nothing_in_the_corpus_tells_whose_a_passage_was(tmp_path: Path) -> None
     assert len(hashes) == 1
 
 
-def test_the_last_turn_of_a_task_is_a_case(tmp_path: Path) -> None:
+def test_the_last_turn_of_a_task_is_a_case(tmp_path):
     """Any of its own passages is expected where it is `ok`, none elsewhere.
 
     Earlier turns and kinds are kept.
@@ -155,7 +151,7 @@ def test_the_last_turn_of_a_task_is_a_case(tmp_path: Path) -> None:
     assert load_cases(tmp_path / "c.jsonl") == cases
 
 
-def test_a_split_follows_from_the_conversation_alone() -> None:
+def test_a_split_follows_from_the_conversation_alone():
     """Of 9,000 conversations each third has 3,000 within three standard deviations (134).
 
     Their order is irrelevant.
@@ -169,7 +165,7 @@ def test_a_split_follows_from_the_conversation_alone() -> None:
     assert conversation_splits(conversations[5:6]) == {"c5": splits["c5"]}
 
 
-def test_branches_of_a_dialogue_and_repeated_queries_stand_together() -> None:
+def test_branches_of_a_dialogue_and_repeated_queries_stand_together():
     """A chain a-b by the opening and b-c by the query is one group with the split of `a`.
 
     An opening is no query.
@@ -191,7 +187,7 @@ def test_branches_of_a_dialogue_and_repeated_queries_stand_together() -> None:
     assert len(set(alone.values())) > 1
 
 
-def test_two_tasks_of_a_conversation_stand_together(tmp_path: Path) -> None:
+def test_two_tasks_of_a_conversation_stand_together(tmp_path):
     """Tasks of one conversation have one split, whatever they ask."""
     tasks = [
         task("c1", "UNANSWERABLE", (), "Hi", "Yes?", f"q{n}") | {"task_id": f"c1<::>{n}"}
@@ -251,7 +247,7 @@ def test_two_tasks_of_a_conversation_stand_together(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_task_is_told_so(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_a_wrong_task_is_told_so(tmp_path, change, said):
     """The message has file, line, id, rule, what came and a remedy."""
     path = write_tasks(tmp_path, TASKS[0], TASKS[1] | change)
     told(refusal(path), str(path), "line 2", said)
@@ -271,13 +267,13 @@ def test_a_wrong_task_is_told_so(tmp_path: Path, change: dict[str, Any], said: s
         ),
     ],
 )
-def test_a_wrong_passage_is_told_so(tmp_path: Path, contexts: object, said: str) -> None:
+def test_a_wrong_passage_is_told_so(tmp_path, contexts, said):
     """The message has file, line, place in the task, rule, what came and a remedy."""
     path = write_tasks(tmp_path, TASKS[0], TASKS[1] | {"contexts": contexts})
     told(refusal(path, load_corpus), str(path), "line 2", said)
 
 
-def test_wrong_folders_are_told_so(tmp_path: Path) -> None:
+def test_wrong_folders_are_told_so(tmp_path):
     """Two files of tasks, tasks without a passage.
 
     `reference*.jsonl` that holds no tasks is passed over.
@@ -299,7 +295,7 @@ def test_wrong_folders_are_told_so(tmp_path: Path) -> None:
 
 
 @needs_shared
-def test_the_public_set_has_its_published_counts() -> None:
+def test_the_public_set_has_its_published_counts():
     """234 tasks of 234 conversations: 139, 39, 32 and 24 by answerability.
 
     592 passages of 611 picked.
@@ -317,7 +313,7 @@ def test_the_public_set_has_its_published_counts() -> None:
 
 
 @needs_shared
-def test_every_expected_source_of_the_public_set_is_in_its_corpus() -> None:
+def test_every_expected_source_of_the_public_set_is_in_its_corpus():
     """An `ok` case expects at least one passage, no other case does, and all of them are there."""
     sources = {chunk.source for chunk in public_corpus().chunks}
     for case in public_cases():
@@ -327,7 +323,7 @@ def test_every_expected_source_of_the_public_set_is_in_its_corpus() -> None:
 
 
 @needs_shared
-def test_no_dialogue_of_the_public_set_is_in_two_splits() -> None:
+def test_no_dialogue_of_the_public_set_is_in_two_splits():
     """Conversations, openings and queries stand in one split each.
 
     Every split has every kind of task.
@@ -352,7 +348,7 @@ def test_no_dialogue_of_the_public_set_is_in_two_splits() -> None:
     )
 
 
-def test_the_words_of_the_turn_before_are_added(tmp_path: Path) -> None:
+def test_the_words_of_the_turn_before_are_added(tmp_path):
     """Content words of the user's last turn, each once, none that the question has.
 
     The agent's add nothing.

@@ -13,7 +13,6 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from threading import Barrier
 
 import numpy as np
@@ -27,12 +26,12 @@ from raglab.store.log_tables import REQUEST_TABLES
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     """Return the place of a store that does not exist yet."""
     return tmp_path / "deep" / "store.sqlite"
 
 
-def forge_journal(file: Path, victim: Path) -> Path:
+def forge_journal(file, victim):
     """Create a victim and a rollback journal beside a file, after which SQLite would delete it."""
     victim.write_bytes(b"precious")
     name, magic = os.fsencode(victim), bytes.fromhex("d9d505f920a163d7")
@@ -49,7 +48,7 @@ def forge_journal(file: Path, victim: Path) -> Path:
 class TestValues:
     """Storing and finding."""
 
-    def test_what_was_stored_comes_back(self, file: Path) -> None:
+    def test_what_was_stored_comes_back(self, file):
         """By key, in another opening of the file as well.
 
         What is not there is left out, and makes no file.
@@ -59,7 +58,7 @@ class TestValues:
         Blobs(file).put({"a": b"1", "é": b""})
         assert Blobs(file).get(["a", "b", "é"]) == {"a": b"1", "é": b""}
 
-    def test_a_second_value_of_a_key(self, file: Path) -> None:
+    def test_a_second_value_of_a_key(self, file):
         """Takes the place of the first."""
         store = Blobs(file)
         store.put({"a": b"1"})
@@ -71,7 +70,7 @@ class TestValues:
         store.clear()
         assert store.get(["b"]) == {}
 
-    def test_the_least_recently_stored_go_first(self, file: Path) -> None:
+    def test_the_least_recently_stored_go_first(self, file):
         """The file stays about within its size, and the last value is there."""
         store = Blobs(file, most_bytes=200_000)
         for number in range(100):
@@ -82,7 +81,7 @@ class TestValues:
         assert min(map(int, there)) == 100 - len(there)
         assert file.stat().st_size < 400_000
 
-    def test_a_value_larger_than_all(self, file: Path) -> None:
+    def test_a_value_larger_than_all(self, file):
         """Leaves nothing, and is no error."""
         store = Blobs(file, most_bytes=50_000)
         store.put({"a": b"x" * 100_000})
@@ -108,7 +107,7 @@ class TestTrust:
             ),
         ],
     )
-    def test_a_changed_row_is_dropped(self, file: Path, change: str) -> None:
+    def test_a_changed_row_is_dropped(self, file, change):
         """Another value, type or digest, and the value of another key; the rest stays."""
         Blobs(file).put({"a": b"1", "b": b"2"})
         with sqlite3.connect(file) as link:
@@ -118,7 +117,7 @@ class TestTrust:
         store.put({"a": b"3"})
         assert store.get(["a"]) == {"a": b"3"}
 
-    def test_another_secret_finds_nothing(self, file: Path) -> None:
+    def test_another_secret_finds_nothing(self, file):
         """What one wrote, the other takes for damaged; a digest without a secret is none either."""
         Blobs(file, secret=b"one").put({"a": b"1"})
         assert Blobs(file, secret=b"one").get(["a"]) == {"a": b"1"}
@@ -127,7 +126,7 @@ class TestTrust:
         assert Blobs(file, secret=b"one").get(["a"]) == {}
 
     @pytest.mark.parametrize("protocol", range(6))
-    def test_a_pickle_is_bytes(self, tmp_path: Path, file: Path, protocol: int) -> None:
+    def test_a_pickle_is_bytes(self, tmp_path, file, protocol):
         """In place of the file, as rows of another library's, and as a value of our own."""
         bomb = pickles(tmp_path / "marker")[protocol]
         file.parent.mkdir()
@@ -153,7 +152,7 @@ class TestTrust:
             "DROP TABLE blobs",
         ],
     )
-    def test_another_schema_is_put_aside(self, file: Path, hostile: str) -> None:
+    def test_another_schema_is_put_aside(self, file, hostile):
         """Triggers, views, columns and tables that are not ours.
 
         One warning, and the store is begun anew.
@@ -172,9 +171,7 @@ class TestTrust:
     @pytest.mark.parametrize(
         "kind", ["folder", "pipe", "link", "broken link", "empty", "text", "/dev/zero"]
     )
-    def test_what_is_no_file_of_ours(
-        self, tmp_path: Path, file: Path, place: str, kind: str
-    ) -> None:
+    def test_what_is_no_file_of_ours(self, tmp_path, file, place, kind):
         """Nothing hangs, nothing elsewhere changes.
 
         A new store takes the place unless that is a folder.
@@ -205,9 +202,7 @@ class TestTrust:
 
     @pytest.mark.parametrize("place", ["", "-wal", "-shm", "-journal"])
     @pytest.mark.parametrize("linked", [False, True])
-    def test_a_folder_is_refused_and_stays(
-        self, tmp_path: Path, file: Path, place: str, *, linked: bool
-    ) -> None:
+    def test_a_folder_is_refused_and_stays(self, tmp_path, file, place, *, linked):
         """It may hold a user's work.
 
         Whoever uses the cache goes without, is told once, and nothing is renamed.
@@ -236,7 +231,7 @@ class TestTrust:
         assert sorted(path.name for path in tmp_path.rglob("*")) == before
         assert (spot / "notes.txt").read_text(encoding="utf-8") == "mine"
 
-    def test_a_forged_journal_deletes_nothing(self, tmp_path: Path, file: Path) -> None:
+    def test_a_forged_journal_deletes_nothing(self, tmp_path, file):
         """A rollback journal may name a file that SQLite deletes after it.
 
         It is never played back.
@@ -250,7 +245,7 @@ class TestTrust:
             Blobs(file).get(["a"])
         assert victim.exists()
 
-    def test_nor_one_beside_a_log(self, tmp_path: Path) -> None:
+    def test_nor_one_beside_a_log(self, tmp_path):
         """The audit log refuses it, but SQLite plays back one that names no file.
 
         A killed process may leave such a one.
@@ -279,7 +274,7 @@ class TestTrust:
             made.writing().__enter__()
 
     @pytest.mark.parametrize("seed", range(4))
-    def test_a_damaged_file_gives_what_was_stored_or_nothing(self, file: Path, seed: int) -> None:
+    def test_a_damaged_file_gives_what_was_stored_or_nothing(self, file, seed):
         """Bytes flipped at seeded places, or the end cut off.
 
         Never another value, never an error.
@@ -310,11 +305,11 @@ class TestTrust:
 class TestSharing:
     """Threads, processes, and those that end too soon."""
 
-    def test_threads(self, file: Path) -> None:
+    def test_threads(self, file):
         """Eight threads on one store lose nothing."""
         store = Blobs(file)
 
-        def work(number: int) -> None:
+        def work(number):
             store.put({str(number): str(number).encode()})
             assert store.get([str(number)]) == {str(number): str(number).encode()}
 
@@ -322,7 +317,7 @@ class TestSharing:
             list(pool.map(work, range(100)))
         assert len(store.get([str(number) for number in range(100)])) == 100
 
-    def test_processes_that_begin_at_once(self, file: Path) -> None:
+    def test_processes_that_begin_at_once(self, file):
         """Six forks of one process, whose connection stays its own, lose nothing."""
         store = Blobs(file)
         context = multiprocessing.get_context("fork")
@@ -337,7 +332,7 @@ class TestSharing:
         assert [worker.exitcode for worker in workers] == [0] * 6
         assert len(store.get(["own", *map(str, range(180))])) == 181
 
-    def test_a_killed_process_loses_at_most_its_last_write(self, file: Path) -> None:
+    def test_a_killed_process_loses_at_most_its_last_write(self, file):
         """Whatever it wrote stands without a gap, and the file is sound."""
         context = multiprocessing.get_context("fork")
         for wait in (0.02, 0.05):
@@ -354,7 +349,7 @@ class TestSharing:
             assert there == list(range(len(there)))
 
 
-def _write(store: Blobs, start: int, count: int = 30) -> None:
+def _write(store, start, count=30):
     for number in range(start, start + count):
         store.put({str(number): b"x" * 500})
 
@@ -362,7 +357,7 @@ def _write(store: Blobs, start: int, count: int = 30) -> None:
 class TestPlaces:
     """Folders and disks that take nothing."""
 
-    def test_a_read_only_disk(self, tmp_path: Path) -> None:
+    def test_a_read_only_disk(self, tmp_path):
         """What is there is read, nothing is written, nothing is said; an absent file stays so."""
         with small_disk(tmp_path / "disk") as disk:
             with closing(Blobs(disk / "a.sqlite")) as first:
@@ -379,7 +374,7 @@ class TestPlaces:
                     store.close()
             assert sorted(path.name for path in disk.iterdir()) == before
 
-    def test_a_full_disk(self, tmp_path: Path) -> None:
+    def test_a_full_disk(self, tmp_path):
         """One warning; what was there before is found, by whoever opens the file as well."""
         with small_disk(tmp_path / "disk") as disk:
             store = Blobs(disk / "a.sqlite")
@@ -400,7 +395,7 @@ class TestPlaces:
                 assert other.get(["a"]) in ({"a": b"1"}, {})
                 other.put({"c": b"3"})
 
-    def test_a_folder_that_is_a_file(self, tmp_path: Path) -> None:
+    def test_a_folder_that_is_a_file(self, tmp_path):
         """Is worked without."""
         (tmp_path / "cache").write_text("x", encoding="utf-8")
         store = Blobs(tmp_path / "cache" / "a.sqlite")
@@ -413,7 +408,7 @@ class TestPlaces:
 class TestSecret:
     """The secret of a user."""
 
-    def test_it_is_made_once_for_this_user_alone(self, tmp_path: Path) -> None:
+    def test_it_is_made_once_for_this_user_alone(self, tmp_path):
         """The same for every process, readable by nobody else; one that is none is made again."""
         first = own_secret(tmp_path / "deep")
         assert own_secret(tmp_path / "deep") == first
@@ -426,14 +421,12 @@ class TestSecret:
         assert own_secret(tmp_path / "deep") != first
         assert not (tmp_path / "marker").exists()
 
-    def test_those_that_begin_at_once_have_the_same(self, tmp_path: Path) -> None:
+    def test_those_that_begin_at_once_have_the_same(self, tmp_path):
         """Whoever makes it first; else the rest of a process is lost with it."""
         for attempt in range(100):
             together = Barrier(4)
 
-            def secret(
-                _: int, together: Barrier = together, folder: Path = tmp_path / str(attempt)
-            ) -> bytes:
+            def secret(_, together=together, folder=tmp_path / str(attempt)):
                 together.wait()
                 return own_secret(folder)
 
@@ -441,7 +434,7 @@ class TestSecret:
                 assert len(set(pool.map(secret, range(4)))) == 1
             assert [path.name for path in (tmp_path / str(attempt)).iterdir()] == ["cache.key"]
 
-    def test_without_a_place_it_is_of_this_process(self, tmp_path: Path) -> None:
+    def test_without_a_place_it_is_of_this_process(self, tmp_path):
         """A folder that cannot be made is no error."""
         (tmp_path / "file").write_text("x", encoding="utf-8")
         assert own_secret(tmp_path / "file") == own_secret(tmp_path / "file" / "deep")

@@ -11,7 +11,6 @@ import re
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,18 +41,18 @@ QUESTIONS = [
 LABELS = ["ok", "ok", "ambiguous", "refuse"]
 
 
-def table(**columns: list[Any]) -> pd.DataFrame:
+def table(**columns):
     """Four labelled questions, with further columns."""
     return pd.DataFrame({"question": QUESTIONS, "label": LABELS} | columns)
 
 
-def lines(path: Path, *records: dict[str, Any]) -> Path:
+def lines(path, *records):
     """File of JSON lines."""
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
 
 
-def refusal(call: Any, *parts: str) -> str:
+def refusal(call, *parts):
     """Message of an error, which holds all parts."""
     with pytest.raises(InputError) as caught:
         call()
@@ -62,7 +61,7 @@ def refusal(call: Any, *parts: str) -> str:
     return message
 
 
-def noted(call: Any) -> tuple[Any, list[str]]:
+def noted(call):
     """What a call gives, and its warnings, each at the caller's line."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -74,7 +73,7 @@ def noted(call: Any) -> tuple[Any, list[str]]:
 class TestNames:
     """A column or key that looks like a field the set lacks is an error proposing the field."""
 
-    def test_a_csv_with_sources_for_expect_sources(self, tmp_path: Path) -> None:
+    def test_a_csv_with_sources_for_expect_sources(self, tmp_path):
         """Of issue 27: no case would have sources, and every answer would count as correct."""
         path = tmp_path / "gold.csv"
         table(sources=["glass.md", "journeys.md#2", None, None]).to_csv(path, index=False)
@@ -113,7 +112,7 @@ class TestNames:
             ("doc_type", "doctype"),
         ],
     )
-    def test_other_names(self, name: str, field: str) -> None:
+    def test_other_names(self, name, field):
         """Known other names, and slips of the pen, whatever the case, blanks and hyphens."""
         refusal(
             lambda: load_cases(table(**{name: ["a.md", None, None, None]})),
@@ -124,12 +123,12 @@ class TestNames:
     @pytest.mark.parametrize(
         "name", ["date", "Datei-Datum", "fragment", "range", "response", "demand", "quality"]
     )
-    def test_words_near_to_them_are_no_labels(self, name: str) -> None:
+    def test_words_near_to_them_are_no_labels(self, name):
         """They stay extra columns."""
         assert noted(lambda: load_cases(table(**{name: ["x"] * 4})))[0][0].extra == {name: "x"}
 
     @pytest.mark.parametrize("name", ["status", "expected_status", "gold_label", "Label"])
-    def test_names_of_the_label(self, name: str) -> None:
+    def test_names_of_the_label(self, name):
         """The required column under another name is proposed too, before it is called missing."""
         refusal(
             lambda: load_cases(table().rename(columns={"label": name})),
@@ -137,7 +136,7 @@ class TestNames:
         )
 
     @pytest.mark.parametrize("label", ["label", "expect_status", "verdict"])
-    def test_other_labels_are_named(self, label: str) -> None:
+    def test_other_labels_are_named(self, label):
         """Of the newcomer: `OK` and `Refuse` are other labels, counted in their column."""
         frame = table().rename(columns={"label": label})
         frame[label] = ["OK", "ok", "Refuse", "refuse"]
@@ -148,7 +147,7 @@ class TestNames:
             of_hits = hits().drop(columns="label").assign(**{label: frame[label]})
             refusal(lambda: trace_from_frame(of_hits), told)
 
-    def test_several_at_once(self) -> None:
+    def test_several_at_once(self):
         """One message names all of them, with one map.
 
         Of several that one field may be, the first is proposed.
@@ -162,7 +161,7 @@ class TestNames:
             ),
         )
 
-    def test_json_lines(self, tmp_path: Path) -> None:
+    def test_json_lines(self, tmp_path):
         """Keys likewise, where no line has the field."""
         first = {"id": "a", "query": "Who pays?", "expect_status": "ok"}
         path = lines(
@@ -186,7 +185,7 @@ class TestNames:
         (case,) = load_cases(lines(path, {"id": "a", "question": "Who?", "label": "ok"}))
         assert case.expect_status == "ok"
 
-    def test_a_field_that_is_there_is_not_missed(self) -> None:
+    def test_a_field_that_is_there_is_not_missed(self):
         """With `expect_sources`, or `expect_sources_any`, a column `sources` is an extra one.
 
         A warning names it.
@@ -197,7 +196,7 @@ class TestNames:
             assert found[0].extra == {"sources": "x"}
             assert "'sources' (4)" in notes[0]
 
-    def test_one_warning_names_further_columns(self) -> None:
+    def test_one_warning_names_further_columns(self):
         """Those that raglab reads, or its own sets hold, are silent.
 
         All others are counted in one line.
@@ -208,7 +207,7 @@ class TestNames:
         assert len(notes) == 1
         told(notes[0], "frame: … 'priority' (3), 'team' (4)")
 
-    def test_keys_that_the_code_reads_are_known(self) -> None:
+    def test_keys_that_the_code_reads_are_known(self):
         """Every key of `extra` that a module names is silent, and so is each in bundled sets."""
         text = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
         keys = re.findall(r"""extra(?:\.get\(|\[)"([a-z_]+)\"""", text)
@@ -217,7 +216,7 @@ class TestNames:
         for path in (ROOT.parent / "datasets").rglob("cases.jsonl"):
             assert noted(lambda path=path: load_cases(path))[1] == [], path
 
-    def test_other_names_are_of_fields(self) -> None:
+    def test_other_names_are_of_fields(self):
         """The table proposes fields of a case alone, and none of our own names."""
         assert NEAR_NAMES.keys() <= {*Case._fields}
         assert {*Case._fields}.isdisjoint(name for names in NEAR_NAMES.values() for name in names)
@@ -254,7 +253,7 @@ class TestGoldAnswers:
     """
 
     @staticmethod
-    def by_load(answers: object) -> Any:
+    def by_load(answers):
         """Cases of a table and of a frame of hits, whose second has these gold answers."""
         cells = pd.Series([None, answers, None, None], dtype=object)
         return [
@@ -263,7 +262,7 @@ class TestGoldAnswers:
         ]
 
     @pytest.mark.parametrize(("answers", "texts"), FORMS, ids=repr)
-    def test_forms(self, answers: object, texts: tuple[str, ...], tmp_path: Path) -> None:
+    def test_forms(self, answers, texts, tmp_path):
         """Hugging Face's form of SQuAD, a text, a list, and JSON of these.
 
         Saved and loaded they are the same.
@@ -275,7 +274,7 @@ class TestGoldAnswers:
             assert list(map(gold_answers, load_cases(tmp_path / "c.jsonl"))) == [(), texts, (), ()]
 
     @pytest.mark.parametrize("answers", NO_ANSWERS, ids=repr)
-    def test_all_else_is_refused(self, answers: object, tmp_path: Path) -> None:
+    def test_all_else_is_refused(self, answers, tmp_path):
         """Rule, value, remedy, and the rows."""
         for load in self.by_load(answers):
             refusal(
@@ -286,12 +285,12 @@ class TestGoldAnswers:
         path = lines(tmp_path / "c.jsonl", record)
         refusal(lambda: load_cases(path), "line 1, id a: answers")
 
-    def test_a_case_made_in_python(self) -> None:
+    def test_a_case_made_in_python(self):
         """Where it is judged, with its id."""
         with pytest.raises(ValueError, match=r"answers must be a text, .*got '7' in case 'a'"):
             gold_answers(Case("a", "Who?", "ok", extra={"answers": 7}))
 
-    def test_the_case_is_judged_by_text(self) -> None:
+    def test_the_case_is_judged_by_text(self):
         """Of the hostile tester: with Hugging Face's form it was judged by its sources."""
         answers = {"text": ["GBP 50"], "answer_start": [0]}
         judged = may_be_judged(load_cases(table(answers=[answers, None, None, None])))
@@ -304,7 +303,7 @@ class TestSeveralFiles:
     @pytest.mark.parametrize(
         "cell", ["a.md, b.md", "a.md|b.md", "d/a.md#2 ,b.md", "a.md;b.md, c.md", "a.PDF | b"]
     )
-    def test_commas_and_bars(self, cell: str, tmp_path: Path) -> None:
+    def test_commas_and_bars(self, cell, tmp_path):
         """In a frame, a CSV and a frame of hits, with the remedy."""
         path = tmp_path / "c.csv"
         for field in ("expect_sources", "expect_sources_any", "selected_sources"):
@@ -325,7 +324,7 @@ class TestSeveralFiles:
             ("a.md; b.md#2", ("a.md", "b.md#2")),
         ],
     )
-    def test_a_comma_in_a_name(self, cell: object, sources: tuple[str, ...]) -> None:
+    def test_a_comma_in_a_name(self, cell, sources):
         """Before the ending it is a part of the name, and in a list whatever it is."""
         cases = load_cases(table(expect_sources=[cell, None, None, None]))
         assert cases[0].expect_sources == sources
@@ -334,7 +333,7 @@ class TestSeveralFiles:
 class TestIndex:
     """An index that has the name of a field is its column (kind M)."""
 
-    def test_an_index_named_id(self) -> None:
+    def test_an_index_named_id(self):
         """Of `outside.md`: the ids were q1, q2 without a word."""
         frame = table(uid=[*"wxyz"])
         for name in ("id", "case_id"):
@@ -344,7 +343,7 @@ class TestIndex:
             case = load_cases(frame.set_index(index), columns={"id": "uid"})[3]
             assert (case.id, case.query) == ("z", QUESTIONS[3])
 
-    def test_a_column_comes_first(self) -> None:
+    def test_a_column_comes_first(self):
         """And an index by another name, or none, is not read."""
         frame = table(id=[*"wxyz"])
         assert load_cases(frame.rename_axis("case_id"))[0].id == "w"
@@ -354,13 +353,13 @@ class TestIndex:
             "id must be unique, got '1' again",
         )
 
-    def test_chunks(self) -> None:
+    def test_chunks(self):
         """Of a corpus likewise."""
         frame = pd.DataFrame({"id": ["a", "b"], "text": ["Glass is covered.", "Journeys are not."]})
         frame = frame.set_index("id")
         assert [chunk.chunk_id for chunk in raglab.load_corpus(frame).chunks] == ["a", "b"]
 
-    def test_hits(self) -> None:
+    def test_hits(self):
         """An index with the name of a column is one; one that is only like it is said."""
         found, notes = noted(
             lambda: trace_from_frame(hits(n=[*"wxyz"]).set_index("n").rename_axis("case_id"))
@@ -377,7 +376,7 @@ class TestSplits:
     """`train`, `validation` or `dev`, `test` read as `tune`, `certify`, `report`, as said once."""
 
     @pytest.mark.parametrize("kind", ["frame", "csv", "jsonl", "trace"])
-    def test_mapped_with_counts(self, kind: str, tmp_path: Path) -> None:
+    def test_mapped_with_counts(self, kind, tmp_path):
         """Of issue 27: they were taken and meant nothing. A case without a split stays without."""
         splits = ["train", "Test", "dev", None]
         cases, notes = noted(lambda: self.load(kind, splits, tmp_path))
@@ -389,7 +388,7 @@ class TestSplits:
         assert "S6.5" in told[0]
 
     @pytest.mark.parametrize("kind", ["frame", "csv", "jsonl", "trace"])
-    def test_any_other_name_is_refused(self, kind: str, tmp_path: Path) -> None:
+    def test_any_other_name_is_refused(self, kind, tmp_path):
         """Rule, values with counts, remedy."""
         splits = ["holdout", "tune", "holdout", "fold_3"]
         message = refusal(
@@ -398,7 +397,7 @@ class TestSplits:
         assert "'holdout', 'fold_3' (3 " in message
         assert "raglab.split" in message
 
-    def test_every_name_of_a_split(self) -> None:
+    def test_every_name_of_a_split(self):
         """The whole table; our own names are silent."""
         for names, splits in (
             (["training", "val", "valid", "testing"], ["tune", "certify", "certify", "report"]),
@@ -409,7 +408,7 @@ class TestSplits:
         found, notes = noted(lambda: load_cases(table(split=["tune", "certify", "report", " "])))
         assert ([case.split for case in found], notes) == (["tune", "certify", "report", None], [])
 
-    def test_cases_made_in_python(self, tmp_path: Path) -> None:
+    def test_cases_made_in_python(self, tmp_path):
         """A study, a build and a save refuse a split that means nothing, or another one."""
         for split, remedy in (("train", "rename it"), ("holdout", "raglab.split")):
             rule = rf"one of tune, certify, report, got '{split}'; .*{remedy}"
@@ -431,7 +430,7 @@ class TestSplits:
         )
 
     @staticmethod
-    def load(kind: str, splits: list[str | None], folder: Path) -> tuple[Case, ...]:
+    def load(kind, splits, folder):
         """Cases of a frame, a CSV file, JSON lines, or a trace of a frame."""
         frame = table(split=splits)
         if kind == "frame":
@@ -450,7 +449,7 @@ class TestSplits:
         return load_cases(lines(path, *records))
 
 
-def hits(**columns: list[Any]) -> pd.DataFrame:
+def hits(**columns):
     """One hit of each of the four questions."""
     return pd.DataFrame(
         {"query": QUESTIONS, "label": LABELS, "hit_id": list("abcd"), "score": [0.9] * 4} | columns
@@ -460,7 +459,7 @@ def hits(**columns: list[Any]) -> pd.DataFrame:
 class TestContradictions:
     """A question has one label; what a label rules out is named."""
 
-    def test_two_labels_of_one_question(self, tmp_path: Path) -> None:
+    def test_two_labels_of_one_question(self, tmp_path):
         """Status or sources differ: an error names both, whatever case and white space."""
         rows = [("Who pays?", "ok", "a.md"), ("Why?", "ok", "b.md"), ("who  PAYS?", "refuse", None)]
         frame = pd.DataFrame(rows, columns=["query", "label", "expect_sources"])
@@ -492,7 +491,7 @@ class TestContradictions:
             "c.jsonl, line 2, id b: a question must have one label … in 'a'",
         )
 
-    def test_the_order_of_sources_is_no_label(self) -> None:
+    def test_the_order_of_sources_is_no_label(self):
         """The same sources in another order are the same label.
 
         The row is a repetition, which is counted.
@@ -507,7 +506,7 @@ class TestContradictions:
         _, notes = noted(lambda: load_cases(again.assign(split=["tune"] * 4 + ["report"] * 4)))
         assert "4 of them in another split (rule S6.5)" in notes[0]
 
-    def test_documents_that_the_user_named_tell_questions_apart(self) -> None:
+    def test_documents_that_the_user_named_tell_questions_apart(self):
         """The same words about another document are another question."""
         frame = pd.DataFrame({"query": ["What is the excess?"] * 2, "label": "ok"})
         sources = {key: ["a.md", "b.md"] for key in ("expect_sources", "selected_sources")}
@@ -515,7 +514,7 @@ class TestContradictions:
         found, notes = noted(lambda: load_cases(frame))
         assert (len(found), notes) == (2, [])
 
-    def test_a_published_set_is_a_warning(self, tmp_path: Path) -> None:
+    def test_a_published_set_is_a_warning(self, tmp_path):
         """SQuAD asks the same of one paragraph twice.
 
         Each case is scored by its own label, and a count is said.
@@ -533,7 +532,7 @@ class TestContradictions:
         assert len(found) == 2
         told(notes[0], "1 cases … label … first '2' after '1'")
 
-    def test_a_trace_of_hits_is_a_warning(self) -> None:
+    def test_a_trace_of_hits_is_a_warning(self):
         """Hits are given for each case, so two cases of one question may differ."""
         frame = hits(case_id=list("abcd")).assign(
             query=["Who?", "who?", "Which?", "When?"], label=["ok", "refuse", "ok", "ok"]
@@ -551,7 +550,7 @@ class TestContradictions:
             ("ok", "expect_option", 1),
         ],
     )
-    def test_what_a_label_rules_out(self, label: str, field: str, cell: object) -> None:
+    def test_what_a_label_rules_out(self, label, field, cell):
         """A refusal has no sources, an answer no options: the rows are named."""
         frame = pd.DataFrame({"query": ["Who?", "When?", "Why?"], "label": ["ok", label, label]})
         frame[field] = [None, cell, cell]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,17 +29,17 @@ questions = st.lists(st.sampled_from(WORDS), min_size=0, max_size=4).map(" ".joi
 labelled = st.lists(st.tuples(questions, st.sampled_from([*LABELS, None])), min_size=1, max_size=30)
 
 
-def cases_of(rows: list[tuple[str, str | None]]) -> list[Case]:
+def cases_of(rows):
     """A case a row."""
     return [Case(f"q{number}", query, label) for number, (query, label) in enumerate(rows)]
 
 
-def distinct(labels: list[str]) -> list[Case]:
+def distinct(labels):
     """Cases no two of which are near-duplicates."""
     return [Case(f"q{n}", f"word{n} term{n} name{n}?", label) for n, label in enumerate(labels)]
 
 
-def dealt(cases: list[Case], shares: tuple[float, float, float], **how: Any) -> list[str | None]:
+def dealt(cases, shares, **how):
     """Splits of the cases in their order; warnings are of other tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -50,7 +48,7 @@ def dealt(cases: list[Case], shares: tuple[float, float, float], **how: Any) -> 
     return [case.split for case in found]
 
 
-def test_shares_of_each_label() -> None:
+def test_shares_of_each_label():
     """60 ok, 20 refuse and 10 ambiguous in 0.4, 0.3, 0.3: 24, 18, 18; 8, 6, 6; 4, 3, 3."""
     cases = distinct(["ok"] * 60 + ["refuse"] * 20 + ["ambiguous"] * 10)
     with warnings.catch_warnings():
@@ -64,7 +62,7 @@ def test_shares_of_each_label() -> None:
     ]
 
 
-def test_near_duplicates_stay_together() -> None:
+def test_near_duplicates_stay_together():
     """In one step or in several, whatever their labels; case and white space are irrelevant."""
     asked = [
         "How long is the notice period?",
@@ -83,7 +81,7 @@ def test_near_duplicates_stay_together() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(questions, max_size=25), st.sampled_from([0.1, 0.25, 0.5, 0.7, 1.0]))
-def test_groups_are_the_components_of_the_plain_definition(asked: list[str], near: float) -> None:
+def test_groups_are_the_components_of_the_plain_definition(asked, near):
     """The search by rarest words finds the pairs that comparing all pairs finds."""
     bags = [frozenset(split_words(text)) for text in asked]
     group = list(range(len(asked)))
@@ -99,9 +97,7 @@ def test_groups_are_the_components_of_the_plain_definition(asked: list[str], nea
 
 @settings(max_examples=200, deadline=None)
 @given(labelled, st.sampled_from(SHARES), st.integers(0, 3))
-def test_a_partition_that_parts_no_near_duplicates(
-    rows: list[tuple[str, str | None]], shares: tuple[float, float, float], seed: int
-) -> None:
+def test_a_partition_that_parts_no_near_duplicates(rows, shares, seed):
     """Every case has one split, none of share 0.
 
     Of two splits no two questions are near-duplicates.
@@ -120,9 +116,7 @@ def test_a_partition_that_parts_no_near_duplicates(
     st.sampled_from(SHARES),
     st.integers(0, 3),
 )
-def test_shares_are_within_one_case_of_each_label(
-    labels: list[str], shares: tuple[float, float, float], seed: int
-) -> None:
+def test_shares_are_within_one_case_of_each_label(labels, shares, seed):
     """Where no two questions are near-duplicates."""
     cases = distinct(labels)
     counts = Counter(zip(labels, dealt(cases, shares, seed=seed), strict=True))
@@ -133,9 +127,7 @@ def test_shares_are_within_one_case_of_each_label(
 
 @settings(max_examples=100, deadline=None)
 @given(labelled, st.sampled_from(SHARES), st.randoms(use_true_random=False))
-def test_the_same_in_any_order(
-    rows: list[tuple[str, str | None]], shares: tuple[float, float, float], random: Any
-) -> None:
+def test_the_same_in_any_order(rows, shares, random):
     """Neither the order of the cases nor their ids matter, and a second time gives the same."""
     cases = cases_of(rows)
     splits = dealt(cases, shares)
@@ -146,13 +138,13 @@ def test_the_same_in_any_order(
     assert dealt(moved, shares) == [splits[place] for place in order]
 
 
-def test_another_seed_deals_otherwise() -> None:
+def test_another_seed_deals_otherwise():
     """The seed is an argument, and matters."""
     cases = distinct(["ok"] * 40)
     assert len({tuple(dealt(cases, (0.4, 0.3, 0.3), seed=seed)) for seed in range(5)}) == 5
 
 
-def test_what_a_reader_must_know() -> None:
+def test_what_a_reader_must_know():
     """Templates that move the shares, with the size of the largest group.
 
     Labels that a split lacks.
@@ -173,7 +165,7 @@ def test_what_a_reader_must_know() -> None:
         raglab.split(distinct(["ok"] * 9 + ["refuse"]))
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused():
     """Rule, value, remedy."""
     cases = distinct(["ok"] * 60)
     frame = pd.DataFrame({"query": ["Who?"], "label": ["ok"]})
@@ -207,7 +199,7 @@ def test_what_is_refused() -> None:
         raglab.split(cases, seed=0.5)  # type: ignore[call-overload]
 
 
-def own_trace(queries: Sequence[str], labels: Sequence[str]) -> raglab.Trace:
+def own_trace(queries, labels):
     """Trace of two hits a case; a question that is repeated is a case each time."""
     rows = [
         (f"c{place}", query, hit, score, label)
@@ -224,9 +216,7 @@ def own_trace(queries: Sequence[str], labels: Sequence[str]) -> raglab.Trace:
     st.integers(0, 3),
 )
 @settings(max_examples=25, deadline=None)
-def test_a_trace_is_dealt_as_its_cases_are(
-    queries: list[str], shares: tuple[float, float, float], seed: int
-) -> None:
+def test_a_trace_is_dealt_as_its_cases_are(queries, shares, seed):
     """Same seed, same splits; equal questions in one split.
 
     Hits and decisions stay, the fingerprint is its own.
@@ -252,7 +242,7 @@ def test_a_trace_is_dealt_as_its_cases_are(
     assert all(case.split is None for case in trace.cases)
 
 
-def test_a_trace_of_own_hits_is_dealt_saved_tuned_and_certified(tmp_path: Path) -> None:
+def test_a_trace_of_own_hits_is_dealt_saved_tuned_and_certified(tmp_path):
     """End to end: the splits are saved.
 
     Without them certify_policy names the call that deals them.
@@ -283,7 +273,7 @@ def test_a_trace_of_own_hits_is_dealt_saved_tuned_and_certified(tmp_path: Path) 
         trace.split("tune")
 
 
-def test_traces_that_cannot_be_dealt_are_refused() -> None:
+def test_traces_that_cannot_be_dealt_are_refused():
     """One that has splits, and a table of hits; of shards see tests/extensions/scale."""
     trace = own_trace(["glass theft", "fire storm", "boat train"], ["ok", "ok", "refuse"])
     with warnings.catch_warnings():
@@ -295,7 +285,7 @@ def test_traces_that_cannot_be_dealt_are_refused() -> None:
         raglab.split(pd.DataFrame({"query": ["a"]}))  # type: ignore[call-overload]
 
 
-def test_shares_of_numpy_deal_as_plain_ones() -> None:
+def test_shares_of_numpy_deal_as_plain_ones():
     """float32 and float64, whose digits differ from 0.4 after the seventh.
 
     Thirds of float32 sum to 1 as well.
@@ -309,7 +299,7 @@ def test_shares_of_numpy_deal_as_plain_ones() -> None:
     assert Counter(dealt(cases[:60], (third, third, third))) == dict.fromkeys(SPLITS, 20)
 
 
-def test_the_bundled_sets_are_dealt() -> None:
+def test_the_bundled_sets_are_dealt():
     """Each label fills each split as the shares say, within one and the size of the few groups."""
     known = raglab.load_cases(Path(raglab.__file__).parent.parent / "datasets" / "broker")
     cases = [case._replace(split=None) for case in known]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
 from itertools import groupby, pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -22,26 +20,24 @@ from raglab.values import Chunk
 from raglab.words.text import CodeBlock, split_code
 
 
-def words(texts: Sequence[str]) -> list[int]:
+def words(texts):
     """Words of each text and two tokens around it, as a plain tokenizer counts."""
     return [len(text.split()) + 2 for text in texts]
 
 
-def bytes_of(texts: Sequence[str]) -> list[int]:
+def bytes_of(texts):
     """Tokens of a tokenizer whose counts do not add up: bytes by four, white space among them."""
     return [-(-len(text.encode()) // 4) + 2 for text in texts]
 
 
-def chunks_of(
-    *blocks: Block, title: str = "", most: int = 32, overlap: int = 0
-) -> tuple[Chunk, ...]:
+def chunks_of(*blocks, title="", most=32, overlap=0):
     """Chunks of a document by words."""
     return chunk_blocks(
         DocumentBlocks(title, blocks), "a.md", limit=TokenLimit(words, most, overlap)
     )
 
 
-def text(n: int, mark: str = "w", sentence: int = 5) -> str:
+def text(n, mark="w", sentence=5):
     """A paragraph of `n` numbered words in sentences of five."""
     named = [f"{mark}{i}" for i in range(n)]
     runs = [
@@ -53,7 +49,7 @@ def text(n: int, mark: str = "w", sentence: int = 5) -> str:
 # Examples.
 
 
-def test_headings_of_three_levels_are_the_section_and_deeper_ones_are_text() -> None:
+def test_headings_of_three_levels_are_the_section_and_deeper_ones_are_text():
     """Title first, no chunk of a bare heading, a page starts one below the same headings."""
     made = chunks_of(
         Block("heading", "Home", 1),
@@ -71,7 +67,7 @@ def test_headings_of_three_levels_are_the_section_and_deeper_ones_are_text() -> 
     assert made[0].full_text == "Home > Excess\nIt is £250.\n\nDeep\n\nBelow."
 
 
-def test_the_only_first_heading_is_the_title_where_it_begins_the_document() -> None:
+def test_the_only_first_heading_is_the_title_where_it_begins_the_document():
     """A late one is of an appendix; a heading below it with the title's words stays in the path."""
     storm = (Block("heading", "Storm", 2), Block("text", "It is £250."))
     late = chunks_of(*storm, Block("heading", "Cats", 1), Block("text", "They sleep."))
@@ -82,7 +78,7 @@ def test_the_only_first_heading_is_the_title_where_it_begins_the_document() -> N
     assert [chunk.section for chunk in first] == [("Home", "Storm"), ("Home", "Storm", "Home")]
 
 
-def test_a_heading_of_the_text_goes_with_what_follows_it() -> None:
+def test_a_heading_of_the_text_goes_with_what_follows_it():
     """A deeper heading never ends a chunk that goes on."""
     made = chunks_of(
         Block("text", text(20)), Block("heading", "Deep", 4), Block("text", text(20, "v"))
@@ -90,7 +86,7 @@ def test_a_heading_of_the_text_goes_with_what_follows_it() -> None:
     assert [c.text.startswith("Deep") for c in made] == [False, True]
 
 
-def test_sentences_are_repeated_inside_a_section_only() -> None:
+def test_sentences_are_repeated_inside_a_section_only():
     """The last sentence of five words begins the next chunk; the next section begins anew.
 
     A table repeats nothing.
@@ -114,14 +110,14 @@ def test_sentences_are_repeated_inside_a_section_only() -> None:
     assert [line for c in made for line in c.text.split("\n")[2:]] == rows.split("\n")
 
 
-def test_the_sentence_that_introduces_code_stands_with_it() -> None:
+def test_the_sentence_that_introduces_code_stands_with_it():
     """`Run it:` would else end the chunk before, and the code would say nothing of itself."""
     code = Block("code", "```sh\n" + "\n".join(f"step {n}" for n in range(10)) + "\n```")
     made = chunks_of(Block("text", text(10) + " Run it:"), code, overlap=4)
     assert made[-1].text.startswith("Run it:\n\n```sh\nstep 0")
 
 
-def test_code_is_cut_between_lines_inside_its_fence() -> None:
+def test_code_is_cut_between_lines_inside_its_fence():
     """Each piece is a whole code block of the same language."""
     lines = [f"call {n} now" for n in range(30)]
     made = chunks_of(Block("code", "\n".join(["~~~python", *lines, "~~~"])))
@@ -140,7 +136,7 @@ def test_code_is_cut_between_lines_inside_its_fence() -> None:
     ] == lines
 
 
-def test_headings_that_leave_no_room_stand_in_the_text_once() -> None:
+def test_headings_that_leave_no_room_stand_in_the_text_once():
     """The outer ones go first, and none of their words is lost."""
     long = " ".join(f"outer{n}" for n in range(40))
     made = chunks_of(
@@ -155,7 +151,7 @@ def test_headings_that_leave_no_room_stand_in_the_text_once() -> None:
     "piece",
     ["a b. " * 400, "word " * 900, "x" * 50_000, "東京は首都です。" * 300, "- - -\n" * 300 + "end"],
 )
-def test_whatever_the_text_a_chunk_fits(count: object, piece: str) -> None:
+def test_whatever_the_text_a_chunk_fits(count, piece):
     """Words without end, scripts without spaces, marks alone: all are cut, and nothing is lost."""
     limit = TokenLimit(count, 48, 0)  # type: ignore[arg-type]
     made = chunk_blocks(DocumentBlocks("", (Block("text", piece),)), "a.txt", limit=limit)
@@ -188,7 +184,7 @@ BLOCKS = st.one_of(
 COUNTS = st.sampled_from([words, bytes_of])
 
 
-def pages(blocks: Sequence[Block], cuts: Sequence[int]) -> tuple[Block, ...]:
+def pages(blocks, cuts):
     """Blocks on pages that begin where it is cut."""
     return tuple(
         block._replace(page=1 + sum(cut <= at for cut in cuts)) for at, block in enumerate(blocks)
@@ -200,7 +196,7 @@ DOCUMENTS = st.builds(pages, st.lists(BLOCKS, max_size=8), st.lists(st.integers(
 
 @settings(max_examples=150, deadline=None)
 @given(DOCUMENTS, st.sampled_from([32, 48, 100]), COUNTS, st.sampled_from([0, 8, 16]))
-def test_laws_of_cutting(blocks: tuple[Block, ...], most: int, count: object, overlap: int) -> None:
+def test_laws_of_cutting(blocks, most, count, overlap):
     """Every chunk fits, no word is lost, fences balance, ids are unique, the same comes twice."""
     limit = TokenLimit(count, most, overlap)  # type: ignore[arg-type]
     document = DocumentBlocks("", blocks)
@@ -224,9 +220,7 @@ def test_laws_of_cutting(blocks: tuple[Block, ...], most: int, count: object, ov
     st.sampled_from([8, 16]),
 )
 @example(["x" + " :" * n for n in (10, 9, 9, 10)], 32, 16)
-def test_overlap_repeats_an_end_and_keeps_the_order(
-    texts: list[str], most: int, overlap: int
-) -> None:
+def test_overlap_repeats_an_end_and_keeps_the_order(texts, most, overlap):
     """Without its overlap, what begins a chunk again, the text is what it was.
 
     The overlap has at most its tokens.
@@ -250,7 +244,7 @@ def test_overlap_repeats_an_end_and_keeps_the_order(
     assert len(whole) in ends
 
 
-def letters(piece: str) -> list[str]:
+def letters(piece):
     """Letters and figures, which no cut may lose; a long word may be cut in two."""
     return [sign for sign in piece if sign.isalnum()]
 
@@ -258,7 +252,7 @@ def letters(piece: str) -> list[str]:
 # End to end.
 
 
-def test_a_published_document_is_cut_only_where_it_is_too_long(tmp_path: Path) -> None:
+def test_a_published_document_is_cut_only_where_it_is_too_long(tmp_path):
     """Its chunks keep its source; the title heads each of them."""
     records = [
         {"_id": "7", "title": "T", "text": text(500)},
@@ -273,7 +267,7 @@ def test_a_published_document_is_cut_only_where_it_is_too_long(tmp_path: Path) -
     assert max(encoder_tokens().count([c.full_text for c in made])) <= 256
 
 
-def test_pieces_of_a_squad_paragraph_stay_on_its_page(tmp_path: Path) -> None:
+def test_pieces_of_a_squad_paragraph_stay_on_its_page(tmp_path):
     """The label `Article#2` means all of them."""
     paragraphs = [{"context": "One.", "qas": []}, {"context": text(400), "qas": []}]
     path = tmp_path / "s.json"
@@ -283,14 +277,14 @@ def test_pieces_of_a_squad_paragraph_stay_on_its_page(tmp_path: Path) -> None:
     assert {c.shown for c in made[1:]} == {"A#2"}
 
 
-def test_a_user_s_own_chunks_stay_as_they_are(tmp_path: Path) -> None:
+def test_a_user_s_own_chunks_stay_as_they_are(tmp_path):
     """However long: whoever cut them knows why; building a trace says what is in no embedding."""
     path = tmp_path / "c.jsonl"
     path.write_text(json.dumps({"id": "a", "text": text(900)}) + "\n")
     assert [c.text for c in load_corpus(path).chunks] == [text(900)]
 
 
-def test_a_chunk_that_is_cut_gives_its_position() -> None:
+def test_a_chunk_that_is_cut_gives_its_position():
     """Positions tell which chunk each is, or is cut from."""
     limit = TokenLimit(words, 32, 0)
     made = list(cut_long_chunks([Chunk("a", "x", "a"), Chunk("b#1", text(90), "b", 1)], limit))
@@ -302,7 +296,7 @@ def test_a_chunk_that_is_cut_gives_its_position() -> None:
     ]
 
 
-def test_the_limit_is_that_of_the_encoder() -> None:
+def test_the_limit_is_that_of_the_encoder():
     """256 tokens of the bundled one, framed by two.
 
     The counts are those of its tokenizer, whatever the white space.
@@ -323,11 +317,11 @@ def test_the_limit_is_that_of_the_encoder() -> None:
     assert tokens.count(samples) == [len(tokenizer.encode(text).ids) for text in samples]
 
 
-def test_reading_is_linear_in_the_length() -> None:
+def test_reading_is_linear_in_the_length():
     """Eight times the text takes about eight times the work: a square would take 64 times."""
     limit = TokenLimit(encoder_tokens().count, 256, 32)
 
-    def work(n: int) -> int:
+    def work(n):
         paragraphs = "\n\n".join(text(200, f"w{i % 50}x") for i in range(n))
         blocks = tuple(Block("text", one) for one in plain_paragraphs(paragraphs))
         return lines_run(lambda: chunk_blocks(DocumentBlocks("", blocks), "a.txt", limit=limit))
@@ -336,7 +330,7 @@ def test_reading_is_linear_in_the_length() -> None:
     assert work(800) < 12 * work(100)
 
 
-def test_pages_of_sections_stay_together() -> None:
+def test_pages_of_sections_stay_together():
     """Chunks of a page are consecutive."""
     blocks = [Block("text", text(40), page=n) for n in (1, 2, 3)]
     made = chunks_of(*blocks)

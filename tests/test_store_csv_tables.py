@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -32,11 +30,11 @@ DIALECTS = {
 QUESTIONS = ("Who pays?", "Is hail covered, too; at all?")
 
 
-def table(path: Path, dialect: str, rows: list[list[str | float]]) -> Path:
+def table(path, dialect, rows):
     """File of a table in a dialect; numbers have its decimal mark."""
     delimiter, decimal, lead, encoding = DIALECTS[dialect]
 
-    def cell(value: str | float) -> str:
+    def cell(value):
         text = str(value).replace(".", decimal) if isinstance(value, float) else str(value)
         return f'"{text}"' if any(mark in text for mark in ",;|\t\n") else text
 
@@ -46,7 +44,7 @@ def table(path: Path, dialect: str, rows: list[list[str | float]]) -> Path:
     return path
 
 
-def quiet(function: Callable[..., object], *arguments: object, **more: object) -> object:
+def quiet(function, *arguments, **more):
     """What a function returns, with the warning of decimal commas unheard."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -54,7 +52,7 @@ def quiet(function: Callable[..., object], *arguments: object, **more: object) -
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_door_reads_every_dialect_alike(tmp_path: Path, dialect: str) -> None:
+def test_every_door_reads_every_dialect_alike(tmp_path, dialect):
     """Cases, chunks, rounds, signals, labels and documents are those of the plain file."""
     labels = [
         ["question", "label", "expect_sources"],
@@ -107,9 +105,7 @@ def test_every_door_reads_every_dialect_alike(tmp_path: Path, dialect: str) -> N
         (["nan", "0,5"], [None, 0.5]),
     ],
 )
-def test_decimal_commas_are_read_and_named(
-    tmp_path: Path, cells: list[str], wanted: list[float | None]
-) -> None:
+def test_decimal_commas_are_read_and_named(tmp_path, cells, wanted):
     """With a count of columns."""
     path = tmp_path / "t.csv"
     path.write_text("x;y\n" + "".join(f"a;{cell}\n" for cell in cells))
@@ -119,9 +115,7 @@ def test_decimal_commas_are_read_and_named(
 
 
 @pytest.mark.parametrize("cells", [["1,234", "5,678"], ["1,5", "2.5"], ["1.234,5", "2,5"]])
-def test_commas_that_may_mean_thousands_are_refused_or_stay_texts(
-    tmp_path: Path, cells: list[str]
-) -> None:
+def test_commas_that_may_mean_thousands_are_refused_or_stay_texts(tmp_path, cells):
     """1,234 is either number, so that neither is taken."""
     path = tmp_path / "t.csv"
     path.write_text("x;y\n" + "".join(f"a;{cell}\n" for cell in cells))
@@ -144,7 +138,7 @@ def test_commas_that_may_mean_thousands_are_refused_or_stay_texts(
         (b"sep=;\nx;y\n", "a table must have heads and a row"),
     ],
 )
-def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes, rule: str) -> None:
+def test_what_is_no_table_is_refused(tmp_path, content, rule):
     """By rule."""
     path = tmp_path / "t.csv"
     path.write_bytes(content)
@@ -152,7 +146,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes, rule: str) 
         csv_frame(path)
 
 
-def test_types_of_columns(tmp_path: Path) -> None:
+def test_types_of_columns(tmp_path):
     """Names with a leading zero stay, booleans and integers are such, a blank head is an index."""
     path = tmp_path / "t.csv"
     path.write_text(",id,n,flag,word,gap\n0,007,1,True,NA,\n1,008,2,False,x,3\n")
@@ -168,9 +162,7 @@ def test_types_of_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["query;hit_id;score\nq;a;0,5\n", "query\thit_id\nq\ta\n"])
-def test_a_frame_that_pandas_read_by_another_delimiter_is_told_so(
-    tmp_path: Path, text: str
-) -> None:
+def test_a_frame_that_pandas_read_by_another_delimiter_is_told_so(tmp_path, text):
     """By the columns that are missing, and the one that came."""
     path = tmp_path / "t.csv"
     path.write_text(text)
@@ -179,7 +171,7 @@ def test_a_frame_that_pandas_read_by_another_delimiter_is_told_so(
             door(pd.read_csv(path))
 
 
-def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
+def test_lines_are_those_of_the_file(tmp_path):
     """A line that states the delimiter counts."""
     path = tmp_path / "cases.csv"
     path.write_text("sep=;\nquestion;label\nWho?;ok\nWhat?;maybe\n")
@@ -197,11 +189,11 @@ CELLS = st.text(alphabet="ab ,;|\t\"'1.0é", max_size=6)
     encoding=st.sampled_from(["utf-8", "utf-16"]),
 )
 def test_what_is_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory,
-    rows: list[tuple[str, str, str]],
-    delimiter: str,
-    encoding: str,
-) -> None:
+    tmp_path_factory,
+    rows,
+    delimiter,
+    encoding,
+):
     """Any cells, by any stated delimiter, in UTF-8 or UTF-16."""
     path = tmp_path_factory.mktemp("t") / "t.csv"
     frame = pd.DataFrame(
@@ -216,7 +208,7 @@ def test_what_is_written_is_read(
 
 
 @pytest.mark.parametrize(("sep", "warned"), [(",", False), (";", True), ("\t", True)])
-def test_points_that_may_be_thousands_are_named(tmp_path: Path, sep: str, warned: bool) -> None:
+def test_points_that_may_be_thousands_are_named(tmp_path, sep, warned):
     """A16: 1.200 beside semicolons was 1.2 without a word; 1_0 was ten."""
     path = tmp_path / "t.csv"
     path.write_text(f"x{sep}y{sep}z\na{sep}1.200{sep}1_0\nb{sep}3.400{sep}2\n")
@@ -228,7 +220,7 @@ def test_points_that_may_be_thousands_are_named(tmp_path: Path, sep: str, warned
     assert ["'y'" in str(one.message) for one in caught] == [True] * warned
 
 
-def test_points_beside_decimal_commas_are_not_guessed(tmp_path: Path) -> None:
+def test_points_beside_decimal_commas_are_not_guessed(tmp_path):
     """1.234 is 1,234 where 0,5 is a half: such a column is refused.
 
     One of plain decimals is not.

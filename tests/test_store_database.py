@@ -11,9 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from sqlalchemy import select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from databases import Places, Server
 from raglab.store import database as store
 from raglab.store.database import Database, masked_url
 from raglab.store.log_rows import LONGEST_LISTED, LONGEST_TEXT, Column, EventTable
@@ -53,7 +50,7 @@ ROW: dict[str, Any] = {"at": "2026-01-01", "who": "ann", "said": {"x": [1, 0.1]}
 
 
 @pytest.fixture
-def database(places: Places) -> Iterator[Database]:
+def database(places):
     """Return a fresh database of two tables."""
     made = Database(places("log.sqlite"), (NOTES, COUNTS))
     yield made
@@ -63,7 +60,7 @@ def database(places: Places) -> Iterator[Database]:
 class TestRows:
     """What is added stays as it was added."""
 
-    def test_numbers_have_no_gap(self, database: Database) -> None:
+    def test_numbers_have_no_gap(self, database):
         """A transaction that fails takes no number."""
         with database.writing() as log:
             assert log.add("notes", ROW) == 1
@@ -77,7 +74,7 @@ class TestRows:
             assert log.last == 2
             assert [row["who"] for row in log.rows("notes")] == ["ann", "cat"]
 
-    def test_json_comes_back(self, database: Database) -> None:
+    def test_json_comes_back(self, database):
         """Floats keep every bit, text every character."""
         said = {"pi": 3.141592653589793, "tenth": 0.1, "text": "£ é \U0001f600", "none": None}
         with database.writing() as log:
@@ -86,14 +83,14 @@ class TestRows:
             row = log.row("notes", who="ann")
         assert row == {"seq": 1, **ROW, "said": said}
 
-    def test_nan_is_no_json(self, database: Database) -> None:
+    def test_nan_is_no_json(self, database):
         """What JSON cannot hold is not written."""
         with pytest.raises(ValueError, match="JSON compliant"), database.writing() as log:
             log.add("notes", ROW | {"said": float("nan")})
         with database.reading() as log:
             assert (log.last, list(log.rows("notes"))) == (0, [])
 
-    def test_a_value_that_must_be_unique(self, database: Database) -> None:
+    def test_a_value_that_must_be_unique(self, database):
         """A second row of the same name is refused in one line, and nothing is written."""
         with database.writing() as log:
             log.add("notes", ROW)
@@ -105,7 +102,7 @@ class TestRows:
         with database.reading() as log:
             assert log.last == 1
 
-    def test_the_latest_come_last_first(self, database: Database) -> None:
+    def test_the_latest_come_last_first(self, database):
         """`most` takes so many of the latest, of those that have a value.
 
         `after` what followed a number.
@@ -117,7 +114,7 @@ class TestRows:
             assert [row["who"] for row in log.rows("notes", after=4)] == ["4", "5"]
             assert log.row("notes", kind="c") is None
 
-    def test_a_value_is_kept_over_the_one_before(self, database: Database) -> None:
+    def test_a_value_is_kept_over_the_one_before(self, database):
         """One row a key, and no event."""
         with database.writing() as log:
             for n in (1, 2, None):
@@ -130,7 +127,7 @@ class TestRows:
 class TestDatabase:
     """The file, and what it is not."""
 
-    def test_readers_wait_for_nobody(self, database: Database, places: Places) -> None:
+    def test_readers_wait_for_nobody(self, database, places):
         """While one writes, another reads what was there before; SQLite is in WAL mode."""
         with database.writing() as log:
             log.add("notes", ROW)
@@ -142,9 +139,7 @@ class TestDatabase:
         if places.server is None:
             assert places.execute("log.sqlite", "PRAGMA journal_mode") == [("wal",)]
 
-    def test_tables_are_added_to_a_log_that_is_there(
-        self, database: Database, places: Places
-    ) -> None:
+    def test_tables_are_added_to_a_log_that_is_there(self, database, places):
         """What another part of the system logs goes into the same log, under the same numbers."""
         with database.writing() as log:
             log.add("notes", ROW)
@@ -154,24 +149,24 @@ class TestDatabase:
             assert log.add("more", {"at": "", "who": "ann"}) == 2
         other.close()
 
-    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_there(self, tmp_path):
         """Is made only where that is wanted."""
         with pytest.raises(ValueError, match=r"none\.sqlite: a log must be there"):
             Database(tmp_path / "none.sqlite", (NOTES,), create=False).reading().__enter__()
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_file_without_events(self, tmp_path: Path) -> None:
+    def test_a_file_without_events(self, tmp_path):
         """An empty database is not a log."""
         sqlite3.connect(tmp_path / "empty.sqlite").execute("CREATE TABLE t (x)").connection.close()
         with pytest.raises(ValueError, match="a log must hold events"):
             Database(tmp_path / "empty.sqlite", (NOTES,), create=False).reading().__enter__()
 
-    def test_one_that_has_not_begun_is_read_by_every_thread(self, tmp_path: Path) -> None:
+    def test_one_that_has_not_begun_is_read_by_every_thread(self, tmp_path):
         """As a server does whose first question has not come yet; each finds nothing."""
         made = Database(tmp_path / "log.sqlite", (NOTES, COUNTS))
         found: list[object] = []
 
-        def read() -> None:
+        def read():
             with made.reading() as log:
                 found.append((log.last, list(log.rows("notes"))))
 
@@ -185,7 +180,7 @@ class TestDatabase:
 
     @pytest.mark.parametrize("begun", [False, True])
     # a case
-    def test_reading_leaves_every_byte(self, tmp_path: Path, begun: bool) -> None:
+    def test_reading_leaves_every_byte(self, tmp_path, begun):
         """Of an empty file, and of a log that another program took out of its write-ahead mode."""
         path = tmp_path / "log.sqlite"
         path.touch()
@@ -204,7 +199,7 @@ class TestDatabase:
         assert path.read_bytes() == before
         assert [one.name for one in tmp_path.iterdir()] == ["log.sqlite"]
 
-    def test_a_file_that_is_no_database(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_no_database(self, tmp_path):
         """Is left as it was."""
         (tmp_path / "x.sqlite").write_text(
             "no database at all, but long enough to be looked at" * 99
@@ -214,7 +209,7 @@ class TestDatabase:
             Database(tmp_path / "x.sqlite", (NOTES,)).writing().__enter__()
         assert (tmp_path / "x.sqlite").read_bytes() == before
 
-    def test_another_version(self, database: Database, places: Places) -> None:
+    def test_another_version(self, database, places):
         """Is refused, and nothing changed."""
         with database.writing():
             pass
@@ -223,7 +218,7 @@ class TestDatabase:
         with pytest.raises(ValueError, match="a log must be of version 4, got version 99"):
             database.writing().__enter__()
 
-    def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_a_folder_that_is_not_there(self, tmp_path):
         """Says so, without a stack of the driver's."""
         with pytest.raises(
             ValueError, match="must be readable and writable, got unable to open database file"
@@ -267,7 +262,7 @@ class TestDoor:
             ("body", float("inf"), "not JSON compliant"),
         ],
     )
-    def test_what_is_refused(self, places: Places, column: str, value: Any, told: str) -> None:
+    def test_what_is_refused(self, places, column, value, told):
         """By rule, value and remedy."""
         at = Database(places("log.sqlite"), (EVERY,))
         with pytest.raises(ValueError, match=told), at.writing() as log:
@@ -276,7 +271,7 @@ class TestDoor:
             assert (log.last, list(log.rows("every"))) == (0, [])
         at.close()
 
-    def test_what_comes_back_as_it_was(self, places: Places) -> None:
+    def test_what_comes_back_as_it_was(self, places):
         """The longest name, key and text there may be, in characters of four bytes.
 
         The ends of all numbers.
@@ -306,7 +301,7 @@ class TestDoor:
         assert (last["n"], last["x"], last["body"]) == (1, 1.0, True)
 
     @pytest.mark.parametrize("value", ["a\0b", "\ud800", 7, None, "x" * 10_000])
-    def test_what_no_row_can_hold_no_row_has(self, database: Database, value: Any) -> None:
+    def test_what_no_row_can_hold_no_row_has(self, database, value):
         """To look for it finds nothing, whatever the driver would say."""
         with database.writing() as log:
             log.add("notes", ROW)
@@ -344,13 +339,13 @@ OLD = (  # what makes of a log one of version 3
 SAID = EventTable("notes", (Column("who", "name", unique=True), Column("said", "json")))
 
 
-def opening(place: str | Path, who: str, how: str) -> subprocess.Popen[str]:
+def opening(place, who, how):
     """A process that opens a log and adds a row."""
     command = [sys.executable, "-c", OPENING, str(place), who, how]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def whole(places: Places, rows: int) -> None:
+def whole(places, rows):
     """The log has so many rows, their numbers without a gap."""
     at = Database(places("log.sqlite"), (SAID,), create=False)
     with at.reading() as log:
@@ -362,13 +357,13 @@ def whole(places: Places, rows: int) -> None:
 class TestProcesses:
     """Several processes, and what becomes of one that is killed."""
 
-    def test_a_log_is_made_once(self, places: Places) -> None:
+    def test_a_log_is_made_once(self, places):
         """Whoever opens it at the same time."""
         ended = [opening(places("log.sqlite"), str(number), "new") for number in range(3)]
         assert [one.communicate(timeout=60)[1] for one in ended] == [""] * 3
         whole(places, 3)
 
-    def test_a_log_is_brought_to_a_version_once(self, places: Places) -> None:
+    def test_a_log_is_brought_to_a_version_once(self, places):
         """By one of those that open it; the others wait, and find it done.
 
         A step that breaks off leaves it whole.
@@ -388,7 +383,7 @@ class TestProcesses:
         assert ("schema", 4) in places.execute("log.sqlite", query)
         whole(places, 4)
 
-    def test_one_that_is_killed_in_its_turn(self, places: Places) -> None:
+    def test_one_that_is_killed_in_its_turn(self, places):
         """Leaves nothing half-written, and its turn to the next."""
         assert opening(places("log.sqlite"), "first", "new").wait(60) == 0
         child = opening(places("log.sqlite"), "half", "waits")
@@ -404,15 +399,13 @@ class TestProcesses:
         whole(places, 2)
 
     @pytest.mark.parametrize("patience_s", [-1.0, float("nan"), float("inf"), 1e9])
-    def test_a_patience_that_is_none(self, tmp_path: Path, patience_s: float) -> None:
+    def test_a_patience_that_is_none(self, tmp_path, patience_s):
         """It is refused before anything is opened."""
         with pytest.raises(ValueError, match=r"patience_s must be in \[0, 3600\] seconds, got"):
             Database(tmp_path / "x.sqlite", (NOTES,), patience_s=patience_s)
 
     @pytest.mark.parametrize("patience_s", [None, 0.2])
-    def test_a_turn_that_does_not_come(
-        self, places: Places, monkeypatch: pytest.MonkeyPatch, patience_s: float | None
-    ) -> None:
+    def test_a_turn_that_does_not_come(self, places, monkeypatch, patience_s):
         """Is told after the same patience, that of all or its own, and what to do.
 
         Then it goes on.
@@ -436,7 +429,7 @@ class TestProcesses:
 class TestServer:
     """PostgreSQL alone."""
 
-    def test_the_server_is_started_again(self, postgresql: Server) -> None:
+    def test_the_server_is_started_again(self, postgresql):
         """What is asked meanwhile is refused in a line, the next call takes a new connection."""
         at = Database(postgresql.database(), (NOTES,))
         with at.writing() as log:
@@ -454,7 +447,7 @@ class TestServer:
         with at.reading() as log:
             assert log.last == 2
 
-        def broken_off() -> None:
+        def broken_off():
             with at.writing() as log:
                 log.add("notes", ROW | {"who": "cat"})
                 postgresql.stop("immediate")
@@ -466,7 +459,7 @@ class TestServer:
             assert log.add("notes", ROW | {"who": "cat"}) == 3
         at.close()
 
-    def test_no_password_is_told(self, postgresql: Server) -> None:
+    def test_no_password_is_told(self, postgresql):
         """Whatever is wrong with the place.
 
         Password, database, host, option, or a password with every odd sign.
@@ -495,7 +488,7 @@ class TestServer:
                 assert secret not in repr(caught.value)
             assert "\n" not in str(caught.value)
 
-    def test_it_waits_for_a_silent_server_as_told(self, postgresql: Server) -> None:
+    def test_it_waits_for_a_silent_server_as_told(self, postgresql):
         """The driver is told how long, unless the URL tells.
 
         And the session how long a lock may last.
@@ -509,7 +502,7 @@ class TestServer:
             assert told.info.get_parameters()["connect_timeout"] == "10"
         at.close()
 
-    def test_a_role_that_only_reads(self, postgresql: Server) -> None:
+    def test_a_role_that_only_reads(self, postgresql):
         """Reads, and is told that it may not write."""
         url = postgresql.database()
         at = Database(url, (NOTES,))
@@ -531,7 +524,7 @@ class TestUrls:
 
     URL = "postgresql+nodriver://ann:hunter2@db.example/rag?sslpassword=hunter3"
 
-    def test_it_is_not_shown(self) -> None:
+    def test_it_is_not_shown(self):
         """Neither in a message nor in the name of the place."""
         with pytest.raises(ValueError, match="driver must be installed") as caught:
             Database(self.URL, (NOTES,)).writing().__enter__()
@@ -542,7 +535,7 @@ class TestUrls:
     @pytest.mark.parametrize(
         "place", ["postgresql://ann:p@hunter2@db/rag", "host=db password=hunter2 dbname=rag"]
     )
-    def test_what_is_nearly_one_shows_none(self, place: str) -> None:
+    def test_what_is_nearly_one_shows_none(self, place):
         """A password with the mark behind it; the words that a driver takes are no path."""
         assert "hunter" not in masked_url(place)
         if "://" not in place:
@@ -550,7 +543,7 @@ class TestUrls:
                 Database(place, (NOTES,))
             assert "hunter" not in str(caught.value)
 
-    def test_a_driver_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_driver_that_is_not_there(self, monkeypatch):
         """Is named with what installs it."""
         monkeypatch.setitem(sys.modules, "psycopg", None)
         told = r"got postgresql\+psycopg \(.*\); pip install \"raglab-toolkit\[postgres\]\""
@@ -558,26 +551,26 @@ class TestUrls:
             Database("postgresql://ann:hunter2@db/rag", (NOTES,)).writing().__enter__()
         assert "hunter2" not in str(caught.value)
 
-    def test_another_database(self) -> None:
+    def test_another_database(self):
         """Is none that the log was tried on."""
         with pytest.raises(ValueError, match="must be in SQLite or PostgreSQL, got mysql"):
             Database("mysql://ann:hunter2@db/rag", (NOTES,)).writing().__enter__()
 
     @pytest.mark.parametrize("url", ["://ann:hunter2@db", "postgresql://ann:hunter2@db:port/x"])
-    def test_one_that_is_none(self, url: str) -> None:
+    def test_one_that_is_none(self, url):
         """Is not repeated either."""
         with pytest.raises(ValueError, match="must be a path or a URL such as") as caught:
             Database(url, (NOTES,))
         assert "hunter" not in str(caught.value)
 
-    def test_sqlite_by_url(self, tmp_path: Path) -> None:
+    def test_sqlite_by_url(self, tmp_path):
         """Is the same as by path."""
         with Database(f"sqlite:///{tmp_path / 'x.sqlite'}", (NOTES,)).writing() as log:
             log.add("notes", ROW)
         with Database(tmp_path / "x.sqlite", (NOTES,), create=False).reading() as log:
             assert log.last == 1
 
-    def test_postgresql_takes_the_tables(self) -> None:
+    def test_postgresql_takes_the_tables(self):
         """Its tables compile, every float with 64 bits; a writer locks the row of numbers."""
         database, dialect = Database("x", CHOICE_TABLES), postgresql.dialect()
         made = {
@@ -593,7 +586,7 @@ class TestUrls:
 class TestEvents:
     """What a learner is told, in the order it happened."""
 
-    def test_by_head(self, tmp_path: Path) -> None:
+    def test_by_head(self, tmp_path):
         """A thumb before its reward has no components, one after it has.
 
         Both know the thumb before them.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pypdf import PdfWriter
@@ -52,26 +50,26 @@ Keys too.
 """
 
 
-def write(path: Path, content: str | bytes) -> Path:
+def write(path, content):
     """Write a file and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def write_records(path: Path, *records: Mapping[str, Any]) -> Path:
+def write_records(path, *records):
     """Write one JSON object a line."""
     return write(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
-def refusal(path: Path, **limits: int) -> str:
+def refusal(path, **limits):
     """Message with which a path is refused."""
     with pytest.raises(InputError) as caught:
         load_corpus(path, **limits)
     return str(caught.value)
 
 
-def pdf_bytes(*texts: str, labelled: bool = False, locked: bool = False) -> bytes:
+def pdf_bytes(*texts, labelled=False, locked=False):
     """PDF with one line of text a page; an empty text makes an empty page."""
     writer = PdfWriter()
     font = DictionaryObject(
@@ -98,7 +96,7 @@ def pdf_bytes(*texts: str, labelled: bool = False, locked: bool = False) -> byte
     return target.getvalue()
 
 
-def test_a_section_is_a_chunk_under_its_heading_path(tmp_path: Path) -> None:
+def test_a_section_is_a_chunk_under_its_heading_path(tmp_path):
     """Title, section and subsection are on the first line, a section goes on over a page end."""
     chunks = load_corpus(write(tmp_path / "a.md", WORDING).parent).chunks
     assert [(c.chunk_id, c.page, c.page_label) for c in chunks] == [
@@ -115,7 +113,7 @@ def test_a_section_is_a_chunk_under_its_heading_path(tmp_path: Path) -> None:
     assert chunks[3].full_text == "Premier Home > Limits > Theft\nKeys too."
 
 
-def test_front_matter_becomes_tags_as_written(tmp_path: Path) -> None:
+def test_front_matter_becomes_tags_as_written(tmp_path):
     """A version 1.10 stays 1.10, a date stays a date's text, blanks and lists are no tags."""
     first = load_corpus(write(tmp_path / "a.md", WORDING)).chunks[0]
     assert first.tags == {
@@ -127,13 +125,13 @@ def test_front_matter_becomes_tags_as_written(tmp_path: Path) -> None:
     assert first.entities == ("Acme", "Northmark")
 
 
-def test_markdown_without_anything_is_page_one(tmp_path: Path) -> None:
+def test_markdown_without_anything_is_page_one(tmp_path):
     """No front matter, no marks, no headings: one chunk, page 1, its text as it is."""
     chunk = load_corpus(write(tmp_path / "a.md", "\ufeffOne.\r\n\r\nTwo.\r\n")).chunks
     assert chunk == (Chunk("a.md#1-1", "One.\n\nTwo.", "a.md", 1),)
 
 
-def test_the_only_first_level_heading_is_the_title(tmp_path: Path) -> None:
+def test_the_only_first_level_heading_is_the_title(tmp_path):
     """`# Guide` heads every chunk; two of them are chapters, not titles.
 
     Closing hashes go, `C#` stays.
@@ -159,7 +157,7 @@ def test_the_only_first_level_heading_is_the_title(tmp_path: Path) -> None:
     ]
 
 
-def test_code_is_no_heading_and_no_page_mark(tmp_path: Path) -> None:
+def test_code_is_no_heading_and_no_page_mark(tmp_path):
     """Inside a fence, `## x` and a page mark are code; ```` ```x``` ```` on one line opens none."""
     text = "`x` is inline\n\n```sh\n## x\n\n<!-- page 7 -->\n```\n"
     (chunk,) = load_corpus(write(tmp_path / "a.md", text)).chunks
@@ -167,7 +165,7 @@ def test_code_is_no_heading_and_no_page_mark(tmp_path: Path) -> None:
     assert chunk.page == 1
 
 
-def test_pages_of_plain_text_break_at_form_feeds(tmp_path: Path) -> None:
+def test_pages_of_plain_text_break_at_form_feeds(tmp_path):
     """Paragraphs of a page are one chunk, a form feed begins another."""
     path = write(tmp_path / "a.txt", "one\n\ntwo\n \nthree\n\ffour\n")
     assert [(c.page, c.text) for c in load_corpus(path).chunks] == [
@@ -176,7 +174,7 @@ def test_pages_of_plain_text_break_at_form_feeds(tmp_path: Path) -> None:
     ]
 
 
-def test_pdf_pages_carry_their_printed_labels(tmp_path: Path) -> None:
+def test_pdf_pages_carry_their_printed_labels(tmp_path):
     """Pages i, 1, 2; an empty page makes no chunk; without labels in the file there are none."""
     write(tmp_path / "a.pdf", pdf_bytes("Cover", "", "Flood limit 500", labelled=True))
     write(tmp_path / "b.pdf", pdf_bytes("Plain"))
@@ -187,7 +185,7 @@ def test_pdf_pages_carry_their_printed_labels(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_is_read_in_the_order_of_relative_paths(tmp_path: Path) -> None:
+def test_a_folder_is_read_in_the_order_of_relative_paths(tmp_path):
     """Files of one name in two folders stay apart; hidden and other files are passed over.
 
     `documents/` goes first.
@@ -201,7 +199,7 @@ def test_a_folder_is_read_in_the_order_of_relative_paths(tmp_path: Path) -> None
     assert [c.source for c in corpus.chunks] == ["a/x.MD", "b/x.md", "z.txt"]
 
 
-def test_documents_as_json_lines_are_cut_like_files(tmp_path: Path) -> None:
+def test_documents_as_json_lines_are_cut_like_files(tmp_path):
     """A source that ends in .md has its headings read, another does not."""
     page = {"page": 2, "label": "i", "text": "## S\nOne."}
     path = write_records(
@@ -229,7 +227,7 @@ def test_documents_as_json_lines_are_cut_like_files(tmp_path: Path) -> None:
     )
 
 
-def test_squad_paragraphs_are_chunks(tmp_path: Path) -> None:
+def test_squad_paragraphs_are_chunks(tmp_path):
     """Source is the title (a slash encoded), page the paragraph number, tag domain the article."""
     paragraphs = [{"context": "One.", "qas": []}, {"context": "Two.", "qas": []}]
     path = write(
@@ -241,7 +239,7 @@ def test_squad_paragraphs_are_chunks(tmp_path: Path) -> None:
     )
 
 
-def test_beir_documents_are_chunks(tmp_path: Path) -> None:
+def test_beir_documents_are_chunks(tmp_path):
     """The title heads the text; a document without a title, or without both, stays."""
     records = (
         {"_id": "7", "title": "T", "text": "X"},
@@ -256,7 +254,7 @@ def test_beir_documents_are_chunks(tmp_path: Path) -> None:
     assert load_corpus(path).chunks == load_corpus(tmp_path).chunks
 
 
-def test_saving_and_loading_gives_an_equal_corpus(tmp_path: Path) -> None:
+def test_saving_and_loading_gives_an_equal_corpus(tmp_path):
     """Every field comes back, the name too, and so does the hash.
 
     Nothing else is left in the folder.
@@ -283,7 +281,7 @@ def test_saving_and_loading_gives_an_equal_corpus(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["c.jsonl"]
 
 
-def test_the_hash_sees_every_field_and_no_order_of_tags() -> None:
+def test_the_hash_sees_every_field_and_no_order_of_tags():
     """Changing any field changes the hash; the order of tags does not; it is 64 hex digits."""
     chunk = Chunk("a", "b", "c", 1, "i", {"x": "1", "y": "2"}, ("e",))
     changes = (
@@ -305,7 +303,7 @@ def test_the_hash_sees_every_field_and_no_order_of_tags() -> None:
     )
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_save_leaves_the_old_file(tmp_path):
     """Half a surrogate pair cannot be written.
 
     The target keeps its bytes and no other file stays.
@@ -414,7 +412,7 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
         ({**CHUNK, "title": 7}, "title … got 7"),
     ],
 )
-def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], said: str) -> None:
+def test_a_wrong_chunk_line_is_told_so(tmp_path, record, said):
     """The message has file, line, rule, what came and a remedy, and is short whatever came."""
     path = write_records(tmp_path / "c.jsonl", {**CHUNK, "id": "first"}, record)
     message = refusal(path)
@@ -422,7 +420,7 @@ def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], s
     assert len(message) < 1500
 
 
-def test_a_title_beside_the_fields_is_a_tag(tmp_path: Path) -> None:
+def test_a_title_beside_the_fields_is_a_tag(tmp_path):
     """Of a chunk and of a document, whose passages a Markdown title heads.
 
     Stated twice alike it is one.
@@ -441,7 +439,7 @@ def test_a_title_beside_the_fields_is_a_tag(tmp_path: Path) -> None:
     assert (dict(chunk.tags), chunk.full_text) == ({"title": "Hail"}, "Hail\nGlass is covered.")
 
 
-def test_further_keys_of_a_beir_document_are_named_together(tmp_path: Path) -> None:
+def test_further_keys_of_a_beir_document_are_named_together(tmp_path):
     """One warning a file, with their number.
 
     Title, text and metadata are BEIR's own.
@@ -486,9 +484,7 @@ def test_further_keys_of_a_beir_document_are_named_together(tmp_path: Path) -> N
         (PAGED, "'a.md#1-1' again … rename or remove"),
     ],
 )
-def test_a_wrong_document_line_is_told_so(
-    tmp_path: Path, record: dict[str, Any], said: str
-) -> None:
+def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
     """The message has file, line, rule, what came and a remedy."""
     path = write_records(tmp_path / "c.jsonl", PAGED, record)
     told(refusal(path), str(path), "line", said)
@@ -547,7 +543,7 @@ def test_a_wrong_document_line_is_told_so(
         ),
     ],
 )
-def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, said: str) -> None:
+def test_wrong_json_lines_are_told_so(tmp_path, content, said):
     """The message has file, line, rule, what came and a remedy."""
     path = write(tmp_path / "c.jsonl", content)
     told(refusal(path), str(path), said)
@@ -622,13 +618,13 @@ def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, said: str)
         (b"<!-- page 0 -->\nx", "page numbers must go up, got 0 after 0 … 1, 2, 3"),
     ],
 )
-def test_wrong_markdown_is_told_so(tmp_path: Path, content: bytes, said: str) -> None:
+def test_wrong_markdown_is_told_so(tmp_path, content, said):
     """The message has file, line, rule, what came and a remedy."""
     path = write(tmp_path / "a.md", content)
     told(refusal(tmp_path), str(path), said)
 
 
-def test_wrong_pdfs_are_told_so(tmp_path: Path) -> None:
+def test_wrong_pdfs_are_told_so(tmp_path):
     """Broken, encrypted and pictures only: three rules, three remedies."""
     broken, locked, scanned = (
         tmp_path / name for name in ("broken.pdf", "locked.pdf", "scanned.pdf")
@@ -655,7 +651,7 @@ def test_wrong_pdfs_are_told_so(tmp_path: Path) -> None:
     )
 
 
-def test_wrong_paths_are_told_so(tmp_path: Path) -> None:
+def test_wrong_paths_are_told_so(tmp_path):
     """No document, no such path, an unknown ending, a JSON that is not SQuAD, a pipe's stand-in."""
     told(refusal(tmp_path), str(tmp_path), "a folder must hold documents … add some")
     told(refusal(tmp_path / "x"), "a path that does not exist … check the path")
@@ -696,13 +692,13 @@ def test_wrong_paths_are_told_so(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_squad_is_told_so(tmp_path: Path, data: object, said: str) -> None:
+def test_wrong_squad_is_told_so(tmp_path, data, said):
     """The message has file, the way inside the document, rule and remedy."""
     path = write(tmp_path / "s.json", json.dumps({"data": data}))
     told(refusal(path), str(path), said)
 
 
-def test_a_line_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
+def test_a_line_over_the_limit_is_refused_unread(tmp_path):
     """A line of 1 GB (a sparse file) is refused with less than 64 MB in memory.
 
     At the limit a line passes.
@@ -722,7 +718,7 @@ def test_a_line_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
     told(refusal(path, max_line_bytes=len(line) - 1), "raise max_line_bytes")
 
 
-def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
+def test_a_file_over_the_limit_is_refused(tmp_path):
     """Files that are read as a whole have a limit too."""
     path = write(tmp_path / "a.md", "x" * 11)
     told(
@@ -748,14 +744,14 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_limits_have_ranges(tmp_path: Path, limits: dict[str, int], message: str) -> None:
+def test_limits_have_ranges(tmp_path, limits, message):
     """A chunk holds some words, and shares at most half of them."""
     with pytest.raises(ValueError, match=message):
         load_corpus(tmp_path, **limits)
 
 
 @needs_shared
-def test_the_public_corpora_have_their_published_counts() -> None:
+def test_the_public_corpora_have_their_published_counts():
     """SQuAD's half dev set has 646 paragraphs of 16 articles, SciFact 5,183 abstracts."""
     squad = load_corpus(SHARED / "data" / "squad2-dev-cs224n" / "dev-v2.0.json")
     scifact = load_corpus(SHARED / "data" / "beir-scifact")
@@ -768,21 +764,21 @@ def test_the_public_corpora_have_their_published_counts() -> None:
     )
 
 
-def write_csv(path: Path, content: str | bytes) -> Path:
+def write_csv(path, content):
     """Write a file and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def refusal_csv(path: Path) -> str:
+def refusal_csv(path):
     """Message with which a path is refused."""
     with pytest.raises(InputError) as caught:
         load_corpus(path)
     return str(caught.value)
 
 
-def test_a_file_is_a_table_under_its_name(tmp_path: Path) -> None:
+def test_a_file_is_a_table_under_its_name(tmp_path):
     """Two rows are one chunk, page 1, without tags.
 
     Blanks inside a cell are single, a quoted comma stays.
@@ -804,7 +800,7 @@ def test_a_file_is_a_table_under_its_name(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_may_hold_csv_among_other_documents(tmp_path: Path) -> None:
+def test_a_folder_may_hold_csv_among_other_documents(tmp_path):
     """They are in the order of their relative paths, and come back from JSON lines unchanged."""
     write_csv(tmp_path / "set" / "b.csv", "a,b\n1,2\n")
     write_csv(tmp_path / "set" / "a.md", "One.")
@@ -815,7 +811,7 @@ def test_a_folder_may_hold_csv_among_other_documents(tmp_path: Path) -> None:
     assert load_corpus(tmp_path / "c.jsonl") == corpus
 
 
-def test_the_head_is_repeated_after_25_rows(tmp_path: Path) -> None:
+def test_the_head_is_repeated_after_25_rows(tmp_path):
     """60 rows make tables of 25, 25 and 10 on pages 1, 2 and 3, and no row is lost."""
     path = write_csv(tmp_path / "n.csv", "n,m\n" + "".join(f"{n},{n}\n" for n in range(60)))
     chunks = load_corpus(path).chunks
@@ -829,7 +825,7 @@ def test_the_head_is_repeated_after_25_rows(tmp_path: Path) -> None:
     assert [line.split("|")[1].strip() for line in rows] == [str(n) for n in range(60)]
 
 
-def test_wide_rows_make_several_chunks_of_a_page(tmp_path: Path) -> None:
+def test_wide_rows_make_several_chunks_of_a_page(tmp_path):
     """Each has the head; a table is a page whatever the encoder reads."""
     rows = [" ".join(f"word{n}{m}" for m in range(6)) + f",{n}" for n in range(9)]
     chunks = load_corpus(
@@ -842,7 +838,7 @@ def test_wide_rows_make_several_chunks_of_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_delimiter_is_what_parts_the_heads(tmp_path: Path, delimiter: str) -> None:
+def test_the_delimiter_is_what_parts_the_heads(tmp_path, delimiter):
     """A French decimal comma parts nothing where semicolons part the heads.
 
     byte-order mark and CRLF are taken away.
@@ -852,7 +848,7 @@ def test_the_delimiter_is_what_parts_the_heads(tmp_path: Path, delimiter: str) -
     assert chunk.full_text == "f\n| Poste | Montant |\n|---|---|\n| Tempête | 1,50 € |"
 
 
-def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
+def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path):
     """A bar is escaped, a line break is a blank, blank lines make no rows, cells stay."""
     (chunk,) = load_corpus(write_csv(tmp_path / "x.csv", '\na,b\n\n"1|2","3\n4"\n,\n-,""\n')).chunks
     assert chunk.full_text.split("\n")[3:] == ["| 1\\|2 | 3 4 |", "| - |  |"]
@@ -882,7 +878,7 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_broken_file_is_told_so(tmp_path: Path, content: str | bytes, said: str) -> None:
+def test_a_broken_file_is_told_so(tmp_path, content, said):
     """The message has file, line, rule, what came and a remedy."""
     path = write_csv(tmp_path / "c.csv", content)
     told(refusal_csv(path), str(path), said)

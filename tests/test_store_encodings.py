@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -21,7 +20,7 @@ SEVERAL_BYTES = ("gbk", "gb2312", "euc-kr", "Shift_JIS", "big5", "euc-jp", "gb18
 
 @pytest.mark.parametrize("label", [*SEVERAL_BYTES, "windows-1251", "iso-8859-1"])
 @pytest.mark.parametrize("text", ["保险条款", "보험금 청구", "é – €"])
-def test_utf_8_wins_over_what_a_page_states(label: str, text: str) -> None:
+def test_utf_8_wins_over_what_a_page_states(label, text):
     """Where it has characters beyond ASCII; the label is given to the caller."""
     labels = []
     page = decode_page(f'<meta charset="{label}"><p>{text}'.encode(), labels)
@@ -39,9 +38,7 @@ def test_utf_8_wins_over_what_a_page_states(label: str, text: str) -> None:
         ("iso-2022-jp", "iso2022_jp", "保険"),
     ],
 )
-def test_a_page_in_the_encoding_that_it_states_is_read_so(
-    label: str, codec: str, text: str
-) -> None:
+def test_a_page_in_the_encoding_that_it_states_is_read_so(label, codec, text):
     """Without a word; ASCII alone, such as that of ISO-2022-JP, does not make it UTF-8."""
     labels = []
     raw = f"<meta charset={label}><p>{text}".encode(codec)
@@ -50,7 +47,7 @@ def test_a_page_in_the_encoding_that_it_states_is_read_so(
 
 
 @given(st.sampled_from(SEVERAL_BYTES), st.text(alphabet="保険é€a보 ", min_size=1, max_size=20))
-def test_a_page_in_utf_8_is_read_as_utf_8(label: str, text: str) -> None:
+def test_a_page_in_utf_8_is_read_as_utf_8(label, text):
     """Whatever it states."""
     assert (
         decode_page(f"<meta charset={label}><p>{text}".encode())
@@ -58,7 +55,7 @@ def test_a_page_in_utf_8_is_read_as_utf_8(label: str, text: str) -> None:
     )
 
 
-def test_pages_of_a_folder_are_named_in_one_warning(tmp_path: Path) -> None:
+def test_pages_of_a_folder_are_named_in_one_warning(tmp_path):
     """With their count; a single page has one of its own."""
     for number, label in enumerate(SEVERAL_BYTES):
         (tmp_path / f"{number}.html").write_text(
@@ -89,7 +86,7 @@ WRITERS = {
     ("codec", "text"),
     [("cp1252", "Straße – 5 €"), ("koi8-r", "Страхование"), ("shift_jis", "保険の契約")],
 )
-def test_the_caller_knows_the_encoding(tmp_path: Path, name: str, codec: str, text: str) -> None:
+def test_the_caller_knows_the_encoding(tmp_path, name, codec, text):
     """Of texts, pages and tables; without it they are refused, or are not that text."""
     pytest.importorskip("docutils")
     path = tmp_path / name
@@ -101,7 +98,7 @@ def test_the_caller_knows_the_encoding(tmp_path: Path, name: str, codec: str, te
             load_corpus(path)
 
 
-def test_a_folder_and_its_captions_too(tmp_path: Path) -> None:
+def test_a_folder_and_its_captions_too(tmp_path):
     """A byte-order mark says more than the caller, and the caller more than a page."""
     image = pytest.importorskip("PIL.Image")
     image.new("RGB", (8, 8)).save(tmp_path / "p.png")
@@ -117,7 +114,7 @@ def test_a_folder_and_its_captions_too(tmp_path: Path) -> None:
     assert [chunk.text.split()[-1] for chunk in chunks] == ["Größe"] * 5
 
 
-def test_a_file_in_another_encoding_is_left_out(tmp_path: Path) -> None:
+def test_a_file_in_another_encoding_is_left_out(tmp_path):
     """With the encoding that was given."""
     (tmp_path / "a.md").write_text("Grosse", encoding="ascii")
     (tmp_path / "b.md").write_text("Größe", encoding="cp1252")
@@ -128,7 +125,7 @@ def test_a_file_in_another_encoding_is_left_out(tmp_path: Path) -> None:
         assert len(load_corpus(tmp_path, encoding="ascii").chunks) == 1
 
 
-def test_utf_8_files_of_a_folder_stay_as_they_are(tmp_path: Path) -> None:
+def test_utf_8_files_of_a_folder_stay_as_they_are(tmp_path):
     """Of the newcomer: one file in cp1252 among those in UTF-8, which are counted."""
     (tmp_path / "documents").mkdir()
     texts = {
@@ -151,7 +148,7 @@ def test_utf_8_files_of_a_folder_stay_as_they_are(tmp_path: Path) -> None:
     assert "Ã" not in whole
 
 
-def test_a_folder_in_one_encoding_says_nothing(tmp_path: Path) -> None:
+def test_a_folder_in_one_encoding_says_nothing(tmp_path):
     """Nor does one whose texts are ASCII; a file that is named alone is read as the caller says."""
     (tmp_path / "a.md").write_bytes("Größe".encode("cp1252"))
     (tmp_path / "b.md").write_text("Hail")
@@ -166,7 +163,7 @@ def test_a_folder_in_one_encoding_says_nothing(tmp_path: Path) -> None:
     st.text(alphabet="保険éßЖ€a \n", min_size=1, max_size=30),
     st.sampled_from(["cp1252", "koi8-r", "gb18030"]),
 )
-def test_a_text_in_utf_8_is_read_as_utf_8_in_a_folder(text: str, codec: str) -> None:
+def test_a_text_in_utf_8_is_read_as_utf_8_in_a_folder(text, codec):
     """Whatever the caller states; what is not UTF-8 is read in that."""
     notes = []
     assert decode_text(text.encode(), WHERE, LikelyEncoding(codec, codec, notes)) == text
@@ -180,9 +177,7 @@ def test_a_text_in_utf_8_is_read_as_utf_8_in_a_folder(text: str, codec: str) -> 
     "raw", [bytes(range(256)) * 10, b"PK\x03\x04\0\0\xff\xd8", "Maß".encode("utf-16-le")]
 )
 @pytest.mark.parametrize("ending", [".md", ".txt", ".csv", ".html"])
-def test_what_looks_binary_is_called_so(
-    tmp_path: Path, encoding: str | None, raw: bytes, ending: str
-) -> None:
+def test_what_looks_binary_is_called_so(tmp_path, encoding, raw, ending):
     """In a folder it is left out, whatever its ending, also where every byte has a character."""
     (tmp_path / f"bad{ending}").write_bytes(raw)
     (tmp_path / "a.md").write_text("Hail")
@@ -194,7 +189,7 @@ def test_what_looks_binary_is_called_so(
         ]
 
 
-def test_labels_in_another_encoding(tmp_path: Path) -> None:
+def test_labels_in_another_encoding(tmp_path):
     """Of a CSV or TSV file."""
     for name, mark in (("a.csv", ","), ("a.tsv", "\t")):
         (tmp_path / name).write_bytes(
@@ -204,7 +199,7 @@ def test_labels_in_another_encoding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf9", "rot13", "", "hex", "a\0b"])
-def test_an_unknown_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
+def test_an_unknown_encoding_is_refused(tmp_path, encoding):
     """Before anything is read."""
     with pytest.raises(ValueError, match="encoding must name"):
         load_corpus(tmp_path / "none.md", encoding=encoding)
@@ -212,7 +207,7 @@ def test_an_unknown_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
         load_cases(tmp_path / "none.csv", encoding=encoding)
 
 
-def test_what_has_no_encoding_takes_none(tmp_path: Path) -> None:
+def test_what_has_no_encoding_takes_none(tmp_path):
     """A frame and JSON, of cases and of a corpus."""
     lines = tmp_path / "corpus.jsonl"
     lines.write_text('{"id": "a", "query": "Who?", "expect_status": "ok"}\n', encoding="utf-8")

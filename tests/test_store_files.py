@@ -16,11 +16,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -49,7 +49,6 @@ from raglab.store.files import (
 from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
 from raglab.store.log_tables import REQUEST_TABLES, REQUESTS
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus, Latency
 
 ROOT = Path(raglab.__file__).parent
@@ -60,29 +59,29 @@ OPENING = '{"cases_hash": "'
 # ----------------------------------------------------------------------------------------------
 
 
-def big(number: int) -> str:
+def big(number):
     """Some 12 kB of text that does not compress, another for each number: three pages of a disk."""
     return np.random.default_rng(number).bytes(6_000).hex()
 
 
-def corpus(number: int) -> Corpus:
+def corpus(number):
     """A corpus of one long chunk."""
     return Corpus("c", (Chunk("a", big(number), "a.md"),))
 
 
-def policy(number: int) -> Policy:
+def policy(number):
     """A policy with long notes."""
     return Policy.load().replace("notes", big(number))
 
 
-def trace(number: int) -> Trace:
+def trace(number):
     """A trace with latencies of some pages."""
     made = labelled(number, {"": 40})
     ms = np.random.default_rng(number).random((40, 1, 1, 64))
     return dataclasses.replace(made, latency=Latency(tuple(f"s{stage}" for stage in range(64)), ms))
 
 
-def report(number: int, path: Path) -> object:
+def report(number, path):
     """A report of one section with two figures; what stands in it is not the point."""
     pictures = [
         Picture(f"figure{place}", "caption", big(number + place).encode(), big(number))
@@ -94,7 +93,7 @@ def report(number: int, path: Path) -> object:
         return page.write_report(labelled(1, {"": 5}), policies, out=path)
 
 
-def exported(number: int, path: Path) -> None:
+def exported(number, path):
     """Tables of a log that holds one request, in memory."""
     (table,) = (table for table in REQUEST_TABLES if table.name == REQUESTS)
     names = ["seq", "at", *(column.name for column in table.columns)]
@@ -102,7 +101,7 @@ def exported(number: int, path: Path) -> None:
     export_tables(SimpleNamespace(rows=lambda name: held.get(name, [])), path.parent)
 
 
-def prometheus(number: int, path: Path) -> None:
+def prometheus(number, path):
     """Metrics of sixty arms."""
     pytest.importorskip("prometheus_client")
     columns = [row[2] for row in METRICS]
@@ -141,7 +140,7 @@ WRITERS = (
 )
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     """Bytes of every file below a folder, by its path there; hidden ones as well."""
     return {
         str(file.relative_to(folder)): file.read_bytes()
@@ -151,7 +150,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @contextmanager
-def mounted(folder: Path, size: str) -> Iterator[Path]:
+def mounted(folder, size):
     """A small disk of its own; skipped where none may be mounted."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "raglab-test", str(folder)]
@@ -164,7 +163,7 @@ def mounted(folder: Path, size: str) -> Iterator[Path]:
 
 
 @contextmanager
-def no_file_longer(size: int) -> Iterator[None]:
+def no_file_longer(size):
     """The system refuses to make any file of this process longer."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -174,9 +173,7 @@ def no_file_longer(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def check_refusal(
-    writer: Writer, path: Path, before: dict[str, bytes], most: int | None = None
-) -> None:
+def check_refusal(writer, path, before, most=None):
     """One write that fails, where a file may be so long at most.
 
     Told with the path, every file that was there stays to the byte, no part of one is left.
@@ -199,7 +196,7 @@ def check_refusal(
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda one: one.name)
-def test_a_file_that_cannot_grow_is_as_it_was(writer: Writer, tmp_path: Path) -> None:
+def test_a_file_that_cannot_grow_is_as_it_was(writer, tmp_path):
     """The system ends the write at its first byte, in the middle, and at its last."""
     path = tmp_path / "new" / writer.file
     make_folder(path.parent)
@@ -217,7 +214,7 @@ def test_a_file_that_cannot_grow_is_as_it_was(writer: Writer, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda one: one.name)
-def test_a_full_disk_leaves_the_old_file(writer: Writer, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_file(writer, tmp_path):
     """A disk with no page left, with one, and with two."""
     with mounted(tmp_path / "disk", "1m") as disk:
         path = disk / "new" / writer.file
@@ -235,7 +232,7 @@ def test_a_full_disk_leaves_the_old_file(writer: Writer, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda one: one.name)
-def test_a_disk_that_is_read_only_and_a_path_that_is_none(writer: Writer, tmp_path: Path) -> None:
+def test_a_disk_that_is_read_only_and_a_path_that_is_none(writer, tmp_path):
     """Are told in one line that names the path, and nothing is changed."""
     (tmp_path / "taken" / writer.file).mkdir(parents=True)
     (tmp_path / "file").write_text("x")
@@ -254,7 +251,7 @@ def test_a_disk_that_is_read_only_and_a_path_that_is_none(writer: Writer, tmp_pa
         assert contents(disk) == before
 
 
-def _refused_to(user: int, paths: Sequence[Path]) -> None:
+def _refused_to(user, paths):
     if os.geteuid() == 0:
         os.setuid(user)
     rule = "must be writable, got Permission denied"
@@ -265,7 +262,7 @@ def _refused_to(user: int, paths: Sequence[Path]) -> None:
             look(path)
 
 
-def test_who_has_no_right_is_told() -> None:
+def test_who_has_no_right_is_told():
     """Someone else's folder, and a file made read-only that the folder's right would replace.
 
     Its owner made it so.
@@ -289,7 +286,7 @@ def test_who_has_no_right_is_told() -> None:
 
 
 @pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
-def test_a_device_is_not_replaced(device: str) -> None:
+def test_a_device_is_not_replaced(device):
     """A file in its place would take it from the whole machine."""
     with pytest.raises(
         InputError, match="must be writable, got a device or pipe; give the path of a file"
@@ -298,7 +295,7 @@ def test_a_device_is_not_replaced(device: str) -> None:
     assert Path(device).is_char_device()
 
 
-def test_what_may_not_be_written_is_refused_without_waiting(tmp_path: Path) -> None:
+def test_what_may_not_be_written_is_refused_without_waiting(tmp_path):
     """A pipe without a reader, a NUL, a name that is too long, no name at all."""
     os.mkfifo(tmp_path / "pipe")
     for name, came in {
@@ -315,7 +312,7 @@ def test_what_may_not_be_written_is_refused_without_waiting(tmp_path: Path) -> N
             write_text("x", place)
 
 
-def test_a_link_stays_and_a_file_keeps_its_rights(tmp_path: Path) -> None:
+def test_a_link_stays_and_a_file_keeps_its_rights(tmp_path):
     """What only its owner may read is not opened to others by being written again."""
     (tmp_path / "there").mkdir()
     kept = tmp_path / "there" / "a.txt"
@@ -327,11 +324,11 @@ def test_a_link_stays_and_a_file_keeps_its_rights(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
 
 
-def test_an_error_inside_the_block_is_the_writers_own(tmp_path: Path) -> None:
+def test_an_error_inside_the_block_is_the_writers_own(tmp_path):
     """It passes as it is; the file stays, and nothing is left beside it."""
     (tmp_path / "a").write_text("old")
 
-    def half() -> None:
+    def half():
         with replacing(tmp_path / "a") as partial:
             partial.write_text("half")
             raise ZeroDivisionError
@@ -341,7 +338,7 @@ def test_an_error_inside_the_block_is_the_writers_own(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"a": b"old"}
 
 
-def test_what_a_kill_leaves_is_read_by_nothing(tmp_path: Path) -> None:
+def test_what_a_kill_leaves_is_read_by_nothing(tmp_path):
     """A folder of documents, of parts and of a study holds the half of a file under a hidden name.
 
     Nothing changes.
@@ -351,7 +348,7 @@ def test_what_a_kill_leaves_is_read_by_nothing(tmp_path: Path) -> None:
     before = load_corpus(tmp_path), load_cases(tmp_path)
     names = []
 
-    def seen(path: Path) -> None:
+    def seen(path):
         with replacing(path) as partial:
             names.append(partial.name)
             partial.write_text(path.read_text() if path.exists() else "")
@@ -368,17 +365,17 @@ def test_what_a_kill_leaves_is_read_by_nothing(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------------------
 
 
-def look(path: Path, key: str = "a", *, again: bool = True) -> Any:
+def look(path, key="a", *, again=True):
     """A look that is noted."""
     return take_look(path, None, "cases", key, 0.1, again=again)
 
 
-def _note_some(path: Path, writer: int, count: int) -> None:
+def _note_some(path, writer, count):
     for number in range(count):
         look(path, f"{writer}-{number}")
 
 
-def _processes(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
+def _processes(target, arguments):
     context = multiprocessing.get_context("fork")
     started = [context.Process(target=target, args=some) for some in arguments]
     for one in started:
@@ -388,7 +385,7 @@ def _processes(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]]
         assert one.exitcode == 0
 
 
-def test_no_look_is_lost_among_eight_writers(tmp_path: Path) -> None:
+def test_no_look_is_lost_among_eight_writers(tmp_path):
     """Eight processes note ten each: eighty are there (58 when each wrote the file anew)."""
     path = tmp_path / "looks.jsonl"
     _processes(_note_some, [(path, writer, 10) for writer in range(8)])
@@ -399,12 +396,12 @@ def test_no_look_is_lost_among_eight_writers(tmp_path: Path) -> None:
         assert own == [f"{writer}-{number}" for number in range(10)]
 
 
-def _take(path: Path, key: str, out: Path) -> None:
+def _take(path, key, out):
     noted = look(path, key)
     (out / f"{key}.json").write_text(json.dumps([noted.number, noted.spent]))
 
 
-def test_each_of_several_looks_at_once_counts_the_others(tmp_path: Path) -> None:
+def test_each_of_several_looks_at_once_counts_the_others(tmp_path):
     """Six certifications at once are look one to six, and the error spent is the sum up to each."""
     (tmp_path / "out").mkdir()
     _processes(
@@ -414,7 +411,7 @@ def test_each_of_several_looks_at_once_counts_the_others(tmp_path: Path) -> None
     assert found == [[number, pytest.approx(0.1 * number)] for number in range(1, 7)]
 
 
-def test_a_second_look_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:
+def test_a_second_look_is_refused_unless_it_is_the_same(tmp_path):
     """A refused one is not noted; the same one again is the same look, noted once."""
     path = tmp_path / "looks.jsonl"
     assert look(path, again=False) == (1, 0.1)
@@ -425,7 +422,7 @@ def test_a_second_look_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 10, 30, -1])
-def test_a_line_that_was_cut_off_goes_and_no_whole_one_with_it(tmp_path: Path, cut: int) -> None:
+def test_a_line_that_was_cut_off_goes_and_no_whole_one_with_it(tmp_path, cut):
     """After a kill at any byte; a line that lacks only its end is whole, and stays."""
     path = tmp_path / "looks.jsonl"
     for key in "012":
@@ -442,7 +439,7 @@ def test_a_line_that_was_cut_off_goes_and_no_whole_one_with_it(tmp_path: Path, c
 
 
 @pytest.mark.parametrize("text", ["a: 1", '[{"a": 1}]', "x" * 70_000, '{"cases": 1'])
-def test_a_file_of_another_kind_is_not_cut(tmp_path: Path, text: str) -> None:
+def test_a_file_of_another_kind_is_not_cut(tmp_path, text):
     """Its last line has no end either; it is refused and stays as it is."""
     (tmp_path / "notes").write_text(text)
     with pytest.raises(InputError, match=r"the last line must begin with"):
@@ -450,7 +447,7 @@ def test_a_file_of_another_kind_is_not_cut(tmp_path: Path, text: str) -> None:
     assert (tmp_path / "notes").read_text() == text
 
 
-def test_a_log_on_a_full_disk_stays_whole(tmp_path: Path) -> None:
+def test_a_log_on_a_full_disk_stays_whole(tmp_path):
     """The line that finds no room is taken back to its first byte.
 
     With room again the next is kept.
@@ -478,7 +475,7 @@ def test_a_log_on_a_full_disk_stays_whole(tmp_path: Path) -> None:
         assert len(recorded_looks(path, "cases")) == kept + 1
 
 
-def test_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
+def test_writers_that_are_killed_lose_nothing(tmp_path):
     """Three writers are killed at any moment, six times.
 
     Every line is whole, and none is missing between.
@@ -504,7 +501,7 @@ def test_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
         assert own == [f"{writer}-{number}" for number in range(len(own))]
 
 
-def test_a_log_that_is_held_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_a_log_that_is_held_is_not_waited_for_for_ever(tmp_path):
     """A second one, of this process too, is told after its time; the first goes on."""
     path = tmp_path / "a.jsonl"
     with locked_lines(path, OPENING) as append:
@@ -527,7 +524,7 @@ def test_a_log_that_is_held_is_not_waited_for_for_ever(tmp_path: Path) -> None:
         ("[]", "JSON object"),
     ],
 )
-def test_a_damaged_line_is_told_with_its_place(tmp_path: Path, line: str, rule: str) -> None:
+def test_a_damaged_line_is_told_with_its_place(tmp_path, line, rule):
     """A look that cannot be counted stops the next one."""
     path = tmp_path / "looks.jsonl"
     path.write_text(f'{{"cases_hash": "c", "key": "a", "delta": 0.1}}\n{line}\n')
@@ -540,9 +537,7 @@ def test_a_damaged_line_is_told_with_its_place(tmp_path: Path, line: str, rule: 
 # ----------------------------------------------------------------------------------------------
 
 
-def test_runs_that_cannot_be_written_are_told_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_that_cannot_be_written_are_told_in_one_line(tmp_path, capfd):
     """A damaged database, a folder that is a file; no library prints a stack of its own."""
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "mlflow.db").write_text("no database at all, but text")
@@ -557,7 +552,7 @@ def test_runs_that_cannot_be_written_are_told_in_one_line(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_full_disk_costs_the_runs_only(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_costs_the_runs_only(tmp_path, capfd):
     """It is told in one line, at the making of the database and at the files of a run."""
     table = {"t": pd.DataFrame({"a": np.random.default_rng(0).random(200_000)})}
     for size in ("64k", "1400k"):
@@ -598,7 +593,7 @@ ALLOWED = {
 }
 
 
-def opens_for_writing(call: ast.Call) -> bool:
+def opens_for_writing(call):
     """Whether a call of `open`, as a function or of a path, names a mode that writes."""
     place = 1 if isinstance(call.func, ast.Name) else 0
     modes = [
@@ -611,7 +606,7 @@ def opens_for_writing(call: ast.Call) -> bool:
     return any(len(text) <= len("x+b") and set("wax+") & set(text) for text in texts)
 
 
-def writes(call: ast.Call) -> bool:
+def writes(call):
     """Whether a call writes a file by another door."""
     if isinstance(call.func, ast.Name):
         return call.func.id == "open" and opens_for_writing(call)
@@ -629,10 +624,10 @@ def writes(call: ast.Call) -> bool:
     return WRITING.fullmatch(call.func.attr) is not None
 
 
-def other_doors(path: Path) -> Iterator[tuple[str, int]]:
+def other_doors(path):
     """Function and line of every write that is not inside a `with replacing(…)`."""
 
-    def walk(node: ast.AST, function: str, *, inside: bool) -> Iterator[tuple[str, int]]:
+    def walk(node, function, *, inside):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             function = node.name
         if isinstance(node, ast.With):
@@ -649,7 +644,7 @@ def other_doors(path: Path) -> Iterator[tuple[str, int]]:
     yield from walk(ast.parse(path.read_text(encoding="utf-8")), "", inside=False)
 
 
-def test_there_is_one_door_to_write_by() -> None:
+def test_there_is_one_door_to_write_by():
     """No module opens a file for writing but `store/files.py`.
 
     Each exception has its reason, and is one.
@@ -681,7 +676,7 @@ def test_there_is_one_door_to_write_by() -> None:
         ("System.open(folder)", 0),
     ],
 )
-def test_the_search_for_other_doors_finds_them(tmp_path: Path, text: str, count: int) -> None:
+def test_the_search_for_other_doors_finds_them(tmp_path, text, count):
     """By head: what counts as a write, and what does not."""
     (tmp_path / "m.py").write_text(text)
     assert len(list(other_doors(tmp_path / "m.py"))) == count

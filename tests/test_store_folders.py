@@ -6,7 +6,6 @@ import importlib
 import os
 import socket
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ CASE = '{"id": "1", "query": "q", "expect_status": "refuse"}\n'
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path):
     """A folder with one document, beside another that holds a secret."""
     for name, text in (
         ("set/a.md", "One."),
@@ -35,7 +34,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def make_socket(path: Path) -> None:
+def make_socket(path):
     """A socket that a program listens at."""
     with socket.socket(socket.AF_UNIX) as server:
         here = Path.cwd()
@@ -64,9 +63,7 @@ ODD = {
 
 
 @pytest.mark.parametrize(("make", "came"), ODD.values(), ids=ODD.keys())
-def test_what_is_no_file_of_the_folder_is_left_out(
-    corpus: Path, make: Callable[[Path], object], came: str
-) -> None:
+def test_what_is_no_file_of_the_folder_is_left_out(corpus, make, came):
     """The warning has its path; nothing is read or waited for.
 
     Where nothing else is there, it is the error.
@@ -86,13 +83,13 @@ def test_what_is_no_file_of_the_folder_is_left_out(
         assert str(refused.value).startswith(f"{corpus / 'x.md'}: ")
 
 
-def test_hidden_links_are_passed_over(corpus: Path) -> None:
+def test_hidden_links_are_passed_over(corpus):
     """As all that begins with a dot is."""
     (corpus / ".x.md").symlink_to("/dev/zero")
     assert [chunk.source for chunk in load_corpus(corpus).chunks] == ["a.md"]
 
 
-def test_links_are_followed_when_asked(corpus: Path) -> None:
+def test_links_are_followed_when_asked(corpus):
     """To files and folders, wherever they lead, each under the name that it has in the folder."""
     (corpus / "b.md").symlink_to("../outside/secret.md")
     (corpus / "more").symlink_to("../outside")
@@ -105,7 +102,7 @@ def test_links_are_followed_when_asked(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [".", "..", "deep", "/dev/zero"])
-def test_loops_and_devices_are_left_out_even_then(corpus: Path, target: str) -> None:
+def test_loops_and_devices_are_left_out_even_then(corpus, target):
     """So is a second way to a folder: a few of them would stand for millions."""
     (corpus / "deep").mkdir()
     (corpus / "deep" / "b.md").write_text("Two.")
@@ -118,7 +115,7 @@ def test_loops_and_devices_are_left_out_even_then(corpus: Path, target: str) -> 
     assert len(texts) == len({*texts})
 
 
-def test_the_path_itself_may_be_a_link(corpus: Path, tmp_path: Path) -> None:
+def test_the_path_itself_may_be_a_link(corpus, tmp_path):
     """Who gives it knows it."""
     (tmp_path / "here").symlink_to(corpus)
     (tmp_path / "one.md").symlink_to(corpus / "a.md")
@@ -127,7 +124,7 @@ def test_the_path_itself_may_be_a_link(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["documents", "corpus.jsonl", "reference.jsonl"])
-def test_fixed_names_may_not_be_links(corpus: Path, name: str) -> None:
+def test_fixed_names_may_not_be_links(corpus, name):
     """Neither the folder of the documents nor a file with a name of its own."""
     (corpus / name).symlink_to("../outside" if name == "documents" else "../outside/cases.jsonl")
     with pytest.raises(InputError, match=f"{name}.* must hold its files itself.*--follow-links"):
@@ -137,7 +134,7 @@ def test_fixed_names_may_not_be_links(corpus: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["cases.jsonl", "queries.jsonl", "data_full.json", "reference.jsonl"]
 )
-def test_cases_may_not_be_links_either(corpus: Path, name: str) -> None:
+def test_cases_may_not_be_links_either(corpus, name):
     """They are followed when asked."""
     (corpus / name).symlink_to("../outside/cases.jsonl")
     with pytest.raises(InputError, match=f"{name}.* must hold its files itself"):
@@ -146,7 +143,7 @@ def test_cases_may_not_be_links_either(corpus: Path, name: str) -> None:
         assert [case.id for case in load_cases(corpus, follow_links=True)] == ["1"]
 
 
-def test_judgements_may_not_be_links(corpus: Path) -> None:
+def test_judgements_may_not_be_links(corpus):
     """BEIR's folder `qrels`, and the files in it."""
     (corpus / "queries.jsonl").write_text('{"_id": "a", "text": "q"}\n')
     (corpus.parent / "outside" / "test.tsv").write_text("a\tb\t1\n")
@@ -161,7 +158,7 @@ def test_judgements_may_not_be_links(corpus: Path) -> None:
         load_cases(corpus)
 
 
-def test_a_packs_folder_holds_its_files(corpus: Path) -> None:
+def test_a_packs_folder_holds_its_files(corpus):
     """A link in a pack is refused, and so is a pipe.
 
     A pack that is one itself does not wait for a writer.
@@ -180,7 +177,7 @@ def test_a_packs_folder_holds_its_files(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", [".md", ".txt", ".csv", ".pdf", ".jsonl", ".json"])
-def test_a_pipe_given_as_a_file_is_not_waited_for(tmp_path: Path, ending: str) -> None:
+def test_a_pipe_given_as_a_file_is_not_waited_for(tmp_path, ending):
     """Whatever reads it says what it is."""
     path = tmp_path / f"x{ending}"
     os.mkfifo(path)
@@ -188,7 +185,7 @@ def test_a_pipe_given_as_a_file_is_not_waited_for(tmp_path: Path, ending: str) -
         load_corpus(path)
 
 
-def test_devices_are_not_read(tmp_path: Path) -> None:
+def test_devices_are_not_read(tmp_path):
     """Not even one that never ends."""
     for read in (lambda path: read_bytes(path, 10), lambda path: next(json_lines(path, 10))):
         with pytest.raises(InputError, match="got a device, pipe or socket"):
@@ -197,12 +194,12 @@ def test_devices_are_not_read(tmp_path: Path) -> None:
             read(tmp_path)
 
 
-def test_a_file_that_is_exchanged_is_noticed(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_exchanged_is_noticed(corpus, monkeypatch):
     """One that turns into a link or pipe between look and opening is not followed or awaited."""
     path, real = corpus / "a.md", os.open
 
-    def exchanged(make: Callable[[Path], object]) -> None:
-        def swapping(name: Path, flags: int) -> int:
+    def exchanged(make):
+        def swapping(name, flags):
             monkeypatch.undo()
             path.unlink()
             make(path)
@@ -221,7 +218,7 @@ def test_a_file_that_is_exchanged_is_noticed(corpus: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("name", ["a\nb.md", "\x1b[2J.md", "\u202egpj.md"])
-def test_odd_names_are_shown_escaped(tmp_path: Path, name: str) -> None:
+def test_odd_names_are_shown_escaped(tmp_path, name):
     """A document loads under such a name.
 
     A message about it is one line that a terminal may show.
@@ -234,7 +231,7 @@ def test_odd_names_are_shown_escaped(tmp_path: Path, name: str) -> None:
     assert str(caught.value).isprintable()
 
 
-def test_a_name_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_is_no_unicode_is_refused(tmp_path):
     """No id, no index and no trace could bear it."""
     (tmp_path / os.fsdecode(b"\xff.md")).write_text("One.")
     with pytest.raises(
@@ -244,13 +241,11 @@ def test_a_name_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
     assert str(caught.value).isprintable()
 
 
-def test_the_command_line_follows_links_when_asked(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_follows_links_when_asked(corpus, monkeypatch):
     """`raglab trace`, `index` and `check` hand `--follow-links` on to the loaders."""
     asked = []
 
-    def noted(_: object, *, follow_links: bool = False, **more: object) -> None:
+    def noted(_, *, follow_links=False, **more):
         del more
         asked.append(follow_links)
         raise typer.Exit(3)
@@ -265,7 +260,7 @@ def test_the_command_line_follows_links_when_asked(
 
 
 @pytest.mark.parametrize("follow_links", [False, True])
-def test_what_cannot_matter_is_left_out_with_a_count(corpus: Path, *, follow_links: bool) -> None:
+def test_what_cannot_matter_is_left_out_with_a_count(corpus, *, follow_links):
     """Lock files, links that lead nowhere, empty files, stubs; each alone as well."""
     (corpus / "~$a.docx").write_bytes(b"\x05owner")
     (corpus / "gone.md").symlink_to("nothing")
@@ -282,7 +277,7 @@ def test_what_cannot_matter_is_left_out_with_a_count(corpus: Path, *, follow_lin
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
 
 
-def test_one_bad_file_does_not_stop_a_folder(corpus: Path) -> None:
+def test_one_bad_file_does_not_stop_a_folder(corpus):
     """Two documents that cannot be read and a link that is not followed.
 
     One warning, a count, each with its reason.
@@ -306,7 +301,7 @@ def test_one_bad_file_does_not_stop_a_folder(corpus: Path) -> None:
     assert message.isprintable()
 
 
-def too_long_a_tag(path: Path) -> None:
+def too_long_a_tag(path):
     """A document whose chunks no index would hold."""
     path.write_text(f"---\nnote: {'x' * 10_001}\n---\nText.")
 
@@ -324,9 +319,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("name", "write"), BAD.values(), ids=BAD.keys())
-def test_whatever_is_wrong_with_one_file_the_others_load(
-    corpus: Path, name: str, write: Callable[[Path], object]
-) -> None:
+def test_whatever_is_wrong_with_one_file_the_others_load(corpus, name, write):
     """Of any format; the same file by its own name is refused."""
     write(corpus / name)
     with pytest.warns(UserWarning, match=f"1 files or links that cannot be read: .*{name}"):
@@ -336,7 +329,7 @@ def test_whatever_is_wrong_with_one_file_the_others_load(
         load_corpus(corpus / name)
 
 
-def test_of_many_bad_files_the_first_ten_are_named(corpus: Path) -> None:
+def test_of_many_bad_files_the_first_ten_are_named(corpus):
     """With their reasons; the others are counted."""
     for number in range(40):
         (corpus / f"{number:02}.md").write_bytes(b"\xff")
@@ -347,7 +340,7 @@ def test_of_many_bad_files_the_first_ten_are_named(corpus: Path) -> None:
     assert str(caught[0].message).count("must be UTF-8") == 10
 
 
-def test_a_message_names_ten_problems_at_most(corpus: Path) -> None:
+def test_a_message_names_ten_problems_at_most(corpus):
     """And counts the others, where nothing can be read."""
     (corpus / "a.md").unlink()
     for number in range(40):
@@ -359,7 +352,7 @@ def test_a_message_names_ten_problems_at_most(corpus: Path) -> None:
     assert str(caught.value).count("must be UTF-8") == 10
 
 
-def test_a_folder_of_stubs_alone_is_refused(corpus: Path) -> None:
+def test_a_folder_of_stubs_alone_is_refused(corpus):
     """With what each of them lacks."""
     (corpus / "a.md").write_text("# A\n")
     (corpus / "b.md").write_text("")
@@ -380,7 +373,7 @@ def test_a_folder_of_stubs_alone_is_refused(corpus: Path) -> None:
         ),
     ],
 )
-def test_labels_among_documents_are_left_out(corpus: Path, heads: str) -> None:
+def test_labels_among_documents_are_left_out(corpus, heads):
     """They would answer their own questions: the warning has the file and the way to load it."""
     (corpus / "labels.csv").write_text(f"{heads}\n{heads}\n")
     with pytest.warns(
@@ -403,13 +396,13 @@ def test_labels_among_documents_are_left_out(corpus: Path, heads: str) -> None:
         ),
     ],
 )
-def test_other_tables_stay_documents(corpus: Path, heads: str) -> None:
+def test_other_tables_stay_documents(corpus, heads):
     """A FAQ has no labels, and names that may mean anything are none."""
     (corpus / "table.csv").write_text(f"{heads}\n1,2\n")
     assert [chunk.source for chunk in load_corpus(corpus).chunks] == ["a.md", "table.csv"]
 
 
-def test_labels_alone_are_no_corpus(tmp_path: Path) -> None:
+def test_labels_alone_are_no_corpus(tmp_path):
     """With the way to load them; as a single file the table is what was asked for."""
     (tmp_path / "labels.csv").write_text("question,label\nWho pays?,ok\n")
     with pytest.raises(InputError, match=r"must hold no labelled questions.*load_cases"):
@@ -417,7 +410,7 @@ def test_labels_alone_are_no_corpus(tmp_path: Path) -> None:
     assert len(load_corpus(tmp_path / "labels.csv").chunks) == 1
 
 
-def test_labels_in_a_workbook_are_left_out_too(corpus: Path) -> None:
+def test_labels_in_a_workbook_are_left_out_too(corpus):
     """By the head of any of its sheets."""
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
@@ -436,7 +429,7 @@ def test_labels_in_a_workbook_are_left_out_too(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["b.md", "more/b.TXT", "b.pdf"])
-def test_texts_beside_documents_are_counted(corpus: Path, name: str) -> None:
+def test_texts_beside_documents_are_counted(corpus, name):
     """They are not read, at any depth."""
     for path in (corpus / "documents/c.md", corpus / name):
         path.parent.mkdir(exist_ok=True)
@@ -449,7 +442,7 @@ def test_texts_beside_documents_are_counted(corpus: Path, name: str) -> None:
     assert [chunk.source for chunk in loaded.chunks] == ["c.md"]
 
 
-def test_what_belongs_to_a_set_of_documents_is_not_counted(corpus: Path) -> None:
+def test_what_belongs_to_a_set_of_documents_is_not_counted(corpus):
     """Its README, its cases, and what retrieval made of them."""
     (corpus / "documents").mkdir()
     (corpus / "a.md").rename(corpus / "documents/a.md")

@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from raglab.store.files import InputError
 from raglab.store.loaders import load_cases, load_corpus
-from raglab.values import Case
 from refusals import told
 
 QUERIES = ("a", "b", "c", "d")
 
 
-def lines(path: Path, *records: Mapping[str, Any]) -> Path:
+def lines(path, *records):
     """Write one JSON object a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
 
-def beir(folder: Path, rows: str | bytes, queries: tuple[str, ...] = QUERIES) -> Path:
+def beir(folder, rows, queries=QUERIES):
     """BEIR folder with one file of qrels as it stands."""
     lines(folder / "queries.jsonl", *({"_id": name, "text": f"query {name}"} for name in queries))
     (folder / "qrels").mkdir()
@@ -36,7 +32,7 @@ def beir(folder: Path, rows: str | bytes, queries: tuple[str, ...] = QUERIES) ->
     return folder
 
 
-def squad(path: Path, *questions: Mapping[str, Any], context: str = "The cat sat.") -> Path:
+def squad(path, *questions, context="The cat sat."):
     """SQuAD file: a paragraph with the questions, and one with its own answer."""
     last = {"id": "last", "question": "What stood?", "answers": [{"text": "dog"}]}
     paragraphs = [
@@ -47,7 +43,7 @@ def squad(path: Path, *questions: Mapping[str, Any], context: str = "The cat sat
     return path
 
 
-def task(name: str, answerability: str, *texts: str) -> dict[str, Any]:
+def task(name, answerability, *texts):
     """Task of MT-RAG with passages."""
     return {
         "conversation_id": name,
@@ -58,12 +54,12 @@ def task(name: str, answerability: str, *texts: str) -> dict[str, Any]:
     }
 
 
-def sources(cases: tuple[Case, ...]) -> dict[str, tuple[str, ...]]:
+def sources(cases):
     """Expected sources by case."""
     return {case.id: case.expect_sources_any for case in cases}
 
 
-def answered(name: str, *texts: str) -> dict[str, Any]:
+def answered(name, *texts):
     """Question of SQuAD with answers."""
     return {"id": name, "question": f"query {name}", "answers": [{"text": text} for text in texts]}
 
@@ -100,14 +96,14 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_what_cannot_matter_is_left_out_and_counted(tmp_path: Path, name: str) -> None:
+def test_what_cannot_matter_is_left_out_and_counted(tmp_path, name):
     """One warning names it; the other cases stay."""
     write, text, n_cases = LEFT_OUT[name]
     with pytest.warns(UserWarning, match=re.escape(text)):
         assert len(load_cases(write(tmp_path))) == n_cases
 
 
-def test_values_stay_right_where_something_is_left_out(tmp_path: Path) -> None:
+def test_values_stay_right_where_something_is_left_out(tmp_path):
     """Answers, sources and chunks are those of what stays."""
     with pytest.warns(UserWarning, match="1 blank answers"):
         assert [
@@ -198,7 +194,7 @@ STOPS = {
 }
 
 
-def write_clinc(folder: Path, pairs: list[Any]) -> Path:
+def write_clinc(folder, pairs):
     """CLINC150's file with one part."""
     path = folder / "data_full.json"
     path.write_text(json.dumps({"train": pairs}))
@@ -206,7 +202,7 @@ def write_clinc(folder: Path, pairs: list[Any]) -> Path:
 
 
 @pytest.mark.parametrize("name", STOPS)
-def test_what_could_matter_stops_with_all_that_is_wrong(tmp_path: Path, name: str) -> None:
+def test_what_could_matter_stops_with_all_that_is_wrong(tmp_path, name):
     """The first is named whole, the next few by place and value, all are counted."""
     write, parts = STOPS[name]
     with pytest.raises(InputError) as caught:
@@ -214,7 +210,7 @@ def test_what_could_matter_stops_with_all_that_is_wrong(tmp_path: Path, name: st
     told(str(caught.value), *parts)
 
 
-def test_a_blank_paragraph_with_an_answer_stops(tmp_path: Path) -> None:
+def test_a_blank_paragraph_with_an_answer_stops(tmp_path):
     """Its case could never be answered."""
     path = squad(tmp_path / "s.json", answered("1", "cat"), context="  ")
     with pytest.raises(
@@ -240,7 +236,7 @@ QRELS = {
 
 @pytest.mark.parametrize("name", QRELS)
 @pytest.mark.filterwarnings("ignore:.*in no file of qrels")
-def test_qrels_are_split_on_white_space(tmp_path: Path, name: str) -> None:
+def test_qrels_are_split_on_white_space(tmp_path, name):
     """All forms are one."""
     cases = load_cases(beir(tmp_path, QRELS[name]))
     assert sources(cases) == {"a": ("d7",), "b": ("d8",)}
@@ -261,14 +257,14 @@ def test_qrels_are_split_on_white_space(tmp_path: Path, name: str) -> None:
         ("a 0 d7 9999999999\n", "whole score"),
     ],
 )
-def test_other_columns_are_refused(tmp_path: Path, rows: str, said: str) -> None:
+def test_other_columns_are_refused(tmp_path, rows, said):
     """By line, with what a row must be."""
     with pytest.raises(InputError) as caught:
         load_cases(beir(tmp_path, rows))
     told(str(caught.value), said)
 
 
-def test_a_file_of_another_name_is_named(tmp_path: Path) -> None:
+def test_a_file_of_another_name_is_named(tmp_path):
     """TREC's own name has another ending."""
     folder = beir(tmp_path, "a 0 d7 1\n")
     (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "test.qrels")

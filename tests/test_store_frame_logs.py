@@ -8,8 +8,6 @@ from __future__ import annotations
 import warnings
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -28,14 +26,12 @@ SURER = {"own": {"higher": "surer", "unit": "number"}}
 ASK = {"own": {"higher": "ask", "unit": "number"}}
 
 
-def logged(*rows: tuple[Any, ...], columns: str = "query hit_id own", **more: Any) -> pd.DataFrame:
+def logged(*rows, columns="query hit_id own", **more):
     """Frame of rows, with further columns."""
     return pd.DataFrame(rows, columns=columns.split()).assign(**more)
 
 
-def traced(
-    frame: pd.DataFrame, signals: dict[str, dict[str, str]] | None = None
-) -> tuple[Trace, list[str]]:
+def traced(frame, signals=None):
     """Trace of a frame without distances, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -43,7 +39,7 @@ def traced(
     return trace, [str(warning.message) for warning in caught]
 
 
-def test_uuids_are_ids() -> None:
+def test_uuids_are_ids():
     """A driver of a database gives UUIDs.
 
     Their text is the id, and the same id in a text is the same passage.
@@ -55,7 +51,7 @@ def test_uuids_are_ids() -> None:
     assert [chunk.chunk_id for chunk in trace.chunks] == [str(second)]
 
 
-def test_decimals_are_numbers() -> None:
+def test_decimals_are_numbers():
     """A column `numeric` of a database is measured as its nearest floats.
 
     A decimal without a value is missing.
@@ -68,7 +64,7 @@ def test_decimals_are_numbers() -> None:
     assert cosine.hits.cosine.item() == 0.5
 
 
-def test_times_and_groups_stay_with_the_case(tmp_path: Path) -> None:
+def test_times_and_groups_stay_with_the_case(tmp_path):
     """Times are in UTC to the second, groups are texts without those that are missing.
 
     A file keeps both.
@@ -116,14 +112,14 @@ def test_times_and_groups_stay_with_the_case(tmp_path: Path) -> None:
         ("timestamp", "2026-03-02", "'timestamp', which looks like at"),
     ],
 )
-def test_what_is_no_time_and_no_group(column: str, value: Any, said: str) -> None:
+def test_what_is_no_time_and_no_group(column, value, said):
     """The message names the rule, the value and the remedy."""
     with pytest.raises(InputError) as caught:
         traced(pd.DataFrame([{"query": "a?", "hit_id": "x", "own": 1.0, column: value}]))
     told(str(caught.value), said)
 
 
-def test_a_case_has_one_time() -> None:
+def test_a_case_has_one_time():
     """Rows of a case that state two times are refused, as of any column of the case."""
     frame = logged(("a?", "x", 2.0), ("a?", "y", 1.0), at=["2026-03-02", "2026-03-03"])
     with pytest.raises(InputError, match="a case must have one at"):
@@ -133,7 +129,7 @@ def test_a_case_has_one_time() -> None:
 class TestOrderOfRows:
     """Without score and rank the rows give the order, and a case's signal is its first row's."""
 
-    def test_rows_in_no_order(self) -> None:
+    def test_rows_in_no_order(self):
         """Of two cases the second has its surer hit last.
 
         The trace takes its first, and a warning counts it.
@@ -146,7 +142,7 @@ class TestOrderOfRows:
             "order of the rows"
         )
 
-    def test_a_stated_order_is_meant(self) -> None:
+    def test_a_stated_order_is_meant(self):
         """With a rank, or a reranker's scores, nothing is guessed of the order."""
         frame = logged(("a?", "x", 0.1), ("a?", "y", 0.8))
         for stated in ({"rank": [0, 1]}, {"s_rerank": [0.9, 0.2]}):
@@ -154,7 +150,7 @@ class TestOrderOfRows:
                 "order of the rows" in message for message in traced(frame.assign(**stated))[1]
             )
 
-    def test_one_signal_may_give_the_order(self) -> None:
+    def test_one_signal_may_give_the_order(self):
         """Rows in the order of a reranker are not in that of the retriever, and are in order."""
         frame = logged(
             ("a?", "x", 0.1, 0.9), ("a?", "y", 0.8, 0.3), columns="query hit_id own again"
@@ -174,7 +170,7 @@ class TestOrderOfRows:
         ),
         st.sampled_from(["surer", "ask"]),
     )
-    def test_every_case_is_counted(self, values: list[list[float | None]], higher: str) -> None:
+    def test_every_case_is_counted(self, values, higher):
         """A case counts if another hit is strictly better than its first, or its first has none."""
         rows = [
             (f"{case}?", f"h{hit}", own)

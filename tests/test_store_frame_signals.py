@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,24 +46,24 @@ NO_ANSWERS = answers_from_rows([[]] * 40, "generator", "scorer")
 pytestmark = pytest.mark.filterwarnings("ignore:.*so the gates.*are off:UserWarning")
 
 
-def hits(*rows: Sequence[Any], columns: str = "query hit_id node_score label") -> pd.DataFrame:
+def hits(*rows, columns="query hit_id node_score label"):
     """Frame of rows."""
     return pd.DataFrame(rows, columns=columns.split())
 
 
-def scored(frame: pd.DataFrame, signals: Mapping[str, Any] = NODE, **how: Any) -> Trace:
+def scored(frame, signals=NODE, **how):
     """Trace of a frame without distances."""
     return trace_from_frame(frame, score=None, signals=signals, **how)
 
 
-def refusal(frame: pd.DataFrame, signals: Any = NODE, **how: Any) -> str:
+def refusal(frame, signals=NODE, **how):
     """Message with which a frame is refused."""
     with pytest.raises(ValueError, match=r".") as caught:
         trace_from_frame(frame, **{"score": None, "signals": signals, **how})
     return str(caught.value)
 
 
-def drawn(seed: int, n_cases: int = 40, *, labels: bool = True) -> pd.DataFrame:
+def drawn(seed, n_cases=40, *, labels=True):
     """Frame of one to six hits a case, scores on a coarse grid that tie and meet thresholds."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -86,7 +85,7 @@ def drawn(seed: int, n_cases: int = 40, *, labels: bool = True) -> pd.DataFrame:
 class TestByHand:
     """Frames that can be followed by head."""
 
-    def test_a_probability_decides(self) -> None:
+    def test_a_probability_decides(self):
         """0.75 and exactly 0.5 pass, 0.25 is refused; what found nothing is refused as such."""
         rows = [
             ("a?", "x", 0.75, "ok"),
@@ -118,7 +117,7 @@ class TestByHand:
             (1, 4),
         ]
 
-    def test_the_warning_names_gates_and_remedy(self) -> None:
+    def test_the_warning_names_gates_and_remedy(self):
         """It says which gates are off and how to gate the score; with distances there is none."""
         frame = hits(("a?", "x", 0.75, "ok"))
         wanted = rf"mine: .* the gates {', '.join(ALL_OFF)} are off; gate "
@@ -129,7 +128,7 @@ class TestByHand:
         assert "gates_off" not in trace_from_frame(frame.assign(score=0.5), signals=NODE).meta
 
     @pytest.mark.parametrize("order", ["rank", "l2"])
-    def test_the_first_hits_are_chosen(self, order: str) -> None:
+    def test_the_first_hits_are_chosen(self, order):
         """Without distances the answer uses the first `final_k` hits in the system's order."""
         rows = [
             ("a?", name, score, "ok")
@@ -143,7 +142,7 @@ class TestByHand:
         low = policy.replace("signals.node_score.min", 0.25)
         assert decide(ranked, low).frame()["sources"].tolist() == [["a#n/a", "b#n/a", "c#n/a"]]
 
-    def test_a_policy_that_switches_its_gates_off_itself(self) -> None:
+    def test_a_policy_that_switches_its_gates_off_itself(self):
         """A hit without a distance is relevant where none is asked for: never `ok` on no source."""
         rows = [("a?", "x", 0.75, "ok"), ("b?", "y", 0.25, "ok")]
         frame = hits(*rows).rename(columns={"node_score": "score"}).assign(cosine=[None, 0.9])
@@ -158,7 +157,7 @@ class TestByHand:
             ["y#n/a"],
         ]
 
-    def test_a_signal_of_the_question(self) -> None:
+    def test_a_signal_of_the_question(self):
         """One of the stage query is the same in each row, and counts without hits too.
 
         Else its row is told.
@@ -175,7 +174,7 @@ class TestByHand:
         )
         assert "must have no clarity, got 0.25" in refusal(frame, {"clarity": SCORE})
 
-    def test_further_scores_beside_distances(self) -> None:
+    def test_further_scores_beside_distances(self):
         """A signal stands beside a cosine, under another name than its column."""
         frame = hits(("a?", "x", 0.75, "ok"), ("b?", "x", 0.25, "ok")).assign(score=[0.9, 0.8])
         trace = trace_from_frame(
@@ -188,7 +187,7 @@ class TestByHand:
         )
         assert decide(trace, policy).frame()["decided_by"].tolist() == ["answered", "signals.judge"]
 
-    def test_arms_and_depths(self) -> None:
+    def test_arms_and_depths(self):
         """Each arm and depth has the score of its own first hit."""
         rows = [
             ("a?", "x", 0.75, "one", 0),
@@ -203,7 +202,7 @@ class TestByHand:
 class TestWithoutLabels:
     """Cases that nobody labelled."""
 
-    def test_they_decide(self, tmp_path: Path) -> None:
+    def test_they_decide(self, tmp_path):
         """Status, reasons, flips and the file work; what would count them says `None`."""
         trace = scored(drawn(1, labels=False))
         said = decide(trace, HALF).frame()
@@ -234,7 +233,7 @@ class TestWithoutLabels:
             raglab.fit_fused_gate,
         ],
     )
-    def test_nothing_counts_them(self, count: Callable[[Trace], Any]) -> None:
+    def test_nothing_counts_them(self, count):
         """Whatever counts by label stops, also where one label of many is missing."""
         some = [
             case if row else case._replace(expect_status=None)
@@ -249,7 +248,7 @@ class TestWithoutLabels:
             ):
                 count(trace)
 
-    def test_a_set_of_cases_has_labels(self, tmp_path: Path) -> None:
+    def test_a_set_of_cases_has_labels(self, tmp_path):
         """A file of cases is labelled: one without is not written."""
         with pytest.raises(InputError, match="expect_status must not be missing"):
             save_cases([Case("a", "who?")], tmp_path / "cases.jsonl")
@@ -259,7 +258,7 @@ class TestLaws:
     """What holds for any frame."""
 
     @pytest.mark.parametrize("seed", range(3))
-    def test_case_sweep_and_kernel_agree(self, seed: int) -> None:
+    def test_case_sweep_and_kernel_agree(self, seed):
         """One case of a trace, all of them, NumPy and the compiled kernel say the same."""
         pytest.importorskip("numba")
         trace = scored(drawn(seed, 12))
@@ -283,7 +282,7 @@ class TestLaws:
             answered = [row for row in said.frame().itertuples() if row.status == "ok"]
             assert all(row.sources for row in answered)
 
-    def test_distances_make_the_trace_as_before(self) -> None:
+    def test_distances_make_the_trace_as_before(self):
         """Signals and the order of ties leave the hits of a frame with distances as they are."""
         rows = [
             ("a?", "x", 0.5, "ok"),
@@ -296,7 +295,7 @@ class TestLaws:
         assert trace.hits.rank[:, 0, 0].tolist() == [[0, 1], [1, 0]]
         assert not measured_tables(trace, HALF.replace("signals.node_score.min", None)).evidence.off
 
-    def test_a_trace_declares_off_only_what_can_be(self) -> None:
+    def test_a_trace_declares_off_only_what_can_be(self):
         """A trace of somebody else cannot open the gate on patterns or on signals."""
         trace = scored(drawn(1))
         for name in ("domain", "signals", "coverage", "no such"):
@@ -304,14 +303,14 @@ class TestLaws:
             with pytest.raises(ValueError, match=f"may declare off only l2, .* got '{name}'"):
                 decide(other, HALF)
 
-    def test_a_certificate_varies_the_bound_that_decides(self) -> None:
+    def test_a_certificate_varies_the_bound_that_decides(self):
         """If the trace leaves no chain gate, a policy's stated bounds are the candidate family."""
         assert declared_family(HALF, ALL_OFF) == ("signals.node_score.min",)
         assert declared_family(HALF) == declared_family(HALF, ["l2", "density", "gap"])
         assert declared_family(HALF, ALL_OFF[:4]) == ("confidence.tau_default",)
 
 
-def tallied(rows: Sequence[Mapping[str, str]], least: float) -> dict[str, tuple[int, int]]:
+def tallied(rows, least):
     """Rates of a threshold on a platform's score, counted from its rows without the library."""
     seen: Counter[str] = Counter()
     for row in rows:
@@ -330,7 +329,7 @@ def tallied(rows: Sequence[Mapping[str, str]], least: float) -> dict[str, tuple[
     }
 
 
-def platform_frame(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
+def platform_frame(rows):
     """Frame of a platform's rows.
 
     Its one intent is the hit, and the document that the case expects.
@@ -351,7 +350,7 @@ def platform_frame(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
     return pd.DataFrame(records)
 
 
-def rates_agree(rows: Sequence[Mapping[str, str]]) -> None:
+def rates_agree(rows):
     """Check that rates of several thresholds are those counted by hand."""
     levels = (0.0, 0.25, 0.5, 0.75, 0.9)
     policies = [HALF.replace("signals.node_score.min", least) for least in levels]
@@ -361,7 +360,7 @@ def rates_agree(rows: Sequence[Mapping[str, str]]) -> None:
         assert {name: (row[f"{name}_k"], row[f"{name}_n"]) for name in wanted} == wanted
 
 
-def test_rates_of_a_made_platform() -> None:
+def test_rates_of_a_made_platform():
     """Three intents, scores on a grid, a quarter out of scope, a tenth not found."""
     rng = np.random.default_rng(3)
     labels = rng.choice(["A", "B", "C", NOTHING], 200)
@@ -382,7 +381,7 @@ def test_rates_of_a_made_platform() -> None:
 
 @pytest.mark.skipif(not HINT3.is_dir(), reason="the shared data sets are not here")
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_rates_of_the_platforms(platform: str) -> None:
+def test_rates_of_the_platforms(platform):
     """What five platforms said to 397 messages, with their probability and no distance."""
     with (HINT3 / "preds" / f"{platform}_sofmattress.csv").open(
         encoding="utf-8", newline=""
@@ -393,14 +392,14 @@ def test_rates_of_the_platforms(platform: str) -> None:
 class TestHostile:
     """Frames that are too large, contradict themselves or hold no numbers."""
 
-    def test_too_many_rows(self) -> None:
+    def test_too_many_rows(self):
         """Ten million rows are refused before any column is read."""
         frame = pd.DataFrame(
             {"query": pd.Categorical.from_codes(np.zeros(10_000_000, np.int8), ["a?"])}
         )
         assert f"at most {MAX_ROWS:,}, got 10,000,000" in refusal(frame)
 
-    def test_arrays_far_larger_than_the_frame(self) -> None:
+    def test_arrays_far_larger_than_the_frame(self):
         """Arms and depths, or one long case, that lay out far more than the rows are refused."""
         n = 3_000
         names = [f"n{row}" for row in range(n)]
@@ -440,7 +439,7 @@ class TestHostile:
             ("case_id", "1", "a case must have one query, got 'b?' after 'a?'"),
         ],
     )
-    def test_cells(self, column: str, value: Any, parts: str) -> None:
+    def test_cells(self, column, value, parts):
         """A score out of range or missing, a question too long, a case_id of two: row and rule.
 
         The last is a case_id of two questions.
@@ -452,7 +451,7 @@ class TestHostile:
         changed.loc[1, column] = value
         assert parts in refusal(changed)
 
-    def test_a_missing_score_fires(self) -> None:
+    def test_a_missing_score_fires(self):
         """NaN is a missing value.
 
         Its gate refuses and says so, unless the signal states that it passes.
@@ -486,13 +485,13 @@ class TestHostile:
             ({"judge": SCORE, **NODE}, "the column judge is required"),
         ],
     )
-    def test_declarations(self, signals: Any, parts: str) -> None:
+    def test_declarations(self, signals, parts):
         """A signal states what it is, under a name that a policy can gate."""
         message = refusal(hits(("a?", "x", 0.5, "ok")), signals)
         assert parts in message
         assert len(message) < 1_500
 
-    def test_score_says_what_there_is(self) -> None:
+    def test_score_says_what_there_is(self):
         """A column `score` that nobody explains, and one that is not there, are both told."""
         frame = hits(("a?", "x", 0.5, "ok")).assign(score=0.5)
         with pytest.warns(UserWarning, match="read by no gate: 'score'"):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +10,6 @@ from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
-from raglab.store.hit_tables import Score
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk
 from refusals import told
@@ -25,30 +20,28 @@ EXCESS, CUP = "the excess?", "who won the cup?"
 UNSURE = PolicyData.from_mapping({"confidence": {"enabled": False}})
 
 
-def frame_of(
-    *rows: Sequence[Any], columns: str = "query hit_id score label", **more: Any
-) -> pd.DataFrame:
+def frame_of(*rows, columns="query hit_id score label", **more):
     """Frame of rows, with further columns."""
     return pd.DataFrame(rows, columns=columns.split()).assign(
         **{key: list(more[key]) for key in more}
     )
 
 
-def three(**more: Any) -> pd.DataFrame:
+def three(**more):
     """Frame of two questions: the first has hits a and b, the second b."""
     return frame_of(
         (EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), (CUP, "b", 0.1, "refuse"), **more
     )
 
 
-def refusal(frame: pd.DataFrame, score: Any = "cosine", columns: Any = None) -> str:
+def refusal(frame, score="cosine", columns=None):
     """Message with which a frame is refused."""
     with pytest.raises(InputError) as caught:
         trace_from_frame(frame, score=score, columns=columns)
     return str(caught.value)
 
 
-def row_of(trace: Trace, name: str, case: int = 0, arm: int = 0, depth: int = 0) -> list[Any]:
+def row_of(trace, name, case=0, arm=0, depth=0):
     """Values of one field of the hits of a case."""
     return getattr(trace.hits, name)[case, arm, depth].tolist()
 
@@ -56,7 +49,7 @@ def row_of(trace: Trace, name: str, case: int = 0, arm: int = 0, depth: int = 0)
 class TestByHead:
     """Frames that can be followed by head."""
 
-    def test_two_questions(self) -> None:
+    def test_two_questions(self):
         """Cosines 0.9 and 0.6 are squared distances 0.2 and 0.8.
 
         The second question has one hit and is padded.
@@ -72,7 +65,7 @@ class TestByHead:
         assert trace.hits.n_reranked.tolist() == [[[0]], [[0]]]
         assert np.isnan([getattr(trace.hits, name)[1, 0, 0, 1] for name in FLOAT_FIELDS]).all()
 
-    def test_two_decisions(self) -> None:
+    def test_two_decisions(self):
         """Without the confidence gate, thresholds answer the first, refuse the second by l2 1.8.
 
         The thresholds are the published ones.
@@ -83,7 +76,7 @@ class TestByHead:
         assert said["sources"].tolist() == [["a#n/a", "b#n/a"], []]
         assert said["correct"].tolist() == [True, True]
 
-    def test_without_a_probability_confidence_is_zero(self) -> None:
+    def test_without_a_probability_confidence_is_zero(self):
         """A frame of cosines alone says nothing about confidence, and missing never passes."""
         said = decide(trace_from_frame(three()), PolicyData.from_mapping()).frame()
         assert said["decided_by"].tolist() == ["confidence", "l2"]
@@ -93,7 +86,7 @@ class TestByHead:
             10.0,
         ]
 
-    def test_distances(self) -> None:
+    def test_distances(self):
         """With score l2, 0.2 is cosine 0.9, and the smallest distance ranks first."""
         trace = trace_from_frame(
             frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", 0.25, "ok")), score="l2"
@@ -103,7 +96,7 @@ class TestByHead:
         assert row_of(trace, "chunk") == [1, 0]
         assert row_of(trace, "rank") == [0, 1]
 
-    def test_probabilities(self) -> None:
+    def test_probabilities(self):
         """With score probability hits are reranked, ranked by it, laid out by cosine beside it."""
         rows = ((EXCESS, "a", 0.2, "ok"), (EXCESS, "b", 0.7, "ok"), (EXCESS, "c", 0.5, "ok"))
         trace = trace_from_frame(frame_of(*rows, cosine=[0.75, 0.5, 0.625]), score="probability")
@@ -114,7 +107,7 @@ class TestByHead:
         assert trace.hits.n_reranked.tolist() == [[[3]]]
         assert decide(trace, PolicyData.from_mapping()).frame()["confidence"].tolist() == [70.0]
 
-    def test_probabilities_alone(self) -> None:
+    def test_probabilities_alone(self):
         """Without distances their gates are off, a warning says so, and the confidence decides."""
         rows = ((EXCESS, "a", 0.25, "ok"), (EXCESS, "b", 0.75, "ok"), (CUP, "a", 0.125, "refuse"))
         with pytest.warns(
@@ -135,20 +128,20 @@ class TestByHead:
             "measured nothing for them: l2, density, gap, similarity"
         )
 
-    def test_a_case_without_hits(self) -> None:
+    def test_a_case_without_hits(self):
         """A row without hit_id is a case that found nothing, and is refused as such."""
         frame = frame_of((EXCESS, "a", 0.9, "ok"), (CUP, None, None, "refuse"))
         trace = trace_from_frame(frame)
         assert trace.hits.chunk.tolist() == [[[[0]]], [[[-1]]]]
         assert decide(trace, UNSURE).frame()["decided_by"].tolist() == ["answered", "no_hits"]
 
-    def test_only_cases_without_hits(self) -> None:
+    def test_only_cases_without_hits(self):
         """A frame that found nothing at all has K = 1, empty, and is decided."""
         trace = trace_from_frame(frame_of((EXCESS, None, None, "ok"), (CUP, NAN, NAN, "refuse")))
         assert trace.hits.chunk.shape == (2, 1, 1, 1)
         assert decide(trace, UNSURE).frame()["decided_by"].tolist() == ["no_hits", "no_hits"]
 
-    def test_ties(self) -> None:
+    def test_ties(self):
         """Equal scores rank in row order and are laid out in the order of the chunks."""
         first = [("p", "x", 0.5, "ok"), ("p", "y", 0.5, "ok"), ("p", "z", 0.75, "ok")]
         second = [("q", "z", 0.5, "ok"), ("q", "y", 0.5, "ok"), ("q", "x", 0.5, "ok")]
@@ -158,7 +151,7 @@ class TestByHead:
         assert row_of(trace, "chunk", 1) == [0, 1, 2]
         assert row_of(trace, "rank", 1) == [2, 1, 0]
 
-    def test_a_reranked_head(self) -> None:
+    def test_a_reranked_head(self):
         """Hits with s_rerank come first by it, the rest follows by score."""
         rows = [
             ("q", name, score, "ok")
@@ -171,7 +164,7 @@ class TestByHead:
         assert row_of(trace, "rank") == [2, 1, 0, 3]
         assert trace.hits.n_reranked.tolist() == [[[2]]]
 
-    def test_a_given_rank(self) -> None:
+    def test_a_given_rank(self):
         """A rank of its own is kept, and the chosen hits follow it."""
         rows = [("q", name, 0.9 - n / 10, "ok") for n, name in enumerate("abc")]
         trace = trace_from_frame(frame_of(*rows, rank=[2, 0, 1]))
@@ -181,7 +174,7 @@ class TestByHead:
         )
         assert decide(trace, policy).frame()["sources"].tolist() == [["b#n/a"]]
 
-    def test_passages_and_cases_in_full(self) -> None:
+    def test_passages_and_cases_in_full(self):
         """Every column lands in its field; tags that are missing are left out."""
         frame = frame_of(
             (
@@ -259,7 +252,7 @@ class TestByHead:
             [row_of(trace, name)[1] for name in ("s_raw", "s_rerank", "sig_sim", "sig_sim_strict")]
         ).all()
 
-    def test_cells_are_read_as_those_of_a_table(self) -> None:
+    def test_cells_are_read_as_those_of_a_table(self):
         """Entities as one text, version as number, page as digits, as `load_corpus` reads them."""
         more = {
             "entities": ["Acme;Leeds", "x", "x"],
@@ -272,7 +265,7 @@ class TestByHead:
         assert trace.chunks[0] == Chunk("a", "", "a", 4, None, {"version": "2"}, ("Acme", "Leeds"))
         assert trace.chunks[1] == Chunk("b", "", "b", 5, None, {"version": "3"}, ("x",))
 
-    def test_arms_and_depths(self) -> None:
+    def test_arms_and_depths(self):
         """Rows of two arms and two depths land on their axes.
 
         A depth that found nothing has its row.
@@ -287,7 +280,7 @@ class TestByHead:
         assert trace.arms == ("mine", "yours")
         assert trace.hits.chunk.tolist() == [[[[0], [1]], [[-1], [0]]]]
 
-    def test_one_query_in_two_cases(self) -> None:
+    def test_one_query_in_two_cases(self):
         """A case_id tells apart cases that ask the same with different labels."""
         trace = trace_from_frame(
             frame_of(
@@ -301,12 +294,12 @@ class TestByHead:
             ("2", "refuse"),
         ]
 
-    def test_a_hit_id_with_a_slash_is_its_own_file(self) -> None:
+    def test_a_hit_id_with_a_slash_is_its_own_file(self):
         """Passages without a source are their own documents, even if ids share their last part."""
         trace = trace_from_frame(frame_of((EXCESS, "x/1", 0.9, "ok"), (EXCESS, "y/1", 0.6, "ok")))
         assert [chunk.file_name for chunk in trace.chunks] == ["x%2F1", "y%2F1"]
 
-    def test_patterns_of_a_policy(self) -> None:
+    def test_patterns_of_a_policy(self):
         """The given policy's patterns are measured at once.
 
         Others are measured on replay, to the same decisions.
@@ -328,7 +321,7 @@ class TestByHead:
 class TestValues:
     """Numbers and kinds of cells as pandas holds them."""
 
-    def test_float64_as_given(self, tmp_path: Path) -> None:
+    def test_float64_as_given(self, tmp_path):
         """0.1 + 0.2 comes back to the bit, through the file too.
 
         A float32 column keeps what it holds.
@@ -341,20 +334,20 @@ class TestValues:
         assert row_of(narrow, "cosine") == [float(np.float32(0.1 + 0.2)), float(np.float32(0.1))]
 
     @pytest.mark.parametrize("kind", ["object", "string", "str", "category", "string[pyarrow]"])
-    def test_kinds_of_text(self, kind: str) -> None:
+    def test_kinds_of_text(self, kind):
         """Columns of any kind of string give the same trace."""
         frame = three(text=["x", "y", "y"])
         other = frame.astype({"query": kind, "hit_id": kind, "label": kind, "text": kind})
         assert trace_from_frame(other).fingerprint == trace_from_frame(frame).fingerprint
 
     @pytest.mark.parametrize("kind", ["float64", "Int64", "int64[pyarrow]", "object"])
-    def test_kinds_of_integers(self, kind: str) -> None:
+    def test_kinds_of_integers(self, kind):
         """Integers beside missing ones, as floats or nullable, are integers."""
         frame = frame_of((EXCESS, 1, 0.9, "ok"), (CUP, None, None, "refuse"), page=[2, None])
         frame = frame.astype({"hit_id": kind, "page": kind})
         assert trace_from_frame(frame).chunks == (Chunk("1", "", "1", 2),)
 
-    def test_the_index_is_not_read(self) -> None:
+    def test_the_index_is_not_read(self):
         """Rows count by position: a filtered and a renumbered frame give the same trace."""
         frame = three()
         assert (
@@ -362,14 +355,14 @@ class TestValues:
             == trace_from_frame(frame).fingerprint
         )
 
-    def test_the_frame_is_left_alone(self) -> None:
+    def test_the_frame_is_left_alone(self):
         """Making a trace changes nothing in the frame."""
         frame = three(page=[1, 2, 2])
         before = frame.copy(deep=True)
         trace_from_frame(frame)
         pd.testing.assert_frame_equal(frame, before)
 
-    def test_fingerprint(self) -> None:
+    def test_fingerprint(self):
         """The same content gives the same fingerprint.
 
         A score, text, label or name changes it, a policy does not.
@@ -395,7 +388,7 @@ class TestValues:
         assert len(others | {known}) == len(changed) + 3
 
 
-def as_frame(trace: Any) -> pd.DataFrame:
+def as_frame(trace):
     """Rows of a drawn trace's hits, each hit its own chunk if a case hits a chunk twice."""
     rows = []
     for (q, arm, depth), number in np.ndenumerate(np.empty(trace.hits.n_reranked.shape)):
@@ -414,7 +407,7 @@ def as_frame(trace: Any) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _row(case: Case, chunk: Chunk | None, arm: str, depth: int) -> dict[str, Any]:
+def _row(case, chunk, arm, depth):
     row = {
         "case_id": case.id,
         "query": case.query,
@@ -442,7 +435,7 @@ def _row(case: Case, chunk: Chunk | None, arm: str, depth: int) -> dict[str, Any
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_round_trip_decides_alike(tmp_path: Path, seed: int) -> None:
+def test_a_round_trip_decides_alike(tmp_path, seed):
     """Drawn frames with ties, arms and depths decide alike after save and load, under every arm."""
     frame = as_frame(random_trace(seed, n_cases=8, arms=2, depths=2))
     trace = trace_from_frame(frame, score="l2")
@@ -459,7 +452,7 @@ def test_a_round_trip_decides_alike(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_order_of_the_cases_is_irrelevant(seed: int) -> None:
+def test_the_order_of_the_cases_is_irrelevant(seed):
     """Cases in another order get the same decisions if no hits tie, which chunk order settles."""
     frame = as_frame(random_trace(seed, n_cases=8)).drop(columns="min_sources")
     frame["score"] += pd.to_numeric(frame["hit_id"]) / 1000
@@ -475,7 +468,7 @@ class TestRefused:
     """What breaks a rule stops with row, column, rule, what came and remedy."""
 
     @pytest.mark.parametrize("column", ["query", "hit_id", "score"])
-    def test_a_missing_column(self, column: str) -> None:
+    def test_a_missing_column(self, column):
         """A required column is named, with those there are."""
         message = refusal(three().drop(columns=column))
         told(
@@ -484,7 +477,7 @@ class TestRefused:
             f'only … label … columns={{"{column}": "…"}}',
         )
 
-    def test_labels(self) -> None:
+    def test_labels(self):
         """A frame has label or expect_status or neither, not both.
 
         A case without one has a missing cell.
@@ -501,7 +494,7 @@ class TestRefused:
             frame = three().drop(columns="label").assign(**{name: ["ok", "ok", None]})
             assert [case.expect_status for case in trace_from_frame(frame).cases] == ["ok", None]
 
-    def test_further_columns_stay_with_the_case(self) -> None:
+    def test_further_columns_stay_with_the_case(self):
         """B12: a column more was refused; one that looks like ours is, and two of one name."""
         frame = three(bm25=[3.0, None, 1], team=["x", "x", "y"], gone=[None] * 3)
         with pytest.warns(UserWarning, match="extra of the cases, .*'bm25, team, gone'") as caught:
@@ -519,7 +512,7 @@ class TestRefused:
         twice = pd.concat([three(), three()[["score"]]], axis=1)
         told(refusal(twice), "different names, got 'score' 2 times")
 
-    def test_a_repeated_hit_is_named_with_the_column_of_the_user(self) -> None:
+    def test_a_repeated_hit_is_named_with_the_column_of_the_user(self):
         """Of the newcomer: with mapped columns it got None."""
         hits = pd.DataFrame({"query": ["x", "x"], "dok": ["a.md", "a.md"], "score": [0.9, 0.8]})
         told(
@@ -542,7 +535,7 @@ class TestRefused:
             ("Rank", "rank"),
         ],
     )
-    def test_other_names(self, name: str, meant: str) -> None:
+    def test_other_names(self, name, meant):
         """A misnamed column is refused with its name here; one that is there is not proposed."""
         told(
             refusal(three().assign(**{name: "x"})),
@@ -563,7 +556,7 @@ class TestRefused:
             ("score", "similarity"),
         ],
     )
-    def test_a_required_column_by_another_name(self, column: str, name: str) -> None:
+    def test_a_required_column_by_another_name(self, column, name):
         """The remedy names it."""
         told(
             refusal(three().rename(columns={column: name})),
@@ -571,7 +564,7 @@ class TestRefused:
             f'columns={{"{column}": "{name}"}}',
         )
 
-    def test_question(self) -> None:
+    def test_question(self):
         """Of the newcomer: `load_cases` takes it, so does this.
 
         Errors name the column, and both are one too many.
@@ -587,11 +580,11 @@ class TestRefused:
             "query must be one column, got query and question",
         )
 
-    def test_no_frame(self) -> None:
+    def test_no_frame(self):
         """An empty frame is refused."""
         told(refusal(three().iloc[:0]), "at least one row")
 
-    def test_an_unknown_score(self) -> None:
+    def test_an_unknown_score(self):
         """The argument score is one of three."""
         told(
             refusal(three(), "similarity"),
@@ -601,7 +594,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("score", "column"), [("cosine", "cosine"), ("l2", "l2"), ("probability", "s_rerank")]
     )
-    def test_a_measurement_twice(self, score: Score, column: str) -> None:
+    def test_a_measurement_twice(self, score, column):
         """The score and a column of what it is are not both read."""
         told(
             refusal(three(**{column: [0.5, 0.5, 0.5]}), score),
@@ -632,7 +625,7 @@ class TestRefused:
             ("cosine", True, "row 1, column score … got True"),
         ],
     )
-    def test_scores(self, score: Score, value: Any, said: str) -> None:
+    def test_scores(self, score, value, said):
         """A score out of range, missing or no number is told with row, unit and what it may be."""
         rows = frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", value, "ok")).astype(
             {"score": "object"}
@@ -756,11 +749,11 @@ class TestRefused:
             ("depth", [0, -1, 0], "row 1, column depth … from 0 … got -1"),
         ],
     )
-    def test_cells(self, column: str, values: list[Any], said: str) -> None:
+    def test_cells(self, column, values, said):
         """Each rule of a cell is told with row, column, what came and the remedy."""
         told(refusal(three().assign(**{column: pd.Series(values, dtype="object")})), "frame", said)
 
-    def test_rank_against_the_reranker(self) -> None:
+    def test_rank_against_the_reranker(self):
         """A given rank that puts a hit without s_rerank before one with it is refused."""
         frame = frame_of(
             (EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), rank=[0, 1], s_rerank=[NAN, 0.5]
@@ -773,9 +766,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("score", "value", "end"), [("cosine", 1.0000001, 1.0), ("l2", -1e-8, 0.0)]
     )
-    def test_rounding_is_clipped_and_said_once(
-        self, score: Score, value: float, end: float
-    ) -> None:
+    def test_rounding_is_clipped_and_said_once(self, score, value, end):
         """A score in single precision leaves its range by up to 1e-6."""
         frame = frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", value, "ok"))
         with pytest.warns(
@@ -785,7 +776,7 @@ class TestRefused:
         assert (len(seen), seen[0].filename) == (1, __file__)
         assert end in row_of(trace, score)
 
-    def test_nothing_beside_hits(self) -> None:
+    def test_nothing_beside_hits(self):
         """A row without hit_id beside hits of its case, or twice, is refused."""
         frame = frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, None, None, "ok"))
         told(refusal(frame), "row 1, column hit_id … must stand alone")
@@ -798,7 +789,7 @@ class TestRefused:
             "row 0, column text … must have no text",
         )
 
-    def test_the_name_stands_in_the_message(self) -> None:
+    def test_the_name_stands_in_the_message(self):
         """Errors name the frame as the caller does."""
         with pytest.raises(InputError, match=r"^mine, row 1, column score: "):
             trace_from_frame(

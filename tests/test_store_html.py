@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -35,7 +34,7 @@ ligne.</p>
 <h2>Fin</h2><p># pas un titre</body></html>"""
 
 
-def text_of(page: str) -> str:
+def text_of(page):
     """Blocks of a page as Markdown writes them."""
     blocks = html_document(page).blocks
     return "\n\n".join(
@@ -44,7 +43,7 @@ def text_of(page: str) -> str:
     )
 
 
-def test_a_page_as_a_reader_sees_it() -> None:
+def test_a_page_as_a_reader_sees_it():
     """Headings, paragraphs, lists, definitions and tables; no style, no script.
 
     Entities and what stands raised.
@@ -118,7 +117,7 @@ def test_a_page_as_a_reader_sees_it() -> None:
         ("", ""),
     ],
 )
-def test_parts(page: str, text: str) -> None:
+def test_parts(page, text):
     """Unclosed tags, cells over several columns, layout tables, and what only looks like a tag."""
     assert text_of(page) == text
 
@@ -142,7 +141,7 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("markup", HIDDEN.values(), ids=HIDDEN.keys())
-def test_what_a_browser_hides_is_left_out(markup: str) -> None:
+def test_what_a_browser_hides_is_left_out(markup):
     """Of a page, and of HTML inside Markdown; what stands around it stays."""
     page = f"<p>before</p>{markup.format('SECRET')}<p>after</p>"
     for text in (
@@ -174,7 +173,7 @@ def test_what_a_browser_hides_is_left_out(markup: str) -> None:
         ),
     ],
 )
-def test_what_only_looks_hidden_stays(markup: str) -> None:
+def test_what_only_looks_hidden_stays(markup):
     """Other values, names that begin alike, what opens with a click."""
     assert "SEEN" in text_of(markup)
 
@@ -205,7 +204,7 @@ FURNITURE = {
 
 
 @pytest.mark.parametrize("markup", FURNITURE.values(), ids=FURNITURE.keys())
-def test_what_stands_around_the_content_is_left_out(markup: str) -> None:
+def test_what_stands_around_the_content_is_left_out(markup):
     """Of a page, and of HTML inside Markdown."""
     test_what_a_browser_hides_is_left_out(markup)
 
@@ -226,7 +225,7 @@ def test_what_stands_around_the_content_is_left_out(markup: str) -> None:
         ("<p role=note>a<p role='x note'>b<p role>c<aside>d</aside>", "a\n\nb\n\nc\n\nd"),
     ],
 )
-def test_what_is_the_content(page: str, text: str) -> None:
+def test_what_is_the_content(page, text):
     """The one main part that has text; headers and footers of articles.
 
     A button that is all of a heading.
@@ -234,13 +233,13 @@ def test_what_is_the_content(page: str, text: str) -> None:
     assert text_of(page) == text
 
 
-def test_a_text_with_html_in_it_is_no_page() -> None:
+def test_a_text_with_html_in_it_is_no_page():
     """Markdown around a main part, a header and a footer stays."""
     text = "<header>\n\na\n\n</header>\n\n<main>\n\nb\n\n</main>\n\nc\n\n<footer>d</footer>"
     assert [block.text for block in markdown_blocks(text.encode()).blocks] == ["a", "b", "c", "d"]
 
 
-def test_text_behind_an_article_has_its_own_headings(tmp_path: Path) -> None:
+def test_text_behind_an_article_has_its_own_headings(tmp_path):
     """Those outside the article, below which its own stand; the title stays."""
     page = (
         "<title>T</title><h2>A</h2>a<article><h3>B</h3>b<article><h4>C</h4>c</article></"
@@ -266,7 +265,7 @@ def test_text_behind_an_article_has_its_own_headings(tmp_path: Path) -> None:
         ("a<template><p>b", "template"),
     ],
 )
-def test_what_would_hide_the_rest_is_refused(page: str, name: str) -> None:
+def test_what_would_hide_the_rest_is_refused(page, name):
     """A browser shows nothing after it."""
     with pytest.raises(InputError, match=f"{name} must end with"):
         html_document(page)
@@ -287,7 +286,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize(("label", "codec", "text"), PAGES.values(), ids=PAGES.keys())
-def test_a_page_is_read_as_it_states(label: str, codec: str, text: str) -> None:
+def test_a_page_is_read_as_it_states(label, codec, text):
     """In a meta element of either form, or in the declaration of XML."""
     for head in (
         f'<meta charset="{label}">',
@@ -319,7 +318,7 @@ def test_a_page_is_read_as_it_states(label: str, codec: str, text: str) -> None:
         ),
     ],
 )
-def test_an_encoding_is_stated_where_browsers_look_for_it(head: str, codec: str, text: str) -> None:
+def test_an_encoding_is_stated_where_browsers_look_for_it(head, codec, text):
     """By the attribute, or the content beside http-equiv.
 
     Not in a comment, nor in the value of another attribute.
@@ -330,7 +329,7 @@ def test_an_encoding_is_stated_where_browsers_look_for_it(head: str, codec: str,
 @pytest.mark.parametrize(
     "codec", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"]
 )
-def test_a_byte_order_mark_states_the_encoding(codec: str, tmp_path: Path) -> None:
+def test_a_byte_order_mark_states_the_encoding(codec, tmp_path):
     """Of pages, whatever they state besides, and of other texts; line ends are one line feed."""
     mark = "" if codec in {"utf-8-sig", "utf-16", "utf-32"} else "\ufeff"
     raw = f"{mark}<meta charset=shift_jis>é保\r\n".encode(codec)
@@ -354,14 +353,14 @@ def test_a_byte_order_mark_states_the_encoding(codec: str, tmp_path: Path) -> No
         *(b"<meta charset=shift_jis>\x81", b"\xff\xfea", b"\xff\xfe\x00\x00a\x00"),
     ],
 )
-def test_what_is_not_in_its_encoding_is_refused(raw: bytes) -> None:
+def test_what_is_not_in_its_encoding_is_refused(raw):
     """A label that no browser knows, bytes that are none of the encoding."""
     with pytest.raises(InputError, match="must be"):
         decode_page(raw)
 
 
 @given(st.text(alphabet="<>/!-=\"' \nabpultdrh123&;#", max_size=200))
-def test_any_page_is_read_or_refused(page: str) -> None:
+def test_any_page_is_read_or_refused(page):
     """Whatever it holds: text, or a line that says what to close."""
     try:
         blocks = html_document(page).blocks
@@ -429,7 +428,7 @@ UNITS = (
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_time_and_size_are_linear_in_the_page(unit: str) -> None:
+def test_time_and_size_are_linear_in_the_page(unit):
     """A fifth of a megabyte of anything takes seconds at most, and says little more than it has."""
     page = f"<table><p>x</p>{unit * (200_000 // len(unit))}"
     began = time.perf_counter()
@@ -440,7 +439,7 @@ def test_time_and_size_are_linear_in_the_page(unit: str) -> None:
     assert time.perf_counter() - began < 40
 
 
-def test_a_page_of_100000_elements_in_one_another_is_bounded() -> None:
+def test_a_page_of_100000_elements_in_one_another_is_bounded():
     """It is read by a process of its own, which is ended at its limit; 3,000 are read."""
     limits = DOCUMENT_LIMITS._replace(seconds=1)
     with pytest.raises(InputError, match=r"a\.html: .* 1 seconds for each MiB"):
@@ -449,7 +448,7 @@ def test_a_page_of_100000_elements_in_one_another_is_bounded() -> None:
     assert block.text == "x"
 
 
-def test_a_large_page_is_read_by_a_process_of_its_own() -> None:
+def test_a_large_page_is_read_by_a_process_of_its_own():
     """With the same blocks, title and tags; and what it refuses is refused."""
     page = (
         f"<title>T</title><html lang=de><h1>A</h1>{'<p>word <b>word</b>' * 20_000}<table><tr><th>a"
@@ -460,7 +459,7 @@ def test_a_large_page_is_read_by_a_process_of_its_own() -> None:
         document("HTML", f"{page}<!-- x", "a.html")
 
 
-def test_pages_of_a_folder(tmp_path: Path) -> None:
+def test_pages_of_a_folder(tmp_path):
     """Are documents with their title and language; what is left out is named once, by kind."""
     (tmp_path / "a.html").write_text(PAGE, encoding="utf-8")
     (tmp_path / "b.htm").write_text(
@@ -483,7 +482,7 @@ def test_pages_of_a_folder(tmp_path: Path) -> None:
         load_corpus(tmp_path / "b.htm")
 
 
-def test_struck_text_is_left_out() -> None:
+def test_struck_text_is_left_out():
     """Else 100 that gave way to 250 would be 100250.
 
     By every element that strikes, and by Markdown's own marks.
@@ -495,7 +494,7 @@ def test_struck_text_is_left_out() -> None:
     ]
 
 
-def test_parts_of_a_formula_stay_apart() -> None:
+def test_parts_of_a_formula_stay_apart():
     """1 over 2 is not 12, and cells of a matrix are numbers of their own."""
     page = "<p>so <math><mfrac><mn>1</mn><mn>2</mn></mfrac><mtr><mtd>3<mtd>4</mtr></math> of it"
     assert html_document(page).blocks[0].text.split() == ["so", "1", "2", "3", "4", "of", "it"]
@@ -514,7 +513,7 @@ HIDDEN_CELLS = {
 
 
 @pytest.mark.parametrize(("row", "text"), HIDDEN_CELLS.values(), ids=HIDDEN_CELLS.keys())
-def test_a_hidden_cell_keeps_its_place(row: str, text: str) -> None:
+def test_a_hidden_cell_keeps_its_place(row, text):
     """Its text alone is left out, so that the others stay below their heads."""
     table = html_document(f"<table><tr><th>a<th>b<th>c{row}</table>").blocks[0].text
     assert table.split("\n")[-1] == text
@@ -533,7 +532,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize(("rows", "texts"), GROUPS.values(), ids=GROUPS.keys())
-def test_a_cell_reaches_to_the_end_of_its_rows(rows: str, texts: list[str]) -> None:
+def test_a_cell_reaches_to_the_end_of_its_rows(rows, texts):
     """With `rowspan="0"`; no cell reaches into the next group of rows."""
     lines = html_document(f"<table>{rows}</table>").blocks[0].text.split("\n")
     assert [" ".join(line.strip("| ").split(" | ")) for line in lines if "---" not in line] == texts
@@ -541,7 +540,7 @@ def test_a_cell_reaches_to_the_end_of_its_rows(rows: str, texts: list[str]) -> N
 
 @pytest.mark.parametrize("name", ["aside", "blockquote", "details", "figure", "fieldset"])
 @pytest.mark.parametrize("level", [1, 2, 3])
-def test_text_behind_what_stands_beside_it_has_its_own_heading(name: str, level: int) -> None:
+def test_text_behind_what_stands_beside_it_has_its_own_heading(name, level):
     """Whatever the level of the inner heading, which stands below the outer one."""
     page = f"<h1>Home</h1><h2>Cover</h2><p>one<{name}><h{level}>Tip</h{level}><p>tip</{name}><p>two"
     chunks = chunk_blocks(DocumentBlocks("", html_document(page).blocks), "a.html", limit=WORDS)
@@ -552,7 +551,7 @@ def test_text_behind_what_stands_beside_it_has_its_own_heading(name: str, level:
     ]
 
 
-def test_headings_in_a_quote_stay_below_one_another() -> None:
+def test_headings_in_a_quote_stay_below_one_another():
     """In Markdown too.
 
     The next heading of the page ends them, and what stands in a quote in a quote.
@@ -569,7 +568,7 @@ def test_headings_in_a_quote_stay_below_one_another() -> None:
     assert headings[-2] == ("", 2)
 
 
-def test_a_high_cell_far_to_the_right_costs_little() -> None:
+def test_a_high_cell_far_to_the_right_costs_little():
     """Each of its copies would widen a row up to its column."""
     page = "<table><tr>" + "<td>" * 4000 + "<td rowspan=9000>x" + "<tr><td>y" * 2000
     (table,) = html_document(page).blocks

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -45,14 +43,14 @@ FULL = Case(
 )
 
 
-def write(path: Path, content: str | bytes) -> Path:
+def write(path, content):
     """Write a file and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def write_records(path: Path, *records: Mapping[str, Any]) -> Path:
+def write_records(path, *records):
     """Write one JSON object a line."""
     return write(path, "".join(json.dumps(record) + "\n" for record in records))
 
@@ -60,14 +58,14 @@ def write_records(path: Path, *records: Mapping[str, Any]) -> Path:
 CASE = {"id": "w1", "query": "q", "expect_status": "ok"}
 
 
-def refusal(path: Path, **limits: int) -> str:
+def refusal(path, **limits):
     """Message with which a path is refused."""
     with pytest.raises(InputError) as caught:
         load_cases(path, **limits)
     return str(caught.value)
 
 
-def squad(*questions: Mapping[str, Any], titles: tuple[str, ...] = ("AC/DC",)) -> str:
+def squad(*questions, titles=("AC/DC",)):
     """SQuAD document; the questions stand at the second paragraph of the first article."""
     articles = [{"title": title, "paragraphs": [{"context": "x", "qas": []}]} for title in titles]
     articles[0]["paragraphs"] = [
@@ -77,7 +75,7 @@ def squad(*questions: Mapping[str, Any], titles: tuple[str, ...] = ("AC/DC",)) -
     return json.dumps({"version": "v2.0", "data": articles})
 
 
-def beir(folder: Path, **qrels: str) -> Path:
+def beir(folder, **qrels):
     """BEIR folder with queries a, b, c and qrels files by name."""
     write_records(
         folder / "queries.jsonl",
@@ -91,7 +89,7 @@ def beir(folder: Path, **qrels: str) -> Path:
     return folder
 
 
-def test_our_json_lines_keep_every_field(tmp_path: Path) -> None:
+def test_our_json_lines_keep_every_field(tmp_path):
     """`question` stands for `query`, a blank query is a case, null absent, extra keys are kept."""
     path = write_records(
         tmp_path / "cases.jsonl",
@@ -113,21 +111,21 @@ def test_our_json_lines_keep_every_field(tmp_path: Path) -> None:
     assert load_cases(tmp_path) == cases
 
 
-def test_a_case_may_expect_more_sources_than_a_number_has_bits(tmp_path: Path) -> None:
+def test_a_case_may_expect_more_sources_than_a_number_has_bits(tmp_path):
     """131 expected sources load, as a query of a BEIR set has them."""
     row = CASE | {"expect_sources_any": [f"{n}.md" for n in range(131)]}
     (case,) = load_cases(write_records(tmp_path / "many.jsonl", row))
     assert len(case.expect_sources_any) == 131
 
 
-def test_a_line_of_id_and_text_is_a_chunk_as_a_row_is(tmp_path: Path) -> None:
+def test_a_line_of_id_and_text_is_a_chunk_as_a_row_is(tmp_path):
     """Without a source each is a document of its own."""
     rows = [{"id": "a/1", "text": "Glass is covered."}, {"id": "b", "text": "Hail is not."}]
     path = write_records(tmp_path / "c.jsonl", *rows)
     assert load_corpus(path).chunks == load_corpus(pd.DataFrame(rows)).chunks
 
 
-def test_saving_and_loading_gives_equal_cases(tmp_path: Path) -> None:
+def test_saving_and_loading_gives_equal_cases(tmp_path):
     """Every field comes back, and so does the hash; nothing else is left in the folder."""
     cases = (FULL, Case("2", "", "refuse"))
     save_cases(cases, tmp_path / "c.jsonl")
@@ -136,7 +134,7 @@ def test_saving_and_loading_gives_equal_cases(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["c.jsonl"]
 
 
-def test_the_hash_sees_every_field_and_the_order_of_cases() -> None:
+def test_the_hash_sees_every_field_and_the_order_of_cases():
     """A case with one field at its default has another hash, for each field.
 
     So have two cases exchanged.
@@ -152,7 +150,7 @@ def test_the_hash_sees_every_field_and_the_order_of_cases() -> None:
     assert hash_cases([turned]) == hash_cases([FULL])
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_save_leaves_the_old_file(tmp_path):
     """What would not load again is not written.
 
     The target keeps its bytes and no other file stays.
@@ -183,13 +181,13 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["c.jsonl"]
 
 
-def test_hashing_what_is_not_json_is_refused() -> None:
+def test_hashing_what_is_not_json_is_refused():
     """A set in `extra` has no canonical form."""
     with pytest.raises(InputError, match="cases, id ß1: a record must hold JSON values only"):
         hash_cases([FULL._replace(extra={"x": {1}})])
 
 
-def test_squad_questions_are_cases(tmp_path: Path) -> None:
+def test_squad_questions_are_cases(tmp_path):
     """An impossible one is `refuse`, another `ok` with paragraph as source and first answer."""
     path = write(
         tmp_path / "s.json",
@@ -221,7 +219,7 @@ def test_squad_questions_are_cases(tmp_path: Path) -> None:
     ("count", "expected"),
     [(3, (1, 1, 1)), (4, (1, 2, 1)), (16, (5, 7, 4)), (20, (6, 9, 5)), (100, (30, 45, 25))],
 )
-def test_articles_are_split_30_45_25(count: int, expected: tuple[int, int, int]) -> None:
+def test_articles_are_split_30_45_25(count, expected):
     """Each border is rounded to a whole article; the order of the articles is irrelevant."""
     titles = [f"article {n}" for n in range(count)]
     splits = article_splits(titles)
@@ -230,7 +228,7 @@ def test_articles_are_split_30_45_25(count: int, expected: tuple[int, int, int])
     assert article_splits(reversed(titles)) == splits
 
 
-def test_beir_queries_are_cases(tmp_path: Path) -> None:
+def test_beir_queries_are_cases(tmp_path):
     """Any relevant document will do; grades are kept.
 
     A query with scores of 0 only is no case and counted; CRLF.
@@ -247,7 +245,7 @@ def test_beir_queries_are_cases(tmp_path: Path) -> None:
     assert load_cases(tmp_path / "kept.jsonl") == cases
 
 
-def test_queries_that_no_qrels_judge_are_counted(tmp_path: Path) -> None:
+def test_queries_that_no_qrels_judge_are_counted(tmp_path):
     """Their number alone, with the files that were read, in the same warning.
 
     None where all are judged.
@@ -263,7 +261,7 @@ def test_queries_that_no_qrels_judge_are_counted(tmp_path: Path) -> None:
         assert len(load_cases(three)) == 3
 
 
-def test_training_queries_are_split_40_60_by_their_id() -> None:
+def test_training_queries_are_split_40_60_by_their_id():
     """Of 10,000 ids between 3,850 and 4,150 tune (three standard deviations).
 
     `test` is always the report.
@@ -275,7 +273,7 @@ def test_training_queries_are_split_40_60_by_their_id() -> None:
     assert query_split("0", "test") == "report"
 
 
-def test_clinc_queries_are_cases(tmp_path: Path) -> None:
+def test_clinc_queries_are_cases(tmp_path):
     """The label is the intent, its domain is kept where domains.json is there, oos is `refuse`."""
     data = {
         "oos_val": [["x", "oos"]],
@@ -366,7 +364,7 @@ def test_clinc_queries_are_cases(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_case_is_told_so(tmp_path: Path, record: dict[str, Any], said: str) -> None:
+def test_a_wrong_case_is_told_so(tmp_path, record, said):
     """The message has file, line, id, rule, what came and a remedy."""
     path = write_records(tmp_path / "c.jsonl", {**CASE, "id": "first"}, record)
     told(refusal(path), str(path), "line 2", said)
@@ -374,16 +372,14 @@ def test_a_wrong_case_is_told_so(tmp_path: Path, record: dict[str, Any], said: s
 
 @pytest.mark.parametrize("name", ["labels.xlsx", "labels.ODS", "labels.parquet"])
 @pytest.mark.parametrize("columns", [None, {"query": "q"}])
-def test_labels_that_are_no_table_are_told(
-    tmp_path: Path, name: str, columns: dict[str, str] | None
-) -> None:
+def test_labels_that_are_no_table_are_told(tmp_path, name, columns):
     """A workbook, and Parquet that is none, with and without a map of columns."""
     path = write(tmp_path / name, b"PK")
     told(refusal(path, columns=columns), str(path), "Parquet" if "parquet" in name else ".csv")
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "labels.tsv"])
-def test_labels_of_windows_name_the_encoding(tmp_path: Path, name: str) -> None:
+def test_labels_of_windows_name_the_encoding(tmp_path, name):
     """The line of the first such byte, and both cures."""
     path = write(tmp_path / name, "query,expect_status\nWas gilt für Glas?,ok\n".encode("cp1252"))
     told(
@@ -395,7 +391,7 @@ def test_labels_of_windows_name_the_encoding(tmp_path: Path, name: str) -> None:
     )
 
 
-def test_wrong_files_are_told_so(tmp_path: Path) -> None:
+def test_wrong_files_are_told_so(tmp_path):
     """Empty, not UTF-8, not JSON, over a limit, unknown form, no such path."""
     path = tmp_path / "c.jsonl"
     told(refusal(write(path, "")), str(path), "a file must not be empty … one JSON object a line")
@@ -448,9 +444,7 @@ def test_wrong_files_are_told_so(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_squad_questions_are_told_so(
-    tmp_path: Path, question: dict[str, Any], said: str
-) -> None:
+def test_wrong_squad_questions_are_told_so(tmp_path, question, said):
     """The message has file, the way inside the document, rule and remedy."""
     path = write(tmp_path / "s.json", squad(question))
     told(refusal(path), str(path), "paragraphs", said)
@@ -484,12 +478,12 @@ def test_wrong_squad_questions_are_told_so(
         ({"test": ""}, "at least one case"),
     ],
 )
-def test_wrong_beir_is_told_so(tmp_path: Path, qrels: dict[str, str], said: str) -> None:
+def test_wrong_beir_is_told_so(tmp_path, qrels, said):
     """The message has file, line, id, rule, what came and a remedy."""
     told(refusal(beir(tmp_path, **qrels)), str(tmp_path), said)
 
 
-def test_a_repeated_beir_query_is_told_so(tmp_path: Path) -> None:
+def test_a_repeated_beir_query_is_told_so(tmp_path):
     """An id stands once in queries.jsonl."""
     beir(tmp_path, test="a\tD1\t1\n")
     path = write_records(tmp_path / "queries.jsonl", *[{"_id": "a", "text": "q"}] * 2)
@@ -517,7 +511,7 @@ def test_a_repeated_beir_query_is_told_so(tmp_path: Path) -> None:
         ({"train": []}, "at least one case"),
     ],
 )
-def test_wrong_clinc_is_told_so(tmp_path: Path, data: dict[str, Any], said: str) -> None:
+def test_wrong_clinc_is_told_so(tmp_path, data, said):
     """The message has file, place inside the document, rule, what came and a remedy."""
     write(tmp_path / "domains.json", json.dumps({"bank": ["pay"]}))
     path = write(tmp_path / "data_full.json", json.dumps(data))
@@ -525,7 +519,7 @@ def test_wrong_clinc_is_told_so(tmp_path: Path, data: dict[str, Any], said: str)
 
 
 @needs_shared
-def test_squad_has_its_published_counts() -> None:
+def test_squad_has_its_published_counts():
     """6,078 questions, 3,168 impossible; 16 articles make 5, 7 and 4.
 
     Each expected source is a chunk.
@@ -541,7 +535,7 @@ def test_squad_has_its_published_counts() -> None:
 
 
 @needs_shared
-def test_scifact_has_its_published_counts() -> None:
+def test_scifact_has_its_published_counts():
     """809 training and 300 test queries, 919 and 339 judgements, each of an existing document."""
     folder = SHARED / "data" / "beir-scifact"
     cases = load_cases(folder)
@@ -553,7 +547,7 @@ def test_scifact_has_its_published_counts() -> None:
 
 
 @needs_shared
-def test_clinc_has_its_published_counts() -> None:
+def test_clinc_has_its_published_counts():
     """22,500 queries of 150 intents in 10 domains, and 1,200 out of scope."""
     cases = load_cases(SHARED / "data" / "clinc150-oos")
     assert Counter((case.split, case.expect_status) for case in cases) == {
@@ -568,14 +562,14 @@ def test_clinc_has_its_published_counts() -> None:
     assert len({case.extra["domain"] for case in cases if case.expect_status == "ok"}) == 10
 
 
-def written(folder: Path, content: str | bytes) -> Path:
+def written(folder, content):
     """Write a policy file."""
     path = folder / "policy.yaml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def refusal_policies(folder: Path, content: str | bytes) -> str:
+def refusal_policies(folder, content):
     """Message with which a policy file is refused; it names the file."""
     path = written(folder, content)
     with pytest.raises(ValueError, match=r"policy\.yaml") as caught:
@@ -586,24 +580,24 @@ def refusal_policies(folder: Path, content: str | bytes) -> str:
 class TestLoad:
     """A file states what differs from the published thresholds."""
 
-    def test_nothing_given_is_published(self, tmp_path: Path) -> None:
+    def test_nothing_given_is_published(self, tmp_path):
         """No path, a file of comments, and an empty mapping are the published policy."""
         published = Plain.from_mapping()
         assert Policy.load().policy_id == published.policy_id
         for content in ("# nothing stated\n", "{}", "---\n"):
             assert Policy.load(written(tmp_path, content)).model_dump() == published.model_dump()
 
-    def test_a_partial_file_is_filled_in(self, tmp_path: Path) -> None:
+    def test_a_partial_file_is_filled_in(self, tmp_path):
         """One stated threshold changes that one, not its neighbours in the section."""
         policy = Policy.load(written(tmp_path, "l2:\n  max_l2: 0.6\n"))
         assert policy == Policy.load().replace("l2.max_l2", 0.6)
         assert (policy.l2.max_l2, policy.l2.soft_max_l2, policy.l2.enabled) == (0.6, 1.05, True)
 
-    def test_null_unsets(self, tmp_path: Path) -> None:
+    def test_null_unsets(self, tmp_path):
         """A threshold that may be unset is unset by null; the published one is not filled in."""
         assert Policy.load(written(tmp_path, "l2: {soft_max_l2: null}")).l2.soft_max_l2 is None
 
-    def test_a_byte_order_mark_and_other_line_ends(self, tmp_path: Path) -> None:
+    def test_a_byte_order_mark_and_other_line_ends(self, tmp_path):
         """A file from an editor that marks UTF-8 and ends lines with CR LF is read."""
         content = "\ufeffl2:\r\n  max_l2: 0.6\r\nnotes: é\r\n"
         policy = Policy.load(written(tmp_path, content))
@@ -633,7 +627,7 @@ class TestRoundTrip:
             ),
         ],
     )
-    def test_every_value_comes_back(self, tmp_path: Path, changes: tuple[object, ...]) -> None:
+    def test_every_value_comes_back(self, tmp_path, changes):
         """Thresholds to the last bit, unset ones, YAML-like patterns, certificate and notes."""
         policy = Policy.load().replace(*changes)
         policy.save(tmp_path / "policy.yaml")
@@ -641,7 +635,7 @@ class TestRoundTrip:
         assert again.model_dump() == policy.model_dump()
         assert again.policy_id == policy.policy_id
 
-    def test_the_file_names_its_policy(self, tmp_path: Path) -> None:
+    def test_the_file_names_its_policy(self, tmp_path):
         """The first line is a comment with the policy_id.
 
         Every section stands below it, a pack where one is named.
@@ -654,14 +648,14 @@ class TestRoundTrip:
         unstated |= {"tuned_on", "tuned_scores", "learned_cases"}
         assert set(yaml.safe_load(text)) == set(Plain.model_fields) - unstated
 
-    def test_one_list_in_two_places(self, tmp_path: Path) -> None:
+    def test_one_list_in_two_places(self, tmp_path):
         """A list that stands in two fields is written twice, since loading refuses aliases."""
         shared = {"bounds": [0.1, 0.2]}
         policy = Policy.load().replace("certificate", {"a": shared, "b": shared})
         policy.save(tmp_path / "policy.yaml")
         assert Policy.load(tmp_path / "policy.yaml").certificate == {"a": shared, "b": shared}
 
-    def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_a_folder_that_is_not_there(self, tmp_path):
         """Saving into no folder is told with the path, and leaves nothing."""
         with pytest.raises(InputError, match="the file must be writable"):
             Policy.load().save(tmp_path / "none" / "policy.yaml")
@@ -671,7 +665,7 @@ class TestRoundTrip:
 class TestId:
     """The policy_id is that of what decides."""
 
-    def test_notes_and_certificate_do_not_count(self, tmp_path: Path) -> None:
+    def test_notes_and_certificate_do_not_count(self, tmp_path):
         """Words about a policy leave its id as it is.
 
         A threshold, a switch and a pattern change it.
@@ -691,7 +685,7 @@ class TestId:
         ):
             assert Policy.load(written(tmp_path, content)).policy_id != known
 
-    def test_form_does_not_count(self, tmp_path: Path) -> None:
+    def test_form_does_not_count(self, tmp_path):
         """Order, flow style, and a value stated as published leave the id as it is."""
         known = Policy.load(
             written(tmp_path, "l2: {max_l2: 0.6, enabled: true}\nrefine: {max_depth: 2}")
@@ -725,7 +719,7 @@ class TestRefused:
             ("1: {}", "1 … keys should be strings"),
         ],
     )
-    def test_keys_and_ranges(self, tmp_path: Path, content: str, said: str) -> None:
+    def test_keys_and_ranges(self, tmp_path, content, said):
         """An unknown key or a value out of range is told with the path of the key and what came."""
         told(refusal_policies(tmp_path, content), said)
 
@@ -746,7 +740,7 @@ class TestRefused:
             ("patterns: {deny: x}", "patterns.deny … got 'x'"),
         ],
     )
-    def test_patterns(self, tmp_path: Path, content: str, said: str) -> None:
+    def test_patterns(self, tmp_path, content, said):
         """A bad expression and a look-ahead are told with key, expression and replacement."""
         told(refusal_policies(tmp_path, content), said)
 
@@ -775,11 +769,11 @@ class TestRefused:
             ("l2: {}".encode("utf-16"), "must be UTF-8"),
         ],
     )
-    def test_form(self, tmp_path: Path, content: str | bytes, said: str) -> None:
+    def test_form(self, tmp_path, content, said):
         """What is not YAML, mapping or UTF-8, or would hide a value, is told with its line."""
         told(refusal_policies(tmp_path, content), said)
 
-    def test_a_bomb_of_aliases(self, tmp_path: Path) -> None:
+    def test_a_bomb_of_aliases(self, tmp_path):
         """Ten lines that stand for ten billion words are refused at the first alias."""
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
         lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
@@ -787,7 +781,7 @@ class TestRefused:
             tmp_path, "\n".join(lines)
         )
 
-    def test_too_long_and_not_there(self, tmp_path: Path) -> None:
+    def test_too_long_and_not_there(self, tmp_path):
         """A file past the limit, a folder and no file are refused with the path."""
         assert "at most" in refusal_policies(tmp_path, "#" * (MAX_POLICY_BYTES + 1))
         with pytest.raises(InputError, match="must be a file"):

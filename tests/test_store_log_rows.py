@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from shutil import copy
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,14 +23,13 @@ from raglab.bandit import Bandit, dumps
 from raglab.live.online_bandit import Online
 from raglab.reward import RewardWeights
 from raglab.store.database import Database
-from raglab.store.log_rows import EventTable
 from raglab.store.log_tables import CHOICE_TABLES, EVENTS, REQUEST_TABLES
 
 REFUSED = r"rows of a log must be as they were written, got .*restore a copy"
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled(tmp_path_factory):
     """Return a folder with a closed log of either kind."""
     folder = tmp_path_factory.mktemp("logs")
     log, online = audit_at(folder / "audit.sqlite"), bandit_at(folder / "bandit.sqlite")
@@ -45,18 +42,18 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def audit(filled: Path, tmp_path: Path) -> Path:
+def audit(filled, tmp_path):
     """Return the file of an audit log."""
     return Path(copy(filled / "audit.sqlite", tmp_path))
 
 
 @pytest.fixture
-def bandit(filled: Path, tmp_path: Path) -> Path:
+def bandit(filled, tmp_path):
     """Return the file of a bandit's log."""
     return Path(copy(filled / "bandit.sqlite", tmp_path))
 
 
-def known_tables(path: Path) -> set[str]:
+def known_tables(path):
     """Tables of a file."""
     with closing(sqlite3.connect(path)) as link:
         return {name for (name,) in link.execute("SELECT name FROM sqlite_master")}
@@ -100,9 +97,7 @@ class TestForgetting:
     )
     @settings(deadline=None, derandomize=True, max_examples=60)
     @given(data=st.data())
-    def test_what_is_forgotten_stays_forgotten(
-        self, table: EventTable, data: st.DataObject
-    ) -> None:
+    def test_what_is_forgotten_stays_forgotten(self, table, data):
         """A row without its texts, once or twice, is the same, also after JSON and back."""
         assert table.without is not None
         row = {}
@@ -114,7 +109,7 @@ class TestForgetting:
         assert json.loads(json.dumps(table.without(row | once))) == once
 
     @pytest.mark.parametrize("query", ["text", "hash", "none"])
-    def test_nothing_is_missed(self, tmp_path: Path, query: Any) -> None:
+    def test_nothing_is_missed(self, tmp_path, query):
         """No text is left, and every request is explained as before."""
         log = AuditLog(tmp_path / "audit.sqlite", query=query, clock=lambda: START)
         fill_audit(log)
@@ -127,7 +122,7 @@ class TestForgetting:
         assert b"Sesame" not in (tmp_path / "audit.sqlite").read_bytes()
         log.close()
 
-    def test_it_is_gone_before_the_file_is_rewritten(self, audit: Path) -> None:
+    def test_it_is_gone_before_the_file_is_rewritten(self, audit):
         """A process that is killed between blanking and rewriting leaves no text in the pages."""
         assert b"Sesame" in audit.read_bytes()
         log = audit_at(audit)
@@ -141,9 +136,7 @@ class TestOpening:
     """Nothing is made where nothing is written, or where something was taken away."""
 
     @pytest.mark.parametrize("kind", ["audit", "bandit"])
-    def test_a_log_whose_table_was_dropped_is_refused(
-        self, audit: Path, bandit: Path, kind: str
-    ) -> None:
+    def test_a_log_whose_table_was_dropped_is_refused(self, audit, bandit, kind):
         """To be read and to be written, by name; nothing is made in its place."""
         path, dropped = (
             (audit, REQUEST_TABLES[-1].name)
@@ -165,7 +158,7 @@ class TestOpening:
         assert dropped not in known_tables(path)
 
     @pytest.mark.parametrize("counter", ["", "DROP TABLE audit_numbers"])
-    def test_all_tables_of_a_log_are_dropped(self, audit: Path, counter: str) -> None:
+    def test_all_tables_of_a_log_are_dropped(self, audit, counter):
         """The table of numbers still names them; without that table the others are no log."""
         names = [table.name for table in REQUEST_TABLES]
         edited(audit, *([counter] if counter else [f"DROP TABLE {name}" for name in names]))
@@ -174,7 +167,7 @@ class TestOpening:
             ask(audit_at(audit), "w", 99)
         assert known_tables(audit) == before
 
-    def test_a_log_that_has_not_begun(self, tmp_path: Path) -> None:
+    def test_a_log_that_has_not_begun(self, tmp_path):
         """Is read as an empty one, and is not there afterwards."""
         log, online = audit_at(tmp_path / "a.sqlite"), bandit_at(tmp_path / "b.sqlite")
         assert (log.settle(now=START), log.pack()) == (0, None)
@@ -189,7 +182,7 @@ class TestOpening:
         assert int(online.state().t) == 1
         online.close()
 
-    def test_a_log_beside_another(self, audit: Path) -> None:
+    def test_a_log_beside_another(self, audit):
         """The bandit's, read from a database that holds the audit's alone, gets no table."""
         before = known_tables(audit)
         online = bandit_at(audit)
@@ -220,11 +213,11 @@ class TestAlteredRows:
     )
     def test_the_audit_log(
         self,
-        audit: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        statement: str,
-        use: Callable[[AuditLog], object],
-    ) -> None:
+        audit,
+        monkeypatch,
+        statement,
+        use,
+    ):
         """Rule, value, remedy."""
         monkeypatch.chdir(audit.parent)
         edited(audit, statement)
@@ -259,9 +252,7 @@ class TestAlteredRows:
             ("UPDATE bandit_choices SET mask = '7'", lambda online: online.frame()),
         ],
     )
-    def test_the_bandits_log(
-        self, bandit: Path, statement: str, use: Callable[[Online], object]
-    ) -> None:
+    def test_the_bandits_log(self, bandit, statement, use):
         """Rule, value, remedy; a snapshot that is none is not trusted."""
         edited(bandit, statement)
         online = bandit_at(bandit)
@@ -270,7 +261,7 @@ class TestAlteredRows:
         assert "\n" not in str(told.value)
         online.close()
 
-    def test_a_snapshot_of_another_learner(self, bandit: Path, tmp_path: Path) -> None:
+    def test_a_snapshot_of_another_learner(self, bandit, tmp_path):
         """Its own hash stands for it, its shape does not fit.
 
         It is refused, and deleting its row is the remedy.
@@ -290,7 +281,7 @@ class TestAlteredRows:
         assert online.state().n.tolist() == online.rebuild().n.tolist()
 
     @pytest.mark.parametrize("kind", ["audit", "bandit"])
-    def test_a_hundred_cells(self, audit: Path, bandit: Path, kind: str) -> None:
+    def test_a_hundred_cells(self, audit, bandit, kind):
         """Whichever cell of whichever table: the log is read, or refused in one clear line."""
         path, refused = audit if kind == "audit" else bandit, 0
         rng = np.random.default_rng(7)
@@ -322,7 +313,7 @@ class TestAlteredRows:
         link.close()
 
 
-def altered(value: Any, rng: np.random.Generator) -> Any:
+def altered(value, rng):
     """Another value of a cell."""
     if isinstance(value, str) and value and rng.random() < 0.8:
         place = int(rng.integers(len(value)))
@@ -332,7 +323,7 @@ def altered(value: Any, rng: np.random.Generator) -> Any:
     return [None, "x", 7, b"\x01"][int(rng.integers(4))]
 
 
-def refusal(log: AuditLog | Online) -> ValueError | None:
+def refusal(log):
     """Error of reading a log by all its doors, None where it is read."""
     try:
         read_all(log)
@@ -341,7 +332,7 @@ def refusal(log: AuditLog | Online) -> ValueError | None:
     return None
 
 
-def read_all(log: AuditLog | Online) -> None:
+def read_all(log):
     """Read a log by all its doors."""
     if isinstance(log, Online):
         log.state()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -31,7 +28,7 @@ ARMS = ("hybrid", "graph")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     """Return a database with both logs, of one question that was decided and rewarded."""
     path = tmp_path / "both.sqlite"
     log, online = AuditLog(path), bandit(path)
@@ -46,29 +43,29 @@ def place(tmp_path: Path) -> Path:
     return path
 
 
-def bandit(path: Path) -> Online:
+def bandit(path):
     """Bandit over a log."""
     return Online(Bandit(floor=0.05), RewardWeights(), 8000.0, path, ARMS)
 
 
-def changed(path: Path, table: str, column: str, value: Any) -> None:
+def changed(path, table, column, value):
     """Change a value."""
     with closing(sqlite3.connect(path)) as link:
         link.execute(f"UPDATE {table} SET {column} = ?", (value,))
         link.commit()
 
 
-def choose(path: Path) -> object:
+def choose(path):
     """Choose the arm of another question."""
     return bandit(path).choose(uuid4().hex, [True, True], {"words": 0.5})
 
 
-def fold(path: Path) -> object:
+def fold(path):
     """State after all events, by nothing but them."""
     return bandit(path).rebuild()
 
 
-def summary(path: Path) -> object:
+def summary(path):
     """Days of the audit log, by hand and by pandas."""
     log = AuditLog(path)
     try:
@@ -100,9 +97,7 @@ def summary(path: Path) -> object:
         ("decisions", "at", "\x1b[2J", summary),
     ],
 )
-def test_a_value_that_no_log_holds(
-    place: Path, table: str, column: str, value: Any, door: Callable[[Path], object]
-) -> None:
+def test_a_value_that_no_log_holds(place, table, column, value, door):
     """One line that names it, at the door that reads it."""
     door(place)
     changed(place, table, column, value)
@@ -111,7 +106,7 @@ def test_a_value_that_no_log_holds(
     assert is_clear(refused.value), str(refused.value)
 
 
-def test_large_numbers_of_json_stay(place: Path) -> None:
+def test_large_numbers_of_json_stay(place):
     """What a float holds is read to the last digit, however it is written."""
     changed(
         place,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from databases import Places
 from log_samples import START, ask, audit_at, bandit_at, choose, edited, old_log
 from raglab.audit.explanation import explain_request
 from raglab.audit.live_rates import live_rates
@@ -20,13 +19,13 @@ SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is
 EVERY = {table.name for table in (*REQUEST_TABLES, *CHOICE_TABLES)}
 
 
-def write(place: str | Path, kind: str, request: str) -> None:
+def write(place, kind, request):
     """Write two events of a question, or more of a choice."""
     with closing(audit_at(place)) as log, closing(bandit_at(place)) as online:
         ask(log, request, 9) if kind == "audit" else choose(online, request)
 
 
-def tables(places: Places) -> set[str]:
+def tables(places):
     """Tables of a database."""
     query = "SELECT name FROM sqlite_master WHERE type = 'table'"
     if places.server is not None:
@@ -35,7 +34,7 @@ def tables(places: Places) -> set[str]:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_one_is_read_as_it_is(places: Places, version: int) -> None:
+def test_one_is_read_as_it_is(places, version):
     """Its requests, rates and choices, without a warning and without another table."""
     place = old_log(places, version)
     before = tables(places)
@@ -54,7 +53,7 @@ def test_one_is_read_as_it_is(places: Places, version: int) -> None:
 
 
 @SQLITE
-def test_reading_leaves_every_byte(places: Places) -> None:
+def test_reading_leaves_every_byte(places):
     """Of its file."""
     place = Path(old_log(places, 3))
     before = place.read_bytes()
@@ -66,7 +65,7 @@ def test_reading_leaves_every_byte(places: Places) -> None:
 
 @pytest.mark.parametrize("kind", ["audit", "bandit"])
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_the_first_write_brings_it_here(places: Places, version: int, kind: str) -> None:
+def test_the_first_write_brings_it_here(places, version, kind):
     """Either log: it gets the tables that it lacks and loses its chain, said once.
 
     Events go on with the next number, and a second write says nothing.
@@ -90,7 +89,7 @@ def test_the_first_write_brings_it_here(places: Places, version: int, kind: str)
 
 @SQLITE
 @pytest.mark.parametrize("version", [2, 3])
-def test_its_salts_go(places: Places, version: int) -> None:
+def test_its_salts_go(places, version):
     """With them somebody could test a guess of what was forgotten since: in no file of the log."""
     place = Path(old_log(places, version))
     salt, seal = "a5cd3fddf05739cf7f3d25d556ca87dd", "f6e7a60533535b867e8415dd966b9ae5"
@@ -106,7 +105,7 @@ def test_its_salts_go(places: Places, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 5, "NULL"])
-def test_another_version_is_refused(places: Places, version: object) -> None:
+def test_another_version_is_refused(places, version):
     """To read and to write, and nothing changes."""
     place = old_log(places, 3)
     places.execute("log.sqlite", f"UPDATE audit_numbers SET value = {version} WHERE value = 3")
@@ -120,7 +119,7 @@ def test_another_version_is_refused(places: Places, version: object) -> None:
 
 @SQLITE
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_table_that_was_lost_before(places: Places, version: int) -> None:
+def test_a_table_that_was_lost_before(places, version):
     """Is refused, as in any log; the chain is not missed."""
     place = Path(old_log(places, version))
     if version > 1:

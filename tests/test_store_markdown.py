@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,7 +21,7 @@ from raglab.store.loaders import load_corpus
 from raglab.store.markdown import markdown_blocks, markdown_page
 
 
-def read(text: str) -> list[tuple[str, int, str]]:
+def read(text):
     """Kind, level and text of the blocks of a text, which is read without a note."""
     document = markdown_blocks(text.encode())
     assert document.notes == ()
@@ -73,7 +72,7 @@ def read(text: str) -> list[tuple[str, int, str]]:
         ("[a]: http://x\n\n[a]", [("text", 0, "a")]),
     ],
 )
-def test_commonmark_with_tables(text: str, blocks: list[tuple[str, int, str]]) -> None:
+def test_commonmark_with_tables(text, blocks):
     """Underlined headings, tables without bars outside, rules, nested lists, code, escapes.
 
     The code is in its three forms.
@@ -99,14 +98,14 @@ def test_commonmark_with_tables(text: str, blocks: list[tuple[str, int, str]]) -
         "<!-- PAGE 2 -->",
     ],
 )
-def test_a_comment_that_is_no_mark_is_a_comment(comment: str) -> None:
+def test_a_comment_that_is_no_mark_is_a_comment(comment):
     """Whatever it begins with: it is left out, and begins no page."""
     for text in (f"{comment}\n\nx", f"x\n{comment}\n", f"x {comment}"):
         (block,) = markdown_blocks(text.encode()).blocks
         assert (block.text, block.page) == ("x", 1)
 
 
-def test_marks_of_pages() -> None:
+def test_marks_of_pages():
     """Wherever the comment stands; a label is optional.
 
     Text before the first mark is page 1, with its label.
@@ -128,7 +127,7 @@ def test_marks_of_pages() -> None:
     } == {1}
 
 
-def test_a_page_that_stands_apart() -> None:
+def test_a_page_that_stands_apart():
     """A mark of a page in it is a comment, and front matter text."""
     page = markdown_page(b"---\na: b\n---\n\ny <!-- page 9 -->\n\n```\nx")
     assert {block.page for block in page.blocks} == {1}
@@ -146,7 +145,7 @@ def test_a_page_that_stands_apart() -> None:
         ("```", None),
     ],
 )
-def test_an_unclosed_fence_is_code_to_the_end(text: str, code: str | None) -> None:
+def test_an_unclosed_fence_is_code_to_the_end(text, code):
     """As CommonMark has it, and it is counted."""
     page = markdown_blocks(text.encode())
     assert page.notes == ("1 fences are not closed and hold the rest",)
@@ -174,9 +173,7 @@ def test_an_unclosed_fence_is_code_to_the_end(text: str, code: str | None) -> No
         ),
     ],
 )
-def test_front_matter(
-    text: str, tags: dict[str, str], entities: tuple[str, ...], body: str
-) -> None:
+def test_front_matter(text, tags, entities, body):
     """YAML up to `---` or `...`, TOML up to `+++`: scalars as they are written."""
     assert front_matter(text) == (tags, entities, body, ())
 
@@ -201,7 +198,7 @@ def test_front_matter(
         "---\nhttps://example.com/a\n---\nx",
     ],
 )
-def test_what_is_no_front_matter_is_text(text: str) -> None:
+def test_what_is_no_front_matter_is_text(text):
     """A rule, a list, a paragraph between rules, a template.
 
     Nothing of it is lost, and nothing stops.
@@ -210,7 +207,7 @@ def test_what_is_no_front_matter_is_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(("mark", "key"), [("---", "title: A"), ("+++", 'title = "A"')])
-def test_front_matter_without_an_end_is_text_and_said(mark: str, key: str) -> None:
+def test_front_matter_without_an_end_is_text_and_said(mark, key):
     """With a note; nothing is lost."""
     matter = front_matter(f"{mark}\n{key}\nx")
     assert (matter.tags, matter.body, len(matter.notes)) == ({}, f"{mark}\n{key}\nx", 1)
@@ -227,13 +224,13 @@ def test_front_matter_without_an_end_is_text_and_said(mark: str, key: str) -> No
         ("---\ntitle: a: b\n...\nx", "line 2: front matter must be valid YAML"),
     ],
 )
-def test_broken_front_matter_is_named(text: str, rule: str) -> None:
+def test_broken_front_matter_is_named(text, rule):
     """What begins like keys and values is meant to be them."""
     with pytest.raises(InputError, match=rule):
         front_matter(text)
 
 
-def test_tags_and_title_of_a_file(tmp_path: Path) -> None:
+def test_tags_and_title_of_a_file(tmp_path):
     """TOML gives them as YAML does, and the title stands above each chunk."""
     (tmp_path / "a.md").write_text(
         '+++\ntitle = "Guide"\ndomain = "home"\nentities = ["Acme"]\n+++\n## Hail\nx\n'
@@ -244,7 +241,7 @@ def test_tags_and_title_of_a_file(tmp_path: Path) -> None:
 
 
 @given(st.text(alphabet="<>/!-=\"' \n\tabp#*_`~|[]()&;:+.1\\>", max_size=150))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_refused(text):
     """Whatever it holds: blocks, or a line that says what to mend."""
     with suppress(InputError):
         blocks = markdown_blocks(text.encode()).blocks
@@ -256,14 +253,14 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         st.text(alphabet="abcäß ", min_size=1, max_size=9).filter(str.strip), min_size=1, max_size=6
     )
 )
-def test_plain_paragraphs_come_back(paragraphs: list[str]) -> None:
+def test_plain_paragraphs_come_back(paragraphs):
     """What has no marks is read as it is but for blanks, in its order."""
     words = [" ".join(text.split()) for text in paragraphs]
     assert [text for _, _, text in read("\n\n".join(words))] == words
 
 
 @pytest.mark.parametrize("unit", ["> ", "- ", "1. ", "* > "])
-def test_100000_quotes_and_lists_in_one_another_are_refused(unit: str) -> None:
+def test_100000_quotes_and_lists_in_one_another_are_refused(unit):
     """At once; as many as anybody writes are read."""
     began = time.process_time()
     with pytest.raises(InputError, match="quotes and lists must be nested at most 50 deep"):
@@ -314,7 +311,7 @@ def test_100000_quotes_and_lists_in_one_another_are_refused(unit: str) -> None:
         ("[a]: http://x\n\n```{tip}\n[b][a]\n```", ["Tip", "b"]),
     ],
 )
-def test_myst(text: str, blocks: list[str]) -> None:
+def test_myst(text, blocks):
     """Directives in fences of three kinds, their options, targets, attributes, roles."""
     assert [block for _, _, block in read(text)] == blocks
 
@@ -332,7 +329,7 @@ def test_myst(text: str, blocks: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("language", ["", "r", "jinja"])
-def test_code_with_braces_stays_as_it_is(code: str, language: str) -> None:
+def test_code_with_braces_stays_as_it_is(code, language):
     """Byte for byte, in fences, indented, and in a line.
 
     Also below a name in braces that is no directive.
@@ -363,13 +360,13 @@ def test_code_with_braces_stays_as_it_is(code: str, language: str) -> None:
         *("a {b} `c`", "\\# a {#b}", "(x)=3", "{ }", "{:}", ":a: b"),
     ],
 )
-def test_what_only_looks_like_myst_is_text(text: str) -> None:
+def test_what_only_looks_like_myst_is_text(text):
     """Braces of templates, sets and equations."""
     assert [block for _, _, block in read(text)] == [text]
 
 
 @pytest.mark.parametrize("directive", ["```{toctree}", "> ~~~{tip}"])
-def test_a_directive_without_an_end_is_named(directive: str) -> None:
+def test_a_directive_without_an_end_is_named(directive):
     """With its line; what follows it is text, whatever it is of.
 
     One that ends hides nothing behind it.
@@ -379,14 +376,14 @@ def test_a_directive_without_an_end_is_named(directive: str) -> None:
     assert [block.text for block in page.blocks if block.text][-1] == "b"
 
 
-def test_pages_within_directives() -> None:
+def test_pages_within_directives():
     """Marks of pages count there too."""
     text = b"````{tip}\n:a: b\n\n```{note}\n<!-- page 3 -->\nc\n```\n<!-- page 2 -->\n````"
     with pytest.raises(InputError, match="page numbers must go up, got 2 after 3"):
         markdown_blocks(text)
 
 
-def test_directives_1000_deep_are_text_with_nothing_lost() -> None:
+def test_directives_1000_deep_are_text_with_nothing_lost():
     """Those of more marks outside, and those of as many."""
     names = [f"{'`' * (1003 - at)}{{admonition}} T{at}" for at in range(1000)]
     ends = ["`" * (4 + at) for at in range(1000)]
@@ -424,7 +421,7 @@ MYST_UNITS = (
 
 
 @pytest.mark.parametrize("unit", MYST_UNITS)
-def test_time_of_myst_is_linear(unit: str) -> None:
+def test_time_of_myst_is_linear(unit):
     """100,000 characters of anything are read in about a second.
 
     A square of them would take an hour.
@@ -486,7 +483,7 @@ UNITS = (
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_time_is_bounded(unit: str) -> None:
+def test_time_is_bounded(unit):
     """A fifth of a megabyte of anything: read, or refused at a limit."""
     began = time.perf_counter()
     with suppress(InputError):
@@ -494,7 +491,7 @@ def test_time_is_bounded(unit: str) -> None:
     assert time.perf_counter() - began < 40
 
 
-def test_a_large_text_is_read_by_a_process_of_its_own() -> None:
+def test_a_large_text_is_read_by_a_process_of_its_own():
     """With the same blocks, tags and notes."""
     text = f"---\ntitle: T\nentities: [A]\n---\n# H\n{'word *word*' * 15_000}\n\n- a\n\n```\nb"
     page = document("Markdown", text)
@@ -502,7 +499,7 @@ def test_a_large_text_is_read_by_a_process_of_its_own() -> None:
     assert page.notes[0].startswith("1 fences")
 
 
-def test_a_heading_between_two_rules_is_no_front_matter(tmp_path: Path) -> None:
+def test_a_heading_between_two_rules_is_no_front_matter(tmp_path):
     """As slides begin.
 
     YAML would take it for a comment, and the text below would stand under another heading.
@@ -527,7 +524,7 @@ DENSE = {
 
 
 @pytest.mark.parametrize("unit", DENSE.values(), ids=DENSE.keys())
-def test_marks_that_nothing_closes_cost_little(unit: str) -> None:
+def test_marks_that_nothing_closes_cost_little(unit):
     """A file of 25 kB of them: nested inline marks are tried 20 deep, deeper ones are text."""
     text = unit * (25_000 // len(unit))
     assert is_light(text)
@@ -546,7 +543,7 @@ QUOTED = {
 
 
 @pytest.mark.parametrize("quote", QUOTED.values(), ids=QUOTED.keys())
-def test_lines_that_continue_many_quotes_are_read_by_a_process_of_their_own(quote: str) -> None:
+def test_lines_that_continue_many_quotes_are_read_by_a_process_of_their_own(quote):
     """Which has its seconds; a text of as many quotes is read at once."""
     assert not is_light(quote + "b\n" * (15_000 if quote.count(">") > 15 else 45_000))
     assert is_light(quote * 80)
@@ -554,7 +551,7 @@ def test_lines_that_continue_many_quotes_are_read_by_a_process_of_their_own(quot
 
 
 @pytest.mark.parametrize("depth", [1, 19, 25, 60])
-def test_no_word_is_lost_in_nested_marks(depth: int) -> None:
+def test_no_word_is_lost_in_nested_marks(depth):
     """Links and emphasis, read as such or as text; what is read later may be as deep as before."""
     text = "[" * depth + "hail" + "](u)" * depth
     assert "hail" in markdown_blocks(text.encode()).blocks[0].text
@@ -563,7 +560,7 @@ def test_no_word_is_lost_in_nested_marks(depth: int) -> None:
     assert [block.split()[-1] for _, _, block in read(nested)[1:]] == ["Note", "wind", "hail"]
 
 
-def test_a_definition_of_a_footnote_is_text() -> None:
+def test_a_definition_of_a_footnote_is_text():
     """A link's is none."""
     blocks = markdown_blocks(
         b"Fee 45[^a] [b].\n\n[^a]: 60EUR (weekends)\n\n[b]: http://x.org\n"

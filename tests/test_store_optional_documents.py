@@ -15,7 +15,6 @@ import zipfile
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -78,7 +77,7 @@ wind  100
 """
 
 
-def word_file(**parts: str | bytes) -> bytes:
+def word_file(**parts):
     """A Word document with one paragraph of each kind; parts replace those of the archive."""
     document = docx.Document()
     document.core_properties.title = "Terms"
@@ -99,7 +98,7 @@ def word_file(**parts: str | bytes) -> bytes:
     return changed(raw.getvalue(), **parts)
 
 
-def changed(raw: bytes, **parts: str | bytes) -> bytes:
+def changed(raw, **parts):
     """An archive with the ends of some parts' names given other content."""
     target = BytesIO()
     with (
@@ -115,7 +114,7 @@ def changed(raw: bytes, **parts: str | bytes) -> bytes:
     return target.getvalue()
 
 
-def workbook(rows: list[list[Any]], *, hidden: bool = False) -> bytes:
+def workbook(rows, *, hidden=False):
     """A workbook with a sheet of rows, and a second one that is hidden where that is asked for."""
     book = openpyxl.Workbook()
     book.active.title = "Prices 2025"
@@ -130,7 +129,7 @@ def workbook(rows: list[list[Any]], *, hidden: bool = False) -> bytes:
     return raw.getvalue()
 
 
-def notebook(*cells: tuple[str, str | list[str]], language: str = "python") -> bytes:
+def notebook(*cells, language="python"):
     """A notebook of cells."""
     body = [
         {"cell_type": kind, "metadata": {}, "source": source}
@@ -154,7 +153,7 @@ def notebook(*cells: tuple[str, str | list[str]], language: str = "python") -> b
     ).encode()
 
 
-def test_word() -> None:
+def test_word():
     """Headings by styles, items, tables, code by its style; hidden text is left out."""
     document = read("Word", word_file())
     assert (document.title, document.tags) == ("Terms", {"title": "Terms"})
@@ -171,7 +170,7 @@ def test_word() -> None:
     ]
 
 
-def test_word_headings_of_other_styles_and_insertions() -> None:
+def test_word_headings_of_other_styles_and_insertions():
     """A style of a publisher with an outline level is a heading.
 
     Inserted words are read, deleted ones are not.
@@ -191,7 +190,7 @@ def test_word_headings_of_other_styles_and_insertions() -> None:
     ]
 
 
-def test_excel() -> None:
+def test_excel():
     """A sheet is a table below its name.
 
     Blank rows and columns go, a day has no midnight, hidden sheets go.
@@ -262,9 +261,7 @@ HEADS = "| peril | price |\n|---|---|\n"
         ([["peril"], ["wind"], ["hail"]], [("table", "| peril |\n|---|\n| wind |\n| hail |")]),
     ],
 )
-def test_captions_and_tables_of_a_sheet(
-    rows: list[list[Any]], blocks: list[tuple[str, str]]
-) -> None:
+def test_captions_and_tables_of_a_sheet(rows, blocks):
     """A row of one cell above a wider one is a caption.
 
     An empty row parts tables, each with its head.
@@ -272,7 +269,7 @@ def test_captions_and_tables_of_a_sheet(
     assert [(kind, text) for kind, _, text in texts("Excel", workbook(rows))[1:]] == blocks
 
 
-def test_formulas_without_a_value_are_counted() -> None:
+def test_formulas_without_a_value_are_counted():
     """A formula with its value is read."""
     raw = workbook([["n", "sum"], [1, "=A2+1"], [2, "=A3+1"]])
     bare = read("Excel", raw)
@@ -287,9 +284,7 @@ def test_formulas_without_a_value_are_counted() -> None:
 
 @pytest.mark.parametrize("rows", [60, 25, 26])
 @pytest.mark.parametrize("name", ["a.xlsx", "a.docx"])
-def test_long_tables_fill_their_chunks_and_repeat_their_head(
-    tmp_path: Path, name: str, rows: int
-) -> None:
+def test_long_tables_fill_their_chunks_and_repeat_their_head(tmp_path, name, rows):
     """Once at the beginning of each.
 
     As many rows as fit in each but the last, none twice, no blank line.
@@ -318,7 +313,7 @@ def test_long_tables_fill_their_chunks_and_repeat_their_head(
     assert max(counts) - min(counts[:-1]) <= 1  # names differ in tokens
 
 
-def test_notebook() -> None:
+def test_notebook():
     """Markdown as Markdown, code as code of its language, raw cells as text.
 
     Outputs are left out.
@@ -338,7 +333,7 @@ def test_notebook() -> None:
     ]
 
 
-def test_restructuredtext() -> None:
+def test_restructuredtext():
     """Structure, code, tables; text of directives and roles that only Sphinx knows.
 
     No other file, no raw HTML.
@@ -384,7 +379,7 @@ def test_restructuredtext() -> None:
         (".. contents:: In it\n\nA\n=\n\nx", ["A", "x"]),
     ],
 )
-def test_restructuredtext_of_sphinx(text: str, blocks: list[str]) -> None:
+def test_restructuredtext_of_sphinx(text, blocks):
     """Arguments that are paths and conditions are no text, nor are options.
 
     Roles give their titles.
@@ -399,7 +394,7 @@ def test_restructuredtext_of_sphinx(text: str, blocks: list[str]) -> None:
 @pytest.mark.parametrize(
     "unit", [":x:`<", ":x:`a <", ".. only:: a\n\n", ".. figure:: x\n   :y: z\n", ":x:`<a>` ", "<"]
 )
-def test_time_of_restructuredtext_is_bounded(unit: str) -> None:
+def test_time_of_restructuredtext_is_bounded(unit):
     """What a process may read at once is read in seconds, or refused."""
     began = time.process_time()
     with suppress(InputError):
@@ -424,7 +419,7 @@ def test_time_of_restructuredtext_is_bounded(unit: str) -> None:
         ),
     ],
 )
-def test_restructuredtext_reads_no_other_file(directive: str, tmp_path: Path) -> None:
+def test_restructuredtext_reads_no_other_file(directive, tmp_path):
     """Neither by its name nor within what is not known; a file of settings is not read either."""
     (tmp_path / "other.txt").write_text("SECRET,x\n")
     (tmp_path / "docutils.conf").write_text(
@@ -444,7 +439,7 @@ def test_restructuredtext_reads_no_other_file(directive: str, tmp_path: Path) ->
     assert "after" in chunk.text
 
 
-def test_a_folder_of_all_kinds(tmp_path: Path) -> None:
+def test_a_folder_of_all_kinds(tmp_path):
     """Each is a document; sections stand above the chunks."""
     (tmp_path / "a.rst").write_text(RST)
     (tmp_path / "b.ipynb").write_bytes(notebook(("markdown", "# N\n\nnote")))
@@ -507,7 +502,7 @@ OUTSIDE = "<!DOCTYPE x [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><x>&a;</x>"
         ("notebook", b"[" * 100_000, "must be valid JSON"),
     ],
 )
-def test_what_is_broken_is_refused(reader: str, raw: bytes, rule: str) -> None:
+def test_what_is_broken_is_refused(reader, raw, rule):
     """In one line that names the file."""
     with pytest.raises(InputError, match=rule) as caught:
         read(reader, raw)
@@ -515,7 +510,7 @@ def test_what_is_broken_is_refused(reader: str, raw: bytes, rule: str) -> None:
     assert str(caught.value).isprintable()
 
 
-def test_an_archive_that_unpacks_to_much_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_unpacks_to_much_is_refused_unread(monkeypatch):
     """By the sizes that it states, which no part can pass when it is read.
 
     So are parts without number.
@@ -531,7 +526,7 @@ def test_an_archive_that_unpacks_to_much_is_refused_unread(monkeypatch: pytest.M
         office.word_blocks(target.getvalue())
 
 
-def test_a_cell_that_spans_a_billion_columns_costs_nothing() -> None:
+def test_a_cell_that_spans_a_billion_columns_costs_nothing():
     """What a cell says of its width is not believed."""
     w = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     body = (
@@ -542,7 +537,7 @@ def test_a_cell_that_spans_a_billion_columns_costs_nothing() -> None:
     assert texts("Word", word_file(document=body)) == [("table", 0, "| x |\n|---|")]
 
 
-def test_a_sheet_of_a_billion_cells_costs_little() -> None:
+def test_a_sheet_of_a_billion_cells_costs_little():
     """Rows and columns between two cells count, and no size that a sheet states is believed."""
     s = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     far = "".join(f'<row r="{n}"><c r="XFD{n}"><v>1</v></c></row>' for n in range(1, 2001))
@@ -560,7 +555,7 @@ def test_a_sheet_of_a_billion_cells_costs_little() -> None:
     assert texts("Excel", changed(workbook([["a"]]), sheet1=sheet))[1] == ("text", 0, "1")
 
 
-def test_large_files_are_read_by_a_process_of_their_own() -> None:
+def test_large_files_are_read_by_a_process_of_their_own():
     """With the same blocks."""
     rows = [["n", "text"], *([n, "word " * 20] for n in range(20_000))]
     blocks = texts("Excel", workbook(rows))
@@ -572,9 +567,7 @@ def test_large_files_are_read_by_a_process_of_their_own() -> None:
     ("reader", "module"),
     [("Word", "mammoth"), ("Excel", "openpyxl"), ("reStructuredText", "docutils")],
 )
-def test_without_its_library_a_file_names_the_extra(
-    reader: str, module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_its_library_a_file_names_the_extra(reader, module, monkeypatch):
     """And how it is installed."""
     monkeypatch.setitem(sys.modules, module, None)
     raw = workbook([["a"]]) if reader == "Excel" else word_file()
@@ -583,7 +576,7 @@ def test_without_its_library_a_file_names_the_extra(
     assert re.search(rf"no {module}; .*raglab-toolkit\[documents\]", text.decode())
 
 
-def test_cells_of_word_stand_under_their_heads() -> None:
+def test_cells_of_word_stand_under_their_heads():
     """One over two columns or rows stands in each; struck text is left out.
 
     A raised figure keeps its mark.
@@ -614,7 +607,7 @@ def test_cells_of_word_stand_under_their_heads() -> None:
     ]
 
 
-def test_a_paragraph_in_a_content_control_is_read_in_its_place() -> None:
+def test_a_paragraph_in_a_content_control_is_read_in_its_place():
     """As templates of Word have them, nested ones too."""
     docx = pytest.importorskip("docx")
     from docx.oxml import OxmlElement
@@ -660,9 +653,7 @@ DATED = {
 
 
 @pytest.mark.parametrize(("text", "wanted"), DATED.values(), ids=DATED.keys())
-def test_no_day_stands_in_rst(
-    text: str, wanted: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_day_stands_in_rst(text, wanted, monkeypatch):
     """The same text gives the same blocks at any time."""
     misc = pytest.importorskip("docutils.parsers.rst.directives.misc")
     monkeypatch.setattr(misc.time, "strftime", lambda *_: "the day")
@@ -670,14 +661,14 @@ def test_no_day_stands_in_rst(
     assert [block.text for block in page.blocks] == wanted
 
 
-def test_a_text_names_no_roles_for_the_next() -> None:
+def test_a_text_names_no_roles_for_the_next():
     """One process reads many; what docutils keeps of a text ends with it."""
     own = rst_blocks(b".. role:: own(emphasis)\n\n:own:`~a`")
     assert [block.text for block in own.blocks] == ["~a"]
     assert [block.text for block in rst_blocks(b":own:`~a`").blocks] == ["`a`"]
 
 
-def test_a_type_that_is_told_of_is_none() -> None:
+def test_a_type_that_is_told_of_is_none():
     """In a comment, or behind the first element as text."""
     w = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     text = "<w:p><w:r><w:t>a<![CDATA[<!DOCTYPE x>]]></w:t></w:r></w:p>"
@@ -706,9 +697,7 @@ HIDDEN_LINES = {
 @pytest.mark.parametrize(
     ("rows", "columns", "counts", "wanted"), HIDDEN_LINES.values(), ids=HIDDEN_LINES.keys()
 )
-def test_hidden_rows_and_columns_are_left_out(
-    rows: list[int], columns: dict[str, str], counts: str, wanted: list[str]
-) -> None:
+def test_hidden_rows_and_columns_are_left_out(rows, columns, counts, wanted):
     """Those that hold something are counted."""
     book = openpyxl.Workbook()
     for number in range(1, 5):
@@ -728,7 +717,7 @@ def test_hidden_rows_and_columns_are_left_out(
     assert lines[:1] + lines[2:] == wanted
 
 
-def test_rows_that_a_filter_hides_are_left_out() -> None:
+def test_rows_that_a_filter_hides_are_left_out():
     """They part no table either; a sheet with all its rows hidden is none."""
     book = openpyxl.Workbook()
     for number in range(1, 5):
@@ -758,7 +747,7 @@ NAMES = (
 )
 
 
-def word_body(body: str, *, more: dict[str, str] | None = None, w: str = W) -> bytes:
+def word_body(body, *, more=None, w=W):
     """A Word document of the XML of its body, and of further parts."""
     target = BytesIO()
     own = {"word/document.xml": f"<w:document {NAMES}><w:body>{body}</w:body></w:document>"}
@@ -775,14 +764,14 @@ def word_body(body: str, *, more: dict[str, str] | None = None, w: str = W) -> b
     return target.getvalue()
 
 
-def run(text: str) -> str:
+def run(text):
     """A paragraph of one run."""
     return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
 @pytest.mark.parametrize("w", [W, "http://purl.oclc.org/ooxml/wordprocessingml/main"])
 @pytest.mark.parametrize("kind", ["footnote", "endnote"])
-def test_notes_of_word_stand_in_their_place(kind: str, w: str) -> None:
+def test_notes_of_word_stand_in_their_place(kind, w):
     """A note says when the sentence does not hold: "except flood, where ..."."""
     note = f'<w:{kind} w:id="2">{run("except flood, where it is 900")}</w:{kind}>'
     body = (
@@ -807,7 +796,7 @@ def test_notes_of_word_stand_in_their_place(kind: str, w: str) -> None:
         ('<m:oMath xmlns:m="urn:m"><m:r><m:t>x+5</m:t></m:r></m:oMath>', "It is x+5."),
     ],
 )
-def test_runs_within_others_are_read(runs: str, text: str) -> None:
+def test_runs_within_others_are_read(runs, text):
     """Fields, turned text, the base of ruby, formulas."""
     inner = runs.replace("{}", "<w:r><w:t>9</w:t></w:r>")
     first, last = '<w:r><w:t xml:space="preserve">It is </w:t></w:r>', "<w:r><w:t>.</w:t></w:r>"
@@ -816,7 +805,7 @@ def test_runs_within_others_are_read(runs: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ["vanish", "strike"])
-def test_what_a_style_hides_is_left_out(mark: str) -> None:
+def test_what_a_style_hides_is_left_out(mark):
     """Of a run and of a paragraph; in a footnote too, and a hidden row."""
     style = f'<w:style w:type="character" w:styleId="Gone"><w:rPr><w:{mark}/></w:rPr></w:style>'
     word = "<w:t>SECRET</w:t>"
@@ -837,7 +826,7 @@ def test_what_a_style_hides_is_left_out(mark: str) -> None:
     assert "4 hidden" in page.notes[0]
 
 
-def test_a_merged_cell_stands_in_each_of_its_rows() -> None:
+def test_a_merged_cell_stands_in_each_of_its_rows():
     """As in HTML and Word."""
     book = openpyxl.Workbook()
     for row in (["peril", "price"], ["wind", 1], [None, 2]):
@@ -849,7 +838,7 @@ def test_a_merged_cell_stands_in_each_of_its_rows() -> None:
     assert table.text.split("\n")[2:] == ["| wind | 1 |", "| wind | 2 |"]
 
 
-def test_what_word_shows_beside_the_text_is_counted() -> None:
+def test_what_word_shows_beside_the_text_is_counted():
     """Headers, footers, comments, text boxes that newer programs alone show; others are read."""
     box = f"<w:txbxContent>{run('In a box.')}</w:txbxContent>"
     choice = (
@@ -874,9 +863,7 @@ def test_what_word_shows_beside_the_text_is_counted() -> None:
     assert counts == ["1 footers", "1 headers", "1 text boxes", "2 comments"]
 
 
-def test_a_word_document_reads_no_other_file_and_no_styles_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_word_document_reads_no_other_file_and_no_styles_of_its_own(tmp_path, monkeypatch):
     """Neither the picture that it links to, nor mammoth's map of styles within it."""
     opened = []
     monkeypatch.setattr("mammoth.docx.files.urlopen", opened.append)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,22 +21,22 @@ from raglab.store.traces import Trace
 from raglab.values import SCHEMA_VERSION
 
 
-def zeros(count: int) -> pa.Array:
+def zeros(count):
     """As many zeros, in next to no bytes of a file."""
     return pa.array(np.zeros(count, np.int8))
 
 
-def repeated(text: str, count: int) -> pa.Array:
+def repeated(text, count):
     """One string for many rows."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
 
 
-def plain(text: str, count: int, kind: pa.DataType) -> pa.Array:
+def plain(text, count, kind):
     """The same, as a file that tells nothing of what its rows share."""
     return repeated(text, count).cast(kind)
 
 
-def listed(values: pa.Array) -> pa.Array:
+def listed(values):
     """All values in the list of one row."""
     return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
 
@@ -90,7 +88,7 @@ _LEAST = ((100, 0), (100, 0), (1_000, 0), (20_000, 1), (2_000, 1), (2**18, 1))
 TIGHT = dict(zip(PARQUET_LIMITS, _LEAST, strict=True))
 
 
-def write(path: Path, columns: dict[str, pa.Array]) -> Path:
+def write(path, columns):
     """Columns as a file that says it is a trace."""
     head = {"raglab": json.dumps({"schema_version": SCHEMA_VERSION, "meta": {}})}
     pq.write_table(pa.table(columns).replace_schema_metadata(head), path, compression="zstd")
@@ -98,7 +96,7 @@ def write(path: Path, columns: dict[str, pa.Array]) -> Path:
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_refused(tmp_path, name, monkeypatch):
     """As a trace, as latencies beside one, and as a table of rounds.
 
     The message names what there is too much of.
@@ -115,13 +113,13 @@ def test_a_bomb_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.Monkey
         load_latency(tmp_path / "t", "", 1)
 
 
-def bomb(folder: Path) -> Path:
+def bomb(folder):
     """A file of thirty million values in a kilobyte."""
     values = pa.array([None] * 3, pa.list_(pa.int8(), 10**7))
     return write(folder / "a.parquet", {"text": values})
 
 
-def test_a_bomb_costs_no_time(tmp_path: Path) -> None:
+def test_a_bomb_costs_no_time(tmp_path):
     """Thirty million values in a kilobyte are refused by what the file declares, undecoded."""
     path = bomb(tmp_path)
     assert path.stat().st_size < 2000
@@ -132,9 +130,7 @@ def test_a_bomb_costs_no_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("door", [Trace.load, parquet_frame, load_cases, load_corpus])
-def test_no_door_decodes_before_the_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: Callable[[Path], object]
-) -> None:
+def test_no_door_decodes_before_the_check(tmp_path, monkeypatch, door):
     """Traces, tables of rounds, of cases and of chunks: pyarrow reads no row of a bomb."""
     path = bomb(tmp_path)
     monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("rows are decoded"))
@@ -142,14 +138,14 @@ def test_no_door_decodes_before_the_check(
         door(path)
 
 
-def test_many_groups_of_rows_are_refused(tmp_path: Path) -> None:
+def test_many_groups_of_rows_are_refused(tmp_path):
     """Each has a cost of its own."""
     pq.write_table(pa.table({"a": np.arange(10_001)}), tmp_path / "a.parquet", row_group_size=1)
     with pytest.raises(OversizeError, match="at most 10000 row groups, got 10001"):
         parquet_frame(tmp_path / "a.parquet")
 
 
-def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
+def test_the_command_line_says_it_in_one_line(tmp_path):
     """For a table of rounds as for a trace."""
     path = bomb(tmp_path)
     for command in (["evaluate-log", path, "--target", "uniform"], ["decide", path]):
@@ -159,7 +155,7 @@ def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
         assert len(result.output.strip().splitlines()) == 1
 
 
-def test_an_honest_table_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_an_honest_table_comes_back_as_it_was(tmp_path):
     """Strings that rows share, categories, lists and missing values as pandas wrote them."""
     frame = pd.DataFrame(
         {
@@ -176,9 +172,7 @@ def test_an_honest_table_comes_back_as_it_was(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_may_have_more_the_longer_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_may_have_more_the_longer_it_is(tmp_path, monkeypatch):
     """A measured column makes a file long enough for four in which every value is missing."""
     monkeypatch.setattr(parquet, "PARQUET_LIMITS", TIGHT)
     measured = pa.array(np.random.default_rng(0).random(20_000, np.float32))

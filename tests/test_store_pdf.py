@@ -8,7 +8,6 @@ import time
 import zlib
 from contextlib import suppress
 from io import BytesIO
-from pathlib import Path
 
 import pytest
 from pypdf import PdfWriter
@@ -28,7 +27,7 @@ CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
 ROOM = b"/MediaBox [0 0 300 300] /Resources << /Font << /F1 3 0 R >> >>"
 
 
-def document(objects: dict[int, bytes]) -> bytes:
+def document(objects):
     """PDF of numbered objects; 1 is its root."""
     out, places = b"%PDF-1.7\n", {}
     for number, body in sorted(objects.items()):
@@ -43,12 +42,12 @@ def document(objects: dict[int, bytes]) -> bytes:
     return out + b"xref\n0 %d\n" % size + b"".join(rows) + end
 
 
-def stream(data: bytes, more: bytes = b"") -> bytes:
+def stream(data, more=b""):
     """Stream object."""
     return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), more, data)
 
 
-def with_content(content: bytes, pages: int = 1, **more: bytes) -> bytes:
+def with_content(content, pages=1, **more):
     """PDF whose pages all show one content; `o5` and the like are further objects."""
     kids = b" ".join(b"%d 0 R" % (10 + n) for n in range(pages))
     objects = {
@@ -62,12 +61,12 @@ def with_content(content: bytes, pages: int = 1, **more: bytes) -> bytes:
     return document(objects | {int(name[1:]): body for name, body in more.items()})
 
 
-def pages(raw: bytes, limits: PdfLimits = PDF_LIMITS) -> list[str]:
+def pages(raw, limits=PDF_LIMITS):
     """Texts of the pages of a PDF that have one."""
     return [block.text for block in read("PDF", raw, "a.pdf", limits).blocks]
 
 
-def refusal(raw: bytes, limits: PdfLimits = PDF_LIMITS) -> str:
+def refusal(raw, limits=PDF_LIMITS):
     """Message with which a PDF is refused."""
     with pytest.raises(InputError) as caught:
         read("PDF", raw, "a.pdf", limits)
@@ -77,12 +76,12 @@ def refusal(raw: bytes, limits: PdfLimits = PDF_LIMITS) -> str:
     return message
 
 
-def test_a_page_is_read() -> None:
+def test_a_page_is_read():
     """The PDF that the hostile ones are made from is a good one."""
     assert read("PDF", with_content(stream(TEXT))).blocks == (Block("text", "x"),)
 
 
-def deflated(data: bytes, times: int = 1) -> bytes:
+def deflated(data, times=1):
     """Data packed several times over."""
     for _ in range(times):
         data = zlib.compress(data, 9)
@@ -122,13 +121,13 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("raw", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_pdf_is_refused(raw: bytes) -> None:
+def test_a_hostile_pdf_is_refused(raw):
     """However it asks for time or memory: one line, or no text, within what a PDF may cost."""
     with suppress(InputError):
         assert pages(raw) == []
 
 
-def test_a_table_that_comes_before_itself_ends() -> None:
+def test_a_table_that_comes_before_itself_ends():
     """`/Prev` that points at its own table is read once."""
     at = int(GOOD[GOOD.rindex(b"startxref") + 9 :].split()[0])
     looped = GOOD.replace(b"/Root 1 0 R", b"/Root 1 0 R /Prev %d" % at)
@@ -138,7 +137,7 @@ def test_a_table_that_comes_before_itself_ends() -> None:
 SLOW = with_content(stream(deflated(b"q 1 0 0 1 0 0 cm " * 500_000 + TEXT), PACKED))  # 20 kB
 
 
-def test_a_slow_pdf_is_ended_at_its_seconds() -> None:
+def test_a_slow_pdf_is_ended_at_its_seconds():
     """20 kB that take many seconds of computing are given one.
 
     The message says so and how to give more.
@@ -151,7 +150,7 @@ def test_a_slow_pdf_is_ended_at_its_seconds() -> None:
     assert time.monotonic() - before < 1 + 8 * 1 + 30
 
 
-def test_after_a_document_that_was_ended_the_next_is_read() -> None:
+def test_after_a_document_that_was_ended_the_next_is_read():
     """By a new process; and one that a used process cannot read is given to a fresh one."""
     limits = PdfLimits(seconds=1)
     with BlockReader(is_cached=False) as reader:
@@ -175,7 +174,7 @@ def test_after_a_document_that_was_ended_the_next_is_read() -> None:
         (PdfLimits(characters=2), "at most 2 characters, got more"),
     ],
 )
-def test_each_limit_is_named(limits: PdfLimits, rule: str) -> None:
+def test_each_limit_is_named(limits, rule):
     """Three pages, seven objects, three characters.
 
     One more than allowed is refused, as many as allowed are read.
@@ -193,13 +192,13 @@ def test_each_limit_is_named(limits: PdfLimits, rule: str) -> None:
 @pytest.mark.skipif(
     sys.platform != "linux", reason="other systems may not bound a process's memory"
 )
-def test_memory_is_bounded() -> None:
+def test_memory_is_bounded():
     """70 MB of content do not fit where only 128 MiB may be taken."""
     raw = with_content(stream(deflated(b" " * 70_000_000 + TEXT), PACKED))
     assert "at most 134217728 memory bytes" in refusal(raw, PdfLimits(memory_bytes=2**27))
 
 
-def test_the_limits_of_a_corpus_are_those_of_its_pdfs(tmp_path: Path) -> None:
+def test_the_limits_of_a_corpus_are_those_of_its_pdfs(tmp_path):
     """`load_corpus` hands them on."""
     (tmp_path / "a.pdf").write_bytes(with_content(stream(TEXT), pages=3))
     assert len(load_corpus(tmp_path).chunks) == 3
@@ -208,7 +207,7 @@ def test_the_limits_of_a_corpus_are_those_of_its_pdfs(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def worker(tmp_path, monkeypatch):
     """A stand-in for the worker, as one is that a PDF has taken over."""
     monkeypatch.setattr(workers, "_WORKER", tmp_path / "worker.py")
     return tmp_path / "worker.py"
@@ -236,7 +235,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 @pytest.mark.parametrize("end", ["", "\n"])
-def test_a_worker_is_believed_no_more_than_a_file(worker: Path, answer: str, end: str) -> None:
+def test_a_worker_is_believed_no_more_than_a_file(worker, answer, end):
     """Whatever it prints is checked.
 
     One line says what is wrong, and no escape sequence comes through.
@@ -246,22 +245,20 @@ def test_a_worker_is_believed_no_more_than_a_file(worker: Path, answer: str, end
     assert refusal(b"%PDF").isprintable()
 
 
-def test_a_worker_may_not_fill_the_memory(worker: Path) -> None:
+def test_a_worker_may_not_fill_the_memory(worker):
     """What it prints is read up to the limit of the text."""
     worker.write_text("import sys\nwhile True: sys.stdout.write('x' * 10**6)")
     assert "at most 1000 characters" in refusal(b"%PDF", PdfLimits(characters=1000))
 
 
-def test_a_worker_that_takes_nothing_is_not_waited_for_without_end(
-    worker: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_takes_nothing_is_not_waited_for_without_end(worker, monkeypatch):
     """Neither while it is written to, nor while it sleeps."""
     monkeypatch.setattr(workers, "_START_S", 0.5)
     worker.write_text("import time; time.sleep(600)")
     assert "seconds" in refusal(b"%PDF" * 10**6, PdfLimits(seconds=0.1))
 
 
-def answering(worker: Path, text: str, more: str = "") -> None:
+def answering(worker, text, more=""):
     """Let the worker answer with a document of a text, an expression of its code."""
     document = f'["", [["text", {text}, 0, 1, None]], {{}}, [], []]'
     worker.write_text(
@@ -269,7 +266,7 @@ def answering(worker: Path, text: str, more: str = "") -> None:
     )
 
 
-def test_a_worker_knows_no_key(worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_knows_no_key(worker, monkeypatch):
     """Of the environment it has what it needs to start."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     answering(worker, "' '.join(os.environ)")
@@ -278,7 +275,7 @@ def test_a_worker_knows_no_key(worker: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "OPENAI_API_KEY" not in page
 
 
-def test_no_worker_outlives_its_reader(worker: Path) -> None:
+def test_no_worker_outlives_its_reader(worker):
     """One that has answered and stays is ended."""
     answering(worker, "str(os.getpid())", "time.sleep(600)")
     (process,) = pages(b"%PDF")
@@ -286,7 +283,7 @@ def test_no_worker_outlives_its_reader(worker: Path) -> None:
         os.kill(int(process), 0)
 
 
-def encrypted(*texts: str, user: str = "", algorithm: str = "AES-256") -> bytes:
+def encrypted(*texts, user="", algorithm="AES-256"):
     """PDF that an owner's password protects, and a user's where it is not empty."""
     writer = PdfWriter(BytesIO(with_content(stream(TEXT), pages=len(texts))))
     writer.encrypt(user, "owner", algorithm=algorithm)
@@ -296,7 +293,7 @@ def encrypted(*texts: str, user: str = "", algorithm: str = "AES-256") -> bytes:
 
 
 @pytest.mark.parametrize("algorithm", ["RC4-40", "RC4-128", "AES-128", "AES-256"])
-def test_a_pdf_with_an_owners_password_opens_without_it(algorithm: str) -> None:
+def test_a_pdf_with_an_owners_password_opens_without_it(algorithm):
     """As it does for every reader; one with a user's password is refused."""
     assert pages(encrypted("x", "x", algorithm=algorithm)) == ["x", "x"]
     message = refusal(encrypted("x", user="secret", algorithm=algorithm))
@@ -313,21 +310,21 @@ def test_a_pdf_with_an_owners_password_opens_without_it(algorithm: str) -> None:
         (["x", ""] * 25, ", 38, 40, …)"),
     ],
 )
-def test_pages_without_text_are_named(texts: list[str], named: str) -> None:
+def test_pages_without_text_are_named(texts, named):
     """With a count; the others are read."""
     page = read("PDF", pdf_bytes(*texts))
     assert named in page.notes[0]
     assert [block.text for block in page.blocks] == list(filter(None, texts))
 
 
-def test_a_pdf_without_any_text_is_refused(tmp_path: Path) -> None:
+def test_a_pdf_without_any_text_is_refused(tmp_path):
     """Each page is a picture of a scanner."""
     (tmp_path / "a.pdf").write_bytes(pdf_bytes("", "", ""))
     with pytest.raises(InputError, match=r"must have text.* 3 of 3 pages .* OCR"):
         load_corpus(tmp_path)
 
 
-def test_a_broken_outline_costs_no_page() -> None:
+def test_a_broken_outline_costs_no_page():
     """One that comes back to itself, one of nonsense; the text is read all the same."""
     for item in (
         b"<< /Title (x) /Next 5 0 R /Dest [10 0 R /Fit] >>",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from raglab.store.files import InputError
@@ -65,9 +63,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("line", "came"), WRONG.values(), ids=WRONG.keys())
-def test_policies_and_packs_say_what_is_wrong_and_where(
-    tmp_path: Path, line: str, came: str
-) -> None:
+def test_policies_and_packs_say_what_is_wrong_and_where(tmp_path, line, came):
     """One line with file and line of the file, whatever YAML's reader makes of it."""
     path = tmp_path / "a.yaml"
     path.write_text(f"a: 1\n{line}\n")
@@ -83,7 +79,7 @@ def test_policies_and_packs_say_what_is_wrong_and_where(
         assert "\0" in line or f"{path}, line " in message
 
 
-def test_the_line_is_that_of_the_value(tmp_path: Path) -> None:
+def test_the_line_is_that_of_the_value(tmp_path):
     """Not that of the mapping it stands in."""
     path = tmp_path / "a.yaml"
     path.write_text("notes: x\nl2:\n  soft_max_l2: 1.0\n  max_l2: !!timestamp foo\n")
@@ -91,7 +87,7 @@ def test_the_line_is_that_of_the_value(tmp_path: Path) -> None:
         Policy.load(path)
 
 
-def test_a_second_byte_order_mark_is_refused(tmp_path: Path) -> None:
+def test_a_second_byte_order_mark_is_refused(tmp_path):
     """At the beginning or in the middle it would become a part of a key that looks right."""
     for text, line in (("\ufeff\ufeffl2: {}\n", 1), ("\ufeffl2: {}\n\ufeffgap: {}\n", 2)):
         (tmp_path / "a.yaml").write_text(text)
@@ -103,7 +99,7 @@ def test_a_second_byte_order_mark_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["max_l2: 1.0e+400", "max_l2: .inf", "max_l2: .nan", "max_l2: 1e400"]
 )
-def test_numbers_beyond_a_double_are_refused(tmp_path: Path, line: str) -> None:
+def test_numbers_beyond_a_double_are_refused(tmp_path, line):
     """As infinity, or as a word, which is what YAML takes `1e400` for."""
     (tmp_path / "a.yaml").write_text(f"l2:\n  {line}\n")
     with pytest.raises(
@@ -113,7 +109,7 @@ def test_numbers_beyond_a_double_are_refused(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize("pack", ["x" * 5000, "a/" * 3000, '"a\\0b"', "loop"])
-def test_a_path_that_can_be_none_is_refused(tmp_path: Path, pack: str) -> None:
+def test_a_path_that_can_be_none_is_refused(tmp_path, pack):
     """A policy may name any pack; the system's own complaint becomes one line."""
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "a.yaml").write_text(f"pack: {pack}\n")
@@ -127,7 +123,7 @@ def test_a_path_that_can_be_none_is_refused(tmp_path: Path, pack: str) -> None:
     [line for line, _ in WRONG.values()] + ["[" * 100_000, "{a: " * 100_000, "- " * 100_000],
     ids=lambda text: text[:12],
 )
-def test_a_language_is_told_so_too(text: str) -> None:
+def test_a_language_is_told_so_too(text):
     """No loader ends the process: the compiled one does on deep nesting."""
     with pytest.raises(ValueError, match=r"^de\.yaml: ") as caught:
         parse_language(text, "de.yaml")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,23 +18,23 @@ from raglab.words.text import pieces
 Count = Callable[[Sequence[str]], Sequence[int]]
 
 
-def words(texts: Sequence[str]) -> list[int]:
+def words(texts):
     """Words and bars of each text and two tokens around it."""
     return [len(text.split()) + 2 for text in texts]
 
 
-def bytes_of(texts: Sequence[str]) -> list[int]:
+def bytes_of(texts):
     """Tokens of a tokenizer whose counts do not add up: bytes by four, white space among them."""
     return [-(-len(text.encode()) // 4) + 2 for text in texts]
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(heads, rows):
     """A table of Markdown."""
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(heads), *lines[1:]])
 
 
-def texts_of(text: str, most: int = 40, count: Count = words) -> list[str]:
+def texts_of(text, most=40, count=words):
     """Texts of the chunks of one table, each of which fits."""
     limit = TokenLimit(count, most, 8)
     chunks = chunk_blocks(DocumentBlocks("", (Block("table", text),)), "a.md", limit=limit)
@@ -43,7 +42,7 @@ def texts_of(text: str, most: int = 40, count: Count = words) -> list[str]:
     return [chunk.text for chunk in chunks]
 
 
-def cells_of(texts: Sequence[str]) -> list[tuple[str, str, str]]:
+def cells_of(texts):
     """Head, first cell of the row, and cell, of every cell of every row of some chunks."""
     rows = [piece for text in texts for piece in pieces(text, titled=False) if piece.kind == "row"]
     assert all(len(row.heads) == len(row.cells) for row in rows)
@@ -60,7 +59,7 @@ def cells_of(texts: Sequence[str]) -> list[tuple[str, str, str]]:
 LONG = " ".join(f"w{n}" for n in range(40))
 
 
-def test_the_end_of_a_long_row_stands_below_its_own_head() -> None:
+def test_the_end_of_a_long_row_stands_below_its_own_head():
     """The words of Text and Note, which stood below Peril, stand below Text and Note."""
     texts = texts_of(
         table(
@@ -84,7 +83,7 @@ def test_the_end_of_a_long_row_stands_below_its_own_head() -> None:
     assert {first for head, first, _ in cells if head == "Text"} == {"Fire", "Storm", "Flood"}
 
 
-def test_a_long_cell_is_cut_between_sentences() -> None:
+def test_a_long_cell_is_cut_between_sentences():
     """Whole sentences stand in each piece where they fit."""
     text = " ".join(f"It is covered on day {n} of the year." for n in range(12))
     cells = cells_of(texts_of(table(("Peril", "Text"), (("Storm", text),))))
@@ -93,7 +92,7 @@ def test_a_long_cell_is_cut_between_sentences() -> None:
     assert all(part.startswith("It is") and part.endswith("year.") for part in parts)
 
 
-def test_a_table_too_wide_to_repeat_its_head_is_parted_by_columns() -> None:
+def test_a_table_too_wide_to_repeat_its_head_is_parted_by_columns():
     """Each piece has the heads of its own columns alone, behind the first."""
     heads = ("Id", *(f"Head {n} of all" for n in range(20)))
     rows = [(f"r{row}", *(f"v{row}-{n}" for n in range(20))) for row in range(3)]
@@ -103,14 +102,14 @@ def test_a_table_too_wide_to_repeat_its_head_is_parted_by_columns() -> None:
             assert [(h, first) for h, first, cell in cells if cell == value] == [(head, row[0])]
 
 
-def test_a_long_first_cell_stands_once_below_its_head() -> None:
+def test_a_long_first_cell_stands_once_below_its_head():
     """It is not repeated, and neither are its words below another head."""
     cells = cells_of(texts_of(table(("Clause", "Page"), ((LONG, "7"), ("short", "8")))))
     assert " ".join(cell for head, _, cell in cells if head == "Clause") == f"{LONG} short"
     assert [cell for head, _, cell in cells if head == "Page"] == ["7", "8"]
 
 
-def test_a_head_of_a_paragraph_is_repeated_in_part() -> None:
+def test_a_head_of_a_paragraph_is_repeated_in_part():
     """It stands whole once, and its beginning above each piece."""
     head = " ".join(f"head{n}" for n in range(30))
     texts = texts_of(table(("Id", head), (("a", LONG), ("b", "short"))))
@@ -122,7 +121,7 @@ def test_a_head_of_a_paragraph_is_repeated_in_part() -> None:
     )
 
 
-def test_a_row_without_heads_keeps_the_places_of_its_cells() -> None:
+def test_a_row_without_heads_keeps_the_places_of_its_cells():
     """Empty cells stand where the words of other pieces are; scripts without spaces are cut too."""
     long = "東京は首都です。" * 12
     texts = texts_of(f"| a | {long} | c |\n| d | e | f |", most=48, count=bytes_of)
@@ -137,14 +136,14 @@ def test_a_row_without_heads_keeps_the_places_of_its_cells() -> None:
     assert {row[0] for row in rows} == {"a", "d"}
 
 
-def test_bars_inside_a_cell_part_no_columns() -> None:
+def test_bars_inside_a_cell_part_no_columns():
     """An escaped bar belongs to its cell."""
     cells = cells_of(texts_of(table(("Id", "Text"), (("a", rf"{LONG} x\|y {LONG}"),))))
     assert {head for head, _, cell in cells if "x|y" in cell} == {"Text"}
 
 
 @pytest.mark.parametrize("n_rows", [0, 2])
-def test_heads_without_a_cell_below_them_are_not_lost(n_rows: int) -> None:
+def test_heads_without_a_cell_below_them_are_not_lost(n_rows):
     """A long head alone, and heads of empty columns, stand before the table."""
     heads = [f"Head {n} of all" for n in range(20)]
     texts = texts_of(table(heads, [("x", *[""] * 18, f"y{row}") for row in range(n_rows)]))
@@ -154,7 +153,7 @@ def test_heads_without_a_cell_below_them_are_not_lost(n_rows: int) -> None:
     ]
 
 
-def test_an_escaped_bar_is_not_cut_apart() -> None:
+def test_an_escaped_bar_is_not_cut_apart():
     """Wherever a long word of them is cut, its bars stay in their column."""
     cells = cells_of(
         texts_of(table(("Id", "Text"), (("a", r"\|" * 400),)), count=bytes_of, most=64)
@@ -162,7 +161,7 @@ def test_an_escaped_bar_is_not_cut_apart() -> None:
     assert "".join(cell for head, _, cell in cells if head == "Text") == "|" * 400
 
 
-def test_one_word_without_end_is_cut() -> None:
+def test_one_word_without_end_is_cut():
     """Nothing of it is lost, and all of it stands below its head."""
     word = "x" * 3000
     cells = cells_of(texts_of(table(("Id", "Hash"), (("a", word),)), count=bytes_of, most=64))
@@ -184,12 +183,10 @@ CELLS = st.integers(0, 60)
     st.sampled_from([40, 64]),
     st.sampled_from([1, 5, 100]),
 )
-def test_all_words_of_a_row_stand_below_their_own_heads(
-    rows: list[tuple[int, ...]], most: int, sentence: int
-) -> None:
+def test_all_words_of_a_row_stand_below_their_own_heads(rows, most, sentence):
     """Each word once, except in repeated first cells, below its head and beside its row's words."""
 
-    def cell(row: int, column: int, n: int) -> str:
+    def cell(row, column, n):
         return " ".join(
             f"R{row}c{column}w{i}" + ("." if i % sentence == 0 else "") for i in range(n)
         )
@@ -216,7 +213,7 @@ def test_all_words_of_a_row_stand_below_their_own_heads(
 
 
 @pytest.mark.parametrize("form", ["md", "html"])
-def test_a_document_with_a_long_row(tmp_path: Path, form: str) -> None:
+def test_a_document_with_a_long_row(tmp_path, form):
     """By the bundled encoder's tokens: every piece of the row says column and row."""
     text = " ".join(f"Clause {n} says that the tenant pays for it." for n in range(60))
     heads, rows = (
@@ -240,13 +237,13 @@ def test_a_document_with_a_long_row(tmp_path: Path, form: str) -> None:
     assert ("Source", "17", "Act") in cells
 
 
-def test_parting_is_linear_in_the_length() -> None:
+def test_parting_is_linear_in_the_length():
     """Eight times the row, or the columns, takes about eight times the work.
 
     A square would take 64 times.
     """
 
-    def work(row: str) -> int:
+    def work(row):
         return lines_run(lambda: texts_of(f"| a | b |\n|---|---|\n{row}", most=100))
 
     for row in ("| x | " + "some words here. " * 4_000 + "|", "| x " * 2_000 + "|"):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,7 +60,7 @@ CHUNKS = pd.DataFrame(
 )
 
 
-def told(call: Any, *parts: str) -> str:
+def told(call, *parts):
     """Message with which a table is refused; it holds all parts."""
     with pytest.raises(InputError) as caught:
         call()
@@ -71,7 +69,7 @@ def told(call: Any, *parts: str) -> str:
     return message
 
 
-def test_a_frame_of_cases() -> None:
+def test_a_frame_of_cases():
     """A row a case.
 
     Lists as lists or with semicolons, NaN and blanks absent, other columns in `extra`.
@@ -79,7 +77,7 @@ def test_a_frame_of_cases() -> None:
     assert load_cases(CASES) == WANTED
 
 
-def test_a_map_names_the_columns() -> None:
+def test_a_map_names_the_columns():
     """Ours first, then theirs; without ids the cases are numbered."""
     frame = pd.DataFrame({"q": ["Who pays?"], "gold": ["ok"], "query_id": ["7"]})
     found = load_cases(frame, columns={"query": "q", "expect_status": "gold"})
@@ -91,7 +89,7 @@ def test_a_map_names_the_columns() -> None:
 
 
 @pytest.mark.parametrize(("ending", "sep"), [("csv", ","), ("csv", ";"), ("tsv", "\t")])
-def test_a_file_of_cases(tmp_path: Path, ending: str, sep: str) -> None:
+def test_a_file_of_cases(tmp_path, ending, sep):
     """CSV and TSV hold the same as the frame, lists as JSON.
 
     Integers may be written as pandas does, 2.0.
@@ -107,7 +105,7 @@ def test_a_file_of_cases(tmp_path: Path, ending: str, sep: str) -> None:
     )
 
 
-def test_a_frame_of_chunks() -> None:
+def test_a_frame_of_chunks():
     """A row a chunk.
 
     Ids may be integers, other columns are tags, a chunk without a source is its own document.
@@ -131,7 +129,7 @@ def test_a_frame_of_chunks() -> None:
     ]
 
 
-def test_a_csv_is_chunks_or_a_document(tmp_path: Path) -> None:
+def test_a_csv_is_chunks_or_a_document(tmp_path):
     """By its heads or a map; any other CSV is one document, as in a folder."""
     path, frame = tmp_path / "mine.csv", CHUNKS.drop(columns="year")
     chunks = load_corpus(frame, columns={"text": "body"}).chunks
@@ -143,7 +141,7 @@ def test_a_csv_is_chunks_or_a_document(tmp_path: Path) -> None:
     assert load_corpus(path).chunks == chunks
 
 
-def test_what_was_read_is_stored_and_read_again(tmp_path: Path) -> None:
+def test_what_was_read_is_stored_and_read_again(tmp_path):
     """A table and the JSON lines written from it give the same."""
     save_cases(load_cases(CASES), tmp_path / "cases.jsonl")
     assert load_cases(tmp_path / "cases.jsonl") == WANTED
@@ -174,7 +172,7 @@ def test_what_was_read_is_stored_and_read_again(tmp_path: Path) -> None:
         ("split", ["tune", "\ud800", None], "surrogate"),
     ],
 )
-def test_a_wrong_cell_is_told(column: str, cells: list[Any], parts: str) -> None:
+def test_a_wrong_cell_is_told(column, cells, parts):
     """Row, column, rule and value; of a row with a label of its own, that too."""
     frame = CASES.assign(**{column: pd.Series(cells, dtype=object)})
     told(lambda: load_cases(frame), f"frame, row 1, column {column}", parts)
@@ -194,7 +192,7 @@ def test_a_wrong_cell_is_told(column: str, cells: list[Any], parts: str) -> None
         ("tags", "x", "tags … 'x'"),
     ],
 )
-def test_a_wrong_cell_of_a_chunk_is_told(column: str, cell: object, parts: str) -> None:
+def test_a_wrong_cell_of_a_chunk_is_told(column, cell, parts):
     """The same for chunks."""
     cells = [CHUNKS[column][0] if column in CHUNKS else None, cell]
     frame = CHUNKS.assign(**{column: pd.Series(cells, dtype=object)})
@@ -206,7 +204,7 @@ def test_a_wrong_cell_of_a_chunk_is_told(column: str, cell: object, parts: str) 
     told(lambda: load_corpus(CHUNKS.assign(id=1), columns={"text": "body"}), "id … unique … '1'")
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_told_at_once(tmp_path):
     """Of columns, cells, ids, splits and labels; each kind is counted, and none is loaded."""
     rows = [
         ("a", "Who?", "ok", "tune", None, 1),
@@ -236,7 +234,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     assert len(told(lambda: load_cases(odd), "x0")) < 3_000
 
 
-def test_a_file_names_its_line(tmp_path: Path) -> None:
+def test_a_file_names_its_line(tmp_path):
     """The row from 0 and the line of the file, which a break inside a cell moves."""
     path = tmp_path / "mine.csv"
     path.write_text('query,label\n"two\nlines",ok\nx,yes\n', encoding="utf-8")
@@ -245,7 +243,7 @@ def test_a_file_names_its_line(tmp_path: Path) -> None:
     told(lambda: load_cases(path), "mine.csv, line 2: … 3 instead of 2")
 
 
-def test_wrong_columns_are_told_together(tmp_path: Path) -> None:
+def test_wrong_columns_are_told_together(tmp_path):
     """Missing ones all at once, with what came and how to map them; a map that fits no table."""
     columns = 'columns={"query": "…", "expect_status": "…"}'
     told(lambda: load_cases(CASES[["id", "lang"]]), "query, expect_status", "'lang'", columns)
@@ -266,7 +264,7 @@ def test_wrong_columns_are_told_together(tmp_path: Path) -> None:
     told(lambda: load_cases(tmp_path / "none.csv"), "does not exist")
 
 
-def test_one_warning_names_odd_columns(tmp_path: Path) -> None:
+def test_one_warning_names_odd_columns(tmp_path):
     """An index that was written with the table is left out; a slip of the pen is an error.
 
     Our names are silent.
@@ -287,7 +285,7 @@ def test_one_warning_names_odd_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "frame", "parquet"])
-def test_words_for_no_value_are_missing(kind: str, tmp_path: Path) -> None:
+def test_words_for_no_value_are_missing(kind, tmp_path):
     """A16: `nan` and `None` were gold answers; one warning counts them."""
     frame = pd.DataFrame(
         {
@@ -312,7 +310,7 @@ def test_words_for_no_value_are_missing(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sep", [",", ";", "\t"])
 @pytest.mark.parametrize("padded", [False, True])
-def test_a_line_above_the_heads_is_told(sep: str, padded: bool, tmp_path: Path) -> None:
+def test_a_line_above_the_heads_is_told(sep, padded, tmp_path):
     """A20: it was read as the heads, of one column; of labels, chunks and documents."""
     title = f"Excess table of 2026{sep * padded}"
     for heads, door in (
@@ -328,7 +326,7 @@ def test_a_line_above_the_heads_is_told(sep: str, padded: bool, tmp_path: Path) 
     assert "Hello, world" in load_corpus(path).chunks[0].text
 
 
-def test_sources_outside_a_corpus_are_named(tmp_path: Path) -> None:
+def test_sources_outside_a_corpus_are_named(tmp_path):
     """A21: absolute, upwards, of Windows; a path with backslashes inside is one."""
     sources = ["/home/me/a.md", r"C:\docs\a.md", "../b.md#2", r"sub\c.md", "https://a.b/c"]
     frame = pd.DataFrame({"query": [*"abcde"], "label": ["ok"] * 5, "expect_sources": sources})
@@ -345,7 +343,7 @@ def test_sources_outside_a_corpus_are_named(tmp_path: Path) -> None:
     assert not any("outside" in str(warning.message) for warning in caught)
 
 
-def test_lines_of_json_take_a_map_of_columns(tmp_path: Path) -> None:
+def test_lines_of_json_take_a_map_of_columns(tmp_path):
     """As tables do; a line may call its query a question."""
     path = tmp_path / "c.jsonl"
     lines = [
@@ -358,7 +356,7 @@ def test_lines_of_json_take_a_map_of_columns(tmp_path: Path) -> None:
     assert cases == (Case("a", "Who?", "ok"), Case("b", "Why?", "ok"))
 
 
-def test_a_parquet_file_of_chunks_and_a_damaged_one(tmp_path: Path) -> None:
+def test_a_parquet_file_of_chunks_and_a_damaged_one(tmp_path):
     """Read as its frame is; a damaged one ends in one line."""
     frame = CHUNKS.rename(columns={"body": "text"})
     path = tmp_path / "c.parquet"
@@ -370,7 +368,7 @@ def test_a_parquet_file_of_chunks_and_a_damaged_one(tmp_path: Path) -> None:
         told(lambda: load_corpus(path), "c.parquet")
 
 
-def test_arrays_and_nullable_columns_are_read() -> None:
+def test_arrays_and_nullable_columns_are_read():
     """NumPy arrays in cells, pandas' own integers and strings with NA."""
     frame = CASES.assign(
         expect_sources=[np.array(["a.md", "b.md#2"]), np.array([]), ("c.md", "d.md#10")],

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -33,7 +31,7 @@ HITS = pd.DataFrame(
 POLICY = raglab.Policy.from_mapping({"confidence": {"enabled": False}, "l2": {"enabled": False}})
 
 
-def heard(function: Any, *arguments: Any, **more: Any) -> tuple[Any, list[str]]:
+def heard(function, *arguments, **more):
     """What a function returns, and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -42,7 +40,7 @@ def heard(function: Any, *arguments: Any, **more: Any) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize("name", ["ID", "Id", None])
-def test_an_index_that_is_not_read_is_named(name: str | None) -> None:
+def test_an_index_that_is_not_read_is_named(name):
     """Of texts, or under another spelling; one of numbers without a name says nothing."""
     frame = ASKED.set_index(pd.Index(["x", "y", "z"], name=name))
     cases, texts = heard(raglab.load_cases, frame)
@@ -53,7 +51,7 @@ def test_an_index_that_is_not_read_is_named(name: str | None) -> None:
     assert heard(raglab.load_cases, with_ids)[1] == []
 
 
-def test_columns_without_a_value_are_named() -> None:
+def test_columns_without_a_value_are_named():
     """Of cases, of chunks and of hits."""
     texts = heard(raglab.load_cases, ASKED.assign(expect_sources=None, team=" "))[1]
     assert texts == ["frame: without a value: 'expect_sources', 'team'."]
@@ -64,7 +62,7 @@ def test_columns_without_a_value_are_named() -> None:
 
 
 @pytest.mark.parametrize("door", ["cases", "chunks", "hits", "rounds"])
-def test_two_columns_of_one_name_are_refused(tmp_path: Path, door: str) -> None:
+def test_two_columns_of_one_name_are_refused(tmp_path, door):
     """No pandas name such as `reward.1` stands for the second."""
     path = tmp_path / "t.csv"
     path.write_text("question,label,label,text,action,reward\na b,ok,ok,t,0,1\n")
@@ -99,7 +97,7 @@ CHUNKS = st.builds(
 
 
 @given(st.lists(CHUNKS, min_size=1, max_size=4))
-def test_a_frame_of_a_corpus_loads_as_the_same_chunks(chunks: list[Chunk]) -> None:
+def test_a_frame_of_a_corpus_loads_as_the_same_chunks(chunks):
     """Every field of every chunk, with missing pages and tags named like columns."""
     corpus = Corpus(
         "home", tuple(chunk._replace(chunk_id=f"c{place}") for place, chunk in enumerate(chunks))
@@ -110,7 +108,7 @@ def test_a_frame_of_a_corpus_loads_as_the_same_chunks(chunks: list[Chunk]) -> No
     assert heard(raglab.load_corpus, frame)[0].chunks == corpus.chunks
 
 
-def test_a_frame_of_a_folder_loads_as_its_chunks(tmp_path: Path) -> None:
+def test_a_frame_of_a_folder_loads_as_its_chunks(tmp_path):
     """With the headings and tags of its documents."""
     (tmp_path / "a.md").write_text(
         "---\ndomain: home\nentities: [Acme]\n---\n# Excess\n\nIt is 50.\n\n## Hail\n\nNone.\n"
@@ -133,7 +131,7 @@ def test_a_frame_of_a_folder_loads_as_its_chunks(tmp_path: Path) -> None:
         ("relevant_docs", "expect_sources"),
     ],
 )
-def test_a_near_name_is_proposed(column: str, field: str) -> None:
+def test_a_near_name_is_proposed(column, field):
     """Nothing is scored by status alone since a column has another name."""
     with pytest.raises(InputError, match=f"which looks like {field}"):
         raglab.load_cases(ASKED.assign(**{column: "a.md"}))
@@ -142,13 +140,13 @@ def test_a_near_name_is_proposed(column: str, field: str) -> None:
 @pytest.mark.parametrize(
     "column", ["text", "claim", "prompt", "message", "Utterance", "user_input"]
 )
-def test_a_near_name_of_the_question_is_proposed(column: str) -> None:
+def test_a_near_name_of_the_question_is_proposed(column):
     """As public sets of labels call it."""
     with pytest.raises(InputError, match=r'looks like query; pass columns=\{"query":'):
         raglab.load_cases(ASKED.rename(columns={"question": column}))
 
 
-def test_many_labels_are_intents() -> None:
+def test_many_labels_are_intents():
     """A table of topics is told where they go."""
     frame = pd.DataFrame(
         {"question": [f"query {n}" for n in range(12)], "label": [f"topic_{n}" for n in range(12)]}
@@ -157,7 +155,7 @@ def test_many_labels_are_intents() -> None:
         raglab.load_cases(frame)
 
 
-def test_cases_without_sources_are_counted_in_every_headline() -> None:
+def test_cases_without_sources_are_counted_in_every_headline():
     """Of decisions, of rates and of comparisons."""
     trace = raglab.trace_from_frame(HITS)
     sentence = "2 of 3 cases are scored by status alone"
@@ -177,7 +175,7 @@ def test_cases_without_sources_are_counted_in_every_headline() -> None:
 
 
 # Kind P: small things.
-def test_a_corpus_is_counted_and_looped_over_by_chunks() -> None:
+def test_a_corpus_is_counted_and_looped_over_by_chunks():
     """And copied, compared and stored as before."""
     chunks = tuple(Chunk(name, f"text {name}", f"{name}.md") for name in "abcd")
     corpus = Corpus("letters", chunks)
@@ -191,7 +189,7 @@ def test_a_corpus_is_counted_and_looped_over_by_chunks() -> None:
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", "frame"])
-def test_chunks_without_ids_are_numbered(tmp_path: Path, ending: str) -> None:
+def test_chunks_without_ids_are_numbered(tmp_path, ending):
     """As cases are."""
     frame = pd.DataFrame(
         {"text": ["Glass.", "Hail."], "source": ["a.md", "b.md"], "team": ["home", "motor"]}
@@ -208,7 +206,7 @@ def test_chunks_without_ids_are_numbered(tmp_path: Path, ending: str) -> None:
     assert [chunk.chunk_id for chunk in with_ids] == ["x", "y"]
 
 
-def test_columns_of_a_log_of_others_are_named() -> None:
+def test_columns_of_a_log_of_others_are_named():
     """Those that are missing, and the call that renames them."""
     names = ["item_id", "click", "propensity_score"]
     log = pd.DataFrame([(0, 1.0, 0.5), (1, 0.0, 0.5)], columns=names)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from raglab.store.files import InputError
 from raglab.store.loaders import load_corpus
-from raglab.values import Corpus
 from refusals import told
 from test_store_documents import pdf_bytes, write
 
@@ -18,7 +15,7 @@ HTML = (
 )
 
 
-def folder(place: Path, stated: str) -> Path:
+def folder(place, stated):
     """A folder with a page of HTML, a PDF two folders down and a Markdown file.
 
     Its file of tags holds what is stated of them.
@@ -33,13 +30,13 @@ def folder(place: Path, stated: str) -> Path:
     return place
 
 
-def tags_of(corpus: Corpus) -> dict[str, dict[str, str]]:
+def tags_of(corpus):
     """Tags of the documents by source."""
     return {chunk.source: dict(chunk.tags) for chunk in corpus.chunks}
 
 
 @pytest.mark.filterwarnings("error")  # the file itself is no document that was left out
-def test_tags_by_name_and_by_folder(tmp_path: Path) -> None:
+def test_tags_by_name_and_by_folder(tmp_path):
     """A file goes before its folder, a folder before its parent, all before what documents say.
 
     That is what a document says itself.
@@ -68,7 +65,7 @@ def test_tags_by_name_and_by_folder(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_without_it_or_with_an_empty_statement_is_as_before(tmp_path: Path) -> None:
+def test_a_folder_without_it_or_with_an_empty_statement_is_as_before(tmp_path):
     """No name, no tags; texts and ids of the chunks are the same whatever is stated."""
     bare = load_corpus(folder(tmp_path / "a" / "docs", "{}\n"))
     tagged = load_corpus(folder(tmp_path / "b" / "docs", "faq.html: {domain: home}\n"))
@@ -111,7 +108,7 @@ def test_a_folder_without_it_or_with_an_empty_statement_is_as_before(tmp_path: P
         ("faq.html: {a: [\n", "tags.yaml must be valid YAML"),
     ],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, stated: str, said: str) -> None:
+def test_what_is_wrong_is_told(tmp_path, stated, said):
     """File, rule, what came and a remedy; every name that is no document at once."""
     place = folder(tmp_path / "docs", stated)
     with pytest.raises(InputError) as caught:

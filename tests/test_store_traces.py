@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +32,7 @@ META = {
 }
 
 
-def stored(plain: values.TraceData, **meta: Any) -> Trace:
+def stored(plain, **meta):
     """Trace with what patterns hit and a meta of its own; measurements as retrieval takes them."""
     plain = measured(plain)
     found = pattern_hits(plain.cases, plain.chunks, Patterns(**PATTERNS))
@@ -42,38 +40,38 @@ def stored(plain: values.TraceData, **meta: Any) -> Trace:
     return Trace(plain.cases, plain.chunks, plain.arms, plain.hits, found, told)
 
 
-def world(seed: int = 0) -> Trace:
+def world(seed=0):
     """Trace of six cases, two arms, two depths."""
     return stored(random_trace(seed, n_cases=6, arms=2, depths=2))
 
 
-def unit_vectors(seed: int, size: int) -> Any:
+def unit_vectors(seed, size):
     """Embeddings of unit length, [size, 3]."""
     rows = np.random.default_rng(seed).normal(size=(size, 3))
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def saved(trace: Trace, folder: Path) -> Path:
+def saved(trace, folder):
     """Save under a name in a folder that is not there yet."""
     path = folder / "new" / "t.parquet"
     trace.save(path)
     return path
 
 
-def refusal(path: Path, **wanted: str) -> str:
+def refusal(path, **wanted):
     """Message with which a file is refused."""
     with pytest.raises(TraceError) as caught:
         Trace.load(path, **wanted)
     return str(caught.value)
 
 
-def with_head(table: pa.Table, path: Path, **changes: Any) -> None:
+def with_head(table, path, **changes):
     """Write a table with changes in the head of raglab."""
     head = json.loads(table.schema.metadata[b"raglab"]) | changes
     pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), path)
 
 
-def assert_equal(first: values.TraceData, second: values.TraceData) -> None:
+def assert_equal(first, second):
     """Check that two traces hold the same, to the bit and the type."""
     assert first.cases == second.cases
     assert [chunk._replace(tags=dict(chunk.tags)) for chunk in first.chunks] == list(second.chunks)
@@ -97,7 +95,7 @@ def assert_equal(first: values.TraceData, second: values.TraceData) -> None:
 class TestRoundTrip:
     """What was saved comes back."""
 
-    def test_by_head(self, tmp_path: Path) -> None:
+    def test_by_head(self, tmp_path):
         """One case with one hit comes back with its text, page, tags, l2 and label."""
         hit = Hit(
             0.5, "docs/guide.md", 3, {"domain": "motor"}, ("fleet",), "the excess", page_label="iii"
@@ -112,7 +110,7 @@ class TestRoundTrip:
         assert trace.fingerprint == META["fingerprint"]
 
     @pytest.mark.parametrize("seed", range(8))
-    def test_everything_comes_back(self, tmp_path: Path, seed: int) -> None:
+    def test_everything_comes_back(self, tmp_path, seed):
         """Cases, chunks, arms, hits, what patterns hit, and meta are equal after a round trip."""
         trace = world(seed)
         again = Trace.load(saved(trace, tmp_path))
@@ -120,7 +118,7 @@ class TestRoundTrip:
         assert content_hash(trace) == content_hash(again)
 
     @pytest.mark.parametrize("seed", range(4))
-    def test_embeddings_of_the_chunks_come_back(self, tmp_path: Path, seed: int) -> None:
+    def test_embeddings_of_the_chunks_come_back(self, tmp_path, seed):
         """Each chunk keeps its vector, whichever case hit it first.
 
         Another vector is another content.
@@ -135,20 +133,20 @@ class TestRoundTrip:
             dataclasses.replace(trace, vectors=vectors + np.float32(1.0))
         )
 
-    def test_without_what_patterns_hit(self, tmp_path: Path) -> None:
+    def test_without_what_patterns_hit(self, tmp_path):
         """A trace that measured no patterns comes back without them."""
         plain = measured(random_trace(1))
         trace = Trace(plain.cases, plain.chunks, plain.arms, plain.hits, None, META)
         assert_equal(trace, Trace.load(saved(trace, tmp_path)))
 
-    def test_the_same_trace_gives_the_same_bytes(self, tmp_path: Path) -> None:
+    def test_the_same_trace_gives_the_same_bytes(self, tmp_path):
         """A second save, and the save of what was loaded, write the bytes of the first."""
         trace = world()
         first, second = (saved(trace, tmp_path / name) for name in "ab")
         third = saved(Trace.load(first), tmp_path / "c")
         assert first.read_bytes() == second.read_bytes() == third.read_bytes()
 
-    def test_float64_where_float32_loses(self, tmp_path: Path) -> None:
+    def test_float64_where_float32_loses(self, tmp_path):
         """0.1 is kept in float64 beside fields of quarters, which take float32."""
         trace = stored(trace_of((ask(), [[Hit(0.5, s_hybrid=0.1)]])))
         path = saved(trace, tmp_path)
@@ -158,13 +156,13 @@ class TestRoundTrip:
         assert Trace.load(path).hits.s_hybrid[0, 0, 0, 0] == 0.1
 
     @pytest.mark.parametrize("number", [1e300, -0.0, 5e-324, np.float64(np.float32(0.35))])
-    def test_any_float_comes_back(self, tmp_path: Path, number: float) -> None:
+    def test_any_float_comes_back(self, tmp_path, number):
         """Large, signed and denormal numbers keep their bits."""
         trace = stored(trace_of((ask(), [[Hit(0.5, s_rerank=0.5, s_raw=float(number))]])))
         again = Trace.load(saved(trace, tmp_path)).hits.s_raw
         assert again.tobytes() == np.array([number], dtype=np.float64).tobytes()
 
-    def test_any_nan_is_missing(self, tmp_path: Path) -> None:
+    def test_any_nan_is_missing(self, tmp_path):
         """A NaN with a sign or payload of its own is saved and loads as missing."""
         odd = np.array([0xFFF8_0000_0000_0001], dtype=np.uint64).view(np.float64)
         trace = stored(trace_of((ask(), [[Hit(0.5, s_raw=float(odd[0]))]])))
@@ -173,7 +171,7 @@ class TestRoundTrip:
         )
         assert np.isnan(Trace.load(saved(trace, tmp_path)).hits.s_raw).all()
 
-    def test_wider_integers_are_the_same_trace(self, tmp_path: Path) -> None:
+    def test_wider_integers_are_the_same_trace(self, tmp_path):
         """A trace with int64 chunks hashes and loads as its int32 twin does."""
         trace = world()
         hits = trace.hits._replace(chunk=trace.hits.chunk.astype(np.int64))
@@ -185,7 +183,7 @@ class TestRoundTrip:
 class TestDamage:
     """What is not as it was written is refused."""
 
-    def test_truncated(self, tmp_path: Path) -> None:
+    def test_truncated(self, tmp_path):
         """A file cut anywhere is refused, and the message says how to build one."""
         path = saved(world(), tmp_path)
         whole = path.read_bytes()
@@ -193,7 +191,7 @@ class TestDamage:
             path.write_bytes(whole[:size])
             assert "raglab trace" in refusal(path)
 
-    def test_one_flipped_byte(self, tmp_path: Path) -> None:
+    def test_one_flipped_byte(self, tmp_path):
         """Of 200 flipped bytes each is refused, or stands where nothing is read.
 
         Then all content is the same.
@@ -213,7 +211,7 @@ class TestDamage:
                 assert_equal(trace, again)
         assert n_refused >= 150, f"{n_refused} of 200 refused"
 
-    def test_content_that_was_edited(self, tmp_path: Path) -> None:
+    def test_content_that_was_edited(self, tmp_path):
         """A well-formed file with another l2, arm or fingerprint inside is refused."""
         path = saved(world(), tmp_path)
         table = pq.read_table(path)
@@ -231,7 +229,7 @@ class TestDamage:
         assert "altered content" in refusal(path)
 
     @pytest.mark.parametrize("version", ["2 of an older", "99 of a newer"])
-    def test_another_schema(self, tmp_path: Path, version: str) -> None:
+    def test_another_schema(self, tmp_path, version):
         """A file of another version is refused with both versions and the command to build one.
 
         Even if only its number was changed.
@@ -242,7 +240,7 @@ class TestDamage:
         assert f"must be version 3, got version {version} raglab" in message
         assert f"build it again with `{META['command']} --out NEW.parquet`" in message
 
-    def test_files_that_are_no_traces(self, tmp_path: Path) -> None:
+    def test_files_that_are_no_traces(self, tmp_path):
         """Another Parquet file, another file, a folder and no file are told apart and refused."""
         other = tmp_path / "other.parquet"
         pq.write_table(pa.table({"a": [1]}), other)
@@ -253,7 +251,7 @@ class TestDamage:
         assert "got none there" in refusal(tmp_path / "none.parquet")
 
     @pytest.mark.parametrize("what", ["corpus", "cases"])
-    def test_made_of_something_else(self, tmp_path: Path, what: str) -> None:
+    def test_made_of_something_else(self, tmp_path, what):
         """A trace of another corpus or other cases is refused with both hashes and the command."""
         trace = world()
         path = saved(trace, tmp_path)
@@ -271,14 +269,12 @@ class TestFailingSave:
     @pytest.mark.parametrize(
         "error", [OSError(28, "No space left on device"), KeyboardInterrupt(), pa.ArrowInvalid()]
     )
-    def test_nothing_half_written(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
-    ) -> None:
+    def test_nothing_half_written(self, tmp_path, monkeypatch, error):
         """Stopped in the middle of the write, the old file is whole and nothing else is there."""
         path = saved(world(0), tmp_path)
         before = path.read_bytes()
 
-        def broken(_: pa.Table, where: Path, **__: object) -> None:
+        def broken(_, where, **__):
             where.write_bytes(before[: len(before) // 2])
             raise error
 
@@ -288,7 +284,7 @@ class TestFailingSave:
         assert path.read_bytes() == before
         assert [file.name for file in path.parent.iterdir()] == [path.name]
 
-    def test_a_full_disk_is_told(self, tmp_path: Path) -> None:
+    def test_a_full_disk_is_told(self, tmp_path):
         """A folder that cannot be made is told with path and reason."""
         (tmp_path / "file").write_text("x", encoding="utf-8")
         with pytest.raises(InputError, match=r"the folder must be writable, got .*exists"):
@@ -302,7 +298,7 @@ class TestFailingSave:
             (ask(query="half a pair \ud800"), "must be a valid string"),
         ],
     )
-    def test_what_would_not_load_is_not_saved(self, tmp_path: Path, case: Case, rule: str) -> None:
+    def test_what_would_not_load_is_not_saved(self, tmp_path, case, rule):
         """A case that the door would refuse on loading is refused on saving, with the rule."""
         trace = stored(trace_of((ask(), [[Hit(0.5)]])))
         broken = Trace((case,), trace.chunks, trace.arms, trace.hits, trace.pattern_hits, META)
@@ -310,7 +306,7 @@ class TestFailingSave:
             broken.save(tmp_path / "t.parquet")
         assert list(tmp_path.iterdir()) == []
 
-    def test_no_case(self, tmp_path: Path) -> None:
+    def test_no_case(self, tmp_path):
         """A trace without cases is refused on saving."""
         with pytest.raises(InputError, match="at least one case"):
             world().subset([]).save(tmp_path / "t.parquet")
@@ -319,7 +315,7 @@ class TestFailingSave:
 class TestParts:
     """Some of the cases, with all that belongs to them."""
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """Rows 2 and 0 are the third and first case with their hits and counts, in that order."""
         trace = world()
         part = trace.subset([2, 0])
@@ -332,19 +328,19 @@ class TestParts:
             trace.pattern_hits.query_entities[row] for row in (2, 0)
         )
 
-    def test_decides_alike(self) -> None:
+    def test_decides_alike(self):
         """A case of a part is decided as it is in the whole."""
         trace, policy = world(3), PolicyData.from_mapping({"confidence": {"enabled": False}})
         rows = [5, 1, 4]
         whole = decide(trace, policy).frame(reasons=True).iloc[rows].reset_index(drop=True)
         assert decide(trace.subset(np.array(rows)), policy).frame(reasons=True).equals(whole)
 
-    def test_a_part_is_saved_and_comes_back(self, tmp_path: Path) -> None:
+    def test_a_part_is_saved_and_comes_back(self, tmp_path):
         """Chunks that no case of the part hits come back too, so corpus positions hold."""
         part = world().subset([1])
         assert_equal(part, Trace.load(saved(part, tmp_path)))
 
-    def test_a_part_is_not_taken_for_the_whole(self, tmp_path: Path) -> None:
+    def test_a_part_is_not_taken_for_the_whole(self, tmp_path):
         """A part's fingerprint and cases hash are its own.
 
         All cases in order keep those of the whole.
@@ -357,7 +353,7 @@ class TestParts:
         part.save(path)
         assert "other cases" in refusal(path, cases_hash=str(trace.meta["cases_hash"]))
 
-    def test_positions_only(self) -> None:
+    def test_positions_only(self):
         """A mask, and positions outside the cases, are refused."""
         trace = world()
         with pytest.raises(ValueError, match="got a mask"):
@@ -372,7 +368,7 @@ class TestParts:
             ):
                 trace.subset(ids)  # type: ignore[arg-type]
 
-    def test_split(self) -> None:
+    def test_split(self):
         """Cases of one split in their order.
 
         A split that no case has is told with those there are.
@@ -419,16 +415,14 @@ class TestParts:
         (["raglab"], None),
     ],
 )
-def test_a_stored_command_is_shown_where_it_is_one_of_ours(
-    tmp_path: Path, stored: object, told: str | None
-) -> None:
+def test_a_stored_command_is_shown_where_it_is_one_of_ours(tmp_path, stored, told):
     """A trace is anyone's file: nothing else is advised, and never to write over what was read."""
     plain = "raglab trace CORPUS --cases CASES --out NEW.parquet"
     assert rebuild_command(tmp_path, stored) == (told or plain)
     assert str(tmp_path / "none") in rebuild_command(tmp_path / "none", "raglab trace docs --out x")
 
 
-def full_trace() -> Trace:
+def full_trace():
     """Trace with everything that a trace may hold, two cases."""
     plain = stored(
         random_trace(2, n_cases=2, arms=2, depths=1),
@@ -461,7 +455,7 @@ def full_trace() -> Trace:
     )
 
 
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def leaves(value, path=()):
     """Paths to the values inside, of a list to those of its first item that holds any."""
     if isinstance(value, dict):
         return [one for key in value for one in leaves(value[key], (*path, key))]
@@ -471,7 +465,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path]
 
 
-def with_change(value: Any, path: tuple[Any, ...]) -> Any:
+def with_change(value, path):
     """The value with another leaf at a path."""
     if path:
         copied = value.copy()
@@ -487,7 +481,7 @@ def with_change(value: Any, path: tuple[Any, ...]) -> Any:
 
 
 @pytest.mark.parametrize("beside", ["", ".latency"])
-def test_every_value_of_the_file_is_covered(tmp_path: Path, beside: str) -> None:
+def test_every_value_of_the_file_is_covered(tmp_path, beside):
     """A change of any column or metadata value, of a trace or its latencies, is refused."""
     trace = full_trace()
     path = saved(trace, tmp_path)
@@ -497,7 +491,7 @@ def test_every_value_of_the_file_is_covered(tmp_path: Path, beside: str) -> None
     head = json.loads(table.schema.metadata[b"raglab"])
     kept = []
 
-    def check(other: pa.Table, what: tuple[Any, ...]) -> None:
+    def check(other, what):
         pq.write_table(other, file)
         try:
             Trace.load(path)
@@ -517,7 +511,7 @@ def test_every_value_of_the_file_is_covered(tmp_path: Path, beside: str) -> None
     assert kept == []
 
 
-def test_every_field_of_a_case_is_covered(tmp_path: Path) -> None:
+def test_every_field_of_a_case_is_covered(tmp_path):
     """Another id, question, label or source in a case is refused, though it is a whole case."""
     path = saved(
         stored(trace_of((ask(notes="n", expect_sources=("a.md",)), [[Hit(0.5)]]))), tmp_path
@@ -531,7 +525,7 @@ def test_every_field_of_a_case_is_covered(tmp_path: Path) -> None:
         assert "as it was written" in refusal(path)
 
 
-def test_latencies_go_with_their_trace(tmp_path: Path) -> None:
+def test_latencies_go_with_their_trace(tmp_path):
     """Those of the trace that stood there before are gone; those of another trace are refused.
 
     None are no error.
@@ -548,7 +542,7 @@ def test_latencies_go_with_their_trace(tmp_path: Path) -> None:
     assert "that of another trace; take the file away" in refusal(path)
 
 
-def of_sources(case_id: str, *sources: str, **meta: Any) -> Trace:
+def of_sources(case_id, *sources, **meta):
     """Trace of one case with one chunk per source as its hits, in order, the source as id."""
     plain = trace_of(
         (ask(id=case_id), [[Hit(0.25 * place, name) for place, name in enumerate(sources, 1)]])
@@ -557,7 +551,7 @@ def of_sources(case_id: str, *sources: str, **meta: Any) -> Trace:
     return stored(dataclasses.replace(plain, chunks=chunks), **meta)
 
 
-def test_merged_traces_hold_the_cases_and_chunks_of_both() -> None:
+def test_merged_traces_hold_the_cases_and_chunks_of_both():
     """Chunks once, in an order that is that of each; hits of the narrower one padded."""
     first, second = of_sources("one", "a.md", "c.md"), of_sources("two", "b.md", "c.md", "d.md")
     first = first.with_signal("judge", [0.25], higher="surer", unit="probability")
@@ -574,7 +568,7 @@ def test_merged_traces_hold_the_cases_and_chunks_of_both() -> None:
 
 @example([{"a", "c"}, {"b"}, {"b", "c"}])
 @given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=2, max_size=8))
-def test_parts_of_one_corpus_are_merged_in_an_order_of_each(parts: list[set[str]]) -> None:
+def test_parts_of_one_corpus_are_merged_in_an_order_of_each(parts):
     """However little of the corpus each has, and in whatever turn they come.
 
     In the example the third says that b stands before c, which the first two leave open.
@@ -586,7 +580,7 @@ def test_parts_of_one_corpus_are_merged_in_an_order_of_each(parts: list[set[str]
         assert [source for source in united if source in part] == sorted(part)
 
 
-def test_the_parts_of_a_trace_merged_are_the_trace(tmp_path: Path) -> None:
+def test_the_parts_of_a_trace_merged_are_the_trace(tmp_path):
     """Of one that holds everything that a trace may hold; stored and loaded too."""
     whole = full_trace()
     merged = whole.subset([0]).merge(whole.subset([1]))
@@ -627,13 +621,13 @@ SECOND = of_sources("two", "a.md")
         ),
     ],
 )
-def test_traces_that_differ_in_more_than_their_cases_are_refused(other: Trace, rule: str) -> None:
+def test_traces_that_differ_in_more_than_their_cases_are_refused(other, rule):
     """With what differs."""
     with pytest.raises(InputError, match=f"merge: .*{rule}"):
         of_sources("one", "a.md", "c.md").merge(other)
 
 
-def test_a_declaration_of_two_kinds_is_refused() -> None:
+def test_a_declaration_of_two_kinds_is_refused():
     """One name with two declarations."""
     first, second = (
         of_sources(name, "a.md").with_signal("judge", [0.5], higher=higher, unit="share")
@@ -643,7 +637,7 @@ def test_a_declaration_of_two_kinds_is_refused() -> None:
         first.merge(second)
 
 
-def test_hits_of_a_case_stand_in_the_order_of_the_arm() -> None:
+def test_hits_of_a_case_stand_in_the_order_of_the_arm():
     """The nearest hit was ranked second: the table goes by rank and says both."""
     near, far = (
         Hit(0.25, "docs/a.md", 3, rank=1, s_rerank=0.2),
@@ -664,7 +658,7 @@ def test_hits_of_a_case_stand_in_the_order_of_the_arm() -> None:
         trace.hits_of("q", "graph")
 
 
-def test_hits_of_every_case_are_those_of_its_arm() -> None:
+def test_hits_of_every_case_are_those_of_its_arm():
     """As many as the arm found, each once."""
     trace = world()
     for row, case in enumerate(trace.cases):
@@ -674,7 +668,7 @@ def test_hits_of_every_case_are_those_of_its_arm() -> None:
             assert set(trace.hits_of(case.id, arm)["chunk"]) == wanted
 
 
-def test_a_measured_trace_is_merged_by_its_trace() -> None:
+def test_a_measured_trace_is_merged_by_its_trace():
     """It has no shards to merge, and the message does not name any."""
     trace = full_trace()
     with pytest.raises(InputError, match=r"must be in memory, got a Measured; give its \.trace\."):

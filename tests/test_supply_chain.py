@@ -13,7 +13,6 @@ import sys
 import tomllib
 from importlib.metadata import files
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -21,19 +20,19 @@ ROOT = Path(__file__).parents[1]
 HASHED = re.compile(r"(\S+==\S+)((?: --hash=sha256:[0-9a-f]{64})+)")
 
 
-def pins(name: str) -> set[str]:
+def pins(name):
     """Pins of a requirements file, names in their normal form."""
     lines = [line.split() for line in (ROOT / name).read_text(encoding="utf-8").splitlines()]
     return {normal(line[0]) for line in lines if line and "==" in line[0]}
 
 
-def normal(pin: str) -> str:
+def normal(pin):
     """A pin with its name in normal form."""
     name, _, version = pin.partition("==")
     return f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}"
 
 
-def test_the_lock_holds_what_the_constraints_pin() -> None:
+def test_the_lock_holds_what_the_constraints_pin():
     """Names and versions are the same in both files, and every line of the lock has a SHA-256."""
     assert pins("requirements.lock") == pins("constraints.txt")
     for name in ("requirements.lock", "requirements-service.lock"):
@@ -45,7 +44,7 @@ def test_the_lock_holds_what_the_constraints_pin() -> None:
         assert [line for line in lines if not HASHED.fullmatch(line)] == []
 
 
-def test_the_service_takes_some_of_them() -> None:
+def test_the_service_takes_some_of_them():
     """What a service needs is pinned and locked as everywhere."""
     assert pins("requirements-service.txt") == pins("requirements-service.lock")
     lock = set((ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines())
@@ -53,7 +52,7 @@ def test_the_service_takes_some_of_them() -> None:
     assert {line for line in locked if not line.startswith("#")} <= lock
 
 
-def test_every_licence_is_listed() -> None:
+def test_every_licence_is_listed():
     """Each pinned distribution has its row.
 
     Those whose licence asks something of a product are marked.
@@ -76,7 +75,7 @@ def test_every_licence_is_listed() -> None:
 
 
 @pytest.fixture
-def environment() -> ModuleType:
+def environment():
     """Return the script that installs for the Makefile."""
     spec = importlib.util.spec_from_file_location("environment", ROOT / ".ci" / "environment.py")
     assert spec is not None
@@ -89,9 +88,7 @@ def environment() -> ModuleType:
 class Pip:
     """What the script runs, in the place of pip; the command at `fails` fails."""
 
-    def __init__(
-        self, environment: ModuleType, monkeypatch: pytest.MonkeyPatch, fails: int | None = None
-    ) -> None:
+    def __init__(self, environment, monkeypatch, fails=None):
         self.commands: list[str] = []
         self.stated = ""  # of the build that the machine takes
         self.fails = fails
@@ -100,7 +97,7 @@ class Pip:
         monkeypatch.setattr(environment, "installed_version", lambda _: None)
         monkeypatch.setattr(environment, "missing", list)
 
-    def run(self, *command: str) -> None:
+    def run(self, *command):
         """Note a command; a download makes a file."""
         self.commands.append(" ".join(command))
         if "download" in command:
@@ -118,10 +115,10 @@ class TestEnvironment:
 
     def test_hashes_where_the_platform_has_them(
         self,
-        environment: ModuleType,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
+        environment,
+        monkeypatch,
+        capsys,
+    ):
         """The lock by its hashes, then the project alone, built by what the lock holds."""
         pip = Pip(environment, monkeypatch)
         environment.main()
@@ -143,11 +140,11 @@ class TestEnvironment:
     )
     def test_elsewhere_it_says_that_there_are_none(
         self,
-        name: str,
-        environment: ModuleType,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
+        name,
+        environment,
+        monkeypatch,
+        capsys,
+    ):
         """The versions are pinned all the same."""
         pip = Pip(environment, monkeypatch)
         monkeypatch.setattr(environment, "platform_name", lambda: name)
@@ -160,10 +157,10 @@ class TestEnvironment:
 
     def test_a_build_that_is_there_stays(
         self,
-        environment: ModuleType,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
+        environment,
+        monkeypatch,
+        capsys,
+    ):
         """As the README says how to choose one; it is said that its hash is not checked."""
         pip = Pip(environment, monkeypatch)
         monkeypatch.setattr(environment, "installed_version", lambda _: "2.13.0+rocm")
@@ -172,9 +169,7 @@ class TestEnvironment:
         assert "its hash is not checked" in capsys.readouterr().out
 
     @pytest.mark.parametrize("place", range(4))
-    def test_a_hash_that_does_not_fit_ends_it(
-        self, place: int, environment: ModuleType, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_hash_that_does_not_fit_ends_it(self, place, environment, monkeypatch):
         """Nothing is installed without hashes instead."""
         pip = Pip(environment, monkeypatch, fails=place)
         with pytest.raises(SystemExit):
@@ -184,10 +179,10 @@ class TestEnvironment:
 
     def test_what_the_lock_lacks_is_named(
         self,
-        environment: ModuleType,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
+        environment,
+        monkeypatch,
+        capsys,
+    ):
         """Such as the libraries of a build of PyTorch for graphics cards."""
         pip = Pip(environment, monkeypatch)
         monkeypatch.setattr(environment, "platform_name", lambda: environment.LOCKED)
@@ -200,7 +195,7 @@ class TestEnvironment:
         assert len(pip.commands) == 5
         assert "a-library" in capsys.readouterr().out
 
-    def test_all_extras_come(self, environment: ModuleType) -> None:
+    def test_all_extras_come(self, environment):
         """As pyproject.toml has them, and the Makefile installs by this script alone."""
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
             "optional-dependencies"
@@ -216,7 +211,7 @@ class TestEnvironment:
         assert "pip" not in rule
 
 
-def test_a_service_decides_in_a_bare_environment(tmp_path: Path) -> None:
+def test_a_service_decides_in_a_bare_environment(tmp_path):
     """With only the distributions of requirements-service.txt a policy loads and decides."""
     for pin in pins("requirements-service.txt"):
         for file in files(pin.partition("==")[0]) or ():

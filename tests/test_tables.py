@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # A toy learner: Boltzmann exploration, the mean reward over a temperature plus Gumbel noise.
 
 
-def _preference(state: State, bandit: Bandit) -> Array:
+def _preference(state, bandit):
     n, total, _ = pooled_stats(state, bandit)
     return (
         (total + bandit.prior_strength * bandit.prior_mean)
@@ -64,11 +63,11 @@ def _preference(state: State, bandit: Bandit) -> Array:
     )
 
 
-def _draw(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
+def _draw(state, bandit, rng, _):
     return _preference(state, bandit) + rng.gumbel(size=state.n.shape)
 
 
-def _largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
+def _largest(state, bandit, on, _):
     weight = np.where(on, np.exp(_preference(state, bandit)), 0.0)
     return np.asarray(weight / weight.sum(axis=-1, keepdims=True))
 
@@ -82,13 +81,13 @@ TOY = LearnerEntry(
 
 
 @pytest.fixture
-def boltzmann(monkeypatch: pytest.MonkeyPatch) -> Bandit:
+def boltzmann(monkeypatch):
     """The toy learner, in the table while a test runs."""
     monkeypatch.setitem(LEARNERS, "boltzmann", TOY)
     return Bandit("boltzmann", exploration=0.1)
 
 
-def test_a_toy_learner_is_simulated(boltzmann: Bandit) -> None:
+def test_a_toy_learner_is_simulated(boltzmann):
     """It finds the best arm, in every replication the same bits, by choose and update alone."""
     world = Bernoulli(np.array(MEANS))
     one, again = (run(boltzmann, world, rounds=300, replications=20, seed=3) for _ in range(2))
@@ -99,7 +98,7 @@ def test_a_toy_learner_is_simulated(boltzmann: Bandit) -> None:
         run(boltzmann, world, rounds=3, replications=2, engine="numba")
 
 
-def test_a_toy_learner_has_exact_propensities(boltzmann: Bandit) -> None:
+def test_a_toy_learner_has_exact_propensities(boltzmann):
     """They sum to 1, put nothing on a masked arm, and are how often it chooses.
 
     A log carries them.
@@ -116,7 +115,7 @@ def test_a_toy_learner_has_exact_propensities(boltzmann: Bandit) -> None:
     assert rounds[["p_0", "p_1", "p_2"]].sum(axis=1).to_numpy() == pytest.approx(1.0)
 
 
-def test_a_toy_learner_is_saved_and_loaded(boltzmann: Bandit) -> None:
+def test_a_toy_learner_is_saved_and_loaded(boltzmann):
     """It goes on where it was, bit for bit; out of the table its file is refused."""
     rng = np.random.default_rng(4)
     state, choice = choose(init(3, bandit=boltzmann), boltzmann, rng)
@@ -130,9 +129,7 @@ def test_a_toy_learner_is_saved_and_loaded(boltzmann: Bandit) -> None:
         loads(text)
 
 
-def test_a_toy_learner_is_checked_and_set(
-    boltzmann: Bandit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_toy_learner_is_checked_and_set(boltzmann, monkeypatch):
     """Its ranges hold, a variable names it, and a display says that it has no density to draw."""
     with pytest.raises(ValueError, match=r"exploration must be in \(0"):
         init(3, bandit=boltzmann._replace(exploration=0.0))
@@ -142,7 +139,7 @@ def test_a_toy_learner_is_checked_and_set(
         PosteriorDisplay.from_state(init(3, bandit=boltzmann), boltzmann)
 
 
-def test_a_learner_without_scores_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learner_without_scores_is_refused(monkeypatch):
     """An entry with neither an index nor a draw, and a draw without its propensity."""
     monkeypatch.setitem(LEARNERS, "none", LearnerEntry(settings=()))
     with pytest.raises(ValueError, match="an entry must have an index or a draw"):
@@ -154,7 +151,7 @@ def test_a_learner_without_scores_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         propensities(init(2, bandit=Bandit("none")), Bandit("none"))
 
 
-def test_entries_of_learners_hold_together() -> None:
+def test_entries_of_learners_hold_together():
     """Each has an index or a draw with its propensity, reads Bandit fields, names a real loop."""
     assert tuple(LEARNERS) == POLICIES
     for entry in LEARNERS.values():
@@ -178,7 +175,7 @@ DEFERRAL = Rate(
 
 
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
-def test_a_toy_metric_stands_in_a_sweep(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_toy_metric_stands_in_a_sweep(engine, monkeypatch):
     """With its counts and its exact interval; it is all that coverage is not.
 
     Taken out, it is gone.
@@ -207,7 +204,7 @@ def test_a_toy_metric_stands_in_a_sweep(engine: str, monkeypatch: pytest.MonkeyP
     assert list(raglab.sweep(trace, policies, engine=engine)) == list(before)
 
 
-def test_rates_are_of_cases_that_there_are() -> None:
+def test_rates_are_of_cases_that_there_are():
     """For every mix of labels and outcomes k is at most n, and counts of rates are named apart."""
     assert len({rate.count for rate in RATE_TABLE.values()}) == len(RATES)
     adds = metrics.contributions(np.arange(3, dtype=np.int8)).reshape(-1, len(RATES))
@@ -219,7 +216,7 @@ def test_rates_are_of_cases_that_there_are() -> None:
 # A toy form of files: utterances with what was wanted, paragraphs with their file.
 
 
-def _toy_cases(lines: Any, *_: Any) -> Any:
+def _toy_cases(lines, *_):
     line: JsonLine
     for line in lines:
         name = line.record["utterance"]
@@ -229,7 +226,7 @@ def _toy_cases(lines: Any, *_: Any) -> Any:
         )
 
 
-def _toy_chunks(lines: Any, *_: Any) -> Any:
+def _toy_chunks(lines, *_):
     line: JsonLine
     for line in lines:
         file = line.record["file"]
@@ -258,11 +255,11 @@ TOY_CORPUS = Format(
 )
 
 
-def _write(path: Path, *rows: Mapping[str, Any]) -> None:
+def _write(path, *rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def test_a_toy_format_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_toy_format_is_loaded(tmp_path, monkeypatch):
     """From its files, from its folder, and named in messages; the others load as ever."""
     monkeypatch.setattr(
         loaders, "FORMATS", {"toy cases": TOY_CASES, "toy corpus": TOY_CORPUS, **FORMATS}
@@ -290,7 +287,7 @@ def test_a_toy_format_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert raglab.load_cases(tmp_path / "own.jsonl")[0].id == "q1"
 
 
-def test_without_its_entry_a_toy_format_is_refused(tmp_path: Path) -> None:
+def test_without_its_entry_a_toy_format_is_refused(tmp_path):
     """No reader takes what no entry recognises."""
     _write(tmp_path / "x.jsonl", {"paragraph": "Floods are covered.", "file": "a.md"})
     with pytest.raises(InputError, match="pages"):
@@ -300,7 +297,7 @@ def test_without_its_entry_a_toy_format_is_refused(tmp_path: Path) -> None:
 # The other tables.
 
 
-def test_reward_components_are_the_weights() -> None:
+def test_reward_components_are_the_weights():
     """Each has its own weight, what multiplies one is a weight too, and no weight is left over."""
     parts = reward.COMPONENT_TABLE.values()
     named = [name for part in parts for name in (part.weight, part.times) if name]
@@ -311,7 +308,7 @@ def test_reward_components_are_the_weights() -> None:
     assert settings.Settings.read(None).weights == reward.PUBLISHED
 
 
-def test_arms_hold_together() -> None:
+def test_arms_hold_together():
     """An own index belongs to an arm; a policy may name each arm and its chooser, nothing else."""
     assert extensions("arm").keys() <= {name for name, arm in ARMS.items() if arm.room}
     assert all(arm.keyword or arm.dense for arm in ARMS.values())
@@ -323,7 +320,7 @@ def test_arms_hold_together() -> None:
     assert LIVE_ARMS == ("hybrid", "iterative", "graph", "table")
 
 
-def test_formats_have_a_reader() -> None:
+def test_formats_have_a_reader():
     """Every entry reads something, in files with an ending, and a lower-case one."""
     for form in FORMATS.values():
         assert form.corpus or form.cases
@@ -348,7 +345,7 @@ OPEN: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize(
     "block", BLOCKS, ids=[re.findall(r"^[A-Z_]+", block, re.MULTILINE)[0] for block in BLOCKS]
 )
-def test_the_blocks_of_contributing_run(block: str) -> None:
+def test_the_blocks_of_contributing_run(block):
     """At most ten lines each, and each adds one entry to one table."""
     sizes = [len(table) for table in OPEN]
     try:
@@ -361,7 +358,7 @@ def test_the_blocks_of_contributing_run(block: str) -> None:
                 table.pop(name)
 
 
-def test_what_contributing_adds_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_contributing_adds_works(tmp_path, monkeypatch):
     """Its learner learns, its format loads."""
     space: dict[str, Any] = {"np": np}
     for block in BLOCKS:

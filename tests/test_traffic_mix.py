@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from itertools import product
 from math import comb
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +20,7 @@ from raglab.cli import app
 from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
 from raglab.metrics.costs import LABELS
 from raglab.metrics.intervals import Stratum, clopper_pearson, finite_interval
-from raglab.metrics.mixes import TrafficMix, checked_mix, estimated_mix
+from raglab.metrics.mixes import checked_mix, estimated_mix
 from raglab.store.files import InputError
 from test_lab_traffic_review import unlabelled
 
@@ -35,12 +32,12 @@ NO_COLUMN = "must have a column question_label"
 COUNTS = st.tuples(*[st.integers(0, 6)] * 4).filter(lambda counts: sum(counts[:3]) > 0)
 
 
-def plain(*counts: int) -> pd.DataFrame:
+def plain(*counts):
     """A simple random sample: rows labelled ok, refuse, ambiguous and not at all."""
     return pd.DataFrame({"question_label": np.repeat([*LABELS, ""], counts)})
 
 
-def sheet(*strata: tuple[int, tuple[int, ...]], name: str = "s") -> pd.DataFrame:
+def sheet(*strata, name="s"):
     """A sheet: of each stratum the requests it was drawn from and the counts of its rows."""
     drawn = sum(sum(counts) for _, counts in strata)
     parts = [
@@ -57,14 +54,14 @@ def sheet(*strata: tuple[int, tuple[int, ...]], name: str = "s") -> pd.DataFrame
     return frame.assign(request_id=[f"{name}{row}" for row in range(len(frame))])
 
 
-def toolkit_sheet(n: int = 40) -> pd.DataFrame:
+def toolkit_sheet(n=40):
     """As `sample_for_labels` draws it, with what each question should get."""
     policy = free_policy(similarity={"min_similarity": 0.4})
     drawn = sample_for_labels(unlabelled(labelled(3, {"": 200})), policy, n, seed=1)
     return drawn.assign(question_label=np.resize(["ok", "ok", "refuse", ""], n))
 
 
-def ends(mix: TrafficMix) -> list[float]:
+def ends(mix):
     """Both ends of all shares."""
     return [end for pair in mix.shares.values() for end in pair]
 
@@ -74,7 +71,7 @@ class TestIntervals:
 
     @settings(max_examples=40)
     @given(COUNTS, st.sampled_from([0.01, 0.05, 0.2]))
-    def test_simple_samples_are_exact(self, counts: tuple[int, ...], delta: float) -> None:
+    def test_simple_samples_are_exact(self, counts, delta):
         """Clopper and Pearson at a third of the error; what nobody labelled counts both ways."""
         mix = raglab.traffic_mix(plain(*counts), delta=delta)
         for label, hits in zip(LABELS, counts, strict=False):
@@ -88,7 +85,7 @@ class TestIntervals:
 
     @settings(max_examples=40)
     @given(st.lists(st.tuples(st.integers(0, 30), COUNTS), min_size=1, max_size=3))
-    def test_strata_are_summed(self, parts: list[tuple[int, tuple[int, ...]]]) -> None:
+    def test_strata_are_summed(self, parts):
         """Hypergeometric bounds, each side at delta / (2 × strata × labels)."""
         parts = [
             (sum(counts) + more, (*counts[:2], counts[2] + 1, counts[3])) for more, counts in parts
@@ -106,12 +103,10 @@ class TestIntervals:
 
     @pytest.mark.parametrize("delta", [0.05, 0.2, 0.45])
     @pytest.mark.parametrize("sizes", [((6, 3),), ((9, 4),), ((4, 2), (5, 3)), ((3, 3), (6, 2))])
-    def test_all_shares_are_held_at_once(
-        self, sizes: tuple[tuple[int, int], ...], delta: float
-    ) -> None:
+    def test_all_shares_are_held_at_once(self, sizes, delta):
         """Over all draws, enumerated, of each population: missed at most with probability delta."""
 
-        def counted(totals: Iterable[int]) -> Iterator[Any]:
+        def counted(totals):
             """Counts of three labels that sum to each total, in every way."""
             ways = (
                 [row for row in product(range(n + 1), repeat=3) if sum(row) == n] for n in totals
@@ -147,9 +142,7 @@ class TestIntervals:
 
     @settings(max_examples=40)
     @given(st.lists(st.tuples(st.integers(0, 9), COUNTS), min_size=1, max_size=3), st.booleans())
-    def test_shares_can_sum_to_one(
-        self, parts: list[tuple[int, tuple[int, ...]]], is_finite: bool
-    ) -> None:
+    def test_shares_can_sum_to_one(self, parts, is_finite):
         """The estimate lies inside and sums to 1; there is a vertex, and each is a mix inside."""
         if not is_finite:
             parts = parts[:1]
@@ -170,9 +163,7 @@ class TestIntervals:
 
     @settings(max_examples=40)
     @given(COUNTS, st.integers(0, 2), st.integers(0, 20), st.booleans())
-    def test_an_empty_label_widens(
-        self, counts: tuple[int, ...], place: int, more: int, is_finite: bool
-    ) -> None:
+    def test_an_empty_label_widens(self, counts, place, more, is_finite):
         """Whichever label is taken away, each interval holds that of before."""
         if counts[place] == 0 or sum(counts[:3]) == 1:
             return
@@ -188,7 +179,7 @@ class TestIntervals:
             assert after.shares[label][1] >= before.shares[label][1]
         assert ends(before) != ends(after) or is_finite
 
-    def test_another_error(self) -> None:
+    def test_another_error(self):
         """A certificate takes its half; an error or shares that the user stated stay."""
         rows = plain(60, 20, 10, 10)
         shown, fixed = raglab.traffic_mix(rows), raglab.traffic_mix(rows, delta=0.05)
@@ -201,7 +192,7 @@ class TestIntervals:
         assert stated.at(0.02) is stated
 
     @pytest.mark.parametrize("delta", [0.0, -0.1, 0.5, 1.0, float("nan")])
-    def test_an_error_that_is_none(self, delta: float) -> None:
+    def test_an_error_that_is_none(self, delta):
         """Is refused by its name."""
         with pytest.raises(ValueError, match="delta must be in"):
             raglab.traffic_mix(plain(5, 5, 5, 0), delta=delta)
@@ -210,7 +201,7 @@ class TestIntervals:
 class TestSheets:
     """`raglab.traffic_mix`."""
 
-    def test_by_hand(self) -> None:
+    def test_by_hand(self):
         """Strata weigh by their sizes, not by how many were drawn; the column label is not read."""
         rows = sheet((900, (9, 1, 0, 0)), (100, (2, 6, 2, 0)))
         mix = raglab.traffic_mix(rows)
@@ -222,14 +213,14 @@ class TestSheets:
 
     @settings(max_examples=25)
     @given(st.randoms(use_true_random=False))
-    def test_order_changes_nothing(self, chance: Any) -> None:
+    def test_order_changes_nothing(self, chance):
         """Of rows and of columns."""
         rows = sheet((50, (4, 1, 0, 1)), (20, (1, 1, 3, 0)), (7, (2, 0, 0, 0)))
         order = chance.sample(range(len(rows)), len(rows))
         columns = chance.sample(list(rows), len(rows.columns))
         assert raglab.traffic_mix(rows.iloc[order][columns]) == raglab.traffic_mix(rows)
 
-    def test_file_and_frame_alike(self, tmp_path: Path) -> None:
+    def test_file_and_frame_alike(self, tmp_path):
         """CSV, JSON lines, a frame of pandas; the toolkit's own sheet has the column, empty."""
         rows = toolkit_sheet()
         mix = raglab.traffic_mix(rows)
@@ -244,7 +235,7 @@ class TestSheets:
         )
         assert raglab.traffic_mix(tmp_path / "null.jsonl") == mix
 
-    def test_sizes_are_those_of_the_traffic(self) -> None:
+    def test_sizes_are_those_of_the_traffic(self):
         """All 200 requests, however they fall into strata; a census is exact."""
         mix = raglab.traffic_mix(toolkit_sheet())
         assert sum(stratum.size for stratum, *_ in mix.strata) == 200
@@ -252,7 +243,7 @@ class TestSheets:
         whole = raglab.traffic_mix(rows.assign(question_label=np.resize(["ok", "refuse"], 200)))
         assert whole.shares == {"ok": (0.5, 0.5), "refuse": (0.5, 0.5), "ambiguous": (0.0, 0.0)}
 
-    def test_two_samples(self) -> None:
+    def test_two_samples(self):
         """Each is traffic of its own: a sheet beside itself says the same share."""
         first, second = (sheet((50, (6, 2, 2, 0)), name=name) for name in "ab")
         both = raglab.traffic_mix(pd.concat([first, second]))
@@ -282,7 +273,7 @@ class TestSheets:
             ),
         ],
     )
-    def test_what_is_no_sample(self, change: Any, rule: str, tmp_path: Path) -> None:
+    def test_what_is_no_sample(self, change, rule, tmp_path):
         """Is an error, in a frame and in a file; nothing is guessed from the column label."""
         rows = change(toolkit_sheet().assign(label="ok"))
         write_sample(rows, tmp_path / "sheet.csv")
@@ -290,14 +281,14 @@ class TestSheets:
             with pytest.raises(InputError, match=rule):
                 raglab.traffic_mix(sample)
 
-    def test_strata_that_nobody_was_drawn_from(self) -> None:
+    def test_strata_that_nobody_was_drawn_from(self):
         """One row in each: of others there may be none, so the sheet does not tell all traffic."""
         rows = sheet((5, (1, 0, 0, 0)), (1, (0, 1, 0, 0)))
         with pytest.raises(InputError, match="some stratum must have two drawn rows"):
             raglab.traffic_mix(rows)
         assert raglab.traffic_mix(sheet((5, (1, 0, 0, 0)))).estimate["ok"] == 1.0
 
-    def test_probabilities_without_strata(self) -> None:
+    def test_probabilities_without_strata(self):
         """All alike are a simple random sample; others are refused."""
         rows = plain(30, 10, 5, 5)
         assert raglab.traffic_mix(rows.assign(inclusion_probability=0.3)) == raglab.traffic_mix(
@@ -306,7 +297,7 @@ class TestSheets:
         with pytest.raises(InputError, match=DRAW):
             raglab.traffic_mix(rows.assign(inclusion_probability=[0.3] * 49 + [0.4]))
 
-    def test_it_shows_all_counts(self) -> None:
+    def test_it_shows_all_counts(self):
         """Estimates, ends, rows with and without a label, the error."""
         text = str(raglab.traffic_mix(plain(60, 20, 10, 10)))
         assert text.startswith("ok 0.667 (0.")
@@ -319,7 +310,7 @@ class TestSheets:
 class TestLabelsBack:
     """Readers of the column label, and the column beside it."""
 
-    def test_its_place(self) -> None:
+    def test_its_place(self):
         """Directly after the label, and empty."""
         policy = free_policy(similarity={"min_similarity": 0.4})
         drawn = sample_for_labels(unlabelled(labelled(3, {"": 60})), policy, 9, seed=1)
@@ -327,7 +318,7 @@ class TestLabelsBack:
         assert columns[columns.index("label") + 1] == "question_label"
         assert (drawn["question_label"] == "").all()
 
-    def test_old_and_new_sheets(self, tmp_path: Path) -> None:
+    def test_old_and_new_sheets(self, tmp_path):
         """Labels come back whatever the column holds, and without it; the mix needs it."""
         policy = free_policy(similarity={"min_similarity": 0.4})
         trace = unlabelled(labelled(3, {"": 60}))
@@ -344,7 +335,7 @@ class TestLabelsBack:
                 raglab.traffic_mix(form)
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path):
     """`raglab audit mix`, for people and programs; an older sheet is an error."""
     rows, path = toolkit_sheet(), tmp_path / "sheet.csv"
     write_sample(rows, path)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 GUIDE = Path(__file__).parents[1] / "docs" / "traffic_review.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-def test_review_sample_label_review(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_review_sample_label_review(tmp_path, monkeypatch):
     """Counts without a label are exact.
 
     With 200 of 2,000 labelled every interval holds the simulated rate.

@@ -13,7 +13,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), f
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def ran(tmp_path_factory):
     """What all blocks define, run one after another in an empty folder."""
     defined: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
@@ -23,7 +23,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return defined
 
 
-def test_the_page_says_what_it_does(ran: dict[str, Any]) -> None:
+def test_the_page_says_what_it_does(ran):
     """Mapped thresholds keep the promise on new hits, old ones break it, and looks are counted."""
     rescaled, strict = ran["rescaled"], ran["strict"]
     assert rescaled.certified
@@ -38,12 +38,12 @@ def test_the_page_says_what_it_does(ran: dict[str, Any]) -> None:
     assert "split certify" in ran["tune_only"].missing[0]
 
 
-def test_it_is_short() -> None:
+def test_it_is_short():
     """A how-to."""
     assert len(GUIDE.read_text(encoding="utf-8").splitlines()) <= 160
 
 
-def test_the_figures_of_the_comparison_are_those_of_the_page(ran: dict[str, Any]) -> None:
+def test_the_figures_of_the_comparison_are_those_of_the_page(ran):
     """Cost before and after mapping, wrong answers, threshold-meeting share, rank correlation."""
     text = " ".join(GUIDE.read_text(encoding="utf-8").split())
     unmapped, mapped = (ran[name].table.set_index("measure") for name in ("unmapped", "mapped"))

@@ -46,7 +46,7 @@ WRONG_CHUNKS: tuple[tuple[str, Any, str], ...] = (
     ("value", "field", "wrong", "rule"),
     [(CASE, *row) for row in WRONG_CASES] + [(CHUNK, *row) for row in WRONG_CHUNKS],
 )
-def test_a_wrong_field_is_told_at_once(value: Any, field: str, wrong: object, rule: str) -> None:
+def test_a_wrong_field_is_told_at_once(value, field, wrong, rule):
     """Callers, changers and makers from a row are told the value, field, rule and a remedy."""
     kind = type(value)
     fields = value._asdict() | {field: wrong}
@@ -63,7 +63,7 @@ def test_a_wrong_field_is_told_at_once(value: Any, field: str, wrong: object, ru
 
 
 @pytest.mark.parametrize("value", [CASE, CHUNK])
-def test_what_is_right_is_as_it_was(value: Any) -> None:
+def test_what_is_right_is_as_it_was(value):
     """A whole value, its copies and pickles are equal, and the defaults of a field stand."""
     assert pickle.loads(pickle.dumps(value)) == value == copy.deepcopy(value) == value._replace()
     assert type(value)(*value) == value
@@ -73,7 +73,7 @@ def test_what_is_right_is_as_it_was(value: Any) -> None:
         Case("a")  # type: ignore[call-arg]
 
 
-def test_a_text_of_a_library_is_a_text() -> None:
+def test_a_text_of_a_library_is_a_text():
     """NumPy's strings are strings."""
     assert Case(np.str_("a"), np.str_("b"), np.str_("ok"), (np.str_("a.md"),)).expect_sources == (
         "a.md",

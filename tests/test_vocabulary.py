@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,14 +42,14 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 
-def sources() -> list[Path]:
+def sources():
     """Every module of raglab and of experiments, and every notebook."""
     folders = (ROOT / "raglab", ROOT / "experiments")
     files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     return [*files, *sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
-def source(path: Path) -> str:
+def source(path):
     """Its code; the code cells of a notebook, one after the other."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".ipynb":
@@ -60,7 +59,7 @@ def source(path: Path) -> str:
     return "\n".join(line for line in lines if not line.startswith("%"))  # magics of IPython
 
 
-def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+def names(tree):
     """Names that the code gives to something, with their line.
 
     Of variables, arguments, fields, functions, classes.
@@ -87,7 +86,7 @@ def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
-def scopes(tree: ast.Module) -> Iterator[tuple[ast.AST, set[str]]]:
+def scopes(tree):
     """Each function, class and the module, with the names given inside."""
     for node in (tree, *ast.walk(tree)):
         if isinstance(
@@ -96,7 +95,7 @@ def scopes(tree: ast.Module) -> Iterator[tuple[ast.AST, set[str]]]:
             yield node, {name for name, _ in names(node)}
 
 
-def faults(code: str, file: str) -> list[str]:
+def faults(code, file):
     """Lines of names that are on the list.
 
     `left` counts where no `right` is named in the same scope.
@@ -117,7 +116,7 @@ def faults(code: str, file: str) -> list[str]:
     )
 
 
-def test_names_are_nouns() -> None:
+def test_names_are_nouns():
     """Of variables, arguments, fields, functions, classes and imports.
 
     What is excepted says why.
@@ -144,6 +143,6 @@ def test_names_are_nouns() -> None:
         ("row.one", 0),
     ],
 )
-def test_the_test_finds_names(code: str, count: int) -> None:
+def test_the_test_finds_names(code, count):
     """Whole identifiers, wherever they are given; attributes of others are theirs."""
     assert len(faults(code, "a.py")) == count

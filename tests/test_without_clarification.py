@@ -6,7 +6,6 @@ It asks, answers, logs and explains, and says what is missing.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -39,21 +38,21 @@ ROOM = "is in raglab/extensions/clarification, which is not installed"
 
 
 @pytest.fixture(autouse=True)
-def _without(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without(monkeypatch):
     """Take the extension out, where it is there."""
     rooms = tuple(room for room in extension_points.installed() if room != "clarification")
     monkeypatch.setattr(extension_points, "installed", lambda: rooms)
 
 
 @pytest.fixture
-def index(tmp_path: Path, encoder: WordEncoder) -> Path:
+def index(tmp_path, encoder):
     """Return the folder of an index over the small corpus."""
     del encoder
     build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
     return tmp_path / "index"
 
 
-def test_it_answers_asks_back_refuses_logs_and_explains(index: Path) -> None:
+def test_it_answers_asks_back_refuses_logs_and_explains(index):
     """The three outcomes, each logged under its request and rebuilt from the log."""
     outcomes = {"ok": OPEN, "ambiguous": CLOSE, "refuse": OPEN | {"patterns": {"deny": ["excess"]}}}
     for status, stated in outcomes.items():
@@ -71,13 +70,13 @@ def test_it_answers_asks_back_refuses_logs_and_explains(index: Path) -> None:
         system.audit.close()
 
 
-def test_a_choice_among_options_is_answered(index: Path) -> None:
+def test_a_choice_among_options_is_answered(index):
     """By the option's own hits."""
     system = System.open(index, policy=Policy.from_mapping(CLOSE), generator=Fixed(), cache=False)
     assert ask("What is the motor excess?", system=system, selected_option=1)["status"] == "ok"
 
 
-def test_clarify_says_what_is_missing(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clarify_says_what_is_missing(index, monkeypatch):
     """Before a model is loaded; as an argument, in the environment, and for a reply."""
     with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
         System.open(index, clarify=True)
@@ -97,7 +96,7 @@ def test_clarify_says_what_is_missing(index: Path, monkeypatch: pytest.MonkeyPat
         System.open(index)
 
 
-def test_a_signal_of_the_parser_says_what_is_missing(index: Path) -> None:
+def test_a_signal_of_the_parser_says_what_is_missing(index):
     """When a system is opened under a policy that uses it; a trace is built without it."""
     policy = Policy.from_mapping(OPEN | {"signals": {"gaps": {"max": 0}}})
     with pytest.raises(MissingExtensionError, match=f"the signal gaps {ROOM}"):
@@ -116,7 +115,7 @@ def test_a_signal_of_the_parser_says_what_is_missing(index: Path) -> None:
     assert with_document_signals(trace, DocumentReader(tuple(CORPUS.chunks), GENERIC)) is trace
 
 
-def test_a_default_table_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_default_table_says_what_is_missing(tmp_path):
     """Whoever reads or changes it is told; a log of requests alone needs none of it."""
     log = AuditLog(tmp_path / "audit.sqlite")
     about = {"policy": PolicyData.from_mapping(), "fingerprint": "f", "models": {}}

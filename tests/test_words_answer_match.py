@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,7 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=200)
 RIGHT, WRONG, UNDECIDED = "right", "wrong", "undecided"
 
 
-def match(answer: str, gold: str, question: str = "", headings: str = "") -> str:
+def match(answer, gold, question="", headings=""):
     """Name of the match."""
     return answer_match(answer, [gold], question, headings).name
 
@@ -75,7 +74,7 @@ def match(answer: str, gold: str, question: str = "", headings: str = "") -> str
         ("", "anything", UNDECIDED),
     ],
 )
-def test_by_hand(gold: str, answer: str, name: str) -> None:
+def test_by_hand(gold, answer, name):
     """Values decide, and where there are none words."""
     assert match(answer, gold) == name
 
@@ -103,19 +102,19 @@ def test_by_hand(gold: str, answer: str, name: str) -> None:
         ("By what time must it be in?", "6 pm", "It is free from 6 pm.", UNDECIDED),
     ],
 )
-def test_with_its_question(question: str, gold: str, answer: str, name: str) -> None:
+def test_with_its_question(question, gold, answer, name):
     """Yes and no, echoes, values that the question states, other matters."""
     assert match(answer, gold, question) == name
 
 
-def test_an_answer_of_headings_alone_is_wrong() -> None:
+def test_an_answer_of_headings_alone_is_wrong():
     """Unless the gold answer is one."""
     head = "Fees and deposits"
     assert match("Fees and deposits", "£40", "What does it cost?", head) == WRONG
     assert match("Fees and deposits", "Fees and deposits", "Which part?", head) == RIGHT
 
 
-def test_any_gold_will_do() -> None:
+def test_any_gold_will_do():
     """Right by one is right; wrong only by all."""
     assert answer_match("£40", ["£50", "£40"]).name == RIGHT
     assert answer_match("£40", ["£50", "£60"]).name == WRONG
@@ -129,9 +128,7 @@ NUMBERS = st.integers(2, 400)
 
 @LAWFUL
 @given(st.sampled_from(UNITS), NUMBERS, NUMBERS, st.sampled_from(("{}", "It is {}.", "yes: {}")))
-def test_a_replaced_value_is_wrong_and_the_same_is_right(
-    unit: str, wanted: int, stated: int, frame: str
-) -> None:
+def test_a_replaced_value_is_wrong_and_the_same_is_right(unit, wanted, stated, frame):
     """Of every kind, in every frame."""
     answer = frame.format(unit.format(stated))
     assert match(answer, unit.format(wanted)) == (RIGHT if wanted == stated else WRONG)
@@ -139,7 +136,7 @@ def test_a_replaced_value_is_wrong_and_the_same_is_right(
 
 @LAWFUL
 @given(st.sampled_from(UNITS), NUMBERS, NUMBERS)
-def test_a_further_value_of_the_kind_is_never_right(unit: str, one: int, two: int) -> None:
+def test_a_further_value_of_the_kind_is_never_right(unit, one, two):
     """Nobody knows which of the two is meant."""
     name = match(f"{unit.format(one)} and {unit.format(two)}", unit.format(one))
     assert name == (RIGHT if one == two else UNDECIDED)
@@ -147,18 +144,18 @@ def test_a_further_value_of_the_kind_is_never_right(unit: str, one: int, two: in
 
 @LAWFUL
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=40))
-def test_any_texts_have_a_match(answer: str, gold: str, question: str) -> None:
+def test_any_texts_have_a_match(answer, gold, question):
     """The same one twice; an empty answer is never right where the gold has a word."""
     first = match(answer, gold, question)
     assert first == match(answer, gold, question)
     assert match("", f"{gold} £40", question) != RIGHT
 
 
-def _pairs() -> list[dict[str, Any]]:
+def _pairs():
     return [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
 
 
-def test_the_error_on_pairs_that_it_never_saw() -> None:
+def test_the_error_on_pairs_that_it_never_saw():
     """Figures of docs/methods.md: 200 deceiving and 200 right pairs, written and labelled apart."""
     counts = Counter(
         (pair["right"], match(pair["answer"], pair["gold"], pair["question"])) for pair in _pairs()

@@ -27,7 +27,7 @@ VALUES: Any = st.recursive(
 
 
 @given(value=VALUES, ascii_only=st.booleans())
-def test_canonical_json_is_json_and_hangs_on_no_order(value: Any, *, ascii_only: bool) -> None:
+def test_canonical_json_is_json_and_hangs_on_no_order(value, *, ascii_only):
     """It reads back as the same value, and a mapping filled in another order has the same text."""
     text = canonical_json(value, ensure_ascii=ascii_only)
     assert json.loads(text) == value
@@ -35,14 +35,14 @@ def test_canonical_json_is_json_and_hangs_on_no_order(value: Any, *, ascii_only:
     assert text.isascii() or not ascii_only
 
 
-def _reversed(value: Any) -> Any:
+def _reversed(value):
     """The same value, its mappings filled from the end."""
     if isinstance(value, dict):
         return {key: _reversed(value[key]) for key in reversed(value)}
     return [_reversed(one) for one in value] if isinstance(value, list) else value
 
 
-def test_what_is_no_json_is_refused_where_it_must_not_pass() -> None:
+def test_what_is_no_json_is_refused_where_it_must_not_pass():
     """NaN where `allow_nan` is false, a set without a `default`."""
     assert canonical_json([float("nan")]) == "[NaN]"
     with pytest.raises(ValueError, match="not JSON compliant"):
@@ -52,14 +52,14 @@ def test_what_is_no_json_is_refused_where_it_must_not_pass() -> None:
     assert canonical_json({1}, default=list) == "[1]"
 
 
-def test_a_digest_is_the_beginning_of_a_sha_256() -> None:
+def test_a_digest_is_the_beginning_of_a_sha_256():
     """Of the text as UTF-8; half of a surrogate pair is no error."""
     assert digest("é") == sha256("é".encode()).hexdigest()
     assert [len(digest("a", digits)) for digits in (8, 12, 16)] == [8, 12, 16]
     assert digest("\ud800", 12) != digest("\ud801", 12)
 
 
-def test_a_moment_is_written_in_utc_whatever_its_zone() -> None:
+def test_a_moment_is_written_in_utc_whatever_its_zone():
     """So that texts sort as times do; one without a zone is UTC; what is no moment is refused."""
     east = datetime(2026, 1, 5, 14, tzinfo=timezone(timedelta(hours=5)))
     naive = datetime(2026, 1, 5, 9)  # noqa: DTZ001 - that is the point

@@ -38,7 +38,7 @@ SCRIPT = (
 BIG = 10_000
 
 
-def _hostile(n: int) -> Trace:
+def _hostile(n):
     """Trace of n cases, every text of which is a script, some of 20,000 characters."""
     made = labelled(3, {"tune": n // 2, "report": n - n // 2})
     chunk = Chunk(SCRIPT, SCRIPT * 300, SCRIPT)
@@ -56,7 +56,7 @@ def _hostile(n: int) -> Trace:
     )
 
 
-def _certificate(chosen: str | None) -> Certificate:
+def _certificate(chosen):
     promises = (
         Promise("hallucination_rate", 0.01, 0, 900, 0.0033),
         Promise(SCRIPT, 0.1, 12, 100, 0.18),
@@ -76,7 +76,7 @@ def _certificate(chosen: str | None) -> Certificate:
     )
 
 
-def _patterned() -> Policy:
+def _patterned():
     names = {f"{SCRIPT}{place}": ["a", "b"] for place in range(300)}
     signals = {f"own_{place}": {"min": 0.5} for place in range(60)}
     return Policy.from_mapping(
@@ -84,7 +84,7 @@ def _patterned() -> Policy:
     )
 
 
-def _model() -> Model:
+def _model():
     knots = tuple(float(x) for x in range(33))
     return Model(0.5, tuple(Part(f"{SCRIPT}{place}", knots, knots) for place in range(80)))
 
@@ -110,7 +110,7 @@ MADE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_value_shows_itself_in_a_line_and_in_a_bounded_page(name: str) -> None:
+def test_a_value_shows_itself_in_a_line_and_in_a_bounded_page(name):
     """Whatever its size and texts.
 
     At most 300 characters in a line, 20 kB of HTML, and no markup of a corpus.
@@ -118,7 +118,7 @@ def test_a_value_shows_itself_in_a_line_and_in_a_bounded_page(name: str) -> None
     check_display(MADE[name]())
 
 
-def check_display(value: Any) -> None:
+def check_display(value):
     """Its line and its page are short, and of its texts nothing is markup."""
     line, page = repr(value), value._repr_html_()
     assert len(line) <= 300
@@ -145,7 +145,7 @@ def check_display(value: Any) -> None:
     }
 
 
-def _response() -> Response:
+def _response():
     """A response with the script in every text."""
     names = ("answer", "refusal_reason", "route", "arm", "arm_reason", "policy_id", "request_id")
     texts: dict[str, Any] = dict.fromkeys((*names, "error"), SCRIPT)
@@ -164,14 +164,14 @@ SHOWN: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_line_shows_no_unseen_character(name: str) -> None:
+def test_a_line_shows_no_unseen_character(name):
     """What turns, ends or hides a line stands as an escape."""
     text = SHOWN[name]()
     assert visible(text, lines=True) == text
 
 
 @pytest.mark.usefixtures("quick_study")
-def test_a_study_shows_itself() -> None:
+def test_a_study_shows_itself():
     """Its line and page are bounded, and its comparison's few columns are among all rates' ones."""
     result = tune(_hostile(120), trials=8, batch_size=4, policy=Policy.load())
     assert len(repr(result)) <= 300
@@ -200,7 +200,7 @@ def test_a_study_shows_itself() -> None:
         result.changed(after="best")
 
 
-def test_a_page_tells_how_many_rows_it_leaves_out() -> None:
+def test_a_page_tells_how_many_rows_it_leaves_out():
     """Of 1,000 rows 50 are shown; of rows too long for the page, as many as fit."""
     page = display(
         "numbers", [], [Fold("all", ((str(number),) for number in range(1_000)), head=("n",))]
@@ -212,7 +212,7 @@ def test_a_page_tells_how_many_rows_it_leaves_out() -> None:
     assert int(re.findall(r"… (\d+) more", long)[0]) == 30 - long.count("<tr><td>")
 
 
-def test_a_page_folds_by_elements_that_the_keyboard_knows() -> None:
+def test_a_page_folds_by_elements_that_the_keyboard_knows():
     """Folds are `details` with a `summary`; its style names only its own class."""
     page = display(
         "x", [("a", Cell("b", "c", "changed"))], [Fold("one", []), Fold("two", [], open=True)]
@@ -227,7 +227,7 @@ def test_a_page_folds_by_elements_that_the_keyboard_knows() -> None:
     assert all(".raglab-value" in part for one in whole for part in one.split(","))
 
 
-def _marked(policy: PolicyData) -> set[str]:
+def _marked(policy):
     """Paths of the settings that a policy's page marks: those of gates stand in a gate's row."""
     page = policy._repr_html_()
     gates = re.findall(r"<th>([\w.]+)</th><td>(.*?)</td></tr>", page)
@@ -241,7 +241,7 @@ def _marked(policy: PolicyData) -> set[str]:
     }
 
 
-def test_a_policy_marks_what_differs_from_the_published() -> None:
+def test_a_policy_marks_what_differs_from_the_published():
     """Two changes are two marks, each beside its published value."""
     policy = Policy.load().replace("l2.max_l2", 0.7, "gap.enabled", False)
     assert policy.diff() == {"l2.max_l2": (0.7, 0.8), "gap.enabled": (False, True)}
@@ -254,7 +254,7 @@ def test_a_policy_marks_what_differs_from_the_published() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_marks_are_the_differences_and_differences_are_the_id(seed: int) -> None:
+def test_marks_are_the_differences_and_differences_are_the_id(seed):
     """What is marked is what `diff` says; it says nothing exactly where the ids are the same."""
     policies = [
         PolicyData.from_mapping(),
@@ -270,7 +270,7 @@ def test_marks_are_the_differences_and_differences_are_the_id(seed: int) -> None
             }
 
 
-def test_gates_stand_in_the_order_of_the_policy() -> None:
+def test_gates_stand_in_the_order_of_the_policy():
     """A stated order comes first; what it leaves out, which is off, behind it."""
     policy = Policy.load().replace(
         "decision.order", ("similarity", "gap", "l2"), "signals.words.max", 30.0
@@ -286,14 +286,14 @@ def test_gates_stand_in_the_order_of_the_policy() -> None:
     )
 
 
-def test_a_log_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
+def test_a_log_that_is_not_there_is_not_made_by_looking(tmp_path):
     """The page of an audit log reads what is there."""
     log = AuditLog(tmp_path / "audit.db")
     assert "none yet" in log._repr_html_()
     assert not (tmp_path / "audit.db").exists()
 
 
-def test_a_line_and_a_page_import_nothing_slow() -> None:
+def test_a_line_and_a_page_import_nothing_slow():
     """Neither pandas nor matplotlib is needed to show a value."""
     code = (
         "import sys, raglab; policy = raglab.Policy.load(); "

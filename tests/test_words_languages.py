@@ -24,7 +24,7 @@ GERMAN = parse_language((DATA / "de.yaml").read_text(encoding="utf-8"), "de.yaml
 EVERY = union([LANGUAGES, GERMAN])
 
 
-def test_a_union_has_the_words_of_all_those_of_earlier_ones_first() -> None:
+def test_a_union_has_the_words_of_all_those_of_earlier_ones_first():
     """Months by their place, numerals by value, lists in order and each once."""
     assert EVERY.months[0] == ("january", "janvier", "januar")
     assert EVERY.months[4] == ("may", "mai")
@@ -34,7 +34,7 @@ def test_a_union_has_the_words_of_all_those_of_earlier_ones_first() -> None:
     assert EVERY.name == "English and French and German"
 
 
-def test_keys_of_earlier_versions_are_refused() -> None:
+def test_keys_of_earlier_versions_are_refused():
     """Each by its name, like any that was never a key."""
     old = "{name: A, words: {stop: a, before: [until]}, replies: {agreeing: ja}}"
     with pytest.raises(
@@ -45,7 +45,7 @@ def test_keys_of_earlier_versions_are_refused() -> None:
         parse_language(old, "a.yaml")
 
 
-def test_a_third_language_is_one_file_in_the_folder(tmp_path: Path) -> None:
+def test_a_third_language_is_one_file_in_the_folder(tmp_path):
     """The file beside the others is all.
 
     Words, claims, answers and intent then read the language.
@@ -99,13 +99,13 @@ assert held > 0.9 > 0.6 > turned
         ("[]", "de.yaml: "),
     ],
 )
-def test_a_file_that_is_no_language_is_refused_by_its_place(text: str, message: str) -> None:
+def test_a_file_that_is_no_language_is_refused_by_its_place(text, message):
     """With the rule, the value and what to do."""
     with pytest.raises(ValueError, match=message):
         parse_language(text, "de.yaml")
 
 
-def test_all_problems_of_a_file_are_named_at_once() -> None:
+def test_all_problems_of_a_file_are_named_at_once():
     """A translator mends them together."""
     with pytest.raises(
         ValueError, match=r"^x: words\.stop: .* months: .* tables\.wrds: unknown key"
@@ -114,13 +114,13 @@ def test_all_problems_of_a_file_are_named_at_once() -> None:
     assert "numerals" not in str(caught.value)
 
 
-def test_a_language_is_not_changed() -> None:
+def test_a_language_is_not_changed():
     """What a reader made of it once holds for good."""
     with pytest.raises(AttributeError, match="must not be changed, got another stop"):
         LANGUAGES.words.stop = ()
 
 
-def test_names_in_capitals_stand_for_expressions_in_any_order() -> None:
+def test_names_in_capitals_stand_for_expressions_in_any_order():
     """Those of all languages together, also inside one another."""
     assert (
         expression(["A THE B", "c"], {"THE": "(?:the|ONE)", "ONE": r"\w"})
@@ -130,7 +130,7 @@ def test_names_in_capitals_stand_for_expressions_in_any_order() -> None:
     assert union(languages).answers.words == {"X": "(?:a|b)"}
 
 
-def test_every_expression_of_the_bundled_languages_compiles_with_its_names() -> None:
+def test_every_expression_of_the_bundled_languages_compiles_with_its_names():
     """No name is left in capitals, and none stands for itself."""
     for part in ("no_answer", "answers", "intent", "tables"):
         words = getattr(LANGUAGES, part).words
@@ -140,7 +140,7 @@ def test_every_expression_of_the_bundled_languages_compiles_with_its_names() -> 
             assert not re.search(r"(?<![A-Z\\\[])[A-Z]{2,}(?![A-Z])", whole), whole
 
 
-def test_expressions_stand_under_names_that_are_read() -> None:
+def test_expressions_stand_under_names_that_are_read():
     """A misspelt name would read nothing, and say nothing."""
     with pytest.raises(
         ValueError, match=r"intent\.rules of x must be rules of intent, got how mch"
@@ -150,7 +150,7 @@ def test_expressions_stand_under_names_that_are_read() -> None:
     assert LANGUAGES.quantities.currencies.keys() <= set(CURRENCY_CODES)
 
 
-def test_all_languages_share_the_names_of_their_months_and_of_one_to_ten() -> None:
+def test_all_languages_share_the_names_of_their_months_and_of_one_to_ten():
     """A file that leaves them out would read less than it seems."""
     assert all(LANGUAGES.months)
     assert {*range(11)} <= LANGUAGES.numerals.numbers.keys()
@@ -168,7 +168,7 @@ READERS = (
 )
 
 
-def test_readers_of_text_hold_no_words_of_a_language() -> None:
+def test_readers_of_text_hold_no_words_of_a_language():
     """Months, numerals, negations, accented words are in language files, except for docstrings."""
     numerals = LANGUAGES.numerals
     some = [
@@ -200,7 +200,7 @@ def test_readers_of_text_hold_no_words_of_a_language() -> None:
     assert held == set()
 
 
-def _texts(path: Path) -> list[str]:
+def _texts(path):
     """Texts of a module without docstrings and messages."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     left = {
@@ -222,11 +222,11 @@ def _texts(path: Path) -> list[str]:
 DOCUMENTED = (ast.Module, ast.FunctionDef, ast.ClassDef)
 
 
-def _documented(node: ast.Module | ast.FunctionDef | ast.ClassDef) -> bool:
+def _documented(node):
     return bool(node.body) and isinstance(node.body[0], ast.Expr)
 
 
-def test_numbers_need_no_language() -> None:
+def test_numbers_need_no_language():
     """Marks of thousands and decimals are told apart by where they stand."""
     assert {
         plain_number(text) for text in ("1,000", "1 000", "1'000", "1\u202f000,00", "1.000,00")

@@ -23,12 +23,12 @@ ROOT = Path(raglab.__file__).parent
 SAYING = {"Reason", "say", "counted"}
 
 
-def names(template: str) -> set[str]:
+def names(template):
     """What is put into a template."""
     return {name for _, name, _, _ in string.Formatter().parse(template) if name}
 
 
-def test_every_reason_has_its_words() -> None:
+def test_every_reason_has_its_words():
     """In all languages, with the same values; each key stands in the code, and none is missing."""
     nodes = [
         node
@@ -56,7 +56,7 @@ def test_every_reason_has_its_words() -> None:
             }, key
 
 
-def test_words_of_a_reason() -> None:
+def test_words_of_a_reason():
     """English where a language has none; words and braces of what is put in stay."""
     missing = Reason("missing", {"what": "{x}", "name": "tau", "bound": Reason("not_set")})
     assert say("xx", missing) == str(missing) == "{x} is missing, tau not set"
@@ -69,7 +69,7 @@ def test_words_of_a_reason() -> None:
     ]
 
 
-def test_the_published_refusal_is_in_the_language() -> None:
+def test_the_published_refusal_is_in_the_language():
     """Another one stays as it is stated."""
     message = raglab.Policy.from_mapping().refusal_message
     assert refusal("en", message) == message != refusal("fr", message)
@@ -77,7 +77,7 @@ def test_the_published_refusal_is_in_the_language() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_decision_is_the_same_in_french(seed: int) -> None:
+def test_a_decision_is_the_same_in_french(seed):
     """Numbers, verdicts and statuses are those of the English one."""
     trace = random_trace(seed, n_cases=12, depths=2)
     for policy in (*random_policies(seed, 4), *with_signals(random_policies(seed, 2), seed)):

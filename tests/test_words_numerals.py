@@ -44,9 +44,7 @@ MARKS = ("{:,}", "{:,}.5", "{:,}.25")
         ("127.0.0.1", None, None, None),
     ],
 )
-def test_one_rule_for_marks(
-    digits: str, plain: str | None, money: str | None, scaled: str | None
-) -> None:
+def test_one_rule_for_marks(digits, plain, money, scaled):
     """What a comma and a point mean alone, beside a currency and before a word like `million`."""
     assert plain_number(digits) == plain
     assert plain_number(digits, money=True) == money
@@ -58,9 +56,7 @@ def test_one_rule_for_marks(
     st.sampled_from(MARKS),
     st.sampled_from([",.", " ,", "\u202f,", "'.", ".,"]),
 )
-def test_a_number_has_one_value_however_its_thousands_are_parted(
-    value: int, form: str, marks: str
-) -> None:
+def test_a_number_has_one_value_however_its_thousands_are_parted(value, form, marks):
     """English, French, Swiss and German marks.
 
     A point parts thousands where more than one mark says so, or money.
@@ -73,14 +69,14 @@ def test_a_number_has_one_value_however_its_thousands_are_parted(
 
 
 @pytest.mark.parametrize("text", ["1.200 €", "€1.200", "EUR 1.200", "1.200 euros"])
-def test_every_reader_reads_a_sum_alike(text: str) -> None:
+def test_every_reader_reads_a_sum_alike(text):
     """Answers and claims took 1.200 € for 1.2 before the one rule, which table cells follow too."""
     assert content_terms(text)[:1] in {("1200",), ("eur",)}
     assert "1200" in content_terms(text)
     assert "1200" in [word.key for word in claim_words(text)]
 
 
-def test_a_point_is_of_the_decimals_where_no_money_is() -> None:
+def test_a_point_is_of_the_decimals_where_no_money_is():
     """And before a word that scales."""
     assert (
         comma_thousands("1.250 m, £2.500 million, 3.125 kg") == "1.250 m, £2.500 million, 3.125 kg"
@@ -100,12 +96,12 @@ def test_a_point_is_of_the_decimals_where_no_money_is() -> None:
         ("2 janv", ["2", "m1"]),  # was no month
     ],
 )
-def test_claims_read_what_they_misread(text: str, keys: list[str]) -> None:
+def test_claims_read_what_they_misread(text, keys):
     """Defects that one reader of numbers mended."""
     assert [word.key for word in claim_words(text)] == keys
 
 
-def test_a_range_of_thousands_reads_as_num2words_writes_it() -> None:
+def test_a_range_of_thousands_reads_as_num2words_writes_it():
     """Hundreds with and without `and`; 70s and 90s in French of France, Belgium, Switzerland."""
     for words, value in {
         "three thousand four hundred and twelve": 3412,
@@ -120,7 +116,7 @@ def test_a_range_of_thousands_reads_as_num2words_writes_it() -> None:
         assert number_word_value(words.split()) == (value, len(words.split()))
 
 
-def test_numbers_in_words_are_those_of_num2words() -> None:
+def test_numbers_in_words_are_those_of_num2words():
     """Every number below ten thousand, in English and three kinds of French."""
     for lang in ("en", "fr", "fr_BE", "fr_CH"):
         for value in range(2, 10_000, 7):
@@ -140,12 +136,12 @@ def test_numbers_in_words_are_those_of_num2words() -> None:
         "1er avril 2025",
     ],
 )
-def test_a_day_is_one_day_however_it_is_written(text: str) -> None:
+def test_a_day_is_one_day_however_it_is_written(text):
     """In digits the day comes first where either may."""
     assert [date[:3] for date in dates_in(f"du {text} au")] == [(2025, 4, 1)]
 
 
-def test_a_month_alone_and_what_is_no_date() -> None:
+def test_a_month_alone_and_what_is_no_date():
     """Day 0 without a day.
 
     Words that only begin as a month does are none (`marché 2024` was March 2024).
@@ -166,7 +162,7 @@ def test_a_month_alone_and_what_is_no_date() -> None:
 
 
 @given(st.text(max_size=60))
-def test_folding_is_idempotent_and_keeps_ascii(text: str) -> None:
+def test_folding_is_idempotent_and_keeps_ascii(text):
     """Twice is once, case apart."""
     assert fold_case(fold_case(text)) == fold_case(text)
     assert unaccented(unaccented(text)) == unaccented(text)

@@ -19,7 +19,7 @@ from raglab.policy import PolicyData, check_pack
 from raglab.replay import decide
 from raglab.store.policies import Policy, load_pack
 from raglab.values import Case, Corpus
-from raglab.words.packs import GENERIC, Pack, nested_repeat, pack_of
+from raglab.words.packs import GENERIC, nested_repeat, pack_of
 from test_live_trace_building import SMALL, WordEncoder
 from trades import BROKER, INSURANCE
 
@@ -27,12 +27,12 @@ LIBRARY = Path(__file__).parent / "data" / "library"
 
 
 @pytest.fixture(scope="module")
-def library() -> Pack:
+def library():
     """Return the pack of a small trade that is no insurance."""
     return load_pack(LIBRARY / "pack.yaml")
 
 
-def copied(folder: Path, *changes: tuple[str, str]) -> Path:
+def copied(folder, *changes):
     """The library's folder copied, with some words of its pack changed."""
     place = folder / "library"
     shutil.copytree(LIBRARY, place)
@@ -47,13 +47,13 @@ def copied(folder: Path, *changes: tuple[str, str]) -> Path:
 class TestLoading:
     """A pack is checked at the door; the message names file, key and rule."""
 
-    def test_the_generic_pack_ships_with_the_package(self) -> None:
+    def test_the_generic_pack_ships_with_the_package(self):
         """By its name; it names no trade, so that nothing stores it."""
         assert load_pack("generic") is GENERIC
         assert GENERIC.stored is None
         assert INSURANCE.stored == INSURANCE.digest
 
-    def test_what_is_left_out_is_generic(self, library: Pack) -> None:
+    def test_what_is_left_out_is_generic(self, library):
         """A key that is stated stands for the generic one whole.
 
         Wording and parts are added to it.
@@ -87,13 +87,13 @@ class TestLoading:
             ("roles:", "name: twice\nroles:", r"'name' twice"),
         ],
     )
-    def test_what_is_wrong_is_named(self, tmp_path: Path, old: str, new: str, message: str) -> None:
+    def test_what_is_wrong_is_named(self, tmp_path, old, new, message):
         """One fault a row."""
         place = copied(tmp_path, (old, new))
         with pytest.raises(ValueError, match=message):
             load_pack(place / "pack.yaml")
 
-    def test_files_of_a_folder_are_one_pack(self, tmp_path: Path) -> None:
+    def test_files_of_a_folder_are_one_pack(self, tmp_path):
         """Each states keys of its own.
 
         What two state is refused, and so is a folder without any.
@@ -111,7 +111,7 @@ class TestLoading:
         with pytest.raises(ValueError, match="one of generic, a YAML file or a folder"):
             load_pack(tmp_path / "none")
 
-    def test_the_hash_is_that_of_the_content(self, library: Pack) -> None:
+    def test_the_hash_is_that_of_the_content(self, library):
         """Not of the file: the order of a table counts, the way a part is written does not."""
         rows = yaml.safe_load((LIBRARY / "pack.yaml").read_text(encoding="utf-8"))
         assert pack_of(rows).digest == library.digest
@@ -132,7 +132,7 @@ class TestLoading:
             (r"(?i:a+)b{0,3}", False),
         ],
     )
-    def test_a_repeat_in_a_repeat(self, expression: str, *, nested: bool) -> None:
+    def test_a_repeat_in_a_repeat(self, expression, *, nested):
         """Unbounded in unbounded alone."""
         assert nested_repeat(expression) is nested
 
@@ -140,7 +140,7 @@ class TestLoading:
 class TestPolicy:
     """A policy file names a pack."""
 
-    def test_its_path_is_relative_to_the_file(self, tmp_path: Path) -> None:
+    def test_its_path_is_relative_to_the_file(self, tmp_path):
         """Loaded from anywhere, saved to anywhere.
 
         The id is that of thresholds and patterns alone.
@@ -153,7 +153,7 @@ class TestPolicy:
         policy.save(tmp_path / "deep" / "p.yaml")
         assert Policy.load(tmp_path / "deep" / "p.yaml") == policy
 
-    def test_the_default_is_left_out(self, tmp_path: Path) -> None:
+    def test_the_default_is_left_out(self, tmp_path):
         """Of the id, of the file that is saved, of manifest and log (rule S0.8)."""
         Policy.load().save(tmp_path / "p.yaml")
         assert "pack" not in (tmp_path / "p.yaml").read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ class TestPolicy:
             == PolicyData.from_mapping().policy_id
         )
 
-    def test_a_pinned_hash_takes_no_other_content(self, tmp_path: Path) -> None:
+    def test_a_pinned_hash_takes_no_other_content(self, tmp_path):
         """With both hashes, and what to do."""
         place = copied(tmp_path)
         digest = load_pack(place / "pack.yaml").digest
@@ -175,7 +175,7 @@ class TestPolicy:
         with pytest.raises(ValueError, match=rf"{digest}, got [0-9a-f]{{12}}; put that pack back"):
             Policy.load(place / "policy.yaml")
 
-    def test_another_pack_drops_certificate_and_hash(self) -> None:
+    def test_another_pack_drops_certificate_and_hash(self):
         """They were for the one before."""
         policy = Policy.load(LIBRARY / "policy.yaml").replace("pack", "generic")
         assert (policy.pack, policy.pack_hash) == ("generic", None)
@@ -184,7 +184,7 @@ class TestPolicy:
 class TestAnotherPack:
     """What was made with one pack is used with no other; what names none goes with any."""
 
-    def test_the_check(self) -> None:
+    def test_the_check(self):
         """Two hashes that differ."""
         for stored, given in ((None, "a"), ("a", None), ("a", "a"), ("", "a")):
             check_pack(stored, given, "a trace", "build it again")
@@ -194,7 +194,7 @@ class TestAnotherPack:
         ):
             check_pack("a", "b", "a trace", "build it again")
 
-    def test_a_trace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_trace(self, tmp_path, monkeypatch):
         """Its meta has the hash; without a pack it has none, and replays under any."""
         from raglab.live import retriever
 
@@ -221,7 +221,7 @@ class TestAnotherPack:
         )
         assert again.meta["pack"] == two.pack_hash
 
-    def test_an_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_index(self, tmp_path, monkeypatch):
         """One that was made for a policy's pack opens under no other."""
         from raglab.live import retriever
 
@@ -280,7 +280,7 @@ OWN: dict[str, str] = {
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def terms(pack: Pack) -> set[str]:
+def terms(pack):
     """Words that name the trade: of fields, roles, amounts and wording."""
     named = [*pack.fields, *pack.roles]
     named += [word for words in pack.language_words.values() for word in words]
@@ -290,7 +290,7 @@ def terms(pack: Pack) -> set[str]:
     return {word for name in named for word in _WORD.findall(name.lower()) if len(word) > 3}
 
 
-def found(words: set[str], text: str) -> set[str]:
+def found(words, text):
     """Those of the words that a text has, in the plural as well."""
     spoken = set(_WORD.findall(text.lower()))
     return words & (spoken | {word.removesuffix("s") for word in spoken})
@@ -316,7 +316,7 @@ def found(words: set[str], text: str) -> set[str]:
         ({"families": {}}, "families"),
     ],
 )
-def test_an_unknown_key_is_named(stated: dict[str, object], path: str) -> None:
+def test_an_unknown_key_is_named(stated, path):
     """At any depth of a pack."""
     with pytest.raises(ValueError, match=rf"{re.escape(path)}: unknown key; see datasets/README"):
         pack_of(stated)
@@ -339,13 +339,13 @@ def test_an_unknown_key_is_named(stated: dict[str, object], path: str) -> None:
         ),
     ],
 )
-def test_what_nothing_reads_is_said(stated: dict[str, object], message: str) -> None:
+def test_what_nothing_reads_is_said(stated, message):
     """A section of another language, or of a field the pack lacks, would do nothing silently."""
     with pytest.warns(UserWarning, match=message):
         pack_of(stated)
 
 
-def test_no_module_names_a_trade() -> None:
+def test_no_module_names_a_trade():
     """No code or docstring has an insurance-pack term that is not the package's own word."""
     root = Path(raglab.__file__).parent
     generic = set(
@@ -361,7 +361,7 @@ def test_no_module_names_a_trade() -> None:
     assert hits == set()
 
 
-def test_the_generic_pack_names_no_trade() -> None:
+def test_the_generic_pack_names_no_trade():
     """Its words are those of any document."""
     text = (Path(raglab.__file__).parent / "words" / "generic_pack.yaml").read_text(
         encoding="utf-8"

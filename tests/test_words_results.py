@@ -17,11 +17,11 @@ class Sizes(Result):
     table: pd.DataFrame
     notes: tuple[str, ...] = ()
 
-    def _summary(self) -> Summary:
+    def _summary(self):
         return Summary([("cases", "3"), ("id", "<b>")], {"sizes": self.table}, self.notes)
 
 
-def test_every_view_reads_the_same_description() -> None:
+def test_every_view_reads_the_same_description():
     """Facts in the short form and on the page, rows in the frame too, notes in lines."""
     sizes = Sizes(pd.DataFrame({"n": [1, None]}), ("word " * 60,))
     assert repr(sizes) == "Sizes(cases 3; id <b>)"
@@ -36,7 +36,7 @@ def test_every_view_reads_the_same_description() -> None:
     assert sizes.table["n"][0] == 1
 
 
-def test_values_are_numbers_until_they_are_shown() -> None:
+def test_values_are_numbers_until_they_are_shown():
     """Four digits, whatever the size; missing is a dash."""
     shown = [1234567.0, 0.00012345, float("inf"), float("nan"), None, False, 7, "a"]
     assert list(map(value_text, shown)) == [
@@ -44,11 +44,11 @@ def test_values_are_numbers_until_they_are_shown() -> None:
     ]  # fmt: skip
 
 
-def test_a_long_line_of_facts_is_wrapped_and_its_words_kept() -> None:
+def test_a_long_line_of_facts_is_wrapped_and_its_words_kept():
     """`str` fits a terminal; the short form stays one line."""
 
     class Long(Sizes):
-        def _summary(self) -> Summary:
+        def _summary(self):
             return Summary([(f"fact{i}", "value") for i in range(20)], notes=self.notes)
 
     long = Long(pd.DataFrame(), ("w" * 500,))
@@ -57,7 +57,7 @@ def test_a_long_line_of_facts_is_wrapped_and_its_words_kept() -> None:
     assert str(long).replace("\n", " ").startswith(repr(long))
 
 
-def test_arrays_in_cells_and_many_columns_fit_a_page() -> None:
+def test_arrays_in_cells_and_many_columns_fit_a_page():
     """An array is shown as text; columns beyond the room are counted."""
     assert value_text(np.array([1, 2])) == "[1 2]"
     assert value_text(np.array([0.5])) == "0.5"

@@ -36,7 +36,7 @@ of the wording stays in force.
 """
 
 
-def test_a_passage_of_every_kind() -> None:
+def test_a_passage_of_every_kind():
     """Heading, prose over a line's end, table with a head, list items.
 
     Each is one, marks are gone.
@@ -54,7 +54,7 @@ def test_a_passage_of_every_kind() -> None:
     ]
 
 
-def test_pieces_say_what_they_are() -> None:
+def test_pieces_say_what_they_are():
     """Rows have the head of their table over each cell, an empty cell keeps its column."""
     found = pieces(PASSAGE)
     assert [piece.kind for piece in found] == [
@@ -68,7 +68,7 @@ def test_pieces_say_what_they_are() -> None:
     assert found[5] == Piece("Flood | surge", "row", ("Flood | surge", ""), ("Peril", "Excess"))
 
 
-def test_lines_that_begin_with_bold_labels_are_pieces() -> None:
+def test_lines_that_begin_with_bold_labels_are_pieces():
     """One after another; a line that happens to begin so goes on."""
     assert sentences("**Item** T2-610/S\n**Made by** Kestrel BV") == [
         "Item T2-610/S",
@@ -78,7 +78,7 @@ def test_lines_that_begin_with_bold_labels_are_pieces() -> None:
     assert sentences(wrapped) == ["We have never paid for what the storm left Ever do so."]
 
 
-def test_a_table_without_a_head_has_rows_alone() -> None:
+def test_a_table_without_a_head_has_rows_alone():
     """Nothing is taken for a head where no line of dashes follows.
 
     A second table does not get the first one's.
@@ -93,7 +93,7 @@ def test_a_table_without_a_head_has_rows_alone() -> None:
     ]
 
 
-def test_a_row_with_other_cells_than_its_head_has_no_heads() -> None:
+def test_a_row_with_other_cells_than_its_head_has_no_heads():
     """Which cell would stand under which head cannot be known."""
     assert pieces("| X | Y |\n|---|---|\n| one | two | three |")[1].heads == ()
 
@@ -111,7 +111,7 @@ def test_a_row_with_other_cells_than_its_head_has_no_heads() -> None:
         "Filtre, Réf. OR-310, ou Cat. No. 12-B, voir Art. 5.",
     ],
 )
-def test_full_stops_inside_a_sentence_do_not_end_it(whole: str) -> None:
+def test_full_stops_inside_a_sentence_do_not_end_it(whole):
     """Abbreviations, initials and decimals go on."""
     assert sentences(whole) == [whole]
 
@@ -135,7 +135,7 @@ def test_full_stops_inside_a_sentence_do_not_end_it(whole: str) -> None:
         ("**Insured:** you pay. *Lessor*: the owner.", "Insured: you pay."),
     ],
 )
-def test_sentences_end_where_they_end(text: str, first: str) -> None:
+def test_sentences_end_where_they_end(text, first):
     """Before capitals of any alphabet, sums and lettered items.
 
     After notes, quotes and doubtful full stops.
@@ -158,9 +158,7 @@ def test_sentences_end_where_they_end(text: str, first: str) -> None:
         ("`git add . && git commit` does it.", []),
     ],
 )
-def test_a_full_stop_between_blanks_ends_a_sentence_of_a_parted_text(
-    text: str, starts: list[str]
-) -> None:
+def test_a_full_stop_between_blanks_ends_a_sentence_of_a_parted_text(text, starts):
     """Whatever follows, where the text ends with such a stop too.
 
     Abbreviations go on as elsewhere.
@@ -168,7 +166,7 @@ def test_a_full_stop_between_blanks_ends_a_sentence_of_a_parted_text(
     assert [text[start:] for _, start in sentence_ends(text)] == starts
 
 
-def test_a_short_first_line_is_a_heading_and_a_wrapped_one_is_not() -> None:
+def test_a_short_first_line_is_a_heading_and_a_wrapped_one_is_not():
     """A title stops well short of the lines below it; a line broken for want of room does not."""
     body = "The excess is four hundred pounds for every loss by storm, and it is due at once."
     assert sentences(f"Home Policy\n{body}") == ["Home Policy", body]
@@ -176,7 +174,7 @@ def test_a_short_first_line_is_a_heading_and_a_wrapped_one_is_not() -> None:
     assert sentences(wrapped) == [wrapped.replace("\n", " ")]
 
 
-def test_a_path_is_a_heading_however_long() -> None:
+def test_a_path_is_a_heading_however_long():
     """The first line of a Markdown chunk is the path of its headings, numbered ones among them."""
     text = "Cargo Schedule > 9. Special conditions of this contract\nNone."
     assert sentences(text) == ["Cargo Schedule > 9. Special conditions of this contract", "None."]
@@ -193,7 +191,7 @@ def test_a_path_is_a_heading_however_long() -> None:
         "---\n\nIt is so.",
     ],
 )
-def test_a_short_first_line_is_not_glued_to_what_follows(below: str) -> None:
+def test_a_short_first_line_is_not_glued_to_what_follows(below):
     """A sentence by itself, code, a list, a table or a line below it.
 
     The heading is not glued to any of them.
@@ -201,7 +199,7 @@ def test_a_short_first_line_is_not_glued_to_what_follows(below: str) -> None:
     assert pieces(f"Safety of a nest\n{below}")[0] == Piece("Safety of a nest", "heading")
 
 
-def test_code_is_one_piece_letter_by_letter() -> None:
+def test_code_is_one_piece_letter_by_letter():
     """Emphasis, headings, tables, lists and comments inside of it are code.
 
     Those outside are not.
@@ -217,7 +215,7 @@ def test_code_is_one_piece_letter_by_letter() -> None:
     ]
 
 
-def test_what_stands_in_a_comment_is_left_out() -> None:
+def test_what_stands_in_a_comment_is_left_out():
     """On one line, on several, with code in it, and where it is never closed."""
     assert sentences("It is so. <!-- Not so. -->\n<!--\nNor so.\n```\nls\n```\n-->\nNow.") == [
         "It is so.",
@@ -226,7 +224,7 @@ def test_what_stands_in_a_comment_is_left_out() -> None:
     assert sentences("It is so.\n\n<!-- never closed\n\nNot so.") == ["It is so."]
 
 
-def test_an_underlined_line_is_a_heading_and_a_rule_is_none() -> None:
+def test_an_underlined_line_is_a_heading_and_a_rule_is_none():
     """Of equals signs or dashes, below a line that is its own paragraph and no whole sentence."""
     assert [
         piece.kind
@@ -245,14 +243,14 @@ def test_an_underlined_line_is_a_heading_and_a_rule_is_none() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", "|---|---|", "| | |", "#", "- ", "****"])
-def test_nothing_is_never_a_sentence(text: str) -> None:
+def test_nothing_is_never_a_sentence(text):
     """Marks without words are no sentence, apart from emphasis that holds nothing."""
     assert sentences(text) in ([], ["****"], ["#"], ["-"])
 
 
 @LAWFUL
 @given(st.text('Ab1 .!?\n|#*->(é£[]"', max_size=80))
-def test_no_sentence_is_empty_and_none_is_invented(text: str) -> None:
+def test_no_sentence_is_empty_and_none_is_invented(text):
     """Each sentence always has something in it, and its letters are the passage's, in order."""
     found = sentences(text)
     assert all(sentence.strip() for sentence in found)
@@ -263,7 +261,7 @@ def test_no_sentence_is_empty_and_none_is_invented(text: str) -> None:
     )
 
 
-def _without_list_numbers(text: str) -> list[str]:
+def _without_list_numbers(text):
     import re
 
     return [
@@ -275,7 +273,7 @@ def _without_list_numbers(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("unit", ["A. ", "**a", '"', ". [", "| ", "(a) ", "- a\n", "\n\n", "Mr. "])
-def test_time_is_linear_in_the_text(unit: str) -> None:
+def test_time_is_linear_in_the_text(unit):
     """Fifty thousand of anything are cut within two seconds."""
     start = time.process_time()
     sentences(unit * 50_000)
@@ -301,7 +299,7 @@ def test_time_is_linear_in_the_text(unit: str) -> None:
         (0.62, float("-inf"), "0.62"),
     ],
 )
-def test_a_measurement_in_words(value: float, beside: float | None, told: str) -> None:
+def test_a_measurement_in_words(value, beside, told):
     """Four decimals, more if it would read like what it is compared with.
 
     No digit of arithmetic.
@@ -311,7 +309,7 @@ def test_a_measurement_in_words(value: float, beside: float | None, told: str) -
 
 @settings(deadline=None, derandomize=True)
 @given(st.floats(-100.0, 100.0), st.sampled_from([0.0, 1e-12, 1e-9, 1e-6, 3e-5, 0.2, 1.0]))
-def test_two_numbers_read_apart_and_in_order(value: float, apart: float) -> None:
+def test_two_numbers_read_apart_and_in_order(value, apart):
     """Whatever is below a threshold reads as below it: never "0.7000 is below 0.7000"."""
     above = value + apart
     low, high = decimals(value, above), decimals(above, value)
@@ -323,20 +321,20 @@ LAWFUL_ANSWERS = settings(deadline=None, derandomize=True, max_examples=200)
 TEXTS = st.text("aA thé£1,.0\u00a0-'", max_size=30)
 
 
-def test_normalising_is_squads() -> None:
+def test_normalising_is_squads():
     """Lower case, ASCII punctuation gone with no blank, whole-word articles gone, single blanks."""
     assert normalise_answer("  The U.S.A.'s  an-archist, A theatre!") == "usas anarchist theatre"
     assert normalise_answer("« l'été » – 5 %") == "« lété » – 5"
 
 
-def test_exact_match_is_with_any_gold() -> None:
+def test_exact_match_is_with_any_gold():
     """`10th century` is the second gold, `10th` is none."""
     golds = ["in the 10th century", "10th century"]
     assert exact_match("The 10th century.", golds)
     assert not exact_match("10th", golds)
 
 
-def test_without_golds_only_no_answer_matches() -> None:
+def test_without_golds_only_no_answer_matches():
     """As SQuAD 2.0 scores an unanswerable question."""
     assert exact_match("", [])
     assert exact_match("the", [])
@@ -354,14 +352,14 @@ def test_without_golds_only_no_answer_matches() -> None:
         ("Ragnar", ["Rollo"], 0.0),
     ],
 )
-def test_f1_of_tokens(answer: str, golds: list[str], f1: float) -> None:
+def test_f1_of_tokens(answer, golds, f1):
     """Tokens are shared with their repeats; the best gold counts."""
     assert token_f1(answer, golds) == pytest.approx(f1)
 
 
 @LAWFUL_ANSWERS
 @given(TEXTS, TEXTS)
-def test_f1_is_symmetric_and_one_exactly_for_the_same_tokens(a: str, b: str) -> None:
+def test_f1_is_symmetric_and_one_exactly_for_the_same_tokens(a, b):
     """With one gold, which of the two is the answer makes no difference; an exact match has 1."""
     assert token_f1(a, [b]) == token_f1(b, [a])
     assert 0.0 <= token_f1(a, [b]) <= 1.0
@@ -389,38 +387,38 @@ def test_f1_is_symmetric_and_one_exactly_for_the_same_tokens(a: str, b: str) -> 
         ("01632", "01632"),
     ],
 )
-def test_a_number_has_one_spelling(text: str, term: str) -> None:
+def test_a_number_has_one_spelling(text, term):
     """Marks of thousands, nought decimals, ordinals and words for numbers say nothing."""
     assert content_terms(text) == (term,)
 
 
-def test_numbers_side_by_side_stay_apart() -> None:
+def test_numbers_side_by_side_stay_apart():
     """A list of years, a phone number, a range: no marks of thousands."""
     assert content_terms("2024, 2025") == ("2024", "2025")
     assert content_terms("01632 960533") == ("01632", "960533")
     assert content_terms("2,500 and 15,000") == ("2500", "15000")
 
 
-def test_words_lose_case_accents_and_function_words() -> None:
+def test_words_lose_case_accents_and_function_words():
     """`dès` and `été` fold into function words of French, as they are typed by many."""
     assert content_terms("La Déclaration of the CLAIM") == ("declaration", "claim")
 
 
-def test_recall_counts_what_the_gold_says() -> None:
+def test_recall_counts_what_the_gold_says():
     """Of excess, 1200, per, loss the answer has two; what it says besides does not matter."""
     assert answer_recall("Storm excess: GBP 1 200, from April.", "excess £1,200 per loss") == 0.5
     assert answer_recall("A B C", "c b a a") == 1.0
     assert answer_recall("", "excess") == 0.0
 
 
-def test_recall_of_a_gold_without_content_is_missing() -> None:
+def test_recall_of_a_gold_without_content_is_missing():
     """Nothing asked is not everything found."""
     assert np.isnan(answer_recall("yes", "it is"))
 
 
 @LAWFUL_ANSWERS
 @given(TEXTS, TEXTS)
-def test_saying_more_never_lowers_recall(gold: str, more: str) -> None:
+def test_saying_more_never_lowers_recall(gold, more):
     """An answer that holds the gold and something else has all of it."""
     found = answer_recall(f"{gold} ; {more}", gold)
     assert np.isnan(found) or found == 1.0

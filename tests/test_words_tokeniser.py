@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from time import process_time
@@ -84,11 +83,11 @@ class TestWords:
             ("", []),
         ],
     )
-    def test_words(self, text: str, words: list[str]) -> None:
+    def test_words(self, text, words):
         """Each script as rule S1.6 says."""
         assert split_words(text) == words
 
-    def test_one_tokeniser(self) -> None:
+    def test_one_tokeniser(self):
         """BM25, keywords, coverage, names and support split the same text alike."""
         text = "İPTAL العَقْدُ ज़रूरी 水漏れ"
         words = split_words(text)
@@ -98,12 +97,12 @@ class TestWords:
         assert plain_words(text) == [*words[:3], "水漏れ"]  # names are looked up whole
         assert [word.key for word in claim_words(text)] == [*words[:2], words[2][:5], *words[3:]]
 
-    def test_an_underscore_joins_names_of_code_in_the_index_alone(self) -> None:
+    def test_an_underscore_joins_names_of_code_in_the_index_alone(self):
         """`max_retries` is one word of the index and two keywords."""
         assert index_words("max_retries 水_漏") == ["max_retries", "^max_r", "水", "_", "漏"]
         assert split_words("max_retries") == ["max", "retries"]
 
-    def test_accents_of_other_scripts_are_letters(self) -> None:
+    def test_accents_of_other_scripts_are_letters(self):
         """A mark that makes another letter stays; a Latin accent goes."""
         assert [unaccented(text) for text in ("ガス", "हिन्दी", "ที่", "한국", "Élément")] == [
             *("ガス", "हिन्दी", "ที่", "한국"),
@@ -111,7 +110,7 @@ class TestWords:
         ]
         assert fold_case("Ünïcödé İ") == "unicode i"
 
-    def test_word_count(self) -> None:
+    def test_word_count(self):
         """Parts between blanks; letters of a script without blanks."""
         assert [word_count(text) for text in ("", "a  b-c", "免赔额500元", "보험이 저")] == [
             0,
@@ -120,7 +119,7 @@ class TestWords:
             2,
         ]
 
-    def test_whole_words_are_where_they_are(self) -> None:
+    def test_whole_words_are_where_they_are(self):
         """Spans are those of the text."""
         text = "अगर AB-3 水漏れ"
         assert [text[word.start() : word.end()] for word in whole_words(text)] == [
@@ -146,14 +145,14 @@ class TestLaws:
 
     @given(TEXTS, TEXTS)
     @settings(max_examples=300, deadline=None)
-    def test_words_of_a_text_are_those_of_its_parts(self, first: str, second: str) -> None:
+    def test_words_of_a_text_are_those_of_its_parts(self, first, second):
         """A blank or a line break parts words, whatever is around it."""
         assert split_words(f"{first} {second}") == split_words(first) + split_words(second)
         assert index_words(f"{first}\n{second}") == index_words(first) + index_words(second)
 
     @given(TEXTS)
     @settings(max_examples=500, deadline=None)
-    def test_folding_twice_is_folding_once(self, text: str) -> None:
+    def test_folding_twice_is_folding_once(self, text):
         """Folding is idempotent."""
         assert folded(folded(text)) == folded(text)
         assert written(written(text)) == written(text)
@@ -161,7 +160,7 @@ class TestLaws:
 
     @given(TEXTS)
     @settings(max_examples=500, deadline=None)
-    def test_composed_and_decomposed_are_one(self, text: str) -> None:
+    def test_composed_and_decomposed_are_one(self, text):
         """NFC and NFD of a text have the same words."""
         forms = {unicodedata.normalize(form, text) for form in ("NFC", "NFD")}
         assert len({tuple(split_words(form)) for form in forms}) == 1
@@ -171,7 +170,7 @@ class TestLaws:
     @given(TEXTS)
     @example("\N{LATIN SMALL LIGATURE FI}\N{COMBINING DOT ABOVE}")
     @settings(max_examples=300, deadline=None)
-    def test_no_word_is_empty_or_parted_by_blanks(self, text: str) -> None:
+    def test_no_word_is_empty_or_parted_by_blanks(self, text):
         """A word is not empty, has no blank, and is a word by itself."""
         for underscores in (False, True):
             words = split_words(text, underscores=underscores)
@@ -185,7 +184,7 @@ class TestLaws:
 
     @given(TEXTS)
     @settings(max_examples=300, deadline=None)
-    def test_sentences_lose_no_letter(self, text: str) -> None:
+    def test_sentences_lose_no_letter(self, text):
         """Ends of sentences are in order and part the text without loss."""
         line = " ".join(text.replace("|", " ").split())
         cuts = [0, *(end for _, end in sentence_ends(line)), len(line)]
@@ -193,7 +192,7 @@ class TestLaws:
         assert "".join(line[a:b] for a, b in pairwise(cuts)) == line
 
 
-def texts_of_the_bundle() -> Iterator[str]:
+def texts_of_the_bundle():
     """Paragraphs of every bundled file."""
     for path in sorted((ROOT / "datasets").rglob("*")):
         if path.suffix in {".md", ".txt", ".yaml", ".csv", ".jsonl", ".html"}:
@@ -203,7 +202,7 @@ def texts_of_the_bundle() -> Iterator[str]:
 class TestEnglishAndFrench:
     """English and French texts are split as the standard library splits them, to the byte."""
 
-    def test_the_bundled_texts(self) -> None:
+    def test_the_bundled_texts(self):
         """Every paragraph, case and pack of the bundled sets."""
         texts = [text for text in texts_of_the_bundle() if is_plain(text)]
         assert len(texts) > 5000
@@ -216,7 +215,7 @@ class TestEnglishAndFrench:
             assert split_words(text, underscores=True) == lower
             assert spaced(text) == text
 
-    def test_plain_characters_need_no_other_reading(self) -> None:
+    def test_plain_characters_need_no_other_reading(self):
         """Each character that the standard library reads.
 
         No mark, the same letter for both libraries, folded once.
@@ -255,13 +254,13 @@ class TestSentences:
             ("Ask Mr. Lee. He is in.", 2),
         ],
     )
-    def test_parts(self, text: str, parts: int) -> None:
+    def test_parts(self, text, parts):
         """So many sentences, which together are the text."""
         found = sentences(text)
         assert len(found) == parts
         assert "".join(found).replace(" ", "") == text.replace(" ", "")
 
-    def test_lines_of_a_script_without_blanks_join_without_one(self) -> None:
+    def test_lines_of_a_script_without_blanks_join_without_one(self):
         """A line break inside a Chinese word is nothing."""
         assert sentences(
             "水管爆裂造成的室内财产损失由本保单按照约定赔\n偿。每次事故由投保人自己承担的免赔\n额为500元。"
@@ -271,7 +270,7 @@ class TestSentences:
         ]
         assert join_lines(["보험금을", "지급합니다", "in", "水"]) == "보험금을 지급합니다 in 水"
 
-    def test_a_title_above_text_without_capitals(self) -> None:
+    def test_a_title_above_text_without_capitals(self):
         """A short first line above a sentence is its heading."""
         assert (
             sentences("第三章 赔偿\n水管爆裂造成的室内财产损失由本保单赔偿。")[0] == "第三章 赔偿"
@@ -302,14 +301,14 @@ class TestConsumers:
             ("İptal 30 gün.", "İptal 60 gün.", "SÖZLEŞMENİN İPTALİ: iptal süresi 30 gün."),
         ],
     )
-    def test_support(self, claim: str, contrary: str, passage: str) -> None:
+    def test_support(self, claim, contrary, passage):
         """A claim in the words of a passage is supported; with another number it is not."""
         supported, opposed = (answer_support(text, [passage]).score for text in (claim, contrary))
         assert supported > 0.9
         assert opposed < 0.6
 
 
-def bm25_hits(language: str) -> list[bool]:
+def bm25_hits(language):
     """Whether each question of a language finds its passage first by BM25 alone."""
     rows = [json.loads(line) for line in PASSAGES.read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if row["language"] == language]
@@ -326,7 +325,7 @@ def bm25_hits(language: str) -> list[bool]:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_bm25_alone_finds_the_passage(language: str) -> None:
+def test_bm25_alone_finds_the_passage(language):
     """At least 8 of 10, on passages and questions that were written before the tokeniser.
 
     It finds all ten.
@@ -344,13 +343,13 @@ def test_bm25_alone_finds_the_passage(language: str) -> None:
         ("חוזה", "הַחוֹזֶה חוֹזֶה"),
     ],
 )
-def test_bm25_finds_other_scripts(query: str, text: str) -> None:
+def test_bm25_finds_other_scripts(query, text):
     """Thai, Burmese, Greek, Cyrillic, and Hebrew with points."""
     _, ids = Bm25Index(["zzz", text]).search([query], 1)
     assert ids.tolist() == [[1]]
 
 
-def test_sentences_of_a_long_line_take_no_longer_each() -> None:
+def test_sentences_of_a_long_line_take_no_longer_each():
     """What follows an end is looked at in its first characters alone.
 
     A line of 8 MB took three minutes.

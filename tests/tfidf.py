@@ -143,7 +143,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[str, str, str]]] = {
 }
 
 
-def hits(k: int = 5) -> pd.DataFrame:
+def hits(k=5):
     """One row a hit.
 
     The `k` best documents of each of sixty questions, by the cosine of their TF-IDF vectors.

@@ -12,7 +12,7 @@ import raglab
 GERMAN = Path(__file__).parent / "data" / "de.yaml"
 
 
-def run_with_german(program: str, folder: Path) -> None:
+def run_with_german(program, folder):
     """Run a program over the copy, which is made in a folder.
 
     Raises:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 WORDS = [
@@ -24,7 +22,7 @@ WORDS = [
 DIM = 16
 
 
-def save_bert(folder: Path, kind: str, words: Sequence[str] = WORDS, **settings: Any) -> Path:
+def save_bert(folder, kind, words=WORDS, **settings):
     """Write a BERT of one layer and a vocabulary of some words, which reads 32 tokens."""
     import torch
     import transformers as untyped
@@ -51,11 +49,11 @@ def save_bert(folder: Path, kind: str, words: Sequence[str] = WORDS, **settings:
 
 
 def save_encoder(
-    folder: Path,
-    prompts: Mapping[str, str] | None = None,
-    default: str | None = None,
-    words: Sequence[str] = WORDS,
-) -> Path:
+    folder,
+    prompts=None,
+    default=None,
+    words=WORDS,
+):
     """Write an encoder: mean of the tokens, not normalised; with prompts where given."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -74,7 +72,7 @@ CLIP_DIM, CLIP_TOKENS = 8, 24
 COLOURS = {"red": (220, 20, 20), "green": (20, 200, 30), "blue": (20, 30, 220)}
 
 
-def save_clip(folder: Path) -> Path:
+def save_clip(folder):
     """Write a CLIP model of one layer a tower, that reads 24 letters and 32 x 32 pixels.
 
     No modules.json, as published.
@@ -133,7 +131,7 @@ def save_clip(folder: Path) -> Path:
     return folder
 
 
-def save_causal(folder: Path, words: Sequence[str] = WORDS) -> Path:
+def save_causal(folder, words=WORDS):
     """Write a one-layer Llama over some words, with a chat template, that reads 64 tokens."""
     import torch
     import transformers as untyped

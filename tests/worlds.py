@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,14 +37,12 @@ class Hit(NamedTuple):
     page_label: str | None = None
 
 
-def ask(query: str = "what is the excess", expect_status: str = "ok", **more: Any) -> Case:
+def ask(query="what is the excess", expect_status="ok", **more):
     """A case with the id `q`."""
     return Case(**({"id": "q", "query": query, "expect_status": expect_status} | more))
 
 
-def trace_of(
-    *rows: tuple[Case, Sequence[Sequence[Hit]]], n_reranked: int | None = None
-) -> TraceData:
+def trace_of(*rows, n_reranked=None):
     """Trace of one arm: a row a case, the case and its hits by depth; hits are sorted by l2 here.
 
     n_reranked: of every case; the hits whose `s_rerank` is given where None.
@@ -107,7 +105,7 @@ OFF: dict[str, Any] = {
 }
 
 
-def policy(**sections: Any) -> PolicyData:
+def policy(**sections):
     """Policy with similarity and confidence off and two chosen hits in l2 order.
 
     What is stated goes on top.
@@ -149,9 +147,7 @@ _SIM = (0.0, 0.25, 0.5, 0.5, 0.75)
 _UNIT = (0.0, 0.25, 0.5, 0.5, 0.75, 1.0)
 
 
-def random_trace(
-    seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, arms: int = 1
-) -> TraceData:
+def random_trace(seed, n_cases=4, depths=1, width=5, arms=1):
     """A trace drawn on coarse grids: ties in l2, scores, pages and entities are the rule."""
     rng = np.random.default_rng(seed)
     n_chunks = 12
@@ -205,7 +201,7 @@ def random_trace(
     )
 
 
-def _random_chunks(rng: np.random.Generator, n_chunks: int) -> tuple[Chunk, ...]:
+def _random_chunks(rng, n_chunks):
     """Chunks with short texts, of few files, pages, tags and entities."""
     return tuple(
         Chunk(
@@ -226,7 +222,7 @@ def _random_chunks(rng: np.random.Generator, n_chunks: int) -> tuple[Chunk, ...]
     )
 
 
-def measured(trace: Any) -> Any:
+def measured(trace):
     """A trace of `random_trace` as retrieval measures one.
 
     Cosines that are those of its distances, chances up to 1.
@@ -294,7 +290,7 @@ _BOUNDS = {
 }
 
 
-def with_signals(policies: list[PolicyData], seed: int, bounds: Any = None) -> list[PolicyData]:
+def with_signals(policies, seed, bounds=None):
     """The policies with gates on some signals.
 
     One bound or both, all three firings, now and then switched off.
@@ -320,7 +316,7 @@ def with_signals(policies: list[PolicyData], seed: int, bounds: Any = None) -> l
     return out
 
 
-def random_policies(seed: int, count: int, **fixed: Any) -> list[PolicyData]:
+def random_policies(seed, count, **fixed):
     """Policies drawn on the grids of `random_trace`.
 
     `fixed` holds paths with `__` for the point.

@@ -8,6 +8,6 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_waiting_for_disks(monkeypatch):
     """What is written is read again at once: nothing is learned from a disk that turns."""
     monkeypatch.setattr(os, "fsync", lambda _: None)

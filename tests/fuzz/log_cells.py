@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fuzz.resigned import json_changes
-from raglab.store.log_rows import EventTable
 from raglab.store.log_tables import CHOICE_TABLES, REQUEST_TABLES
 
 FORMS = {table.name: table for table in (*CHOICE_TABLES, *REQUEST_TABLES)}
@@ -55,11 +52,11 @@ class CellChange(NamedTuple):
     value: Any
     malformed: bool
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.table}.{self.column} of {self.rowid}: {self.name}"
 
 
-def cell_changes(path: Path) -> Iterator[CellChange]:
+def cell_changes(path):
     """Changes of first and last rows of each table of a log, its own and the numbers."""
     with closing(sqlite3.connect(path)) as link:
         tables = [
@@ -81,7 +78,7 @@ def cell_changes(path: Path) -> Iterator[CellChange]:
                     yield from _changes(table, column, rowid, held)
 
 
-def _changes(table: str, column: str, rowid: int, held: Any) -> Iterator[CellChange]:
+def _changes(table, column, rowid, held):
     """Changes of one value; of one of JSON also each place inside it."""
     form = FORMS.get(table)
     for name, value in CELLS.items():
@@ -101,7 +98,7 @@ def _changes(table: str, column: str, rowid: int, held: Any) -> Iterator[CellCha
             yield CellChange(table, column, rowid, change.what, text, malformed)
 
 
-def _is_malformed(form: EventTable, column: str, value: Any) -> bool:
+def _is_malformed(form, column, value):
     """Whether a column of an honest log never holds a value.
 
     What SQLite makes of it there is of another type.
@@ -117,7 +114,7 @@ def _is_malformed(form: EventTable, column: str, value: Any) -> bool:
     )
 
 
-def change_cell(path: Path, change: CellChange) -> bool:
+def change_cell(path, change):
     """Change a value in a log; whether the table took it."""
     with closing(sqlite3.connect(path)) as link:
         statement = f'UPDATE "{change.table}" SET "{change.column}" = ? WHERE rowid = ?'

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -136,17 +135,17 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def pick(rng: np.random.Generator, items: Sequence[Any]) -> Any:
+def pick(rng, items):
     """One of some items, as it is."""
     return items[int(rng.integers(len(items)))]
 
 
-def hostile_value(rng: np.random.Generator) -> Any:
+def hostile_value(rng):
     """A value of JSON or YAML that a reader may stumble over."""
     return pick(rng, WORDS) if rng.random() < 0.4 else copy.deepcopy(pick(rng, VALUES))
 
 
-def mutated_bytes(rng: np.random.Generator, raw: bytes) -> bytes:
+def mutated_bytes(rng, raw):
     """Bytes with one to four changes.
 
     Bits flipped, parts cut, doubled, moved or overwritten, hostile words between.
@@ -176,7 +175,7 @@ def mutated_bytes(rng: np.random.Generator, raw: bytes) -> bytes:
     return bytes(out)
 
 
-def mutated_text(rng: np.random.Generator, text: str) -> str:
+def mutated_text(rng, text):
     """Text with one to three changes to whole lines and hostile words."""
     lines = text.split("\n")
     for _ in range(int(rng.integers(1, 4))):
@@ -199,7 +198,7 @@ def mutated_text(rng: np.random.Generator, text: str) -> str:
     return "\n".join(lines)
 
 
-def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def places(value, way=()):
     """Ways to every value inside a value of JSON, the whole first."""
     inside = (
         value.items()
@@ -211,7 +210,7 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [way, *(place for key, item in inside for place in places(item, (*way, key)))]
 
 
-def mutated_value(rng: np.random.Generator, value: Any) -> Any:
+def mutated_value(rng, value):
     """A value of JSON with one to three changes.
 
     Values replaced, keys dropped, renamed or added, lists grown.
@@ -231,7 +230,7 @@ def mutated_value(rng: np.random.Generator, value: Any) -> Any:
     return out
 
 
-def _change(rng: np.random.Generator, parent: Any, key: Any) -> None:
+def _change(rng, parent, key):
     """Change one member of a list or an object."""
     held, kind = parent[key], int(rng.integers(7))
     if kind == 0:
@@ -253,7 +252,7 @@ def _change(rng: np.random.Generator, parent: Any, key: Any) -> None:
         parent[key] = hostile_value(rng)
 
 
-def _nudge(rng: np.random.Generator, parent: Any, key: Any) -> None:
+def _nudge(rng, parent, key):
     """Change one number, switch or text of a list or an object a little; else nothing."""
     held = parent[key]
     if isinstance(held, bool):
@@ -271,7 +270,7 @@ def _nudge(rng: np.random.Generator, parent: Any, key: Any) -> None:
         )
 
 
-def json_bytes(value: Any) -> bytes:
+def json_bytes(value):
     """JSON as Python writes it, NaN and half surrogate pairs among it."""
     try:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -279,7 +278,7 @@ def json_bytes(value: Any) -> bytes:
         return b"1" * 5_000
 
 
-def shown(value: object, most: int = 200) -> str:
+def shown(value, most=200):
     """An input as a report shows it: on one line, escaped."""
     text = ascii(value)
     return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"

@@ -10,10 +10,9 @@ import time
 import traceback
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,13 +73,13 @@ class _TooLongError(BaseException):
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
+def _limited():
     """Stop what works for longer than `LONGEST_S` or waits six times as long.
 
     A busy machine ends no trial.
     """
 
-    def stop(_: int, __: FrameType | None) -> None:
+    def stop(_, __):
         raise _TooLongError
 
     timers = (
@@ -98,7 +97,7 @@ def _limited() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def is_clear(error: BaseException) -> bool:
+def is_clear(error):
     """Whether an error is one line of ours, with a rule and nothing that a terminal would obey.
 
     An `InputError` is ours; of other types the message must state a rule and end as a sentence, and
@@ -112,7 +111,7 @@ def is_clear(error: BaseException) -> bool:
     return one_line and ours
 
 
-def outcome(trial: Trial, folder: Path | None = None) -> Outcome:
+def outcome(trial, folder=None):
     """What became of one input.
 
     Args:
@@ -144,12 +143,12 @@ def outcome(trial: Trial, folder: Path | None = None) -> Outcome:
 
 
 def fuzz(
-    surface: str,
-    draw: Callable[[np.random.Generator], Trial],
-    folder: Path | None = None,
-    cases: int = CASES,
-    only: int | None = None,
-) -> list[str]:
+    surface,
+    draw,
+    folder=None,
+    cases=CASES,
+    only=None,
+):
     """Try so many inputs, each drawn by a stream of its own.
 
     The failures, each with what draws it again.
@@ -177,13 +176,13 @@ def fuzz(
     return failures
 
 
-def report(failures: list[str]) -> str:
+def report(failures):
     """First failures and how many there are."""
     more = f"\n… and {len(failures) - SHOWN} more" if len(failures) > SHOWN else ""
     return "\n" + "\n".join(failures[:SHOWN]) + more
 
 
-def table() -> str:
+def table():
     """Counts by surface and kind, as Markdown."""
     rows = [["surface", "tried", *KINDS]]
     for surface, counts in [*TABLE.items(), ("all", sum(TABLE.values(), Counter()))]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +51,7 @@ class Change(NamedTuple):
     content: Any
 
 
-def with_value(document: Any, way: tuple[Any, ...], value: Any) -> Any:
+def with_value(document, way, value):
     """A document of JSON with another value at a place."""
     if not way:
         return value
@@ -64,7 +63,7 @@ def with_value(document: Any, way: tuple[Any, ...], value: Any) -> Any:
     return out
 
 
-def without(document: Any, way: tuple[Any, ...]) -> Any:
+def without(document, way):
     """A document of JSON without what stands at a place."""
     out = copy.deepcopy(document)
     parent = out
@@ -74,7 +73,7 @@ def without(document: Any, way: tuple[Any, ...]) -> Any:
     return out
 
 
-def json_changes(document: Any, most_items: int = 1) -> Iterator[Change]:
+def json_changes(document, most_items=1):
     """Every place of a document but those inside later items of lists, with each change.
 
     And without it.
@@ -103,10 +102,10 @@ def json_changes(document: Any, most_items: int = 1) -> Iterator[Change]:
 
 # a fact
 def number_changes(
-    values: list[list[Any]],
-    kind: str,
-    optional: bool,
-) -> Iterator[Change]:
+    values,
+    kind,
+    optional,
+):
     """Lists of numbers, a row per case, each with one number changed or lists of a new length."""
     flat = [
         (row, place)
@@ -140,14 +139,14 @@ def number_changes(
     yield Change("rows swapped", malformed=False, content=values[::-1])
 
 
-def _typed(values: Any, kind: pa.DataType) -> pa.Array | None:
+def _typed(values, kind):
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
 
 
-def table_changes(table: pa.Table) -> Iterator[Change]:
+def table_changes(table):
     """A trace's table with each column changed in each way."""
     for place, field in enumerate(table.schema):
         rows = table[field.name].to_pylist()
@@ -173,9 +172,7 @@ def table_changes(table: pa.Table) -> Iterator[Change]:
         yield from _column_changes(table, place, field, rows)
 
 
-def _column_changes(
-    table: pa.Table, place: int, field: pa.Field, rows: list[Any]
-) -> Iterator[Change]:
+def _column_changes(table, place, field, rows):
     """A column with other values, or of another type."""
     inner = getattr(field.type, "value_type", None)
     if inner is not None and (pa.types.is_integer(inner) or pa.types.is_floating(inner)):
@@ -192,7 +189,7 @@ def _column_changes(
         )
 
 
-def _number_columns(field: pa.Field, rows: list[Any]) -> Iterator[Change]:
+def _number_columns(field, rows):
     inner, is_fixed = field.type.value_type, pa.types.is_fixed_size_list(field.type)
     optional = field.name in OPTIONAL or field.name.startswith("signal_")
     for change in number_changes(rows, "float" if pa.types.is_floating(inner) else "int", optional):
@@ -205,7 +202,7 @@ def _number_columns(field: pa.Field, rows: list[Any]) -> Iterator[Change]:
             yield from _arrays(Change(f"as {kind}", malformed=False, content=values), kind)
 
 
-def _text_columns(rows: list[Any]) -> Iterator[Change]:
+def _text_columns(rows):
     if rows[0].startswith("{"):
         for change in json_changes(json.loads(rows[0])):
             changed = change._replace(
@@ -216,7 +213,7 @@ def _text_columns(rows: list[Any]) -> Iterator[Change]:
         yield from _arrays(Change(what, malformed=False, content=[value, *rows[1:]]), pa.string())
 
 
-def _record_columns(field: pa.Field, rows: list[Any]) -> Iterator[Change]:
+def _record_columns(field, rows):
     for change in json_changes(rows[0]):
         changed = change._replace(malformed=False, content=[change.content, *rows[1:]])
         yield from _arrays(changed, field.type)
@@ -227,14 +224,14 @@ def _record_columns(field: pa.Field, rows: list[Any]) -> Iterator[Change]:
             )
 
 
-def _arrays(change: Change, kind: pa.DataType) -> Iterator[Change]:
+def _arrays(change, kind):
     """The change as an array of a type, if it fits into one."""
     array = _typed(change.content, kind)
     if array is not None:
         yield change._replace(content=array)
 
 
-def trace_changes(path: Path) -> Iterator[Change]:
+def trace_changes(path):
     """Changes of a trace's file: tables, whose head is a document of JSON."""
     table = pq.read_table(path)
     for change in json_changes(json.loads(table.schema.metadata[b"raglab"])):
@@ -243,7 +240,7 @@ def trace_changes(path: Path) -> Iterator[Change]:
     yield from table_changes(table)
 
 
-def resigned_traces(path: Path, target: Path, step: int = 1) -> Iterator[Change]:
+def resigned_traces(path, target, step=1):
     """Changes of a trace's file, each written to `target` with hashes that are right again.
 
     The content is the path.
@@ -256,7 +253,7 @@ def resigned_traces(path: Path, target: Path, step: int = 1) -> Iterator[Change]
             yield from signed_tables(change, target)
 
 
-def signed_tables(change: Change, target: Path) -> Iterator[Change]:
+def signed_tables(change, target):
     """A trace's table in a file, with the hash that its content has now."""
     pq.write_table(change.content, target)
     try:
@@ -273,11 +270,11 @@ def signed_tables(change: Change, target: Path) -> Iterator[Change]:
 
 
 def resigned_documents(
-    document: Mapping[str, Any],
-    hashed: str,
-    hash_of: Callable[[dict[str, Any]], str],
-    most_items: int = 1,
-) -> Iterator[Change]:
+    document,
+    hashed,
+    hash_of,
+    most_items=1,
+):
     """Changes of a document of JSON with the hash that its content has now.
 
     Args:
@@ -294,7 +291,7 @@ def resigned_documents(
             yield change._replace(content=signed)
 
 
-def array_changes(array: Any) -> Iterator[Change]:
+def array_changes(array):
     """An array of NumPy with numbers changed, of another type, shape or length."""
     flat = array.ravel()
     numbers: dict[str, float] = {"negative": -7, "huge": HUGE, "one": 1}
@@ -325,6 +322,6 @@ def array_changes(array: Any) -> Iterator[Change]:
         yield Change(what, malformed=False, content=other)
 
 
-def json_hash(document: Mapping[str, Any]) -> str:
+def json_hash(document):
     """SHA-256 of canonical JSON, as manifests have it."""
     return digest(canonical_json(document))

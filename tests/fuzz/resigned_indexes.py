@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fuzz.mutation import pick
 from fuzz.outcomes import Trial, fuzz
@@ -26,12 +22,12 @@ from test_live_trace_building import CORPUS, SMALL
 WITH_FINGERPRINT = ", with its fingerprint"
 
 
-def changed_index(place: Path, kind: str) -> None:
+def changed_index(place, kind):
     """An index of a kind."""
     build_index(CORPUS, place, cache=None, arms=("hybrid", "iterative"), **{**SMALL, "index": kind})
 
 
-def answers(place: Path) -> list[Any]:
+def answers(place):
     """What a folder's index answers by each arm, without logs and caches, and what it finds."""
     out: list[Any] = []
     for arm in ("hybrid", "iterative"):
@@ -44,7 +40,7 @@ def answers(place: Path) -> list[Any]:
     return out
 
 
-def head_changes(head: Any) -> Iterator[Change]:
+def head_changes(head):
     """Changes of index.json with a digest that fits.
 
     And, where the settings can be read, a fingerprint that fits.
@@ -65,7 +61,7 @@ def head_changes(head: Any) -> Iterator[Change]:
                     )
 
 
-def signed(stated: Any, head: Any) -> Any:
+def signed(stated, head):
     """Content of index.json with its digest; the old one where none can be made."""
     if not isinstance(stated, dict):
         return stated
@@ -74,7 +70,7 @@ def signed(stated: Any, head: Any) -> Any:
     return stated | {"digest": head["digest"]}
 
 
-def corpus_changes(lines: list[Any]) -> Iterator[Change]:
+def corpus_changes(lines):
     """Changes of a corpus's first line, of its first chunk, and of the whole."""
     for at in (0, 1):
         for change in json_changes(lines[at]):
@@ -86,12 +82,12 @@ def corpus_changes(lines: list[Any]) -> Iterator[Change]:
     yield Change("none", malformed=True, content=[])
 
 
-def write_head(place: Path, content: Any) -> None:
+def write_head(place, content):
     """Write index.json."""
     (place / INDEX).write_text(json.dumps(content))
 
 
-def write_corpus(place: Path, lines: list[Any]) -> None:
+def write_corpus(place, lines):
     """Write the corpus of an index, and index.json with its matching hash, name and numbers."""
     head = json.loads((place / INDEX).read_text())
     file = _corpus_file(place, head["corpus_hash"])
@@ -105,13 +101,13 @@ def write_corpus(place: Path, lines: list[Any]) -> None:
         write_head(place, signed(head | {"fingerprint": index_fingerprint(new, parameters)}, head))
 
 
-def restored(whole: Path, place: Path) -> None:
+def restored(whole, place):
     """Copy an index over what stands in a folder."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(whole, place)
 
 
-def try_changes(folder: Path, kind: str, cases: int) -> list[str]:
+def try_changes(folder, kind, cases):
     """Failures of so many changes of an index of a kind, drawn from all.
 
     What no honest folder holds, and a change that leaves the fingerprint as it was, must be refused
@@ -128,7 +124,7 @@ def try_changes(folder: Path, kind: str, cases: int) -> list[str]:
         tries += [(write_corpus, change) for change in corpus_changes(lines)]
         sound = answers(whole)
 
-        def draw(rng: np.random.Generator) -> Trial:
+        def draw(rng):
             write, change = pick(rng, tries)
             restored(whole, place)
             write(place, change.content)
@@ -136,7 +132,7 @@ def try_changes(folder: Path, kind: str, cases: int) -> list[str]:
                 write is write_head and not change.what.endswith(WITH_FINGERPRINT)
             )
 
-            def check(found: list[Any]) -> str:
+            def check(found):
                 if is_strict and found != sound:
                     return f"another decision: {found}"
                 return ""

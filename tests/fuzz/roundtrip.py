@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from raglab.replay import decide
@@ -12,7 +10,7 @@ from raglab.store.traces import Trace
 from worlds import policy
 
 
-def trace_problem(trace: Trace, folder: Path) -> str:
+def trace_problem(trace, folder):
     """What is wrong with a trace that was made.
 
     Another one from disk, no distance, another decision.

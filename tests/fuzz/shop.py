@@ -8,9 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -36,7 +34,7 @@ QUESTIONS = (
 
 
 @contextmanager
-def words_for_models(secrets: Path) -> Iterator[None]:
+def words_for_models(secrets):
     """Encoders of words in place of the bundled ones, and an own folder for what raglab keeps."""
     words = WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
@@ -47,13 +45,13 @@ def words_for_models(secrets: Path) -> Iterator[None]:
         yield
 
 
-def settled(path: Path) -> None:
+def settled(path):
     """Bring what stands in the write-ahead file of a database into the database."""
     with closing(sqlite3.connect(path)) as link:
         link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def asked_index(place: Path) -> None:
+def asked_index(place):
     """An index that a bandit answered three questions from, one of them with a thumb.
 
     Its logs and caches.
@@ -73,7 +71,7 @@ def asked_index(place: Path) -> None:
         settled(file)
 
 
-def shop(folder: Path) -> None:
+def shop(folder):
     """All that a command reads, in a folder."""
     (folder / "documents").mkdir(parents=True)
     (folder / "documents" / "home.md").write_text(

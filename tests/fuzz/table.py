@@ -11,7 +11,7 @@ import pytest
 from fuzz import outcomes
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session):
     """Hand a worker's counts to the process that prints them."""
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
@@ -19,13 +19,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
+def pytest_testnodedown(node):
     """Take a worker's counts."""
     for surface, counts in json.loads(getattr(node, "workeroutput", {}).get("fuzz", "{}")).items():
         outcomes.TABLE.setdefault(surface, Counter()).update(counts)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter):
     """Print the table."""
     if outcomes.TABLE:
         terminalreporter.section("fuzzed inputs")

@@ -12,7 +12,6 @@ import re
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -407,7 +406,7 @@ class _TracebackError(Exception):
 
 
 @contextmanager
-def streams(kind: str) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
+def streams(kind):
     """Standard streams of a command: whole ones, a full output, one that nobody reads, none."""
     raw = io.BytesIO(), io.BytesIO()
     kept = [os.dup(number) for number in (1, 2)]
@@ -446,7 +445,7 @@ def streams(kind: str) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
             os.close(copy)
 
 
-def run(arguments: list[str], kind: str) -> Ended:
+def run(arguments, kind):
     """How `raglab` with some arguments ends, in this process and through its real door."""
     before = sys.argv
     sys.argv = ["raglab", *arguments]
@@ -463,7 +462,7 @@ def run(arguments: list[str], kind: str) -> Ended:
     return Ended(code if isinstance(code, int) else 0 if code is None else 1, said[0], said[1])
 
 
-def taken(arguments: list[str], kind: str, *, debug: bool) -> Ended:
+def taken(arguments, kind, *, debug):
     """How a command ended, what it refused as an error.
 
     One of ours where its line is a clear one.
@@ -494,7 +493,7 @@ def taken(arguments: list[str], kind: str, *, debug: bool) -> Ended:
     raise InputError(line)
 
 
-def snapshot(folder: Path) -> dict[str, bytes]:
+def snapshot(folder):
     """Bytes of every file of a folder, but those that a reader of SQLite may make beside one."""
     return {
         str(file.relative_to(folder)): file.read_bytes()
@@ -503,7 +502,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     }
 
 
-def stated(folder: Path) -> dict[str, tuple[int, int, int]]:
+def stated(folder):
     """Size, time and number of every file: what tells cheaply whether one was touched."""
     found = {}
     for root, _, names in os.walk(folder):
@@ -514,7 +513,7 @@ def stated(folder: Path) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def make_odd(folder: Path, rng: np.random.Generator) -> None:
+def make_odd(folder, rng):
     """Files that are not what their names say, and what is no file."""
     odd = folder / "odd"
     odd.mkdir()
@@ -541,7 +540,7 @@ def make_odd(folder: Path, rng: np.random.Generator) -> None:
         one.bind(str(odd / "socket"))
 
 
-def changed_call(rng: np.random.Generator) -> list[str]:
+def changed_call(rng):
     """A call of a command with one to three arguments changed, dropped, doubled, moved or added."""
     weights = np.array([often for often, _ in CALLS], dtype=np.float64)
     call = list(CALLS[int(rng.choice(len(CALLS), p=weights / weights.sum()))][1])
@@ -568,7 +567,7 @@ def changed_call(rng: np.random.Generator) -> list[str]:
     return [one for one in call if one not in ENDLESS] or ["policy"]
 
 
-def other(rng: np.random.Generator, word: str, before: str) -> str:
+def other(rng, word, before):
     """A word in the place of another.
 
     A path for what is one, a number for a number, else whatever comes.
@@ -589,7 +588,7 @@ def other(rng: np.random.Generator, word: str, before: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def made(tmp_path_factory):
     """The shop, once, with odd things in it; no model is loaded."""
     folder = tmp_path_factory.mktemp("shop")
     with words_for_models(folder.parent / "kept"):
@@ -601,11 +600,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 class Shelf:
     """The shop between cases: what stands there, put back after each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         """Remember what stands in a folder."""
         self.folder, self.whole, self.at = folder, snapshot(folder), stated(folder)
 
-    def damage(self, rng: np.random.Generator) -> None:
+    def damage(self, rng):
         """Other damaged files."""
         sources = {
             "bytes.csv": "log.csv",
@@ -618,7 +617,7 @@ class Shelf:
             (self.folder / "odd" / name).write_bytes(self.whole[f"odd/{name}"])
         self.at = stated(self.folder)
 
-    def restore(self) -> list[str]:
+    def restore(self):
         """Put back what was changed, and take away what is new.
 
         Names of the former, and of halves of files.
@@ -639,7 +638,7 @@ class Shelf:
             self.at = stated(self.folder)
         return touched
 
-    def tried(self, call: list[str], kind: str) -> Ended:
+    def tried(self, call, kind):
         """How a command ended.
 
         Raises:
@@ -662,9 +661,7 @@ class Shelf:
         return ended
 
 
-def test_every_command_ends_with_a_code_and_a_line(
-    made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_ends_with_a_code_and_a_line(made, monkeypatch):
     """Whatever stands in its arguments and its files, and whoever reads its output."""
     monkeypatch.chdir(made)
     # built once, as in a process of its own; it takes longer than most commands
@@ -676,7 +673,7 @@ def test_every_command_ends_with_a_code_and_a_line(
         monkeypatch.delenv(name)
     shelf = Shelf(made)
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         call = changed_call(rng)
         kind = pick(rng, ("whole",) * 12 + ("full", "gone", "none", "ascii"))
         if rng.random() < 0.1:
@@ -693,7 +690,7 @@ def test_every_command_ends_with_a_code_and_a_line(
     [call for _, call in CALLS if call[0] not in {"demo", "tune", "report"}],
     ids=lambda call: call[0],
 )
-def test_the_calls_work(made: Path, monkeypatch: pytest.MonkeyPatch, call: tuple[str, ...]) -> None:
+def test_the_calls_work(made, monkeypatch, call):
     """Without a change every call ends with a result, or a verdict.
 
     What takes seconds has its tests elsewhere.

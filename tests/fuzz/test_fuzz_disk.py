@@ -9,13 +9,11 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from fuzz.mutation import pick
@@ -42,7 +40,7 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dict[str, bytes]]]:
+def written(tmp_path_factory):
     """What each writer writes by itself, by number."""
     found: dict[str, dict[int, dict[str, bytes]]] = {}
     for writer in WRITERS:
@@ -55,9 +53,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dic
     return found
 
 
-def prepared(
-    rng: np.random.Generator, writer: Writer, folder: Path, whole: dict[int, dict[str, bytes]]
-) -> str:
+def prepared(rng, writer, folder, whole):
     """Make a folder with something in the place of the writer's file; what."""
     old = str(pick(rng, OLD))
     path = folder / writer.file
@@ -82,7 +78,7 @@ def prepared(
     return old
 
 
-def written_or_whole(writer: Writer, folder: Path, limits: Any, new: dict[str, bytes]) -> str:
+def written_or_whole(writer, folder, limits, new):
     """Write under a limit; what is wrong with what stands there then.
 
     Raises:
@@ -109,31 +105,29 @@ def written_or_whole(writer: Writer, folder: Path, limits: Any, new: dict[str, b
 
 
 @contextmanager
-def unlimited() -> Iterator[None]:
+def unlimited():
     """Nothing fails but what does by itself."""
     yield
 
 
-def by_size(rng: np.random.Generator, most: int) -> int:
+def by_size(rng, most):
     """Bytes at which a file may not grow: the first, the last, any, or past the end."""
     return int(
         pick(rng, (0, 1, most // 2, most - 1, most, 4096, int(rng.integers(most + 1)), 2 * most))
     )
 
 
-def drawn_writer(rng: np.random.Generator) -> Writer:
+def drawn_writer(rng):
     """A writer; a slow one seldom."""
     writer: Writer = pick(rng, WRITERS)
     return writer if writer.name not in SLOW or rng.random() < 0.1 else WRITERS[0]
 
 
-def test_a_write_that_is_ended_at_any_byte(
-    tmp_path: Path, written: dict[str, dict[int, dict[str, bytes]]]
-) -> None:
+def test_a_write_that_is_ended_at_any_byte(tmp_path, written):
     """The system ends the growth of files; whatever stood there. Half of the cases."""
     folder = tmp_path / "there"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         if folder.is_dir():
             shutil.rmtree(folder)
         folder.unlink(missing_ok=True)
@@ -148,16 +142,14 @@ def test_a_write_that_is_ended_at_any_byte(
     assert not failures, report(failures)
 
 
-def test_a_disk_that_is_full_or_read_only(
-    tmp_path: Path, written: dict[str, dict[int, dict[str, bytes]]]
-) -> None:
+def test_a_disk_that_is_full_or_read_only(tmp_path, written):
     """A small disk with any number of pages left.
 
     A quarter of the cases, skipped where none may be mounted.
     """
     with mounted(tmp_path / "disk", "2m") as disk:
 
-        def draw(rng: np.random.Generator) -> Trial:
+        def draw(rng):
             for one in disk.iterdir():
                 shutil.rmtree(one) if one.is_dir() else one.unlink()
             writer = drawn_writer(rng)
@@ -177,7 +169,7 @@ def test_a_disk_that_is_full_or_read_only(
 
 
 @contextmanager
-def read_only(disk: Path) -> Iterator[None]:
+def read_only(disk):
     """Nothing may be written on a disk for a while."""
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     try:
@@ -186,7 +178,7 @@ def read_only(disk: Path) -> Iterator[None]:
         subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
 
 
-def test_a_log_that_finds_no_room(tmp_path: Path) -> None:
+def test_a_log_that_finds_no_room(tmp_path):
     """Looks and audit events, ended at any byte.
 
     All that was acknowledged is there, and no part of more.
@@ -197,19 +189,19 @@ def test_a_log_that_finds_no_room(tmp_path: Path) -> None:
     log = AuditLog(audit)
     log.opened("first", "what?", policy=free_policy(), fingerprint="f", models={})
 
-    def note(number: int, size: int) -> None:
+    def note(number, size):
         with no_file_longer(size):
             take_look(looks, None, "cases", str(number), 0.1, again=True)
         noted.append(str(number))
 
-    def ask(number: int, size: int) -> None:
+    def ask(number, size):
         texts = [str(number), "what is it? " * 200]
         with no_file_longer(size), log.together():
             log.replied("first", texts[0])
             log.replied("first", texts[1])
         replied.extend(texts)
 
-    def check(_: object) -> str:
+    def check(_):
         kept = list(recorded_looks(looks, "cases")) if looks.is_file() else []
         if kept != noted:
             return f"looks {kept[-3:]} where {noted[-3:]} were acknowledged"
@@ -222,7 +214,7 @@ def test_a_log_that_finds_no_room(tmp_path: Path) -> None:
 
     state = {"number": 0}
 
-    def checked(call: Any) -> None:
+    def checked(call):
         try:
             call()
         except InputError:
@@ -230,7 +222,7 @@ def test_a_log_that_finds_no_room(tmp_path: Path) -> None:
                 raise HalfWrittenError(wrong) from None
             raise
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         state["number"] += 1
         number = state["number"]
         if rng.random() < 0.5:

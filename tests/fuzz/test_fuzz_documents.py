@@ -12,8 +12,6 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +80,7 @@ ENTITIES = (
 
 
 @cache
-def word_file() -> bytes:
+def word_file():
     """A Word document."""
     import docx
 
@@ -99,7 +97,7 @@ def word_file() -> bytes:
 
 
 @cache
-def sheet_file() -> bytes:
+def sheet_file():
     """An Excel workbook."""
     import openpyxl
 
@@ -112,7 +110,7 @@ def sheet_file() -> bytes:
     return held.getvalue()
 
 
-def mutated_archive(rng: np.random.Generator, raw: bytes) -> bytes:
+def mutated_archive(rng, raw):
     """An archive with one member changed, doubled, left out, blown up or named otherwise."""
     held = io.BytesIO()
     with (
@@ -147,10 +145,10 @@ def mutated_archive(rng: np.random.Generator, raw: bytes) -> bytes:
     return held.getvalue()
 
 
-def text_format(text: str) -> Callable[[np.random.Generator], bytes]:
+def text_format(text):
     """Changes of a format that is text."""
 
-    def draw(rng: np.random.Generator) -> bytes:
+    def draw(rng):
         if rng.random() < 0.3:
             return mutated_bytes(rng, text.encode())
         if rng.random() < 0.2:
@@ -163,17 +161,17 @@ def text_format(text: str) -> Callable[[np.random.Generator], bytes]:
     return draw
 
 
-def notebook(rng: np.random.Generator) -> bytes:
+def notebook(rng):
     """A notebook with values or bytes changed."""
     if rng.random() < 0.2:
         return mutated_bytes(rng, json.dumps(NOTEBOOK).encode())
     return json_bytes(mutated_value(rng, NOTEBOOK))
 
 
-def archive_format(make: Callable[[], bytes]) -> Callable[[np.random.Generator], bytes]:
+def archive_format(make):
     """Changes of a format that is an archive."""
 
-    def draw(rng: np.random.Generator) -> bytes:
+    def draw(rng):
         return mutated_bytes(rng, make()) if rng.random() < 0.25 else mutated_archive(rng, make())
 
     return draw
@@ -192,7 +190,7 @@ LIBRARIES = {"docx": "docx", "xlsx": "openpyxl"}
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_mutated_document_loads_or_is_told(suffix: str, tmp_path: Path) -> None:
+def test_a_mutated_document_loads_or_is_told(suffix, tmp_path):
     """By itself, and in a folder beside a sound one."""
     if suffix in LIBRARIES and importlib.util.find_spec(LIBRARIES[suffix]) is None:
         pytest.skip(f"{LIBRARIES[suffix]} is not installed")
@@ -201,19 +199,19 @@ def test_a_mutated_document_loads_or_is_told(suffix: str, tmp_path: Path) -> Non
     (folder / "sound.md").write_text("# Sound\n\nThe excess of cargo is 20.\n", encoding="utf-8")
     path = folder / f"odd.{suffix}"
 
-    def load(place: Path) -> Any:
+    def load(place):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return load_corpus(place)
 
-    def wrong(corpus: Any) -> str:
+    def wrong(corpus):
         if any("root:" in chunk.text for chunk in corpus.chunks):
             return "a file of the machine is in the corpus"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return problem(tmp_path, corpus)
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         path.write_bytes(FORMATS[suffix](rng))
         place = path if rng.random() < 0.5 else folder
         return Trial(shown(path.read_bytes(), 300), lambda: load(place), wrong)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,7 +74,7 @@ SIGNALS: tuple[Any, ...] = (
 )
 
 
-def sample() -> pd.DataFrame:
+def sample():
     """Three cases with most columns that a frame may have; the last found nothing."""
     of_case = {"expect_sources": ["a.md"], "min_sources": 1, "split": "tune"}
     first = {"case_id": "c1", "query": "what is it", "label": "ok", **of_case}
@@ -105,7 +104,7 @@ def sample() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def mutated_frame(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
+def mutated_frame(rng, frame):
     """A frame with one to three changes to its cells, columns, types, rows or index.
 
     And what they were.
@@ -122,13 +121,13 @@ def mutated_frame(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, s
     return frame, "; ".join(told)
 
 
-def _change(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
+def _change(rng, frame):
     """One change, of a kind drawn with the weights that stand here."""
     kinds = (_other_cell, _other_type, _other_columns, _other_rows, _other_index, _other_thing)
     return kinds[int(rng.choice(len(kinds), p=(0.55, 0.1, 0.15, 0.1, 0.05, 0.05)))](rng, frame)
 
 
-def _other_cell(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
+def _other_cell(rng, frame):
     column, row = int(rng.integers(frame.shape[1])), int(rng.integers(frame.shape[0]))
     value = pick(rng, OTHER_CELLS) if rng.random() < 0.4 else hostile_value(rng)
     cells = list(frame.iloc[:, column])
@@ -141,7 +140,7 @@ def _other_cell(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str
     return pd.concat(parts, axis=1).set_axis(frame.columns, axis=1), told
 
 
-def _other_type(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
+def _other_type(rng, frame):
     column, kind = int(rng.integers(frame.shape[1])), pick(rng, KINDS)
     try:
         changed = frame.iloc[:, column].astype(kind)
@@ -153,7 +152,7 @@ def _other_type(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str
     return pd.concat(parts, axis=1), f"{frame.columns[column]} as {kind}"
 
 
-def _other_columns(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
+def _other_columns(rng, frame):
     column = int(rng.integers(frame.shape[1]))
     if rng.random() < 0.4:
         return frame.iloc[
@@ -168,16 +167,16 @@ def _other_columns(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, 
     ), f"column {column} is named {shown(other, 60)}"
 
 
-def _other_rows(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
+def _other_rows(rng, frame):
     rows = rng.integers(frame.shape[0], size=int(rng.integers(0, 7)))
     return frame.iloc[rows], f"rows {rows.tolist()}"
 
 
-def _other_index(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
+def _other_index(rng, frame):
     return frame.set_axis([pick(rng, (0, "a", np.nan))] * len(frame), axis=0), "another index"
 
 
-def _other_thing(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, str]:
+def _other_thing(rng, frame):
     things = (
         None,
         [],
@@ -193,11 +192,11 @@ def _other_thing(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, st
     return things[place], f"another thing ({place})"
 
 
-def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path: Path) -> None:
+def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path):
     """Wrong cells, types, columns, rows and things that are no frame."""
     whole = sample()
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changed, what = mutated_frame(rng, whole)
         score = pick(rng, ("cosine", "cosine", "cosine", "l2", "probability", None))
         signals = SIGNALS[0] if score is None else None
@@ -213,12 +212,12 @@ def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path: Path) -> None:
     assert not failures, report(failures)
 
 
-def test_the_sample_is_a_trace(tmp_path: Path) -> None:
+def test_the_sample_is_a_trace(tmp_path):
     """Without a change it is accepted."""
     assert not trace_problem(trace_from_frame(sample()), tmp_path)
 
 
-def cases_frame() -> pd.DataFrame:
+def cases_frame():
     """Three cases with most columns that a table of them may have."""
     rows = [
         {
@@ -246,7 +245,7 @@ def cases_frame() -> pd.DataFrame:
     return pd.DataFrame(rows).assign(answer="none", lang="en", weight=[0.5, 1.0, None])
 
 
-def chunks_frame() -> pd.DataFrame:
+def chunks_frame():
     """Three chunks with most columns that a table of them may have."""
     rows = {
         "id": ["a", "b", "c"],
@@ -279,13 +278,13 @@ COLUMNS: tuple[Any, ...] = (
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["cases", "chunks"])
-def test_a_mutated_table_loads_whole_or_is_told(kind: str, tmp_path: Path) -> None:
+def test_a_mutated_table_loads_whole_or_is_told(kind, tmp_path):
     """Cases and chunks of frames come back equal from JSON lines; all else is told."""
     whole = cases_frame() if kind == "cases" else chunks_frame()
     doors: Any = (load_cases, save_cases) if kind == "cases" else (load_corpus, save_corpus)
     path = tmp_path / "again.jsonl"
 
-    def wrong(value: Any) -> str:
+    def wrong(value):
         doors[1](value, path)
         return (
             ""
@@ -293,7 +292,7 @@ def test_a_mutated_table_loads_whole_or_is_told(kind: str, tmp_path: Path) -> No
             else f"another one when saved and read again: {shown(value)}"
         )
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changed, what = mutated_frame(rng, whole)
         columns = pick(rng, COLUMNS) if rng.random() < 0.3 else None
         return Trial(
@@ -304,7 +303,7 @@ def test_a_mutated_table_loads_whole_or_is_told(kind: str, tmp_path: Path) -> No
     assert not failures, report(failures)
 
 
-def test_the_samples_of_tables_load() -> None:
+def test_the_samples_of_tables_load():
     """Without a change they are accepted."""
     assert [case.expect_status for case in load_cases(cases_frame())] == ["ok", "ok", "ambiguous"]
     assert [chunk.source for chunk in load_corpus(chunks_frame()).chunks] == ["d/a.md", "b", "b.md"]
@@ -349,13 +348,13 @@ MORE: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_mutated_frame_of_rewards_is_a_table_or_is_told() -> None:
+def test_a_mutated_frame_of_rewards_is_a_table_or_is_told():
     """What the learner sees is in [0, 1] where an arm is available, and each round has an arm."""
     whole = pd.DataFrame(
         {"a": [1.0, 0.0, 0.5, 0.25], "b": [0.0, 1.0, None, 0.75], "length": [3, 9, 6, 1]}
     )
 
-    def wrong(made: Table) -> str:
+    def wrong(made):
         seen = made.reward[made.mask]
         fine = (
             ((seen >= 0.0) & (seen <= 1.0)).all()
@@ -364,7 +363,7 @@ def test_a_mutated_frame_of_rewards_is_a_table_or_is_told() -> None:
         )
         return "" if fine else f"no table: {made}"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changed, what = mutated_frame(rng, whole)
         features: Any = ("length",) if rng.random() < 0.8 else pick(rng, ((), "length", ["x"]))
         costs = pick(rng, COSTS) if rng.random() < 0.3 else None
@@ -391,7 +390,7 @@ TARGETS = (
 )
 
 
-def bandit_log() -> pd.DataFrame:
+def bandit_log():
     """Forty rounds of two arms."""
     rng = np.random.default_rng(0)
     rows = {
@@ -404,7 +403,7 @@ def bandit_log() -> pd.DataFrame:
     )
 
 
-def impossible(table: pd.DataFrame) -> str:
+def impossible(table):
     """What no estimate from rewards in [0, 1] can be."""
     found = table[["value", "low", "high"]].to_numpy(dtype=np.float64)
     if np.isinf(found).any():
@@ -418,11 +417,11 @@ def impossible(table: pd.DataFrame) -> str:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_mutated_log_of_a_bandit_is_estimated_or_is_told() -> None:
+def test_a_mutated_log_of_a_bandit_is_estimated_or_is_told():
     """Wrong cells, types, columns, rows, targets; and things that are no frame."""
     whole = bandit_log()
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changed, what = mutated_frame(rng, whole)
         target: Any = [0.25, 0.75]
         if rng.random() < 0.2:

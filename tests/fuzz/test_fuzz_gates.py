@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fuzz.mutation import WORDS, hostile_value, pick
 from fuzz.outcomes import Trial, fuzz, report
@@ -60,21 +59,21 @@ TYPES = (
 Change = Callable[[np.random.Generator, Any], Any]
 
 
-def with_numbers(rng: np.random.Generator, x: Any) -> Any:
+def with_numbers(rng, x):
     """Other numbers at some places."""
     out = np.array(x)
     out[rng.integers(len(out), size=3)] = pick(rng, NUMBERS)
     return out
 
 
-def of_type(rng: np.random.Generator, x: Any) -> Any:
+def of_type(rng, x):
     """Another type."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.asarray(x).astype(str(pick(rng, TYPES)))
 
 
-def of_shape(rng: np.random.Generator, x: Any) -> Any:
+def of_shape(rng, x):
     """Another shape, length or order of memory."""
     x = np.asarray(x)
     shapes: tuple[Callable[[], Any], ...] = (
@@ -95,7 +94,7 @@ def of_shape(rng: np.random.Generator, x: Any) -> Any:
     return pick(rng, shapes)()
 
 
-def as_other(rng: np.random.Generator, x: Any) -> Any:
+def as_other(rng, x):
     """What is no array."""
     return pick(
         rng,
@@ -103,12 +102,12 @@ def as_other(rng: np.random.Generator, x: Any) -> Any:
     )(x)
 
 
-def as_value(rng: np.random.Generator, _: Any) -> Any:
+def as_value(rng, _):
     """A value of anything."""
     return hostile_value(rng)
 
 
-def raising(rng: np.random.Generator, _: Any) -> Any:
+def raising(rng, _):
     """An error with any text."""
     error = pick(
         rng,
@@ -142,12 +141,12 @@ CHANGES: tuple[Change, ...] = (
 class OddGate:
     """A gate whose headroom is changed, the same at each call; returned: what it gave."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng):
         self.seed = int(rng.integers(2**32))
         self.changes = [pick(rng, CHANGES) for _ in range(int(rng.integers(1, 3)))]
         self.returned: list[Any] = []
 
-    def __call__(self, read: Any, limits: Any) -> Any:
+    def __call__(self, read, limits):
         """Headroom, or whatever it is now."""
         rng, value = np.random.default_rng(self.seed), read(NEAR) - limits.least[0]
         for change in self.changes:
@@ -155,7 +154,7 @@ class OddGate:
         self.returned.append(value)
         return value
 
-    def expected(self, ungated: NDArray[np.int64]) -> list[int] | None:
+    def expected(self, ungated):
         """Statuses that its numbers make of those without it.
 
         None where they are no numbers of the cases.
@@ -172,13 +171,13 @@ class OddGate:
         return statuses
 
 
-def test_whatever_a_gate_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_a_gate_returns(monkeypatch):
     """By decide and by sweep."""
     monkeypatch.setattr(own_gates, "REGISTERED", {})
     trace = random_trace(11, n_cases=N_CASES)
     before, ungated = state(trace), decide(trace, policy()).status
 
-    def statuses(gate: OddGate) -> list[int]:
+    def statuses(gate):
         own_gates.REGISTERED.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -190,10 +189,10 @@ def test_whatever_a_gate_returns(monkeypatch: pytest.MonkeyPatch) -> None:
                 if state(trace) != before:
                     pytest.fail("another policy decides otherwise")
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         gate = OddGate(rng)
 
-        def wrong(statuses_of_gate: list[int]) -> str:
+        def wrong(statuses_of_gate):
             expected = gate.expected(ungated)
             return (
                 ""

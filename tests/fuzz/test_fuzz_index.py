@@ -9,13 +9,10 @@ import json
 import shutil
 import sqlite3
 import warnings
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_text, mutated_value, pick, shown
@@ -31,7 +28,7 @@ CACHES = ("cache/answers.sqlite", "cache/strategies.sqlite", "embeddings.sqlite"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def whole(tmp_path_factory):
     """An index that was asked, with its caches and logs."""
     place = tmp_path_factory.mktemp("index") / "i"
     with words_for_models(place.parent / "kept"):
@@ -39,7 +36,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
-def signed(head: Any) -> bytes:
+def signed(head):
     """Content of an index.json with the digest of its fields, as made by someone who knows how."""
     if not isinstance(head, dict):
         return json_bytes(head)
@@ -49,7 +46,7 @@ def signed(head: Any) -> bytes:
     return json_bytes(head)
 
 
-def spoil_text(rng: np.random.Generator, place: Path) -> str:
+def spoil_text(rng, place):
     """Change index.json or the corpus file; how."""
     (corpus,) = place.glob("corpus-*.jsonl")
     path = pick(rng, (place / "index.json", corpus))
@@ -71,7 +68,7 @@ def spoil_text(rng: np.random.Generator, place: Path) -> str:
     return f"{path.name}: {shown(path.read_bytes(), 300)}"
 
 
-def spoil_cache(rng: np.random.Generator, place: Path) -> str:
+def spoil_cache(rng, place):
     """Change a cache by its cells, its tables, its bytes, or what stands beside it; how."""
     name, kind = str(pick(rng, CACHES)), rng.random()
     path = place / name
@@ -157,13 +154,13 @@ def spoil_cache(rng: np.random.Generator, place: Path) -> str:
     return f"{name}: a folder, a link, or text"
 
 
-def fresh(whole: Path, place: Path) -> None:
+def fresh(whole, place):
     """The index as it was, in a place."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(whole, place)
 
 
-def test_a_spoilt_index_is_the_same_or_refused(whole: Path, tmp_path: Path) -> None:
+def test_a_spoilt_index_is_the_same_or_refused(whole, tmp_path):
     """index.json and the corpus, by value, by line and by byte.
 
     By somebody too who knows how the digest is made.
@@ -171,7 +168,7 @@ def test_a_spoilt_index_is_the_same_or_refused(whole: Path, tmp_path: Path) -> N
     place = tmp_path / "i"
     sound = read_index(whole)
 
-    def check(found: Any) -> str:
+    def check(found):
         same = (found.corpus, found.settings, found.head.pack) == (
             sound.corpus,
             sound.settings,
@@ -179,7 +176,7 @@ def test_a_spoilt_index_is_the_same_or_refused(whole: Path, tmp_path: Path) -> N
         )
         return "" if same else f"another index: {shown(found, 200)}"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         place.mkdir(exist_ok=True)
         for file in place.iterdir():
             file.unlink()
@@ -191,7 +188,7 @@ def test_a_spoilt_index_is_the_same_or_refused(whole: Path, tmp_path: Path) -> N
     assert not failures, report(failures)
 
 
-def answers(place: Path) -> list[Any]:
+def answers(place):
     """What a system over the index says to two questions, one of them from the caches."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -208,7 +205,7 @@ def answers(place: Path) -> list[Any]:
                     held.close()
 
 
-def test_a_spoilt_folder_answers_as_ever_or_not(whole: Path, tmp_path: Path) -> None:
+def test_a_spoilt_folder_answers_as_ever_or_not(whole, tmp_path):
     """Caches, embeddings, index and corpus.
 
     A twentieth of the cases, since each opens the whole system.
@@ -218,7 +215,7 @@ def test_a_spoilt_folder_answers_as_ever_or_not(whole: Path, tmp_path: Path) -> 
     sound = answers(kept)  # and the answers of this arm are in the caches from here on
     assert answers(kept) == sound
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         fresh(kept, place)
         what = spoil_cache(rng, place) if rng.random() < 0.9 else spoil_text(rng, place)
         return Trial(

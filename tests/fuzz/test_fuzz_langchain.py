@@ -6,7 +6,6 @@ A trace, or one line.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ HOSTILE = (
 )
 
 
-def store(rng: np.random.Generator) -> tuple[Any, str]:
+def store(rng):
     """A store with one or two things wrong in what it gives back; and what was changed."""
     scores: list[Any] = [0.9, 0.6, 0.1]
     held = [(one.id, one.page_content, one.metadata) for one in DOCUMENTS]
@@ -66,10 +65,10 @@ def store(rng: np.random.Generator) -> tuple[Any, str]:
     return Scored(scores, made), "; ".join(told)
 
 
-def test_a_store_that_gives_other_things_is_a_trace_or_is_told(tmp_path: Path) -> None:
+def test_a_store_that_gives_other_things_is_a_trace_or_is_told(tmp_path):
     """Scores, ids, texts and metadata that no store should give."""
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         source, what = store(rng)
         distance = pick(rng, DISTANCES) if rng.random() < 0.3 else "cosine"
         call = partial(trace_from_langchain, source, ASKED, distance=distance, k=3)

@@ -5,12 +5,9 @@ Both answer alike, or both refuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fuzz.mutation import hostile_value, pick, shown
@@ -39,7 +36,7 @@ DOCUMENTS = (
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def system(tmp_path_factory):
     """Return a system that keeps nothing."""
     place = tmp_path_factory.mktemp("graph") / "i"
     with words_for_models(place.parent / "kept"):
@@ -47,7 +44,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         yield System.open(place, policy=free_policy(), arm="hybrid", cache=False, audit=False)
 
 
-def state(rng: np.random.Generator) -> dict[str, Any]:
+def state(rng):
     """What is asked, with one or two parts that may be none."""
     asked: dict[str, Any] = {"question": pick(rng, QUESTIONS)}
     for _ in range(int(rng.integers(1, 3))):
@@ -74,9 +71,7 @@ def state(rng: np.random.Generator) -> dict[str, Any]:
     return asked
 
 
-def both(
-    system: System, graph: Any, asked: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def both(system, graph, asked):
     """Responses of `ask` and of the graph; where one refuses, so does the other."""
     more = {name: value for name, value in asked.items() if name != "question"}
     try:
@@ -91,17 +86,17 @@ def both(
     return said, graph.invoke(asked)["response"]
 
 
-def unlike(found: tuple[dict[str, Any], dict[str, Any]]) -> str:
+def unlike(found):
     """In what the two responses differ."""
     said, drawn = found
     return ", ".join(name for name in ALIKE if repr(said[name]) != repr(drawn[name]))
 
 
-def test_what_is_no_question(system: System) -> None:
+def test_what_is_no_question(system):
     """A tenth of the cases, since each runs the whole chain twice."""
     graph = build_graph(system)
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         asked = state(rng)
         return Trial(shown(asked, 500), partial(both, system, graph, asked), unlike)
 
@@ -109,7 +104,7 @@ def test_what_is_no_question(system: System) -> None:
     assert not failures, report(failures)
 
 
-def test_the_sample_is_answered(system: System, tmp_path: Path) -> None:
+def test_the_sample_is_answered(system, tmp_path):
     """Without a change both answer."""
     del tmp_path
     assert not unlike(both(system, build_graph(system), {"question": QUESTIONS[0]}))

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import docx
-import numpy as np
 import openpyxl
 import pytest
 from pypdf import PdfWriter
@@ -24,7 +23,7 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 from fuzz.mutation import json_bytes, mutated_bytes, mutated_text, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
-from raglab.values import Case, Corpus
+from raglab.values import Corpus
 
 Lines = list[dict[str, Any]]
 
@@ -276,14 +275,14 @@ SAMPLES: dict[str, Sample] = {
 }
 
 
-def sample_bytes(held: Any) -> bytes:
+def sample_bytes(held):
     """A file as it stands on disk."""
     if isinstance(held, str):
         return held.encode()
     return b"\n".join(map(json_bytes, held)) + b"\n" if isinstance(held, list) else json_bytes(held)
 
 
-def mutated_file(rng: np.random.Generator, held: Any) -> bytes:
+def mutated_file(rng, held):
     """A file with changes to its text, or to its values, or to its bytes."""
     kind = rng.random()
     if kind < 0.3:
@@ -296,7 +295,7 @@ def mutated_file(rng: np.random.Generator, held: Any) -> bytes:
     return sample_bytes(changed) if isinstance(changed, list | dict) else json_bytes(changed)
 
 
-def problem(folder: Path, value: Corpus | tuple[Case, ...]) -> str:
+def problem(folder, value):
     """What is wrong with what was loaded.
 
     It is another one when saved and read again, or a chunk breaks a rule.
@@ -320,7 +319,7 @@ def problem(folder: Path, value: Corpus | tuple[Case, ...]) -> str:
     )
 
 
-def trial(rng: np.random.Generator, sample: Sample, folder: Path) -> Trial:
+def trial(rng, sample, folder):
     """One file of a sample is changed; the others are as they are."""
     place = folder / "in"
     target = pick(rng, list(sample.files))
@@ -341,7 +340,7 @@ def trial(rng: np.random.Generator, sample: Sample, folder: Path) -> Trial:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_mutated_file_loads_whole_or_is_told(name: str, tmp_path: Path) -> None:
+def test_a_mutated_file_loads_whole_or_is_told(name, tmp_path):
     """It is accepted with what it says, or refused in one line."""
     sample = SAMPLES[name]
     (tmp_path / "in").mkdir()
@@ -355,7 +354,7 @@ def test_a_mutated_file_loads_whole_or_is_told(name: str, tmp_path: Path) -> Non
 
 
 @cache
-def pdf() -> bytes:
+def pdf():
     """A PDF of two pages with a line of text each."""
     writer = PdfWriter()
     font = DictionaryObject(
@@ -377,11 +376,11 @@ def pdf() -> bytes:
     return held.getvalue()
 
 
-def test_a_mutated_pdf_loads_or_is_told(tmp_path: Path) -> None:
+def test_a_mutated_pdf_loads_or_is_told(tmp_path):
     """A hundredth of the cases: each PDF is read in a process of its own."""
     path = tmp_path / "a.pdf"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changed = mutated_bytes(rng, pdf())
         path.write_bytes(changed)
         return Trial(
@@ -393,7 +392,7 @@ def test_a_mutated_pdf_loads_or_is_told(tmp_path: Path) -> None:
 
 
 @cache
-def office_files() -> dict[str, dict[str, bytes]]:
+def office_files():
     """Parts of a Word document and of a workbook, by their names."""
     document, book = docx.Document(), openpyxl.Workbook()
     document.add_heading("Cover", 1)
@@ -410,7 +409,7 @@ def office_files() -> dict[str, dict[str, bytes]]:
     return files
 
 
-def mutated_xml(rng: np.random.Generator, raw: bytes) -> bytes:
+def mutated_xml(rng, raw):
     """XML with a value of an attribute, a text or an empty element changed, or its bytes."""
     if rng.random() < 0.2:
         return mutated_bytes(rng, raw)
@@ -438,14 +437,14 @@ def mutated_xml(rng: np.random.Generator, raw: bytes) -> bytes:
     return "".join(tokens).encode()
 
 
-def test_a_mutated_office_file_loads_or_is_told(tmp_path: Path) -> None:
+def test_a_mutated_office_file_loads_or_is_told(tmp_path):
     """Its archive, or a part of it, whole as an archive."""
     places = {
         "a.docx": ("word/document.xml", "word/styles.xml"),
         "a.xlsx": ("xl/worksheets/sheet1.xml", "xl/workbook.xml"),
     }
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         name = str(pick(rng, sorted(places)))
         parts = dict(office_files()[name])
         target = str(pick(rng, places[name]))
@@ -464,7 +463,7 @@ def test_a_mutated_office_file_loads_or_is_told(tmp_path: Path) -> None:
     assert not failures, report(failures)
 
 
-def test_the_samples_load(tmp_path: Path) -> None:
+def test_the_samples_load(tmp_path):
     """Without a change each sample is accepted and comes back equal."""
     path = tmp_path / "a.pdf"
     path.write_bytes(pdf())

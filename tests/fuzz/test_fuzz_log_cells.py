@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shutil
 from functools import cache, partial
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from fuzz.log_cells import CellChange, cell_changes, change_cell
 from fuzz.mutation import pick
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.shop import QUESTIONS
-from fuzz.test_fuzz_logs import AUDIT, BANDIT, DOORS, Read, read, whole
+from fuzz.test_fuzz_logs import AUDIT, BANDIT, DOORS, read, whole
 from labelled import free_policy
 from raglab.audit.live_rates import live_rates
 from raglab.live.ask import ask
@@ -26,7 +23,7 @@ __all__ = ["whole"]  # a fixture
 UNREAD = ("cannot be read", "is not in the log")
 
 
-def _rebuild(place: Path, _: Path) -> None:
+def _rebuild(place, _):
     log, online = open_audit(place), open_online(place)
     try:
         log.rebuild()
@@ -38,7 +35,7 @@ def _rebuild(place: Path, _: Path) -> None:
         online.close()
 
 
-def _ask_bandit(place: Path, _: Path) -> None:
+def _ask_bandit(place, _):
     system = System.open(place, policy=free_policy(), arm="bandit")
     try:
         ask(QUESTIONS[1], system=system, request_id="new")
@@ -46,12 +43,12 @@ def _ask_bandit(place: Path, _: Path) -> None:
         _close(system)
 
 
-def _close(system: System) -> None:
+def _close(system):
     for log in filter(None, (system.audit, system.online, system.caches)):
         log.close()
 
 
-def changed(rng: np.random.Generator, whole: Path, place: Path) -> CellChange:
+def changed(rng, whole, place):
     """Copy the logs to a place, and change one of them."""
     for file in (AUDIT, BANDIT):
         for end in ("", "-wal", "-shm", "-journal"):
@@ -65,7 +62,7 @@ def changed(rng: np.random.Generator, whole: Path, place: Path) -> CellChange:
 
 
 @cache
-def changes_of(path: Path) -> list[CellChange]:
+def changes_of(path):
     """Changes of a log, a table as likely as another whatever its size."""
     by_column: dict[tuple[str, str], list[CellChange]] = {}
     for change in cell_changes(path):
@@ -78,16 +75,16 @@ def changes_of(path: Path) -> list[CellChange]:
     ]
 
 
-def test_changed_logs_are_read(whole: Path, tmp_path: Path) -> None:
+def test_changed_logs_are_read(whole, tmp_path):
     """What no honest log holds is refused, or reads as before. A tenth of the cases."""
     place = tmp_path / "i"
     shutil.copytree(whole, place)
     sound = read(whole)
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         change = changed(rng, whole, place)
 
-        def check(content: Read) -> str:
+        def check(content):
             # An explanation may say itself what of its request is not there or cannot be read.
             pairs = zip(content.explained, sound.explained, strict=True)
             explained = tuple(
@@ -103,13 +100,13 @@ def test_changed_logs_are_read(whole: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*DOORS, "rebuild", "bandit"])
-def test_changed_logs_at_each_door(whole: Path, tmp_path: Path, name: str) -> None:
+def test_changed_logs_at_each_door(whole, tmp_path, name):
     """A fortieth of the cases for each; where a system is opened, a hundredth."""
     place, out = tmp_path / "i", tmp_path / "out"
     shutil.copytree(whole, place)
     door = {**DOORS, "rebuild": _rebuild, "bandit": _ask_bandit}[name]
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         return Trial(str(changed(rng, whole, place)), partial(door, place, out))
 
     failures = fuzz(
@@ -121,7 +118,7 @@ def test_changed_logs_at_each_door(whole: Path, tmp_path: Path, name: str) -> No
     assert not failures, report(failures)
 
 
-def test_a_question_over_a_changed_log(whole: Path, tmp_path: Path) -> None:
+def test_a_question_over_a_changed_log(whole, tmp_path):
     """Its answer rests on no log: it is the same, or the question is refused.
 
     A hundredth of the cases.
@@ -132,20 +129,20 @@ def test_a_question_over_a_changed_log(whole: Path, tmp_path: Path) -> None:
         QUESTIONS[0], system=System.open(whole, policy=free_policy(), arm="hybrid", audit=False)
     )
 
-    def asked() -> Any:
+    def asked():
         system = System.open(place, policy=free_policy(), arm="hybrid")
         try:
             return ask(QUESTIONS[0], system=system, request_id="new")
         finally:
             _close(system)
 
-    def check(response: Any) -> str:
+    def check(response):
         same = all(
             response[name] == sound[name] for name in ("answer", "status", "sources", "confidence")
         )
         return "" if same else f"another decision: {response}"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         return Trial(str(changed(rng, whole, place)), asked, check)
 
     failures = fuzz("changed cells: logs ask", draw, tmp_path, -(-CASES // 100))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
 from fuzz.mutation import WORDS, hostile_value, mutated_bytes, pick, shown
@@ -64,7 +62,7 @@ class Read(NamedTuple):
     state: str
 
 
-def read(place: Path) -> Read:
+def read(place):
     """All that is read of a place's logs."""
     audit, online = open_audit(place), open_online(place)
     try:
@@ -81,7 +79,7 @@ def read(place: Path) -> Read:
         online.close()
 
 
-def stored(place: Path, *files: str) -> list[tuple[Any, ...]]:
+def stored(place, *files):
     """Every row of every table that raglab made, of these logs, by the columns that it knows."""
     held = []
     known = {
@@ -102,7 +100,7 @@ def stored(place: Path, *files: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def whole(tmp_path_factory):
     """An index with both logs, one default applied and voted on."""
     place = tmp_path_factory.mktemp("logs") / "i"
     with words_for_models(place.parent / "kept"):
@@ -142,7 +140,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @cache
-def tables(path: Path) -> dict[str, list[str]]:
+def tables(path):
     """Columns by table of a database."""
     with closing(sqlite3.connect(path)) as link:
         names = [
@@ -156,7 +154,7 @@ def tables(path: Path) -> dict[str, list[str]]:
         }
 
 
-def cell(rng: np.random.Generator, held: object) -> object:
+def cell(rng, held):
     """A value of SQLite in the place of one."""
     kind = rng.random()
     if kind < 0.25 and isinstance(held, int | float):
@@ -177,7 +175,7 @@ def cell(rng: np.random.Generator, held: object) -> object:
     return value if value is None or isinstance(value, int | float) else str(value)[:100]
 
 
-def altered(rng: np.random.Generator, path: Path) -> str:
+def altered(rng, path):
     """Change a log by one or two statements; what was changed."""
     told = []
     columns = tables(path)
@@ -228,7 +226,7 @@ def altered(rng: np.random.Generator, path: Path) -> str:
     return "; ".join(told) or "nothing"
 
 
-def spoil(rng: np.random.Generator, whole: Path, place: Path) -> str:
+def spoil(rng, whole, place):
     """Copy the logs to a place and spoil one of them; how."""
     for file in (AUDIT, BANDIT):
         for end in ("", "-wal", "-shm", "-journal"):
@@ -278,19 +276,19 @@ def spoil(rng: np.random.Generator, whole: Path, place: Path) -> str:
     return f"{file}: {name}"
 
 
-def clear_away(place: Path) -> None:
+def clear_away(place):
     """Take a folder away that stands in the place of a log."""
     for file in (AUDIT, BANDIT):
         if (place / file).is_dir() and not (place / file).is_symlink():
             (place / file).rmdir()
 
 
-def test_a_log_that_was_altered_is_read_or_refused(whole: Path, tmp_path: Path) -> None:
+def test_a_log_that_was_altered_is_read_or_refused(whole, tmp_path):
     """Reading changes no row. A tenth of the cases."""
     place = tmp_path / "i"
     shutil.copytree(whole, place)
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         clear_away(place)
         what, before = spoil(rng, whole, place), list[Any]()
         with suppress(sqlite3.Error):
@@ -305,7 +303,7 @@ def test_a_log_that_was_altered_is_read_or_refused(whole: Path, tmp_path: Path) 
     assert not failures, report(failures)
 
 
-def _explain(place: Path, _: Path) -> None:
+def _explain(place, _):
     log = open_audit(place)
     try:
         str(explain_request("r1", log))
@@ -313,7 +311,7 @@ def _explain(place: Path, _: Path) -> None:
         log.close()
 
 
-def _export(place: Path, out: Path) -> None:
+def _export(place, out):
     log = open_audit(place)
     try:
         log.export(out)
@@ -321,7 +319,7 @@ def _export(place: Path, out: Path) -> None:
         log.close()
 
 
-def _forget(place: Path, _: Path) -> None:
+def _forget(place, _):
     log = open_audit(place)
     try:
         log.forget(before=log._clock())
@@ -329,7 +327,7 @@ def _forget(place: Path, _: Path) -> None:
         log.close()
 
 
-def _thumb(place: Path, _: Path) -> None:
+def _thumb(place, _):
     online = open_online(place)
     try:
         online.thumbs("r2", up=False)
@@ -338,7 +336,7 @@ def _thumb(place: Path, _: Path) -> None:
         online.close()
 
 
-def _signal(place: Path, _: Path) -> None:
+def _signal(place, _):
     log = open_audit(place)
     try:
         log.signal("d1", KEY, "2", "explicit_yes", conditions={})
@@ -357,12 +355,12 @@ DOORS = {
 
 
 @pytest.mark.parametrize("name", DOORS)
-def test_each_door_refuses_or_does(whole: Path, tmp_path: Path, name: str) -> None:
+def test_each_door_refuses_or_does(whole, tmp_path, name):
     """Over an altered log; a fortieth of the cases for each door."""
     place, out = tmp_path / "i", tmp_path / "out"
     shutil.copytree(whole, place)
 
-    def check(_: object, what: str) -> str:
+    def check(_, what):
         if name not in {"thumb", "signal"} or "TRIGGER" in what:
             return ""
         file = BANDIT if name == "thumb" else AUDIT
@@ -370,7 +368,7 @@ def test_each_door_refuses_or_does(whole: Path, tmp_path: Path, name: str) -> No
             return "nothing was written" if stored(place, file) == stored(whole, file) else ""
         return ""
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         clear_away(place)
         what = spoil(rng, whole, place)
         return Trial(what, partial(DOORS[name], place, out), partial(check, what=what))
@@ -379,7 +377,7 @@ def test_each_door_refuses_or_does(whole: Path, tmp_path: Path, name: str) -> No
     assert not failures, report(failures)
 
 
-def test_a_question_over_an_altered_log(whole: Path, tmp_path: Path) -> None:
+def test_a_question_over_an_altered_log(whole, tmp_path):
     """It is answered as ever, or refused in one line.
 
     A hundredth of the cases, each opens the whole system.
@@ -390,7 +388,7 @@ def test_a_question_over_an_altered_log(whole: Path, tmp_path: Path) -> None:
         QUESTIONS[0], system=System.open(whole, policy=free_policy(), arm="hybrid", audit=False)
     )["answer"]
 
-    def asked() -> Any:
+    def asked():
         system = System.open(place, policy=free_policy(), arm="hybrid")
         try:
             return ask(QUESTIONS[0], system=system, request_id="new")
@@ -398,7 +396,7 @@ def test_a_question_over_an_altered_log(whole: Path, tmp_path: Path) -> None:
             if system.audit is not None:
                 system.audit.close()
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         clear_away(place)
         what = spoil(rng, whole, place)
         return Trial(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from fuzz.outcomes import TABLE, Trial, fuzz, outcome
 from raglab.store.files import Where, input_error
 
 
-def _raise(error: Exception) -> Any:
+def _raise(error):
     raise error
 
 
@@ -30,7 +29,7 @@ KNOWN: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", KNOWN)
-def test_kinds_by_head(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_by_head(kind, monkeypatch):
     """One input of each."""
     monkeypatch.setattr(outcomes, "LONGEST_S", 0.2)
     assert outcome(Trial(kind, KNOWN[kind])).kind == kind
@@ -48,12 +47,12 @@ def test_kinds_by_head(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda error: repr(error)[:40],
 )
-def test_what_is_not_clear(error: Exception) -> None:
+def test_what_is_not_clear(error):
     """A library's words, more than a line, a message without end, what a terminal obeys."""
     assert outcome(Trial("", lambda: _raise(error))).kind in {"raw system message", "traceback"}
 
 
-def test_what_is_accepted_must_be_right_and_whole(tmp_path: Path) -> None:
+def test_what_is_accepted_must_be_right_and_whole(tmp_path):
     """A check that finds something, one that fails, and half of a file that is left."""
     assert outcome(Trial("", lambda: 1, lambda _: "another")).kind == "silent wrong"
     assert outcome(Trial("", lambda: 1, lambda _: 1 / 0)).kind == "traceback"
@@ -61,7 +60,7 @@ def test_what_is_accepted_must_be_right_and_whole(tmp_path: Path) -> None:
     assert outcome(Trial("", lambda: 1), tmp_path).kind == "half-written"
 
 
-def test_code_that_was_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_was_run_is_told(tmp_path, monkeypatch):
     """Its marker is found; each failure has the number that draws it again."""
     monkeypatch.chdir(tmp_path)
     text = f"!!python/object/apply:os.system ['touch {MARKER}']"

@@ -9,22 +9,17 @@ import json
 import os
 import resource
 import time
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from document_samples import document as read
 from fuzz.mutation import mutated_bytes, pick
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from raglab.store import document_worker
-from raglab.store.blocks import DocumentBlocks
 from raglab.store.document_reading import answered
 from raglab.store.files import InputError
-from raglab.store.pdf import PDF_LIMITS, PdfLimits
+from raglab.store.pdf import PDF_LIMITS
 from raglab.store.workers import SECONDS, DocumentWorker
 from test_store_pdf import (
     CATALOG,
@@ -113,7 +108,7 @@ OPERANDS = (
 )
 
 
-def mutated_pdf(rng: np.random.Generator) -> bytes:
+def mutated_pdf(rng):
     """A PDF with names, numbers, references, content or bytes changed."""
     raw = SAMPLES[str(pick(rng, sorted(SAMPLES)))]
     kind = rng.random()
@@ -144,7 +139,7 @@ def mutated_pdf(rng: np.random.Generator) -> bytes:
     return out
 
 
-def forked(_worker: DocumentWorker, raw: bytes, request: Mapping[str, Any]) -> tuple[str, bytes]:
+def forked(_worker, raw, request):
     """What the worker's own code says of a PDF, in a fork that spends as much as a worker may.
 
     A fork has pypdf loaded already, which is what most of a worker's time goes to. Memory is left
@@ -167,12 +162,12 @@ def forked(_worker: DocumentWorker, raw: bytes, request: Mapping[str, Any]) -> t
     return ("limit", SECONDS) if os.WIFSIGNALED(status) else (kind.decode(), answer)
 
 
-def pdf(raw: bytes, limits: PdfLimits = PDF_LIMITS) -> DocumentBlocks:
+def pdf(raw, limits=PDF_LIMITS):
     """A PDF as it is read."""
     return read("PDF", raw, "a.pdf", limits)
 
 
-def check(document: DocumentBlocks) -> str:
+def check(document):
     """What is wrong with pages: not in their order, not Unicode."""
     numbers = [block.page for block in document.blocks]
     if numbers != sorted(numbers):
@@ -181,12 +176,12 @@ def check(document: DocumentBlocks) -> str:
     return ""
 
 
-def test_an_altered_pdf_is_read_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_altered_pdf_is_read_or_told(monkeypatch):
     """Its pages, or one line; a fifth of the cases, each in a fork."""
     monkeypatch.setattr(DocumentWorker, "answer", forked)
     limits = PDF_LIMITS._replace(seconds=4)
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         raw = mutated_pdf(rng)
         return Trial(f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf, raw, limits), check)
 
@@ -194,7 +189,7 @@ def test_an_altered_pdf_is_read_or_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert not failures, report(failures)
 
 
-def test_the_fork_reads_what_the_worker_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fork_reads_what_the_worker_reads(monkeypatch):
     """The samples, and one that takes too long, by both."""
     real = {name: pdf(raw) for name, raw in SAMPLES.items() if name in {"labels", "packed"}}
     monkeypatch.setattr(DocumentWorker, "answer", forked)
@@ -208,11 +203,11 @@ def test_the_fork_reads_what_the_worker_reads(monkeypatch: pytest.MonkeyPatch) -
     assert time.monotonic() - start < 10
 
 
-def test_a_whole_worker_for_some(tmp_path: Path) -> None:
+def test_a_whole_worker_for_some(tmp_path):
     """A two-hundredth of the cases go to a worker that is started for each."""
     del tmp_path
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         raw = mutated_pdf(rng)
         return Trial(f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf, raw), check)
 

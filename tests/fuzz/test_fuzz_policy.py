@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
@@ -18,7 +16,6 @@ from fuzz.mutation import hostile_value, mutated_bytes, mutated_text, mutated_va
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from raglab.replay import decide
 from raglab.store.policies import Policy
-from raglab.values import TraceData
 from worlds import FUSED, PATTERNS, random_trace
 
 # Every section that a policy has, but few lines: reading YAML takes most of the time.
@@ -54,12 +51,12 @@ SAMPLES: dict[str, dict[str, Any]] = {
 
 
 @cache
-def trace() -> TraceData:
+def trace():
     """Three cases with two depths."""
     return random_trace(1, n_cases=3, depths=2)
 
 
-def problem(policy: Policy, again: Path) -> str:
+def problem(policy, again):
     """What is wrong with a policy that loaded.
 
     A number that is none, another one when saved, another decision.
@@ -75,7 +72,7 @@ def problem(policy: Policy, again: Path) -> str:
     return "" if decided[0] == decided[1] else "another decision when saved and loaded again"
 
 
-def mutated_yaml(rng: np.random.Generator, rows: dict[str, Any]) -> bytes:
+def mutated_yaml(rng, rows):
     """YAML of a policy with changes to its values, its lines or its bytes."""
     kind = rng.random()
     if kind < 0.5:
@@ -97,11 +94,11 @@ def mutated_yaml(rng: np.random.Generator, rows: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_mutated_policy_decides_or_is_told(name: str, tmp_path: Path) -> None:
+def test_a_mutated_policy_decides_or_is_told(name, tmp_path):
     """It loads, decides, and is the same when saved; or it is refused in one line."""
     path = tmp_path / "policy.yaml"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changed = mutated_yaml(rng, SAMPLES[name])
         path.write_bytes(changed)
         return Trial(
@@ -114,7 +111,7 @@ def test_a_mutated_policy_decides_or_is_told(name: str, tmp_path: Path) -> None:
     assert not failures, report(failures)
 
 
-def test_the_samples_load(tmp_path: Path) -> None:
+def test_the_samples_load(tmp_path):
     """Without a change each sample is a policy, but the one whose pack has another hash."""
     for name, rows in SAMPLES.items():
         (tmp_path / "p.yaml").write_text(

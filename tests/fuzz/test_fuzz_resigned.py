@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from test_resigned import decided
 from test_store_traces import full_trace
 
 
-def test_re_signed_traces(tmp_path: Path) -> None:
+def test_re_signed_traces(tmp_path):
     """A change of a column or of the head.
 
     What no honest file holds is refused, or decides as before.
@@ -32,11 +31,11 @@ def test_re_signed_traces(tmp_path: Path) -> None:
     dataclasses.replace(full_trace(), latency=None).save(whole)
     changes, truth = list(trace_changes(whole)), repr(decided(Trace.load(whole)))
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         change: Change = pick(rng, changes)
         *_, _ = signed_tables(change, target)
 
-        def problem(found: list[Any]) -> str:
+        def problem(found):
             return "another decision" if change.malformed and repr(found) != truth else ""
 
         return Trial(change.what, lambda: decided(Trace.load(target)), problem)
@@ -46,7 +45,7 @@ def test_re_signed_traces(tmp_path: Path) -> None:
 
 
 @cache
-def learner() -> dict[str, Any]:
+def learner():
     """A saved learner as a document."""
     bandit = Bandit("thompson_beta")
     state = init(3, bandit=bandit)
@@ -56,10 +55,10 @@ def learner() -> dict[str, Any]:
     return document
 
 
-def test_re_signed_learners(tmp_path: Path) -> None:
+def test_re_signed_learners(tmp_path):
     """One that loads chooses one of its arms."""
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changed = mutated_value(
             rng, {key: value for key, value in learner().items() if key != "sha256"}
         )
@@ -68,7 +67,7 @@ def test_re_signed_learners(tmp_path: Path) -> None:
         except (TypeError, ValueError):
             signed = {"sha256": json_hash({})}
 
-        def chosen() -> Any:
+        def chosen():
             saved = loads(json.dumps(signed))
             return [
                 choose(saved.state, saved.bandit, np.random.default_rng(1))[1].arm.tolist()

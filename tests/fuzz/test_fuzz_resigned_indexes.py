@@ -5,8 +5,6 @@ Refused, or the same decisions.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from fuzz.outcomes import CASES, report
@@ -14,7 +12,7 @@ from fuzz.resigned_indexes import try_changes
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
-def test_re_signed_indexes(tmp_path: Path, kind: str) -> None:
+def test_re_signed_indexes(tmp_path, kind):
     """It loads, answers, and takes a document up, or says what is wrong.
 
     A fortieth of the cases for each kind.

@@ -10,11 +10,9 @@ import math
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-import numpy as np
 import pytest
 
 from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_value, pick, shown
@@ -70,14 +68,14 @@ HEADERS = (
 class Server:
     """A server that sends the same bytes to whoever asks, whatever is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.sent = b""
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/v1"
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
-    def _serve(self) -> None:
+    def _serve(self):
         while True:
             try:
                 link, _ = self.socket.accept()
@@ -93,7 +91,7 @@ class Server:
                 link.sendall(self.sent)
                 link.shutdown(socket.SHUT_WR)
 
-    def close(self) -> None:
+    def close(self):
         """End it."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
@@ -102,7 +100,7 @@ class Server:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch):
     """The server, ended at the end, and a key in the environment."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     made = Server()
@@ -110,7 +108,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made.close()
 
 
-def body(rng: np.random.Generator) -> bytes:
+def body(rng):
     """A completion with values changed, or bytes."""
     kind = rng.random()
     if kind < 0.65:
@@ -128,7 +126,7 @@ def body(rng: np.random.Generator) -> bytes:
     return mutated_bytes(rng, GOOD) if kind < 0.9 else rng.bytes(int(rng.integers(300)))
 
 
-def reply(rng: np.random.Generator) -> bytes:
+def reply(rng):
     """A whole reply of HTTP, right or not."""
     said, kind = body(rng), rng.random()
     if kind < 0.05:
@@ -143,7 +141,7 @@ def reply(rng: np.random.Generator) -> bytes:
     return mutated_bytes(rng, whole) if rng.random() < 0.15 else whole
 
 
-def wrong(made: Generation | str) -> str:
+def wrong(made):
     """What is wrong with what came of a reply."""
     if isinstance(made, str):
         return "the key is shown" if KEY in made else ""
@@ -159,7 +157,7 @@ def wrong(made: Generation | str) -> str:
     )
 
 
-def asked(call: Callable[[], Generation | str]) -> Generation | str:
+def asked(call):
     """What is made of a reply; a failure and a reason are of one line."""
     try:
         made = call()
@@ -179,12 +177,12 @@ def asked(call: Callable[[], Generation | str]) -> Generation | str:
     return made
 
 
-def test_whatever_a_server_says(server: Server) -> None:
+def test_whatever_a_server_says(server):
     """Statuses, headers, shapes of JSON and bytes."""
     client = OpenAIClient("tiny", server.url, timeout=WAIT_S, max_retries=0)
     generator = ModelGenerator(client)
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         server.sent = reply(rng)
         call = partial(generator.answer, "What is the excess?", PASSAGES)
         return Trial(shown(server.sent, 500), partial(asked, call), wrong)

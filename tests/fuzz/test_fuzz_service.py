@@ -10,8 +10,6 @@ import sys
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from fuzz.mutation import hostile_value, json_bytes, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import Trial, fuzz, report
 from raglab.store.policies import Policy
@@ -30,7 +28,7 @@ GOOD = [
 ]
 
 
-def body(rng: np.random.Generator) -> bytes:
+def body(rng):
     """A body with values changed, grown, or other bytes."""
     kind = rng.random()
     if kind < 0.6:
@@ -44,11 +42,11 @@ def body(rng: np.random.Generator) -> bytes:
     return mutated_bytes(rng, raw) if kind < 0.95 else rng.bytes(int(rng.integers(300)))
 
 
-def test_whatever_a_client_sends(app: Any) -> None:
+def test_whatever_a_client_sends(app):
     """By value and by byte."""
     policy = Policy.load(APP.with_name("policy.yaml"))
 
-    def decided(content: bytes) -> list[dict[str, Any]]:
+    def decided(content):
         status, text = app.decisions(policy, content)
         value = json.loads(text)  # which any client reads
         if not text.isascii() or status not in {200, 422}:
@@ -58,7 +56,7 @@ def test_whatever_a_client_sends(app: Any) -> None:
         rows: list[dict[str, Any]] = value["decisions"]
         return rows
 
-    def wrong(content: bytes, rows: list[dict[str, Any]]) -> str:
+    def wrong(content, rows):
         hits = json.loads(content)["hits"]
         if {row["status"] for row in rows} - {"ok", "refuse", "ambiguous"}:
             return f"statuses {rows}"
@@ -74,7 +72,7 @@ def test_whatever_a_client_sends(app: Any) -> None:
             else ""
         )
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         content = body(rng)
         return Trial(shown(content, 500), partial(decided, content), partial(wrong, content))
 
@@ -82,7 +80,7 @@ def test_whatever_a_client_sends(app: Any) -> None:
     assert not failures, report(failures)
 
 
-def test_the_sample_is_decided(app: Any) -> None:
+def test_the_sample_is_decided(app):
     """What is mutated is a right body."""
     status, text = app.decisions(
         Policy.load(APP.with_name("policy.yaml")), json_bytes({"hits": GOOD})

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from fuzz.mutation import VALUES, WORDS, mutated_bytes, mutated_text, pick, shown
@@ -31,13 +27,13 @@ STATED = {
 
 
 @cache
-def variables() -> dict[str, str]:
+def variables():
     """Every variable with its value in the module's first lines, except those of `STATED`."""
     lines = re.findall(r"^    (RAGLAB_\w+)=(\S*)", module.__doc__ or "", re.MULTILINE)
     return dict(lines) | STATED
 
 
-def read(env_file: Path | None) -> Settings:
+def read(env_file):
     """All settings, and what is made of them; an error that shows a password is one of its own."""
     try:
         settings = Settings.read(env_file)
@@ -55,7 +51,7 @@ def read(env_file: Path | None) -> Settings:
     return settings
 
 
-def lost(text: str, found: Settings) -> str:
+def lost(text, found):
     """A statement that stands in the text, outside a comment, and does not hold."""
     held = {
         "RAGLAB_AUDIT_QUERY": found.audit_query,
@@ -77,7 +73,7 @@ def lost(text: str, found: Settings) -> str:
     return ""
 
 
-def with_environment(changes: dict[str, str], call: Callable[[], Any]) -> Any:
+def with_environment(changes, call):
     """What a call gives where these variables are set, and no other of ours."""
     before = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("RAGLAB_")}
     try:
@@ -90,17 +86,17 @@ def with_environment(changes: dict[str, str], call: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     """Without a `.env` of the person who runs the tests."""
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_mutated_file_states_what_holds_or_is_told(tmp_path: Path) -> None:
+def test_a_mutated_file_states_what_holds_or_is_told(tmp_path):
     """Lines and bytes of a `.env` with every variable are changed."""
     whole = "\n".join(f"{name}={value}" for name, value in variables().items()) + "\n"
     path = tmp_path / "settings.env"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         text = mutated_text(rng, whole).encode("utf-8", "surrogatepass")
         raw = text if rng.random() < 0.6 else mutated_bytes(rng, whole.encode())
         path.write_bytes(raw)
@@ -113,11 +109,11 @@ def test_a_mutated_file_states_what_holds_or_is_told(tmp_path: Path) -> None:
     assert not failures, report(failures)
 
 
-def test_a_mutated_environment_states_what_holds_or_is_told() -> None:
+def test_a_mutated_environment_states_what_holds_or_is_told():
     """Values and names of some variables are changed."""
     names = list(variables())
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changes = dict(STATED)
         for _ in range(int(rng.integers(1, 4))):
             name = pick(rng, names)
@@ -137,7 +133,7 @@ def test_a_mutated_environment_states_what_holds_or_is_told() -> None:
     assert not failures, report(failures)
 
 
-def test_what_is_stated_holds(tmp_path: Path) -> None:
+def test_what_is_stated_holds(tmp_path):
     """Without a change every variable is read."""
     whole = "\n".join(f"{name}={value}" for name, value in variables().items())
     (tmp_path / "settings.env").write_text(whole)

@@ -10,7 +10,6 @@ import json
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,7 @@ from worlds import policy
 
 
 @cache
-def saved() -> tuple[Trace, bytes, bytes]:
+def saved():
     """A trace of two cases with embeddings, its file, and that of its latencies."""
     plain = world(3).subset([0, 1])
     vectors = unit_vectors(0, len(plain.chunks))
@@ -40,7 +39,7 @@ def saved() -> tuple[Trace, bytes, bytes]:
 
 
 @cache
-def truth() -> tuple[str, list[str], list[str]]:
+def truth():
     """What an equal trace has.
 
     Its content's hash, its questions, and what a policy decides on it.
@@ -53,7 +52,7 @@ def truth() -> tuple[str, list[str], list[str]]:
     )
 
 
-def decisions(trace: Trace) -> list[str]:
+def decisions(trace):
     """Statuses that a policy gives."""
     return [
         str(status)
@@ -61,7 +60,7 @@ def decisions(trace: Trace) -> list[str]:
     ]
 
 
-def problem(trace: Trace) -> str:
+def problem(trace):
     """In what a trace that loaded differs from the one that was saved."""
     content, questions, decided = truth()
     if (
@@ -72,7 +71,7 @@ def problem(trace: Trace) -> str:
     return "" if decisions(trace) == decided else "another decision"
 
 
-def mutated_table(rng: np.random.Generator, table: pa.Table) -> tuple[pa.Table, str]:
+def mutated_table(rng, table):
     """A table with one column or one field of its head changed; and what was changed."""
     names = table.column_names
     column = pick(rng, names)
@@ -102,7 +101,7 @@ def mutated_table(rng: np.random.Generator, table: pa.Table) -> tuple[pa.Table, 
             return table.set_column(place, column, array), f"{column}: {shown(changed, 300)}"
 
 
-def _changed_cell(rng: np.random.Generator, values: list[Any]) -> list[Any]:
+def _changed_cell(rng, values):
     """Values with one of a row changed; a case, which is JSON inside a text, within that."""
     out, row = list(values), int(rng.integers(len(values)))
     held = out[row]
@@ -121,11 +120,11 @@ def _changed_cell(rng: np.random.Generator, values: list[Any]) -> list[Any]:
     return out
 
 
-def test_a_trace_with_mutated_bytes(tmp_path: Path) -> None:
+def test_a_trace_with_mutated_bytes(tmp_path):
     """Whatever bytes change, the trace is the one that was saved, or it is refused."""
     path = tmp_path / "t.parquet"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changed = mutated_bytes(rng, saved()[1])
         path.write_bytes(changed)
         return Trial(
@@ -136,12 +135,12 @@ def test_a_trace_with_mutated_bytes(tmp_path: Path) -> None:
     assert not failures, report(failures)
 
 
-def test_a_trace_with_a_mutated_field(tmp_path: Path) -> None:
+def test_a_trace_with_a_mutated_field(tmp_path):
     """A column, a cell or a field of the head is changed by someone who can write Parquet."""
     (tmp_path / "whole.parquet").write_bytes(saved()[1])
     table, path = pq.read_table(tmp_path / "whole.parquet"), tmp_path / "t.parquet"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         changed, what = mutated_table(rng, table)
         pq.write_table(changed, path)
         return Trial(what, lambda: Trace.load(path), problem)
@@ -150,12 +149,12 @@ def test_a_trace_with_a_mutated_field(tmp_path: Path) -> None:
     assert not failures, report(failures)
 
 
-def test_a_trace_with_mutated_latencies(tmp_path: Path) -> None:
+def test_a_trace_with_mutated_latencies(tmp_path):
     """Whatever stands beside it, the trace is the one that was saved, or it is refused."""
     path = tmp_path / "t.parquet"
     path.write_bytes(saved()[1])
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         (tmp_path / "t.parquet.latency").write_bytes(mutated_bytes(rng, saved()[2]))
         return Trial("latencies", lambda: Trace.load(path), problem)
 

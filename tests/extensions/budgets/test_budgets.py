@@ -39,9 +39,7 @@ from raglab.off_policy.evaluation import estimate
 HALVES = st.integers(0, 4).map(lambda n: n / 4.0)
 
 
-def table_of(
-    reward: Any, cost: Any, features: Any = None, *, price: float = 0.0, order: str = "given"
-) -> Table:
+def table_of(reward, cost, features=None, *, price=0.0, order="given"):
     """Table of rewards and costs [Q, A]."""
     frame = pd.DataFrame(np.asarray(reward, float)).rename(columns=lambda n: f"arm{n}")
     names = [] if features is None else [f"x{n}" for n in range(np.shape(features)[1])]
@@ -54,7 +52,7 @@ def table_of(
     )
 
 
-def grids(most_rows: int = 6) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]]:
+def grids(most_rows=6):
     """Rewards and costs [Q, A] on a coarse grid."""
     return st.integers(1, most_rows).flatmap(
         lambda q: st.integers(1, 4).flatmap(
@@ -73,7 +71,7 @@ def grids(most_rows: int = 6) -> st.SearchStrategy[tuple[np.ndarray, np.ndarray]
 # The frontier
 
 
-def test_a_frontier_of_three_arms() -> None:
+def test_a_frontier_of_three_arms():
     """An arm below the line between two others is in no mixture."""
     corners = frontier(table_of([[0.2, 0.4, 0.8]], [[1.0, 2.0, 3.0]]))
     rows = [[1.0, 0.2, 1.0, 0.0, 0.0], [3.0, 0.8, 0.0, 0.0, 1.0]]
@@ -85,7 +83,7 @@ def test_a_frontier_of_three_arms() -> None:
 
 @given(grids())
 @settings(max_examples=60, deadline=None)
-def test_no_mixture_beats_the_frontier(grid: tuple[np.ndarray, np.ndarray]) -> None:
+def test_no_mixture_beats_the_frontier(grid):
     """Concave and ascending; and the exact optimum of all pairs of arms at any spend."""
     table = table_of(*grid)
     corners = frontier(table)
@@ -106,7 +104,7 @@ def test_no_mixture_beats_the_frontier(grid: tuple[np.ndarray, np.ndarray]) -> N
 
 @given(grids(), st.integers(1, 8))
 @settings(max_examples=60, deadline=None)
-def test_a_mixture_keeps_its_budget(grid: tuple[np.ndarray, np.ndarray], eighths: int) -> None:
+def test_a_mixture_keeps_its_budget(grid, eighths):
     """Its spend is the budget, or that of the best arm.
 
     Below the least spend it is refused, which is named.
@@ -123,14 +121,14 @@ def test_a_mixture_keeps_its_budget(grid: tuple[np.ndarray, np.ndarray], eighths
     assert (grid[0] @ mixture).mean() == pytest.approx(float(corners.reward_at(budget)))
 
 
-def test_a_frontier_leaves_out_what_a_question_cannot_have() -> None:
+def test_a_frontier_leaves_out_what_a_question_cannot_have():
     """And says so."""
     table = table_of([[0.2, 0.4], [0.2, np.nan]], [[1.0, 2.0], [1.0, 2.0]])
     assert frontier(table).spend.tolist() == [1.0]
     assert "arm1" in frontier(table).notes[0]
 
 
-def test_a_frontier_is_of_rewards_before_costs() -> None:
+def test_a_frontier_is_of_rewards_before_costs():
     """Whatever the table charges."""
     reward, cost = [[0.2, 0.8], [0.4, 0.6]], [[0.0, 1.0], [0.0, 0.5]]
     free, charged = (frontier(table_of(reward, cost, price=price)) for price in (0.0, 0.5))
@@ -141,7 +139,7 @@ def test_a_frontier_is_of_rewards_before_costs() -> None:
 # The price
 
 
-def test_a_budget_that_does_not_bind_has_no_price() -> None:
+def test_a_budget_that_does_not_bind_has_no_price():
     """And of arms as good the cheapest is taken."""
     choice = choose_price([[0.5, 0.5], [0.0, 1.0]], [[1.0, 2.0], [1.0, 2.0]], 10.0)
     assert choice == (0.0, 0.0, 0.0, 1.5)
@@ -149,9 +147,7 @@ def test_a_budget_that_does_not_bind_has_no_price() -> None:
 
 @given(grids(), st.integers(1, 8))
 @settings(max_examples=80, deadline=None)
-def test_a_price_is_the_optimum_of_all_plans(
-    grid: tuple[np.ndarray, np.ndarray], eighths: int
-) -> None:
+def test_a_price_is_the_optimum_of_all_plans(grid, eighths):
     """By its own predictions no plan with this spend earns more.
 
     Linear programming says the same.
@@ -176,9 +172,7 @@ def test_a_price_is_the_optimum_of_all_plans(
 
 @given(grids(), st.integers(0, 6))
 @settings(max_examples=40, deadline=None)
-def test_priced_arms_are_the_cheapest_of_the_best(
-    grid: tuple[np.ndarray, np.ndarray], quarters: int
-) -> None:
+def test_priced_arms_are_the_cheapest_of_the_best(grid, quarters):
     """At any price."""
     reward, cost = grid
     price = quarters / 4.0
@@ -194,7 +188,7 @@ def test_priced_arms_are_the_cheapest_of_the_best(
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.sampled_from([0.01, 0.05, 0.2]))
 @settings(max_examples=40, deadline=None)
-def test_the_overspend_is_read_off_the_price(costs: list[int], step: float) -> None:
+def test_the_overspend_is_read_off_the_price(costs, step):
     """Overspend = budget / step * ln(price / first price), while the price is inside its reach."""
     budget = Budget(2.0, price=0.5, step=step)
     pacer = start_pacer(budget)
@@ -207,7 +201,7 @@ def test_the_overspend_is_read_off_the_price(costs: list[int], step: float) -> N
     assert overspend == pytest.approx(2.0 / step * np.log(float(pacer.price) / 0.5), abs=1e-9)
 
 
-def test_a_pacer_is_a_value() -> None:
+def test_a_pacer_is_a_value():
     """State in, state out; plays side by side; a cost that never arrives is the budget's.
 
     Reach and rules.
@@ -228,7 +222,7 @@ def test_a_pacer_is_a_value() -> None:
 # A policy of ridges, held and paced
 
 
-def market(seed: int, size: int = 400, dearer: float = 1.0, order: str = "given") -> Table:
+def market(seed, size=400, dearer=1.0, order="given"):
     """Three arms; costly ones gain where the first feature is large; costs follow the second."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(size, 2))
@@ -239,7 +233,7 @@ def market(seed: int, size: int = 400, dearer: float = 1.0, order: str = "given"
     )
 
 
-def test_a_priced_policy_beats_the_mixture_within_the_budget() -> None:
+def test_a_priced_policy_beats_the_mixture_within_the_budget():
     """Held on another table, and with an interval above 0."""
     table, later = market(0), market(1)
     policy = fit_priced_policy(table, Budget(0.6, "$"))
@@ -253,7 +247,7 @@ def test_a_priced_policy_beats_the_mixture_within_the_budget() -> None:
     assert np.allclose(policy.plan(later).sum(axis=1), 1.0)
 
 
-def test_a_pacer_holds_the_budget_where_costs_have_risen() -> None:
+def test_a_pacer_holds_the_budget_where_costs_have_risen():
     """A price that is held overspends by half; one that follows the spend does not."""
     table, later = market(0), market(1, size=1500, dearer=1.5)
     policy = fit_priced_policy(table, Budget(0.6))
@@ -268,7 +262,7 @@ def test_a_pacer_holds_the_budget_where_costs_have_risen() -> None:
     assert np.array_equal(again.arm, played.arm)
 
 
-def test_known_costs_and_another_table_for_the_price() -> None:
+def test_known_costs_and_another_table_for_the_price():
     """Costs that are known before are not predicted.
 
     A price can be chosen on questions of its own.
@@ -283,7 +277,7 @@ def test_known_costs_and_another_table_for_the_price() -> None:
         policy.plan(table_of(second.gross, second.cost, second.features[:, :1]))
 
 
-def test_a_log_teaches_a_policy() -> None:
+def test_a_log_teaches_a_policy():
     """From one arm a question.
 
     Nothing else is read, and it beats the mixture within the budget on another table.
@@ -306,7 +300,7 @@ def test_a_log_teaches_a_policy() -> None:
     assert shown.loc["priced", "of_budget"] < 1.15
 
 
-def test_a_masked_arm_is_never_planned() -> None:
+def test_a_masked_arm_is_never_planned():
     """Neither by a held price nor by a paced one."""
     table = market(0)
     mask = table.mask.copy()
@@ -318,7 +312,7 @@ def test_a_masked_arm_is_never_planned() -> None:
         assert plan[1::2, 1].sum() > 0.0
 
 
-def test_a_plan_is_what_run_estimate_and_comparisons_take() -> None:
+def test_a_plan_is_what_run_estimate_and_comparisons_take():
     """A priced plan as probabilities.
 
     Simulated, estimated from a uniform log, and beside learners.
@@ -344,7 +338,7 @@ def test_a_plan_is_what_run_estimate_and_comparisons_take() -> None:
 # Plans beside each other
 
 
-def test_plans_are_compared_on_the_same_questions() -> None:
+def test_plans_are_compared_on_the_same_questions():
     """Reward and spend apart; paired, so that a plan and itself differ by exactly 0."""
     table = market(0)
     cheap, dear = np.eye(3)[0], np.eye(3)[2]
@@ -367,7 +361,7 @@ def test_plans_are_compared_on_the_same_questions() -> None:
     assert np.isnan(rows["of_budget"]).all()
 
 
-def test_a_mixture_of_the_same_questions_is_noted() -> None:
+def test_a_mixture_of_the_same_questions_is_noted():
     """It flatters; one of other questions does not."""
     table = market(0)
     assert "flatters" in compare_plans(table, {}, budget=0.6).attrs["notes"][0]
@@ -380,7 +374,7 @@ def test_a_mixture_of_the_same_questions_is_noted() -> None:
     ("plan", "rule"),
     [([0.5, 0.5], r"\[A\] or \[Q, A\]"), ([0.5, 0.2, 0.2], "sum to 1"), ([1.5, -0.5, 0.0], ">= 0")],
 )
-def test_a_plan_that_is_none_is_refused(plan: list[float], rule: str) -> None:
+def test_a_plan_that_is_none_is_refused(plan, rule):
     """With rule, value and remedy."""
     with pytest.raises(ValueError, match=rule):
         compare_plans(market(0, 20), {"wrong": plan})
@@ -398,7 +392,7 @@ FOLLOWERS = [
 
 
 @pytest.mark.parametrize("bandit", FOLLOWERS, ids=lambda bandit: bandit.algorithm)
-def test_a_learner_keeps_its_budget(bandit: Bandit) -> None:
+def test_a_learner_keeps_its_budget(bandit):
     """The spend comes to the budget; without one it is far above."""
     table = market(1, 1500, order="shuffled")
     plays: dict[str, Any] = {"rounds": 1500, "replications": 4, "seed": 5}
@@ -411,7 +405,7 @@ def test_a_learner_keeps_its_budget(bandit: Bandit) -> None:
     assert free.spend[:, -1].mean() / 1500 > 1.0
 
 
-def test_a_log_under_a_budget_is_that_of_its_price() -> None:
+def test_a_log_under_a_budget_is_that_of_its_price():
     """Propensities are exact for the state net of the price; reward, cost and price are columns."""
     table = market(1, 60, order="shuffled")
     bandit, budget = Bandit("thompson_nig"), Budget(0.6)
@@ -425,7 +419,7 @@ def test_a_log_under_a_budget_is_that_of_its_price() -> None:
     assert np.array_equal(rows["cost"], table.cost[rows["case"], rows["action"]])
 
 
-def test_net_sums_are_those_of_net_rewards() -> None:
+def test_net_sums_are_those_of_net_rewards():
     """At any price, as if each reward had been charged at it: n, total, square, moment and gram."""
     rng = np.random.default_rng(0)
     arm, reward, cost = rng.integers(2, size=30), rng.random(30), rng.random(30)
@@ -442,7 +436,7 @@ def test_net_sums_are_those_of_net_rewards() -> None:
         assert np.allclose(state.gram[number], x[at].T @ x[at])
 
 
-def test_a_ledger_of_history_saves_what_exploring_costs() -> None:
+def test_a_ledger_of_history_saves_what_exploring_costs():
     """Warm play earns more at the same budget, and its history is no spend."""
     past, table = market(0), market(1, order="shuffled")
     bandit, budget = Bandit("thompson_nig", exploration=0.5), Budget(0.6, step=0.02)
@@ -458,7 +452,7 @@ def test_a_ledger_of_history_saves_what_exploring_costs() -> None:
     assert float(ledger.pacer.spend) == 0.0
 
 
-def test_a_budget_ignores_the_price_of_a_table() -> None:
+def test_a_budget_ignores_the_price_of_a_table():
     """A ledger learns gross rewards, and charges costs itself."""
     plays: dict[str, Any] = {"rounds": 60, "replications": 2, "budget": 3.0}
     arms = [
@@ -468,7 +462,7 @@ def test_a_budget_ignores_the_price_of_a_table() -> None:
     assert arms[0] == arms[1]
 
 
-def test_what_cannot_keep_a_budget_is_refused_or_switched() -> None:
+def test_what_cannot_keep_a_budget_is_refused_or_switched():
     """By name, with a remedy; a learner of successes is switched, and says so."""
     table = market(0, 60)
     plays: dict[str, Any] = {"rounds": 60, "replications": 2, "budget": 0.6}
@@ -494,14 +488,14 @@ def test_what_cannot_keep_a_budget_is_refused_or_switched() -> None:
 @pytest.mark.parametrize(
     "wrong", ["1", True, None, [0.5], Budget("a"), Budget(1.0, price="a"), Budget(1.0, step=True)]
 )
-def test_a_budget_of_no_number_is_refused(wrong: Any) -> None:
+def test_a_budget_of_no_number_is_refused(wrong):
     """By the rule and the value, wherever a budget is read."""
     for read in (start_pacer, frontier(market(0, 20)).mixture_at):
         with pytest.raises(ValueError, match="of a budget must be a number"):
             read(wrong)
 
 
-def test_a_learner_is_refused_a_budget_that_nothing_keeps() -> None:
+def test_a_learner_is_refused_a_budget_that_nothing_keeps():
     """Below what the cheapest available arm of each question costs, of the rounds played."""
     table = table_of([[0.5, 1.0]] * 4, [[1.0, 3.0], [1.0, 3.0], [2.0, 3.0], [2.0, 3.0]])
     mask = np.ones((4, 2), bool)
@@ -518,7 +512,7 @@ def test_a_learner_is_refused_a_budget_that_nothing_keeps() -> None:
             play(Bandit("thompson_nig"), table, budget=1.0, **(plays | {"rounds": 2}))
 
 
-def test_a_budget_that_is_not_kept_is_named() -> None:
+def test_a_budget_that_is_not_kept_is_named():
     """With how far the spend is above it, among the notes and in a warning.
 
     A kept one says nothing.
@@ -535,7 +529,7 @@ def test_a_budget_that_is_not_kept_is_named() -> None:
     assert run(Bandit("thompson_nig"), table, rounds=50, replications=4, budget=9.0).notes == ()
 
 
-def test_a_price_on_features_that_tell_nothing_is_named() -> None:
+def test_a_price_on_features_that_tell_nothing_is_named():
     """Left-out predictions differ by row noise alone, so all questions may go to one arm later."""
     noted = []
     for seed in range(12):
@@ -555,7 +549,7 @@ def test_a_price_on_features_that_tell_nothing_is_named() -> None:
     assert fit_priced_policy(market(0), 0.6).notes == ()
 
 
-def test_an_arm_that_was_never_measured_is_named() -> None:
+def test_an_arm_that_was_never_measured_is_named():
     """No regression can be made of it."""
     table = market(0, 20)
     mask = table.mask.copy()
@@ -564,13 +558,13 @@ def test_an_arm_that_was_never_measured_is_named() -> None:
         fit_priced_policy(table._replace(mask=mask), 0.6)
 
 
-def test_few_questions_are_noted() -> None:
+def test_few_questions_are_noted():
     """Resampling them gives intervals that are too narrow."""
     assert "9 questions" in compare_plans(market(0, 9), {"a": [1.0, 0.0, 0.0]}).attrs["notes"][0]
     assert compare_plans(market(0, 10), {"a": [1.0, 0.0, 0.0]}).attrs["notes"] == ()
 
 
-def test_no_price_is_chosen_on_numbers_that_are_none() -> None:
+def test_no_price_is_chosen_on_numbers_that_are_none():
     """Nor on other shapes, no question, or a question without an arm."""
     rows, nothing = np.ones((2, 2)), np.array([[True, True], [False, False]])
     cases: list[tuple[Any, Any, Any, str]] = [
@@ -589,7 +583,7 @@ def test_no_price_is_chosen_on_numbers_that_are_none() -> None:
     assert (masked.price, masked.spend) == (0.0, 2.0)
 
 
-def test_a_history_of_costs_is_checked() -> None:
+def test_a_history_of_costs_is_checked():
     """A cost that is missing beside a reward would make every later mean one that is none."""
     bandit, ridge = Bandit("thompson_nig"), Bandit("lin_ucb")
     cases: list[tuple[Bandit, list[float], Any, str]] = [
@@ -607,7 +601,7 @@ def test_a_history_of_costs_is_checked() -> None:
     assert ledger.cost.tolist() == [1.0, 0.0]  # what was never rewarded teaches nothing
 
 
-def test_what_no_policy_can_be_fitted_or_played_on_is_refused() -> None:
+def test_what_no_policy_can_be_fitted_or_played_on_is_refused():
     """A table without features or costs, a missing arm a row, pacer of many plays, no resample."""
     table = market(0, 40)
     with pytest.raises(ValueError, match="features and costs, got no costs"):
@@ -626,14 +620,14 @@ def test_what_no_policy_can_be_fitted_or_played_on_is_refused() -> None:
 @pytest.mark.parametrize(
     "ends", ["ab", (None, 4.0), (0.0, np.inf), (0.0, 1.0, 4.0), (np.nan, 4.0), (4.0, 1.0)]
 )
-def test_a_range_of_costs_is_two_numbers(ends: Any) -> None:
+def test_a_range_of_costs_is_two_numbers(ends):
     """An endless one would leave every reward NaN, which never arrives."""
     frame = pd.DataFrame({"a": [0.5], "b": [1.0]})
     with pytest.raises(ValueError, match="cost_range must be the least and the largest cost"):
         Table.from_frame(frame, costs={"a": 0.0, "b": 2.0}, cost_range=ends, order="given")
 
 
-def test_no_function_writes_into_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_function_writes_into_an_argument(monkeypatch):
     """Every public function that takes an array is called with read-only ones."""
     monkeypatch.setattr(read_only_arguments, "ALGEBRA", ("extensions.budgets",))
     half = np.full((20, 2), 0.5)

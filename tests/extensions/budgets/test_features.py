@@ -25,7 +25,7 @@ TEXTS = [
 SOURCES = ["web", "web", "mail", "mail", "web", "mail"]
 
 
-def left_out(x: np.ndarray, y: np.ndarray, strength: float) -> np.ndarray:
+def left_out(x, y, strength):
     """Predictions of each row by a ridge on all others, by refitting."""
     out = []
     for row in range(len(x)):
@@ -44,7 +44,7 @@ def left_out(x: np.ndarray, y: np.ndarray, strength: float) -> np.ndarray:
 
 @given(st.integers(0, 50), st.sampled_from([0.5, 4.0, 64.0]), st.integers(1, 4))
 @settings(max_examples=25, deadline=None)
-def test_a_row_is_predicted_as_by_a_fit_without_it(seed: int, strength: float, width: int) -> None:
+def test_a_row_is_predicted_as_by_a_fit_without_it(seed, strength, width):
     """The closed form is the refit; features are standardised by all rows."""
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(12, width)), rng.normal(size=(12, 2))
@@ -55,7 +55,7 @@ def test_a_row_is_predicted_as_by_a_fit_without_it(seed: int, strength: float, w
     assert np.allclose(fit.error, ((fit.held_out - y) ** 2).mean(axis=0))
 
 
-def test_predictions_are_those_of_scikit_learn() -> None:
+def test_predictions_are_those_of_scikit_learn():
     """Weights and a constant that is not shrunk."""
     from sklearn.linear_model import Ridge
 
@@ -68,7 +68,7 @@ def test_predictions_are_those_of_scikit_learn() -> None:
     )
 
 
-def test_the_strength_follows_the_data() -> None:
+def test_the_strength_follows_the_data():
     """Each target its own: noise is shrunk to nothing, a line hardly.
 
     It is the least error of all that are tried.
@@ -85,7 +85,7 @@ def test_the_strength_follows_the_data() -> None:
         assert fit.strength[target] == STRENGTHS[int(np.argmin(errors))]
 
 
-def test_missing_targets_and_constant_features() -> None:
+def test_missing_targets_and_constant_features():
     """A row without a target is predicted by the others; a constant feature changes nothing."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(20, 2))
@@ -104,7 +104,7 @@ def test_missing_targets_and_constant_features() -> None:
     assert whole.held_out[3, 0] == pytest.approx(float(whole.predict(x[[3]])[0, 0]))
 
 
-def test_what_is_no_regression_is_refused() -> None:
+def test_what_is_no_regression_is_refused():
     """Shapes, numbers, too few rows, and a strength below 0."""
     for x, y, rule in (
         ([[1.0]], [[1.0], [2.0]], r"\[Q, F\]"),
@@ -124,7 +124,7 @@ def test_what_is_no_regression_is_refused() -> None:
 # A strength for learners
 
 
-def linear_world(seed: int, noise: float, order: str = "shuffled") -> Table:
+def linear_world(seed, noise, order="shuffled"):
     """Two arms whose better one hangs on a feature; four features say nothing."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(400, 5))
@@ -138,7 +138,7 @@ def linear_world(seed: int, noise: float, order: str = "shuffled") -> Table:
     )
 
 
-def test_the_strength_of_a_table_is_least_in_left_out_error() -> None:
+def test_the_strength_of_a_table_is_least_in_left_out_error():
     """Of the learner's own model: rewards less prior_mean, no constant beside the features.
 
     Checked by refitting.
@@ -165,7 +165,7 @@ def test_the_strength_of_a_table_is_least_in_left_out_error() -> None:
     assert ridge_strength(small, prior_mean=0.4) == STRENGTHS[int(np.argmin(errors))]
 
 
-def test_more_noise_asks_for_more_strength() -> None:
+def test_more_noise_asks_for_more_strength():
     """And a learner plays with it; the mask and missing rewards count out."""
     quiet, noisy = (ridge_strength(linear_world(0, noise)) for noise in (0.02, 0.4))
     assert quiet < noisy
@@ -179,7 +179,7 @@ def test_more_noise_asks_for_more_strength() -> None:
     assert ridge_strength(part) > 0.0
 
 
-def test_a_log_gives_the_strength_of_its_rounds() -> None:
+def test_a_log_gives_the_strength_of_its_rounds():
     """As a table of these rounds alone would; wrong columns are named."""
     table = linear_world(0, 0.2)
     rng = np.random.default_rng(0)
@@ -199,7 +199,7 @@ def test_a_log_gives_the_strength_of_its_rounds() -> None:
 # Features of texts
 
 
-def test_columns_of_texts() -> None:
+def test_columns_of_texts():
     """An intercept, two lengths, a column a source, components.
 
     Standardised on what they were fitted on.
@@ -223,7 +223,7 @@ def test_columns_of_texts() -> None:
     )
 
 
-def test_features_are_a_function_of_texts_and_seed() -> None:
+def test_features_are_a_function_of_texts_and_seed():
     """A text has the features that it has among all; the same seed gives the same bits.
 
     Nothing is fitted again.
@@ -238,7 +238,7 @@ def test_features_are_a_function_of_texts_and_seed() -> None:
     )
 
 
-def test_components_are_those_of_scikit_learn() -> None:
+def test_components_are_those_of_scikit_learn():
     """TF-IDF with sublinear counts of words in two texts, truncated, standardised."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -249,7 +249,7 @@ def test_components_are_those_of_scikit_learn() -> None:
     assert np.allclose(frame[["tfidf_0", "tfidf_1"]], (peer - peer.mean(axis=0)) / peer.std(axis=0))
 
 
-def test_components_without_a_seed_are_exact() -> None:
+def test_components_without_a_seed_are_exact():
     """They are those of the whole decomposition.
 
     Where texts have one direction, the others are 0.
@@ -270,7 +270,7 @@ def test_components_without_a_seed_are_exact() -> None:
     assert np.allclose(same.drop(columns="intercept"), 0.0)
 
 
-def test_an_unknown_source_is_counted() -> None:
+def test_an_unknown_source_is_counted():
     """It has 0 of every source; without sources where there were some nothing is guessed."""
     fitted = text_features(TEXTS, SOURCES, components=0)
     with pytest.warns(UserWarning, match=r"1 of 2 texts .*fax"):
@@ -284,7 +284,7 @@ def test_an_unknown_source_is_counted() -> None:
         text_features(TEXTS, components=0).frame(TEXTS, SOURCES)
 
 
-def test_few_texts_have_few_components() -> None:
+def test_few_texts_have_few_components():
     """It is said how many; none at all is no error."""
     with pytest.warns(UserWarning, match="5 of 32 components"):
         fitted = text_features(TEXTS)
@@ -296,7 +296,7 @@ def test_few_texts_have_few_components() -> None:
     assert alone.names == ("intercept", "log_words", "log_characters")
 
 
-def test_texts_that_are_none_are_refused() -> None:
+def test_texts_that_are_none_are_refused():
     """With row and count."""
     for texts, rule in (
         ([], "there must be a text"),
@@ -310,7 +310,7 @@ def test_texts_that_are_none_are_refused() -> None:
             text_features(TEXTS, **wrong)
 
 
-def test_a_table_of_few_texts_has_the_columns_of_many() -> None:
+def test_a_table_of_few_texts_has_the_columns_of_many():
     """A source that does not occur is constant there, and must not pass for the intercept."""
     fitted = text_features(TEXTS, SOURCES, components=2)
     names = []
@@ -324,7 +324,7 @@ def test_a_table_of_few_texts_has_the_columns_of_many() -> None:
     assert names[0] == names[1] == fitted.names
 
 
-def test_texts_of_the_same_words_and_no_texts() -> None:
+def test_texts_of_the_same_words_and_no_texts():
     """Components without variance are 0 and warn of nothing else.
 
     A table without rows has the columns.
@@ -343,14 +343,14 @@ def test_texts_of_the_same_words_and_no_texts() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*components:UserWarning")
 @pytest.mark.parametrize("count", range(4, 13))
-def test_a_component_that_varies_by_rounding_alone_moves_no_text(count: int) -> None:
+def test_a_component_that_varies_by_rounding_alone_moves_no_text(count):
     """Texts that share all words of two: their component is one number, but for its last digits."""
     fitted = text_features([f"words of a file {number}" for number in range(count)])
     values = fitted.frame([f"words of another {number}" for number in range(count)]).to_numpy()
     assert np.abs(values).max() < 100.0
 
 
-def test_sources_of_another_type_are_refused() -> None:
+def test_sources_of_another_type_are_refused():
     """A string is no list of sources, although it has as many letters."""
     with pytest.raises(ValueError, match="sources must be one a text"):
         text_features(["one", "two"], "ab", components=0)
@@ -358,7 +358,7 @@ def test_sources_of_another_type_are_refused() -> None:
         text_features(["one", "two"], ["a", "b"], components=0).frame(["one", "two"], "ab")
 
 
-def test_ridges_of_numbers_that_are_none_are_refused() -> None:
+def test_ridges_of_numbers_that_are_none_are_refused():
     """An infinite target, a feature that is missing, or no source at all."""
     with pytest.raises(ValueError, match="got infinity"):
         fit_ridge([[1.0], [2.0]], [[np.inf], [1.0]])
@@ -369,6 +369,6 @@ def test_ridges_of_numbers_that_are_none_are_refused() -> None:
         ridge_strength(3)  # type: ignore[arg-type]
 
 
-def test_public_names_of_bandits_are_there() -> None:
+def test_public_names_of_bandits_are_there():
     """Those of the core, and those of this room."""
     assert all(hasattr(bandit, name) for name in bandit.__all__)

@@ -9,13 +9,13 @@ from raglab.bandit import Budget, Table, compare_plans
 from raglab.displays.frontiers import FrontierDisplay
 
 
-def small_table() -> Table:
+def small_table():
     """Three arms; the one between the two others is in no mixture."""
     frame = pd.DataFrame({"small": [0.5, 0.3], "poor": [0.5, 0.4], "large": [1.0, 0.8]})
     return Table.from_frame(frame, costs={"small": 1.0, "poor": 2.0, "large": 3.0}, order="given")
 
 
-def test_a_frontier_alone() -> None:
+def test_a_frontier_alone():
     """Its corners, by their arms; a table without intervals."""
     display = FrontierDisplay.from_table(small_table(), unit="$")
     assert display.frame()["policy"].tolist() == ["small", "large"]
@@ -28,7 +28,7 @@ def test_a_frontier_alone() -> None:
     assert display.ax_.get_ylabel() == "reward a question (mean; n = 2 questions)"
 
 
-def test_plans_beside_a_frontier() -> None:
+def test_plans_beside_a_frontier():
     """Each with its intervals; the budget is a line; every arm is named, none cut off."""
     table, budget = small_table(), Budget(2.0, "cents")
     shown = compare_plans(table, {"priced": [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]}, budget=budget)

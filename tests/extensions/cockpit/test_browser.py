@@ -8,9 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -38,8 +36,6 @@ from labelled import free_policy, labelled
 from raglab.store.policies import Policy
 from raglab.words.characters import visible
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 pytestmark = [
     pytest.mark.skipif(
@@ -64,14 +60,14 @@ print("kernel has", cockpit.policy.policy_id)
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Browser]:
+def opened():
     """One browser for all tests."""
     with browser() as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     """Folder of the notebook."""
     folder = tmp_path_factory.mktemp("lab")
     cells = [
@@ -92,7 +88,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(opened: Browser, place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(opened, place, tmp_path_factory):
     """The notebook with its cells run, in a JupyterLab that may ask no other machine."""
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
@@ -112,7 +108,7 @@ def page(opened: Browser, place: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def fresh(page: Page) -> Page:
+def fresh(page):
     """The cockpit at its baseline."""
     cockpit_of(page).get_by_role("button", name="reset").click()
     page.wait_for_selector("text=no change from baseline")
@@ -122,9 +118,7 @@ def fresh(page: Page) -> Page:
 class TestCockpit:
     """A threshold moved by hand."""
 
-    def test_a_drag_changes_numbers_and_undo_brings_them_back(
-        self, fresh: Page, place: Path
-    ) -> None:
+    def test_a_drag_changes_numbers_and_undo_brings_them_back(self, fresh, place):
         """While dragging from the axis, at release from the kernel.
 
         The saved policy is that of the fresh.
@@ -152,7 +146,7 @@ class TestCockpit:
         turned(fresh, first, back=True)
         assert figure(fresh, "coverage") == before
 
-    def test_a_case_opens_with_its_gates(self, fresh: Page) -> None:
+    def test_a_case_opens_with_its_gates(self, fresh):
         """A changed case shows its gates and the smallest changes that flip it."""
         slide(fresh, PATH, 0.95)
         fresh.mouse.up()
@@ -167,7 +161,7 @@ class TestCockpit:
         fresh.keyboard.press("Escape")
         show_pane(fresh, "numbers")
 
-    def test_a_switch_and_the_keyboard(self, fresh: Page) -> None:
+    def test_a_switch_and_the_keyboard(self, fresh):
         """A gate goes off and on; an arrow moves a slider by one exact step."""
         first = policy_id(fresh)
         switch = cockpit_of(fresh).locator('.gate[data-gate="similarity"] input[role=switch]')
@@ -184,7 +178,7 @@ class TestCockpit:
 
 
 @pytest.fixture
-def window(fresh: Page) -> Iterator[Page]:
+def window(fresh):
     """The cockpit in a window that a test makes smaller and larger."""
     yield fresh
     fresh.set_viewport_size({"width": 1280, "height": 1000})
@@ -195,7 +189,7 @@ class TestLayout:
     """What is seen in windows of two sizes, JupyterLab's file browser open as it starts."""
 
     @pytest.mark.parametrize("size", [(1280, 800), (1440, 900)])
-    def test_nothing_is_cut(self, window: Page, size: tuple[int, int]) -> None:
+    def test_nothing_is_cut(self, window, size):
         """No word, unit or number is wider than its place, in numbers, cases and an open case."""
         window.set_viewport_size({"width": size[0], "height": size[1]})
         slide(window, PATH, 0.95)
@@ -210,7 +204,7 @@ class TestLayout:
         window.keyboard.press("Escape")
 
     @pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (900, 900)])
-    def test_the_moved_slider_stays_in_view(self, window: Page, size: tuple[int, int]) -> None:
+    def test_the_moved_slider_stays_in_view(self, window, size):
         """At its release, and in a window of another size.
 
         The expected cost is in view beside it or below it.
@@ -230,7 +224,7 @@ class TestLayout:
         assert is_within(window, threshold, ".left")
         assert is_within(window, ".headline", ".centre")
 
-    def test_targets_have_their_numbers(self, window: Page) -> None:
+    def test_targets_have_their_numbers(self, window):
         """What was asked and what is attained stand in one line, while dragging too."""
         lines = cockpit_of(window).locator(".target-line")
         stated = {"false_refusal_rate": "target ≤ 40 %", "coverage": "target ≥ 50 %"}
@@ -245,7 +239,7 @@ class TestLayout:
         window.mouse.up()
         window.wait_for_selector(".raglab-cockpit:not(.previewed) .verdict >> text=not met")
 
-    def test_cases_are_marked_in_words_too(self, window: Page) -> None:
+    def test_cases_are_marked_in_words_too(self, window):
         """A mark of its own for correct and for wrong, with the word in the line below."""
         slide(window, PATH, 0.6)
         window.mouse.up()
@@ -261,7 +255,7 @@ class TestLayout:
 class TestFrozen:
     """The page without a kernel."""
 
-    def test_it_works_without_network(self, opened: Browser, page: Page, place: Path) -> None:
+    def test_it_works_without_network(self, opened, page, place):
         """Its slider moves the numbers; nothing is asked of any machine."""
         assert page is not None  # its last cell wrote the file
         context = opened.new_context(offline=True, viewport={"width": 1280, "height": 800})
@@ -283,7 +277,7 @@ class TestFrozen:
         assert errors == []
         context.close()
 
-    def test_unseen_characters_are_shown_as_escapes(self, opened: Browser, tmp_path: Path) -> None:
+    def test_unseen_characters_are_shown_as_escapes(self, opened, tmp_path):
         """Texts and tooltips of the page, as Python shows them."""
         odd = "\u202egpj.exe\u2066 a\u2028b\x1b[2J\x85\ufeff\U000e0041 e\u0301\u200dé 日本"
         trace = labelled(3, {"tune": 40}, steps=None)
@@ -310,7 +304,7 @@ class TestFrozen:
 class TestKernel:
     """What becomes of a page whose kernel is not there."""
 
-    def test_a_tab_opened_again_shows_the_same(self, fresh: Page) -> None:
+    def test_a_tab_opened_again_shows_the_same(self, fresh):
         """The kernel has the state.
 
         Another tab of the saved notebook goes on with it, and both show its moves.
@@ -332,7 +326,7 @@ class TestKernel:
         turned(fresh, first, back=True)
         again.close()
 
-    def test_a_restarted_kernel_is_told(self, fresh: Page) -> None:
+    def test_a_restarted_kernel_is_told(self, fresh):
         """Nothing that is shown is lost, and the page says what to do."""
         before = figure(fresh, "coverage")
         fresh.get_by_role("menuitem", name="Kernel", exact=True).click()

@@ -23,7 +23,7 @@ FLOOR = "similarity.min_similarity"
 
 
 @pytest.fixture
-def cockpit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> raglab.displays.Cockpit:
+def cockpit(tmp_path, monkeypatch):
     """Open a cockpit in a folder of its own, with something to undo."""
     monkeypatch.chdir(tmp_path)
     cockpit = raglab.cockpit(labelled(3, {"tune": 30}), free_policy())
@@ -31,7 +31,7 @@ def cockpit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> raglab.displays.
     return cockpit
 
 
-def held(cockpit: raglab.displays.Cockpit) -> list[Any]:
+def held(cockpit):
     """All that a message may change."""
     page = {name: value for name, value in cockpit.page().items() if name != "gates"}
     return [
@@ -116,9 +116,7 @@ REFUSED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_changes_nothing_and_blocks_nothing(
-    cockpit: raglab.displays.Cockpit, name: str
-) -> None:
+def test_what_is_refused_changes_nothing_and_blocks_nothing(cockpit, name):
     """An error shows on the page, policy and page stay as before, and the next message is done."""
     before = held(cockpit)
     cockpit.widget.take(REFUSED[name])
@@ -133,7 +131,7 @@ def test_what_is_refused_changes_nothing_and_blocks_nothing(
     assert cockpit.widget.page["notice"] is None
 
 
-def test_what_a_page_sends_is_taken(cockpit: raglab.displays.Cockpit) -> None:
+def test_what_a_page_sends_is_taken(cockpit):
     """Each message as cockpit.js makes it."""
     widget = cockpit.widget
     row = cockpit.page()["cases"]["rows"][0]
@@ -165,7 +163,7 @@ def test_what_a_page_sends_is_taken(cockpit: raglab.displays.Cockpit) -> None:
         )
 
 
-def _slices(cockpit: raglab.displays.Cockpit) -> list[tuple[str, str]]:
+def _slices(cockpit):
     return [(name, values[0]) for name, values in cockpit.setup["slices"].items()]
 
 
@@ -178,7 +176,7 @@ def _slices(cockpit: raglab.displays.Cockpit) -> list[tuple[str, str]]:
         Filter(search="a" * 2_000),
     ],
 )
-def test_a_filter_is_checked_by_hand_too(cockpit: raglab.displays.Cockpit, wanted: Filter) -> None:
+def test_a_filter_is_checked_by_hand_too(cockpit, wanted):
     """It is refused where it is set, not where the page is drawn."""
     with pytest.raises(ValueError):  # noqa: PT011 - whatever the words
         cockpit.filter = wanted
@@ -186,15 +184,13 @@ def test_a_filter_is_checked_by_hand_too(cockpit: raglab.displays.Cockpit, wante
     cockpit.page()
 
 
-def test_a_page_that_cannot_be_drawn_takes_the_move_back(
-    cockpit: raglab.displays.Cockpit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_cannot_be_drawn_takes_the_move_back(cockpit, monkeypatch):
     """Whatever the error is."""
     before = held(cockpit)
     draw = type(cockpit).page
     refused = iter((True, False, False, False, False))
 
-    def page(self: raglab.displays.Cockpit) -> dict[str, Any]:
+    def page(self):
         if next(refused):
             raise AttributeError
         return draw(self)
@@ -241,9 +237,7 @@ class TestSave:
             "\u2066a.yaml",
         ],
     )
-    def test_a_name_that_is_not_plain_is_refused(
-        self, cockpit: raglab.displays.Cockpit, name: str
-    ) -> None:
+    def test_a_name_that_is_not_plain_is_refused(self, cockpit, name):
         """And nothing is written."""
         cockpit.widget.take({"do": "save", "file": name})
         notice = cockpit.widget.page["notice"]
@@ -266,9 +260,7 @@ class TestSave:
             "\xff",
         ],
     )
-    def test_a_file_that_is_no_policy_stays(
-        self, cockpit: raglab.displays.Cockpit, content: str
-    ) -> None:
+    def test_a_file_that_is_no_policy_stays(self, cockpit, content):
         """To the byte."""
         path = Path("notes.yaml")
         path.write_bytes(content.encode("latin-1"))
@@ -276,25 +268,23 @@ class TestSave:
         assert "must hold a policy" in cockpit.widget.page["notice"]["text"]
         assert path.read_bytes() == content.encode("latin-1")
 
-    def test_a_name_of_many_bytes(self, cockpit: raglab.displays.Cockpit) -> None:
+    def test_a_name_of_many_bytes(self, cockpit):
         """As long as a file system takes it beside a new file's own name."""
         cockpit.widget.take({"do": "save", "file": "日" * 66})
         assert cockpit.widget.page["notice"] is None
         assert Policy.load("日" * 66 + ".yaml") == cockpit.policy
 
-    def test_what_the_system_refuses_is_said(
-        self, cockpit: raglab.displays.Cockpit, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_the_system_refuses_is_said(self, cockpit, monkeypatch):
         """In words, and no number of an error."""
 
-        def full(*_: object) -> None:
+        def full(*_):
             raise OSError(errno.ENOSPC, "No space left on device", "policy.yaml")
 
         monkeypatch.setattr(Policy, "save", full)
         cockpit.widget.take({"do": "save", "file": "policy.yaml"})
         assert "No space left on device" in cockpit.widget.page["notice"]["text"]
 
-    def test_links_folders_and_pipes_stay(self, cockpit: raglab.displays.Cockpit) -> None:
+    def test_links_folders_and_pipes_stay(self, cockpit):
         """A link to a policy, one to nothing, a folder, a pipe that nobody writes to."""
         free_policy().save("own.yaml")
         before = Path("own.yaml").read_bytes()
@@ -308,9 +298,7 @@ class TestSave:
         assert Path("own.yaml").read_bytes() == before
         assert not Path("nothing.yaml").exists()
 
-    def test_a_policy_is_written_over(
-        self, cockpit: raglab.displays.Cockpit, tmp_path: Path
-    ) -> None:
+    def test_a_policy_is_written_over(self, cockpit, tmp_path):
         """A name without suffix gets one, none is the policy's id; the folder is the notebook's."""
         widget = cockpit.widget
         os.chdir("/")
@@ -329,9 +317,7 @@ class TestLocks:
     """What is locked says by what it is unlocked."""
 
     @pytest.mark.parametrize("paths", [(FLOOR,), ("similarity",), (FLOOR, "similarity")])
-    def test_the_remedy_unlocks(
-        self, cockpit: raglab.displays.Cockpit, paths: tuple[str, ...]
-    ) -> None:
+    def test_the_remedy_unlocks(self, cockpit, paths):
         """The threshold, its gate, or both."""
         widget = cockpit.widget
         for path in paths:
@@ -345,12 +331,10 @@ class TestLocks:
         assert widget.page["notice"] is None
         assert cockpit.policy.value(FLOOR) == 0.25
 
-    def test_a_search_that_breaks_says_so(
-        self, cockpit: raglab.displays.Cockpit, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_search_that_breaks_says_so(self, cockpit, monkeypatch):
         """Whatever broke it; the page goes on."""
 
-        def broken(*_: object, **__: object) -> None:
+        def broken(*_, **__):
             raise ZeroDivisionError
 
         monkeypatch.setattr(type(cockpit), "run_search", broken)

@@ -9,23 +9,22 @@ import threading
 from typing import Any
 
 import numpy as np
-import pytest
 
 import raglab
 from labelled import free_policy, labelled
 from raglab.extensions.cockpit import state, views
 from raglab.extensions.cockpit.state import CockpitState
-from raglab.extensions.cockpit.widget import TRIALS, CockpitWidget
+from raglab.extensions.cockpit.widget import TRIALS
 
 WAIT_S = 60.0
 
 
-def opened() -> raglab.displays.Cockpit:
+def opened():
     """A cockpit on 60 cases, with two gates on."""
     return raglab.cockpit(labelled(3, {"tune": 60}), free_policy())
 
 
-def searching(widget: CockpitWidget) -> threading.Thread:
+def searching(widget):
     """The thread of the widget's search."""
     thread = widget._searching
     assert thread is not None
@@ -35,7 +34,7 @@ def searching(widget: CockpitWidget) -> threading.Thread:
 class Pages:
     """A widget that keeps messages, and whose search waits after each batch until it may go on."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.cockpit = opened()
         self.widget = self.cockpit.widget
         self.sent: list[dict[str, Any]] = []
@@ -43,8 +42,8 @@ class Pages:
         monkeypatch.setattr(self.widget, "send", lambda message, _=None: self.sent.append(message))
         tried_policies = state.tried_policies
 
-        def slowly(job: Any, on_batch: Any, **sizes: int) -> Any:
-            def wait(points: Any) -> bool:
+        def slowly(job, on_batch, **sizes):
+            def wait(points):
                 going_on: bool = on_batch(points)
                 self.batch.set()
                 assert self.go_on.wait(WAIT_S)
@@ -54,13 +53,13 @@ class Pages:
 
         monkeypatch.setattr(state, "tried_policies", slowly)
 
-    def start(self) -> threading.Thread:
+    def start(self):
         """Begin to search; returns after the first batch."""
         self.widget.take({"do": "tune"})
         assert self.batch.wait(WAIT_S)
         return searching(self.widget)
 
-    def end(self, thread: threading.Thread) -> None:
+    def end(self, thread):
         """Let a search end."""
         self.go_on.set()
         thread.join(WAIT_S)
@@ -70,11 +69,11 @@ class Pages:
 class TestCosts:
     """Costs that change while a search runs."""
 
-    def test_a_search_ends_when_costs_change(self) -> None:
+    def test_a_search_ends_when_costs_change(self):
         """No point of the old goal stays or comes later, and its policy is not taken."""
         cockpit, batches = opened(), []
 
-        def on_batch(points: Any) -> bool:
+        def on_batch(points):
             batches.append(len(points))
             if len(batches) == 2:
                 cockpit.set_cost("ok", "refused", 5.0)
@@ -86,15 +85,13 @@ class TestCosts:
         assert cockpit.policy == free_policy()
         assert not cockpit.page()["undo"]
 
-    def test_costs_that_change_during_the_line_search_count(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_costs_that_change_during_the_line_search_count(self, monkeypatch):
         """What was found for the old goal is not taken."""
         from raglab.extensions.cockpit import state
 
         cockpit, best = opened(), state.best_policy
 
-        def changed(*args: Any) -> Any:
+        def changed(*args):
             cockpit.set_cost("ok", "refused", 5.0)
             return best(*args)
 
@@ -102,7 +99,7 @@ class TestCosts:
         assert cockpit.tune(trials=100).policy == free_policy()
         assert len(cockpit.trials) == 0
 
-    def test_a_page_gets_no_trial_of_the_old_goal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_page_gets_no_trial_of_the_old_goal(self, monkeypatch):
         """Its trials are removed, the search ends at once, and the next one may begin."""
         pages = Pages(monkeypatch)
         old = pages.start()
@@ -123,9 +120,7 @@ class TestCosts:
         assert 5.0 in pages.cockpit.page()["costs"][0]
         assert pages.sent[-1]["total"] == TRIALS
 
-    def test_a_search_whose_costs_changed_does_not_hold_up_the_next(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_search_whose_costs_changed_does_not_hold_up_the_next(self, monkeypatch):
         """It begins while the old one has not ended, and shows points of its own alone."""
         pages = Pages(monkeypatch)
         old = pages.start()
@@ -141,7 +136,7 @@ class TestCosts:
 class TestMoves:
     """Moves while a search runs."""
 
-    def test_a_move_keeps_the_search_on_the_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_move_keeps_the_search_on_the_page(self, monkeypatch):
         """It is not started twice, and stops when it is told to."""
         pages = Pages(monkeypatch)
         thread = pages.start()
@@ -156,12 +151,12 @@ class TestMoves:
         assert pages.widget.page["tuning"] is None
         assert not pages.cockpit.searching
 
-    def test_a_page_is_of_one_policy(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_page_is_of_one_policy(self, monkeypatch):
         """What another thread moves meanwhile is on the next page."""
         cockpit, rate_views = opened(), views.rate_views
         movers: list[threading.Thread] = []
 
-        def moved_meanwhile(*args: Any) -> Any:
+        def moved_meanwhile(*args):
             if not movers:
                 movers.append(
                     threading.Thread(target=cockpit.set, args=("similarity.min_similarity", 0.9))
@@ -181,14 +176,14 @@ class TestMoves:
         )
         assert [one["path"] for one in after["changes"]] == ["similarity.min_similarity"]
 
-    def test_messages_of_many_threads_lose_nothing(self) -> None:
+    def test_messages_of_many_threads_lose_nothing(self):
         """Each is a page with its own number, every move is in the history, each page is whole."""
         cockpit = opened()
         widget, first = cockpit.widget, cockpit.widget.page["number"]
         seen: list[dict[str, Any]] = []
         widget.observe(lambda change: seen.append(change["new"]), "page")
 
-        def moves(thread: int) -> None:
+        def moves(thread):
             for step in range(5):
                 value = round(0.1 + 0.1 * thread + 0.01 * step, 3)
                 widget.take({"do": "set", "path": "similarity.min_similarity", "value": value})

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from pathlib import Path
 from typing import Any
-
-import numpy as np
-import pytest
 
 import raglab
 from fuzz.mutation import hostile_value, mutated_value, pick, shown
@@ -58,7 +54,7 @@ SAMPLES: tuple[dict[str, Any], ...] = (
 )
 
 
-def message(rng: np.random.Generator) -> Any:
+def message(rng):
     """A message with values changed."""
     sample = copy.deepcopy(pick(rng, SAMPLES))
     if rng.random() < 0.05:
@@ -69,7 +65,7 @@ def message(rng: np.random.Generator) -> Any:
     return mutated_value(rng, sample)
 
 
-def held(cockpit: raglab.displays.Cockpit) -> list[Any]:
+def held(cockpit):
     """All that a message may change, but looks."""
     return [
         cockpit.policy.policy_id,
@@ -83,7 +79,7 @@ def held(cockpit: raglab.displays.Cockpit) -> list[Any]:
     ]
 
 
-def test_whatever_a_page_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_a_page_sends(tmp_path, monkeypatch):
     """One cockpit takes them all, each refused one between two right ones."""
     place = tmp_path / "notebooks"
     place.mkdir()
@@ -93,7 +89,7 @@ def test_whatever_a_page_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     outside = tmp_path / "outside.yaml"
     cockpit = raglab.cockpit(labelled(3, {"tune": 12, "report": 8}), free_policy())
 
-    def take(sent: Any) -> None:
+    def take(sent):
         before, value = held(cockpit), cockpit.policy.value(FLOOR)
         cockpit.widget.take(sent)
         notice = cockpit.widget.page["notice"]
@@ -120,7 +116,7 @@ def test_whatever_a_page_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         if is_refused:
             raise ValueError(notice["text"])
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         sent = message(rng)
         return Trial(shown(sent, 500), partial(take, sent))
 

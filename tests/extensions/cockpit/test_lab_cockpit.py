@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,17 +33,17 @@ from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signa
 SPLITS = {"tune": 60, "report": 40, "certify": 50}
 
 
-def made(seed: int = 3, **more: Any) -> Trace:
+def made(seed=3, **more):
     """A trace of three splits."""
     return labelled(seed, SPLITS, **more)
 
 
-def opened(seed: int = 3, **more: Any) -> raglab.displays.Cockpit:
+def opened(seed=3, **more):
     """A cockpit on split `tune`, with two gates on."""
     return raglab.cockpit(made(seed), free_policy(), **more)
 
 
-def drawn(seed: int, n: int = 12) -> tuple[Trace, list[Policy]]:
+def drawn(seed, n=12):
     """A random trace on coarse grids, and random policies with patterns of one kind."""
     base = random_trace(seed, n)
     trace = Trace(**{field.name: getattr(base, field.name) for field in dataclasses.fields(base)})
@@ -52,7 +51,7 @@ def drawn(seed: int, n: int = 12) -> tuple[Trace, list[Policy]]:
     return trace, policies
 
 
-def check_rates(cockpit: raglab.displays.Cockpit) -> None:
+def check_rates(cockpit):
     """Rates, cost and table of the page are those of `sweep`."""
     page = cockpit.page()
     row = raglab.sweep(cockpit.trace, [cockpit.policy], arm=cockpit.arm).iloc[0]
@@ -76,7 +75,7 @@ class Shards:
 class TestNumbers:
     """Every number is that of `raglab.sweep` at the same policy."""
 
-    def test_loading_a_policy_changes_nothing(self) -> None:
+    def test_loading_a_policy_changes_nothing(self):
         """It begins with the very policy, no case changed and no difference."""
         cockpit = opened()
         assert cockpit.policy == free_policy()
@@ -86,7 +85,7 @@ class TestNumbers:
         assert {row["kind"] for row in page["cases"]["rows"]} == {"same"}
         assert all(one["difference"] is None for one in [*page["rates"], page["cost"]])
 
-    def test_correct_cases_are_those_that_pass(self) -> None:
+    def test_correct_cases_are_those_that_pass(self):
         """In the list and in a case; without labels nothing is correct or wrong."""
         cockpit = opened()
         page = cockpit.page()
@@ -98,7 +97,7 @@ class TestNumbers:
             assert views.case_view(cockpit.here, case_id, labelled=True)["correct"] is correct
         assert views.case_view(cockpit.here, next(iter(marks)), labelled=False)["correct"] is None
 
-    def test_a_thousand_moves_show_what_sweep_says(self) -> None:
+    def test_a_thousand_moves_show_what_sweep_says(self):
         """Any threshold to any value, a thousand times."""
         cockpit, rng = opened(), np.random.default_rng(11)
         paths = [one.path for one in views.swept_rows(cockpit.here)]
@@ -116,13 +115,13 @@ class TestNumbers:
 
     @given(st.integers(0, 400))
     @settings(max_examples=25, deadline=None)
-    def test_random_policies_show_what_sweep_says(self, seed: int) -> None:
+    def test_random_policies_show_what_sweep_says(self, seed):
         """Policies with all gates and rules, over hits with ties."""
         trace, policies = drawn(seed)
         for policy in policies:
             check_rates(raglab.cockpit(trace, policy, compare=policies[0]))
 
-    def test_an_answered_case_is_no_case_of_a_gate(self) -> None:
+    def test_an_answered_case_is_no_case_of_a_gate(self):
         """Its first hit decides nothing.
 
         2 of 4 are answered, 1 is asked back by the resolver and 1 refused by l2.
@@ -145,7 +144,7 @@ class TestNumbers:
         assert counts == {"answered": [2, 0, 0], "l2": [0, 1, 0], "resolver.options": [0, 0, 1]}
         assert np.sum(page["table"], axis=0).tolist() == [2, 1, 1]
 
-    def test_a_slider_that_cannot_act_says_why(self) -> None:
+    def test_a_slider_that_cannot_act_says_why(self):
         """By its policy, or on its cases; one that acts says nothing."""
         cockpit = opened()
         policy = cockpit.policy.replace("similarity.enabled", False)
@@ -163,7 +162,7 @@ class TestNumbers:
 
     @given(st.integers(0, 400))
     @settings(max_examples=25, deadline=None)
-    def test_counts_beside_gates_are_the_matrix(self, seed: int) -> None:
+    def test_counts_beside_gates_are_the_matrix(self, seed):
         """By decision they sum to the table; each filter lists exactly those cases.
 
         A gate that is off has none.
@@ -190,7 +189,7 @@ class TestNumbers:
                     == int((names == row["name"]).sum())
                 )
 
-    def test_the_difference_is_that_of_the_cases(self) -> None:
+    def test_the_difference_is_that_of_the_cases(self):
         """The mean of each case's own difference, with Student's t."""
         cockpit = opened().set("similarity.min_similarity", 0.9)
         cells = [
@@ -216,7 +215,7 @@ class TestAxes:
 
     @given(st.integers(0, 400))
     @settings(max_examples=20, deadline=None)
-    def test_every_position_is_an_exact_step(self, seed: int) -> None:
+    def test_every_position_is_an_exact_step(self, seed):
         """Low and high are those of `raglab.steps`, and the policy of a step has its cells."""
         trace, policies = drawn(seed)
         cockpit = raglab.cockpit(trace, policies[0])
@@ -238,7 +237,7 @@ class TestAxes:
                 )
                 assert axis.cells[step].tolist() == expected.tolist(), (swept.path, step)
 
-    def test_a_drag_writes_the_fewest_digits_inside(self) -> None:
+    def test_a_drag_writes_the_fewest_digits_inside(self):
         """Two digits where two are enough, five where they are needed."""
         low, high = np.array([0.0, 0.31, 0.3112, 0.3113]), np.array([0.31, 0.3112, 0.3113, 1.0])
         values = round_between(low, high, SWEPT["l2.max_l2"])
@@ -248,14 +247,14 @@ class TestAxes:
         ]
         assert ((low <= values) & (values < high)).all()
 
-    def test_ties_of_whole_numbers_stay_inside(self) -> None:
+    def test_ties_of_whole_numbers_stay_inside(self):
         """An integer of the step, which of a floor is closed above."""
         found = round_between(
             np.array([1.0, 5.0, 7.0]), np.array([5.0, 7.0, 1_000.0]), SWEPT["density.min_keep"]
         )
         assert found.tolist() == [3.0, 6.0, 9.0]
 
-    def test_the_buffer_holds_what_the_head_says(self) -> None:
+    def test_the_buffer_holds_what_the_head_says(self):
         """Ends of the steps and the table of the policy's own step."""
         cockpit = opened()
         head, steps = axis_message(cockpit, "similarity.min_similarity")
@@ -270,7 +269,7 @@ class TestAxes:
 class TestMoves:
     """Moves are exact, and can be taken back."""
 
-    def test_undo_redo_and_reset(self) -> None:
+    def test_undo_redo_and_reset(self):
         """Undo and redo go back and forth, a new move ends what could be redone."""
         cockpit = (
             opened().set("similarity.min_similarity", 0.1 + 0.2).set("similarity.enabled", False)
@@ -284,7 +283,7 @@ class TestMoves:
         cockpit.set("similarity.enabled", True)
         assert not cockpit.page()["redo"]
 
-    def test_what_is_locked_does_not_move(self) -> None:
+    def test_what_is_locked_does_not_move(self):
         """Neither a threshold nor all of a gate."""
         cockpit = opened().lock("similarity.min_similarity").lock("confidence")
         for path in ("similarity.min_similarity", "confidence.tau_default"):
@@ -297,7 +296,7 @@ class TestMoves:
             == 50
         )
 
-    def test_a_search_keeps_what_is_locked(self) -> None:
+    def test_a_search_keeps_what_is_locked(self):
         """It costs no more than before, and is one move."""
         cockpit = opened().lock("similarity")
         points: list[int] = []
@@ -310,7 +309,7 @@ class TestMoves:
         assert sum(points) == len(cockpit.trials) == 100
         assert cockpit.undo().policy == free_policy()
 
-    def test_a_search_without_labels_is_refused(self) -> None:
+    def test_a_search_without_labels_is_refused(self):
         """There is nothing to judge by."""
         trace = made()
         bare = dataclasses.replace(
@@ -319,7 +318,7 @@ class TestMoves:
         with pytest.raises(ValueError, match="label the cases"):
             raglab.cockpit(bare, free_policy()).tune(trials=50)
 
-    def test_a_refused_value_leaves_the_policy(self) -> None:
+    def test_a_refused_value_leaves_the_policy(self):
         """And nothing to undo."""
         cockpit = opened()
         with pytest.raises(ValueError, match="less than or equal to 1"):
@@ -327,7 +326,7 @@ class TestMoves:
         assert cockpit.policy == free_policy()
         assert not cockpit.page()["undo"]
 
-    def test_code_and_file_give_the_policy_back(self, tmp_path: Path) -> None:
+    def test_code_and_file_give_the_policy_back(self, tmp_path):
         """As a user would run the one and load the other."""
         policy = free_policy()
         cockpit = (
@@ -346,7 +345,7 @@ class TestMoves:
             == cockpit.policy.policy_id
         )
 
-    def test_a_cost_that_is_edited_counts(self) -> None:
+    def test_a_cost_that_is_edited_counts(self):
         """Refusing for nothing makes a refusing policy cheaper."""
         cockpit = opened().set("similarity.min_similarity", 0.9)
         before = cockpit.page()["cost"]["value"]
@@ -358,7 +357,7 @@ class TestMoves:
 class TestReport:
     """What was not looked at stays so."""
 
-    def test_each_look_at_the_sealed_split_is_counted(self) -> None:
+    def test_each_look_at_the_sealed_split_is_counted(self):
         """Numbered from 1, with the costs that `sweep` has there."""
         cockpit = opened().set("similarity.min_similarity", 0.5)
         assert cockpit.report_views == []
@@ -372,11 +371,11 @@ class TestReport:
             == raglab.sweep(report, [cockpit.policy])["expected_cost"][0]
         )
 
-    def test_only_split_tune_is_shown(self) -> None:
+    def test_only_split_tune_is_shown(self):
         """The cases of other splits are not."""
         assert {case.split for case in opened().trace.cases} == {"tune"}
 
-    def test_a_certificate_is_of_this_policy(self) -> None:
+    def test_a_certificate_is_of_this_policy(self):
         """The policy as it stands is tested, for the goal's targets or those that are stated."""
         cockpit = opened(goal=raglab.Goal(targets={"hallucination_rate": 0.9}))
         made_ = cockpit.certify()
@@ -391,7 +390,7 @@ class TestReport:
 class TestOddTraces:
     """Traces that have little."""
 
-    def test_cases_without_labels_show_decisions_and_no_rates(self) -> None:
+    def test_cases_without_labels_show_decisions_and_no_rates(self):
         """A change is neither gain nor loss."""
         trace = made()
         bare = dataclasses.replace(
@@ -414,7 +413,7 @@ class TestOddTraces:
         assert "<script" not in shown["text/html"]
         assert shown["text/plain"] == repr(cockpit)
 
-    def test_cases_without_a_label_are_left_out_beside_others(self) -> None:
+    def test_cases_without_a_label_are_left_out_beside_others(self):
         """And a note says how many."""
         trace = made()
         some = [
@@ -425,7 +424,7 @@ class TestOddTraces:
         assert len(cockpit.trace) == SPLITS["tune"] - 7
         assert "7 of 60" in cockpit.notes[0]
 
-    def test_cases_scored_by_status_alone_are_counted(self) -> None:
+    def test_cases_scored_by_status_alone_are_counted(self):
         """A note of the cases that are shown (S6.3)."""
         trace = made()
         cases = tuple(case._replace(expect_sources=()) for case in trace.cases)
@@ -436,7 +435,7 @@ class TestOddTraces:
             for note in cockpit.notes
         )
 
-    def test_what_learned_from_the_shown_cases_is_in_sample(self) -> None:
+    def test_what_learned_from_the_shown_cases_is_in_sample(self):
         """The starting policy and the baseline, each with the count (S6.5, S6.11)."""
         trace = made()
         fitted = raglab.fit_decision(trace, free_policy())
@@ -452,13 +451,13 @@ class TestOddTraces:
         )
         assert not any("in sample" in note for note in raglab.cockpit(trace, free_policy()).notes)
 
-    def test_a_gate_that_refuses_nearly_all_is_named(self) -> None:
+    def test_a_gate_that_refuses_nearly_all_is_named(self):
         """As a note (S2.19)."""
         trace = raglab.trace_from_frame(hits(), score="cosine")
         cockpit = raglab.cockpit(trace, Policy.load())
         assert "gate l2 refuses 56 of 60 cases labelled ok" in cockpit.notes[-1]
 
-    def test_a_trace_of_shards_is_refused(self) -> None:
+    def test_a_trace_of_shards_is_refused(self):
         """With the remedy."""
         with pytest.raises(
             TypeError,
@@ -466,19 +465,19 @@ class TestOddTraces:
         ):
             CockpitState(Shards(), free_policy())  # type: ignore[arg-type]
 
-    def test_one_case(self) -> None:
+    def test_one_case(self):
         """The page is whole, and plain JSON."""
         cockpit = raglab.cockpit(made().subset([0]), free_policy())
         page = cockpit.page()
         assert sum(map(sum, page["table"])) == 1
         json.dumps([page, cockpit.setup], allow_nan=False)
 
-    def test_no_case_is_refused(self) -> None:
+    def test_no_case_is_refused(self):
         """With what to do."""
         with pytest.raises(ValueError, match="must have cases"):
             raglab.cockpit(made().subset([]), free_policy())
 
-    def test_two_cockpits_on_one_trace_are_apart(self) -> None:
+    def test_two_cockpits_on_one_trace_are_apart(self):
         """A move in one is none in the other."""
         trace = made()
         one, two = raglab.cockpit(trace, free_policy()), raglab.cockpit(trace, free_policy())
@@ -496,7 +495,7 @@ class TestOddTraces:
             "\x1b[2J\x9b\x07\ufeff\U000e0041",
         ],
     )
-    def test_text_of_cases_is_no_markup(self, text: str) -> None:
+    def test_text_of_cases_is_no_markup(self, text):
         """Text that would end the script, a line or its direction is in the page only as data."""
         trace = made()
         cases = tuple(
@@ -516,7 +515,7 @@ class TestOddTraces:
         rows = json.loads(found.group(1))["page"]["cases"]["rows"]
         assert {row["query"] for row in rows} == {text}
 
-    def test_a_policy_that_decides_by_cost_shows_its_costs(self) -> None:
+    def test_a_policy_that_decides_by_cost_shows_its_costs(self):
         """Instead of the gates that it does not use."""
         trace, policies = drawn(5)
         cockpit = raglab.cockpit(trace, by_cost(policies[0]))
@@ -539,7 +538,7 @@ class TestOddTraces:
 class TestFrozen:
     """The page without a kernel."""
 
-    def test_the_page_asks_no_machine_and_holds_its_axes(self, tmp_path: Path) -> None:
+    def test_the_page_asks_no_machine_and_holds_its_axes(self, tmp_path):
         """No address, no import; the same cockpit gives the same bytes."""
         cockpit = opened().set("similarity.min_similarity", 0.5)
         page = cockpit.freeze(tmp_path / "cockpit")
@@ -561,7 +560,7 @@ class TestFrozen:
 class TestWidget:
     """Messages of the page."""
 
-    def test_a_message_moves_the_policy_and_the_page(self) -> None:
+    def test_a_message_moves_the_policy_and_the_page(self):
         """Each gives a page with the next number."""
         cockpit = opened()
         widget = cockpit.widget
@@ -583,7 +582,7 @@ class TestWidget:
         rows = widget.page["cases"]
         assert rows["total"] == sum(case.expect_status == "refuse" for case in cockpit.trace.cases)
 
-    def test_a_case_shows_its_gates_and_what_would_flip_it(self) -> None:
+    def test_a_case_shows_its_gates_and_what_would_flip_it(self):
         """Setting the smallest change flips it."""
         cockpit = opened().set("similarity.min_similarity", 0.9)
         row = cockpit.page()["cases"]["rows"][0]

@@ -10,7 +10,7 @@ from raglab import cockpit
 pytest.importorskip("anywidget")
 
 
-def test_a_missing_field_is_named_without_the_object_that_took_the_message() -> None:
+def test_a_missing_field_is_named_without_the_object_that_took_the_message():
     """No address of the kernel stands on the page."""
     widget = cockpit(labelled(0, {"tune": 20})).widget
     widget.take({"do": "set"})

@@ -27,7 +27,7 @@ CHUNKS = (PROSE, ROWS)
 QUESTION = "By how much is the flood excess higher than the storm excess?"
 
 
-def first() -> OwnAnswers:
+def first():
     """Rows of the two chunks before a generator."""
     return OwnAnswers("table", TABLE.build(CHUNKS, len(CHUNKS), GENERIC), Fixed())
 
@@ -35,14 +35,14 @@ def first() -> OwnAnswers:
 class TestAnswers:
     """Answers from rows."""
 
-    def test_rows_among_the_passages_answer(self) -> None:
+    def test_rows_among_the_passages_answer(self):
         """The difference of two rows rests on both, and cites them."""
         storm, flood = first().index.rows
         answer = first().answer(QUESTION, [PROSE, storm, flood])
         assert "£250" in answer.text
         assert sorted(answer.cited) == [1, 2]
 
-    def test_a_row_that_was_not_chosen_is_not_rested_on(self) -> None:
+    def test_a_row_that_was_not_chosen_is_not_rested_on(self):
         """Where one of two rows is missing, the generator answers."""
         storm, _ = first().index.rows
         assert first().answer(QUESTION, [storm, PROSE]).text == Fixed().text
@@ -50,12 +50,12 @@ class TestAnswers:
         assert "£250" in whole.text
         assert set(whole.cited) == {0, 1}
 
-    def test_without_rows_the_generator_answers(self) -> None:
+    def test_without_rows_the_generator_answers(self):
         """Prose is not the tables' business."""
         assert first().answer("What is the storm excess?", [PROSE]).text == Fixed().text
         assert first().name == "table+fixed"
 
-    def test_a_graph_answers_nothing(self) -> None:
+    def test_a_graph_answers_nothing(self):
         """It finds passages."""
         graph = GRAPH.build(CHUNKS, len(CHUNKS), GENERIC)
         assert (graph.rows, graph.answers, graph.answer(QUESTION, CHUNKS)) == ((), False, None)
@@ -64,7 +64,7 @@ class TestAnswers:
 class TestSearch:
     """Hits of the arms' own indexes."""
 
-    def test_rows_are_found_as_their_chunks(self) -> None:
+    def test_rows_are_found_as_their_chunks(self):
         """The best row of a chunk is named by its position behind all chunks."""
         (index,) = build_arm_indexes(["table"], CHUNKS, GENERIC).values()
         hits = index.search(
@@ -75,7 +75,7 @@ class TestSearch:
         assert hits.rows[1][0] == len(CHUNKS) + 1
         assert not hits.keeps_order
 
-    def test_two_indexes_with_rows_share_no_position(self) -> None:
+    def test_two_indexes_with_rows_share_no_position(self):
         """The rows of the second stand behind those of the first."""
         row = arm_row("table")
         assert row is not None
@@ -86,13 +86,13 @@ class TestSearch:
         assert [rows and rows[1][0] for rows in places] == [3, 5]
 
     @pytest.mark.parametrize("chunks", [CHUNKS, (PROSE,)], ids=["with a table", "without"])
-    def test_rows_without_an_index_are_those_of_the_index(self, chunks: tuple[Chunk, ...]) -> None:
+    def test_rows_without_an_index_are_those_of_the_index(self, chunks):
         """A trace that is finished from its parts names the same passages."""
         built = build_arm_indexes(["graph", "table"], chunks, GENERIC)
         assert arm_rows(["hybrid", "graph", "table"], chunks) == built["table"].rows
 
 
-def test_the_room_registers_its_arms() -> None:
+def test_the_room_registers_its_arms():
     """They are live where the room is installed."""
     assert extensions("arm").keys() == {"graph", "table"}
     assert {"graph", "table"} <= set(live_arms())

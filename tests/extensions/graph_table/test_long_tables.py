@@ -23,7 +23,7 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_reader_takes_any_long_text_in_no_time(reader: str) -> None:
+def test_a_reader_takes_any_long_text_in_no_time(reader):
     """Of every kind."""
     with alarm():
         assert slow(READERS[reader], READER_LIMIT) == {}

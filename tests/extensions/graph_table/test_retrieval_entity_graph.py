@@ -13,7 +13,6 @@ import pytest
 from effort import lines_run
 from raglab.extensions.graph_table.entity_graph import (
     SEED_SHARE,
-    EntityGraph,
     entity_graph,
     labels_in,
 )
@@ -39,23 +38,23 @@ TEXTS = (
 
 
 @pytest.fixture(scope="module")
-def graph() -> EntityGraph:
+def graph():
     """Five passages of two clients."""
     return entity_graph([_chunk(i, text) for i, text in enumerate(TEXTS)])
 
 
 @pytest.fixture(scope="module")
-def broker() -> tuple[list[Chunk], EntityGraph]:
+def broker():
     """The bundled corpus and its graph."""
     chunks = list(load_corpus(BROKER).chunks)
     return chunks, entity_graph(chunks)
 
 
-def _chunk(number: int, text: str, **fields: object) -> Chunk:
+def _chunk(number, text, **fields):
     return Chunk(str(number), text, f"{number}.md", **fields)  # type: ignore[arg-type]
 
 
-def seeds(graph: EntityGraph, query: str) -> dict[str, float]:
+def seeds(graph, query):
     """Weights of the entities that a query names or touches, in the order of the graph."""
     weights = graph._restart(query)
     return {graph.entities[place]: weights[place] for place in np.flatnonzero(weights)}
@@ -64,14 +63,14 @@ def seeds(graph: EntityGraph, query: str) -> dict[str, float]:
 class TestGraph:
     """What is in it."""
 
-    def test_labels_are_first_cells_that_hold_words(self) -> None:
+    def test_labels_are_first_cells_that_hold_words(self):
         """Amounts, numbers and rules of a table are none."""
         assert labels_in(PARTIES) == ["Role", "Policyholder", "Loss payee"]
         assert labels_in("| 1 | cello |\n| £250 | storm |\n|---|---|\n| **Storm** | £400 |") == [
             "Storm"
         ]
 
-    def test_entities_are_names_codes_labels_and_what_metadata_states(self) -> None:
+    def test_entities_are_names_codes_labels_and_what_metadata_states(self):
         """All of them folded."""
         stated = _chunk(
             0,
@@ -90,18 +89,18 @@ class TestGraph:
         } <= set(entities)
         assert "25" not in entities
 
-    def test_rarity_by_head(self, graph: EntityGraph) -> None:
+    def test_rarity_by_head(self, graph):
         """`ann lee` is in two of five passages: log(6 / 2); `nm fg 4417` in one: log 6."""
         rarity = dict(zip(graph.entities, graph.rarity, strict=True))
         assert rarity["ann lee"] == pytest.approx(np.log(3))
         assert rarity["nm fg 4417"] == pytest.approx(np.log(6))
 
-    def test_a_role_is_found_in_running_text(self, graph: EntityGraph) -> None:
+    def test_a_role_is_found_in_running_text(self, graph):
         """`Loss payee` is known from the table's column 1, met in passage 3 in small letters."""
         mentions = graph.mentions[[graph.entities.index("loss payee")]].toarray()[0]
         assert np.flatnonzero(mentions).tolist() == [0, 2]
 
-    def test_common_entities_are_dropped(self) -> None:
+    def test_common_entities_are_dropped(self):
         """What more than half of the chunks name does not say where to look."""
         names = ("Oak", "Elm", "Ash")
         chunks = [
@@ -111,7 +110,7 @@ class TestGraph:
         rare = [_chunk(i, "hail") for i in range(3, 6)]
         assert "acme mutual" in entity_graph([*chunks, *rare]).entities
 
-    def test_an_empty_corpus_finds_nothing(self) -> None:
+    def test_an_empty_corpus_finds_nothing(self):
         """Nor does one without names."""
         for chunks in ([], [_chunk(0, "hail and rain")]):
             scores, ids = entity_graph(chunks).search("Ann Lee", 2)
@@ -122,7 +121,7 @@ class TestGraph:
 class TestWalk:
     """Search by personalised PageRank."""
 
-    def test_by_head(self) -> None:
+    def test_by_head(self):
         """One entity in two of four chunks and nothing else.
 
         At every visit of its entity the walk goes to either chunk with chance a half, from there
@@ -136,20 +135,20 @@ class TestWalk:
         assert ids.tolist() == [0, 1, -1, -1]
         assert scores[:2] == pytest.approx([1 / 6, 1 / 6], abs=1e-6)
 
-    def test_the_second_hop(self, graph: EntityGraph) -> None:
+    def test_the_second_hop(self, graph):
         """The excess of the society's borrower is in a passage that names the borrower alone."""
         ids = graph.search("storm excess of the client who owes Cotswold Building Society", 3)[
             1
         ].tolist()
         assert ids == [0, 1, 2]
 
-    def test_a_relation(self, graph: EntityGraph) -> None:
+    def test_a_relation(self, graph):
         """The passage naming both role and client comes first, those with one of them after it."""
         ids = graph.search("Who is the loss payee of Ann Lee?", 5)[1].tolist()
         assert ids[0] == 0
         assert set(ids[1:]) == {1, 2, -1}
 
-    def test_explains_its_seeds(self, graph: EntityGraph) -> None:
+    def test_explains_its_seeds(self, graph):
         """What is named has its rarity.
 
         A word of a name gives half of it, by the share that it is of the name.
@@ -160,7 +159,7 @@ class TestWalk:
         )
         assert [*seeds(graph, "NM-FG-4417?")] == ["nm fg 4417"]
 
-    def test_without_an_entity_there_are_no_hits(self, graph: EntityGraph) -> None:
+    def test_without_an_entity_there_are_no_hits(self, graph):
         """Seeds of another search or not."""
         others = np.array([1.0]), np.array([2])
         for query in ("how do I bake bread", "", "???"):
@@ -169,7 +168,7 @@ class TestWalk:
                 assert (found[1] == -1).all()
                 assert np.isnan(found[0]).all()
 
-    def test_the_walk_stays_inside_the_scope(self, graph: EntityGraph) -> None:
+    def test_the_walk_stays_inside_the_scope(self, graph):
         """Only named chunks are found, and what lies outside of them carries no weight."""
         query = "storm excess of the client who owes Cotswold Building Society"
         for asked, scope, ids in (
@@ -182,7 +181,7 @@ class TestWalk:
         for ours, theirs in zip(graph.search(query, 3), whole, strict=True):
             assert np.array_equal(ours, theirs, equal_nan=True)
 
-    def test_seeds_share_the_restart(self, graph: EntityGraph) -> None:
+    def test_seeds_share_the_restart(self, graph):
         """Two hits of another search have half of the restart, in proportion to their scores.
 
         The walk never leaves the last passage, which names nothing: of its time 1/2 are restarts,
@@ -194,20 +193,20 @@ class TestWalk:
         assert set(ids.tolist()) == {0, 1, 2, 4, -1}
         assert scores[ids == 4] == pytest.approx(0.5 * 0.5 * 0.75)
 
-    def test_seeds_outside_of_the_scope_do_not_count(self, graph: EntityGraph) -> None:
+    def test_seeds_outside_of_the_scope_do_not_count(self, graph):
         """With no seed inside, the entities have the whole restart."""
         scope = np.array([0, 1])
         seeded = graph.search("Ann Lee", 2, scope, (np.array([1.0]), np.array([4])))
         for ours, theirs in zip(graph.search("Ann Lee", 2, scope), seeded, strict=True):
             assert np.array_equal(ours, theirs)
 
-    def test_hits_do_not_hang_on_their_number(self, graph: EntityGraph) -> None:
+    def test_hits_do_not_hang_on_their_number(self, graph):
         """The first of many are those of few."""
         for query in ("Ann Lee", "bread", "NM-FG-4417 excess", "loss payee"):
             for few, many in zip(graph.search(query, 2), graph.search(query, 4), strict=True):
                 assert np.array_equal(few, many[:2], equal_nan=True)
 
-    def test_scores_are_shares_of_time(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
+    def test_scores_are_shares_of_time(self, broker):
         """They descend, ties by position, and sum to less than 1."""
         for query in (
             "Who is the loss payee of Brightwater?",
@@ -219,9 +218,7 @@ class TestWalk:
             steps = np.diff(scores[found])
             assert ((steps < 0) | ((steps == 0) & (np.diff(ids[found]) > 0))).all()
 
-    def test_finds_the_second_hop_in_the_bundled_corpus(
-        self, broker: tuple[list[Chunk], EntityGraph]
-    ) -> None:
+    def test_finds_the_second_hop_in_the_bundled_corpus(self, broker):
         """The bank's borrower is on page 1 with the loan's number, the insured on later pages."""
         chunks, graph = broker
         weights = seeds(graph, "Quelle franchise pour le prêt n° 88-41720 ?")
@@ -229,7 +226,7 @@ class TestWalk:
         found = graph.search("Which limits has the borrower of loan 88-41720?", 10)[1]
         assert chunks[found[0]].shown == "vauban-habitation-conditions-particulieres-2024.md#1"
 
-    def test_the_same_in_every_process(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
+    def test_the_same_in_every_process(self, broker):
         """Bytes equal, whatever the hash seed; a pickled graph is the same graph."""
         query = "Which insurer covers both Brightwater and Tom Aldridge?"
         code = (
@@ -251,7 +248,7 @@ class TestWalk:
             )
             assert out.stdout.strip() == str(ours)
 
-    def test_a_query_takes_little_work(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
+    def test_a_query_takes_little_work(self, broker):
         """Some thousand lines of Python at 420 chunks."""
         broker[1].search("Who is the loss payee of Brightwater?", 50)
         assert (

@@ -11,7 +11,6 @@ from functools import cache
 from itertools import pairwise
 from math import inf, isnan
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -30,7 +29,7 @@ from raglab.extensions.graph_table.table_records import (
     markdown_tables,
     table_question,
 )
-from raglab.extensions.graph_table.tables import TableAnswer, TableIndex, table_index
+from raglab.extensions.graph_table.tables import table_index
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
@@ -78,31 +77,31 @@ INSPECTION = """Procedure > Inspection
 TEXTS = (EXCESSES, "No table here.", FRANCHISES, ITEMS, PREMIUM, LIMITS, INSPECTION)
 
 
-def chunks_of(*texts: str) -> tuple[Chunk, ...]:
+def chunks_of(*texts):
     """One chunk a text, each a document of its own."""
     return tuple(Chunk(f"{n}.md#1-1", text, f"{n}.md", 1) for n, text in enumerate(texts))
 
 
 @cache
-def index() -> TableIndex:
+def index():
     """Index of the six tables above and one text without."""
     return table_index(chunks_of(*TEXTS))
 
 
 @cache
-def broker() -> TableIndex:
+def broker():
     """Index of the bundled set."""
     return table_index(load_corpus(BROKER).chunks)
 
 
-def answer(question: str) -> TableAnswer:
+def answer(question):
     """Answer to a question that has one."""
     found = index().answer(question)
     assert found is not None, question
     return found
 
 
-def day(year: int, month: int, number: int) -> float:
+def day(year, month, number):
     """Ordinal of a date."""
     return float(dt.date(year, month, number).toordinal())
 
@@ -143,9 +142,7 @@ def day(year: int, month: int, number: int) -> float:
         ("June 2023", "date", day(2023, 6, 1), day(2023, 6, 30), "date"),
     ],
 )
-def test_a_cell_states_what_its_words_say(
-    cell: str, kind: str, low: float, high: float, unit: str
-) -> None:
+def test_a_cell_states_what_its_words_say(cell, kind, low, high, unit):
     """Money, shares, numbers with units, dates and bands of them, in English and French form."""
     assert cell_quantity(cell)[:4] == (kind, low, high, unit)
 
@@ -167,7 +164,7 @@ TEXTS_OF_CELLS = [
 ]
 
 
-def test_a_cell_that_states_nothing_or_two_things_has_no_number() -> None:
+def test_a_cell_that_states_nothing_or_two_things_has_no_number():
     """A dash, `Not selected` and their like are missing.
 
     What states two figures, a phone number, no real date or too much for one cell is text.
@@ -179,12 +176,12 @@ def test_a_cell_that_states_nothing_or_two_things_has_no_number() -> None:
             assert isnan(quantity.low)
 
 
-def test_what_stands_behind_a_figure_is_its_note() -> None:
+def test_what_stands_behind_a_figure_is_its_note():
     """`per claim` does not change the £400, and is kept."""
     assert cell_quantity("£400 per claim")[1:] == (400.0, 400.0, "GBP", "per claim")
 
 
-def test_quantities_are_found_in_a_question() -> None:
+def test_quantities_are_found_in_a_question():
     """A sum, a number of days and a date; a policy number's digits are only numbers."""
     found = [one.quantity for one in quantities_in("£1,000 or 12 days on 2 Feb 2025 under HC-69")]
     assert [(q.kind, q.low) for q in found] == [
@@ -195,7 +192,7 @@ def test_quantities_are_found_in_a_question() -> None:
     ]
 
 
-def test_heads_speak_of_times() -> None:
+def test_heads_speak_of_times():
     """Until and from a day, a year, a year of insurance by its first.
 
     `Excess (GBP)` speaks of none.
@@ -231,9 +228,7 @@ def test_heads_speak_of_times() -> None:
         (9.0, "no figure", "GBP", "9 GBP"),
     ],
 )
-def test_a_figure_is_written_as_its_cells_are(
-    value: float, like: str, unit: str, written: str
-) -> None:
+def test_a_figure_is_written_as_its_cells_are(value, like, unit, written):
     """Currency, marks and decimals are those of the cell.
 
     A unit that the cell leaves to its head stands behind.
@@ -241,7 +236,7 @@ def test_a_figure_is_written_as_its_cells_are(
     assert format_like(value, like, unit) == written
 
 
-def test_a_table_is_named_by_its_heading_path() -> None:
+def test_a_table_is_named_by_its_heading_path():
     """Section first, title in brackets; without a heading the line above, the title, the file."""
     table = "| a | b |\n|---|---|\n| c | d |"
     above = f"This is prose, and it ends so.\nCauses and amounts:\n\n{table}"
@@ -259,7 +254,7 @@ def test_a_table_is_named_by_its_heading_path() -> None:
     ]
 
 
-def test_a_number_has_the_unit_of_its_head_its_row_or_the_prose() -> None:
+def test_a_number_has_the_unit_of_its_head_its_row_or_the_prose():
     """`Limit (GBP)`, `Ransom (EUR)` and `amounts are in GBP` give 5,000 a currency.
 
     `12 hours` keeps its own.
@@ -276,7 +271,7 @@ def test_a_number_has_the_unit_of_its_head_its_row_or_the_prose() -> None:
     assert units == [["GBP"], ["EUR", "hours", ""], ["GBP"]]
 
 
-def test_rows_that_do_not_fit_their_heads_stay_whole() -> None:
+def test_rows_that_do_not_fit_their_heads_stay_whole():
     """Cells that lack are missing, surplus ones stand in the last.
 
     Escaped bars and equal heads do no harm.
@@ -311,12 +306,12 @@ def test_rows_that_do_not_fit_their_heads_stay_whole() -> None:
         ("", 0),
     ],
 )
-def test_what_is_a_table(text: str, rows: int) -> None:
+def test_what_is_a_table(text, rows):
     """A head with its rule, or lines that begin with a bar; never code, never a bar in prose."""
     assert sum(len(table.rows) for table in markdown_tables(chunks_of(text))) == rows
 
 
-def test_each_row_is_a_chunk_of_its_page() -> None:
+def test_each_row_is_a_chunk_of_its_page():
     """Id, text, and source, page, label, tags and entities of the chunk it stands in.
 
     Numbered within that.
@@ -341,12 +336,12 @@ def test_each_row_is_a_chunk_of_its_page() -> None:
     assert found.parents.tolist() == [1] * 5
 
 
-def rows_of(question: str, k: int = 20, scope: Any = None) -> list[int]:
+def rows_of(question, k=20, scope=None):
     """Rows that a question finds, the best first."""
     return [match.row for match in index().search(question, k, scope)]
 
 
-def test_search_finds_the_row_that_shares_most() -> None:
+def test_search_finds_the_row_that_shares_most():
     """Storm's row, all of `Acme storm`, before its table's others; `zebra` finds none.
 
     Scores are falling shares.
@@ -360,7 +355,7 @@ def test_search_finds_the_row_that_shares_most() -> None:
     assert all(1.0 >= one.score >= two.score > 0.0 for one, two in pairwise(matches))
 
 
-def test_an_ending_hides_no_word_an_accent_neither_and_a_sum_finds_its_band() -> None:
+def test_an_ending_hides_no_word_an_accent_neither_and_a_sum_finds_its_band():
     """The singular finds `Franchises` by its first five letters, and `degats` finds `Dégâts`.
 
     £3,200 lies between £2,001 and £5,000.
@@ -372,7 +367,7 @@ def test_an_ending_hides_no_word_an_accent_neither_and_a_sum_finds_its_band() ->
     )
 
 
-def test_search_keeps_to_the_allowed_chunks() -> None:
+def test_search_keeps_to_the_allowed_chunks():
     """A row is found if its chunk is allowed; none are, where no chunk is."""
     asked = "storm excess franchise"
     assert {index().parents[row] for row in rows_of(asked, scope=np.array([2]))} == {2}
@@ -382,7 +377,7 @@ def test_search_keeps_to_the_allowed_chunks() -> None:
     assert index().answer("What is the storm excess?", np.array([0])) is not None
 
 
-def test_a_corpus_without_tables_has_an_empty_index() -> None:
+def test_a_corpus_without_tables_has_an_empty_index():
     """No rows, no hits, no answer, and no database."""
     empty = table_index(chunks_of("No table.", ""))
     assert (empty.rows, empty.parents.shape, empty.records) == ((), (0,), None)
@@ -429,7 +424,7 @@ def test_a_corpus_without_tables_has_an_empty_index() -> None:
         ),
     ],
 )
-def test_a_lookup_gives_cells_as_written(question: str, text: str) -> None:
+def test_a_lookup_gives_cells_as_written(question, text):
     """The row by its words, the column by unit, time or head.
 
     A total that a table states is looked up.
@@ -483,7 +478,7 @@ WORKED_OUT = [
 ]
 
 
-def test_what_is_worked_out_names_its_cells() -> None:
+def test_what_is_worked_out_names_its_cells():
     """Two rows, two columns, highest, lowest, all beyond a bound, itself counted by `at least`.
 
     Sum, mean and count over the rows named or all. What is missing counts for nothing, parts are
@@ -509,7 +504,7 @@ def test_what_is_worked_out_names_its_cells() -> None:
         " ?! ",
     ],
 )
-def test_what_the_tables_do_not_say_has_no_answer(question: str) -> None:
+def test_what_the_tables_do_not_say_has_no_answer(question):
     """Two currencies, text among numbers, two columns, a dash, other matters, an open question.
 
     It means no one row.
@@ -517,7 +512,7 @@ def test_what_the_tables_do_not_say_has_no_answer(question: str) -> None:
     assert index().answer(question) is None
 
 
-def test_a_table_over_several_chunks_is_one_when_it_is_added_up() -> None:
+def test_a_table_over_several_chunks_is_one_when_it_is_added_up():
     """60 rows in chunks of 25.
 
     Count and highest see all of them, and so does the sum, which takes 1 to 60 to 1,830.
@@ -543,7 +538,7 @@ def test_a_table_over_several_chunks_is_one_when_it_is_added_up() -> None:
     assert scoped.text.endswith("sum of 25: £325")
 
 
-def test_an_answer_shows_its_statement() -> None:
+def test_an_answer_shows_its_statement():
     """The statement is one of ours, with its parameters behind it.
 
     No word of the question is in it.
@@ -573,7 +568,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_questions_and_cells_change_nothing(text: str) -> None:
+def test_hostile_questions_and_cells_change_nothing(text):
     """Asked or stored they raise nothing, and the storm excess is what it was."""
     before = index().answer("What is the storm excess?")
     index().search(text, 5)
@@ -591,7 +586,7 @@ def test_hostile_questions_and_cells_change_nothing(text: str) -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=10)
 @given(st.lists(st.text(max_size=30), max_size=8), st.text(max_size=60))
-def test_any_text_is_taken(lines: list[str], question: str) -> None:
+def test_any_text_is_taken(lines, question):
     """Lines of any characters between bars make a table or none.
 
     Any question is answered or not.
@@ -604,7 +599,7 @@ def test_any_text_is_taken(lines: list[str], question: str) -> None:
     assert table_question(question).operation
 
 
-def test_the_database_is_closed() -> None:
+def test_the_database_is_closed():
     """No file is read or written, no extension loaded, no setting changed."""
     records = index().records
     assert records is not None
@@ -620,7 +615,7 @@ def test_the_database_is_closed() -> None:
             records.run(statement, {})
 
 
-def test_two_indexes_agree_to_the_bit() -> None:
+def test_two_indexes_agree_to_the_bit():
     """Same corpus, same questions: the same scores, ids and answers, whatever was asked before."""
     again = table_index(chunks_of(*TEXTS))
     questions = [
@@ -633,7 +628,7 @@ def test_two_indexes_agree_to_the_bit() -> None:
     assert [again.answer(q) for q in questions] == [index().answer(q) for q in questions]
 
 
-def test_the_bundled_tables_answer() -> None:
+def test_the_bundled_tables_answer():
     """91 tables of 545 rows.
 
     A limit of 2024, one after a renewal, a change, a row of another language.
@@ -658,7 +653,7 @@ def test_the_bundled_tables_answer() -> None:
         assert found.text.endswith(end), found.text
 
 
-def test_an_english_article_is_no_french_verb() -> None:
+def test_an_english_article_is_no_french_verb():
     """`how a claim moves` was read as `comment a évolué`.
 
     Each language's expressions now hold its own words alone.
@@ -668,6 +663,6 @@ def test_an_english_article_is_no_french_verb() -> None:
     assert table_question("Comment a évolué la franchise ?").operation == "change"
 
 
-def test_square_metres_are_one_word_however_they_are_written() -> None:
+def test_square_metres_are_one_word_however_they_are_written():
     """Folding takes raised figures down, as it does for answers."""
     assert distinct_terms("96 m²") == distinct_terms("96 m2")

@@ -5,8 +5,6 @@ Of web pages and CSV files, in every language, as numbers are read.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from raglab.extensions.graph_table.quantities import cell_quantity
@@ -17,7 +15,7 @@ from raglab.words.languages import LANGUAGES
 from third_language import run_with_german
 
 
-def test_rows_of_a_web_page(tmp_path: Path) -> None:
+def test_rows_of_a_web_page(tmp_path):
     """A cell over two rows stands in both, with its bar.
 
     The table's name is that of its headings.
@@ -35,7 +33,7 @@ def test_rows_of_a_web_page(tmp_path: Path) -> None:
     ]
 
 
-def test_cells_of_a_csv_file_come_back_as_written(tmp_path: Path) -> None:
+def test_cells_of_a_csv_file_come_back_as_written(tmp_path):
     """With their bars, a line break as a blank; rows of all its tables, in order."""
     path = tmp_path / "x.csv"
     path.write_text(
@@ -46,12 +44,12 @@ def test_cells_of_a_csv_file_come_back_as_written(tmp_path: Path) -> None:
     assert [row[0].text for row in rows[1:]] == [str(n) for n in range(60)]
 
 
-def test_operations_of_a_language_are_known() -> None:
+def test_operations_of_a_language_are_known():
     """A misspelt name would read nothing, and say nothing."""
     assert LANGUAGES.tables.operations.keys() <= set(OPERATIONS)
 
 
-def test_tables_read_a_third_language(tmp_path: Path) -> None:
+def test_tables_read_a_third_language(tmp_path):
     """Units, words for nothing and periods."""
     program = """
 from raglab.extensions.graph_table.quantities import cell_quantity, head_period
@@ -63,6 +61,6 @@ assert head_period("bis zum 31. März 2025") == head_period("until 31 March 2025
 
 
 @pytest.mark.parametrize("text", ["1.200 €", "€1.200", "EUR 1.200", "1.200 euros"])
-def test_a_cell_reads_a_sum_as_answers_do(text: str) -> None:
+def test_a_cell_reads_a_sum_as_answers_do(text):
     """One rule for marks; see `test_numerals`."""
     assert cell_quantity(text).low == 1200.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -19,13 +18,13 @@ ROWS = [
 ]
 
 
-def called(*arguments: str) -> tuple[int, str]:
+def called(*arguments):
     """Exit code, and what is printed."""
     done = CliRunner().invoke(app, ["import", *arguments, "--quiet"])
     return done.exit_code, done.output
 
 
-def test_a_file_becomes_a_trace(tmp_path: Path) -> None:
+def test_a_file_becomes_a_trace(tmp_path):
     """With labels, groups and the direction that the options state."""
     spans = write_lines(tmp_path / "spans.jsonl", ROWS)
     out = tmp_path / "trace.parquet"
@@ -44,7 +43,7 @@ def test_a_file_becomes_a_trace(tmp_path: Path) -> None:
     assert trace.meta["signals"]["retriever_score"]["higher"] == "ask"
 
 
-def test_no_feedback_and_own_cases(tmp_path: Path) -> None:
+def test_no_feedback_and_own_cases(tmp_path):
     """Labels of a file; those of users are left out."""
     spans = write_lines(tmp_path / "spans.jsonl", ROWS)
     cases = tmp_path / "cases.csv"
@@ -56,7 +55,7 @@ def test_no_feedback_and_own_cases(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("scale" not in installed(), reason="needs shards")
-def test_a_folder_is_of_shards(tmp_path: Path) -> None:
+def test_a_folder_is_of_shards(tmp_path):
     """Where the name is not that of a Parquet file."""
     spans = write_lines(tmp_path / "spans.jsonl", ROWS)
     code, _ = called(str(spans), "-o", str(tmp_path / "shards"), "--workers", "2")
@@ -72,9 +71,7 @@ def test_a_folder_is_of_shards(tmp_path: Path) -> None:
         (("--out", "SPANS"), "--out"),
     ],
 )
-def test_what_is_refused_is_one_line(
-    tmp_path: Path, options: tuple[str, str], message: str
-) -> None:
+def test_what_is_refused_is_one_line(tmp_path, options, message):
     """Before anything is written."""
     spans = write_lines(tmp_path / "spans.jsonl", ROWS)
     more = [str(spans) if option == "SPANS" else option for option in options]

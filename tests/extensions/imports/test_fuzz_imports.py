@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from functools import partial
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from fuzz.mutation import hostile_value, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
@@ -34,7 +30,7 @@ SDK = {
 }
 
 
-def changed(rng: np.random.Generator) -> tuple[bytes, str]:
+def changed(rng):
     """A file with one to three things wrong; and what they are."""
     rows = [json.loads(json.dumps(row)) for row in (*ROWS, SDK)]
     notes = []
@@ -63,18 +59,18 @@ def changed(rng: np.random.Generator) -> tuple[bytes, str]:
     return (mutated_bytes(rng, raw), "bytes") if rng.random() < 0.3 else (raw, "; ".join(notes))
 
 
-def imported(path: Path) -> Any:
+def imported(path):
     """Trace of a file; the counts are not of interest here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return trace_from_spans(path, groups=("tenant",))
 
 
-def test_spans_that_are_none_are_a_trace_or_are_refused(tmp_path: Path) -> None:
+def test_spans_that_are_none_are_a_trace_or_are_refused(tmp_path):
     """Ids, times, scores, documents and attributes that no exporter should write."""
     path = tmp_path / "spans.jsonl"
 
-    def draw(rng: np.random.Generator) -> Trial:
+    def draw(rng):
         raw, what = changed(rng)
         path.write_bytes(raw)
         return Trial(what, partial(imported, path), lambda trace: trace_problem(trace, tmp_path))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -22,13 +19,13 @@ SCRATCH = ".scratch"
 SECRET = b"Where does Mrs Okonkwo live"
 
 
-def holding(folder: Path) -> list[str]:
+def holding(folder):
     """Files of a folder that are not empty, as locks are."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return sorted(str(path.relative_to(folder)) for path in files if path.stat().st_size)
 
 
-def killed(work: Callable[[], object], module: Any, name: str, temporary: Path) -> None:
+def killed(work, module, name, temporary):
     """Do some work in a fork that ends by SIGKILL where a function of a module is called."""
     child = os.fork()
     if child == 0:  # pragma: no cover - of another process
@@ -43,7 +40,7 @@ def killed(work: Callable[[], object], module: Any, name: str, temporary: Path) 
 
 
 @pytest.fixture
-def spans(tmp_path: Path) -> Path:
+def spans(tmp_path):
     """Forty requests of one customer."""
     rows = [
         row
@@ -55,9 +52,7 @@ def spans(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("step", ["_shared_meta", "trace_of_files", "_warn"])
 @pytest.mark.parametrize("sharded", [True, False])
-def test_an_import_leaves_no_text_elsewhere(
-    tmp_path: Path, spans: Path, step: str, *, sharded: bool
-) -> None:
+def test_an_import_leaves_no_text_elsewhere(tmp_path, spans, step, *, sharded):
     """Nothing in the temporary folder; in that of `out` one folder, which the next run clears."""
     temporary, out = tmp_path / "tmp", tmp_path / "out"
     temporary.mkdir()
@@ -77,9 +72,7 @@ def test_an_import_leaves_no_text_elsewhere(
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_run_that_is_tracked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stored: bool
-) -> None:
+def test_a_run_that_is_tracked(tmp_path, monkeypatch, *, stored):
     """Its tables lie in the folder of the store, or in `mlruns` where the store is none of ours."""
     temporary, folder = tmp_path / "tmp", tmp_path / "mlruns"
     temporary.mkdir()

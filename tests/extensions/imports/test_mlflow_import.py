@@ -8,7 +8,6 @@ import sys
 import warnings
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -63,7 +62,7 @@ mlflow.log_expectation(trace_id=names[2], name="expected_answer", value="yes", s
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+def store(tmp_path_factory):
     """Address of a store with three requests, feedback on two, and a trace without retriever."""
     folder = tmp_path_factory.mktemp("mlflow")
     uri = f"sqlite:///{folder / 'mlflow.db'}"
@@ -84,13 +83,13 @@ DAMAGES = {
 }
 
 
-def _changed(file: Path, statement: str) -> None:
+def _changed(file, statement):
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute(statement)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_store_is_named(store: str, damage: str, tmp_path: Path) -> None:
+def test_a_damaged_store_is_named(store, damage, tmp_path):
     """With what was said and what helps, not by an error of a library."""
     file = tmp_path / "store.db"
     file.write_bytes(Path(store.removeprefix("sqlite:///")).read_bytes())
@@ -99,7 +98,7 @@ def test_a_damaged_store_is_named(store: str, damage: str, tmp_path: Path) -> No
         trace_from_mlflow(EXPERIMENT, tracking_uri=f"sqlite:///{file}")
 
 
-def imported(experiment: Any, **options: Any) -> tuple[Any, str]:
+def imported(experiment, **options):
     """Trace, with all that the import warns of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -110,7 +109,7 @@ def imported(experiment: Any, **options: Any) -> tuple[Any, str]:
 class TestStore:
     """An experiment by its name."""
 
-    def test_requests_with_scores_feedback_and_groups(self, store: str) -> None:
+    def test_requests_with_scores_feedback_and_groups(self, store):
         """In the order of their time; the trace without a retriever is counted."""
         trace, text = imported(EXPERIMENT, tracking_uri=store, groups=("tenant",))
         assert [case.query for case in trace.cases] == list(QUESTIONS)
@@ -130,7 +129,7 @@ class TestStore:
         assert "1 traces have no retriever's span" in text
         assert "1 traces have a retriever that failed" in text
 
-    def test_the_same_of_what_a_search_gives(self, store: str) -> None:
+    def test_the_same_of_what_a_search_gives(self, store):
         """A frame or a list of `mlflow.search_traces`, in any order."""
         from mlflow import MlflowClient
 
@@ -147,25 +146,25 @@ class TestStore:
             assert trace.cases == whole.cases
             assert trace.meta["fingerprint"] == whole.meta["fingerprint"]
 
-    def test_labels_of_one_name(self, store: str) -> None:
+    def test_labels_of_one_name(self, store):
         """A judge's labels are its own."""
         trace, _ = imported(EXPERIMENT, tracking_uri=store, feedback=("grounded",))
         assert [case.expect_status for case in trace.cases] == [None, "refuse", None]
 
-    def test_an_experiment_that_is_not_there(self, store: str) -> None:
+    def test_an_experiment_that_is_not_there(self, store):
         """The message names those that are."""
         with pytest.raises(InputError, match=EXPERIMENT):
             imported("helpdesk", tracking_uri=store)
 
 
 @pytest.mark.parametrize("value", [5, None, pd.DataFrame({"question": ["one?"]})])
-def test_what_is_no_experiment(value: Any) -> None:
+def test_what_is_no_experiment(value):
     """A number, and a frame without the column `trace`."""
     with pytest.raises((TypeError, KeyError)):
         imported(value)
 
 
-def test_no_file_is_made_for_a_store_that_is_not_there(tmp_path: Path) -> None:
+def test_no_file_is_made_for_a_store_that_is_not_there(tmp_path):
     """A path of SQLite that is wrong is an error, not a new store."""
     with pytest.raises(InputError, match="a store of MLflow must be there"):
         imported(EXPERIMENT, tracking_uri=f"sqlite:///{tmp_path / 'none.db'}")

@@ -6,14 +6,10 @@ import re
 import warnings
 from pathlib import Path
 
-import pytest
-
 GUIDE = Path(__file__).parents[3] / "docs" / "production_traces.md"
 
 
-def test_the_blocks_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_blocks_run(tmp_path, monkeypatch, capsys):
     """In a folder of their own."""
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -13,8 +13,6 @@ import time
 import warnings
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +34,7 @@ from test_live_telemetry import ANSWERS, Opened, Spans, opened, spans  # noqa: F
 from test_live_trace_building import encoder  # noqa: F401
 
 
-def imported(path: Path | list[Path], **options: Any) -> tuple[Any, str]:
+def imported(path, **options):
     """Trace of files, with all that the import warns of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -44,12 +42,12 @@ def imported(path: Path | list[Path], **options: Any) -> tuple[Any, str]:
     return trace, "\n".join(str(warning.message) for warning in caught)
 
 
-def of(tmp_path: Path, *rows: Any, **options: Any) -> tuple[Any, str]:
+def of(tmp_path, *rows, **options):
     """Trace of lines."""
     return imported(write_lines(tmp_path / "spans.jsonl", rows), **options)
 
 
-def hits(trace: Any) -> dict[str, list[str]]:
+def hits(trace):
     """Ids of the hits of each case."""
     names = [chunk.chunk_id for chunk in trace.chunks]
     return {
@@ -58,7 +56,7 @@ def hits(trace: Any) -> dict[str, list[str]]:
     }
 
 
-def spans_of(text: str) -> list[Any]:
+def spans_of(text):
     """Spans of lines `trace-number<parent kind question | document score text | … ; key=value; …`.
 
     A key behind `!` is a judgement; `null` is no id, `-` no text.
@@ -88,7 +86,7 @@ def spans_of(text: str) -> list[Any]:
     return rows
 
 
-def shown(trace: Any) -> str:
+def shown(trace):
     """A line a case: id, question, hits with texts of their own, answer, label and scores."""
     texts = {chunk.chunk_id: chunk.text for chunk in trace.chunks}
     rows = []
@@ -256,7 +254,7 @@ TRACES = {
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_spans_become_cases(tmp_path: Path, name: str) -> None:
+def test_spans_become_cases(tmp_path, name):
     """With the counts that are said."""
     rows, expected, counts = TRACES[name]
     trace, text = of(tmp_path, *spans_of(rows))
@@ -268,7 +266,7 @@ def test_spans_become_cases(tmp_path: Path, name: str) -> None:
 class TestRequest:
     """Worked examples of one request."""
 
-    def test_question_answer_hits_and_score(self, tmp_path: Path) -> None:
+    def test_question_answer_hits_and_score(self, tmp_path):
         """The gates on distances are off, and a policy still decides."""
         rows = request("t", "what is the excess?", ("a", 0.75), ("b", 0.5), second=3)
         trace, text = of(tmp_path, *rows, span("u", 0, retriever("nothing?"), second=4))
@@ -298,7 +296,7 @@ class TestRequest:
             '{"messages": [{"type": "human", "content": "excess?"}, {"type": "ai"}]}',
         ],
     )
-    def test_where_a_question_lies(self, tmp_path: Path, question: str) -> None:
+    def test_where_a_question_lies(self, tmp_path, question):
         """In the arguments of a call, in its inputs, or in messages; as JSON, or as JSON of it."""
         for text in (question, json.dumps(question)):
             trace, _ = of(tmp_path, span("t", 0, retriever(text, ("a", 0.5))))
@@ -334,7 +332,7 @@ class TestLabels:
     """Feedback and cases."""
 
     @pytest.mark.parametrize("row", FEEDBACK.strip().splitlines())
-    def test_feedback_is_a_label_with_its_source(self, tmp_path: Path, row: str) -> None:
+    def test_feedback_is_a_label_with_its_source(self, tmp_path, row):
         """Judgements, argument, label, and what is said."""
         judgements, feedback, label, words = (cell.strip() for cell in row.split("|"))
         rows = f"a-0 CHAIN one? ; {judgements}\na-1<0 RETRIEVER one? | x 0.9"
@@ -343,13 +341,13 @@ class TestLabels:
         assert str(case.expect_status) == label
         assert words in f"{text} {case.notes}"
 
-    def test_many_names_of_judgements(self, tmp_path: Path) -> None:
+    def test_many_names_of_judgements(self, tmp_path):
         """A message names some of them."""
         events = "".join(f" ; !name {number}=so-so" for number in range(2_000))
         rows = spans_of(f"a-0 RETRIEVER one? | x 0.9\na-1 CHAIN one?{events}")
         assert len(of(tmp_path, *rows)[1]) < 10_000
 
-    def test_cases_by_trace_or_question(self, tmp_path: Path) -> None:
+    def test_cases_by_trace_or_question(self, tmp_path):
         """They go before feedback; an id is no question, and a question no id."""
         cases = [
             raglab.Case("a", "whatever", "refuse"),
@@ -368,7 +366,7 @@ class TestLabels:
         assert "2 of 4 cases are of no request" in text
         assert "1 requests have the label of a case with the same question" in text
 
-    def test_the_outermost_span_and_the_resource_name_the_group(self, tmp_path: Path) -> None:
+    def test_the_outermost_span_and_the_resource_name_the_group(self, tmp_path):
         """A span goes before its resource; what no request states is counted."""
         rows = spans_of(
             "a-2<1 - ; tenant=db\n"
@@ -395,7 +393,7 @@ class TestLabels:
         {"feedback": {"thumb": "bad"}},
     ],
 )
-def test_arguments_that_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_arguments_that_are_refused(tmp_path, options):
     """With the names that there are; what is stated rightly is not guessed."""
     rows = request("a", "one?", ("x", 0.9), ("y", 0.1))
     with pytest.raises(ValueError, match=r"higher must name|what a yes means"):
@@ -408,7 +406,7 @@ def test_arguments_that_are_refused(tmp_path: Path, options: dict[str, Any]) -> 
 class TestCounts:
     """What is left out or merged is said with a count and the place of the first."""
 
-    def test_what_is_no_span(self, tmp_path: Path) -> None:
+    def test_what_is_no_span(self, tmp_path):
         """Broken lines, and JSON that is none; the lines behind them are read."""
         rows = [
             *request("a", "one?", ("x", 0.9)),
@@ -428,7 +426,7 @@ class TestCounts:
         assert "2 values are no spans with a trace id" in text
         assert "(the first: spans.jsonl, line 6)" in text
 
-    def test_a_retriever_that_failed_is_no_refusal(self, tmp_path: Path) -> None:
+    def test_a_retriever_that_failed_is_no_refusal(self, tmp_path):
         """Its request is left out; where another has hits it counts."""
         failed = {**span("a", 0, retriever("one?")), "status": {"code": 2}}
         half = {**span("b", 0, retriever("two?")), "status": {"code": "STATUS_CODE_ERROR"}}
@@ -437,7 +435,7 @@ class TestCounts:
         assert hits(trace) == {"b": ["x"]}
         assert "2 traces have a retriever that failed" in text
 
-    def test_a_file_that_is_cut_off(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_cut_off(self, tmp_path):
         """What was written before is read."""
         rows = spans_of("\n".join(f"t{n}-0 RETRIEVER {n}? | x 0.{n}" for n in range(400)))
         raw = gzip.compress(lines(rows).encode())
@@ -450,7 +448,7 @@ class TestCounts:
         with pytest.raises(InputError, match="1 gzipped files are cut off"):
             imported(path)
 
-    def test_files_of_a_folder(self, tmp_path: Path) -> None:
+    def test_files_of_a_folder(self, tmp_path):
         """Folders within it are read; other endings are counted; a request may lie in several."""
         folder = tmp_path / "logs"
         (folder / "day=1").mkdir(parents=True)
@@ -466,9 +464,7 @@ class TestCounts:
         assert "(the first: spans.json.1)" in text
 
     @pytest.mark.parametrize("source", [None, 5, "", [{"traceId": "a"}], "none.jsonl", "empty"])
-    def test_sources_that_are_none(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any
-    ) -> None:
+    def test_sources_that_are_none(self, tmp_path, monkeypatch, source):
         """Not the folder one happens to be in, nor a folder or a file without spans."""
         write_lines(tmp_path / "spans.jsonl", request("a", "one?", ("x", 0.9)))
         (tmp_path / "empty").mkdir()
@@ -478,7 +474,7 @@ class TestCounts:
         with pytest.raises(InputError, match="at least one request"):
             of(tmp_path)
 
-    def test_texts_that_no_file_holds(self, tmp_path: Path) -> None:
+    def test_texts_that_no_file_holds(self, tmp_path):
         """Lone surrogates and bytes that are no UTF-8 are replaced; the trace can be saved."""
         rows = [span("a", 0, retriever("half \ud800?", ("i\ud800", 0.5, "t\udfff\x00")))]
         path = write_lines(tmp_path / "spans.jsonl", [*rows, *request("b", "caf#?", ("x", 0.5))])
@@ -489,7 +485,7 @@ class TestCounts:
         trace.save(tmp_path / "trace.parquet")
         assert raglab.Trace.load(tmp_path / "trace.parquet").cases == trace.cases
 
-    def test_attributes_without_a_name(self, tmp_path: Path) -> None:
+    def test_attributes_without_a_name(self, tmp_path):
         """They are counted."""
         row = span("a", 0, retriever("q", ("x", 0.5)))
         row["attributes"] += [{"value": {}}, "text", {"key": "top_k"}, {"key": "top_k"}]
@@ -506,12 +502,12 @@ ROWS = [
 ]
 
 
-def attributes(rows: list[Any]) -> dict[str, Any]:
+def attributes(rows):
     """Attributes of OTLP as an object."""
     return {row["key"]: next(iter(row["value"].values())) for row in rows}
 
 
-def sdk(row: Any, **more: Any) -> dict[str, Any]:
+def sdk(row, **more):
     """A span as the Python SDK writes it."""
     return {
         "name": row["name"],
@@ -528,7 +524,7 @@ def sdk(row: Any, **more: Any) -> dict[str, Any]:
     }
 
 
-def phoenix(row: Any) -> dict[str, Any]:
+def phoenix(row):
     """A row of Phoenix's API: the kind stands beside the attributes."""
     fields = sdk(row, status_code="OK", start_time=1_764_000_003_000)
     values = {**fields["attributes"], "tenant": "north"}
@@ -536,7 +532,7 @@ def phoenix(row: Any) -> dict[str, Any]:
     return {**fields, "span_kind": kind, "attributes": values, "resource": None}
 
 
-def frame_row(row: Any) -> dict[str, Any]:
+def frame_row(row):
     """A row of Phoenix's data frame, with a column an attribute."""
     fields = phoenix(row)
     for name in ("context", "attributes"):
@@ -544,7 +540,7 @@ def frame_row(row: Any) -> dict[str, Any]:
     return {**fields, "attributes.llm.model_name": None}
 
 
-def nested(row: Any, *, numbered: bool = False) -> dict[str, Any]:
+def nested(row, *, numbered=False):
     """Attributes within attributes: documents as a list, or by their numbers."""
     tree = {}
     for name, value in sdk(row)["attributes"].items():
@@ -558,7 +554,7 @@ def nested(row: Any, *, numbered: bool = False) -> dict[str, Any]:
     return sdk(row, attributes=tree)
 
 
-def snake(value: Any) -> Any:
+def snake(value):
     """Names of OTLP in snake case."""
     if isinstance(value, list):
         return [snake(entry) for entry in value]
@@ -570,7 +566,7 @@ def snake(value: Any) -> Any:
     }
 
 
-def batches(name: str, scopes: str, rows: list[Any] = ROWS) -> dict[str, Any]:
+def batches(name, scopes, rows=ROWS):
     """Spans in two batches."""
     resource = {"attributes": [{"key": "tenant", "value": {"stringValue": "north"}}]}
     return {
@@ -578,7 +574,7 @@ def batches(name: str, scopes: str, rows: list[Any] = ROWS) -> dict[str, Any]:
     }
 
 
-def lines(values: Any, indent: int | None = None) -> str:
+def lines(values, indent=None):
     """JSON values one after the other."""
     return "".join(f"{json.dumps(value, indent=indent)}\n" for value in values)
 
@@ -607,7 +603,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_same_in_other_brackets(tmp_path: Path, form: str) -> None:
+def test_the_same_in_other_brackets(tmp_path, form):
     """Cases, chunks and hits are equal, plain and gzipped."""
     expected, _ = of(tmp_path, OTLP, groups=("tenant",))
     assert expected.cases[0].extra["groups"] == {"tenant": "north"}
@@ -638,7 +634,7 @@ def test_the_same_in_other_brackets(tmp_path: Path, form: str) -> None:
         ('{"resourceLogs": [{"scopeLogs": []}]}', "logs"),
     ],
 )
-def test_another_form_is_named(tmp_path: Path, value: str, form: str) -> None:
+def test_another_form_is_named(tmp_path, value, form):
     """With the way in."""
     with pytest.raises(InputError, match=form):
         of(tmp_path, value)
@@ -659,7 +655,7 @@ DOCUMENT = f'{{"page_content": "T", "metadata": {METADATA}}}'
         f'[{{"document": {json.dumps(DOCUMENT)}, "metadata": "{{}}"}}]',
     ],
 )
-def test_documents_of_an_output(tmp_path: Path, output: str) -> None:
+def test_documents_of_an_output(tmp_path, output):
     """As LangChain, LlamaIndex and Haystack write them; source, page and score of the metadata."""
     trace, _ = of(tmp_path, *spans_of(f"t-0 RETRIEVER q ; output.value={output}"))
     (chunk,) = trace.chunks
@@ -685,7 +681,7 @@ LATE = "9999-12-31T23:59:59-01:00"  # the year 10000 in UTC
         *((odd, "no time") for odd in (5, -1, True, None, "soon", [1], math.nan, 10**30, LATE)),
     ],
 )
-def test_times(tmp_path: Path, key: str, value: Any, count: str) -> None:
+def test_times(tmp_path, key, value, count):
     """In every unit; what is guessed, or cannot be read, is counted."""
     row = {**span("t", 0, retriever("q", ("x", 0.5))), key: value}
     if key != "startTimeUnixNano":
@@ -703,7 +699,7 @@ def test_times(tmp_path: Path, key: str, value: Any, count: str) -> None:
 # --- bounds
 
 
-def steps(n: int, above: str) -> str:
+def steps(n, above):
     """Questions, each with its search; `<{}` puts a question below the search before it."""
     return lines(
         spans_of(
@@ -732,7 +728,7 @@ INPUTS = {
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_work_is_linear_in_the_input(tmp_path: Path, name: str) -> None:
+def test_work_is_linear_in_the_input(tmp_path, name):
     """In one, two and four times of it, gzipped: what can be packed small is not read for long."""
     work = []
     for times in (0, 1, 2, 4):  # the first fills what is imported and compiled
@@ -746,14 +742,14 @@ def test_work_is_linear_in_the_input(tmp_path: Path, name: str) -> None:
     assert time.process_time() - start < 10  # where the work is that of C
 
 
-def test_long_lines_are_never_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lines_are_never_in_memory(tmp_path, monkeypatch):
     """They are counted, and the next line is read; a document is refused."""
     monkeypatch.setattr(span_files, "LONGEST_LINE", 2 << 20)
     monkeypatch.setattr(span_files, "LONGEST_VALUE", 3 << 20)
     sizes = []
     more = span_files._more
 
-    def counted(blocks: Any, size: int) -> str:
+    def counted(blocks, size):
         text = more(blocks, size)
         sizes.append(len(text))
         return text
@@ -779,7 +775,7 @@ def test_long_lines_are_never_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
         imported(path)
 
 
-def test_a_long_ranking_does_not_widen_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_ranking_does_not_widen_all(tmp_path, monkeypatch):
     """A trace is a table of requests by hits: of many requests fewer hits are kept, counted."""
     monkeypatch.setattr(span_traces, "MOST_CELLS", 5)
     rows = "a-0 RETRIEVER q | x 0.9\nb-1 RETRIEVER q | x 0.9 | y 0.8 | z 0.7"
@@ -792,7 +788,7 @@ class TestParts:
     """Pieces, parts, workers and shards change nothing."""
 
     @pytest.fixture
-    def traffic(self, tmp_path: Path) -> Path:
+    def traffic(self, tmp_path):
         """A file of 40 requests whose spans are mixed, with two broken lines."""
         chance = random.Random(0)  # noqa: S311 - of a test
         rows = []
@@ -809,7 +805,7 @@ class TestParts:
         rows[10:10] = ["{", "not json"]
         return write_lines(tmp_path / "traffic.jsonl", rows)
 
-    def test_small_pieces_and_parts(self, traffic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_small_pieces_and_parts(self, traffic, monkeypatch):
         """Line numbers stay those of the file."""
         whole, text = imported(traffic)
         monkeypatch.setattr(span_files, "PIECE_BYTES", 1_000)
@@ -824,9 +820,7 @@ class TestParts:
         assert "2 lines are no JSON and are left out (the first: traffic.jsonl, line 11)" in text
 
     @pytest.mark.skipif("scale" not in raglab.extension_points.installed(), reason="needs shards")
-    def test_shards_decide_as_the_whole(
-        self, traffic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_shards_decide_as_the_whole(self, traffic, tmp_path, monkeypatch):
         """And two processes write the same bytes as one."""
         whole, _ = imported(traffic)
         monkeypatch.setattr(span_traces, "PART_BYTES", 8_000)
@@ -859,10 +853,10 @@ RANKINGS = st.lists(st.tuples(st.sampled_from("abcd"), SCORES), max_size=5)
     order=st.randoms(use_true_random=False),
 )
 def test_hits_are_the_rerankers_then_the_retrievers(
-    tmp_path_factory: pytest.TempPathFactory,
-    requests: list[tuple[list[Any], list[Any]]],
-    order: random.Random,
-) -> None:
+    tmp_path_factory,
+    requests,
+    order,
+):
     """Whatever the order of the lines, and however often a document occurs."""
     rows = []
     expected = {}
@@ -882,11 +876,11 @@ def test_hits_are_the_rerankers_then_the_retrievers(
 
 
 def test_spans_of_a_system_are_read_back(
-    opened: Opened,
-    spans: Spans,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    opened,
+    spans,
+    tmp_path,
+    monkeypatch,
+):
     """Questions, answers, hits in their final order, cosines, texts and the decision."""
     monkeypatch.setenv(telemetry.CAPTURE, "span_only")
     system = opened(ANSWERS)

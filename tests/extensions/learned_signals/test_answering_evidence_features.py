@@ -13,7 +13,6 @@ from raglab.extensions.learned_signals.evidence_features import (
     NAME,
     NUMBER,
     WORD,
-    WordVectors,
     evidence_features,
     retrieval_features,
     word_vectors,
@@ -24,7 +23,7 @@ DIM = 64
 NEAR = {"paris": "rome", "crowned": "anointed"}  # two words that share most of their vector
 
 
-def vector(word: str) -> np.ndarray:
+def vector(word):
     """A vector of its own for each word; two of `NEAR` have cosine 0.8."""
     base = VOCABULARY.setdefault(NEAR.get(word, word), len(VOCABULARY))
     found = np.zeros(DIM)
@@ -34,7 +33,7 @@ def vector(word: str) -> np.ndarray:
     return found
 
 
-def words(text: str) -> WordVectors:
+def words(text):
     """A text with one token a word."""
     matches = list(re.finditer(r"\w+", text))
     spans = np.array([match.span() for match in matches], dtype=np.int64).reshape(-1, 2)
@@ -42,12 +41,12 @@ def words(text: str) -> WordVectors:
     return word_vectors(text, spans, tokens)
 
 
-def features(question: str, *passages: str) -> dict[str, float]:
+def features(question, *passages):
     """Features of texts."""
     return evidence_features(words(question), [words(passage) for passage in passages])
 
 
-def test_kinds_of_words() -> None:
+def test_kinds_of_words():
     """A name has a capital inside a sentence, a number a digit; function words have no key."""
     found = words("In 1066 the Duke sailed. Harold fell.")
     assert found.keys.tolist() == ["", "1066", "", "duke", "saile", "harol", "fell"]
@@ -55,19 +54,19 @@ def test_kinds_of_words() -> None:
     assert found.sentence.tolist() == [0, 0, 0, 0, 0, 1, 1]
 
 
-def test_a_word_is_the_mean_of_its_tokens() -> None:
+def test_a_word_is_the_mean_of_its_tokens():
     """Two tokens of a word make one vector of length 1; a token of punctuation makes none."""
     tokens = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     found = word_vectors("storms!", np.array([[0, 5], [5, 6], [6, 7]]), tokens)
     assert np.allclose(found.vectors, [[0.5**0.5, 0.5**0.5]])
 
 
-def holds(found: dict[str, float], **expected: float) -> None:
+def holds(found, **expected):
     """Check some features by name."""
     assert {name: found[name] for name in expected} == pytest.approx(expected, nan_ok=True)
 
 
-def test_everything_is_there() -> None:
+def test_everything_is_there():
     """A sentence that says all of the question, and a year that it does not say."""
     found = features("When was Rollo crowned?", "Rollo was crowned in 912. Hail is rare.")
     holds(found, mean=1.0, share=1.0, missing=0.0, least=1.0, hit=0.0, words=5.0, new_words=1.0)
@@ -75,21 +74,21 @@ def test_everything_is_there() -> None:
     holds(found, swap_most=np.nan)  # no word is missing
 
 
-def test_another_name_in_the_place_of_a_name() -> None:
+def test_another_name_in_the_place_of_a_name():
     """The missing name is near a new name of the sentence: cosine 0.8, as declared above."""
     found = features("Did the duke visit Paris?", "Once the duke went to visit Rome.")
     holds(found, names_missing=1.0, names_held=0.0, swap_word=0.0)
     holds(found, swap_name=0.8, names_least=0.8, missing_most=0.8)
 
 
-def test_weights_are_of_the_passages() -> None:
+def test_weights_are_of_the_passages():
     """Of three sentences two say storm, none says hail: ln(4 / 2.5) against ln(4 / 0.5)."""
     storm, hail = np.log(4 / 2.5), np.log(4 / 0.5)
     found = features("storm hail", "A storm came. A storm went. Rain fell.")
     holds(found, share=storm / (storm + hail), missing_weight=hail / (storm + hail))
 
 
-def test_the_sentence_that_holds_most() -> None:
+def test_the_sentence_that_holds_most():
     """The second passage holds two words, the first one.
 
     The second is looked at, and its lead is told.
@@ -99,7 +98,7 @@ def test_the_sentence_that_holds_most() -> None:
     holds(found, margin_hits=found["margin"])
 
 
-def test_opposites_are_seen() -> None:
+def test_opposites_are_seen():
     """A negated word, and the other pole of an idea; a French question for a date negated."""
     same = features("Is hail covered after May?", "Hail is covered after May.")
     holds(same, negations=0.0, turned_sentence=0.0, poles_turned=0.0, poles_missing=0.0)
@@ -111,7 +110,7 @@ def test_opposites_are_seen() -> None:
     holds(features(asked, f"{text}1 mai 2025."), negations=1.0, kind_sentence=1.0)
 
 
-def test_no_word_no_features() -> None:
+def test_no_word_no_features():
     """Nothing to compare gives nothing; a question of function words is compared by these."""
     assert features("?!", "Hail is covered.") == {}
     assert features("hail", "") == {}
@@ -119,7 +118,7 @@ def test_no_word_no_features() -> None:
     assert features("what is it", "It is hail.")["mean"] == pytest.approx(2 / 3, abs=0.34)
 
 
-def test_all_groups_are_filled() -> None:
+def test_all_groups_are_filled():
     """The functions together give every feature of the table, and no other."""
     found = features("Who paid?", "Ann paid.") | retrieval_features([0.5], [1.0], [float("nan")])
     assert sorted(found) == sorted(FEATURES)
@@ -130,7 +129,7 @@ def test_all_groups_are_filled() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_passage_that_says_nothing_of_it_changes_no_word_found(seed: int) -> None:
+def test_a_passage_that_says_nothing_of_it_changes_no_word_found(seed):
     """A last passage of other words moves no coverage of the sentence, bar weights and lead."""
     rng = np.random.default_rng(seed)
     pool = ["storm", "hail", "excess", "roof", "paid", "May", "1200", "not"]

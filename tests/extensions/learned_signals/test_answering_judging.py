@@ -7,8 +7,6 @@ import json
 import logging
 import math
 import warnings
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -21,7 +19,7 @@ from judge_server import (
     server,  # noqa: F401
     true_score,
 )
-from llama_server import QUIRKS, SURE, LlamaServer
+from llama_server import QUIRKS, SURE
 from llama_server import server as llama  # noqa: F401
 from raglab.answering.client import Capabilities, Completion, Message, TokenScore, estimate_tokens
 from raglab.answering.metered_client import OVERHEAD, RequestBudget, TokenCount
@@ -43,7 +41,7 @@ PASSAGES = ["The excess is £250.", "Storm damage is covered."]
 @pytest.mark.parametrize(
     ("text", "score"), [('{"score": 0.5}', 0.5), ('{"score":1}', 1.0), (' {"score" : 0}\n', 0.0)]
 )
-def test_exactly_a_score_is_one(text: str, score: float) -> None:
+def test_exactly_a_score_is_one(text, score):
     """White space of JSON is free."""
     assert parse_score(text).value == score
 
@@ -81,14 +79,14 @@ def test_exactly_a_score_is_one(text: str, score: float) -> None:
     ],
     ids=lambda text: text[:30],
 )
-def test_anything_else_is_no_score(text: str) -> None:
+def test_anything_else_is_no_score(text):
     """Nothing is mended, and none of it stands in the reason."""
     score = parse_score(text)
     assert math.isnan(score.value)
     assert score.reason == 'the reply is not exactly {"score": x} with x from 0 to 1'
 
 
-def test_a_budget_knows_its_price_and_refuses_what_means_nothing() -> None:
+def test_a_budget_knows_its_price_and_refuses_what_means_nothing():
     """4,000 tokens read at 0.5 a thousand and 500 written at 2 a thousand cost 3."""
     assert RequestBudget(price_prompt=0.5, price_completion=2.0).price(TokenCount(4000, 500)) == 3.0
     for wrong, message in (
@@ -101,7 +99,7 @@ def test_a_budget_knows_its_price_and_refuses_what_means_nothing() -> None:
             RequestBudget(**wrong)
 
 
-def client(server: JudgeServer, **changes: Any) -> OpenAIClient:
+def client(server, **changes):
     """A client of that server that asks once, and knows what the server can do."""
     made = OpenAIClient("tiny", server.base_url, **{"timeout": 10.0, "max_retries": 0, **changes})
     if type(server) is JudgeServer:
@@ -109,12 +107,12 @@ def client(server: JudgeServer, **changes: Any) -> OpenAIClient:
     return made
 
 
-def judge(server: JudgeServer, settings: Any = (), **changes: Any) -> ModelScorer:
+def judge(server, settings=(), **changes):
     """A judge of that server, with settings of its own and of its client."""
     return scorer(signal_models.judge, client(server, **changes), **dict(settings))
 
 
-def scorer(make: Any, asked: Any, **settings: Any) -> ModelScorer:
+def scorer(make, asked, **settings):
     """What a factory of signals asks a client by."""
     made: ModelScorer = make(asked, **settings).fn
     return made
@@ -125,20 +123,20 @@ class Fixed:
 
     name = "fixed"
 
-    def __init__(self, top: Sequence[tuple[str, float]] = ()) -> None:
+    def __init__(self, top=()):
         self.top, self.sent = tuple(top), list[tuple[Message, ...]]()
 
-    def complete(self, messages: Sequence[Message], **_: Any) -> Completion:
+    def complete(self, messages, **_):
         """One token."""
         self.sent.append(tuple(messages))
         return Completion("x", (TokenScore("x", -0.1, self.top),))
 
-    def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002
+    def capabilities(self, *, again=False):  # noqa: ARG002
         """Everything."""
         return Capabilities(True, 20, "text")
 
 
-def test_a_case_gets_its_score(server: JudgeServer) -> None:
+def test_a_case_gets_its_score(server):
     """One request with question, passages and rubric.
 
     What it took is counted as the server reports it.
@@ -157,7 +155,7 @@ def test_a_case_gets_its_score(server: JudgeServer) -> None:
     )
 
 
-def test_nothing_to_be_judged_is_not_asked(server: JudgeServer) -> None:
+def test_nothing_to_be_judged_is_not_asked(server):
     """Without passages, or with an empty answer."""
     made = judge(server)
     assert math.isnan(made.score("Who pays?", []))
@@ -166,7 +164,7 @@ def test_nothing_to_be_judged_is_not_asked(server: JudgeServer) -> None:
     assert made.counts == JudgeCounts()
 
 
-def test_a_reply_that_is_no_score_is_asked_for_again_with_a_reminder(server: JudgeServer) -> None:
+def test_a_reply_that_is_no_score_is_asked_for_again_with_a_reminder(server):
     """And is paid for; when it never comes, the case is missing, with its reason counted."""
     server.behave = lambda question, place: (
         completion("Certainly! 0.7") if place == 1 else graded(question)
@@ -184,7 +182,7 @@ def test_a_reply_that_is_no_score_is_asked_for_again_with_a_reminder(server: Jud
     assert len(server.asked) == 2 + 2
 
 
-def test_a_reply_that_is_cut_off_is_no_score(server: JudgeServer) -> None:
+def test_a_reply_that_is_cut_off_is_no_score(server):
     """Whatever its beginning looks like."""
     server.behave = lambda *_: completion('{"score": 1}', finish_reason="length")
     made = judge(server)
@@ -192,7 +190,7 @@ def test_a_reply_that_is_cut_off_is_no_score(server: JudgeServer) -> None:
     assert made.counts.missing == {"the reply was cut off or declined": 1}
 
 
-def test_a_late_reply_is_charged_in_full(server: JudgeServer) -> None:
+def test_a_late_reply_is_charged_in_full(server):
     """The server may have read and billed what it never answered.
 
     Every byte of the prompt could be a token.
@@ -205,7 +203,7 @@ def test_a_late_reply_is_charged_in_full(server: JudgeServer) -> None:
     assert made.client.counts.completion_tokens == 24
 
 
-def test_a_budget_ends_before_it_is_exceeded(server: JudgeServer) -> None:
+def test_a_budget_ends_before_it_is_exceeded(server):
     """A request is charged with the most that it can take until its reply says less.
 
     3 of 9 cases fit, once warned.
@@ -241,7 +239,7 @@ def test_a_budget_ends_before_it_is_exceeded(server: JudgeServer) -> None:
         assert counts.cost <= budget.cost
 
 
-def test_without_a_report_of_tokens_the_most_is_charged(server: JudgeServer) -> None:
+def test_without_a_report_of_tokens_the_most_is_charged(server):
     """Also where the report cannot be true."""
     for usage in (
         None,
@@ -259,7 +257,7 @@ def test_without_a_report_of_tokens_the_most_is_charged(server: JudgeServer) -> 
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 307])
-def test_wrong_settings_are_an_error_at_the_first_case(server: JudgeServer, status: int) -> None:
+def test_wrong_settings_are_an_error_at_the_first_case(server, status):
     """A key, model or address that is wrong is wrong for every case; the message shows no key."""
     server.behave = lambda *_: Reply(
         status, json.dumps({"error": {"message": f"no access for Bearer {KEY}"}}).encode()
@@ -271,8 +269,8 @@ def test_wrong_settings_are_an_error_at_the_first_case(server: JudgeServer, stat
 
 
 def test_a_case_that_the_server_refuses_is_missing_and_the_next_is_asked(
-    server: JudgeServer,
-) -> None:
+    server,
+):
     """A prompt that is too long says nothing of other cases: many in a row are no broken server."""
     server.behave = lambda question, _: (
         Reply(400, b"too long") if "long" in question else graded(question)
@@ -288,7 +286,7 @@ def test_a_case_that_the_server_refuses_is_missing_and_the_next_is_asked(
     assert made.client.counts.requests == len(questions)
 
 
-def test_a_server_that_is_gone_stops_the_run(server: JudgeServer) -> None:
+def test_a_server_that_is_gone_stops_the_run(server):
     """After five cases without a score."""
     server.behave = lambda *_: Reply(503)
     made = judge(server)
@@ -302,8 +300,8 @@ def test_a_server_that_is_gone_stops_the_run(server: JudgeServer) -> None:
 
 
 def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(
-    server: JudgeServer,
-) -> None:
+    server,
+):
     """Another rubric never reads an old score; patience, price and key do not matter."""
     made = judge(server)
     other = (
@@ -322,9 +320,7 @@ def test_the_name_changes_with_rubric_model_and_prompt_and_with_nothing_else(
     assert made.name.startswith("judge:tiny@127.0.0.1:")
 
 
-def test_the_key_is_sent_and_stands_nowhere_else(
-    server: JudgeServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_key_is_sent_and_stands_nowhere_else(server, caplog):
     """In no log line, warning, count, representation or error, even if the server sends it back."""
     bad = Reply(
         429, f'{{"error": {{"message": "Bearer {KEY} is slow"}}}}'.encode(), (("x-echo", KEY),)
@@ -349,7 +345,7 @@ def test_the_key_is_sent_and_stands_nowhere_else(
     assert server.keys == {f"Bearer {KEY}"}
 
 
-def test_a_yes_is_weighed_against_a_no() -> None:
+def test_a_yes_is_weighed_against_a_no():
     """Of .5 and .1 for yes in two spellings and .2 for no, .6 of .8 says yes.
 
     Other words do not count.
@@ -375,9 +371,7 @@ def test_a_yes_is_weighed_against_a_no() -> None:
         (0.6, 0.2, 0.9, False),
     ],
 )
-def test_a_sliver_of_mass_is_no_score(
-    yes: float, no: float, least: float, *, is_scored: bool
-) -> None:
+def test_a_sliver_of_mass_is_no_score(yes, no, least, *, is_scored):
     """A model that begins with its thoughts says neither yes nor no."""
     rest = [("<think>", math.log(max(1.0 - yes - no, 1e-9)))]
     top = [*rest, ("Yes", math.log(yes)), *([("No", math.log(no))] if no else [])]
@@ -387,7 +381,7 @@ def test_a_sliver_of_mass_is_no_score(
     assert made.counts.missing.total() == (not is_scored)
 
 
-def test_neither_yes_nor_no_is_missing() -> None:
+def test_neither_yes_nor_no_is_missing():
     """And its reason counted."""
     for top in ([("Well", -0.1)], []):
         made = scorer(signal_models.yes_no, Fixed(top))
@@ -396,9 +390,7 @@ def test_neither_yes_nor_no_is_missing() -> None:
 
 
 @pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)
-def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(
-    llama: LlamaServer, reply: Reply, kind: str
-) -> None:
+def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(llama, reply, kind):
     """Counted with its reason, or an error where every case would meet it.
 
     The next case has its score.
@@ -425,8 +417,8 @@ def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(
 
 
 def test_yes_and_no_without_log_probabilities_stop_before_the_first_case(
-    llama: LlamaServer,
-) -> None:
+    llama,
+):
     """With the remedy; a server that gives them for a while and then null leaves a case missing."""
     llama.logprobs = False
     with pytest.raises(ValueError, match=r"take raglab\.LocalModel"):
@@ -440,7 +432,7 @@ def test_yes_and_no_without_log_probabilities_stop_before_the_first_case(
     assert SURE["content"]
 
 
-def test_a_question_that_leaves_no_room_is_missing(server: JudgeServer) -> None:
+def test_a_question_that_leaves_no_room_is_missing(server):
     """Its reason is counted, and nothing is sent."""
     made = judge(server)
     assert math.isnan(made.score("Who pays? " * 2000, PASSAGES))
@@ -448,7 +440,7 @@ def test_a_question_that_leaves_no_room_is_missing(server: JudgeServer) -> None:
     assert server.asked == []
 
 
-def test_a_judge_holds_the_server_to_its_schema(server: JudgeServer) -> None:
+def test_a_judge_holds_the_server_to_its_schema(server):
     """Where the server can be held to one, in its form.
 
     A reply that is no score is none all the same.
@@ -465,7 +457,7 @@ def test_a_judge_holds_the_server_to_its_schema(server: JudgeServer) -> None:
     assert math.isnan(made.score("And who?", PASSAGES))
 
 
-def test_a_judge_reads_nothing_out_of_a_text(server: JudgeServer) -> None:
+def test_a_judge_reads_nothing_out_of_a_text(server):
     """A server that takes no form of a schema gets none, and words around a score are no score."""
     told = client(server)
     told._state.known = _Known(Capabilities(True, 5, "text"))
@@ -476,7 +468,7 @@ def test_a_judge_reads_nothing_out_of_a_text(server: JudgeServer) -> None:
 
 @pytest.mark.parametrize("make", [signal_models.judge, signal_models.yes_no])
 @pytest.mark.parametrize("limit", [400, 1400])
-def test_a_prompt_of_a_judge_is_shortened(make: Any, limit: int) -> None:
+def test_a_prompt_of_a_judge_is_shortened(make, limit):
     """Whatever the passages and the answer are; another limit is another signal."""
     long = ["The excess is £250, and £400 where the claim is late. " * 200] * 4
     asked = Fixed([("Yes", -0.1)])

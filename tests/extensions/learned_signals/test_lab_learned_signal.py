@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +21,7 @@ from raglab.extensions.learned_signals.learned_signal import (
     signal_report,
 )
 from raglab.extensions.learned_signals.score_models import Recipe
-from raglab.models.loaders import Encoder, load_encoder
+from raglab.models.loaders import load_encoder
 from raglab.store.files import InputError
 from raglab.store.traces import Trace
 from tiny_models import save_encoder
@@ -48,7 +46,7 @@ PLAIN = [Recipe(("coverage",), "logistic", 0.1)]
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+def encoder(tmp_path_factory):
     """Return a tiny encoder with random weights that knows the words of the set."""
     words = [*VOCABULARY, *PERILS, *OBJECTS]
     return load_encoder(
@@ -56,7 +54,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     )
 
 
-def made_trace(encoder: Encoder | None, n: int = 48, split: str = "tune") -> Trace:
+def made_trace(encoder, n=48, split="tune"):
     """Questions after a peril and an object.
 
     Every second one has a hit with both, the others have another peril.
@@ -89,7 +87,7 @@ def made_trace(encoder: Encoder | None, n: int = 48, split: str = "tune") -> Tra
 
 
 @pytest.fixture(scope="module")
-def signal(encoder: Encoder) -> LearnedSignal:
+def signal(encoder):
     """Return a signal learned from 48 questions."""
     return fit_signal(made_trace(encoder), recipes=PLAIN, folds=4, encoder=encoder, cache=None)
 
@@ -97,7 +95,7 @@ def signal(encoder: Encoder) -> LearnedSignal:
 class TestLearnedSignal:
     """The whole way, with a tiny encoder made here."""
 
-    def test_it_tells_apart(self, signal: LearnedSignal) -> None:
+    def test_it_tells_apart(self, signal):
         """A missing peril is plain to see.
 
         cross-fitted AUROC is high, and the report counts the cases.
@@ -111,9 +109,7 @@ class TestLearnedSignal:
             {"name": "learned", "target": signal.target, **signal.report._asdict()}
         ]
 
-    def test_its_column_is_cross_fitted(
-        self, signal: LearnedSignal, encoder: Encoder, tmp_path: Path
-    ) -> None:
+    def test_its_column_is_cross_fitted(self, signal, encoder, tmp_path):
         """The stored column is the report's; other questions have the model of all."""
         trace = made_trace(encoder)
         column = signal.with_signal(trace, cache=tmp_path / "signals.sqlite").signal("learned")
@@ -127,7 +123,7 @@ class TestLearnedSignal:
         x = signal.reader.features(rows)
         assert signal.values(rows) == signal.model.probabilities(x, FEATURES).tolist()
 
-    def test_it_is_a_signal_function(self, signal: LearnedSignal, encoder: Encoder) -> None:
+    def test_it_is_a_signal_function(self, signal, encoder):
         """It keeps the rules of signal functions.
 
         The same alone and among others, the direction as declared.
@@ -138,9 +134,7 @@ class TestLearnedSignal:
         assert found.missing == 0.0
         assert found.auroc > 0.95
 
-    def test_it_is_kept_as_numbers(
-        self, signal: LearnedSignal, encoder: Encoder, tmp_path: Path
-    ) -> None:
+    def test_it_is_kept_as_numbers(self, signal, encoder, tmp_path):
         """Saved and loaded, it has the same version, bytes and values.
 
         The file holds no question.
@@ -155,7 +149,7 @@ class TestLearnedSignal:
         trace, store = made_trace(encoder, 8, "report"), tmp_path / "s.sqlite"
         assert known.judge(trace, cache=store) == signal.judge(trace, cache=tmp_path / "t.sqlite")
 
-    def test_another_encoder_is_refused(self, signal: LearnedSignal, encoder: Encoder) -> None:
+    def test_another_encoder_is_refused(self, signal, encoder):
         """Numbers of one encoder are not read with another."""
         with pytest.raises(ValueError, match="must be other"):
             encoder_by_identifier("other@123", encoder)
@@ -164,7 +158,7 @@ class TestLearnedSignal:
         assert encoder_by_identifier(signal.encoder, encoder) is encoder
 
     @pytest.mark.parametrize("query", [False, True])
-    def test_spans_are_those_of_the_tokens(self, tmp_path: Path, *, query: bool) -> None:
+    def test_spans_are_those_of_the_tokens(self, tmp_path, *, query):
         """One span a token of the text, whatever prompt stands before it.
 
         A text that is cut included.
@@ -178,9 +172,7 @@ class TestLearnedSignal:
             assert spans[0].tolist() == [[0, 4], [5, 8], [9, 15], [16, 21], [21, 22]]
 
 
-def random_cases(
-    n_groups: int, size: int, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def random_cases(n_groups, size, seed=0):
     """Features that are the same in a group, and a label a group that hangs on nothing."""
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(n_groups), size)
@@ -190,7 +182,7 @@ def random_cases(
     return x, (rng.permutation(n_groups) % 2 == 0)[groups], groups
 
 
-def test_a_group_is_never_seen() -> None:
+def test_a_group_is_never_seen():
     """Labels that only a group's own features tell.
 
     By groups nothing is learned, case by case nearly everything.
@@ -204,7 +196,7 @@ def test_a_group_is_never_seen() -> None:
     assert all(len({*apart.fold[groups == one].tolist()}) == 1 for one in range(24))
 
 
-def test_a_case_does_not_change_its_own_value() -> None:
+def test_a_case_does_not_change_its_own_value():
     """Whatever the features of one case are, the model that scores it is the same."""
     x, y, groups = random_cases(12, 6)
     recipe = [Recipe(("coverage",), "logistic", 0.1)]
@@ -220,7 +212,7 @@ def test_a_case_does_not_change_its_own_value() -> None:
         assert np.array_equal(first, second)
 
 
-def test_too_few_cases_are_refused() -> None:
+def test_too_few_cases_are_refused():
     """Nine of a kind are too few, and the message says how many there are."""
     x, _, groups = random_cases(20, 1)
     with pytest.raises(
@@ -229,7 +221,7 @@ def test_too_few_cases_are_refused() -> None:
         cross_fit(x[1:], np.arange(19) < 9, groups[1:])
 
 
-def case_frame(queries: list[str], labels: list[str], **extra: list[str]) -> Trace:
+def case_frame(queries, labels, **extra):
     """Trace of questions with one hit each."""
     frame = pd.DataFrame(
         {
@@ -244,7 +236,7 @@ def case_frame(queries: list[str], labels: list[str], **extra: list[str]) -> Tra
     return trace_from_frame(frame, score="cosine")
 
 
-def test_groups_by_question_key_and_value() -> None:
+def test_groups_by_question_key_and_value():
     """Cases of a question are together; a key of extra, and one value a case."""
     trace = case_frame(["a", "b", "a", "c"], ["ok", "refuse", "ok", "refuse"])
     rows = np.arange(4)
@@ -258,7 +250,7 @@ def test_groups_by_question_key_and_value() -> None:
         case_groups(trace, rows, "article")
 
 
-def test_targets() -> None:
+def test_targets():
     """Answerable leaves ambiguous cases out.
 
     Right counts whether the hits hold what is expected.
@@ -272,12 +264,12 @@ def test_targets() -> None:
         labelled_rows(trace, "sure")
 
 
-def test_a_missing_value_ranks_last() -> None:
+def test_a_missing_value_ranks_last():
     """NaN counts below every probability."""
     assert signal_report(np.array([True, True, False]), np.array([0.2, 0.1, np.nan])).auroc == 1.0
 
 
-def record() -> dict[str, Any]:
+def record():
     """A file's content."""
     x, y, groups = random_cases(12, 6)
     fit = cross_fit(x, y, groups, PLAIN, folds=3)
@@ -288,7 +280,7 @@ def record() -> dict[str, Any]:
     return one.record
 
 
-def test_a_broken_file_is_refused(tmp_path: Path) -> None:
+def test_a_broken_file_is_refused(tmp_path):
     """Each field is checked, and the message names the file and what to do."""
     path, whole = tmp_path / "learned.json", record()
     for changes in (

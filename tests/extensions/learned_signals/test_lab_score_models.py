@@ -29,7 +29,7 @@ GROUPS = {"signal": ("a", "b"), "noise": ("c", "flat")}
 BOTH = ("signal", "noise")
 
 
-def cases(n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def cases(n=300, seed=0):
     """Features with some missing, and labels that hang on the first two."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 4))
@@ -39,7 +39,7 @@ def cases(n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def test_a_logistic_by_hand() -> None:
+def test_a_logistic_by_hand():
     """(3 - 1) / 2 · 0.5 + 0.25 = 0.75.
 
     A missing value counts as the center, a far one as 8 deviations.
@@ -50,7 +50,7 @@ def test_a_logistic_by_hand() -> None:
     assert model.probabilities(np.array([[9.0, 1.0]]), ("z", "a")).tolist() == [0.562176501]
 
 
-def test_a_tree_by_hand() -> None:
+def test_a_tree_by_hand():
     """One split at 0.5 to the left where equal, missing to the right."""
     one = np.array([[0, 0, 0]])
     body = Trees(
@@ -65,7 +65,7 @@ def test_a_tree_by_hand() -> None:
     assert body.logits(np.array([[0.5], [0.6], [np.nan]])).tolist() == [-0.75, 2.25, 2.25]
 
 
-def test_the_logistic_is_scikit_learns() -> None:
+def test_the_logistic_is_scikit_learns():
     """On complete features the probabilities are those of the fitted pipeline."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
@@ -80,7 +80,7 @@ def test_the_logistic_is_scikit_learns() -> None:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_the_trees_are_scikit_learns(depth: int) -> None:
+def test_the_trees_are_scikit_learns(depth):
     """Every read-out node's probability is scikit-learn's, also on missing and threshold values."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -104,7 +104,7 @@ def test_the_trees_are_scikit_learns(depth: int) -> None:
 
 
 @pytest.mark.parametrize("recipe", [Recipe(BOTH, "logistic", 0.1), Recipe(BOTH, "trees", 2.0)])
-def test_a_file_holds_the_same_model(recipe: Recipe) -> None:
+def test_a_file_holds_the_same_model(recipe):
     """Through JSON and back every probability has the same bits.
 
     One row has those that it has among others.
@@ -119,7 +119,7 @@ def test_a_file_holds_the_same_model(recipe: Recipe) -> None:
 
 
 @pytest.mark.parametrize("family", ["logistic", "trees"])
-def test_nothing_to_tell_apart_gives_the_share(family: Any) -> None:
+def test_nothing_to_tell_apart_gives_the_share(family):
     """All of one kind, or no feature that varies.
 
     (right + 1) / (cases + 2), and it is kept as well.
@@ -133,7 +133,7 @@ def test_nothing_to_tell_apart_gives_the_share(family: Any) -> None:
         assert parse_model(json.loads(json.dumps(model_record(model))), GROUPS).features == ()
 
 
-def test_a_broken_file_is_refused() -> None:
+def test_a_broken_file_is_refused():
     """Numbers that are not finite, too few of them, features unknown, and nodes that lead back."""
     x, y = cases()
     line = model_record(fit_score_model(x, y, NAMES, GROUPS, Recipe(BOTH, "logistic", 0.1)))
@@ -156,7 +156,7 @@ def test_a_broken_file_is_refused() -> None:
             parse_model(record | changes, GROUPS)
 
 
-def test_folds_are_of_like_size() -> None:
+def test_folds_are_of_like_size():
     """Of some thirty groups of unlike sizes."""
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -166,7 +166,7 @@ def test_folds_are_of_like_size() -> None:
         assert np.bincount(fold, minlength=5).min() > 20
 
 
-def test_the_recipe_that_tells_is_chosen() -> None:
+def test_the_recipe_that_tells_is_chosen():
     """Noise alone loses against the group that the labels hang on; one recipe is taken as it is."""
     x, y = cases()
     recipes = [Recipe(("noise",), "logistic", 0.1), Recipe(("signal",), "logistic", 0.1)]

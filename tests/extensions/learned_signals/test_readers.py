@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 from raglab.extensions.learned_signals.readers import (
     Classifier,
-    Reader,
     load_classifier,
     load_reader,
 )
@@ -27,7 +25,7 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bare(tmp_path_factory):
     """Return the folder of a network without weights for labels or spans."""
     return save_bert(tmp_path_factory.mktemp("models") / "bare", "BertModel")
 
@@ -36,7 +34,7 @@ LABELS = {0: "Refuted", 1: "neutral", 2: "Supported"}
 
 
 @pytest.fixture(scope="module")
-def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def labelled(tmp_path_factory):
     """Return the folder of a classifier with three labels."""
     return save_bert(
         tmp_path_factory.mktemp("models") / "three",
@@ -48,7 +46,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestClassifier:
     """Classifiers of pairs, with a tiny model made here."""
 
-    def test_by_head(self, labelled: Path) -> None:
+    def test_by_head(self, labelled):
         """The probabilities are the softmax of the network's logits.
 
         Of the three labels they sum to 1.
@@ -69,7 +67,7 @@ class TestClassifier:
         assert found.sum(axis=1) == pytest.approx([1.0, 1.0])
         assert made[0].probability([]).shape == (0,)
 
-    def test_labels(self, labelled: Path) -> None:
+    def test_labels(self, labelled):
         """By name, capitals or not, or by number; anything else is refused with those there are."""
         assert [
             load_classifier(str(labelled), label).label
@@ -87,14 +85,14 @@ class TestClassifier:
             ):
                 load_classifier(str(labelled), label)
 
-    def test_an_encoder_is_none(self, bare: Path) -> None:
+    def test_an_encoder_is_none(self, bare):
         """Weights without those of a label would be completed at random: they are refused."""
         with pytest.raises(
             ValueError, match=r"bare@.*its architecture is BertModel, without weights for a label"
         ):
             load_classifier(str(bare), 0)
 
-    def test_one_logit_is_refused(self, tmp_path: Path) -> None:
+    def test_one_logit_is_refused(self, tmp_path):
         """A ranker has no labels to choose from."""
         folder = save_bert(tmp_path / "one", "BertForSequenceClassification", num_labels=1)
         with pytest.raises(
@@ -102,7 +100,7 @@ class TestClassifier:
         ):
             load_classifier(str(folder), 0)
 
-    def test_labels_that_do_not_exclude_each_other(self, labelled: Path, tmp_path: Path) -> None:
+    def test_labels_that_do_not_exclude_each_other(self, labelled, tmp_path):
         """Each has its own logistic function, and one label's says nothing of the other's."""
         one = load_classifier(str(labelled), 1)
         several = {"id2label": LABELS, "problem_type": "multi_label_classification"}
@@ -122,7 +120,7 @@ PAIRS = [(a, b) for a in TEXTS for b in ("water", TEXTS[4], "the policy does cov
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+def reader(tmp_path_factory):
     """Return a tiny reader of 32 tokens."""
     return load_reader(
         str(save_bert(tmp_path_factory.mktemp("models") / "reader", "BertForQuestionAnswering"))
@@ -132,7 +130,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 class TestReader:
     """Extractive readers, with a tiny model made here."""
 
-    def test_by_head(self, reader: Reader) -> None:
+    def test_by_head(self, reader):
         """The best span and score without one are those of all spans of the passage's logits."""
         import torch
 
@@ -157,7 +155,7 @@ class TestReader:
         nothing = start[0] + end[0]
         assert span.no_answer == pytest.approx(1 / (1 + np.exp(spans[i, j] - nothing)), abs=1e-5)
 
-    def test_one_is_many_in_any_order_on_any_threads(self, reader: Reader) -> None:
+    def test_one_is_many_in_any_order_on_any_threads(self, reader):
         """The bytes are the same alone, in another order, on one thread and on two."""
         import torch
 
@@ -171,7 +169,7 @@ class TestReader:
             torch.set_num_threads(before)
         assert reader.read([]) == []
 
-    def test_a_long_passage_is_read_in_windows(self, reader: Reader) -> None:
+    def test_a_long_passage_is_read_in_windows(self, reader):
         """A passage far longer than the model reads has its own span, else its least score."""
         words = [WORDS[5 + (7 * i + i * i) % 8] for i in range(300)]
         passage = " ".join(words)
@@ -185,7 +183,7 @@ class TestReader:
         nothing = (starts[:, 0] + ends[:, 0]).min()
         assert span.no_answer == pytest.approx(1 / (1 + np.exp(span.score - nothing)), abs=1e-9)
 
-    def test_what_holds_no_token(self, reader: Reader) -> None:
+    def test_what_holds_no_token(self, reader):
         """An empty passage answers nothing.
 
         A question may be empty, or longer than the model reads.
@@ -197,7 +195,7 @@ class TestReader:
         for question in ("", "what does the policy cover " * 40):
             assert reader.read([(question, TEXTS[4])])[0].text in TEXTS[4]
 
-    def test_positions_that_begin_behind_the_padding(self, tmp_path: Path) -> None:
+    def test_positions_that_begin_behind_the_padding(self, tmp_path):
         """A model without tokenizer length, two of its 34 positions never used, reads 32 tokens."""
         import transformers as untyped
 
@@ -221,7 +219,7 @@ class TestReader:
         assert reader.max_tokens == 32
         assert reader.read([("fire", "the policy " * 100)])[0].text in "the policy " * 100
 
-    def test_a_model_that_was_not_trained_to_read(self, bare: Path) -> None:
+    def test_a_model_that_was_not_trained_to_read(self, bare):
         """Weights that would be drawn at random are named."""
         with pytest.raises(
             ValueError, match=r"must hold an extractive reader .* no weights for qa_outputs.bias"

@@ -12,9 +12,8 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,6 @@ import pytest
 import raglab
 from judge_server import (
     KEY,
-    JudgeServer,
     Reply,
     completion,
     graded,
@@ -58,7 +56,7 @@ class Reads:
 
     name = "reads@1"
 
-    def read(self, pairs: Sequence[tuple[str, str]]) -> list[Span]:
+    def read(self, pairs):
         """The first word, the less sure the shorter the passage."""
         return [Span(passage.split()[0], 0, 1.0, 4.0 / len(passage)) for _, passage in pairs]
 
@@ -68,7 +66,7 @@ class Sorts:
 
     name, label = "sorts@1", 1
 
-    def probability(self, pairs: Sequence[tuple[str, str]]) -> Any:
+    def probability(self, pairs):
         """One number a pair."""
         sets = [(set(a.lower().split()), set(b.lower().split())) for a, b in pairs]
         return np.array([len(first & second) / max(1, len(first)) for first, second in sets])
@@ -79,12 +77,12 @@ class Entails(NamedTuple):
 
     name: str = "entails@1"
 
-    def entailment(self, pairs: Sequence[tuple[str, str]]) -> Any:
+    def entailment(self, pairs):
         """One number a pair."""
         return np.array([0.9 if hypothesis in premise else 0.2 for premise, hypothesis in pairs])
 
 
-def test_a_reader_gives_the_best_hit_that_answers() -> None:
+def test_a_reader_gives_the_best_hit_that_answers():
     """Passages of 17 and 7 characters leave 1 - 4/17 and 1 - 4/7: the first counts.
 
     No passage is missing.
@@ -94,7 +92,7 @@ def test_a_reader_gives_the_best_hit_that_answers() -> None:
     assert math.isnan(made(ROWS)[2])
 
 
-def test_nli_is_that_of_the_least_entailed_claim() -> None:
+def test_nli_is_that_of_the_least_entailed_claim():
     """`The insurer pays.` stands in a hit, `Bees pay.` in none.
 
     A claim without evidence is not entailed at all.
@@ -104,7 +102,7 @@ def test_nli_is_that_of_the_least_entailed_claim() -> None:
     assert (made.stage, made.needs) == ("answer", ("hits.text", "answer.text"))
 
 
-def test_a_classifier_reads_all_passages_as_one_or_each_by_itself() -> None:
+def test_a_classifier_reads_all_passages_as_one_or_each_by_itself():
     """Of `who pays?`, `pays?` stands in no passage.
 
     Of the answer's words the passages hold three of five.
@@ -144,14 +142,14 @@ def test_a_classifier_reads_all_passages_as_one_or_each_by_itself() -> None:
     ],
     ids=lambda made: made.name,
 )
-def test_a_model_measures_each_row_by_itself(made: Any, tmp_path: Path) -> None:
+def test_a_model_measures_each_row_by_itself(made, tmp_path):
     """As `check_signal` wants it, and over a trace."""
     assert check_signal(made, sample_trace()).rows >= 5
     trace = add_signals(sample_trace(), made, cache=tmp_path / "cache")
     assert trace.signal(made.name).notna().sum() >= 4
 
 
-def test_a_version_names_model_label_and_what_is_read() -> None:
+def test_a_version_names_model_label_and_what_is_read():
     """A long name has its hash at the end."""
     assert signal_models.reader(Reads()).version == "reader-1:reads@1"  # type: ignore[arg-type]
     assert signal_models.sufficient(Sorts()).version == "sufficient-1:sorts@1:1:all"
@@ -160,7 +158,7 @@ def test_a_version_names_model_label_and_what_is_read() -> None:
     assert max(map(len, versions)) <= 200
 
 
-def test_models_by_folder_are_loaded(tmp_path: Path) -> None:
+def test_models_by_folder_are_loaded(tmp_path):
     """Tiny ones with random weights.
 
     What they say is a probability, the same for one row as for many.
@@ -180,14 +178,14 @@ def test_models_by_folder_are_loaded(tmp_path: Path) -> None:
         assert "@" in made.version
 
 
-def client(server: JudgeServer, **settings: Any) -> OpenAIClient:
+def client(server, **settings):
     """Client of that server that knows what the server can do."""
     made = OpenAIClient("tiny", server.base_url, **settings)
     made._state.known = _Known(Capabilities(True, 5, "json_object"))
     return made
 
 
-def made_trace(n: int) -> Trace:
+def made_trace(n):
     """Trace of n cases with two hits each, all of them different."""
     rows = [
         (f"q{case}", f"What is {case}?", f"p{case}-{hit}", 0.9 - hit / 10)
@@ -198,12 +196,12 @@ def made_trace(n: int) -> Trace:
     return trace_from_frame(frame.assign(text=[f"Passage {row[2]}." for row in rows], label="ok"))
 
 
-def questions(server: JudgeServer) -> list[str]:
+def questions(server):
     """Questions that were asked, without the probe of what the server can do."""
     return [question for question in server.asked if question]
 
 
-def test_a_judge_fills_a_column(server: JudgeServer, tmp_path: Path) -> None:
+def test_a_judge_fills_a_column(server, tmp_path):
     """Each row is asked once; another rubric asks again, the same one does not.
 
     The trace names the judge.
@@ -225,7 +223,7 @@ def test_a_judge_fills_a_column(server: JudgeServer, tmp_path: Path) -> None:
     assert filled.fingerprint != trace.fingerprint
 
 
-def test_several_requests_at_a_time_give_the_same(server: JudgeServer, tmp_path: Path) -> None:
+def test_several_requests_at_a_time_give_the_same(server, tmp_path):
     """In the order of the rows."""
     filled = add_signals(
         made_trace(9), signal_models.judge(client(server), at_once=4), cache=tmp_path / "cache"
@@ -234,9 +232,7 @@ def test_several_requests_at_a_time_give_the_same(server: JudgeServer, tmp_path:
     assert sorted(questions(server)) == [f"What is {n}?" for n in range(9)]
 
 
-def test_a_spent_budget_leaves_the_rest_to_the_next_run(
-    server: JudgeServer, tmp_path: Path
-) -> None:
+def test_a_spent_budget_leaves_the_rest_to_the_next_run(server, tmp_path):
     """Missing is not kept: with a larger budget only those cases are asked."""
     usage = {"prompt_tokens": 2000, "completion_tokens": 10}
     server.behave = lambda question, _: completion(
@@ -253,7 +249,7 @@ def test_a_spent_budget_leaves_the_rest_to_the_next_run(
     assert len(questions(server)) == 6
 
 
-def test_a_wrong_key_is_an_error_that_says_so(server: JudgeServer, tmp_path: Path) -> None:
+def test_a_wrong_key_is_an_error_that_says_so(server, tmp_path):
     """What was scored before stays in the cache."""
     server.behave = lambda question, _: Reply(401) if question == "What is 2?" else graded(question)
     with pytest.raises(ValueError, match=r"answered 401; correct model, base_url or key") as caught:
@@ -264,7 +260,7 @@ def test_a_wrong_key_is_an_error_that_says_so(server: JudgeServer, tmp_path: Pat
     assert [server.asked.count(f"What is {n}?") for n in range(4)] == [1, 1, 2, 1]
 
 
-def test_what_a_model_gives_no_value_for_is_told(server: JudgeServer, tmp_path: Path) -> None:
+def test_what_a_model_gives_no_value_for_is_told(server, tmp_path):
     """With counts, the first reason, and each reason.
 
     What was there before counts no second time.
@@ -295,7 +291,7 @@ def test_what_a_model_gives_no_value_for_is_told(server: JudgeServer, tmp_path: 
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_a_dead_port_is_told_at_any_number_of_cases(tmp_path: Path, n: int) -> None:
+def test_a_dead_port_is_told_at_any_number_of_cases(tmp_path, n):
     """Fewer failures than stop a run; a calibrated signal counts as the one behind it."""
     pytest.importorskip("openai")
     dead = signal_models.judge(OpenAIClient("tiny", "http://127.0.0.1:9/v1", max_retries=0))
@@ -305,7 +301,7 @@ def test_a_dead_port_is_told_at_any_number_of_cases(tmp_path: Path, n: int) -> N
         add_signals(made_trace(n), dead, cache=tmp_path / "cache")
 
 
-def test_what_has_nothing_to_measure_is_no_failure(tmp_path: Path) -> None:
+def test_what_has_nothing_to_measure_is_no_failure(tmp_path):
     """A function of the user's own that counts nothing says nothing."""
     none = SignalFunction("mine", lambda rows: [None] * len(rows))
     with warnings.catch_warnings():
@@ -315,9 +311,7 @@ def test_what_has_nothing_to_measure_is_no_failure(tmp_path: Path) -> None:
         )
 
 
-def test_a_model_that_stops_a_run_is_told_with_one_remedy(
-    server: JudgeServer, tmp_path: Path
-) -> None:
+def test_a_model_that_stops_a_run_is_told_with_one_remedy(server, tmp_path):
     """Nothing is wrong with the function."""
     server.behave = lambda *_: Reply(404)
     for made in (signal_models.judge(client(server)), signal_models.yes_no(client(server))):
@@ -329,12 +323,12 @@ def test_a_model_that_stops_a_run_is_told_with_one_remedy(
         assert isinstance(caught.value.__cause__, ModelUnavailableError)
 
 
-def test_a_run_that_is_interrupted_says_what_is_kept(server: JudgeServer, tmp_path: Path) -> None:
+def test_a_run_that_is_interrupted_says_what_is_kept(server, tmp_path):
     """And where; the error is the user's own."""
     made = signal_models.judge(client(server))
     seen: list[str] = []
 
-    def stopped(rows: pd.DataFrame) -> Any:
+    def stopped(rows):
         seen.extend(rows["query"])
         if len(seen) > 2:
             raise KeyboardInterrupt
@@ -348,7 +342,7 @@ def test_a_run_that_is_interrupted_says_what_is_kept(server: JudgeServer, tmp_pa
         add_signals(made_trace(4), function, cache=tmp_path / "cache")
 
 
-def test_an_answer_is_judged_where_it_is_recorded(server: JudgeServer, tmp_path: Path) -> None:
+def test_an_answer_is_judged_where_it_is_recorded(server, tmp_path):
     """`grounded` reads it."""
     made = signal_models.judge(client(server), rubric="grounded", name="faithful")
     assert (made.stage, made.needs) == ("answer", ("query", "hits.text", "answer.text"))
@@ -376,7 +370,7 @@ print(judge.fn.counts, judge.fn.client.counts)
 """
 
 
-def hits_csv(folder: Path, questions: Sequence[str]) -> None:
+def hits_csv(folder, questions):
     """Two hits a question, as a file."""
     rows = [
         (f"q{n}", query, f"p{n}-{hit}", 0.9 - hit / 10)
@@ -389,9 +383,7 @@ def hits_csv(folder: Path, questions: Sequence[str]) -> None:
     )
 
 
-def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(
-    server: JudgeServer, tmp_path: Path
-) -> None:
+def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server, tmp_path):
     """370 cases; killed during the request of the 186th case, which alone is asked again.
 
     One case gets words in place of JSON, one a 429 and one a 500 before its score; one is never
@@ -406,7 +398,7 @@ def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(
     }
     running: list[subprocess.Popen[str]] = []
 
-    def behave(question: str, place: int) -> Reply:
+    def behave(question, place):
         if question == "What is 185?" and place == 1:
             os.kill(running[0].pid, signal.SIGKILL)
             return Reply(0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -20,7 +19,7 @@ from raglab.lab.certification import certify_policy
 
 
 @pytest.fixture
-def certified(tmp_path: Path) -> Path:
+def certified(tmp_path):
     """File of a policy that promises at most 40 % hallucination."""
     policy = free_policy(similarity={"min_similarity": 0.6})
     result = certify_policy(
@@ -31,13 +30,13 @@ def certified(tmp_path: Path) -> Path:
     return tmp_path / "c.yaml"
 
 
-def called(*arguments: object) -> tuple[int, str]:
+def called(*arguments):
     """Exit code, and what is printed."""
     done = CliRunner().invoke(app, ["monitor", *map(str, arguments)])
     return done.exit_code, done.output
 
 
-def test_labels_as_they_come(certified: Path, tmp_path: Path) -> None:
+def test_labels_as_they_come(certified, tmp_path):
     """Too few, held, alarm: exit 4, 0, 3; the state goes on, and rows are read once."""
     state, out, labels = tmp_path / "state.json", tmp_path / "out.prom", tmp_path / "labels.csv"
     codes = []
@@ -63,7 +62,7 @@ def test_labels_as_they_come(certified: Path, tmp_path: Path) -> None:
     assert "read before" in text
 
 
-def test_json_and_a_trace(certified: Path, tmp_path: Path) -> None:
+def test_json_and_a_trace(certified, tmp_path):
     """The replayed trace says what the function does."""
     trace = labelled(77, {"": 120})
     trace.save(tmp_path / "new.parquet")
@@ -76,7 +75,7 @@ def test_json_and_a_trace(certified: Path, tmp_path: Path) -> None:
     assert shown["promises"][0]["estimate"] == pytest.approx(result.table["estimate"].iloc[0])
 
 
-def test_what_is_read_is_not_written_over(certified: Path, tmp_path: Path) -> None:
+def test_what_is_read_is_not_written_over(certified, tmp_path):
     """Neither labels nor policy."""
     labels = tmp_path / "labels.csv"
     answers([True]).to_csv(labels, index=False)
@@ -84,7 +83,7 @@ def test_what_is_read_is_not_written_over(certified: Path, tmp_path: Path) -> No
     assert called(certified, labels, "--out", certified)[0] == 1
 
 
-def test_no_label_yet(certified: Path) -> None:
+def test_no_label_yet(certified):
     """A rate of nothing is left out of the gauges."""
     from raglab.store.policies import Policy
 
@@ -95,11 +94,11 @@ def test_no_label_yet(certified: Path) -> None:
     assert "raglab_promise_labelled{" in result.metrics_text()
 
 
-def test_four_processes_at_one_state(certified: Path, tmp_path: Path) -> None:
+def test_four_processes_at_one_state(certified, tmp_path):
     """Ten runs of each, of one row to nine: no row is lost, and none is read twice."""
     state = tmp_path / "state.json"
 
-    def runs(process: int) -> None:
+    def runs(process):
         for number in range(10):
             labels = tmp_path / f"{process}-{number}.csv"
             size = 1 + (process + number) % 9

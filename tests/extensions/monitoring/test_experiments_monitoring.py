@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from math import sqrt
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +20,7 @@ NULLS = ("at the bound", "0.5 alpha", "blocks of 0.5 and 1.5 alpha", "by the pas
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[Any]:
+def script():
     """The script as a module."""
     with pytest.MonkeyPatch.context() as patch:
         # at the end: tests have modules of other scripts' names
@@ -32,7 +30,7 @@ def script() -> Iterator[Any]:
     del sys.modules[module.__name__]
 
 
-def drawn(script: Any, setting: str, inclusion: str, shape: tuple[int, int], seed: int = 0) -> Any:
+def drawn(script, setting, inclusion, shape, seed=0):
     """Streams of a setting at alpha 0.1."""
     return script.drawn(
         script.SETTINGS[setting], inclusion, 0.1, shape, np.random.default_rng(seed)
@@ -43,12 +41,12 @@ def drawn(script: Any, setting: str, inclusion: str, shape: tuple[int, int], see
 @pytest.mark.parametrize("inclusion", ["equal", "two levels"])
 @pytest.mark.parametrize(("start", "stop"), [(0, 700), (250, 500)])
 def test_counts_state_what_the_bets_state(
-    script: Any,
-    inclusion: str,
-    start: int,
-    stop: int,
-    below: bool,
-) -> None:
+    script,
+    inclusion,
+    start,
+    stop,
+    below,
+):
     """At every row of every stream; some state something, some do not."""
     setting = "0.5 alpha" if below else "1.5 alpha"
     streams, wealth = (
@@ -64,7 +62,7 @@ def test_counts_state_what_the_bets_state(
 
 
 @pytest.mark.parametrize("setting", NULLS)
-def test_the_promise_holds_at_every_row(script: Any, setting: str) -> None:
+def test_the_promise_holds_at_every_row(script, setting):
     """The mean of p so far is alpha at most; that of the blocks ends at alpha."""
     excess = drawn(script, setting, "equal", (50, 1000)).excess
     assert excess.max() <= script.ROUNDING
@@ -73,7 +71,7 @@ def test_the_promise_holds_at_every_row(script: Any, setting: str) -> None:
         assert excess.min() == pytest.approx(-0.5)
 
 
-def test_the_past_matters(script: Any) -> None:
+def test_the_past_matters(script):
     """After an error p is half of alpha; it is above alpha where enough was saved."""
     streams = drawn(script, "by the past", "equal", (50, 1000))
     p = np.diff(streams.excess, axis=1) + 0.1
@@ -81,7 +79,7 @@ def test_the_past_matters(script: Any) -> None:
     assert p.max() == pytest.approx(0.15)
 
 
-def test_weighted_rows_have_the_mean_of_the_requests(script: Any) -> None:
+def test_weighted_rows_have_the_mean_of_the_requests(script):
     """Both levels, at the bound.
 
     Steps have mean 0 to within four standard errors, plain errors do not.
@@ -94,7 +92,7 @@ def test_weighted_rows_have_the_mean_of_the_requests(script: Any) -> None:
 
 
 @pytest.mark.parametrize("window", [None, 100, 250])
-def test_processes_share_half_of_delta(script: Any, window: int | None) -> None:
+def test_processes_share_half_of_delta(script, window):
     """At most; each but the first opens after whole windows and lives four of them."""
     starts, stops, shares = zip(*script.processes(window, 10_000), strict=True)
     assert sum(shares) <= script.DELTA / 2.0 + 1e-12
@@ -107,7 +105,7 @@ def test_processes_share_half_of_delta(script: Any, window: int | None) -> None:
 
 
 @pytest.mark.parametrize("inclusion", ["equal", "two levels"])
-def test_false_alarms_and_false_held_are_rare_at_the_bound(script: Any, inclusion: str) -> None:
+def test_false_alarms_and_false_held_are_rare_at_the_bound(script, inclusion):
     """Of 300 streams, half of delta each and three standard errors.
 
     A test repeated without correction is not.
@@ -120,7 +118,7 @@ def test_false_alarms_and_false_held_are_rare_at_the_bound(script: Any, inclusio
         assert (frame["last 500"] < np.inf).mean() > 2.0 * most
 
 
-def test_an_alarm_may_be_true_of_its_window_alone(script: Any) -> None:
+def test_an_alarm_may_be_true_of_its_window_alone(script):
     """In blocks the windows that open with a bad one alarm truly.
 
     Such alarms are not counted as false.
@@ -132,7 +130,7 @@ def test_an_alarm_may_be_true_of_its_window_alone(script: Any) -> None:
     assert (frame["false window 500"] >= frame["alarm window 500"]).all()
 
 
-def test_a_window_shortens_the_delay(script: Any) -> None:
+def test_a_window_shortens_the_delay(script):
     """After a break at row 600 of 3,000.
 
     Delays count from the break, and streams that alarm before are left out.
@@ -150,12 +148,10 @@ def test_a_window_shortens_the_delay(script: Any) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "rival"), [(0.1, 0.2), (0.1, 0.05), (0.02, 0.04)])
-def test_the_fixed_sample_has_its_power_and_no_smaller_one_has(
-    script: Any, alpha: float, rival: float
-) -> None:
+def test_the_fixed_sample_has_its_power_and_no_smaller_one_has(script, alpha, rival):
     """By the exact binomial test at delta / 2, counted from its own side."""
 
-    def power(n: int) -> float:
+    def power(n):
         k = np.arange(n + 1)
         if rival < alpha:  # few errors reject
             least = k[binomial_p(k, n, alpha) <= 0.05]
@@ -169,9 +165,7 @@ def test_the_fixed_sample_has_its_power_and_no_smaller_one_has(
     assert all(power(n) < 0.8 for n in range(1, size))
 
 
-def test_the_same_seed_prints_the_same_tables(
-    script: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_seed_prints_the_same_tables(script, monkeypatch, capsys):
     """Five tables for each alpha."""
     monkeypatch.setattr(sys, "argv", ["monitoring.py", "--streams", "3", "--steps", "300"])
     script.main()

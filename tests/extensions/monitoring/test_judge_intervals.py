@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,7 @@ LABELS = ("ok", "refuse", "ambiguous")
 HALLUCINATION = "hallucination_rate"
 
 
-def answers(judge: list[bool], human: list[bool | None], **columns: Any) -> pd.DataFrame:
+def answers(judge, human, **columns):
     """Answers, of each whether the judge and a person call it wrong."""
     texts = {True: "refuse", False: "ok", None: ""}
     of = {
@@ -36,7 +35,7 @@ def answers(judge: list[bool], human: list[bool | None], **columns: Any) -> pd.D
     return pd.DataFrame({**of, **columns})
 
 
-def estimate(frame: pd.DataFrame, rate: str = HALLUCINATION, *, judged: bool = True) -> Any:
+def estimate(frame, rate=HALLUCINATION, *, judged=True):
     """Difference estimate, without a refusal."""
     requests = judged_requests(frame)
     return difference(
@@ -44,13 +43,13 @@ def estimate(frame: pd.DataFrame, rate: str = HALLUCINATION, *, judged: bool = T
     )
 
 
-def row_of(frame: pd.DataFrame, rate: str = HALLUCINATION) -> Any:
+def row_of(frame, rate=HALLUCINATION):
     """Row of one rate."""
     (row,) = judged_rates(frame, rates=[rate]).itertuples()
     return row
 
 
-def crowd(seed: int, size: int = 600, labelled: int = 300) -> pd.DataFrame:
+def crowd(seed, size=600, labelled=300):
     """Requests of all decisions and labels, half labelled, drawn evenly from each of two strata."""
     rng = np.random.default_rng(seed)
     decision, label = (rng.choice(LABELS, size, p=[0.6, 0.25, 0.15]) for _ in range(2))
@@ -68,7 +67,7 @@ def crowd(seed: int, size: int = 600, labelled: int = 300) -> pd.DataFrame:
     return pd.DataFrame({**columns, "stratum": stratum})
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Ten answers, four labelled.
 
     People: 1 of 4 wrong, of which the judge sees it and calls another wrong too.
@@ -83,7 +82,7 @@ def test_by_hand() -> None:
     assert found.low < 0.2 < found.high
 
 
-def test_a_census_is_the_plain_rate() -> None:
+def test_a_census_is_the_plain_rate():
     """All labelled: the rate, without an interval around it, whatever the judge says."""
     rows = crowd(1)
     table = judged_rates(rows.assign(label=rows["truth"]))
@@ -92,7 +91,7 @@ def test_a_census_is_the_plain_rate() -> None:
         assert each == pytest.approx([row.k / row.n] * 4)
 
 
-def test_a_perfect_judge() -> None:
+def test_a_perfect_judge():
     """The estimate is the judge's rate where c is 1.
 
     The interval still allows an error that nobody has met.
@@ -108,7 +107,7 @@ def test_a_perfect_judge() -> None:
 
 @pytest.mark.parametrize("says", ["ok", "refuse", "ambiguous"])
 @pytest.mark.parametrize("rate", OBJECTIVES)
-def test_a_judge_that_says_the_same_of_all(says: str, rate: str) -> None:
+def test_a_judge_that_says_the_same_of_all(says, rate):
     """Counts for nothing where the decisions tell what is counted.
 
     Else it never makes the interval much wider.
@@ -120,7 +119,7 @@ def test_a_judge_that_says_the_same_of_all(says: str, rate: str) -> None:
     assert judged.high - judged.low < 1.1 * (alone.high - alone.low)
 
 
-def test_the_stratified_estimate_of_people_alone() -> None:
+def test_the_stratified_estimate_of_people_alone():
     """By hand: stratum a has 2 wrong of 10 labelled of 20, b 5 of 10 of 80.
 
     That is (4 + 40) / 100.
@@ -149,7 +148,7 @@ def test_the_stratified_estimate_of_people_alone() -> None:
     st.sampled_from(OBJECTIVES),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_order_of_the_rows_is_nothing(rows: list[Any], random: Any, rate: str) -> None:
+def test_the_order_of_the_rows_is_nothing(rows, random, rate):
     """Any order of the rows gives the same, and the ends enclose the estimate."""
     frame = pd.DataFrame(rows, columns=["decision", "judge", "label", "stratum"])
     shuffled = frame.sample(frac=1.0, random_state=random.randrange(1000))
@@ -158,7 +157,7 @@ def test_the_order_of_the_rows_is_nothing(rows: list[Any], random: Any, rate: st
     assert np.isnan(first.estimate) or first.low <= first.estimate + 1e-9 <= first.high + 2e-9
 
 
-def test_more_labels_make_it_narrower() -> None:
+def test_more_labels_make_it_narrower():
     """The same requests, 100, 300 and all of them labelled."""
     rng = np.random.default_rng(4)
     wrong = (rng.random(2000) < 0.2).tolist()
@@ -188,7 +187,7 @@ class TestRefusal:
             (10, 40, ""),
         ],
     )
-    def test_few_labels(self, wrong: int, right: int, reason: str) -> None:
+    def test_few_labels(self, wrong, right, reason):
         """Fewer than 50 labels, 10 errors or 10 others; what people alone tell stays."""
         human = [True] * wrong + [False] * right + [None] * (wrong + right)
         judge = ([True] * wrong + [False] * right) * 2
@@ -199,7 +198,7 @@ class TestRefusal:
         assert (row.human_low, row.human_high) == clopper_pearson(wrong, known)[:2]
         assert (row.k, row.n, row.judge_only) == (wrong, known, pytest.approx(wrong / known))
 
-    def test_labels_of_the_denominator_and_of_each_stratum(self) -> None:
+    def test_labels_of_the_denominator_and_of_each_stratum(self):
         """60 labels of which 40 are answerable give no rate of false refusals.
 
         Of a stratum without labels nothing is known but what the judge says.
@@ -213,7 +212,7 @@ class TestRefusal:
         reason = row_of(answers([False] * 120, human, stratum=strata)).reason
         assert reason == "1 strata of 30 requests have fewer than 2 labels"
 
-    def test_a_judge_without_people(self) -> None:
+    def test_a_judge_without_people(self):
         """Never counts as a label."""
         row = row_of(answers([True] * 80, [None] * 80))
         assert row.judge_only == 1.0
@@ -221,7 +220,7 @@ class TestRefusal:
         assert np.isnan(row.human_only)
         assert (row.human_low, row.human_high) == (0.0, 1.0) or np.isnan(row.human_low)
 
-    def test_a_useless_judge_saves_nothing(self) -> None:
+    def test_a_useless_judge_saves_nothing(self):
         """It is said."""
         human: list[bool | None] = [True, False] * 50 + [None] * 900
         judge = [False, False, True, True] * 250
@@ -230,7 +229,7 @@ class TestRefusal:
         assert said == (0.0, 0, "no labels are saved")
 
     @pytest.mark.parametrize("is_silent", [True, False])
-    def test_a_judge_that_knows_who_is_drawn(self, *, is_silent: bool) -> None:
+    def test_a_judge_that_knows_who_is_drawn(self, *, is_silent):
         """Run on the drawn ones alone, or calling errors there alone.
 
         The estimate would be far below 10 %.
@@ -247,7 +246,7 @@ class TestRefusal:
         assert "must not know who is drawn" in row.reason
         assert row.human_low < wrong.mean() < row.human_high
 
-    def test_an_estimate_outside_of_peoples_interval(self) -> None:
+    def test_an_estimate_outside_of_peoples_interval(self):
         """It is shown with both, and said.
 
         A judge that calls fewer errors among the rest, not beyond chance.
@@ -258,7 +257,7 @@ class TestRefusal:
         assert 0.0 < row.estimate < row.human_low
         assert "outside people's own interval" in row.reason
 
-    def test_level(self) -> None:
+    def test_level(self):
         """Is in (0, 1)."""
         with pytest.raises(ValueError, match="level must be in"):
             judged_rates(answers([True], [True]), level=1.0)
@@ -266,7 +265,7 @@ class TestRefusal:
             judged_rates(answers([True], [True]), level="x")  # type: ignore[arg-type]
 
 
-def test_labels_saved_by_hand() -> None:
+def test_labels_saved_by_hand():
     """Without a judge nothing is saved.
 
     Of the estimate's own variance the formula gives back its own labels.
@@ -283,7 +282,7 @@ def test_labels_saved_by_hand() -> None:
     assert row["labels_saved"] < 300  # no more than there are requests
 
 
-def test_drawn_ones_without_a_label_make_it_wider() -> None:
+def test_drawn_ones_without_a_label_make_it_wider():
     """They may be errors or none."""
     human: list[bool | None] = [True] * 20 + [False] * 80 + [None] * 200
     judge = ([True] * 20 + [False] * 80) * 3
@@ -298,7 +297,7 @@ def test_drawn_ones_without_a_label_make_it_wider() -> None:
 
 @pytest.mark.parametrize("rate", OBJECTIVES)
 @pytest.mark.parametrize("judge_is_right", [0.5, 0.9])
-def test_coverage(rate: str, judge_is_right: float) -> None:
+def test_coverage(rate, judge_is_right):
     """400 draws of 300 from 2,000 requests in two strata.
 
     A nominal 95 % holds in 92 % at least, beyond chance.

@@ -41,18 +41,18 @@ PARTS = {
 }
 
 
-def frame(**columns: Any) -> pd.DataFrame:
+def frame(**columns):
     """Four requests, with columns in addition or in place."""
     return pd.DataFrame({**ROWS, **columns})
 
 
-def test_rows_by_hand() -> None:
+def test_rows_by_hand():
     """Outcome 2 · label + right; people state none of two requests."""
     requests = judged_requests(frame())
     assert {name: getattr(requests, name).tolist() for name in BY_HAND} == BY_HAND
 
 
-def test_parts_by_hand() -> None:
+def test_parts_by_hand():
     """A hallucination is of two answers.
 
     A false refusal is of what people or the judge label ok.
@@ -62,7 +62,7 @@ def test_parts_by_hand() -> None:
         assert [part.tolist() for part in rate_parts(requests, rate)[:4]] == parts
 
 
-def test_an_answer_that_is_not_right() -> None:
+def test_an_answer_that_is_not_right():
     """It is an error though its label is ok.
 
     One of which nobody says whether it is right has no full label.
@@ -77,21 +77,21 @@ def test_an_answer_that_is_not_right() -> None:
     assert requests.drawn.tolist() == [True, True, False, False]
 
 
-def test_a_judge_that_says_nothing() -> None:
+def test_a_judge_that_says_nothing():
     """It agrees with the decision, and is counted."""
     with pytest.warns(UserWarning, match="Of 4 requests the judge says nothing of 2"):
         requests = judged_requests(frame(judge=["", None, "ok", "ok"]))
     assert rate_parts(requests, "hallucination_rate").judge_k.tolist() == [0, 0, 0, 0]
 
 
-def test_a_model_that_failed() -> None:
+def test_a_model_that_failed():
     """Its request is left out, and counted."""
     with pytest.warns(UserWarning, match="Of 3 requests 1 more are left out"):
         requests = judged_requests(frame(decision=["error", "ok", "refuse", "ambiguous"]))
     assert requests.human.tolist() == [-1, 1, -1]
 
 
-def test_strata() -> None:
+def test_strata():
     """Of their column, or of the probabilities."""
     assert judged_requests(frame(inclusion_probability=[0.5, 0.1, 0.5, 0.1])).stratum.tolist() == [
         1,
@@ -142,7 +142,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused():
     """With the rule, the value and the number; a column that is missing or there twice is named.
 
     The empty ids of two requests are no ids.
@@ -159,7 +159,7 @@ def test_what_is_refused() -> None:
     assert len(judged_requests(frame(request_id=["a", "", "", None])).status) == 4
 
 
-def test_rates_that_are_none() -> None:
+def test_rates_that_are_none():
     """Coverage is no error; no rate at all is none."""
     assert checked_rates(OBJECTIVES) == OBJECTIVES
     with pytest.raises(TypeError, match=r"rates must be several names, .*'over_ask_rate'"):
@@ -169,7 +169,7 @@ def test_rates_that_are_none() -> None:
             checked_rates(names)
 
 
-def test_the_frame_is_not_changed() -> None:
+def test_the_frame_is_not_changed():
     """Neither its rows nor its values."""
     rows = frame(inclusion_probability=[0.5] * 4)
     before = rows.copy(deep=True)
@@ -184,7 +184,7 @@ class TestDrawDependence:
     @pytest.mark.parametrize(
         ("hits", "is_refused"), [(0, False), (10, False), (11, True), (40, True)]
     )
-    def test_by_hand(self, hits: int, *, is_refused: bool) -> None:
+    def test_by_hand(self, hits, *, is_refused):
         """One in three of 300 is drawn, and only of so many drawn the judge says they are wrong.
 
         The divergence is hits * log 3. Two labels, in the stratum and over it: 11.29 = log(2 * 4 /
@@ -203,7 +203,7 @@ class TestDrawDependence:
 
     @pytest.mark.parametrize("named", [4, 20, 60])
     @pytest.mark.parametrize("share", [0.1, 0.5])
-    def test_the_level(self, named: int, share: float) -> None:
+    def test_the_level(self, named, share):
         """Of all draws of so many of 120, at most `DRAW_LEVEL` are refused, exactly; some are."""
         size, status = round(share * 120), np.zeros(120, dtype=np.int64)
         judge = np.where(np.arange(120) < named, 3, 1)
@@ -222,7 +222,7 @@ class TestDrawDependence:
         assert refused <= DRAW_LEVEL
         assert refused > 0.0 or (named, share) in {(4, 0.1), (4, 0.5), (60, 0.1)}
 
-    def test_honest_frames(self) -> None:
+    def test_honest_frames(self):
         """None of 200 is refused, by the probabilities or by the shares of two strata.
 
         A judge silent on some.
@@ -244,7 +244,7 @@ class TestDrawDependence:
             share = np.array([drawn[~hard].mean(), drawn[hard].mean()])[told.stratum]
             assert draw_dependence(told, chance) == draw_dependence(told, share) == ""
 
-    def test_a_judge_silent_on_all_undrawn(self) -> None:
+    def test_a_judge_silent_on_all_undrawn(self):
         """Is refused however few there are; one that is silent on all is not."""
         rows = frame(judge=["ok", "", "ok", ""])
         with pytest.warns(UserWarning, match="says nothing of 2"):

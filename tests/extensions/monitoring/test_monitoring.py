@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from itertools import combinations, pairwise
 from math import log
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from test_lab_traffic_review import unlabelled
 PAIR = {"hallucination_rate": 0.1, "false_refusal_rate": 0.3}
 
 
-def test_wealth_by_hand() -> None:
+def test_wealth_by_hand():
     """A wrong answer, a right one and a refusal, which is of no rate of answers.
 
     The mean of the products.
@@ -53,7 +52,7 @@ def test_wealth_by_hand() -> None:
     assert frame["bar_alarm"].tolist() == pytest.approx([log(1 / 0.05)] * 3)
 
 
-def test_an_alarm_stays() -> None:
+def test_an_alarm_stays():
     """Ten wrong answers raise it.
 
     A thousand right ones bring the average back, which `held` says of itself alone.
@@ -70,7 +69,7 @@ def test_an_alarm_stays() -> None:
     assert monitor(certificate(), answers([False] * 5)).verdict == "cannot say yet"
 
 
-def test_every_promise_must_be_held() -> None:
+def test_every_promise_must_be_held():
     """And each of both statements has delta / 2, shared by the promises."""
     result = monitor(certificate(PAIR), answers([False] * 300), window=0)
     assert dict(zip(result.table["promise"], result.table["verdict"], strict=True)) == {
@@ -88,7 +87,7 @@ def test_every_promise_must_be_held() -> None:
     assert again.table["verdict"].tolist() == ["held", "alarm"]
 
 
-def test_shares_of_delta_sum_to_the_alarms_half() -> None:
+def test_shares_of_delta_sum_to_the_alarms_half():
     """Of the process since the start and all restarts, at any number of promises."""
     for size in (1, 3):
         shares = [np.exp(-alarm_bar(0.1, size, restart, windowed=True)) for restart in range(2_000)]
@@ -96,7 +95,7 @@ def test_shares_of_delta_sum_to_the_alarms_half() -> None:
     assert np.exp(-alarm_bar(0.1, 1, 0, windowed=False)) == pytest.approx(0.05)
 
 
-def test_a_window_finds_late_drift_sooner() -> None:
+def test_a_window_finds_late_drift_sooner():
     """The restart that began when the errors did raises the alarm, and says so."""
     rows = answers([False] * 3_000 + [True, False] * 100)
     plain, windowed = monitor(certificate(), rows, window=0), monitor(certificate(), rows)
@@ -123,7 +122,7 @@ def test_a_window_finds_late_drift_sooner() -> None:
     assert windowed.state.labelled - windowed.state.processes[1].first < LIVES * 500
 
 
-def test_rows_of_one_time_are_one_step() -> None:
+def test_rows_of_one_time_are_one_step():
     """In whatever order of labels they come; without times the order is said to count."""
     wrong = [True, False, False, True, False, False]
     rows = answers(wrong, at=["2026-03-01"] * 3 + ["2026-03-02"] * 3, request_id=list("abcdef"))
@@ -140,7 +139,7 @@ def test_rows_of_one_time_are_one_step() -> None:
     assert any("No `at`" in note for note in monitor(certificate(), rows.drop(columns="at")).notes)
 
 
-def test_the_rows_of_an_alarm_by_hand() -> None:
+def test_the_rows_of_an_alarm_by_hand():
     """Of the restart after 20 rows.
 
     Times, steps and rate from its first row to the alarm, whatever the cuts.
@@ -169,7 +168,7 @@ def test_the_rows_of_an_alarm_by_hand() -> None:
     st.sampled_from([0, 7]),
     st.sampled_from([1.0, 0.5]),
 )
-def test_any_cut_gives_the_same(seed: int, cuts: list[int], window: int, least: float) -> None:
+def test_any_cut_gives_the_same(seed, cuts, window, least):
     """State, table and steps, bit for bit."""
     rows = mixed_rows(seed, 60, least=least)
     whole = monitor(certificate(PAIR), rows, window=window, min_probability=least)
@@ -187,7 +186,7 @@ def test_any_cut_gives_the_same(seed: int, cuts: list[int], window: int, least: 
     pd.testing.assert_frame_equal(joined, whole.frame(), check_exact=True)
 
 
-def test_a_state_is_a_file(tmp_path: Path) -> None:
+def test_a_state_is_a_file(tmp_path):
     """That keeps every bit, refuses a change, and goes on as the value does."""
     rows, path = mixed_rows(3, 80), tmp_path / "state.json"
     first = monitor(certificate(PAIR), rows[:50], window=9)
@@ -231,9 +230,7 @@ PLACES = (
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_state_that_was_edited_and_signed_again_is_refused(
-    place: tuple[str | int, ...], tmp_path: Path
-) -> None:
+def test_a_state_that_was_edited_and_signed_again_is_refused(place, tmp_path):
     """Or it is read as what it says; nothing of it ends in another error."""
     rows, path = mixed_rows(3, 80), tmp_path / "state.json"
     monitor(certificate(PAIR), rows[:50], window=9).state.save(path)
@@ -255,7 +252,7 @@ def test_a_state_that_was_edited_and_signed_again_is_refused(
     assert refused >= 5
 
 
-def test_a_state_is_of_one_certificate() -> None:
+def test_a_state_is_of_one_certificate():
     """Of its policy, targets and delta, and of one window and design; rows are read once."""
     rows = answers(
         [False] * 20, request_id=[f"r{row}" for row in range(20)], at="2026-03-02T09:59:00Z"
@@ -276,7 +273,7 @@ def test_a_state_is_of_one_certificate() -> None:
 
 @settings(max_examples=20)
 @given(st.integers(0, 2**32))
-def test_equal_probabilities_are_as_none(seed: int) -> None:
+def test_equal_probabilities_are_as_none(seed):
     """Where every request is drawn with the same probability, the wealth is that of all drawn."""
     rows = mixed_rows(seed, 40)
     plain = monitor(certificate(), rows.drop(columns="inclusion_probability")).frame()
@@ -287,7 +284,7 @@ def test_equal_probabilities_are_as_none(seed: int) -> None:
 
 @settings(max_examples=20)
 @given(st.integers(0, 2**32))
-def test_missing_labels_only_weaken(seed: int) -> None:
+def test_missing_labels_only_weaken(seed):
     """Of both sides and every promise, whatever the label would have been."""
     rows = mixed_rows(seed, 40)
     full = rows.assign(label=rows["label"].replace("", "refuse"))
@@ -296,7 +293,7 @@ def test_missing_labels_only_weaken(seed: int) -> None:
         assert (weak[column] <= strong[column] + 1e-12).all()
 
 
-def test_what_is_of_no_rate_changes_nothing() -> None:
+def test_what_is_of_no_rate_changes_nothing():
     """A refusal is no answer; a row whose model failed is left out, counted and no step."""
     rows = pd.DataFrame(
         {"decision": ["refuse", "error", "ambiguous"], "label": ["ok", "ok", "refuse"]}
@@ -310,7 +307,7 @@ def test_what_is_of_no_rate_changes_nothing() -> None:
 
 @settings(max_examples=15)
 @given(st.integers(0, 2**32), st.randoms(use_true_random=False))
-def test_the_order_inside_a_sample_is_none(seed: int, random: object) -> None:
+def test_the_order_inside_a_sample_is_none(seed, random):
     """A sample is a step.
 
     Its rows in any order give the same, bit for bit, and one verdict at its end.
@@ -329,7 +326,7 @@ def test_the_order_inside_a_sample_is_none(seed: int, random: object) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 6])
-def test_a_sample_is_fair(size: int) -> None:
+def test_a_sample_is_fair(size):
     """Maclaurin: over all draws of a stratum just keeping its promise mean wealth is at most 1."""
     values = np.array([0.9] + [-0.1] * 9)  # one wrong answer of ten at alpha = 0.1: the sum is 0
     assert values.sum() == pytest.approx(0.0, abs=1e-12)
@@ -343,7 +340,7 @@ def test_a_sample_is_fair(size: int) -> None:
         assert (np.exp(ends).mean(axis=0) <= 1.0 + 1e-12).all()
 
 
-def test_a_trace_is_replayed() -> None:
+def test_a_trace_is_replayed():
     """A labelled trace says what its rows do; a drawn sample is one step.
 
     A promise of cost is in its units.
@@ -386,7 +383,7 @@ def test_a_trace_is_replayed() -> None:
         monitor(certificate(), new)
 
 
-def test_false_alarms_are_rare() -> None:
+def test_false_alarms_are_rare():
     """Of 400 streams at the bound, with unequal probabilities, restarts and every step looked at.
 
     And so is `held`.
@@ -406,7 +403,7 @@ def test_false_alarms_are_rare() -> None:
     assert held <= 0.1 * 400 + 3 * 6
 
 
-def test_undecided_answers_are_right_at_their_least_and_wrong_at_their_largest() -> None:
+def test_undecided_answers_are_right_at_their_least_and_wrong_at_their_largest():
     """So that they alone neither raise an alarm nor hold a promise (S6.3)."""
     promises = certificate_promises(certificate())
     cells = np.array([1, 0, *metrics.UNDECIDED_CELLS], dtype=np.int8)
@@ -427,7 +424,7 @@ def test_undecided_answers_are_right_at_their_least_and_wrong_at_their_largest()
     assert (low[:, :2] == high[:, :2]).all()
 
 
-def test_a_promise_for_a_mix_says_so() -> None:
+def test_a_promise_for_a_mix_says_so():
     """The mix stands in the notes, and the stream is watched as it comes."""
     promise = Promise("hallucination_rate", 0.1, 5, 100, 0.1)
     facts: Any = ("p", ("p",), 0.9, (promise,), None, 0.1, "exact", 1, 1, 100, "")

@@ -7,14 +7,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from raglab.extensions.monitoring.monitoring import monitor
 
 GUIDE = Path(__file__).parents[3] / "docs" / "monitoring.md"
 
 
-def test_the_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocks_run(tmp_path, monkeypatch):
     """In a folder of their own.
 
     May is held, June still is on average, and a restart raises the alarm.

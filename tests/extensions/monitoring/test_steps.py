@@ -5,7 +5,6 @@ Order, samples, draws by a hash.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -40,7 +39,7 @@ DOOR = [
 ]
 
 
-def test_the_door() -> None:
+def test_the_door():
     """Each fault with its number and the first value.
 
     A column that is nearly the probability would be ignored, and each request weigh 1.
@@ -52,7 +51,7 @@ def test_the_door() -> None:
     assert "No column inclusion_probability" in " ".join(monitor(certificate(), ROWS).notes)
 
 
-def test_the_least_probability() -> None:
+def test_the_least_probability():
     """It is stated before where there are several; one alone, or none, is known.
 
     A call without rows fixes none; one that is stated with it stays.
@@ -77,14 +76,14 @@ def test_the_least_probability() -> None:
     assert {result.state.min_probability for result in states} == {0.5}
 
 
-def test_a_whole_float_is_the_same_id() -> None:
+def test_a_whole_float_is_the_same_id():
     """As pandas keeps integers beside missing ones."""
     first = monitor(certificate(), ROWS.assign(request_id=[1, 2, 3]))
     with pytest.raises(ValueError, match="must not have been read before, got 1"):
         monitor(certificate(), ROWS.assign(request_id=[3.0, 4.0, np.nan]), after=first)
 
 
-def test_rows_that_nothing_names_are_noted() -> None:
+def test_rows_that_nothing_names_are_noted():
     """After a state, where they may be read twice; names or times tell them apart."""
     first = monitor(certificate(), ROWS)
     assert any(
@@ -97,7 +96,7 @@ def test_rows_that_nothing_names_are_noted() -> None:
         )
 
 
-def test_rows_are_sorted_by_time_and_that_is_said() -> None:
+def test_rows_are_sorted_by_time_and_that_is_said():
     """A sample stands at its last row; its rows are in the order of their ids."""
     rows = answers([True, False, True, False], request_id=["d", "c", "b", "a"])
     rows = rows.assign(at=["2026-03-02T10:00:00Z", "2026-03-01", "2026-03-03", "2026-03-04"])
@@ -115,7 +114,7 @@ def test_rows_are_sorted_by_time_and_that_is_said() -> None:
     assert together.ends.tolist() == [3]
 
 
-def test_a_file_is_read_as_its_frame(tmp_path: Path) -> None:
+def test_a_file_is_read_as_its_frame(tmp_path):
     """CSV and JSON lines."""
     rows = answers([True, False, True], request_id=["a", "b", "c"], inclusion_probability=0.1)
     rows.to_csv(tmp_path / "rows.csv", index=False)
@@ -125,7 +124,7 @@ def test_a_file_is_read_as_its_frame(tmp_path: Path) -> None:
     assert monitor(certificate(), str(tmp_path / "rows.jsonl")).state == plain
 
 
-def test_draws_by_a_hash() -> None:
+def test_draws_by_a_hash():
     """Each id alike whoever asks and in which order; about as many as stated."""
     ids = [f"request {row}" for row in range(4_000)]
     drawn = is_drawn(ids, 0.3, seed=7)
@@ -138,7 +137,7 @@ def test_draws_by_a_hash() -> None:
         is_drawn(ids, 0.0, seed=7)
 
 
-def test_ids_of_a_draw() -> None:
+def test_ids_of_a_draw():
     """Integers, whole floats and texts draw alike.
 
     Ids that are missing, one text and other lengths are refused.
@@ -160,7 +159,7 @@ def test_ids_of_a_draw() -> None:
             is_drawn(ids, probability, seed=seed)
 
 
-def test_what_is_no_certificate_of_a_policy() -> None:
+def test_what_is_no_certificate_of_a_policy():
     """Nothing certified, only a threshold, no costs, an unbreakable promise, another value.
 
     The third is a cost without costs.
@@ -184,7 +183,7 @@ def test_what_is_no_certificate_of_a_policy() -> None:
     assert certificate_promises(certificate({"over_ask_rate": 0.1})).names == ("over_ask_rate",)
 
 
-def test_an_answer_that_nobody_graded_counts_as_not_labelled() -> None:
+def test_an_answer_that_nobody_graded_counts_as_not_labelled():
     """Where others are graded: as an error for `held`, as none for an alarm."""
     rows = pd.DataFrame({"decision": ["ok"] * 40, "label": ["ok"] * 40})
     graded = monitor(certificate(), rows.assign(correct="true"))
@@ -195,7 +194,7 @@ def test_an_answer_that_nobody_graded_counts_as_not_labelled() -> None:
     assert "39 answers without a value of correct" in " ".join(mixed.notes)
 
 
-def test_null_is_an_empty_cell(tmp_path: Path) -> None:
+def test_null_is_an_empty_cell(tmp_path):
     """In JSON lines: no label, no sample."""
     path = tmp_path / "rows.jsonl"
     lines = [

@@ -24,7 +24,7 @@ STATED = ["sample", "stratum", "inclusion_probability", "sample_size"]
 NAMED = "the column of inclusion probabilities must be named"
 
 
-def drawn(n: int = 40, seed: int = 3) -> pd.DataFrame:
+def drawn(n=40, seed=3):
     """A sample of a trace, labelled: a third of it has wrong answers."""
     policy = free_policy(similarity={"min_similarity": 0.6})
     sample = sample_for_labels(labelled(seed, {"": 240}), policy, n, seed=seed)
@@ -33,7 +33,7 @@ def drawn(n: int = 40, seed: int = 3) -> pd.DataFrame:
     )
 
 
-def refused(rows: pd.DataFrame, path: Path, rule: str) -> None:
+def refused(rows, path, rule):
     """As a frame, a CSV and JSON lines."""
     with pytest.raises(InputError, match=rule):
         stream_steps(rows, None, "p")
@@ -43,7 +43,7 @@ def refused(rows: pd.DataFrame, path: Path, rule: str) -> None:
             stream_steps(path / f"s.{ending}", None, "p")
 
 
-def test_rows_that_were_lost(tmp_path: Path) -> None:
+def test_rows_that_were_lost(tmp_path):
     """The first half, one label alone, one stratum less, one row less or twice another's."""
     sample = drawn()
     again = sample.iloc[[0]].assign(request_id="another")
@@ -59,7 +59,7 @@ def test_rows_that_were_lost(tmp_path: Path) -> None:
     assert len(stream_steps(sample.assign(label=""), None, "p").ids) == len(sample)
 
 
-def test_without_its_probability(tmp_path: Path) -> None:
+def test_without_its_probability(tmp_path):
     """Whatever the column is called now; one without strata counts as all requests, as before."""
     sample = drawn()
     for rows in (
@@ -73,7 +73,7 @@ def test_without_its_probability(tmp_path: Path) -> None:
 
 
 @given(st.integers(1, 12), st.integers(0, 30), st.integers(0, 12), st.booleans())
-def test_a_file_of_an_older_raglab(n: int, more: int, rows: int, rounded: bool) -> None:
+def test_a_file_of_an_older_raglab(n, more, rows, rounded):
     """Without `sample_size`: refused wherever the rows are of no whole number of requests."""
     size, rows = n + more, min(rows, n) or n
     chance = float(f"{n / size:.9g}") if rounded else n / size
@@ -94,7 +94,7 @@ def test_a_file_of_an_older_raglab(n: int, more: int, rows: int, rounded: bool) 
             stream_steps(frame, None, "p")
 
 
-def test_each_of_several_samples(tmp_path: Path) -> None:
+def test_each_of_several_samples(tmp_path):
     """Whole ones may stand in one file, an older one among them; one that is cut is refused."""
     first, second = drawn(seed=3), drawn(seed=4)
     second["request_id"] = "b" + second["request_id"]
@@ -104,7 +104,7 @@ def test_each_of_several_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", ["-", "=", "+", "@"])
-def test_ids_that_a_spreadsheet_would_run(tmp_path: Path, mark: str) -> None:
+def test_ids_that_a_spreadsheet_would_run(tmp_path, mark):
     """A sample is read once, as CSV, JSON lines or frame, in whichever order."""
     sample = drawn()
     sample["request_id"] = mark + "x" + sample["request_id"]

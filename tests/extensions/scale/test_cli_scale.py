@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from typer.testing import CliRunner
 
 from labelled import free_policy, labelled
@@ -17,14 +14,14 @@ from test_cli_experiments import certified
 
 
 def test_an_index_on_disk_of_a_trace(
-    world: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    world,
+    tmp_path,
+    monkeypatch,
+):
     """It is made where its kind is named, or `auto` chooses it."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
 
-    def traced(*options: str) -> tuple[int, str]:
+    def traced(*options):
         out = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")
         done = CliRunner().invoke(app, ["trace", str(world), "--out", out, "--quiet", *options])
         return done.exit_code, done.output if done.exit_code else Trace.load(out).meta[
@@ -36,9 +33,7 @@ def test_an_index_on_disk_of_a_trace(
     assert traced() == (0, "sqfp16")
 
 
-def test_a_certificate_of_the_folder_one_is_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_certificate_of_the_folder_one_is_in(tmp_path, monkeypatch):
     """Its looks stand beside the folder, as if it had been given by its name."""
     save_shards([labelled(0, {"tune": 40, "certify": 60})], tmp_path / "shards", shard=30)
     free_policy().save(tmp_path / "p.yaml")

@@ -32,7 +32,7 @@ from test_store_traces import stored
 from worlds import random_policies, random_trace
 
 
-def test_decisions_on_a_folder_read_one_shard_for_one_case(tmp_path: Path) -> None:
+def test_decisions_on_a_folder_read_one_shard_for_one_case(tmp_path):
     """By head: six cases in files of two.
 
     The fourth is explained though the first and the last file are gone.
@@ -52,7 +52,7 @@ def test_decisions_on_a_folder_read_one_shard_for_one_case(tmp_path: Path) -> No
         decisions.explain("q0")
 
 
-def test_a_baseline_has_the_same_bytes(tmp_path: Path) -> None:
+def test_a_baseline_has_the_same_bytes(tmp_path):
     """As that of the trace in memory."""
     trace, policy = labelled(3, {"tune": 150, "report": 100}), free_policy()
     save_shards([trace], tmp_path / "s", shard=60)
@@ -61,7 +61,7 @@ def test_a_baseline_has_the_same_bytes(tmp_path: Path) -> None:
     )
 
 
-def test_a_warning_of_refusals_is_of_all_shards(tmp_path: Path) -> None:
+def test_a_warning_of_refusals_is_of_all_shards(tmp_path):
     """The range is that of all shards."""
     shards = save_shards(
         [raglab.trace_from_frame(hits(), score="cosine")], tmp_path / "shards", shard=20
@@ -72,7 +72,7 @@ def test_a_warning_of_refusals_is_of_all_shards(tmp_path: Path) -> None:
         raglab.decide(shards, Policy.load())
 
 
-def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path: Path) -> None:
+def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path):
     """And are told of decisions, sweep and steps as of the trace in memory."""
     trace = alone({"tune": 40, "report": 20})
     shards = save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
@@ -85,7 +85,7 @@ def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path: Path) ->
     )
 
 
-def test_signals_are_measured_shard_by_shard(tmp_path: Path) -> None:
+def test_signals_are_measured_shard_by_shard(tmp_path):
     """Refused as a whole, with the call that does it.
 
     That gives the columns of the trace in one piece.
@@ -107,9 +107,9 @@ def test_signals_are_measured_shard_by_shard(tmp_path: Path) -> None:
 
 
 def test_documents_with_paths_as_sources_decide_alike(
-    folder: Path,
-    encoder: WordEncoder,
-) -> None:
+    folder,
+    encoder,
+):
     """Built shard by shard, each knows which labels are paths: same verdicts, ranking and lines."""
     del encoder
     corpus, cases = load_corpus(folder), load_cases(folder)
@@ -121,7 +121,7 @@ def test_documents_with_paths_as_sources_decide_alike(
     pd.testing.assert_frame_equal(raglab.lab.ranking(whole), raglab.lab.ranking(shards))
 
 
-def test_arrays_of_a_shard_are_read_only(tmp_path: Path) -> None:
+def test_arrays_of_a_shard_are_read_only(tmp_path):
     """Those of its trace, and of what was decided."""
     shards = save_shards([sample_trace()], tmp_path / "shards", shard=2)
     assert_closed(next(iter(shards.shards())))
@@ -132,7 +132,7 @@ def test_arrays_of_a_shard_are_read_only(tmp_path: Path) -> None:
     )
 
 
-def test_a_trace_of_shards_is_dealt_in_memory(tmp_path: Path) -> None:
+def test_a_trace_of_shards_is_dealt_in_memory(tmp_path):
     """Refused with the remedy, which deals as the trace in memory is dealt."""
     trace = labelled(2, {"": 60})
     there = save_shards([trace], tmp_path / "shards", shard=20)

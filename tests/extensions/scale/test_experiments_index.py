@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+def script(monkeypatch):
     """Return what imports a script; the threads that it asks for are its alone."""
     for name in THREADS:
         monkeypatch.setenv(name, "1")
@@ -27,7 +24,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
-def test_an_index_is_built_and_asked(script: Callable[[str], Any], tmp_path: Path) -> None:
+def test_an_index_is_built_and_asked(script, tmp_path):
     """By the exact neighbours, and none is found where another index answers."""
     bench = script("bench_index")
     assert bench.run_step("build", 120, tmp_path)["disk_mb"] > 0.0
@@ -41,12 +38,12 @@ def test_an_index_is_built_and_asked(script: Callable[[str], Any], tmp_path: Pat
 
 @pytest.mark.parametrize(("hashes", "code"), [(("a", "a"), None), (("a", "b"), 1)])
 def test_other_bytes_end_with_an_exit_code(
-    script: Callable[[str], Any],
-    hashes: tuple[str, str],
-    code: int | None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    script,
+    hashes,
+    code,
+    monkeypatch,
+    capsys,
+):
     """1, so that whatever runs it stops."""
     pytest.importorskip("distributed")
     cluster, told = script("cluster"), iter(hashes)

@@ -5,13 +5,11 @@ See `fuzz.resigned_indexes`.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fuzz.outcomes import CASES, report
 from fuzz.resigned_indexes import try_changes
 
 
-def test_re_signed_large_indexes(tmp_path: Path) -> None:
+def test_re_signed_large_indexes(tmp_path):
     """It loads, answers, and takes a document up, or says what is wrong.
 
     A fiftieth of the cases.

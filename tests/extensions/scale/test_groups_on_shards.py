@@ -5,8 +5,6 @@ The fit and its replay are those of the trace in memory, to the bit (rule S2.20)
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,7 @@ from raglab.store.traces import Trace
 from test_lab_group_fitting import with_tenants
 
 
-def test_sharded_is_whole(tmp_path: Path) -> None:
+def test_sharded_is_whole(tmp_path):
     """Tenants in shards of 70 cases, so that groups and folds are cut."""
     trace = with_tenants(
         labelled(2, {"": 260}), {"acme": 120, "zeta": 120, "tiny": 15, "": 5}, ("zeta",)
@@ -39,7 +37,7 @@ def test_sharded_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_held_out_groups_on_shards(tmp_path: Path) -> None:
+def test_held_out_groups_on_shards(tmp_path):
     """Folds of whole groups, by attribute and by values, where shards cut groups and splits."""
     trace = with_tenants(
         labelled(3, {"tune": 180, "report": 80}), {"acme": 90, "zeta": 90, "omega": 80}, ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,6 @@ from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import RISK
 from raglab.lab.certification_families import grid, observed_values
-from raglab.lab.certification_words import Certification
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.store.policies import Policy
@@ -37,12 +35,12 @@ SPLITS = {"tune": 40, "certify": 60, "report": 9}
 COSTS = {"refuse": {"answered_wrong": 4}, "ok": {"refused": 0.5}}
 
 
-def mixed(trace: Trace, seed: int) -> Trace:
+def mixed(trace, seed):
     """The same cases in another order, so that a shard holds cases of several splits."""
     return trace.subset(np.random.default_rng(seed).permutation(len(trace)))
 
 
-def same(parts: Any, whole: Trace, of: Callable[[Any], Certification]) -> Any:
+def same(parts, whole, of):
     """What a function gives of shards, once it gives the same of the whole; None where it refuses.
 
     Both are refused alike.
@@ -56,7 +54,7 @@ def same(parts: Any, whole: Trace, of: Callable[[Any], Certification]) -> Any:
     return first
 
 
-def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
+def test_three_splits_in_shards_of_seven(tmp_path):
     """By head: 109 cases in 16 shards.
 
     The order learned on 40, certified on 60, the same hash of their questions.
@@ -90,14 +88,14 @@ def test_three_splits_in_shards_of_seven(tmp_path: Path) -> None:
     paths=st.sampled_from([None, ONE, ["l2.max_l2", *ONE]]),
 )
 def test_a_certificate_of_the_shards_is_that_of_the_whole(
-    tmp_path_factory: pytest.TempPathFactory,
-    seed: int,
-    shard: int,
-    splits: Any,
-    targets: Any,
-    costs: Any,
-    paths: Any,
-) -> None:
+    tmp_path_factory,
+    seed,
+    shard,
+    splits,
+    targets,
+    costs,
+    paths,
+):
     """With a pilot and without, certified or not, over one threshold and several.
 
     Shards of one case among them.
@@ -118,7 +116,7 @@ def test_a_certificate_of_the_shards_is_that_of_the_whole(
             check_policy(parts, found.policy)
 
 
-def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
+def test_no_certificate_hangs_on_the_workers(tmp_path):
     """Two threads, the candidates and counts of one."""
     trace = labelled(0, SPLITS)
     parts = save_shards([trace], tmp_path, shard=20)
@@ -129,7 +127,7 @@ def test_no_certificate_hangs_on_the_workers(tmp_path: Path) -> None:
         assert check_policy(parts, alone.policy, again=True).verdict
 
 
-def test_a_question_in_several_shards_is_one(tmp_path: Path) -> None:
+def test_a_question_in_several_shards_is_one(tmp_path):
     """Its cases count once, wherever they lie."""
     base = labelled(2, {"": 60})
     numbers = np.arange(60) % 25
@@ -143,7 +141,7 @@ def test_a_question_in_several_shards_is_one(tmp_path: Path) -> None:
     assert found.certificate.cases == 25
 
 
-def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
+def test_a_look_in_shards_is_a_look(tmp_path):
     """What was certified in one piece is refused in shards and the other way round.
 
     The same one again is the same.
@@ -166,7 +164,7 @@ def test_a_look_in_shards_is_a_look(tmp_path: Path) -> None:
         certify_best(trace, POLICY, targets={RISK: 0.31}, paths=ONE, looks=looks)
 
 
-def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
+def test_what_cannot_be_certified_is_refused_alike(tmp_path):
     """No split certify, an unknown path, a gate that was fitted on these cases."""
     trace = labelled(0, {"tune": 20, "report": 10})
     parts = save_shards([trace], tmp_path / "a", shard=9)
@@ -192,7 +190,7 @@ def test_what_cannot_be_certified_is_refused_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shard", [37, 200])
-def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path: Path, shard: int) -> None:
+def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path, shard):
     """Fitted on the pilot, whose cases the hint counts by models that never saw them.
 
     Families and counts alike.
@@ -210,9 +208,7 @@ def test_a_decision_by_expected_cost_is_certified_by_shard(tmp_path: Path, shard
 
 @settings(deadline=None, derandomize=True, max_examples=5)
 @given(seed=st.integers(0, 1_000), shard=st.integers(1, 12))
-def test_candidates_of_random_worlds(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, shard: int
-) -> None:
+def test_candidates_of_random_worlds(tmp_path_factory, seed, shard):
     """Policies of several structures over two depths and arms, with labels of all kinds.
 
     Values of any threshold.
@@ -259,14 +255,14 @@ def test_candidates_of_random_worlds(
     assert found is not None
 
 
-def test_each_case_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_case_is_measured_once(tmp_path, monkeypatch):
     """A certificate over a grid loads pilot and held-out shards once each, and no report shards."""
     trace = labelled(0, {"tune": 20, "certify": 30, "report": 10})
     parts = save_shards([trace], tmp_path, shard=10)
     loaded: list[str] = []
     load = Trace.load
 
-    def counted(path: str | Path) -> Trace:
+    def counted(path):
         loaded.append(Path(path).name)
         return load(path)
 

@@ -6,10 +6,9 @@ Each figure is that of the trace in one piece, to the bit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.displays.boundary import decision_boundary
 from raglab.extension_points import installed
-from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.answer_signals import answer_signals
 from raglab.lab.bandit_study import tune_bandit
 from raglab.lab.comparison import (
@@ -71,7 +70,7 @@ from worlds import policy as small_policy
 SIZES = (1, 2, 3)  # cases of a shard
 
 
-def policies_of(seed: int) -> list[Policy]:
+def policies_of(seed):
     """Policies of several structures, some with gates on signals."""
     drawn: list[PolicyData] = [
         *random_policies(seed, 2),
@@ -83,13 +82,13 @@ def policies_of(seed: int) -> list[Policy]:
 class Split(Parts):
     """Shards that know their splits, as `ShardedTrace` does."""
 
-    def split(self, name: str) -> Split:
+    def split(self, name):
         """Cases of one split; shards without any are left out."""
         there = (one for one in self.traces if any(case.split == name for case in one.cases))
         return Split(tuple(one.split(name) for one in there if isinstance(one, Trace)))
 
 
-def graded(trace: Trace) -> Trace:
+def graded(trace):
     """The same, where some cases grade a source, and every document has one line."""
     cases = [
         case._replace(
@@ -105,7 +104,7 @@ def graded(trace: Trace) -> Trace:
     return replace(trace, cases=tuple(cases), chunks=tuple(chunks))
 
 
-def without_hits(trace: Trace) -> Trace:
+def without_hits(trace):
     """The same, where nothing was retrieved."""
     empty = {
         name: np.full_like(field, -1 if field.dtype.kind == "i" else np.nan)
@@ -115,14 +114,14 @@ def without_hits(trace: Trace) -> Trace:
     return replace(trace, hits=type(trace.hits)(**empty))
 
 
-def both(trace: Trace, size: int, of: Callable[[Any], Any], but: Collection[str] = ()) -> Any:
+def both(trace, size, of, but=()):
     """What a function gives of a trace, once it gives the same of its parts."""
     whole = of(trace)
     alike(of(in_parts(trace, size)), whole, but)
     return whole
 
 
-def test_each_shard_in_order_and_a_trace_in_memory_itself() -> None:
+def test_each_shard_in_order_and_a_trace_in_memory_itself():
     """By head: seven cases in shards of three are 3, 3 and 1; a trace in memory is one.
 
     Of decisions some thirty bytes a case are held beside the ids, and nothing of the shards.
@@ -142,7 +141,7 @@ def test_each_shard_in_order_and_a_trace_in_memory_itself() -> None:
 class TestPolicies:
     """Policies beside each other."""
 
-    def test_cells_of_every_case(self, seed: int, size: int) -> None:
+    def test_cells_of_every_case(self, seed, size):
         """Of many policies at once, and of each alone; two threads too."""
         trace, policies = (
             stored(random_trace(seed, n_cases=7, depths=1 + seed % 2)),
@@ -156,7 +155,7 @@ class TestPolicies:
             assert np.array_equal(trace_codes(parts, [policy]), [row])
             assert np.array_equal(decide(trace, policy).cells, CELL_OF_CODE[row])
 
-    def test_comparisons(self, seed: int, size: int) -> None:
+    def test_comparisons(self, seed, size):
         """Paired tests and contests."""
         trace, (one, two, *_) = stored(random_trace(seed, n_cases=7)), policies_of(seed)
         named = {"tuned": one, "defaults": two, "free": one}
@@ -170,7 +169,7 @@ class TestPolicies:
 class TestRanking:
     """Ranking measures and slices."""
 
-    def test_ranking(self, seed: int, size: int) -> None:
+    def test_ranking(self, seed, size):
         """Every arm and order, graded or not, and each case."""
         trace = stored(random_trace(seed, n_cases=7, arms=2, width=9))
         for whole in (trace, graded(trace), without_hits(trace)):
@@ -179,7 +178,7 @@ class TestRanking:
                 both(whole, size, partial(ndcg_by_case, gains=gains))
         assert {GRADED, BINARY} <= set(ranking(in_parts(graded(trace), size)))
 
-    def test_slices(self, seed: int, size: int) -> None:
+    def test_slices(self, seed, size):
         """Columns of the cases, lines of their documents and values of one's own."""
         trace, policy = graded(stored(random_trace(seed, n_cases=7))), policies_of(seed)[0]
         by = {"half": [row % 2 for row in range(7)]}
@@ -195,7 +194,7 @@ class TestRanking:
             slices(decide(in_parts(trace, size), policy), by={"half": [0]})
 
 
-def unretrieved() -> Trace:
+def unretrieved():
     """Cases that expect guide.md, which is hit, or other.md, which is never.
 
     A line by product, or of nobody's.
@@ -209,7 +208,7 @@ def unretrieved() -> Trace:
 class TestLines:
     """Lines of documents that are expected but were never retrieved."""
 
-    def test_slices_of_a_folder(self, tmp_path: Path) -> None:
+    def test_slices_of_a_folder(self, tmp_path):
         """By head: other.md is of the line home wherever its case stands.
 
         Nobody expects else.md.
@@ -227,7 +226,7 @@ class TestLines:
         }
         assert min(of_line.values()) > 0
 
-    def test_a_shard_holds_one_chunk_that_tells_a_line(self) -> None:
+    def test_a_shard_holds_one_chunk_that_tells_a_line(self):
         """Of what a case expects, or else of what its user named; none of what it does not."""
         whole = unretrieved()
         expects = next(
@@ -242,7 +241,7 @@ class TestLines:
             } == ids
 
 
-def test_a_shard_of_fewer_hits_ranks_as_the_whole() -> None:
+def test_a_shard_of_fewer_hits_ranks_as_the_whole():
     """By head: of four cases the first two have at most three hits, in a shard three wide."""
     trace = stored(random_trace(4, n_cases=4, width=9))
     few = {name: field.copy() for name, field in trace.hits._asdict().items()}
@@ -259,7 +258,7 @@ def test_a_shard_of_fewer_hits_ranks_as_the_whole() -> None:
         alike(of(parts), of(whole))
 
 
-def told(**fields: Any) -> Trace:
+def told(**fields):
     """Cases that a score tells apart, some of them on split report."""
     rng = np.random.default_rng(0)
     tells = [0.9 if row % 2 else 0.1 for row in range(N)]
@@ -274,7 +273,7 @@ def told(**fields: Any) -> Trace:
 class TestSignals:
     """The audit of signals, and fits of a decision."""
 
-    def test_audit(self, size: int) -> None:
+    def test_audit(self, size):
         """With costs, on the split to tune on; milliseconds of the shards' latencies.
 
         A signal of one's own.
@@ -290,7 +289,7 @@ class TestSignals:
         alike(two, one)
         assert (two.split, two.cases, bool(two.table["ms"].notna().any())) == ("tune", N - 9, True)
 
-    def test_milliseconds_of_shards_that_differ_are_unknown(self, size: int) -> None:
+    def test_milliseconds_of_shards_that_differ_are_unknown(self, size):
         """Where one has no times, or of other stages: the others do not stand for it."""
         trace = world(s_rerank=[0.9 if row % 2 else 0.1 for row in range(N)])
         timed = Latency(("embed", "rerank"), np.ones((N, 1, 1, 2)))
@@ -300,19 +299,19 @@ class TestSignals:
             parts = Parts((replace(first, latency=latency), *rest))
             assert audit_signals(parts, Policy.load(), repeats=0).table["ms"].notna().sum() == known
 
-    def test_audit_without_hits_or_a_split(self, size: int) -> None:
+    def test_audit_without_hits_or_a_split(self, size):
         """Nothing measured anywhere; labels of three kinds."""
         trace = stored(random_trace(1, n_cases=30))
         for whole in (trace, without_hits(trace)):
             both(whole, size, partial(audit_signals, repeats=0))
 
-    def test_a_fitted_decision(self, size: int, tmp_path: Path) -> None:
+    def test_a_fitted_decision(self, size, tmp_path):
         """The same policy from a shard folder, to the last digit and the questions it remembers."""
         parts = save_shards([told()], tmp_path / "shards", shard=size)
         assert fit_decision(parts) == fit_decision(told())
 
 
-def test_policies_of_several_orders_of_their_gates() -> None:
+def test_policies_of_several_orders_of_their_gates():
     """Decided together they are what each is alone.
 
     Limits of one order do not hold for the other.
@@ -327,7 +326,7 @@ def test_policies_of_several_orders_of_their_gates() -> None:
 class TestReport:
     """The page over shards, with all cases, beside that over the trace in one piece."""
 
-    def pages(self, folder: Path, whole: Trace, policies: dict[str, Policy]) -> list[bytes]:
+    def pages(self, folder, whole, policies):
         """Bytes of both pages, which name one trace, and of their figures."""
         parts = save_shards([whole], folder / "shards", shard=7)
         told = []
@@ -337,7 +336,7 @@ class TestReport:
             told.append(b"".join(one.read_bytes() for one in (page, *figures)))
         return told
 
-    def test_every_section(self, tmp_path: Path) -> None:
+    def test_every_section(self, tmp_path):
         """Of two chains: reliability, risk and coverage, AURC, thresholds, boundary, flips.
 
         By two threads.
@@ -354,7 +353,7 @@ class TestReport:
         for head in (b"Risk and coverage", b"Decision boundary", b"most harmful first"):
             assert head in one
 
-    def test_lines_of_what_was_never_retrieved(self, tmp_path: Path) -> None:
+    def test_lines_of_what_was_never_retrieved(self, tmp_path):
         """The slices of the page name the line of a document that no case hits."""
         one, two = self.pages(
             tmp_path, unretrieved(), {"defaults": Policy.load().replace("refine.max_depth", 0)}
@@ -362,7 +361,7 @@ class TestReport:
         assert one == two
         assert b"home" in one
 
-    def test_a_decision_by_cost(self, tmp_path: Path) -> None:
+    def test_a_decision_by_cost(self, tmp_path):
         """The model's probabilities, of all cases, with a signal of one's own."""
         rng = np.random.default_rng(0)
         whole = labelled(3, {"": 60}).with_signal(
@@ -378,12 +377,12 @@ class TestReport:
 class TestAnswerSignals:
     """Columns of a report."""
 
-    def test_columns(self, seed: int, size: int) -> None:
+    def test_columns(self, seed, size):
         """Signals, labels, and what is right if answered."""
         trace, policy = stored(random_trace(seed, n_cases=7)), policies_of(seed)[0]
         both(trace, size, lambda here: answer_signals(here, policy))
 
-    def test_the_boundary(self, seed: int, size: int) -> None:
+    def test_the_boundary(self, seed, size):
         """Confidence, groups and zones, at the depth that decided and at the first."""
         trace = stored(random_trace(seed, n_cases=7, depths=2))
         policy = policies_of(seed)[0].replace("confidence.enabled", True)
@@ -396,7 +395,7 @@ class TestAnswerSignals:
         ):
             decision_boundary(in_parts(trace, size), policy, depth=2)
 
-    def test_displays_and_reasons(self, seed: int, size: int) -> None:
+    def test_displays_and_reasons(self, seed, size):
         """A notebook's display is that of one piece but for what it was decided on.
 
         So is every reason.
@@ -418,7 +417,7 @@ class TestAnswerSignals:
 class TestFittedGates:
     """Gates, calibrations and thresholds fitted over a folder of shards."""
 
-    def test_a_fused_gate(self, tmp_path: Path) -> None:
+    def test_a_fused_gate(self, tmp_path):
         """The same model, probabilities and quality, and the questions that it remembers.
 
         Beside other gates too.
@@ -436,14 +435,14 @@ class TestFittedGates:
         ):
             alike(of(parts), of(whole))
 
-    def test_too_few_cases_are_refused_as_of_one_piece(self, tmp_path: Path) -> None:
+    def test_too_few_cases_are_refused_as_of_one_piece(self, tmp_path):
         """The message is that of the trace in memory."""
         whole = labelled(6, {"tune": 20})
         for here in (whole, save_shards([whole], tmp_path, shard=6)):
             with pytest.raises(ValueError, match=r"at least .* got .* label more"):
                 fit_fused_gate(here, free_policy())
 
-    def test_answers(self) -> None:
+    def test_answers(self):
         """The curve of the generator's confidence; the first shard holds no answer."""
         chosen = Policy.from_mapping(small_policy().model_dump())
         hits = [[Hit(0.25)] if number else [] for number in range(40)]
@@ -459,7 +458,7 @@ class TestFittedGates:
             both(whole, 1, lambda here, of=of: of(here, chosen))
 
     @pytest.mark.parametrize("size", [7, 25])
-    def test_the_cosine_and_thresholds_of_another_embedder(self, size: int) -> None:
+    def test_the_cosine_and_thresholds_of_another_embedder(self, size):
         """Knots, moved thresholds and the shares that pass, to the bit."""
         base = Policy.load().replace("refine.max_depth", 0)
         source, target = (labelled(seed, {"": 60}, missing=0.05) for seed in (6, 7))
@@ -474,7 +473,7 @@ class TestFittedGates:
         with pytest.raises(ValueError, match="must hold the same questions"):
             rescale_thresholds(in_parts(source, size), base, to=target.subset(range(59)))
 
-    def test_an_upgrade_of_shards_is_certified_as_of_the_whole(self, tmp_path: Path) -> None:
+    def test_an_upgrade_of_shards_is_certified_as_of_the_whole(self, tmp_path):
         """Splits of a trace on disk: the same policy, certificate, labels and sentences."""
         source = labelled(6, {"tune": 60, "certify": 60, "report": 20})
         target = replace(
@@ -496,14 +495,14 @@ class TestFittedGates:
 class TestArms:
     """Studies of bandits and audits of rewards need columns of every arm, not hits."""
 
-    def made(self, folder: Path) -> tuple[Trace, ShardedTrace[Trace]]:
+    def made(self, folder):
         """Twelve cases of two arms in one piece, and in shards of five, split alike."""
         drawn = two_arms(12)
         cases = tuple(case._replace(id=f"q{row}") for row, case in enumerate(drawn.cases))
         whole = replace(drawn, cases=cases, meta={**drawn.meta, "cases_hash": hash_cases(cases)})
         return whole, save_shards([whole], folder, shard=5)
 
-    def test_tables_of_every_arm(self, tmp_path: Path) -> None:
+    def test_tables_of_every_arm(self, tmp_path):
         """Values, rewards, contexts, milliseconds, components and router, by two threads too."""
         chosen = always_answer(Policy.load())
         whole, parts = self.made(tmp_path)
@@ -512,7 +511,7 @@ class TestArms:
             two = arm_tables(parts, chosen)
         alike(two, one)
 
-    def test_an_audit_of_rewards_and_a_study(self, tmp_path: Path) -> None:
+    def test_an_audit_of_rewards_and_a_study(self, tmp_path):
         """The same correlations, trials, weights and comparison."""
         chosen = always_answer(Policy.load())
         made = self.made(tmp_path)
@@ -524,7 +523,7 @@ class TestArms:
         )
 
 
-def test_what_needs_all_hits_at_once_says_so(tmp_path: Path) -> None:
+def test_what_needs_all_hits_at_once_says_so(tmp_path):
     """Rule, what came, and what to do."""
     parts: Any = save_shards([labelled(3, {"": 20})], tmp_path, shard=7)
     chosen = Policy.load()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import raglab
 from parts import alike, same
 from raglab.extensions.scale import measured_shards as measured_shards_module
-from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab import study_cases
 from raglab.lab.study import tune
 from raglab.lab.study_cases import (
@@ -38,7 +38,7 @@ from test_store_traces import stored
 from worlds import random_policies, random_trace
 
 
-def world(size: int = 60) -> Trace:
+def world(size=60):
     """Cases of the study's tests under ids of their own, as a file holds them."""
     made = _world(size)
     cases = tuple(case._replace(id=f"q{number}") for number, case in enumerate(made.cases))
@@ -47,7 +47,7 @@ def world(size: int = 60) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Folder of the world in shards of seven cases."""
     made = tmp_path_factory.mktemp("shards")
     save_shards([world()], made, shard=7)
@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def sharded(folder: Path) -> ShardedTrace[Trace]:
+def sharded(folder):
     """The world in shards."""
     return Trace.open(folder)
 
@@ -63,7 +63,7 @@ def sharded(folder: Path) -> ShardedTrace[Trace]:
 class TestDrawnCases:
     """A sample hangs on labels and seed alone."""
 
-    def test_a_sample_has_each_label_in_proportion(self, sharded: ShardedTrace[Trace]) -> None:
+    def test_a_sample_has_each_label_in_proportion(self, sharded):
         """By head: of 60 cases, 30 ok, 15 refuse, 15 ambiguous, twelve are 6, 3 and 3, in order."""
         drawn = draw_cases(world(), 12, 0)
         names = [case.expect_status for case in drawn.cases]
@@ -81,7 +81,7 @@ class TestDrawnCases:
             case.id for case in drawn.cases
         ]
 
-    def test_few_cases_are_taken_whole(self, sharded: ShardedTrace[Trace]) -> None:
+    def test_few_cases_are_taken_whole(self, sharded):
         """A trace in memory as it is; of one in shards all cases."""
         whole = world()
         assert draw_cases(whole, 60, 0) is whole
@@ -89,7 +89,7 @@ class TestDrawnCases:
 
     @settings(deadline=None, derandomize=True, max_examples=25)
     @given(seed=st.integers(0, 1000), most=st.integers(3, 40))
-    def test_the_shares_are_right_to_one_case(self, seed: int, most: int) -> None:
+    def test_the_shares_are_right_to_one_case(self, seed, most):
         """For any labels of which 30 each are too many.
 
         So many cases, each label within one of its share.
@@ -102,7 +102,7 @@ class TestDrawnCases:
 
     @settings(deadline=None, derandomize=True, max_examples=50)
     @given(n=st.tuples(*[st.integers(0, 400)] * 3), most=st.integers(90, 300))
-    def test_a_rare_label_is_drawn_by_thirty(self, n: tuple[int, ...], most: int) -> None:
+    def test_a_rare_label_is_drawn_by_thirty(self, n, most):
         """Or as often as it is there.
 
         All others keep their proportions to one case, and the sizes add up.
@@ -116,7 +116,7 @@ class TestDrawnCases:
         share = np.array(n) * sizes[common].sum() / max(1, np.array(n)[common].sum())
         assert np.all(np.abs(sizes - share)[common] < 1.0 + 1e-9)
 
-    def test_few_of_very_many_are_there(self) -> None:
+    def test_few_of_very_many_are_there(self):
         """By head: of 400,000 cases 200 ambiguous would be 10 in a sample of 20,000.
 
         Nine are all drawn.
@@ -127,7 +127,7 @@ class TestDrawnCases:
             assert np.bincount(label[rows]).tolist()[2] == drawn
             assert len(rows) == 20_000
 
-    def test_counts_are_those_of_the_whole(self, sharded: ShardedTrace[Trace]) -> None:
+    def test_counts_are_those_of_the_whole(self, sharded):
         """By split and label, whichever way the trace is held.
 
         A case without a label is refused.
@@ -161,9 +161,7 @@ class TestMeasuredShards:
 
     @settings(deadline=None, derandomize=True, max_examples=6)
     @given(seed=st.integers(0, 1000))
-    def test_counts_are_those_of_the_shards(
-        self, tmp_path_factory: pytest.TempPathFactory, seed: int
-    ) -> None:
+    def test_counts_are_those_of_the_shards(self, tmp_path_factory, seed):
         """Policies of its structure from the files, of another from the shards.
 
         By two threads too.
@@ -179,9 +177,7 @@ class TestMeasuredShards:
             with raglab.lab.parallel_workers("threads", n=2):
                 same(sweep(measured, policies), sweep(trace, policies))
 
-    def test_a_file_that_is_not_there_costs_a_measurement(
-        self, sharded: ShardedTrace[Trace]
-    ) -> None:
+    def test_a_file_that_is_not_there_costs_a_measurement(self, sharded):
         """As on a machine that shares the shards alone; the folder is gone when the block ends."""
         policy = Policy.load()
         with sharded.measured_once(policy, None) as measured:
@@ -192,7 +188,7 @@ class TestMeasuredShards:
             )
         assert not place.parent.exists()
 
-    def test_it_is_a_trace_of_shards_as_any(self, sharded: ShardedTrace[Trace]) -> None:
+    def test_it_is_a_trace_of_shards_as_any(self, sharded):
         """Shown, counted, cut by split and by position, with a signal more.
 
         What was changed is measured anew.
@@ -232,9 +228,7 @@ NAMED = {"tuned_on", "judged_on", "study", "best", "settings"}  # fields that ho
 class TestTune:
     """Studies of traces of shards."""
 
-    def test_a_study_is_that_of_the_whole(
-        self, sharded: ShardedTrace[Trace], tmp_path: Path
-    ) -> None:
+    def test_a_study_is_that_of_the_whole(self, sharded, tmp_path):
         """The same selection, costs, trials and judged rates; its page and its cockpit open."""
         one, two = tune(sharded, trials=20), tune(world(), trials=20)
         alike(one, two, but=NAMED)
@@ -246,16 +240,14 @@ class TestTune:
             one.changed().reset_index(drop=True), two.changed().reset_index(drop=True)
         )
 
-    def test_workers_change_nothing(self, sharded: ShardedTrace[Trace]) -> None:
+    def test_workers_change_nothing(self, sharded):
         """Two threads and two processes come to what one process comes to."""
         alone = tune(sharded, trials=20)
         for kind in ("threads", "joblib"):
             with raglab.lab.parallel_workers(kind, n=2):
                 alike(tune(sharded, trials=20), alone, but=NAMED)
 
-    def test_of_many_cases_candidates_are_made_of_a_sample(
-        self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_of_many_cases_candidates_are_made_of_a_sample(self, sharded, monkeypatch, tmp_path):
         """Of 32 cases twenty, the same ones in shards.
 
         Trials and rates count all, and the page says so.
@@ -276,7 +268,7 @@ class TestTune:
         assert len(draw_cases(one.tuned_on, 20, 0)) == 20
         assert cockpits[0] == cockpits[1]
 
-    def test_a_study_without_splits_says_so(self, tmp_path: Path) -> None:
+    def test_a_study_without_splits_says_so(self, tmp_path):
         """All cases are tuned on, and none is kept to judge."""
         cases = tuple(case._replace(split=None) for case in world().cases)
         whole = dataclasses.replace(world(), cases=cases)
@@ -285,9 +277,7 @@ class TestTune:
         assert one.advantage is None
         assert not one.unseen
 
-    def test_mistakes_are_refused_before_shards_are_measured(
-        self, sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_mistakes_are_refused_before_shards_are_measured(self, sharded, monkeypatch, tmp_path):
         """No trials, an unknown sampler, an invalid storage, a study of another search."""
         monkeypatch.setattr(
             measured_shards_module, "measure_shard", lambda *_: pytest.fail("measured")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 
 from raglab.extensions.scale.sharded_traces import save_shards
@@ -14,7 +12,7 @@ from test_store_traces import stored
 from worlds import random_policies, random_trace
 
 
-def test_shards_are_as_the_trace_in_memory(tmp_path: Path) -> None:
+def test_shards_are_as_the_trace_in_memory(tmp_path):
     """Shards of either trace need not align."""
     old, new = (stored(random_trace(seed, n_cases=6)) for seed in (3, 4))
     new = type(new)(

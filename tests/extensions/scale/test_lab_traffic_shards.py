@@ -6,7 +6,6 @@ Sample, labels and review are those of the trace in one piece, to the bit.
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -19,7 +18,7 @@ from raglab.lab.traffic_review import review
 from test_lab_label_sampling import POLICY, filled, traffic
 
 
-def test_sample_labels_and_review(tmp_path: Path) -> None:
+def test_sample_labels_and_review(tmp_path):
     """Four shards of 60, 60, 60 and 20 requests; labels survive a write and another process."""
     trace, labels = traffic()
     shards = save_shards([trace], tmp_path / "traffic", shard=60)
@@ -41,7 +40,7 @@ def test_sample_labels_and_review(tmp_path: Path) -> None:
             assert made.notes == expected.notes
 
 
-def test_labels_that_are_not_of_the_cases(tmp_path: Path) -> None:
+def test_labels_that_are_not_of_the_cases(tmp_path):
     """Are refused before a shard is loaded."""
     trace, _ = traffic(n=5)
     shards = save_shards([trace], tmp_path, shard=2)

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +19,8 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from fuzz.resigned import Change, array_changes
+from fuzz.resigned import array_changes
 from generators import Fixed
 from raglab.extensions.scale import large_index
 from raglab.extensions.scale.large_index import (
@@ -47,7 +46,6 @@ from raglab.retrieval.indexes import (
     TOKENS_KEPT,
     Bm25Index,
     Signatures,
-    StoredIndex,
     StoredTokens,
     build_indexes,
     write_bm25,
@@ -62,14 +60,14 @@ N, CHUNKS, DIM = 600, 550, 16
 WORDS = ("fence", "garden", "theft", "résiliation", "policy", "flood", "roofing", "of", "the")
 
 
-def units(n: int, seed: int, *, grid: bool = False) -> NDArray[np.float32]:
+def units(n, seed, *, grid=False):
     """Unit vectors; of a coarse grid many are alike."""
     rng = np.random.default_rng(seed)
     rows = rng.integers(1, 4, (n, 3)) @ np.eye(3, DIM) if grid else rng.normal(size=(n, DIM))
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def some_texts(n: int, seed: int = 0) -> list[str]:
+def some_texts(n, seed=0):
     """Texts of a few words, some of them empty."""
     rng = np.random.default_rng(seed)
     return [" ".join(rng.choice(WORDS, size=rng.integers(0, 12))) for _ in range(n)]
@@ -84,33 +82,33 @@ class Numbered:
 
     name, dim = "numbered", DIM
 
-    def __init__(self, vectors: NDArray[np.float32] = VECTORS) -> None:
+    def __init__(self, vectors=VECTORS):
         self.vectors, self.seen = vectors, list[str]()
 
-    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def sentences(self, texts):
         """Vectors of texts."""
         self.seen += texts
         return self.vectors[[int(text.split()[0]) for text in texts]]
 
 
-def made(place: Path, vectors: Any = VECTORS, n_chunks: int = CHUNKS) -> StoredIndex:
+def made(place, vectors=VECTORS, n_chunks=CHUNKS):
     """Index of the texts, made or opened."""
     encoder: Any = vectors if isinstance(vectors, Numbered) else Numbered(vectors)
     return stored_index(TEXTS, n_chunks, encoder, EmbeddingCache(place / "e.sqlite"))
 
 
-def answers(index: StoredIndex) -> list[Any]:
+def answers(index):
     """Hits of questions by vectors and by words."""
     hits = (*index.dense.search(ASKED[:1], 5), *index.bm25.search(["fence flood", "of the"], 5))
     return [array.tolist() for array in hits]
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     """Files of a folder."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def outcome(call: Callable[[], object]) -> str:
+def outcome(call):
     """What a call comes to in a process of its own, which a signal may end."""
     process = os.fork()
     if process == 0:  # pragma: no cover - of another process
@@ -127,7 +125,7 @@ def outcome(call: Callable[[], object]) -> str:
     return {0: "answered", 1: "InputError", -signal.SIGKILL: "killed"}.get(code, f"ended by {code}")
 
 
-def kill(*_: object) -> Any:
+def kill(*_):
     """End this process at once."""
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -137,9 +135,7 @@ class TestSearch:
 
     @pytest.mark.parametrize("grid", [True, False])
     @pytest.mark.parametrize("seed", range(3))
-    def test_hits_are_those_of_the_exact_index(
-        self, tmp_path: Path, seed: int, *, grid: bool
-    ) -> None:
+    def test_hits_are_those_of_the_exact_index(self, tmp_path, seed, *, grid):
         """To the bit and with every tie, for any number of hits, and within any scope.
 
         The rows behind the chunks are never found.
@@ -161,7 +157,7 @@ class TestSearch:
         assert np.array_equal(index.vectors[places], rounded[places])
         assert index.vectors.shape == (N, DIM)
 
-    def test_anchors_of_long_texts(self, tmp_path: Path) -> None:
+    def test_anchors_of_long_texts(self, tmp_path):
         """All vectors that the index in memory has, within the rounding."""
         texts = [f"{word} {'long ' * 300 * (i % 2)}end{i}" for i, word in enumerate(WORDS)]
         of_none = Signatures(np.full(len(texts), -1), np.empty((0, 16), np.float32))
@@ -176,7 +172,7 @@ class TestSearch:
         for at in (both[0].anchors, np.arange(len(texts))):
             assert np.abs(both[0].vectors[at] - both[1].vectors[at]).max() < 1e-3
 
-    def test_keywords_are_the_same_to_the_bit(self, tmp_path: Path) -> None:
+    def test_keywords_are_the_same_to_the_bit(self, tmp_path):
         """Over texts of every length, and words that nobody has."""
         texts = [*some_texts(500, seed=3), "", "unique wording of one text", "the the the"]
         write_bm25(texts, lambda name: replacing(tmp_path / name))
@@ -193,7 +189,7 @@ class TestSearch:
 class TestChanged:
     """Files that are not as raglab wrote them."""
 
-    def test_damage_is_refused(self, tmp_path: Path) -> None:
+    def test_damage_is_refused(self, tmp_path):
         """A byte of any file, a file that is cut, or gone; the files of another index."""
         folder = made(tmp_path).folder
         for path in (folder / name for name in (*FILES, MANIFEST)):
@@ -211,7 +207,7 @@ class TestChanged:
         with pytest.raises(InputError, match="others than its manifest names"):
             made(tmp_path, n_chunks=CHUNKS - 1)
 
-    def test_vectors_under_a_hash_that_fits(self, tmp_path: Path) -> None:
+    def test_vectors_under_a_hash_that_fits(self, tmp_path):
         """No byte of the form, no length and no number but that of a unit vector gets to FAISS."""
         folder = made(tmp_path).folder
         content = (folder / FAISS).read_bytes()
@@ -228,11 +224,11 @@ class TestChanged:
             with pytest.raises(InputError, match="delete its folder"):
                 made(tmp_path)
 
-    def test_keywords_under_a_hash_that_fits(self, tmp_path: Path) -> None:
+    def test_keywords_under_a_hash_that_fits(self, tmp_path):
         """Each array with each change: refused, or a search that ends."""
         folder = made(tmp_path).folder
 
-        def changes() -> Iterator[Change]:
+        def changes():
             for path in sorted(folder.glob("*.npy")):
                 content = path.read_bytes()
                 for change in array_changes(np.load(path)):
@@ -245,9 +241,7 @@ class TestChanged:
 
     @pytest.mark.parametrize("name", [FAISS, FILES[1], FILES[3]])
     @pytest.mark.parametrize("size", [0, 64, None])
-    def test_a_file_that_changes_while_it_is_searched(
-        self, tmp_path: Path, name: str, size: int | None
-    ) -> None:
+    def test_a_file_that_changes_while_it_is_searched(self, tmp_path, name, size):
         """Cut or written over: an error before the search, and never the end of the process."""
         index = made(tmp_path)
         assert outcome(lambda: answers(index)) == "answered"
@@ -263,13 +257,11 @@ class TestChanged:
         ]
         assert [outcome(search) for search in searches] == ["InputError"] * 4
 
-    def test_a_file_that_changes_while_it_is_opened(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_that_changes_while_it_is_opened(self, tmp_path, monkeypatch):
         """What is mapped is what was hashed."""
         folder, read = made(tmp_path).folder, large_index._mapped_index
 
-        def slow(path: Path, shape: tuple[int, int]) -> Any:
+        def slow(path, shape):
             os.utime(path, (1.0, 1.0))
             return read(path, shape)
 
@@ -278,7 +270,7 @@ class TestChanged:
             made(tmp_path)
         assert (folder / FAISS).stat().st_mtime == 1.0
 
-    def test_an_index_that_is_deleted_answers_on(self, tmp_path: Path) -> None:
+    def test_an_index_that_is_deleted_answers_on(self, tmp_path):
         """From what it has mapped."""
         index = made(tmp_path)
         before = answers(index)
@@ -289,7 +281,7 @@ class TestChanged:
 class TestBuild:
     """Killed, at once, on a full disk."""
 
-    def test_the_same_bytes_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_same_bytes_again(self, tmp_path, monkeypatch):
         """Whatever the blocks; another text, encoder or number of chunks has another name."""
         first = made(tmp_path / "a").folder
         monkeypatch.setattr(large_index, "BLOCK", 100)
@@ -303,14 +295,12 @@ class TestBuild:
         assert len(names) == 4
 
     @pytest.mark.parametrize("step", ["embed", "write_bm25", "_manifest"])
-    def test_a_killed_build_leaves_no_index(
-        self, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_killed_build_leaves_no_index(self, tmp_path, step, monkeypatch):
         """The next one ends it: what was encoded is not encoded again, and nothing is left over."""
         monkeypatch.setattr(large_index, "BLOCK", 300)
         work, calls = getattr(large_index, step), list[object]()
 
-        def at_second(*given: Any, **named: Any) -> Any:
+        def at_second(*given, **named):
             calls.append(given)
             return kill() if len(calls) == 1 + (step == "embed") else work(*given, **named)
 
@@ -324,7 +314,7 @@ class TestBuild:
         assert len(encoder.seen) == (300 if step == "embed" else 0)
         assert contents(folder) == contents(made(tmp_path / "other").folder)
 
-    def test_two_builders_at_once(self, tmp_path: Path) -> None:
+    def test_two_builders_at_once(self, tmp_path):
         """One builds, the other waits and takes what stands: each text is encoded once."""
         encoder, folders = Numbered(), list[Path]()
         threads = [
@@ -338,7 +328,7 @@ class TestBuild:
         assert folders[0] == folders[1]
         assert len(encoder.seen) == N
 
-    def test_a_folder_that_is_dropped_while_a_build_waits_for_it(self, tmp_path: Path) -> None:
+    def test_a_folder_that_is_dropped_while_a_build_waits_for_it(self, tmp_path):
         """The build makes it again."""
         folder = made(tmp_path).folder
         (folder / MANIFEST).unlink()
@@ -350,10 +340,10 @@ class TestBuild:
         thread.join()
         assert answers(made(tmp_path)) == answers(made(tmp_path / "other"))
 
-    def test_a_full_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_disk(self, tmp_path, monkeypatch):
         """An error and no signal: no index, and nothing left over."""
 
-        def refuse(*_: object) -> None:
+        def refuse(*_):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         monkeypatch.setattr(indexes.np, "save", refuse)
@@ -367,7 +357,7 @@ class TestBuild:
 class TestDropped:
     """What goes when a folder is indexed anew."""
 
-    def test_indexes_go_and_one_stays(self, tmp_path: Path) -> None:
+    def test_indexes_go_and_one_stays(self, tmp_path):
         """The current one, the one before it, one that is built, and all that others made stay."""
         names = [f"large-{digit * 16}" for digit in "01234"]
         for at, name in enumerate((*names, "large-print", f"large-{'F' * 16}")):
@@ -385,7 +375,7 @@ class TestDropped:
 class TestKind:
     """Which index a corpus gets."""
 
-    def test_auto_is_on_disk_above_a_hundred_thousand(self) -> None:
+    def test_auto_is_on_disk_above_a_hundred_thousand(self):
         """With a cache, and without pictures; a named kind is refused there."""
         assert [sized_kind("auto", n) for n in (100_000, 100_001)] == ["flat", "sqfp16"]
         assert [sized_kind(kind, 10**9) for kind in ("flat", "hnsw", "ivf")] == [
@@ -405,7 +395,7 @@ class TestKind:
             ):
                 check_settings(settings)
 
-    def test_pictures_of_an_encoder_that_reads_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_pictures_of_an_encoder_that_reads_them(self, monkeypatch):
         """Those that are found by their words do not count."""
         picture = chunk(13, "map.png", None, "A map.", kind="image", sha256="0" * 64)
         corpus = CORPUS._replace(chunks=(*CORPUS.chunks, picture))
@@ -416,9 +406,7 @@ class TestKind:
             wanted = check_settings({"index": "auto", "encoder": model})
             assert wanted.sized(corpus).index == kind
 
-    def test_refused_before_anything_is_encoded(
-        self, tmp_path: Path, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_refused_before_anything_is_encoded(self, tmp_path, encoder, monkeypatch):
         """No cache; `auto` without a cache is in memory, in shards too."""
         monkeypatch.setattr(index_kinds, "FLAT_UP_TO", 3)
         cases, small = [Case("c", "motor", "ok")], {**SMALL, "cache": None, "index": "auto"}
@@ -434,7 +422,7 @@ POLICY = Policy.from_mapping({"l2": {"enabled": False}, "similarity": {"min_simi
 QUESTION = "What is the motor excess?"
 
 
-def opened(place: Path) -> System:
+def opened(place):
     """A system over an index."""
     return System.open(place, policy=POLICY, generator=Fixed(), audit=False, cache=False)
 
@@ -443,7 +431,7 @@ def opened(place: Path) -> System:
 class TestEndToEnd:
     """A system over an index on disk."""
 
-    def test_answers_as_the_exact_index(self, tmp_path: Path) -> None:
+    def test_answers_as_the_exact_index(self, tmp_path):
         """The same chunks with distances within a thousandth; opened again nothing is built."""
         replies = {}
         for kind in ("flat", "sqfp16"):
@@ -465,7 +453,7 @@ class TestEndToEnd:
             opened(tmp_path / "sqfp16")
 
     @pytest.mark.parametrize("kind", ["hnsw-sq8", "ivfpq"])
-    def test_an_index_of_an_earlier_kind(self, tmp_path: Path, kind: str) -> None:
+    def test_an_index_of_an_earlier_kind(self, tmp_path, kind):
         """It is refused, with the command that makes it again."""
         build_index(CORPUS, tmp_path, cache=None, **{**SMALL, "index": "sqfp16"})
         head = json.loads((tmp_path / INDEX).read_text())
@@ -474,7 +462,7 @@ class TestEndToEnd:
         with pytest.raises(InputError, match=r"settings\.index must be .* make it again with `rag"):
             opened(tmp_path)
 
-    def test_one_earlier_index_is_kept(self, tmp_path: Path) -> None:
+    def test_one_earlier_index_is_kept(self, tmp_path):
         """A system that has a deleted one open answers from it as before."""
         replies, system = [], None
         for count in (9, 10, 11, 12):
@@ -486,9 +474,7 @@ class TestEndToEnd:
         assert all(reply["sources"] == replies[0]["sources"] for reply in replies)
         assert not system.retriever.indexes.folder.exists()
 
-    def test_few_chunks_are_in_memory(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_few_chunks_are_in_memory(self, tmp_path, monkeypatch):
         """No name, auto and flat are one index; above the size it is on disk, without tokens."""
         named = ({}, {"index": "auto"}, {"index": "flat"})
         assert (
@@ -506,7 +492,7 @@ class TestEndToEnd:
 class TestTokens:
     """Token embeddings of passages that are reranked."""
 
-    def test_they_are_encoded_where_they_are_asked_for(self, tmp_path: Path) -> None:
+    def test_they_are_encoded_where_they_are_asked_for(self, tmp_path):
         """Once, then read from the cache; the last ones from memory."""
         encoder, cache = WordEncoder(), EmbeddingCache(tmp_path / "e.sqlite")
         first = StoredTokens(encoder, cache)["motor excess"]
@@ -520,9 +506,7 @@ class TestTokens:
         again["motor excess"]
         assert encoder.seen.count("motor excess") == 2
 
-    def test_a_locked_cache_costs_one_wait(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_locked_cache_costs_one_wait(self, tmp_path, monkeypatch):
         """And not one for each passage; they are encoded all the same."""
         monkeypatch.setattr(indexes, "CACHE_PATIENCE_S", 1.0)
         path = tmp_path / "e.sqlite"

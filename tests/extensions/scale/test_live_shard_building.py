@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -32,12 +31,10 @@ from raglab.extensions.scale.shard_building import (
     write_work,
 )
 from raglab.live import retriever, trace_building
-from raglab.models.loaders import Encoding
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_cases, load_corpus
 from raglab.store.traces import Trace
-from raglab.values import Case, Corpus
 
 # fixtures
 from test_live_trace_building import (
@@ -73,7 +70,7 @@ raglab.lab.parallel_workers(client):
 OPTIONS: dict[str, Any] = {"shard": 2, "batch_size": 1, "cache": None}
 
 
-def inputs() -> tuple[Corpus, list[Case]]:
+def inputs():
     """A part of the bundled documents, and ten questions that name none of them."""
     corpus = load_corpus(BROKER / "documents")
     corpus = corpus._replace(chunks=corpus.chunks[::24])
@@ -83,7 +80,7 @@ def inputs() -> tuple[Corpus, list[Case]]:
     return corpus, [case._replace(expect_sources=(), expect_sources_any=()) for case in cases]
 
 
-def written(folder: Path) -> dict[str, bytes]:
+def written(folder):
     """Bytes of the shards and of the manifest; times that were measured are not among them."""
     return {path.name: path.read_bytes() for path in folder.glob("*.parquet")} | {
         "manifest.json": (folder / "manifest.json").read_bytes()
@@ -93,18 +90,18 @@ def written(folder: Path) -> dict[str, bytes]:
 class InterruptedEncoder(WordEncoder):
     """The encoder of words; something happens to its process when it comes to the last question."""
 
-    def __init__(self, happens: Callable[[], object]) -> None:
+    def __init__(self, happens):
         super().__init__()
         self.happens, self.last = happens, inputs()[1][-1].query
 
-    def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
+    def both(self, texts, *, query=False):
         """Sentence and token embeddings."""
         if query and self.last in texts:
             self.happens()
         return super().both(texts, query=query)
 
 
-def read_words(happens: Callable[[], object] = bool) -> None:
+def read_words(happens=bool):
     """Have this process read by an encoder of words.
 
     No worker takes ten seconds to load a model.
@@ -113,19 +110,19 @@ def read_words(happens: Callable[[], object] = bool) -> None:
         setattr(retriever, name, value)
 
 
-def workers_read_words(client: Any, happens: Callable[[], object]) -> None:
+def workers_read_words(client, happens):
     """Have each worker of a cluster read so, also one that takes the place of another."""
     from distributed import WorkerPlugin
 
     class Words(WorkerPlugin):  # type: ignore[misc]
-        def setup(self, worker: Any) -> None:
+        def setup(self, worker):
             del worker
             read_words(happens)
 
     client.register_plugin(Words())
 
 
-def kill_once(mark: Path) -> None:
+def kill_once(mark):
     """Kill this process, unless another was."""
     if not mark.exists():
         mark.touch()
@@ -133,7 +130,7 @@ def kill_once(mark: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def alone(tmp_path_factory):
     """Shards as one process builds them."""
     folder = tmp_path_factory.mktemp("alone")
     build_shards(*inputs(), folder, **OPTIONS)
@@ -142,14 +139,14 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.fixture
 # the fixture
-def alone_by_words(tmp_path: Path, encoder: WordEncoder) -> dict[str, bytes]:
+def alone_by_words(tmp_path, encoder):
     """Shards as one process builds them that reads by the encoder of words."""
     del encoder
     build_shards(*inputs(), tmp_path / "alone", **OPTIONS)
     return written(tmp_path / "alone")
 
 
-def test_work_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_work_is_read_as_it_was_written(tmp_path):
     """Corpus and cases of each shard; a corpus of another hash is refused."""
     corpus, cases = inputs()
     write_work(tmp_path, corpus, [cases[:2], cases[2:5]])
@@ -165,14 +162,12 @@ class Sent:
     What a process of this machine would be sent, done by this one instead.
     """
 
-    def __init__(self, before: Callable[[], object] = bool) -> None:
+    def __init__(self, before=bool):
         self.before = before  # the first shard is begun
         self.items: list[tuple[int, str]] = []
         self.work: ShardWork | None = None
 
-    def __call__(
-        self, function: Any, items: list[tuple[int, str]], work: ShardWork, *, what: str
-    ) -> list[Any]:
+    def __call__(self, function, items, work, *, what):
         """Results of the function."""
         assert what == "build"
         self.items, self.work = items, work
@@ -180,17 +175,17 @@ class Sent:
         return [function(item, work) for item in items]
 
 
-def killed(*_: object) -> None:
+def killed(*_):
     """Stop as a kill would: nothing after it is done."""
     raise KeyboardInterrupt
 
 
 def build_apart(
-    patch: pytest.MonkeyPatch,
-    folder: Path,
-    cases: Sequence[Case],
-    before: Callable[[], object] = bool,
-) -> Sent:
+    patch,
+    folder,
+    cases,
+    before=bool,
+):
     """Build by the code of another process, in this one; a build that is killed ends there."""
     sent = Sent(before)
     with (
@@ -207,9 +202,7 @@ def build_apart(
 
 @pytest.mark.usefixtures("encoder")
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_worker_that_was_left_over_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool
-) -> None:
+def test_a_worker_that_was_left_over_refuses(tmp_path, monkeypatch, *, ends):
     """It waits for a shard's lock while another build ends, or has its shards but no manifest.
 
     They stay as they are.
@@ -223,7 +216,7 @@ def test_a_worker_that_was_left_over_refuses(
     stood: dict[str, bytes] = {}
 
     @contextmanager
-    def waiting(path: Path, wait_s: float = 60.0) -> Iterator[None]:
+    def waiting(path, wait_s=60.0):
         del wait_s
         path.touch()  # open before the other build ends, and free once it has
         monkeypatch.setattr(shard_building, "locked", own)
@@ -247,9 +240,7 @@ def test_a_worker_that_was_left_over_refuses(
 
 
 @pytest.mark.usefixtures("encoder")
-def test_a_worker_refuses_where_another_write_has_made_its_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_refuses_where_another_write_has_made_its_version(tmp_path, monkeypatch):
     """`save_shards` knows no work: its folder still names the build that was killed."""
     corpus, cases = inputs()
     sent = build_apart(monkeypatch, tmp_path / "t", cases[:4], killed)
@@ -263,10 +254,10 @@ def test_a_worker_refuses_where_another_write_has_made_its_version(
 
 
 def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
-    tmp_path: Path,
-    encoder: WordEncoder,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path,
+    encoder,
+    monkeypatch,
+):
     """Computed before a worker begins, though files of the same names stand.
 
     Not where all shards are those asked.
@@ -289,15 +280,13 @@ def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
 
 
 @pytest.mark.usefixtures("encoder")
-def test_a_worker_lets_go_of_what_it_built_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_lets_go_of_what_it_built_with(tmp_path, monkeypatch):
     """One plan for all shards, and its corpus, models and indexes are gone soon after the build."""
     monkeypatch.setattr(shard_building, "LOOK_S", 0.01)
     plans: list[weakref.ref[Any]] = []
     own = shard_building._plan_of
 
-    def noted(work: ShardWork) -> Any:
+    def noted(work):
         plan = own(work)
         plans.append(weakref.ref(plan.reader))  # a plan itself has no weak reference
         return plan
@@ -312,7 +301,7 @@ def test_a_worker_lets_go_of_what_it_built_with(
 
 
 @pytest.mark.usefixtures("encoder")
-def test_a_folder_of_others_is_never_deleted(tmp_path: Path) -> None:
+def test_a_folder_of_others_is_never_deleted(tmp_path):
     """A build refuses to write into it; where the trace stands already, it stays; its own goes."""
     corpus, cases = inputs()
     (tmp_path / WORK).mkdir()
@@ -334,7 +323,7 @@ def test_a_folder_of_others_is_never_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("encoder")
-def test_a_build_takes_away_what_killed_writes_left(tmp_path: Path) -> None:
+def test_a_build_takes_away_what_killed_writes_left(tmp_path):
     """Shards of the version that stands, which its manifest does not name, and their batches."""
     corpus, cases = inputs()
     build_shards(corpus, cases[:2], tmp_path, **OPTIONS)
@@ -347,12 +336,12 @@ def test_a_build_takes_away_what_killed_writes_left(tmp_path: Path) -> None:
     ]
 
 
-def test_a_shard_is_waited_for_a_day() -> None:
+def test_a_shard_is_waited_for_a_day():
     """As long as a large index: one of many cases takes hours."""
     assert WAIT_S == 24 * 3600
 
 
-def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
+def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path):
     """Two processes of this machine search one index on disk, which was made once."""
     corpus, cases = inputs()
     model = str(save_encoder(tmp_path / "model"))
@@ -369,9 +358,7 @@ def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["threads", "joblib"])
-def test_workers_of_this_machine_build_the_same(
-    kind: str, alone: dict[str, bytes], tmp_path: Path
-) -> None:
+def test_workers_of_this_machine_build_the_same(kind, alone, tmp_path):
     """Two of either kind; nothing is left of what they read."""
     with raglab.lab.parallel_workers(kind, n=2):
         made = build_shards(
@@ -383,7 +370,7 @@ def test_workers_of_this_machine_build_the_same(
     assert not (tmp_path / "t" / WORK).exists()
 
 
-def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_killed_worker_of_a_cluster(alone_by_words, tmp_path):
     """One of two processes is killed with a shard in hand: it is built again, to the same bytes."""
     distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
@@ -398,7 +385,7 @@ def test_a_killed_worker_of_a_cluster(alone_by_words: dict[str, bytes], tmp_path
     assert written(tmp_path / "t") == alone_by_words
 
 
-def test_a_lost_scheduler(alone_by_words: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_lost_scheduler(alone_by_words, tmp_path):
     """Cluster and client are killed with the last shard in hand.
 
     The next build leaves the first as it is.
@@ -430,9 +417,9 @@ class TestShards:
 
     def test_the_shards_are_the_traces_of_their_cases(
         self,
-        made: Callable[..., Trace],
-        tmp_path: Path,
-    ) -> None:
+        made,
+        tmp_path,
+    ):
         """By head: seven cases in shards of three.
 
         Each file has the bytes of a trace of those cases alone.
@@ -451,17 +438,17 @@ class TestShards:
 
     def test_a_killed_build_goes_on_at_its_shard(
         self,
-        encoder: WordEncoder,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+        encoder,
+        tmp_path,
+        monkeypatch,
+    ):
         """Stopped within the second of three shards.
 
         The first is not asked again, and the bytes are the same.
         """
         asked: list[str] = []
 
-        def counted(*given: Any) -> Any:
+        def counted(*given):
             asked.extend(given[2])
             if len(asked) == 5 and stopped:
                 stopped.clear()
@@ -496,9 +483,9 @@ class TestShards:
 
     def test_other_cases_take_the_place_of_a_trace(
         self,
-        encoder: WordEncoder,
-        tmp_path: Path,
-    ) -> None:
+        encoder,
+        tmp_path,
+    ):
         """The next version, of fewer shards; the files of the one before go."""
         del encoder
         options: dict[str, Any] = {"shard": 3, "cache": None, **SMALL}

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import gc
 import weakref
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.loops.parallel import parallel_workers, run_each
 from raglab.replay import steps, sweep
 from raglab.store.traces import Trace
@@ -22,18 +21,18 @@ from test_store_traces import stored
 from worlds import random_policies, random_trace
 
 
-def whole() -> Trace:
+def whole():
     """Trace of eleven cases."""
     return stored(random_trace(4, n_cases=11))
 
 
 @pytest.fixture
-def sharded(tmp_path: Path) -> ShardedTrace[Trace]:
+def sharded(tmp_path):
     """Return the trace in shards of two."""
     return save_shards([whole()], tmp_path / "t", shard=2)
 
 
-def written(trace: Any) -> bytes:
+def written(trace):
     """Sweep and steps of some policies as bytes."""
     policies = random_policies(4, 6)
     frames = [
@@ -45,7 +44,7 @@ def written(trace: Any) -> bytes:
     return b"".join(frame.to_csv(float_format="%.17g").encode() for frame in frames)
 
 
-def test_threads_count_as_one_process(sharded: ShardedTrace[Trace]) -> None:
+def test_threads_count_as_one_process(sharded):
     """Sweep and steps of 1, 2 and 4 threads equal those of no workers and of the whole trace."""
     expected = written(whole())
     assert written(sharded) == expected
@@ -54,15 +53,13 @@ def test_threads_count_as_one_process(sharded: ShardedTrace[Trace]) -> None:
             assert written(sharded) == expected
 
 
-def test_one_shard_is_held_at_a_time(
-    sharded: ShardedTrace[Trace], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_shard_is_held_at_a_time(sharded, monkeypatch):
     """Before a shard is loaded the one before is gone, and nothing stays when counts are there."""
     alive: list[weakref.ref[Trace]] = []
     most: list[int] = []
     load = Trace.load.__func__  # type: ignore[attr-defined]
 
-    def counted(cls: type[Trace], path: str) -> Trace:
+    def counted(cls, path):
         gc.collect()
         most.append(sum(one() is not None for one in alive))
         made: Trace = load(cls, path)
@@ -77,7 +74,7 @@ def test_one_shard_is_held_at_a_time(
     assert not any(one() is not None for one in alive)
 
 
-def test_processes_count_as_one(sharded: ShardedTrace[Trace]) -> None:
+def test_processes_count_as_one(sharded):
     """Sweep and steps of 1, 2 and 4 processes of joblib are those of no workers."""
     expected = written(sharded)
     for n in (1, 2, 4):
@@ -85,7 +82,7 @@ def test_processes_count_as_one(sharded: ShardedTrace[Trace]) -> None:
             assert written(sharded) == expected
 
 
-def test_a_cluster_counts_as_one_process(sharded: ShardedTrace[Trace], tmp_path: Path) -> None:
+def test_a_cluster_counts_as_one_process(sharded, tmp_path):
     """Two processes of a local cluster of Dask: the same bytes, one killed in between included."""
     distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     expected = written(sharded)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,21 +24,21 @@ from raglab.store.traces import Trace, TraceError
 from test_resigned import policies, walk
 
 
-def shard_decisions(trace: Any) -> list[Any]:
+def shard_decisions(trace):
     """Decisions over shards by the first arm and by each, and the cases of a split."""
     found = [decide(trace, one).frame().to_dict("records") for one in policies()[:2]]
     return [found, [case.id for case in trace.split("tune").cases]]
 
 
 @pytest.fixture(scope="module")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shards(tmp_path_factory):
     """Seven cases in shards of three."""
     folder = tmp_path_factory.mktemp("shards")
     save_shards([world()], folder, shard=3)
     return folder
 
 
-def rewritten(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def rewritten(folder, change):
     """The manifest of a folder with a change, and the sums and hashes that belong to it then."""
     path = folder / MANIFEST
     rows = json.loads(path.read_text())
@@ -52,13 +49,13 @@ def rewritten(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     )
 
 
-def test_the_manifest_of_shards(shards: Path, tmp_path: Path) -> None:
+def test_the_manifest_of_shards(shards, tmp_path):
     """Every place of a manifest with each change."""
     folder = tmp_path / "t"
     shutil.copytree(shards, folder)
     whole = json.loads((shards / MANIFEST).read_text())
 
-    def read(document: Any) -> Any:
+    def read(document):
         (folder / MANIFEST).write_text(json.dumps(whole if document is None else document))
         return Trace.open(folder)
 
@@ -86,9 +83,7 @@ def test_the_manifest_of_shards(shards: Path, tmp_path: Path) -> None:
     ],
     ids=["twice", "copied", "counts", "arms", "depths", "gates off", "fingerprint", "hash"],
 )
-def test_a_manifest_that_says_what_its_shards_do_not(
-    shards: Path, tmp_path: Path, change: Any
-) -> None:
+def test_a_manifest_that_says_what_its_shards_do_not(shards, tmp_path, change):
     """Repeated shards at once.
 
     What a shard does not hold where it is loaded, or where its cases are.
@@ -102,7 +97,7 @@ def test_a_manifest_that_says_what_its_shards_do_not(
         shard_decisions(Trace.open(folder))
 
 
-def test_a_shard_of_other_decisions(shards: Path, tmp_path: Path) -> None:
+def test_a_shard_of_other_decisions(shards, tmp_path):
     """A shard with a measurement that is none, under hashes that fit: the shard is refused."""
     folder = tmp_path / "t"
     shutil.copytree(shards, folder)

@@ -39,19 +39,19 @@ Sharded = ShardedTrace[Any]
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Sharded:
+def made(tmp_path):
     """Seven cases in a folder of shards of three."""
     return save_shards([world()], tmp_path, shard=3)
 
 
-def world(n_cases: int = 7, seed: int = 0) -> Trace:
+def world(n_cases=7, seed=0):
     """Trace of some cases in turn of each split."""
     plain = random_trace(seed, n_cases=n_cases, arms=2, depths=2)
     cases = tuple(case._replace(split=SPLITS[row % 3]) for row, case in enumerate(plain.cases))
     return stored(dataclasses.replace(plain, cases=cases))
 
 
-def named(trace: Trace, prefix: str) -> Trace:
+def named(trace, prefix):
     """The same under other case ids, as a trace that was built of other cases."""
     cases = tuple(case._replace(id=f"{prefix}{case.id}") for case in trace.cases)
     return dataclasses.replace(
@@ -59,12 +59,12 @@ def named(trace: Trace, prefix: str) -> Trace:
     )
 
 
-def ids(trace: ShardedTrace[Any]) -> list[str]:
+def ids(trace):
     """Ids of the cases as the shards hold them."""
     return [case.id for shard in trace.shards() for case in shard.cases]
 
 
-def written(folder: Path) -> dict[str, bytes]:
+def written(folder):
     """Content of the files of a folder, without its lock."""
     return {
         path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")
@@ -74,7 +74,7 @@ def written(folder: Path) -> dict[str, bytes]:
 class TestByHead:
     """Seven cases in shards of three."""
 
-    def test_a_folder_holds_its_cases_in_order(self, tmp_path: Path) -> None:
+    def test_a_folder_holds_its_cases_in_order(self, tmp_path):
         """Three files of 3, 3 and 1 cases, all cases in their order, counted by split and label."""
         trace = world()
         made = save_shards([trace], tmp_path / "t", shard=3)
@@ -95,7 +95,7 @@ class TestByHead:
             trace.meta["corpus_hash"],
         )
 
-    def test_the_manifest_says_what_is_there(self, tmp_path: Path) -> None:
+    def test_the_manifest_says_what_is_there(self, tmp_path):
         """Version, cases, what all shards share, and each file's name, cases, hash and counts."""
         save_shards([world()], tmp_path, shard=3)
         rows = json.loads((tmp_path / MANIFEST).read_text())
@@ -113,13 +113,13 @@ class TestByHead:
             for row in rows["shards"]
         )
 
-    def test_a_shard_holds_the_chunks_that_it_hits(self, tmp_path: Path) -> None:
+    def test_a_shard_holds_the_chunks_that_it_hits(self, tmp_path):
         """Those alone, in corpus order, and each case its own hits."""
         trace = world()
         for number, shard in enumerate(save_shards([trace], tmp_path, shard=1).shards()):
             assert_equal(keep_used_chunks(trace.subset([number])), shard)
 
-    def test_one_file_is_a_trace_of_one_shard(self, tmp_path: Path) -> None:
+    def test_one_file_is_a_trace_of_one_shard(self, tmp_path):
         """A file of today opens as a trace of one shard, with its own fingerprint."""
         trace = world()
         trace.save(tmp_path / "t.parquet")
@@ -127,7 +127,7 @@ class TestByHead:
         assert (len(opened), len(opened.parts), opened.fingerprint) == (7, 1, trace.fingerprint)
         assert_equal(trace, next(opened.shards()))
 
-    def test_it_shows_itself(self, made: Sharded, tmp_path: Path) -> None:
+    def test_it_shows_itself(self, made, tmp_path):
         """A line in a shell; in a notebook its facts and shards, without loading one."""
         for path in tmp_path.glob("*.parquet"):
             path.unlink()
@@ -143,9 +143,7 @@ class TestLaws:
 
     @settings(deadline=None, derandomize=True, max_examples=15)
     @given(seed=st.integers(0, 50), size=st.integers(1, 8), data=st.data())
-    def test_parts_of_the_whole_are_the_whole_of_parts(
-        self, tmp_path_factory: pytest.TempPathFactory, seed: int, size: int, data: st.DataObject
-    ) -> None:
+    def test_parts_of_the_whole_are_the_whole_of_parts(self, tmp_path_factory, seed, size, data):
         """`subset`, `split` and `with_signal` of shards match those of the trace in memory.
 
         They are the same case by case.
@@ -168,7 +166,7 @@ class TestLaws:
         assert ids(there.split(name)) == [case.id for case in here.split(name).cases]
         assert len(there.split(name)) == len(here.split(name))
 
-    def test_the_same_input_gives_the_same_bytes(self, tmp_path: Path) -> None:
+    def test_the_same_input_gives_the_same_bytes(self, tmp_path):
         """Written twice, or read and written again, every file is the same."""
         first = save_shards([full_trace()], tmp_path / "a", shard=1)
         save_shards([full_trace()], tmp_path / "b", shard=1)
@@ -176,10 +174,10 @@ class TestLaws:
         assert written(tmp_path / "a") == written(tmp_path / "b") == written(tmp_path / "c")
         assert again.fingerprint == first.fingerprint
 
-    def test_a_changed_trace_has_another_fingerprint(self, made: Sharded) -> None:
+    def test_a_changed_trace_has_another_fingerprint(self, made):
         """Of a subset, a split and a signal, each its own; the same again for the same change."""
 
-        def changed() -> list[str]:
+        def changed():
             parts = (made, made.subset([0]), made.subset([1]), made.split("tune"))
             return [
                 one.fingerprint for one in (*parts, made.with_signal("judge", np.zeros(7), **ASKED))
@@ -188,16 +186,14 @@ class TestLaws:
         assert len(set(changed())) == 5
         assert changed() == changed()
 
-    def test_a_reference_is_small_and_can_be_sent(self, tmp_path: Path) -> None:
+    def test_a_reference_is_small_and_can_be_sent(self, tmp_path):
         """A pickled reference loads the same shard."""
         part = save_shards([world()], tmp_path, shard=3).split("tune").parts[1]
         sent = pickle.dumps(part)
         assert len(sent) < 1_000
         assert [case.id for case in pickle.loads(sent).loaded().cases] == ["q3"]
 
-    def test_cases_are_read_shard_by_shard(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_cases_are_read_shard_by_shard(self, tmp_path, monkeypatch):
         """By position, from the end, by slice and in a loop as those of the trace.
 
         A loop reads each shard once.
@@ -207,7 +203,7 @@ class TestLaws:
         read: list[str] = []
         own = Trace.cases_of
 
-        def noted(path: str | Path) -> Any:
+        def noted(path):
             read.append(Path(path).name)
             return own(path)
 
@@ -226,7 +222,7 @@ class TestLaws:
         assert len(unread.cases) == 7
         assert len(pickle.dumps(made)) == len(pickle.dumps(unread))
 
-    def test_values_of_a_signal_by_case_id(self, made: Sharded, tmp_path: Path) -> None:
+    def test_values_of_a_signal_by_case_id(self, made, tmp_path):
         """A Series in any order, CSV or Parquet, as a trace in memory reads them.
 
         A case that is not there has NaN, a strange one is told.
@@ -250,7 +246,7 @@ class TestLaws:
 class TestVersions:
     """What is written later."""
 
-    def test_new_cases_make_a_new_version(self, tmp_path: Path) -> None:
+    def test_new_cases_make_a_new_version(self, tmp_path):
         """Old shards stay untouched, the manifest counts the version and names the one before."""
         first = save_shards([world()], tmp_path, shard=3)
         before, content = written(tmp_path), read_manifest(tmp_path).rows["content"]
@@ -262,7 +258,7 @@ class TestVersions:
         )
         assert len(list(first.shards())) == 3  # whoever opened the version before goes on with it
 
-    def test_an_append_without_the_manifest_writes_nothing(self, tmp_path: Path) -> None:
+    def test_an_append_without_the_manifest_writes_nothing(self, tmp_path):
         """It would be version 1 anew, over the shards that the lost manifest named."""
         made = save_shards([world(8)], tmp_path, shard=4)
         (tmp_path / MANIFEST).unlink()
@@ -271,7 +267,7 @@ class TestVersions:
             made.append(named(world(3), "x"))
         assert written(tmp_path) == before
 
-    def test_the_split_of_cases_without_one_is_loaded(self, tmp_path: Path) -> None:
+    def test_the_split_of_cases_without_one_is_loaded(self, tmp_path):
         """It is named none, as where cases are counted."""
         trace = world()
         some = tuple(
@@ -283,13 +279,11 @@ class TestVersions:
         loose = save_shards([trace], tmp_path, shard=3).split("none").loaded()
         assert [case.id for case in loose.cases] == ["q1", "q3", "q5"]
 
-    def test_a_kill_before_the_manifest_leaves_the_old_version(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_kill_before_the_manifest_leaves_the_old_version(self, tmp_path, monkeypatch):
         """With all of its shards."""
         before = ids(save_shards([world()], tmp_path, shard=3))
 
-        def end(*_: object) -> None:
+        def end(*_):
             raise KeyboardInterrupt
 
         monkeypatch.setattr(sharded_traces, "write_manifest", end)
@@ -297,7 +291,7 @@ class TestVersions:
             save_shards([world(4)], tmp_path, shard=4)
         assert ids(Trace.open(tmp_path)) == before
 
-    def test_a_case_twice_is_refused(self, tmp_path: Path) -> None:
+    def test_a_case_twice_is_refused(self, tmp_path):
         """Within a write, in an append and in a merge; the folder is as it was."""
         made = save_shards([world()], tmp_path / "a", shard=3)
         before = written(tmp_path / "a")
@@ -314,7 +308,7 @@ class TestVersions:
         assert written(tmp_path / "a")[MANIFEST] == before[MANIFEST]
         assert not (tmp_path / "b" / MANIFEST).exists()
 
-    def test_traces_that_were_built_apart_are_merged(self, tmp_path: Path) -> None:
+    def test_traces_that_were_built_apart_are_merged(self, tmp_path):
         """Lazily, and in a folder of their own; another corpus or another arm is refused."""
         one = save_shards([world()], tmp_path / "a", shard=3)
         two = save_shards([named(world(seed=2), "x")], tmp_path / "b", shard=4)
@@ -332,7 +326,7 @@ class TestVersions:
         with pytest.raises(InputError, match="traces must have the same arms"):
             one.append(named(stored(random_trace(1)), "z"))
 
-    def test_what_killed_writes_left_goes_with_the_next(self, tmp_path: Path) -> None:
+    def test_what_killed_writes_left_goes_with_the_next(self, tmp_path):
         """Files of shards up to the version that stands, which it does not name.
 
         Those of the next and others stay.
@@ -356,7 +350,7 @@ class TestVersions:
             "v4-00000.parquet"
         ]
 
-    def test_hits_of_a_case_are_those_in_memory(self, tmp_path: Path) -> None:
+    def test_hits_of_a_case_are_those_in_memory(self, tmp_path):
         """Of whichever shard it is in."""
         trace = world()
         shards = save_shards([trace], tmp_path, shard=3)
@@ -365,7 +359,7 @@ class TestVersions:
         with pytest.raises(KeyError, match="case must be one of"):
             shards.hits_of("none")
 
-    def test_a_killed_write_leaves_the_version_before(self, tmp_path: Path) -> None:
+    def test_a_killed_write_leaves_the_version_before(self, tmp_path):
         """SIGKILL between two shards.
 
         The old manifest and its shards stand, and the write goes through again.
@@ -399,9 +393,7 @@ Trace.open({str(tmp_path / "t")!r}).append(Trace.open({str(tmp_path / "more")!r}
 class TestRefusals:
     """Damage and requests that cannot be met."""
 
-    def test_a_shard_that_is_not_the_one_of_the_manifest(
-        self, made: Sharded, tmp_path: Path
-    ) -> None:
+    def test_a_shard_that_is_not_the_one_of_the_manifest(self, made, tmp_path):
         """Missing, cut off, altered, or another trace in its place.
 
         Named by file, with rule and remedy.
@@ -430,7 +422,7 @@ class TestRefusals:
             ):
                 reads()
 
-    def test_a_shard_that_a_newer_version_took_away(self, made: Sharded, tmp_path: Path) -> None:
+    def test_a_shard_that_a_newer_version_took_away(self, made, tmp_path):
         """Whoever opened the old version is told of the newer, even if a same-named file stands."""
         save_shards([world(4)], tmp_path, shard=4)
         rule = (
@@ -445,7 +437,7 @@ class TestRefusals:
             made.parts[1].loaded()
         assert len(list(Trace.open(tmp_path).shards())) == 1
 
-    def test_a_trace_in_memory_is_not_merged_with_shards(self, tmp_path: Path) -> None:
+    def test_a_trace_in_memory_is_not_merged_with_shards(self, tmp_path):
         """Nor shards with a trace in memory; either says what to do instead."""
         trace = world()
         made = save_shards([trace], tmp_path, shard=3)
@@ -462,7 +454,7 @@ class TestRefusals:
             other.merge(made)
         assert len(other.merge(*made.shards())) == 14
 
-    def test_a_manifest_that_was_altered(self, tmp_path: Path) -> None:
+    def test_a_manifest_that_was_altered(self, tmp_path):
         """Every value of it is covered by its hash; one that is not there is told too."""
         save_shards([world()], tmp_path, shard=3)
         path = tmp_path / MANIFEST
@@ -490,7 +482,7 @@ class TestRefusals:
         ):
             Trace.open(tmp_path)
 
-    def test_a_manifest_names_files_of_its_folder_alone(self, tmp_path: Path) -> None:
+    def test_a_manifest_names_files_of_its_folder_alone(self, tmp_path):
         """A path that leads out of it is refused although its hashes fit."""
         save_shards([world()], tmp_path / "a", shard=7)
         manifest = read_manifest(tmp_path / "a")
@@ -499,7 +491,7 @@ class TestRefusals:
         with pytest.raises(TraceError, match="altered content"):
             Trace.open(tmp_path / "a")
 
-    def test_a_manifest_that_someone_wrote(self, tmp_path: Path) -> None:
+    def test_a_manifest_that_someone_wrote(self, tmp_path):
         """With hashes that fit.
 
         Counts that do not add up, numbers that are none, more cases than the file holds.
@@ -526,7 +518,7 @@ class TestRefusals:
         ):
             list(Trace.open(tmp_path).shards())
 
-    def test_a_pipe_is_never_opened(self, tmp_path: Path) -> None:
+    def test_a_pipe_is_never_opened(self, tmp_path):
         """It would be waited for for ever; it is no file, so that none is there."""
         save_shards([world()], tmp_path, shard=7)
         (tmp_path / "v1-00000.parquet").unlink()
@@ -534,7 +526,7 @@ class TestRefusals:
         with pytest.raises(TraceError, match="got none there"):
             Trace.open(tmp_path)
 
-    def test_rows_and_splits_that_are_none(self, made: Sharded, tmp_path: Path) -> None:
+    def test_rows_and_splits_that_are_none(self, made, tmp_path):
         """A mask, a position beyond the cases, none at all, shards out of order.
 
         A split that no case is of.
@@ -553,7 +545,7 @@ class TestRefusals:
         with pytest.raises(InputError, match="must have at least one case, got no trace"):
             save_shards([], tmp_path)
 
-    def test_values_of_a_signal_that_are_none(self, made: Sharded) -> None:
+    def test_values_of_a_signal_that_are_none(self, made):
         """Too few, beyond the unit, or of an unknown case: told before a shard is loaded."""
         for values, rule in (
             (np.zeros(6), "values must be"),
@@ -563,13 +555,13 @@ class TestRefusals:
             with pytest.raises(InputError, match=rule):
                 made.with_signal("judge", values, **ASKED)
 
-    def test_only_a_whole_folder_is_appended_to(self, made: Sharded) -> None:
+    def test_only_a_whole_folder_is_appended_to(self, made):
         """A split of it, or a file, is none."""
         with pytest.raises(InputError, match="must be appended to a folder of shards as it stands"):
             made.split("tune").append(named(world(1), "x"))
 
 
-def test_measured_traces_are_written_as_their_traces(tmp_path: Path) -> None:
+def test_measured_traces_are_written_as_their_traces(tmp_path):
     """Cut or whole, to the same bytes."""
     trace = world()
     for shard in (3, 100):
