@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.gap_candidates import (
@@ -228,7 +228,7 @@ def _statement_gap(
         for each in good
         if good[0].words or each.statement.form != "sentence" or each.statement.kind in FEW_VALUES
     ]
-    if not good or not _is_covered(parsed, topic, good, documents):
+    if not good or not _is_covered(parsed, topic, good[0], documents):
         return None
     if not kinds:
         good = [each for each in good if each.statement.kind == good[0].statement.kind]
@@ -254,7 +254,7 @@ def _listed_gap(
         needed and needed == shared_stems(needed, stems(each.label)) for each in listed
     )
     is_alike = len({each.text for each in listed}) == 1
-    known = needed & _known_words(topic, documents)
+    known = shared_stems(needed, _printed(documents))
     is_clear = is_kind and (is_alike or len(good[0].words & needed) >= SURE * len(known))
     is_few = is_clear and len(listed) <= (FEW if needed else MOST)
     files = {documents[each.place].document for each in listed}
@@ -283,44 +283,39 @@ def _listed_gap(
     return _by_axis(met, topic, documents, scope)
 
 
-def _known_words(topic: Iterable[str], documents: Sequence[Chunk]) -> frozenset[str]:
-    """Stems of a topic that the documents have."""
-    return shared_stems(
-        map(stem, topic), [word for chunk in documents for word in stems(chunk.full_text)]
-    )
+def _printed(documents: Sequence[Chunk]) -> frozenset[str]:
+    """Stems of the words that documents print."""
+    return frozenset(word for chunk in documents for word in stems(chunk.full_text))
 
 
 def _is_covered(
     parsed: ParsedQuestion,
     topic: Sequence[str],
-    good: Sequence[ScoredStatement],
+    best: ScoredStatement,
     documents: Sequence[Chunk],
 ) -> bool:
-    """Whether the best statements name enough of a question that is of the documents' matter.
+    """Whether the best statement names enough of a question that is of the documents' matter.
 
     A word that they lack counts for less. A name or figure that they lack is of another matter.
     """
-    text, known = plain(parsed.question), _known_words(topic, documents)
-    topic_stems = frozenset(map(stem, topic))
-    strays = topic_stems - known
+    text, spoken = plain(parsed.question), frozenset(map(stem, topic))
+    printed = _printed(documents)
+    known = shared_stems(spoken, printed)
     words = re.findall(r"\w+", parsed.question)
-    capitals = [word[:1].isupper() for word in words]
-    names = {
-        stem(plain(word))
-        for word, is_capital in zip(words[1:], capitals[1:], strict=True)
-        if is_capital or any(map(str.isdigit, word))
-    }
-    printed = {word for chunk in documents for word in stems(chunk.full_text)}
     # `Yachtmaster` is no yacht; a question that is written in capitals names nothing by them
-    if 2 * sum(capitals) <= len(words) and (names & topic_stems) - printed:
+    is_titled = 2 * sum(word[:1].isupper() for word in words) > len(words)
+    names = {
+        stem(plain(word)) for word in words[1:] if re.match(r".*\d", word) or word[0].isupper()
+    }
+    if not is_titled and (names & spoken) - printed:
         return False
-    first = good[0].statement
-    own = stems(f"{first.name} {first.text} {first.lead}")
-    if strays and good[0].words and not shared_stems(good[0].words, own):
+    own = stems(f"{best.statement.name} {best.statement.text} {best.statement.lead}")
+    if known < spoken and best.words and not shared_stems(best.words, own):
         return False  # what stands above a value says too little of it
     stray = BARE_STRAY if is_bare(text) else STRAY
-    weight = len(known) + stray * (1.0 if wanted_kinds(text) else UNTYPED) * len(strays)
-    return all(map(is_kind_word, topic)) or len(good[0].words) >= ENOUGH * weight
+    stray *= 1.0 if wanted_kinds(text) else UNTYPED
+    least = ENOUGH * (len(known) + stray * len(spoken - known))
+    return all(map(is_kind_word, topic)) or len(best.words) >= least
 
 
 def _keyed(
@@ -574,8 +569,9 @@ def _by_document(
     first: dict[str, Statement] = {}
     for statement in listed:
         first.setdefault(documents[statement.place].document, statement)
-    tags = {name: documents[each.place].tags for name, each in first.items()}
-    stamps = {name: version_stamp(documents[each.place]) for name, each in first.items()}
+    own = {name: documents[each.place] for name, each in first.items()}
+    tags = {name: chunk.tags for name, chunk in own.items()}
+    stamps = {name: version_stamp(chunk) for name, chunk in own.items()}
     is_dated = (
         len({of.get("product", "") for of in tags.values()}) == 1
         and len(set(stamps.values())) == len(stamps)
@@ -590,20 +586,16 @@ def _by_document(
         order.sort(key=lambda name: stamps[name], reverse=True)
         names = {name: name for name in order} | {order[-1]: "oldest", order[0]: "newest"}
     readings = tuple(
-        GapReading(names[name], first[name].text, title_of(name, documents)) for name in order
+        GapReading(names[name], first[name].text, title_of(own[name])) for name in order
     )[:MOST]
     if is_dated:
         return QuestionGap("date_scope", f"{field}:date", readings, "newest")
     return QuestionGap("document", f"{field}:document", readings, "first")
 
 
-def title_of(document: str, chunks: Sequence[Chunk]) -> str:
-    """Title of a document, by its tags or its outermost heading.
-
-    Its file name where it has none.
-    """
-    own = next(chunk for chunk in chunks if chunk.document == document)
-    return own.tags.get("title") or (own.section[0] if own.section else "") or own.file_name
+def title_of(chunk: Chunk) -> str:
+    """Title of a document by its tags or its outermost heading; its file name where it has none."""
+    return chunk.tags.get("title") or " ".join(chunk.section[:1]) or chunk.file_name
 
 
 def _gap(
