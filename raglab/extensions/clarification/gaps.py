@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.gap_candidates import (
@@ -20,7 +20,6 @@ from raglab.extensions.clarification.gap_candidates import (
     ScoredStatement,
     as_good,
     candidates,
-    clear_statement,
     field_synonyms,
     in_time,
     is_denied,
@@ -56,7 +55,6 @@ from raglab.extensions.clarification.question_parsing import (
     shared_topic,
     topic_words,
     wanted_kinds,
-    wanted_units,
 )
 from raglab.extensions.clarification.statements import Statement, statements, value_key
 from raglab.extensions.clarification.value_kinds import values_in
@@ -77,14 +75,9 @@ SURE = 0.6  # share of the known words of a question that sentences must name
 FEW = 4  # sentences among which a user may choose; more are no choice
 _PER = re.compile(r"(?<!\w)(?:per|each|par|chaque) (\w+)")
 ANAPHOR = 1  # words beside its time that a clause may name which goes on about the sentence before
-# cosine of what says the same in other words; how much is compared
-NEAR, NEAR_PASSAGES, NEAR_TEXTS = 0.55, 3, 24
 # kinds that a document states few values of
 FEW_VALUES = frozenset({"phone", "email", "url", "quantity", "time"})
 LONGEST, SHOWN = 120, 90  # characters of a value, and of a sentence that is offered
-
-
-Nearness = Callable[[str, Sequence[str]], Sequence[float]]
 
 
 def find_gaps(
@@ -95,7 +88,6 @@ def find_gaps(
     *,
     pack: Pack = GENERIC,
     least: float = MIN_FIELD_CONFIDENCE,
-    nearness: Nearness | None = None,
 ) -> tuple[QuestionGap, ...]:
     r"""What a question leaves out of the documents it is asked of, in order of asking back.
 
@@ -105,8 +97,6 @@ def find_gaps(
       hits: the passages that are nearest to the question.
       pack: names of fields and roles.
       least: confidence below which a field of the question is missing.
-      nearness: nearness of texts to the question by an encoder, in [-1, 1]; None compares by words
-        alone.
 
     Source: rule S5.1.
 
@@ -133,11 +123,7 @@ def find_gaps(
         _statement_gap(parsed, topic, documents, hits, pack),
         part_gap(parsed, text, topic, documents, least),
     )
-    gaps = tuple(gap for gap in results if gap is not None)
-    if gaps or nearness is None or clear_statement(parsed, documents, hits, pack) is not None:
-        return gaps
-    near = _near_gap(parsed, topic, hits, pack, nearness)
-    return () if near is None else (near,)
+    return tuple(gap for gap in results if gap is not None)
 
 
 def _role_gap(
@@ -448,60 +434,6 @@ def _is_open(text: str, best: Statement, beside: Statement) -> bool:
     is_named = 2 * len(shared_stems(names[0], stems(text))) > len(names[0])
     own = names[1] - names[0] | {*stems(first.head)} - names[1]
     return not is_named and not shared_stems(words, own)
-
-
-def _near_gap(
-    parsed: ParsedQuestion,
-    topic: Sequence[str],
-    hits: Sequence[Chunk],
-    pack: Pack,
-    nearness: Nearness,
-) -> QuestionGap | None:
-    """Which of several values in a sentence or table is meant, if near the question."""
-    text = plain(parsed.question)
-    kinds, units = wanted_kinds(text), wanted_units(text)
-    near = hits[:NEAR_PASSAGES]
-    matches = [
-        statement
-        for statement in statements(near)
-        # A value that the question gives is not what it asks for, and a bare number says too little
-        # by itself.
-        if statement.kind in kinds - {"number"}
-        and statement.value not in parsed.question
-        and (not units or any(unit in statement.value for unit in units))
-    ]
-    if not matches or parsed.known("intent") not in {None, "lookup"}:
-        return None
-    texts = list(dict.fromkeys(f"{statement.heading}: {statement.text}" for statement in matches))[
-        :NEAR_TEXTS
-    ]
-    cosines = nearness(parsed.question, texts)
-    at = max(range(len(texts)), key=lambda place: (cosines[place], -place))
-    if cosines[at] < NEAR:
-        return None
-    best = next(
-        statement for statement in matches if f"{statement.heading}: {statement.text}" == texts[at]
-    )
-    listed = [
-        statement
-        for statement in matches
-        if statement.text == best.text
-        or (
-            "sentence" not in {statement.form, best.form}
-            and (statement.place, statement.heading) == (best.place, best.heading)
-        )
-    ]
-    listed = in_time(listed, parsed.known("date_scope"), near)
-    if (
-        _tells_apart(text, listed)
-        or not 1 < len({value_key(statement.value) for statement in listed}) <= MOST
-    ):
-        return None
-    good = [
-        ScoredStatement(each, 0.0, shared_stems(map(stem, topic), stems(each.text)))
-        for each in listed
-    ]
-    return _keyed(_by_axis(listed, topic, near), parsed, topic, good, near, pack)
 
 
 def _tells_apart(text: str, listed: Sequence[Statement]) -> bool:

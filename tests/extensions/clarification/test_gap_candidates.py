@@ -159,29 +159,6 @@ class TestDocuments:
         )
 
 
-class TestNearness:
-    """Where no word is shared, the encoder says which sentence is near."""
-
-    SICK = "When you are ill\nAfterwards we pay you in full for six weeks, then half for ten weeks."
-
-    def ask(self, cosine: float) -> tuple[QuestionGap, ...]:
-        """Gaps where every text is as near."""
-        chunks = [Chunk("a", self.SICK, "a.md", 1)]
-        question = "How long do I get wages when I'm sick?"
-        return find_gaps(
-            parse_question(question, chunks),
-            chunks,
-            chunks,
-            nearness=lambda _, texts: [cosine] * len(texts),
-        )
-
-    def test_near_and_far(self) -> None:
-        """Asked about where it is near, left alone where it is not."""
-        (gap,) = self.ask(0.6)
-        assert len(gap.readings) == 2
-        assert self.ask(0.5) == ()
-
-
 class TestParsing:
     """Words that mean two things."""
 
