@@ -567,25 +567,18 @@ def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
 
 def _is_untimely(statement: Statement, year: str, documents: Sequence[Chunk]) -> bool:
     """Whether a statement holds at another time than a year, or its document has other years."""
-    dated = statement.value if statement.kind == "date" else ""
-    holds = _holds_in(f"{_clause(statement)} {dated}", year)
-    if holds is not None or year in f"{statement.heading} {statement.text}":
-        return holds is False
+    clause = f"{_clause(statement)} {statement.value if statement.kind == 'date' else ''}"
+    years, text = YEARS.findall(clause), plain(clause)
+    if years:
+        until = expression("held").search(text) and year < max(years)
+        since = expression("holds").search(text) and min(years) < year
+        return not (year in years or until or since)
     chunk = documents[statement.place]
-    texts = [*map(str, chunk.tags.values())]
+    texts = [statement.heading, statement.text, *map(str, chunk.tags.values())]
     # what a document says of the years to come is no later version's
     if document_year(chunk) < year:
         texts.append(_document_text(chunk, documents))
-    return not any(year in text for text in texts)
-
-
-def _holds_in(clause: str, year: str) -> bool | None:
-    """Whether what a clause says of its time includes a year; None where it names none."""
-    years, text = YEARS.findall(clause), plain(clause)
-    if not years or year in years:
-        return bool(years) or None
-    until = expression("held").search(text) is not None and year < max(years)
-    return until or (expression("holds").search(text) is not None and min(years) < year)
+    return not any(year in each for each in texts)
 
 
 def _clause(statement: Statement) -> str:
