@@ -102,7 +102,7 @@ def own_topic(text: str, documents: Sequence[Chunk]) -> tuple[str, ...]:
 
 def _words(texts: Iterable[str]) -> frozenset[str]:
     """Words of some texts in plain letters."""
-    return frozenset(split_words(plain(" ".join(texts)).replace("-", " ")))
+    return frozenset(split_words(plain(" ".join(texts))))
 
 
 def candidates(
@@ -331,7 +331,8 @@ def is_denied(text: str) -> bool:
 def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
     """Of several columns, statements of the only one whose head has own words of a question."""
     question = _terms(text)
-    own = {each.head: shared_stems(_terms(each.head), question) for each in listed if each.head}
+    heads = {plain(each.head) for each in listed} - {""}
+    own = {head: shared_stems(_terms(head), question) for head in heads}
     apart = [
         head
         for head, words in own.items()
@@ -339,7 +340,7 @@ def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
     ]
     if len(own) < 2 or len(apart) != 1:
         return []
-    return [each for each in listed if each.head == apart[0]]
+    return [each for each in listed if plain(each.head) == apart[0]]
 
 
 def _terms(text: str) -> frozenset[str]:
@@ -441,9 +442,11 @@ def in_time(
     if marked:
         return marked
     years = [max(YEARS.findall(name), default="") for name in names]
-    if not all(years) and len({documents[each.place].tags.get("product") for each in listed}) == 1:
-        years = [document_year(documents[each.place]) for each in listed]
-    if all(years) and len(set(years)) > 1:
+    if not all(years):
+        own = [documents[each.place] for each in listed]
+        is_one = len({chunk.tags.get("product", "") for chunk in own}) == 1
+        years = [document_year(chunk) for chunk in own if is_one]
+    if len(set(years)) > 1:
         return [each for each, year in zip(listed, years, strict=True) if year == end(years)]
     form = expression(passed)
     return [each for each in listed if not form.search(plain(_clause(each)))] or listed
@@ -464,9 +467,8 @@ def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozen
         if known and not any(least <= low and high <= most for _, least, most in known):
             words.add(f"{high if low == -math.inf else low:g} {unit}".strip())
     way, count = expression("manner").match(text), expression("count").search(text)
-    words |= (
-        {way[0]} if way and statement.kind in {"date", "name", *MEASURES} - {"number"} else set()
-    )
+    if way and statement.kind in {"date", "name", *MEASURES} - {"number"}:
+        words.add(way[0])
     if count and statement.kind == "duration" and expression("duration").search(text) is None:
         words.add(count[0])  # of guests, not of nights
     times = " ".join(value.text for value in values_in(text) if value.kind in {"date", "number"})

@@ -186,7 +186,7 @@ def _only_names(topic: Sequence[str], documents: Sequence[Chunk]) -> bool:
     titles = " ".join(
         " ".join((*chunk.tags.values(), chunk.source, *chunk.section[:1])) for chunk in documents
     )
-    return names_all(topic, titles.replace("-", " "))
+    return names_all(topic, titles)
 
 
 def _statement_gap(
@@ -290,9 +290,7 @@ def _is_covered(
     words = re.findall(r"\w+", parsed.question)
     # `Yachtmaster` is no yacht; a question that is written in capitals names nothing by them
     is_titled = 2 * sum(word[:1].isupper() for word in words) > len(words)
-    names = {
-        stem(plain(word)) for word in words[1:] if re.match(r".*\d", word) or word[0].isupper()
-    }
+    names = {stem(plain(word)) for word in words[1:] if re.search(r"\d", word) or word[0].isupper()}
     if not is_titled and (names & spoken) - printed:
         return False
     own = stems(f"{best.statement.name} {best.statement.text} {best.statement.lead}")

@@ -89,7 +89,13 @@ def part_gap(
         readings = tuple(
             GapReading(name, name) for name in names[: 0 if parsed.documents else MOST]
         )
-        return QuestionGap(PAGE_SCOPE, "part", readings, "first") if len(readings) > 1 else None
+    else:
+        readings = _parts(documents)
+    return QuestionGap(PAGE_SCOPE, "part", readings, "first") if len(readings) > 1 else None
+
+
+def _parts(documents: Sequence[Chunk]) -> tuple[GapReading, ...]:
+    """Parts of documents by their headings; their pages where these are none or too many."""
     titles = tuple(value_key(chunk.tags.get("title", "")) for chunk in documents)
     # the headings of other passages
     above = {chunk.section[0] for chunk in documents if len(chunk.section) > 1}
@@ -98,11 +104,10 @@ def part_gap(
         for heading in _headings(documents)
         if heading not in above and not any(title.endswith(value_key(heading)) for title in titles)
     ]
-    readings = tuple(GapReading(name, name) for name in names)
-    if not 1 < len(readings) <= MOST:
-        pages = sorted({chunk.page for chunk in documents if chunk.page is not None})
-        readings = tuple(GapReading(str(page)) for page in pages[:MOST])
-    return QuestionGap(PAGE_SCOPE, "part", readings, "first") if len(readings) > 1 else None
+    if 1 < len(names) <= MOST:
+        return tuple(GapReading(name, name) for name in names)
+    pages = sorted({chunk.page for chunk in documents if chunk.page is not None})
+    return tuple(GapReading(str(page)) for page in pages[:MOST])
 
 
 def _speaking(topic: Sequence[str], documents: Sequence[Chunk]) -> list[str]:
