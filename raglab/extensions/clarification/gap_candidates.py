@@ -432,7 +432,7 @@ def in_time(
         scope = "newest"
     if scope not in {"newest", "oldest"}:
         return listed
-    key, passed, end = ("newer", "held", max) if scope == "newest" else ("older", "holds", min)
+    key, passed = ("newer", "held") if scope == "newest" else ("older", "holds")
     names = [f"{each.head} {each.label}" for each in listed]
     marked = [
         each
@@ -447,7 +447,8 @@ def in_time(
         is_one = len({chunk.tags.get("product", "") for chunk in own}) == 1
         years = [document_year(chunk) for chunk in own if is_one]
     if len(set(years)) > 1:
-        return [each for each, year in zip(listed, years, strict=True) if year == end(years)]
+        end = (max if scope == "newest" else min)(years)
+        return [each for each, year in zip(listed, years, strict=True) if year == end]
     form = expression(passed)
     return [each for each in listed if not form.search(plain(_clause(each)))] or listed
 
