@@ -319,7 +319,7 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     if not is_named:  # those of the nearest passages, as in the signals of a trace
         pinned = index.around(request.text)
     hits = index.nearest(request.text, pinned.chunks)
-    gap = next(iter(turn.calls.gaps(parsed, pinned.chunks, hits, index.nearness)), None)
+    gap = next(iter(turn.calls.gaps(parsed, pinned.chunks, hits)), None)
     if gap is not None and gap.kind == PAGE_SCOPE and not turn.is_pinned:
         gap = None  # whoever pins no document asks what it is, not where it stands
     if gap is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -83,24 +83,26 @@ def own_topic(text: str, documents: Sequence[Chunk]) -> tuple[str, ...]:
     Args:
       text: of the question in plain letters.
     """
-    names = {
-        word
-        for chunk in documents
-        for tag in ("product", "vendor")
-        for word in split_words(plain(chunk.tags.get(tag, "")))
-    }
-    times = _time_words(text, documents)
-    titles = {
-        word
-        for chunk in documents
-        for word in split_words(
-            plain(f"{chunk.document} {chunk.tags.get('title', '')}".replace("-", " "))
-        )
-    }
+    tags = [chunk.tags for chunk in documents]
+    names = _words(of.get(name, "") for of in tags for name in ("product", "vendor"))
+    titles = _words(f"{chunk.document} {chunk.tags.get('title', '')}" for chunk in documents)
     called = re.findall(rf"(\w+) (?:{'|'.join(entries('holders'))})(?!\w)", text)
+    # words by which versions are told apart: of a date, of now, of before where there are several
+    keys = ("newer", "older") if len(set(map(version_stamp, documents))) > 1 else ("newer",)
+    times = _words(
+        (
+            *(text[date.start : date.end] for date in dates_in(text)),
+            *(match[0] for key in keys for match in expression(key).finditer(text)),
+        )
+    )
     times |= titles & {*called}  # `the Acme contract`
     topic = tuple(word for word in topic_words(text) if word not in times)
     return tuple(word for word in topic if word not in names) or topic
+
+
+def _words(texts: Iterable[str]) -> frozenset[str]:
+    """Words of some texts in plain letters."""
+    return frozenset(split_words(plain(" ".join(texts))))
 
 
 def candidates(
@@ -119,54 +121,47 @@ def candidates(
       synonyms: expressions by which documents name what the question asks for.
     """
     kinds, units = wanted_kinds(text), wanted_units(text)
-    weight = _weights(topic, documents)
-    if any(not is_kind_word(word) for word in topic) and not weight:
+    weight, is_kind = _weights(topic, documents), all(map(is_kind_word, topic))
+    if not is_kind and not weight:
         return []
     matches = [
-        statement
-        for statement in statements(documents)
-        if (statement.kind in kinds if kinds else statement.kind != "text")
+        each
+        for each in statements(documents)
+        if (each.kind in kinds if kinds else each.kind != "text")
+        and (not units or any(unit in each.value for unit in units))
     ]
-    if units:
+    if is_kind:
+        called = whole_words(synonyms)
         matches = [
-            statement for statement in matches if any(unit in statement.value for unit in units)
-        ]
-    called = whole_words(synonyms) if synonyms else None
-    if called is not None and all(map(is_kind_word, topic)):
-        named = [
-            statement
-            for statement in matches
-            if called.search(plain(f"{statement.label} {statement.head} {statement.heading}"))
-        ]
-        matches = named or matches
+            each
+            for each in matches
+            if called.search(plain(f"{each.label} {each.head} {each.heading}"))
+        ] or matches
     rank = {chunk.chunk_id: 1.0 - place / (len(hits) + 1.0) for place, chunk in enumerate(hits)}
     parts: dict[tuple[int, str, str], list[Statement]] = {}
-    for statement in matches:
-        parts.setdefault((statement.place, statement.text, statement.kind), []).append(statement)
+    for each in matches:
+        parts.setdefault((each.place, each.text, each.kind), []).append(each)
     results = []
-    for statement in matches:
-        beside = parts[statement.place, statement.text, statement.kind]
-        share, words = _share(statement, weight, documents[statement.place], beside)
-        share *= OTHER_SIDE if _opposed(text, statement, OPPOSED[2:]) else 1.0
+    for each in matches:
+        chunk = documents[each.place]
+        share, words = _share(each, weight, chunk, parts[each.place, each.text, each.kind])
+        share *= OTHER_SIDE if _opposed(text, each, OPPOSED[2:]) else 1.0
         if share > 0.0 or not weight:
-            score = (
-                share + RANK * rank.get(documents[statement.place].chunk_id, 0.0) if weight else 1.0
-            )
-            results.append(ScoredStatement(statement, score, words))
+            score = share + RANK * rank.get(chunk.chunk_id, 0.0) if weight else 1.0
+            results.append(ScoredStatement(each, score, words))
     return sorted(results, key=lambda candidate: -candidate.score)
 
 
 def _weights(topic: Sequence[str], documents: Sequence[Chunk]) -> dict[str, float]:
     """Stems of the topic that the documents have, the rarer the heavier."""
-    texts = [frozenset(stems(chunk.full_text)) for chunk in documents]
+    texts = [stems(chunk.full_text) for chunk in documents]
     weight = {}
     for word in topic:
         own = stem(word)
         number = sum(any(meets(own, name) for name in text) for text in texts)
         if number:
-            weight[own] = (LIGHT if is_kind_word(word) else 1.0) * (
-                1.0 + math.log(len(texts) / number)
-            )
+            light = LIGHT if is_kind_word(word) else 1.0
+            weight[own] = light * (1.0 + math.log(len(texts) / number))
     return weight
 
 
@@ -193,33 +188,27 @@ def _share(
         next.
     """
     several = statement.form == "sentence" and len(siblings) > 1
-    of_siblings = frozenset(
-        word
-        for each in siblings
-        if each.value != statement.value
-        for word in (*stems(each.head), *stems(each.label))
+    beside = " ".join(
+        f"{each.head} {each.label}" for each in siblings if each.value != statement.value
     )
     table = "" if statement.head else statement.table
+    own = frozenset(stems(statement.text)).difference(stems(beside) if several else ())
     places = (
         (LABEL, stems(statement.label)),
         (HEAD, stems(statement.head)),
-        (
-            FAR if several else TEXT,
-            [word for word in stems(statement.text) if not several or word not in of_siblings],
-        ),
+        (FAR if several else TEXT, own),
         (HEADING, stems(" ".join((statement.lead, table, statement.heading, *chunk.section)))),
     )
-    total, words = 0.0, set()
-    # Where all that is asked for is a kind of value, no place that names it says more than another.
-    is_kind = all(is_kind_word(own) for own in weight)
-    for own, heavy in weight.items():
-        met = next(
-            (worth for worth, names in places if any(meets(own, name) for name in names)), 0.0
-        )
-        total += heavy * (float(met > 0.0) if is_kind else met)
-        words |= {own} if met else set()
-    whole = sum(weight.values())
-    return (total / whole if whole else 0.0), frozenset(words)
+    worth = {
+        word: next((worth for worth, names in places if shared_stems([word], names)), 0.0)
+        for word in weight
+    }
+    if all(map(is_kind_word, weight)):
+        # Where all that is asked for is a kind of value, no place that names it says more.
+        worth = {word: float(met > 0.0) for word, met in worth.items()}
+    total = sum(heavy * worth[word] for word, heavy in weight.items())
+    words = frozenset(word for word, met in worth.items() if met)
+    return total / (sum(weight.values()) or 1.0), words
 
 
 def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
@@ -229,30 +218,21 @@ def as_good(ranked: Sequence[ScoredStatement]) -> list[ScoredStatement]:
     """
     if not ranked:
         return []
-    bar = AS_GOOD * (ranked[0].score - RANK) if ranked[0].score > RANK else 0.0
-    near = [
-        candidate
-        for candidate in ranked
-        if candidate.score >= bar and candidate.words >= ranked[0].words
-    ]
-    printed = [candidate for candidate in near if candidate.statement.form != "sentence"]
-    near = printed if printed and ranked[0].words else near
+    best, words = ranked[0], ranked[0].words
+    bar = AS_GOOD * max(best.score - RANK, 0.0)
+    near = [each for each in ranked if each.score >= bar and each.words >= words]
+    printed = [each for each in near if each.statement.form != "sentence"]
+    near = printed if printed and words else near
     # A heading that names the topic alone is of all that stands under it: a row that repeats it
     # means no more than others.
-    heading, words = ranked[0].statement.heading, ranked[0].words
-    own = frozenset(stems(heading))
+    own = frozenset(stems(best.statement.heading))
     if words and len(shared_stems(words, own)) == len(words) == len(own):
-        beside = [
-            each
-            for each in ranked
-            if (each.statement.heading, each.statement.form) == (heading, "row")
-        ]
-        near = [*near, *(each for each in beside if each not in near)]
+        under = (best.statement.heading, "row")
+        near += [each for each in ranked if (each.statement.heading, each.statement.form) == under]
     distinct: dict[tuple[str, str], ScoredStatement] = {}
-    for candidate in near:
-        distinct.setdefault(
-            (value_key(candidate.statement.name), value_key(candidate.statement.value)), candidate
-        )
+    for each in near:
+        key = value_key(each.statement.name), value_key(each.statement.value)
+        distinct.setdefault(key, each)
     # proposed first is what the question names by its label
     return sorted(
         distinct.values(),
@@ -274,26 +254,27 @@ def clear_statement(
         return None
     ranked = candidates(text, topic, documents, hits, field_synonyms(parsed, pack))
     good = as_good(ranked)
-    timed = in_column(parsed, [candidate.statement for candidate in good], documents)
-    good = [candidate for candidate in good if candidate.statement in timed]
-    is_single = len({value_key(candidate.statement.value) for candidate in good}) == 1
-    is_single = is_single or all(unmet(text, candidate.statement, documents) for candidate in good)
+    timed = in_column(parsed, [each.statement for each in good], documents)
+    good = [each for each in good if each.statement in timed]
+    is_single = len({value_key(each.statement.value) for each in good}) == 1
+    is_single = is_single or all(unmet(text, each.statement, documents) for each in good)
     is_dated = parsed.known("date_scope") is not None
     if not good or not is_single or (not is_dated and other_versions(good[0], ranked, documents)):
         return None
-    good = [
-        candidate
-        for candidate in good
-        if not unaccounted(parsed, topic, candidate, documents, pack)
-    ]
-    if not good:
-        return None
-    known, best = needed_words(topic), good[0]
+    good = [each for each in good if not unaccounted(parsed, topic, each, documents, pack)]
+    if not good or good[0].statement.form != "sentence":
+        return good[0] if good else None
     # A value's own clause must name some of the topic. Labels of several values in a sentence run
     # into each other: a single word does not tell which is meant.
-    is_own = not known or bool(shared_stems(known, stems(best.statement.label)))
-    is_own = is_own and (len(known) > 1 or len(_siblings(best.statement, documents)) == 1)
-    return best if is_own or best.statement.form != "sentence" else None
+    known, statement = needed_words(topic), good[0].statement
+    is_own = not known or shared_stems(known, stems(statement.label))
+    return good[0] if is_own and (len(known) > 1 or len(own_values(statement)) == 1) else None
+
+
+def own_values(statement: Statement) -> frozenset[str]:
+    """Values of its kind in the text of a statement."""
+    values = values_in(statement.text)
+    return frozenset(value_key(each.text) for each in values if each.kind == statement.kind)
 
 
 def unaccounted(
@@ -313,59 +294,33 @@ def unaccounted(
     """
     statement, is_sum = candidate.statement, expression("amount").fullmatch
     chunk, own = documents[statement.place], plain(f"{statement.label} {statement.head}")
-    above = " ".join(
-        (
-            statement.lead,
-            statement.heading,
-            statement.table,
-            *chunk.section,
-            *map(str, chunk.tags.values()),
-        )
-    )
-    synonyms = field_synonyms(parsed, pack)
-    is_called = bool(synonyms) and whole_words(synonyms).search(f"{own} {plain(above)}") is not None
-    head = [stem(word) for word in split_words(_OF.split(own)[0]) if is_sum(word)][-1:]
-    is_other = bool(head) and not any(meets(stem(word), head[0]) for word in topic if is_sum(word))
+    tags = map(str, chunk.tags.values())
+    above = " ".join((statement.lead, statement.heading, statement.table, *chunk.section, *tags))
     question, text = plain(parsed.question), plain(statement.text)
     strays = {"not"} if is_denied(question) > is_denied(text) else set()
     # The largest limit is not the limit of the large one.
-    sizes = [
-        match[0] for key in ("larger", "smaller") for match in expression(key).finditer(question)
-    ]
+    sizes = {match[0] for key in OPPOSED[0] for match in expression(key).finditer(question)}
     strays |= {size for size in sizes if topic_words(size) and size not in text}
-    around, named = frozenset((*candidate.words, *stems(above))), frozenset(stems(own))
+    if whole_words(field_synonyms(parsed, pack)).search(f"{own} {plain(above)}"):
+        return frozenset(strays)
+    head = [stem(word) for word in split_words(_OF.split(own)[0]) if is_sum(word)][-1:]
+    is_other = bool(head) and not any(meets(stem(word), head[0]) for word in topic if is_sum(word))
+    around, named = frozenset((*candidate.words, *stems(above))), stems(own)
     # What a measure is of, a 10 m boat, is told by the column `9 m to 12 m` of a row that is named.
     is_row = frozenset(stems(question)) >= frozenset(stems(statement.label))
     if is_row and _spans(statement.head) and not unmet(question, statement, documents):
-        around |= {
-            stem(word)
-            for value in values_in(question)
-            for word in split_words(question[value.end :])[:1]
-        }
-    for word in () if is_called else topic:
-        is_named = bool(shared_stems([stem(word)], around))
+        behind = [split_words(question[value.end :])[:1] for value in values_in(question)]
+        around |= {stem(word) for words in behind for word in words}
+    for word in topic:
+        is_met = bool(shared_stems([stem(word)], around))
         if is_sum(word):
-            is_any = (
-                not head
-                and statement.kind in SUMS
-                and (is_named or expression("paid").fullmatch(word))
-            )
-            is_named = not is_other and (bool(is_any) or bool(shared_stems([stem(word)], named)))
-        elif not is_named and is_kind_word(word):
-            is_named = statement.kind in wanted_kinds(word)
-        strays |= set() if is_named else {word}
+            is_any = not head and statement.kind in SUMS
+            is_any = is_any and (is_met or expression("paid").fullmatch(word) is not None)
+            is_met = not is_other and (is_any or bool(shared_stems([stem(word)], named)))
+        elif is_kind_word(word):
+            is_met = is_met or statement.kind in wanted_kinds(word)
+        strays |= set() if is_met else {word}
     return frozenset(strays)
-
-
-def _time_words(text: str, documents: Sequence[Chunk]) -> frozenset[str]:
-    """Words of a question by which versions are told apart.
-
-    Of a date, of now, of before where there are several.
-    """
-    times = [text[date.start : date.end] for date in dates_in(text)]
-    keys = ("newer", "older") if len(set(map(version_stamp, documents))) > 1 else ("newer",)
-    times += [match[0] for key in keys for match in expression(key).finditer(text)]
-    return frozenset(split_words(" ".join(times)))
 
 
 def is_denied(text: str) -> bool:
@@ -374,27 +329,23 @@ def is_denied(text: str) -> bool:
 
 
 def named_column(text: str, listed: Sequence[Statement]) -> list[Statement]:
-    """Of several columns, statements of the only one whose head, or own words, a question has."""
-    words = frozenset(split_words(text))
-    heads = {statement: frozenset(split_words(plain(statement.head))) for statement in listed}
-    distinct = frozenset(heads.values()) - {frozenset()}
-    whole = [head for head in distinct if head <= words]
-    named = max(whole, key=len, default=frozenset())
-    # `the peak and the off-peak price`
-    if len(distinct) < 2 or any(not head <= named for head in whole):
+    """Of several columns, statements of the only one whose head has own words of a question."""
+    question = _terms(text)
+    heads = {plain(each.head) for each in listed} - {""}
+    own = {head: shared_stems(_terms(head), question) for head in heads}
+    apart = [
+        head
+        for head, words in own.items()
+        if words.difference(*(own[rival] for rival in own if rival != head))
+    ]
+    if len(own) < 2 or len(apart) != 1:
         return []
-    if frozenset.intersection(*distinct) >= named:
-        question_stems = stems(text)
-        own = {head: shared_stems(stems(" ".join(head)), question_stems) for head in distinct}
-        apart = [
-            head
-            for head in distinct
-            if own[head] - frozenset().union(*(own[rival] for rival in distinct - {head}))
-        ]
-        if len(apart) != 1:
-            return []
-        (named,) = apart
-    return [statement for statement in listed if heads[statement] == named]
+    return [each for each in listed if plain(each.head) == apart[0]]
+
+
+def _terms(text: str) -> frozenset[str]:
+    """Stems of a text, and its letters that stand alone: `zone B`."""
+    return frozenset((*stems(text), *(word for word in split_words(plain(text)) if len(word) == 1)))
 
 
 def in_column(
@@ -410,16 +361,6 @@ def in_column(
     fitting = in_time(fitting, parsed.known("date_scope"), documents)
     fitting = meeting(text, fitting, documents) or fitting
     return named_column(text, fitting) or fitting
-
-
-def _siblings(statement: Statement, documents: Sequence[Chunk]) -> frozenset[str]:
-    """Values of a kind in the text of one of them."""
-    beside = statements([documents[statement.place]])
-    return frozenset(
-        value_key(each.value)
-        for each in beside
-        if (each.text, each.kind) == (statement.text, statement.kind)
-    )
 
 
 def other_versions(
@@ -458,21 +399,14 @@ def is_field_alone(
 ) -> bool:
     """Whether a question asks for a field of the pack and nothing that tells its values apart."""
     name, text = parsed.known("target_field") or "", plain(parsed.question)
-    if name not in pack.fields or is_denied(text):
+    field = pack.fields.get(name)
+    if field is None or is_denied(text):
         return bool(name) and not is_denied(text)
-    topic = " ".join(own_topic(text, documents))
-    own = whole_words((*pack.fields[name].asked, *pack.own_words(name)))
-    kinds, reading = wanted_kinds(text), pack.fields[name].reading
-    fits = (
-        reading is None
-        or reading.kind is None
-        or not kinds
-        or reading.kind in kinds
-        or pack.fields[name].names
-    )
-    return fits and all(
-        is_kind_word(word) or not stems(word) for word in split_words(own.sub(" ", topic))
-    )
+    own = whole_words((*field.asked, *pack.own_words(name)))
+    kinds, kind = wanted_kinds(text), field.reading and field.reading.kind
+    fits = not kinds or kind is None or kind in kinds or bool(field.names)
+    words = split_words(own.sub(" ", " ".join(own_topic(text, documents))))
+    return fits and all(is_kind_word(word) or not stems(word) for word in words)
 
 
 def field_synonyms(parsed: ParsedQuestion, pack: Pack) -> tuple[str, ...]:
@@ -496,38 +430,27 @@ def in_time(
         if dated or any(document_year(documents[each.place]) != scope[:4] for each in listed):
             return dated or listed
         scope = "newest"
-    if scope in {"newest", "oldest"}:
-        form = expression("newer" if scope == "newest" else "older")
-        marked = [
-            statement
-            for statement in listed
-            if form.search(plain(f"{statement.head} {statement.label}"))
-        ]
-        years = {
-            statement: max(numbers)
-            for statement in listed
-            if (numbers := YEARS.findall(f"{statement.head} {statement.label}"))
-        }
-        if years and not marked and len(years) == len(listed):
-            end = (max if scope == "newest" else min)(years.values())
-            marked = [statement for statement in listed if years[statement] == end]
-        stamps = {each: document_year(documents[each.place]) for each in listed}
-        if (
-            not marked
-            and len({documents[each.place].tags.get("product", "") for each in listed}) == 1
-        ):
-            end = (max if scope == "newest" else min)(stamps.values(), default="")
-            marked = (
-                [each for each in listed if stamps[each] == end]
-                if len(set(stamps.values())) > 1
-                else []
-            )
-        passed = expression("held" if scope == "newest" else "holds")
-        remaining = [
-            statement for statement in listed if not passed.search(plain(_clause(statement)))
-        ]
-        return marked or remaining or listed
-    return listed
+    if scope not in {"newest", "oldest"}:
+        return listed
+    key, passed = ("newer", "held") if scope == "newest" else ("older", "holds")
+    names = [f"{each.head} {each.label}" for each in listed]
+    marked = [
+        each
+        for each, name in zip(listed, names, strict=True)
+        if expression(key).search(plain(name))
+    ]
+    if marked:
+        return marked
+    years = [max(YEARS.findall(name), default="") for name in names]
+    if not all(years):
+        own = [documents[each.place] for each in listed]
+        is_one = len({chunk.tags.get("product", "") for chunk in own}) == 1
+        years = [document_year(chunk) for chunk in own if is_one]
+    if len(set(years)) > 1:
+        end = (max if scope == "newest" else min)(years)
+        return [each for each, year in zip(listed, years, strict=True) if year == end]
+    form = expression(passed)
+    return [each for each in listed if not form.search(plain(_clause(each)))] or listed
 
 
 def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozenset[str]:
@@ -545,9 +468,8 @@ def unmet(text: str, statement: Statement, documents: Sequence[Chunk]) -> frozen
         if known and not any(least <= low and high <= most for _, least, most in known):
             words.add(f"{high if low == -math.inf else low:g} {unit}".strip())
     way, count = expression("manner").match(text), expression("count").search(text)
-    words |= (
-        {way[0]} if way and statement.kind in {"date", "name", *MEASURES} - {"number"} else set()
-    )
+    if way and statement.kind in {"date", "name", *MEASURES} - {"number"}:
+        words.add(way[0])
     if count and statement.kind == "duration" and expression("duration").search(text) is None:
         words.add(count[0])  # of guests, not of nights
     times = " ".join(value.text for value in values_in(text) if value.kind in {"date", "number"})
@@ -562,24 +484,24 @@ def _unstated(text: str, statement: Statement, documents: Sequence[Chunk]) -> se
     """
     own = plain(f"{_full_name(statement)} {statement.text} {statement.table}")
     adjectives = dict(entry.split("=") for entry in entries("unit_words"))
-    limits = {match[0]: match[0].split()[-1] for match in expression("unit").finditer(text)}
     words = {
-        limit
-        for limit, unit in limits.items()
-        if not whole_words([f"{unit}s?", adjectives.get(unit, unit)]).search(own)
-    }
-    words |= {
         match[0] for match in expression("bound").finditer(text) if match[0][:BOUND] not in own
     }
+    for match in expression("unit").finditer(text):
+        unit = match[0].split()[-1]
+        is_stated = whole_words([f"{unit}s?", adjectives.get(unit, unit)]).search(own)
+        words |= set() if is_stated else {match[0]}
     # compared as measures
     if {unit for unit, _, _ in _spans(text)} & {unit for unit, _, _ in _spans(own)}:
         return words
     # whose other passages may name what a figure is of
-    document = documents[statement.place].document
-    texts = " ".join(chunk.full_text for chunk in documents if chunk.document == document)
-    return words | {
-        figure for figure in _SMALL.findall(text) if figure not in re.findall(r"\d+", texts)
-    }
+    texts = _document_text(documents[statement.place], documents)
+    return words.union(_SMALL.findall(text)).difference(re.findall(r"\d+", texts))
+
+
+def _document_text(chunk: Chunk, documents: Sequence[Chunk]) -> str:
+    """Text of all passages of a passage's document."""
+    return " ".join(each.full_text for each in documents if each.document == chunk.document)
 
 
 def _full_name(statement: Statement) -> str:
@@ -589,13 +511,13 @@ def _full_name(statement: Statement) -> str:
 
 def _opposed(text: str, statement: Statement, pairs: Sequence[tuple[str, str]]) -> set[str]:
     """Words of a question in plain letters to which a statement's name has the other of a pair."""
-    words, name = set(), plain(_full_name(statement))
+    words: set[str] = set()
     for pair in pairs:
         sides = {key: matches for key in pair if (matches := _matches(key, text))}
-        stated = {key for key in pair if expression(key).search(name)} if sides else set()
-        words |= {
-            word for key in sides if stated and not sides.keys() & stated for word in sides[key]
-        }
+        name = plain(_full_name(statement)) if sides else ""
+        stated = {key for key in pair if expression(key).search(name)}
+        if stated and not sides.keys() & stated:
+            words = words.union(*sides.values())
     return words
 
 
@@ -630,8 +552,11 @@ def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
             continue
         unit = stem(re.sub(r"[\d.,\s-]+", "", expression("aged").sub("", plain(value.text))))
         low, high, before = min(figures), max(figures), plain(text[: value.start])
-        ends = {key: {match.end() for match in expression(key).finditer(before)} for key in _BOUNDS}
-        bound = {key for key in _BOUNDS if len(before) in ends[key]}
+        bound = {
+            key
+            for key in _BOUNDS
+            if any(match.end() == len(before) for match in expression(key).finditer(before))
+        }
         if spans and spans[-1][0] in {unit, ""} and RANGE.fullmatch(text[end : value.start]):
             low = spans.pop()[1]
         elif bound & {"below", "at_most"}:
@@ -645,28 +570,18 @@ def _spans(text: str) -> tuple[tuple[str, float, float], ...]:
 
 def _is_untimely(statement: Statement, year: str, documents: Sequence[Chunk]) -> bool:
     """Whether a statement holds at another time than a year, or its document has other years."""
-    holds = _holds_in(
-        f"{_clause(statement)} {statement.value if statement.kind == 'date' else ''}", year
-    )
-    if holds is not None or year in f"{statement.heading} {statement.text}":
-        return holds is False
-    chunk = documents[statement.place]
-    own = document_year(chunk)
-    texts = [*map(str, chunk.tags.values())]
-    if "" < own < year:  # what a document says of the years to come is no later version's
-        texts += [passage.full_text for passage in documents if passage.document == chunk.document]
-    if not own:  # what no passage says of a year
-        texts += [passage.full_text for passage in documents if passage.document == chunk.document]
-    return not any(year in text for text in texts)
-
-
-def _holds_in(clause: str, year: str) -> bool | None:
-    """Whether what a clause says of its time includes a year; None where it names none."""
+    clause = f"{_clause(statement)} {statement.value if statement.kind == 'date' else ''}"
     years, text = YEARS.findall(clause), plain(clause)
-    if not years or year in years:
-        return bool(years) or None
-    until = expression("held").search(text) is not None and year < max(years)
-    return until or (expression("holds").search(text) is not None and min(years) < year)
+    if years:
+        until = expression("held").search(text) and year < max(years)
+        since = expression("holds").search(text) and min(years) < year
+        return not (year in years or until or since)
+    chunk = documents[statement.place]
+    texts = [statement.heading, statement.text, *map(str, chunk.tags.values())]
+    # what a document says of the years to come is no later version's
+    if document_year(chunk) < year:
+        texts.append(_document_text(chunk, documents))
+    return not any(year in each for each in texts)
 
 
 def _clause(statement: Statement) -> str:
@@ -692,18 +607,14 @@ def outdated(chunk: Chunk, chunks: Sequence[Chunk], today: str) -> tuple[str, st
     ]
     if ends and max(ends) < today:
         return "passed", max(ends)
-    same = [
+    alike = [
         passage
         for passage in chunks
-        if all(
-            passage.tags.get(name, "") == chunk.tags.get(name) != ""
-            for name in ("product", "doc_type")
-        )
+        if all(passage.tags.get(name) == chunk.tags.get(name) for name in ("product", "doc_type"))
+        and passage.tags.get("date", "") <= today
     ]
-    newest = max(
-        [chunk, *(passage for passage in same if passage.tags.get("date", "") <= today)],
-        key=version_stamp,
-    )
+    is_tagged = chunk.tags.get("product") and chunk.tags.get("doc_type")
+    newest = max([chunk, *(alike if is_tagged else ())], key=version_stamp)
     is_later = version_stamp(newest) > version_stamp(chunk)
     return ("replaced", newest.tags.get("title") or newest.file_name) if is_later else ("", "")
 

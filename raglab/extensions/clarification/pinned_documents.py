@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raglab.extensions.clarification.contents import page_kind
 from raglab.extensions.clarification.language_words import plain
@@ -52,7 +51,6 @@ class DocumentIndex:
     _kinds: dict[str, str] = field(default_factory=dict, repr=False)
     _names: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
     _places: dict[str, int] = field(default_factory=dict, repr=False)
-    _vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     def pinned(self, documents: Sequence[str]) -> PinnedDocuments:
         """Documents that a request names, `path` or `path#page`.
@@ -152,19 +150,6 @@ class DocumentIndex:
                 }
             )
         return self._names
-
-    def nearness(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Cosines of some texts to a question by the encoder of the index.
-
-        To two digits: the last ones of an embedding differ between processors.
-        """
-        for text in texts:
-            if text not in self._vectors:
-                self._vectors[text] = embed_queries(
-                    [text], self.ready.encoder, tokens=False
-                ).vectors[0]
-        question_vector = embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
-        return [round(float(self._vectors[text] @ question_vector), 2) for text in texts]
 
     def around(self, question: str) -> PinnedDocuments:
         """Documents of the passages nearest to a question, of which none is named."""

@@ -23,7 +23,7 @@ from raglab.arguments.plain_arrays import converted
 from raglab.arguments.user_warnings import warn_user
 from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.field_values import is_quoted, read_value
-from raglab.extensions.clarification.gaps import Nearness, find_gaps
+from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.language_words import plain, stems
 from raglab.extensions.clarification.question_parsing import TASKS, VERSION, parse_question
 from raglab.extensions.clarification.replies import NOT_UNDERSTOOD, read_reply
@@ -184,16 +184,9 @@ class ProtocolCalls:
         parsed: ParsedQuestion,
         documents: Sequence[Chunk],
         hits: Sequence[Chunk],
-        nearness: Nearness | None = None,
     ) -> tuple[QuestionGap, ...]:
-        """What the question leaves out, in the order in which one is asked.
-
-        Args:
-          nearness: of texts to the question, for the default.
-        """
-        default = partial(
-            find_gaps, parsed, documents, hits, pack=self.pack, least=self.least, nearness=nearness
-        )
+        """What the question leaves out, in the order in which one is asked."""
+        default = partial(find_gaps, parsed, documents, hits, pack=self.pack, least=self.least)
         return self._call(
             "gap_finder", (parsed, documents, hits), partial(_gaps, documents=documents), default
         )

@@ -241,17 +241,9 @@ class TestKeys:
         ],
     )
     def test_a_key_of_its_own(self, question: str, key: str) -> None:
-        """The nearest passage is of the same kind of value.
-
-        It is asked, under all words of the question.
-        """
+        """It is asked, under all words of the question."""
         chunks = [Chunk("a", MARINA, "a.md", 1)]
-        gaps = find_gaps(
-            parse_question(question, chunks),
-            chunks,
-            chunks,
-            nearness=lambda _, texts: [0.9] * len(texts),
-        )
+        gaps = find_gaps(parse_question(question, chunks), chunks, chunks)
         assert [gap.field.replace(":date", "") for gap in gaps] == [key]
 
     def test_whom_not_to_call(self) -> None:

@@ -1,6 +1,6 @@
 """Which of several values a question may mean.
 
-Times of a sentence, its neighbour, documents, steps, other words.
+Times of a sentence, its neighbour, documents, other words.
 """
 
 from __future__ import annotations
@@ -159,42 +159,6 @@ class TestDocuments:
         )
 
 
-class TestSteps:
-    """Which section a step is of."""
-
-    def test_a_number_of_two_lists(self) -> None:
-        """Both headings are on offer; a number of one list alone is none."""
-        (gap,) = gaps("What does step 2 say?", sections(HIRE))
-        assert [reading.value for reading in gap.readings] == [
-            "Cleaning the mixer",
-            "Folding the tower",
-        ]
-        assert gaps("What does step 3 say?", sections(HIRE.replace("2. Lift", "3. Lift"))) == ()
-
-
-class TestNearness:
-    """Where no word is shared, the encoder says which sentence is near."""
-
-    SICK = "When you are ill\nAfterwards we pay you in full for six weeks, then half for ten weeks."
-
-    def ask(self, cosine: float) -> tuple[QuestionGap, ...]:
-        """Gaps where every text is as near."""
-        chunks = [Chunk("a", self.SICK, "a.md", 1)]
-        question = "How long do I get wages when I'm sick?"
-        return find_gaps(
-            parse_question(question, chunks),
-            chunks,
-            chunks,
-            nearness=lambda _, texts: [cosine] * len(texts),
-        )
-
-    def test_near_and_far(self) -> None:
-        """Asked about where it is near, left alone where it is not."""
-        (gap,) = self.ask(0.6)
-        assert len(gap.readings) == 2
-        assert self.ask(0.5) == ()
-
-
 class TestParsing:
     """Words that mean two things."""
 
@@ -315,8 +279,8 @@ class TestNoMoreThanIsOpen:
             assert clear is not None
             assert clear.statement.value == value
 
-    def test_roles_of_either_gender_are_meant_and_people_come_first(self) -> None:
-        """`assuré` means the `assurée` too; the maker of a document is asked about last."""
+    def test_roles_of_either_gender_are_meant(self) -> None:
+        """`assuré` means the `assurée` too."""
         text = (
             "| Nom | Rôle |\n|---|---|\n| Claire Vasseur | Assurée |\n| Jules Vasseur | Assuré "
             "additionnel |"
@@ -326,13 +290,6 @@ class TestNoMoreThanIsOpen:
             "Souscriptrice et assurée",
             "Assuré additionnel",
         ]
-        table = (
-            "| | |\n|---|---|\n| Organization | Lintop Institute |\n| Coordinator | Amara "
-            "Lindqvist |"
-        )
-        chunks = [Chunk("a", table, "a.md", 1, tags={"vendor": "Lintop Institute"})]
-        gap = gaps("Whom can I ask?", chunks)[0]
-        assert gap.readings[0].value == "Coordinator"
 
     @pytest.mark.parametrize(
         "question", ["Do I get paid when I'm ill?", "Is theft covered?", "Am I insured?"]
