@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -75,9 +75,10 @@ class Turn:
         """Words of a reason in the language of the question."""
         return say(self.request.language, Reason(key, values))
 
-    def listed(self, values: Sequence[str]) -> str:
-        """Values in a row: "A, B and C"."""
-        return self.say("both").join(filter(None, (", ".join(values[:-1]), values[-1])))
+    @property
+    def reads_fields(self) -> bool:
+        """Whether no reader of fields failed: one that did says nothing of the value."""
+        return all(fallback.role != "field_reader" for fallback in self.calls.fallbacks)
 
     def write(self, method: Callable[..., object], *about: object, **more: object) -> None:
         """Call a method of the log: at once, or of a reply with its answer."""
