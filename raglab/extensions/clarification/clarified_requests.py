@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from itertools import compress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,7 +63,6 @@ from raglab.extensions.clarification.value_readings import (
     ValueReading,
     chunks_in_scope,
     domain_checks,
-    quoted_reading,
     read_field_value,
     read_gap_value,
     reading_response,
@@ -130,12 +128,8 @@ class Waiting(NamedTuple):
         return field_text(self.gap.field, self.turn.request.language, self.turn.pack)
 
     def read(self, value: str) -> ValueReading:
-        """What a value leads to; what a user named beside the pages on offer is a statement."""
-        chunks, parsed = self.pinned.chunks, self.parsed
-        for reading in self.gap.readings if self.gap.kind == PAGE_SCOPE else ():
-            if reading.value == value and reading.quote not in {"", value}:
-                return quoted_reading(reading, chunks, parsed)
-        return read_gap_value(self.gap, value, parsed, chunks, self.turn.calls)
+        """What a value leads to."""
+        return read_gap_value(self.gap, value, self.parsed, self.pinned.chunks, self.turn.calls)
 
     def shown(self, value: str) -> str:
         """A value as a user reads it."""
@@ -154,7 +148,7 @@ class Waiting(NamedTuple):
         return answer_reading(self.turn, self.parsed, reading, self.domain, warnings, shown)
 
 
-def clarify_request(request: Request, system: System, clarification: Clarification) -> Response:
+def clarify_request(clarification: Clarification, request: Request, system: System) -> Response:
     """Response to a request, logged; see `raglab.live.ask.ask`.
 
     Where the log cannot be written, the question is answered as by a system that clarifies nothing,
@@ -324,12 +318,12 @@ def _named_reading(waiting: Waiting) -> str | None:
     `the head of school`.
     """
     text = plain(waiting.parsed.question)
-    known = frozenset(
-        map(stem, {*topic_words(text)}.difference(own_topic(text, waiting.pinned.chunks)))
-    )
-    own = {reading.value: frozenset(stems(reading.value)) for reading in waiting.gap.readings}
+    own = {*map(stem, own_topic(text, waiting.pinned.chunks))}
+    of_name, words = {*map(stem, topic_words(text))} - own, {*stems(text)}
     named = [
-        value for value, words in own.items() if words <= frozenset(stems(text)) and words & known
+        reading.value
+        for reading in waiting.gap.readings
+        if of_name.intersection(stems(reading.value)) and words.issuperset(stems(reading.value))
     ]
     return named[0] if len(named) == 1 and not limiting_words(text) else None
 
@@ -414,7 +408,8 @@ def waiting_of(
     offered = {reading.value for reading in readings}
     for value in (value for value in votes if votes[value] > 0.0 and value not in offered):
         reply = checked_reply(read_reply(value, asked), asked)
-        if reply.kind in {"page", "own_value"} and reply.value == value:
+        beside = "page" if gap.kind in {PAGE_SCOPE, "intent"} else "own_value"
+        if reply.kind == beside and reply.value == value:
             readings.append(GapReading(value, reply.quote))
     return Waiting(turn, parsed, gap._replace(readings=tuple(readings)), pinned, row, domain)
 
@@ -426,7 +421,7 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
       declined: whether the user turned down what was filled in: then the rest is asked about.
     """
     turn, gap, rule = waiting.turn, waiting.gap, waiting.turn.clarification.learner
-    request, settings = turn.request, turn.clarification.settings
+    request, costs = turn.request, turn.clarification.settings
     # Values that were turned down more often than taken come last; ties keep their order.
     votes = {} if waiting.row is None else waiting.row.candidate_votes
     order = sorted(gap.readings, key=lambda each: -min(votes.get(each.value, 0.0), 0.0))
@@ -447,8 +442,8 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
         # What a question is worth; an outcome that is not known before retrieval may be anything.
         worth = worth_asking(
             shares(row, [each.value for each in readings]),
-            question_cost=settings.clarify_question_cost,
-            error_cost=settings.clarify_error_cost,
+            question_cost=costs.clarify_question_cost,
+            error_cost=costs.clarify_error_cost,
             outcomes=[(each.outcome, each.narrowed and each.value) for each in readings],
         )
         asks = declined or first.failed or not fills_in(row, best.value, rule, worth)
@@ -460,17 +455,16 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
     about: dict[str, Any] = {"conditions": waiting.pinned.conditions, "now": request.now}
     if is_learned and first.failed and turn.reads_fields:
         turn.write(turn.log.signal, request.id, waiting.key, best.value, "failure", **about)
-    is_offered = [declined or not reading.failed for reading in readings]
-    tried = [reading.value for reading in order[: [*is_offered, True].index(True)]]
-    if not any(is_offered):
-        return turn.answer().changed([waiting.vain(tried)])
-    offered = tuple(compress(order, is_offered))
-    waiting = waiting._replace(gap=waiting.gap._replace(readings=offered))
+    pairs = zip(order, readings, strict=True)
+    offered = [each for each, reading in pairs if declined or not reading.failed]
+    if not offered:
+        return turn.answer().changed([waiting.vain(values)])
+    tried = [reading.value for reading in order[: order.index(offered[0])]]
+    waiting = waiting._replace(gap=waiting.gap._replace(readings=tuple(offered)))
     asked, why = _question(waiting, tried, best.reason, is_learned=is_learned and not tried)
     # Logged before it is put to the user: a reply may come from another process at once.
-    more = {"row": row, "kind": gap.kind, "why": why, "tried": tried}
-    costs = {"gain": worth.gain, "cost": worth.cost}
-    turn.write(turn.log.clarified, request.id, asked, **more, **costs, **about)
+    about |= {"row": row, "kind": gap.kind, "why": why, "tried": tried}
+    turn.write(turn.log.clarified, request.id, asked, gain=worth.gain, cost=worth.cost, **about)
     return asking_response(waiting, asked, why, [])
 
 

@@ -81,10 +81,10 @@ class Open(NamedTuple):
 
 
 def answer_reply(
+    clarification: Clarification,
     request_id: str,
     answer: str,
     system: System,
-    clarification: Clarification,
     *,
     question: str | None,
     now: datetime,
