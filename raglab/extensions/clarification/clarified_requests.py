@@ -13,12 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.answering.extractive import expected_kind
 from raglab.audit.default_table import DefaultUse, RowKey
-from raglab.decision.checks import Check
 from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,
@@ -55,9 +53,9 @@ from raglab.extensions.clarification.replies import (
     PAGE_SCOPE,
     read_reply,
 )
+from raglab.extensions.clarification.reply_names import sum_key
 from raglab.extensions.clarification.scope_answers import narrow_to_chunks
-from raglab.extensions.clarification.statements import value_key
-from raglab.extensions.clarification.turns import Clarification, Turn
+from raglab.extensions.clarification.turns import UNREAD, Clarification, Turn
 from raglab.extensions.clarification.value_readings import (
     READ,
     ValueReading,
@@ -110,17 +108,14 @@ class Waiting(NamedTuple):
     """
 
     turn: Turn
-    parsed: ParsedQuestion
     gap: QuestionGap
-    pinned: PinnedDocuments
-    row: ClarificationDefault | None
-    domain: tuple[Check, ...]
+    row: ClarificationDefault | None = None
 
     @property
     def key(self) -> RowKey:
         """Key of the row."""
         conditions = {} if self.row is None else self.row.sub_conditions
-        return RowKey(self.gap.field, self.pinned.doctype, conditions)
+        return RowKey(self.gap.field, self.turn.pinned.doctype, conditions)
 
     @property
     def field(self) -> str:
@@ -129,7 +124,8 @@ class Waiting(NamedTuple):
 
     def read(self, value: str) -> ValueReading:
         """What a value leads to."""
-        return read_gap_value(self.gap, value, self.parsed, self.pinned.chunks, self.turn.calls)
+        turn = self.turn
+        return read_gap_value(self.gap, value, turn.parsed, turn.pinned.chunks, turn.calls)
 
     def shown(self, value: str) -> str:
         """A value as a user reads it."""
@@ -144,8 +140,7 @@ class Waiting(NamedTuple):
 
     def answer(self, reading: ValueReading, warnings: Sequence[str] = ()) -> Response:
         """Response to the request filled in."""
-        shown = self.shown(reading.value)
-        return answer_reading(self.turn, self.parsed, reading, self.domain, warnings, shown)
+        return answer_reading(self.turn, reading, warnings, self.shown(reading.value))
 
 
 def clarify_request(clarification: Clarification, request: Request, system: System) -> Response:
@@ -158,11 +153,11 @@ def clarify_request(clarification: Clarification, request: Request, system: Syst
     Raises:
       UnwritableLogError: the log cannot be written, and the system requires it.
     """
-    start, log = perf_counter(), audit_log(system)
-    calls, is_pinned = clarification.calls.for_request(), bool(request.documents)
+    log, calls = audit_log(system), clarification.calls.for_request()
+    is_pinned = bool(request.documents)
     request, parsed = _read_question(request, clarification, calls)
     read: dict[str, Any] = {}
-    if parsed is not None:  # its text is a column of its own
+    if clarification.asks:  # its text is a column of its own
         fields = parsed.model_dump(mode="json", exclude={"question", "documents"})
         read = {"parsed": fields, "parser": calls.names()["parser"]}
     try:
@@ -172,10 +167,17 @@ def clarify_request(clarification: Clarification, request: Request, system: Syst
             # what was learned then.
             log.settle(now=request.now)
             logged = request._replace(resumed=resumed)
-            turn = Turn(logged, system, log, clarification, calls, request.id, is_pinned)
-            response = answer_or_refuse(logged, system, partial(_answer_turn, turn, parsed))
-        ms = {**response.record.ms, "total": 1e3 * (perf_counter() - start)}
-        response = response.changed(record=response.record._replace(ms=ms))
+            turn = Turn(
+                logged,
+                system,
+                log,
+                clarification,
+                calls,
+                request.id,
+                is_pinned=is_pinned,
+                parsed=parsed,
+            )
+            response = answer_or_refuse(logged, system, partial(_answer_turn, turn))
         return log_answer(log, logged_as, response, request.now, system)
     except UnwritableLogError:
         if system.audit_required:
@@ -189,13 +191,13 @@ def clarify_request(clarification: Clarification, request: Request, system: Syst
 
 def _read_question(
     request: Request, clarification: Clarification, calls: ProtocolCalls
-) -> tuple[Request, ParsedQuestion | None]:
+) -> tuple[Request, ParsedQuestion]:
     """A request with the only document that its words name, and its question as typed fields.
 
-    None where only choices among options are learned.
+    Without any where only choices among options are learned.
     """
     if not clarification.asks:
-        return request, None
+        return request, UNREAD
     index, documents = clarification.index, request.documents
     if not documents and request.selected is None:
         named = index.named(request.text, clarification.settings.clarify_max_documents)
@@ -209,15 +211,13 @@ def _read_question(
     return request._replace(documents=documents, language=parsed.language), parsed
 
 
-def _answer_turn(turn: Turn, parsed: ParsedQuestion | None) -> Response:
+def _answer_turn(turn: Turn) -> Response:
     """Response to a turn, with what is missing filled in or asked for, and learned from."""
     # Who chose among options has said what is meant: nothing is left to clarify.
-    is_plain = parsed is None or turn.request.selected is not None
-    response = turn.answer() if is_plain or parsed is None else _clarify_gaps(turn, parsed)
-    response = with_fallbacks(response, turn)
-    return (
-        learn_options(response, turn) if turn.clarification.settings.clarify_options else response
-    )
+    asks = turn.clarification.asks and turn.request.selected is None
+    response = with_fallbacks(_clarify_gaps(turn) if asks else turn.answer(), turn)
+    learns = turn.clarification.settings.clarify_options
+    return learn_options(response, turn) if learns else response
 
 
 def with_fallbacks(response: Response, turn: Turn) -> Response:
@@ -249,32 +249,31 @@ def pinned_of(turn: Turn, documents: Sequence[str]) -> tuple[PinnedDocuments, bo
     return index.pinned(among) if among else pinned, True
 
 
-def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
+def _clarify_gaps(turn: Turn) -> Response:
     """Response to a question as it was read.
 
     Filled in, read from the named documents, or left to the pipeline.
     """
-    request, index = turn.request, turn.clarification.index
+    request, parsed, index = turn.request, turn.parsed, turn.clarification.index
     # Out of domain is refused before anyone is asked about it.
     domain = domain_checks(request.text, turn.system, request.language)
     if not all(check.passes for check in domain):
         return turn.answer()
     pinned, is_named = pinned_of(turn, parsed.documents or request.documents)
+    turn = replace(turn, pinned=pinned, domain=domain)
     hits = index.nearest(request.text, pinned.chunks)
     gap = next(iter(turn.calls.gaps(parsed, pinned.chunks, hits, index.nearness)), None)
     # Whoever pins no document asks what it is, not where it stands.
     if gap is not None and (turn.is_pinned or gap.kind != PAGE_SCOPE):
-        waiting = waiting_of(turn, parsed, _keyed_gap(turn, parsed, gap, pinned), pinned, domain)
+        waiting = waiting_of(turn, _keyed_gap(turn, gap))
         value = _named_reading(waiting)
         return fill_in(waiting) if value is None else waiting.answer(waiting.read(value))
     if not is_named:  # what nobody named is answered by the gates
         return turn.answer()
-    return answer_reading(turn, parsed, _complete_reading(turn, parsed, pinned, hits), domain)
+    return answer_reading(turn, _complete_reading(turn, hits))
 
 
-def _keyed_gap(
-    turn: Turn, parsed: ParsedQuestion, gap: QuestionGap, pinned: PinnedDocuments
-) -> QuestionGap:
+def _keyed_gap(turn: Turn, gap: QuestionGap) -> QuestionGap:
     """The gap under all a question names, spelled as the first row of the same words (rule S5.1).
 
     A vote on the deposit for a pet is none on every deposit, and `deposit for pets` asks for what
@@ -282,8 +281,8 @@ def _keyed_gap(
     on that of 2024, nor on the smallest.
     """
     name, *axis = gap.field.partition(":")
-    text = plain(parsed.question)
-    topic = own_topic(text, pinned.chunks)
+    text = plain(turn.parsed.question)
+    topic = own_topic(text, turn.pinned.chunks)
     # else it is none of the question's words: of a pack, or a part
     if {*stems(name)} <= {*stems(" ".join(topic))}:
         name = " ".join(
@@ -297,7 +296,7 @@ def _keyed_gap(
         limits = {*limiting_words(text), *re.findall(r"\d+", " ".join(times))}
     limited = f":{' '.join(sorted(limits))}"[: LONGEST // 2] if limits else ""
     field = "".join((name, *axis, limited))
-    known = (row.target_field for row in turn.log.rows(doctype=pinned.doctype))
+    known = (row.target_field for row in turn.log.rows(doctype=turn.pinned.doctype))
     same = (before for before in known if _row_words(before) == _row_words(field))
     return gap._replace(field=next(same, field))
 
@@ -317,8 +316,8 @@ def _named_reading(waiting: Waiting) -> str | None:
 
     `the head of school`.
     """
-    text = plain(waiting.parsed.question)
-    own = {*map(stem, own_topic(text, waiting.pinned.chunks))}
+    text = plain(waiting.turn.parsed.question)
+    own = {*map(stem, own_topic(text, waiting.turn.pinned.chunks))}
     of_name, words = {*map(stem, topic_words(text))} - own, {*stems(text)}
     named = [
         reading.value
@@ -349,22 +348,20 @@ def limiting_words(text: str) -> tuple[str, ...]:
     return tuple(sorted(limits))
 
 
-def _complete_reading(
-    turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments, hits: Sequence[Chunk]
-) -> ValueReading:
+def _complete_reading(turn: Turn, hits: Sequence[Chunk]) -> ValueReading:
     """What the documents state for a question that leaves nothing out.
 
     Else the page that it names, or nothing.
     """
-    calls, text = turn.calls, turn.request.text
+    calls, text, parsed, chunks = turn.calls, turn.request.text, turn.parsed, turn.pinned.chunks
     scope = parsed.known("page_scope", calls.least) or DOCUMENT
     if parsed.known("intent", calls.least) in {None, "lookup"}:
         name = parsed.known("target_field", calls.least) or ""
-        scoped = chunks_in_scope(pinned.chunks, scope, name, text, calls) or list(pinned.chunks)
+        scoped = chunks_in_scope(chunks, scope, name, text, calls) or list(chunks)
         # A reader of one's own is asked first; the default reads fields that the question asks for
         # and nothing further.
         is_own = calls.field_reader is not None
-        if name and (is_own or is_field_alone(parsed, pinned.chunks, turn.pack)):
+        if name and (is_own or is_field_alone(parsed, chunks, turn.pack)):
             read = read_field_value(name, scoped, calls, about=parsed.question)
             if not read.failed:
                 return read
@@ -374,44 +371,41 @@ def _complete_reading(
             value = FieldValue(stated.value, stated.text)
             return ValueReading(DOCUMENT, value, scoped[stated.place], confidence=READ)
     is_page = scope.isdecimal() or scope == LAST_PAGE
-    paged = chunks_in_scope(pinned.chunks, scope, "", text, calls) if is_page else []
+    paged = chunks_in_scope(chunks, scope, "", text, calls) if is_page else []
     return ValueReading(
         scope, narrowed=narrow_to_chunks(text, paged, "page", ()) if paged else None
     )
 
 
-def waiting_of(
-    turn: Turn,
-    parsed: ParsedQuestion,
-    gap: QuestionGap,
-    pinned: PinnedDocuments,
-    domain: tuple[Check, ...],
-) -> Waiting:
+def waiting_of(turn: Turn, gap: QuestionGap) -> Waiting:
     """A request with the most specific row of what it leaves out (rule S5.7).
 
     A value that was learned under another spelling is offered as it was learned, and a page, task
     or statement that users named before is on offer too.
     """
+    pinned = turn.pinned
     rows = turn.log.rows(gap.field, pinned.doctype)
     row = lookup(rows, gap.field, pinned.doctype, pinned.conditions)
     votes = {} if row is None else row.candidate_votes
-    known = {value_key(value): value for value in votes}
+    known = {sum_key(value): value for value in votes}
     readings = [
         reading
         if learned == reading.value
         else reading._replace(value=learned, text=reading.text or reading.value)
         for reading in gap.readings
-        for learned in (known.get(value_key(reading.value), reading.value),)
+        for learned in (known.get(sum_key(reading.value), reading.value),)
     ]
     # As a reply reads them, so that they are named by what these documents state.
-    asked = ReplyRequest(parsed.question, gap.kind, gap.field, tuple(readings), None, pinned.chunks)
+    asked = ReplyRequest(
+        turn.parsed.question, gap.kind, gap.field, tuple(readings), None, pinned.chunks
+    )
     offered = {reading.value for reading in readings}
     for value in (value for value in votes if votes[value] > 0.0 and value not in offered):
         reply = checked_reply(read_reply(value, asked), asked)
         beside = "page" if gap.kind in {PAGE_SCOPE, "intent"} else "own_value"
         if reply.kind == beside and reply.value == value:
             readings.append(GapReading(value, reply.quote))
-    return Waiting(turn, parsed, gap._replace(readings=tuple(readings)), pinned, row, domain)
+    return Waiting(turn, gap._replace(readings=tuple(readings)), row)
 
 
 def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
@@ -452,7 +446,7 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
     # A default is applied where it fills something in: one that reads nothing was tried, and is
     # evidence against it.
     is_learned = leads(row, best.value, rule)
-    about: dict[str, Any] = {"conditions": waiting.pinned.conditions, "now": request.now}
+    about: dict[str, Any] = {"conditions": turn.pinned.conditions, "now": request.now}
     if is_learned and first.failed and turn.reads_fields:
         turn.write(turn.log.signal, request.id, waiting.key, best.value, "failure", **about)
     pairs = zip(order, readings, strict=True)
@@ -471,7 +465,7 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
 def _apply(waiting: Waiting, row: ClarificationDefault, reading: ValueReading) -> Response:
     """Response by the learned value, without a question."""
     turn, rule = waiting.turn, waiting.turn.clarification.learner
-    shown, conditions = waiting.shown(reading.value), waiting.pinned.conditions
+    shown, conditions = waiting.shown(reading.value), turn.pinned.conditions
     warning = default_sentence(row, shown, turn.request.language, turn.pack)
     response = waiting.answer(reading, [warning])
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
@@ -512,7 +506,7 @@ def _question(
         "kind": gap.kind,
         "policy_id": turn.system.policy.policy_id,
         "readings": [list(reading) for reading in gap.readings],
-        "documents": sorted({chunk.document for chunk in waiting.pinned.chunks}),
+        "documents": sorted({chunk.document for chunk in turn.pinned.chunks}),
         **model_names(turn.system),
         "model": str(getattr(parser, "model", "") or names["parser"]),
         "parser": names["parser"],
@@ -539,16 +533,16 @@ def _asking_reason(waiting: Waiting, tried: Sequence[str], *, is_learned: bool) 
     """Why the user is asked: the gate of the default, in words."""
     turn, rule, row = waiting.turn, waiting.turn.clarification.learner, waiting.row
     if tried:
-        return turn.say("not_in", values=turn.say("both").join(map(waiting.shown, tried)))
+        return waiting.vain(tried)
     if row is None or not is_learned:
         return turn.say("no_default")
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
-    key = "below_ask" if verdict == "ask" else "below_apply"
-    least = rule.ask_below if verdict == "ask" else rule.apply_above
+    is_low, sure = verdict == "ask", row.confidence
+    least = rule.ask_below if is_low else rule.apply_above
     return turn.say(
-        key,
-        confidence=decimals(row.confidence, least),
-        least=decimals(least, row.confidence),
+        "below_ask" if is_low else "below_apply",
+        confidence=decimals(sure, least),
+        least=decimals(least, sure),
         number=row.requests + 1,
         every=rule.every,
     )
@@ -566,17 +560,12 @@ def asking_response(
         arm_reason=turn.say("asks_for", kind=gap.kind, field=waiting.field, why=why),
         warnings=(*warnings,),
     )
-    record = ResponseRecord(checks=waiting.domain)
+    record = ResponseRecord(checks=turn.domain)
     return unretrieved_response(answer, turn.request, turn.system, record)
 
 
 def answer_reading(
-    turn: Turn,
-    parsed: ParsedQuestion,
-    reading: ValueReading,
-    domain: Sequence[Check],
-    warnings: Sequence[str] = (),
-    scope: str = "",
+    turn: Turn, reading: ValueReading, warnings: Sequence[str] = (), scope: str = ""
 ) -> Response:
     """Response that says what was read, or what the pipeline says to what the question became."""
     language, narrowed = turn.request.language, reading.narrowed
@@ -586,9 +575,10 @@ def answer_reading(
         return answered.changed(warnings)
     if reading.field_value is None:
         return turn.answer().changed(warnings)
-    name = field_text(parsed.known("target_field", 0.0) or "", language, turn.pack) or reading.value
+    field = turn.parsed.known("target_field", 0.0) or ""
+    name = field_text(field, language, turn.pack) or reading.value
     shown = scope or value_text(reading.value, language)
-    page = None if reading.chunk is None else reading.chunk.page
+    page = reading.chunk and reading.chunk.page
     where = turn.say("found_on_page", field=name, scope=shown, page=page)
     why = turn.say("read_field", field=name, value=shown)
-    return reading_response(turn.request, reading, why, where, domain, turn.system, warnings)
+    return reading_response(turn.request, reading, why, where, turn.domain, turn.system, warnings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,8 +23,7 @@ from raglab.extensions.clarification.default_rows import application_of, pending
 from raglab.extensions.clarification.language_words import plain
 from raglab.extensions.clarification.option_defaults import KIND, option_values
 from raglab.extensions.clarification.question_texts import option_rows
-from raglab.extensions.clarification.reply_names import DOCUMENT, NOT_UNDERSTOOD, PAGE_SCOPE
-from raglab.extensions.clarification.statements import value_key
+from raglab.extensions.clarification.reply_names import NOT_UNDERSTOOD
 from raglab.extensions.clarification.turns import Clarification, Turn
 from raglab.extensions.clarification.value_readings import (
     domain_checks,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 LONGEST_REPLY = 200  # characters
 FEWEST = 2  # values that are a choice
-LAST = ("toc", DOCUMENT)  # scopes that are tried where the user's own finds nothing
 
 
 class Open(NamedTuple):
@@ -96,7 +95,7 @@ def answer_reply(
     the same time the first is taken.
     """
     log = audit_log(system)
-    if not isinstance(answer, str) or not answer.strip() or len(answer) > LONGEST_REPLY:
+    if not answer.strip() or len(answer) > LONGEST_REPLY:
         rule = f"a reply must be a text of 1 to {LONGEST_REPLY} characters"
         refuse(rule, f"{answer!r:.80}", "say yes, no or one of the values")
     # A default that silence settled in the meantime takes no correction any more.
@@ -179,12 +178,11 @@ def _open_request(
         language=language_of(text, system.pack),
         groups=request_groups(record),
     )
-    is_asked = isinstance(use, Pending)
     return Open(
         request,
         use,
-        use.clarification if is_asked else None,
-        use.clarification.proposed_default if is_asked else use.value,
+        use.clarification if isinstance(use, Pending) else None,
+        use.clarification.proposed_default if isinstance(use, Pending) else use.value,
         frozenset(row["value"] for row in changes if row["signal"] == "explicit_no"),
         len(replies),
         state,
@@ -208,17 +206,21 @@ def _question_text(record: Mapping[str, Any], question: str | None) -> str:
 def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
     """Learn what the reply names, then answer the filled request, reshow or end it (rule S5.4)."""
     waiting = _waiting(matter, turn)
-    kind, chunks, language = waiting.gap.kind, waiting.pinned.chunks, turn.request.language
+    turn, kind, language = waiting.turn, waiting.gap.kind, turn.request.language
     turned_down = [each for each in waiting.gap.readings if each.value in matter.turned_down]
     remaining = tuple(each for each in waiting.gap.readings if each not in turned_down)
     if matter.proposed in matter.turned_down:
         matter = matter._replace(proposed=next((each.value for each in remaining), None))
-    field = matter.use.key.target_field.partition(":")[0]
-    shown = tuple(each._replace(text=waiting.shown(each.value)) for each in remaining)
-    reply = turn.calls.reply(
-        answer,
-        ReplyRequest(turn.request.text, kind, field, shown, matter.proposed, chunks, language),
+    asked = ReplyRequest(
+        turn.request.text,
+        kind,
+        matter.use.key.target_field.partition(":")[0],
+        tuple(each._replace(text=waiting.shown(each.value)) for each in remaining),
+        matter.proposed,
+        turn.pinned.chunks,
+        language,
     )
+    reply = turn.calls.reply(answer, asked)
     # A declined value comes back by its name, not by a cell of its row.
     gone = [each.value for each in turned_down if each.quote == reply.quote]
     if reply.kind == "own_value" and gone:
@@ -227,7 +229,7 @@ def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
     _learn(matter, reply, turn, len(remaining))
     if reply.kind == "not_understood":
         other = option_rows(remaining, kind, language)[-1]
-        if plain(answer) in {OTHER, str(other["id"]), plain(other["text"])}:
+        if plain(answer).strip(" .!") in {OTHER, str(other["id"]), plain(other["text"])}:
             why = turn.say("not_offered", field=waiting.field, words=other["text"])
             return _refusal(waiting, why)
         why = turn.say("names_nothing", reply=f"{answer!r:.80}")
@@ -237,10 +239,15 @@ def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
         left = tuple(each for each in remaining if each.value not in reply.declined)
         return _show_again(waiting, matter, left, turn.say("declined", values=declined))
     if reply.kind == "own_value":  # what the user named wins over every reader
-        note = turn.say("not_offered", field=waiting.field, words=repr(reply.value))
         own = GapReading(reply.value, reply.quote)
-        return waiting.answer(quoted_reading(own, chunks, waiting.parsed), [note])
-    return _answer_value(waiting, matter, reply)
+        note = turn.say("not_offered", field=waiting.field, words=repr(reply.value))
+        return waiting.answer(quoted_reading(own, turn.pinned.chunks, turn.parsed), [note])
+    reading = waiting.read(reply.value)
+    if not reading.failed:
+        return waiting.answer(reading)
+    if not reply.doubted and turn.reads_fields:
+        _signal(matter, turn, reply.value, "failure")
+    return _refusal(waiting, waiting.vain([reply.value]))
 
 
 def _waiting(matter: Open, turn: Turn) -> Waiting:
@@ -254,22 +261,26 @@ def _waiting(matter: Open, turn: Turn) -> Waiting:
     pinned, _ = pinned_of(turn, request.documents or audit.get("documents", ()))
     parsed = turn.calls.parse(request.text, pinned.chunks)
     parsed = parsed.model_copy(update={"documents": request.documents})
-    logged, reason = [GapReading(*map(str, each)) for each in audit.get("readings", ())], "first"
-    if not logged:
+    readings, reason = [GapReading(*map(str, each)) for each in audit.get("readings", ())], "first"
+    is_logged = bool(readings)
+    if not is_logged:
         hits = turn.clarification.index.nearest(request.text, pinned.chunks)
         gaps = turn.calls.gaps(parsed, pinned.chunks, hits)
-        fresh = next((gap for gap in gaps if gap.kind == use.kind), None)
-        logged, reason = ([], reason) if fresh is None else ([*fresh.readings], fresh.reason)
+        for fresh in [gap for gap in gaps if gap.kind == use.kind][:1]:
+            readings, reason = [*fresh.readings], fresh.reason
     values = [matter.proposed or ""] if asking is None else asking.candidate_values
-    known = {value_key(each.value): each for each in (*map(GapReading, values), *logged)}
-    if asking is not None:  # as it was spelled to the user
-        known = {value: known[value_key(value)]._replace(value=value) for value in values}
+    known = {each.value: each for each in (*map(GapReading, values), *readings)}
     kind: GapKind = use.kind  # type: ignore[assignment] # as it was logged
     gap = QuestionGap(kind, use.key.target_field, tuple(known.values()), reason)
     domain = domain_checks(request.text, turn.system, request.language)
+    turn = replace(turn, parsed=parsed, pinned=pinned, domain=domain)
+    if is_logged:
+        return Waiting(turn, gap)
+    waiting = waiting_of(turn, gap)
     if asking is None:
-        return waiting_of(turn, parsed, gap, pinned, domain)
-    return Waiting(turn, parsed, gap, pinned, None, domain)
+        return waiting
+    offered = {each.value: each for each in waiting.gap.readings if each.value in values}
+    return waiting._replace(gap=gap._replace(readings=tuple(offered.values())))
 
 
 def _learn(matter: Open, reply: Reply, turn: Turn, remaining: int) -> None:
@@ -329,29 +340,8 @@ def _refusal(waiting: Waiting, reason: str) -> Response:
         refusal_reason=refusal_reason,
         arm_reason=turn.say("read_for"),
     )
-    checks = (*waiting.domain, field_check(refusal_reason, has_value=False))
+    checks = (*turn.domain, field_check(refusal_reason, has_value=False))
     return unretrieved_response(answer, turn.request, turn.system, ResponseRecord(checks=checks))
-
-
-def _answer_value(waiting: Waiting, matter: Open, reply: Reply) -> Response:
-    """Answer under the user's value.
-
-    A page that does not state the field is followed by the wide scopes, and named.
-    """
-    turn, scopes = waiting.turn, [reply.value]
-    if waiting.gap.kind == PAGE_SCOPE:
-        before = {*reply.declined, matter.proposed, reply.value}
-        offered = {reading.value for reading in waiting.gap.readings}
-        scopes += [scope for scope in LAST if scope in offered - before]
-    readings = map(waiting.read, scopes)
-    reading = next((each for each in readings if not each.failed), None)
-    tried = scopes if reading is None else scopes[: scopes.index(reading.value)]
-    # Only the user's own value is counted against: the others were never said to be right.
-    if tried and not reply.doubted and turn.reads_fields:
-        _signal(matter, turn, reply.value, "failure")
-    if reading is None:
-        return _refusal(waiting, waiting.vain(tried))
-    return waiting.answer(reading, [waiting.vain(tried)] if tried else [])
 
 
 def _choose_option(matter: Open, answer: str, turn: Turn) -> Response:

@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from raglab.decision.checks import Check
 from raglab.default_learner import DefaultLearner
-from raglab.extensions.clarification.pinned_documents import DocumentIndex
+from raglab.extensions.clarification.pinned_documents import (
+    ANY,
+    DocumentIndex,
+    PinnedDocuments,
+)
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
+from raglab.live.clarifier import ParsedQuestion
 from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request
 from raglab.live.response import Response
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
     from raglab.live.settings import Settings
     from raglab.live.system import System
+
+UNREAD, UNPINNED = ParsedQuestion(), PinnedDocuments((), ANY, {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +59,11 @@ class Clarification:
 class Turn:
     """A user's turn: the request, and all that answers it and learns from it.
 
-    calls: the protocols, with what failed in this turn. is_pinned: whether the user named the
-    documents. answered_as: id under which the pipeline answers. It is another than the request's
-    where a reply corrects a request that was answered already, since a bandit takes an id once.
-    writes: of a reply, what is logged with its answer or not at all.
+    calls: the protocols, with what failed in this turn. answered_as: id under which the pipeline
+    answers. It is another than the request's where a reply corrects a request that was answered
+    already, since a bandit takes an id once. writes: of a reply, what is logged with its answer or
+    not at all. is_pinned: whether the user named the documents. parsed: the question as it was
+    read. pinned: the documents that it is asked of. domain: checks before anything is retrieved.
     """
 
     request: Request
@@ -63,8 +72,11 @@ class Turn:
     clarification: Clarification
     calls: ProtocolCalls
     answered_as: str
-    is_pinned: bool = True
     writes: list[Callable[[], object]] | None = None
+    is_pinned: bool = True
+    parsed: ParsedQuestion = UNREAD
+    pinned: PinnedDocuments = UNPINNED
+    domain: tuple[Check, ...] = ()
 
     @property
     def pack(self) -> Pack:

@@ -487,6 +487,21 @@ class TestReplies:
         assert (said["status"], said["sources"]) == ("refuse", [])
         assert "page 1" in said["refusal_reason"]
 
+    @pytest.mark.parametrize(
+        "said", ["other", "something else", "Something else.", "4", "cancel", "stop"]
+    )
+    def test_something_else_and_cancel_end_it_without_a_vote(
+        self, opened: Callable[..., System], said: str
+    ) -> None:
+        """By the option's value, text or number, or by words that drop the matter."""
+        system = opened()
+        asked = ask("the policyholder", system=system, documents=[ROLES], request_id="q", now=START)
+        assert [option["value"] for option in asked["options"]][3:] == ["other"]
+        ended = answered(system, said)
+        assert (ended["status"], ended["sources"]) == ("refuse", [])
+        assert votes(system) == {}
+        assert explain_request("q", audit(system)).rebuilt
+
     def test_what_is_not_understood_changes_nothing(self, opened: Callable[..., System]) -> None:
         """The request is shown again as it was, and a yes then answers it; twice ends it."""
         system = opened()
@@ -503,15 +518,15 @@ class TestReplies:
             if status == "ok":
                 system = opened()
 
-    def test_a_page_that_finds_nothing_is_no_second_question(
+    def test_a_page_that_finds_nothing_ends_the_request(
         self, opened: Callable[..., System]
     ) -> None:
-        """What is left is tried by itself and named; the page's failure is noted."""
+        """No other page is taken for the user's; the page's failure is noted."""
         system = opened()
         put(system)
         said = answered(system, "page 3")
-        assert (said["status"], said["clarification"]) == ("ok", None)
-        assert any("the insurer was not found in page 3" in text for text in said["warnings"])
+        assert (said["status"], said["clarification"]) == ("refuse", None)
+        assert "the insurer was not found in page 3" in said["refusal_reason"]
         signals = [
             one["signal"]
             for one in logged(system, CHANGES, request_id="q")
@@ -646,7 +661,7 @@ class TestReplies:
             "refuse",
             say("fr", Reason("refusal")),
         )
-        assert "l'assureur est introuvable ici : page 2 ou " in said["refusal_reason"]
+        assert "l'assureur est introuvable ici : page 2" in said["refusal_reason"]
         assert explain_request("q", audit(system)).rebuilt
         plain = put(system, QUI, FRENCH, "r")
         assert (plain["clarification"], plain["arm"]) == (None, "hybrid")
