@@ -396,12 +396,12 @@ def waiting_of(turn: Turn, gap: QuestionGap) -> Waiting:
         for learned in (known.get(sum_key(reading.value), reading.value),)
     ]
     # As a reply reads them, so that they are named by what these documents state.
-    asked = ReplyRequest(
+    reply_request = ReplyRequest(
         turn.parsed.question, gap.kind, gap.field, tuple(readings), None, pinned.chunks
     )
     offered = {reading.value for reading in readings}
     for value in (value for value in votes if votes[value] > 0.0 and value not in offered):
-        reply = checked_reply(read_reply(value, asked), asked)
+        reply = checked_reply(read_reply(value, reply_request), reply_request)
         beside = "page" if gap.kind in {PAGE_SCOPE, "intent"} else "own_value"
         if reply.kind == beside and reply.value == value:
             readings.append(GapReading(value, reply.quote))
@@ -455,11 +455,11 @@ def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
         return turn.answer().changed([waiting.vain(values)])
     tried = [reading.value for reading in order[: order.index(offered[0])]]
     waiting = waiting._replace(gap=waiting.gap._replace(readings=tuple(offered)))
-    asked, why = _question(waiting, tried, best.reason, is_learned=is_learned and not tried)
+    question, why = _question(waiting, tried, best.reason, is_learned=is_learned and not tried)
     # Logged before it is put to the user: a reply may come from another process at once.
     about |= {"row": row, "kind": gap.kind, "why": why, "tried": tried}
-    turn.write(turn.log.clarified, request.id, asked, gain=worth.gain, cost=worth.cost, **about)
-    return asking_response(waiting, asked, why, [])
+    turn.write(turn.log.clarified, request.id, question, gain=worth.gain, cost=worth.cost, **about)
+    return asking_response(waiting, question, why, [])
 
 
 def _apply(waiting: Waiting, row: ClarificationDefault, reading: ValueReading) -> Response:

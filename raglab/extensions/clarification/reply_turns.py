@@ -211,7 +211,7 @@ def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
     remaining = tuple(each for each in waiting.gap.readings if each not in turned_down)
     if matter.proposed in matter.turned_down:
         matter = matter._replace(proposed=next((each.value for each in remaining), None))
-    asked = ReplyRequest(
+    reply_request = ReplyRequest(
         turn.request.text,
         kind,
         matter.use.key.target_field.partition(":")[0],
@@ -220,7 +220,7 @@ def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
         turn.pinned.chunks,
         language,
     )
-    reply = turn.calls.reply(answer, asked)
+    reply = turn.calls.reply(answer, reply_request)
     # A declined value comes back by its name, not by a cell of its row.
     gone = [each.value for each in turned_down if each.quote == reply.quote]
     if reply.kind == "own_value" and gone:
@@ -228,16 +228,20 @@ def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
         reply = Reply("chosen", named[0]) if named else NOT_UNDERSTOOD
     _learn(matter, reply, turn, len(remaining))
     if reply.kind == "not_understood":
-        other = option_rows(remaining, kind, language)[-1]
-        if plain(answer).strip(" .!") in {OTHER, str(other["id"]), plain(other["text"])}:
-            why = turn.say("not_offered", field=waiting.field, words=other["text"])
+        last_option = option_rows(remaining, kind, language)[-1]
+        if plain(answer).strip(" .!") in {
+            OTHER,
+            str(last_option["id"]),
+            plain(last_option["text"]),
+        }:
+            why = turn.say("not_offered", field=waiting.field, words=last_option["text"])
             return _refusal(waiting, why)
         why = turn.say("names_nothing", reply=f"{answer!r:.80}")
         return _show_again(waiting, matter, remaining, why)
     if reply.kind == "declined":
         declined = turn.say("both").join(map(waiting.shown, reply.declined))
-        left = tuple(each for each in remaining if each.value not in reply.declined)
-        return _show_again(waiting, matter, left, turn.say("declined", values=declined))
+        still_offered = tuple(each for each in remaining if each.value not in reply.declined)
+        return _show_again(waiting, matter, still_offered, turn.say("declined", values=declined))
     if reply.kind == "own_value":  # what the user named wins over every reader
         own = GapReading(reply.value, reply.quote)
         note = turn.say("not_offered", field=waiting.field, words=repr(reply.value))
@@ -354,10 +358,10 @@ def _choose_option(matter: Open, answer: str, turn: Turn) -> Response:
     texts = {option["id"]: "; ".join(option["sources"]) for option in options["options"]}
     readings = tuple(GapReading(value, text=texts[number]) for value, number in values.items())
     field, language = matter.use.key.target_field, turn.request.language
-    asked = ReplyRequest(
+    reply_request = ReplyRequest(
         turn.request.text, KIND, field, readings, matter.proposed, language=language
     )
-    reply = turn.calls.reply(answer, asked)
+    reply = turn.calls.reply(answer, reply_request)
     if reply.kind == "not_understood" or reply.value not in {"", *values}:
         rule = f"a reply must be yes, no, or an option from 1 to {len(values)}"
         refuse(rule, f"{answer!r:.80}", "say which")
