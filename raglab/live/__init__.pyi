@@ -6,7 +6,6 @@ from raglab.audit.label_samples import draw_sample as draw_sample
 from raglab.audit.label_samples import record_labels as record_labels
 from raglab.audit.label_samples import write_sample as write_sample
 from raglab.audit.live_rates import live_rates as live_rates
-from raglab.extensions.clarification.clarified_traces import clarified_trace as clarified_trace
 from raglab.extensions.clarification.field_reading import read_contents as read_contents
 from raglab.extensions.clarification.field_reading import read_field as read_field
 from raglab.extensions.clarification.model_calls import ModelCalls as ModelCalls

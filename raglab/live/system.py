@@ -637,7 +637,7 @@ def _documents_fields(
         "generator": with_own_answers(opening.generator, ready.indexes),
         "entities": named,
         "reader": reader,
-        "clarifier": None if maker is None else maker(chunks, ready, stored, pack),
+        "clarifier": None if maker is None else maker(chunks, ready, pack),
     }
 
 

@@ -13,17 +13,13 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.answering.extractive import expected_kind
 from raglab.audit.default_table import DefaultUse, RowKey
-from raglab.decision.checks import Check
 from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,
-    Suggested,
-    Worth,
     fills_in,
     gate,
     leads,
@@ -41,8 +37,8 @@ from raglab.extensions.clarification.gaps import LONGEST
 from raglab.extensions.clarification.language_words import entries, expression, plain, stem, stems
 from raglab.extensions.clarification.option_defaults import learn_options
 from raglab.extensions.clarification.pinned_documents import PinnedDocuments
-from raglab.extensions.clarification.protocol_calls import ProtocolCalls
-from raglab.extensions.clarification.question_parsing import is_kind_word, topic_words, wanted_kinds
+from raglab.extensions.clarification.protocol_calls import ProtocolCalls, checked_reply
+from raglab.extensions.clarification.question_parsing import is_kind_word, topic_words
 from raglab.extensions.clarification.question_texts import (
     applied_default,
     default_sentence,
@@ -51,23 +47,32 @@ from raglab.extensions.clarification.question_texts import (
     question_text,
     value_text,
 )
-from raglab.extensions.clarification.replies import DOCUMENT, LAST_PAGE, PAGE_SCOPE
-from raglab.extensions.clarification.reply_names import MORE_TASKS
+from raglab.extensions.clarification.replies import (
+    DOCUMENT,
+    LAST_PAGE,
+    PAGE_SCOPE,
+    read_reply,
+)
+from raglab.extensions.clarification.reply_names import sum_key
 from raglab.extensions.clarification.scope_answers import narrow_to_chunks
-from raglab.extensions.clarification.statements import statements, value_key
-from raglab.extensions.clarification.turns import Clarification, Turn
+from raglab.extensions.clarification.turns import UNREAD, Clarification, Turn
 from raglab.extensions.clarification.value_readings import (
     READ,
     ValueReading,
     chunks_in_scope,
     domain_checks,
-    quoted_reading,
     read_field_value,
     read_gap_value,
     reading_response,
 )
 from raglab.live.ask import audit_log, log_answer, log_request, model_names
-from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
+from raglab.live.clarifier import (
+    FieldValue,
+    GapReading,
+    ParsedQuestion,
+    QuestionGap,
+    ReplyRequest,
+)
 from raglab.live.pipeline import answer_or_refuse, answer_request, unretrieved_response
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseFields, ResponseRecord
@@ -81,7 +86,7 @@ from raglab.words.tokeniser import split_words
 if TYPE_CHECKING:
     from raglab.live.system import System
 
-# lists
+# lists of what limits a question
 LIMITS = (
     "smaller",
     "larger",
@@ -94,8 +99,6 @@ LIMITS = (
     "bound",
     "manner",
 )
-# kinds whose values are statements, or lead to them
-STATED = frozenset({"field_type", "implicit_entity", PAGE_SCOPE})
 
 
 class Waiting(NamedTuple):
@@ -105,61 +108,42 @@ class Waiting(NamedTuple):
     """
 
     turn: Turn
-    parsed: ParsedQuestion
     gap: QuestionGap
-    pinned: PinnedDocuments
-    row: ClarificationDefault | None
-    domain: tuple[Check, ...]
-
-    @property
-    def request(self) -> Request:
-        """The request."""
-        return self.turn.request
+    row: ClarificationDefault | None = None
 
     @property
     def key(self) -> RowKey:
         """Key of the row."""
-        return RowKey(
-            self.gap.field, self.pinned.doctype, {} if self.row is None else self.row.sub_conditions
-        )
+        conditions = {} if self.row is None else self.row.sub_conditions
+        return RowKey(self.gap.field, self.turn.pinned.doctype, conditions)
 
     @property
     def field(self) -> str:
         """The field that is missing, as a user reads it."""
-        return field_text(self.gap.field, self.request.language, self.turn.pack)
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """Values on offer."""
-        return tuple(reading.value for reading in self.gap.readings)
-
-    def declined_last(self) -> Waiting:
-        """The request with the values that were turned down more often than taken last.
-
-        Ties keep their order.
-        """
-        votes = {} if self.row is None else self.row.candidate_votes
-        order = sorted(
-            self.gap.readings, key=lambda reading: -min(votes.get(reading.value, 0.0), 0.0)
-        )
-        reason = self.gap.reason if order[:1] == list(self.gap.readings[:1]) else "first"
-        return self._replace(gap=self.gap._replace(readings=tuple(order), reason=reason))
+        return field_text(self.gap.field, self.turn.request.language, self.turn.pack)
 
     def read(self, value: str) -> ValueReading:
-        """What a value leads to; what a user named beside the pages on offer is a statement."""
-        reading = next((reading for reading in self.gap.readings if reading.value == value), None)
-        is_stated = reading is not None and reading.quote not in {"", reading.value}
-        if self.gap.kind == PAGE_SCOPE and reading is not None and is_stated:
-            return quoted_reading(reading, self.pinned.chunks, self.parsed)
-        return read_gap_value(self.gap, value, self.parsed, self.pinned.chunks, self.turn.calls)
+        """What a value leads to."""
+        turn = self.turn
+        return read_gap_value(self.gap, value, turn.parsed, turn.pinned.chunks, turn.calls)
 
     def shown(self, value: str) -> str:
         """A value as a user reads it."""
-        text = next((reading.text for reading in self.gap.readings if reading.value == value), "")
-        return value_text(value, self.request.language, self.gap.kind, text)
+        text = next((each.text for each in self.gap.readings if each.value == value), "")
+        return value_text(value, self.turn.request.language, self.gap.kind, text)
+
+    def vain(self, tried: Sequence[str]) -> str:
+        """What was read in vain, as a warning says it."""
+        values = self.turn.say("either").join(map(self.shown, dict.fromkeys(tried)))
+        key = "not_found" if self.gap.kind == PAGE_SCOPE else "unreadable"
+        return self.turn.say(key, field=self.field, values=values)
+
+    def answer(self, reading: ValueReading, warnings: Sequence[str] = ()) -> Response:
+        """Response to the request filled in."""
+        return answer_reading(self.turn, reading, warnings, self.shown(reading.value))
 
 
-def clarify_request(request: Request, system: System, clarification: Clarification) -> Response:
+def clarify_request(clarification: Clarification, request: Request, system: System) -> Response:
     """Response to a request, logged; see `raglab.live.ask.ask`.
 
     Where the log cannot be written, the question is answered as by a system that clarifies nothing,
@@ -169,16 +153,32 @@ def clarify_request(request: Request, system: System, clarification: Clarificati
     Raises:
       UnwritableLogError: the log cannot be written, and the system requires it.
     """
-    start = perf_counter()
-    calls, is_pinned = clarification.calls.for_request(), bool(request.documents)
-    request = _with_documents(request, clarification)
-    parsed = _parse(request, clarification, calls)
-    if parsed is not None:
-        request = request._replace(language=parsed.language)
+    log, calls = audit_log(system), clarification.calls.for_request()
+    is_pinned = bool(request.documents)
+    request, parsed = _read_question(request, clarification, calls)
+    read: dict[str, Any] = {}
+    if clarification.asks:  # its text is a column of its own
+        fields = parsed.model_dump(mode="json", exclude={"question", "documents"})
+        read = {"parsed": fields, "parser": calls.names()["parser"]}
     try:
-        return _clarified(
-            request, parsed, system, clarification, calls, is_pinned=is_pinned, start=start
-        )
+        with system.log_outages.writing(AUDIT, required=system.audit_required, ends=False):
+            logged_as, resumed = log_request(log, request, system, **read)
+            # Silence of an earlier turn counts before this one is decided, so that it decides under
+            # what was learned then.
+            log.settle(now=request.now)
+            logged = request._replace(resumed=resumed)
+            turn = Turn(
+                logged,
+                system,
+                log,
+                clarification,
+                calls,
+                request.id,
+                is_pinned=is_pinned,
+                parsed=parsed,
+            )
+            response = answer_or_refuse(logged, system, partial(_answer_turn, turn))
+        return log_answer(log, logged_as, response, request.now, system)
     except UnwritableLogError:
         if system.audit_required:
             raise
@@ -189,68 +189,35 @@ def clarify_request(request: Request, system: System, clarification: Clarificati
     return response.changed([say(request.language, Reason("unlogged"))])
 
 
-def _clarified(
-    request: Request,
-    parsed: ParsedQuestion | None,
-    system: System,
-    clarification: Clarification,
-    calls: ProtocolCalls,
-    *,
-    is_pinned: bool,
-    start: float,
-) -> Response:
-    """Response to a request as it was read, logged.
-
-    Args:
-      start: of the request, by `perf_counter`.
-
-    Raises:
-      UnwritableLogError: the log cannot be written.
-    """
-    log = audit_log(system)
-    read: dict[str, Any] = {}
-    if parsed is not None:  # its text is a column of its own
-        fields = parsed.model_dump(mode="json", exclude={"question", "documents"})
-        read = {"parsed": fields, "parser": calls.names()["parser"]}
-    with system.log_outages.writing(AUDIT, required=system.audit_required, ends=False):
-        logged_as, resumed = log_request(log, request, system, **read)
-        # Silence of an earlier turn counts before this one is decided, so that it decides under
-        # what was learned then.
-        log.settle(now=request.now)
-        request = request._replace(resumed=resumed)
-        turn = Turn(request, system, log, clarification, calls, request.id, is_pinned)
-        response = answer_or_refuse(request, system, partial(_answer_turn, turn, parsed))
-    ms = {**response.record.ms, "total": 1e3 * (perf_counter() - start)}
-    response = response.changed(record=response.record._replace(ms=ms))
-    return log_answer(log, logged_as, response, request.now, system)
-
-
-def _parse(
+def _read_question(
     request: Request, clarification: Clarification, calls: ProtocolCalls
-) -> ParsedQuestion | None:
-    """The question as typed fields; None where only choices among options are learned."""
+) -> tuple[Request, ParsedQuestion]:
+    """A request with the only document that its words name, and its question as typed fields.
+
+    Without any where only choices among options are learned.
+    """
     if not clarification.asks:
-        return None
-    documents: tuple[Chunk, ...] = ()
+        return request, UNREAD
+    index, documents = clarification.index, request.documents
+    if not documents and request.selected is None:
+        named = index.named(request.text, clarification.settings.clarify_max_documents)
+        documents = named if len(named) == 1 else ()
+    passages: tuple[Chunk, ...] = ()
     with suppress(ValueError):  # a document that is not there is refused when the request is logged
-        documents = (
-            clarification.index.pinned(request.documents).chunks if request.documents else ()
-        )
-    parsed = calls.parse(request.text, documents)
-    return (
-        parsed if parsed.documents else parsed.model_copy(update={"documents": request.documents})
-    )
+        passages = index.pinned(documents).chunks
+    parsed = calls.parse(request.text, passages)
+    if not parsed.documents:
+        parsed = parsed.model_copy(update={"documents": documents})
+    return request._replace(documents=documents, language=parsed.language), parsed
 
 
-def _answer_turn(turn: Turn, parsed: ParsedQuestion | None) -> Response:
+def _answer_turn(turn: Turn) -> Response:
     """Response to a turn, with what is missing filled in or asked for, and learned from."""
     # Who chose among options has said what is meant: nothing is left to clarify.
-    is_plain = parsed is None or turn.request.selected is not None
-    response = turn.answer() if is_plain or parsed is None else _clarify_gaps(turn, parsed)
-    response = with_fallbacks(response, turn)
-    return (
-        learn_options(response, turn) if turn.clarification.settings.clarify_options else response
-    )
+    asks = turn.clarification.asks and turn.request.selected is None
+    response = with_fallbacks(_clarify_gaps(turn) if asks else turn.answer(), turn)
+    learns = turn.clarification.settings.clarify_options
+    return learn_options(response, turn) if learns else response
 
 
 def with_fallbacks(response: Response, turn: Turn) -> Response:
@@ -267,83 +234,46 @@ def with_fallbacks(response: Response, turn: Turn) -> Response:
     return response.changed([*warnings])
 
 
-def _with_documents(request: Request, clarification: Clarification) -> Request:
-    """The request with the only document that its words name, where the user pinned none."""
-    if request.documents or request.selected is not None or not clarification.asks:
-        return request
-    named = clarification.index.named(request.text, clarification.settings.clarify_max_documents)
-    return request._replace(documents=named) if len(named) == 1 else request
+def pinned_of(turn: Turn, documents: Sequence[str]) -> tuple[PinnedDocuments, bool]:
+    """Documents that a question is asked of, and whether it or its user names them.
 
-
-def made_by(turn: Turn) -> dict[str, Any]:
-    """What a question to the user was made by.
-
-    Models, protocols, pack, learner, rules, this raglab.
+    Where neither does, they are those of the nearest passages, as in the signals of a trace.
     """
-    names = turn.calls.names()
-    prompt = getattr(turn.calls.parser, "prompt_version", "") or names["parser"]
-    return {
-        **model_names(turn.system),
-        "model": str(getattr(turn.calls.parser, "model", "") or names["parser"]),
-        "parser": names["parser"],
-        "prompt_version": str(prompt),
-        "protocols": names,
-        "fallbacks": [[fallback.role, fallback.reason] for fallback in turn.calls.fallbacks],
-        "pack": turn.pack.digest,
-        "fingerprint": turn.system.fingerprint,
-        "learner_rule": turn.clarification.learner.rule,
-        "learner": turn.log.digest,
-        "raglab": version("raglab-toolkit"),
-    }
+    index, text = turn.clarification.index, turn.request.text
+    most = turn.clarification.settings.clarify_max_documents
+    pinned = index.pinned(documents or index.named(text, most))
+    if not pinned.chunks:
+        return index.around(text), False
+    files = tuple(dict.fromkeys(chunk.document for chunk in pinned.chunks))
+    among = index.named(text, len(files), files)  # a question that names some of them is of these
+    return index.pinned(among) if among else pinned, True
 
 
-def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
+def _clarify_gaps(turn: Turn) -> Response:
     """Response to a question as it was read.
 
     Filled in, read from the named documents, or left to the pipeline.
     """
-    request, index = turn.request, turn.clarification.index
+    request, parsed, index = turn.request, turn.parsed, turn.clarification.index
     # Out of domain is refused before anyone is asked about it.
     domain = domain_checks(request.text, turn.system, request.language)
     if not all(check.passes for check in domain):
         return turn.answer()
-    named = parsed.documents or request.documents
-    pinned = index.pinned(
-        named or index.named(request.text, turn.clarification.settings.clarify_max_documents)
-    )
-    files = tuple(dict.fromkeys(chunk.document for chunk in pinned.chunks))
-    if len(files) > 1:  # a question that names some of its documents is of these
-        among = index.named(request.text, len(files), files)
-        pinned = index.pinned(among) if among else pinned
-    is_named = bool(pinned.chunks)
-    if not is_named:  # those of the nearest passages, as in the signals of a trace
-        pinned = index.around(request.text)
+    pinned, is_named = pinned_of(turn, parsed.documents or request.documents)
+    turn = replace(turn, pinned=pinned, domain=domain)
     hits = index.nearest(request.text, pinned.chunks)
     gap = next(iter(turn.calls.gaps(parsed, pinned.chunks, hits)), None)
-    if gap is not None and gap.kind == PAGE_SCOPE and not turn.is_pinned:
-        gap = None  # whoever pins no document asks what it is, not where it stands
-    if gap is not None:
-        waiting = waiting_of(turn, parsed, _keyed_gap(turn, parsed, gap, pinned), pinned, domain)
+    # Whoever pins no document asks what it is, not where it stands.
+    if gap is not None and (turn.is_pinned or gap.kind != PAGE_SCOPE):
+        waiting = waiting_of(turn, _keyed_gap(turn, gap))
         value = _named_reading(waiting)
-        return (
-            fill_in(waiting) if value is None else finish_request(waiting, waiting.read(value), [])
-        )
+        return fill_in(waiting) if value is None else waiting.answer(waiting.read(value))
     if not is_named:  # what nobody named is answered by the gates
         return turn.answer()
-    reading = _complete_reading(turn, parsed, pinned, hits)
-    if reading is not None:
-        return answer_reading(turn, parsed, reading, domain, ())
-    scope = parsed.known("page_scope", turn.calls.least) or ""
-    if pinned.chunks and (scope.isdecimal() or scope == LAST_PAGE):
-        scoped = chunks_in_scope(pinned.chunks, scope, "", request.text, turn.calls)
-        if scoped:
-            return _answer_narrowed(turn, narrow_to_chunks(request.text, scoped, "page", ()))
-    return turn.answer()
+    return answer_reading(turn, _complete_reading(turn, hits))
 
 
-def _keyed_gap(
-    turn: Turn, parsed: ParsedQuestion, gap: QuestionGap, pinned: PinnedDocuments
-) -> QuestionGap:
+def _keyed_gap(turn: Turn, gap: QuestionGap) -> QuestionGap:
     """The gap under all a question names, spelled as the first row of the same words (rule S5.1).
 
     A vote on the deposit for a pet is none on every deposit, and `deposit for pets` asks for what
@@ -351,37 +281,34 @@ def _keyed_gap(
     on that of 2024, nor on the smallest.
     """
     name, *axis = gap.field.partition(":")
-    text = plain(parsed.question)
-    topic = own_topic(text, pinned.chunks)
+    text = plain(turn.parsed.question)
+    topic = own_topic(text, turn.pinned.chunks)
     # else it is none of the question's words: of a pack, or a part
     if {*stems(name)} <= {*stems(" ".join(topic))}:
         name = " ".join(
             word for word in topic if stem(word) in stems(name) or not is_kind_word(word)
         )[:LONGEST]
-    # A column of 2024 is the latest of one table and the earliest of the next: its vote is on a
-    # choice among these.
-    times = [reading.value for reading in gap.readings] if gap.kind == "date_scope" else []
-    limits = {*limiting_words(text), *re.findall(r"\d+", " ".join(times))}
-    limits = set() if gap.kind in {PAGE_SCOPE, "intent"} else limits
-    suffix = "".join((*axis, f":{' '.join(sorted(limits))}"[: LONGEST // 2] if limits else ""))
-    known = [row.target_field.partition(":") for row in turn.log.rows(doctype=pinned.doctype)]
-    same = [
-        before
-        for before, *of in known
-        if "".join(of) == suffix and _row_words(before) == _row_words(name)
-    ]
-    return gap._replace(field=f"{name if name in same else next(iter(same), name)}{suffix}")
+    limits: set[str] = set()
+    if gap.kind not in {PAGE_SCOPE, "intent"}:
+        # A column of 2024 is the latest of one table and the earliest of the next: its vote is on a
+        # choice among these.
+        times = [reading.value for reading in gap.readings if gap.kind == "date_scope"]
+        limits = {*limiting_words(text), *re.findall(r"\d+", " ".join(times))}
+    limited = f":{' '.join(sorted(limits))}"[: LONGEST // 2] if limits else ""
+    field = "".join((name, *axis, limited))
+    known = (row.target_field for row in turn.log.rows(doctype=turn.pinned.doctype))
+    same = (before for before in known if _row_words(before) == _row_words(field))
+    return gap._replace(field=next(same, field))
 
 
-def _row_words(name: str) -> frozenset[str]:
-    """Stems that tell a row from others.
+def _row_words(field: str) -> tuple[frozenset[str], str]:
+    """What tells a row from others: the stems of its name, and what stands behind the colon.
 
     `price of the kit` asks for what `how much is the kit` does.
     """
-    words = [word for word in split_words(plain(name)) if stems(word)]
-    return frozenset(
-        stem(word) for word in words if not expression("paid").fullmatch(word)
-    ) or frozenset(stems(name))
+    name, _, limits = field.partition(":")
+    words = stems(expression("paid").sub(" ", plain(name))) or stems(name)
+    return frozenset(words), limits
 
 
 def _named_reading(waiting: Waiting) -> str | None:
@@ -389,13 +316,13 @@ def _named_reading(waiting: Waiting) -> str | None:
 
     `the head of school`.
     """
-    text = plain(waiting.parsed.question)
-    known = frozenset(
-        map(stem, {*topic_words(text)}.difference(own_topic(text, waiting.pinned.chunks)))
-    )
-    own = {reading.value: frozenset(stems(reading.value)) for reading in waiting.gap.readings}
+    text = plain(waiting.turn.parsed.question)
+    own = {*map(stem, own_topic(text, waiting.turn.pinned.chunks))}
+    of_name, words = {*map(stem, topic_words(text))} - own, {*stems(text)}
     named = [
-        value for value, words in own.items() if words <= frozenset(stems(text)) and words & known
+        reading.value
+        for reading in waiting.gap.readings
+        if of_name.intersection(stems(reading.value)) and words.issuperset(stems(reading.value))
     ]
     return named[0] if len(named) == 1 and not limiting_words(text) else None
 
@@ -412,245 +339,213 @@ def limiting_words(text: str) -> tuple[str, ...]:
       ... )
       (('2024', 'minimum', 'was'), ())
     """
-    limits = {match[0] for key in LIMITS for match in expression(key).finditer(text)}
-    limits |= {
-        match[0]
-        for match in expression("newer").finditer(text)
-        if match[0] not in entries("filler")
-    }
+    limits = {match[0] for match in expression("newer").finditer(text)} - {*entries("filler")}
+    limits |= {match[0] for key in LIMITS for match in expression(key).finditer(text)}
     limits |= {word for word in split_words(text) if word.isdigit()}
     # `where do i pay the fee?` asks for no sum, whatever it names.
-    is_placing = expected_kind(text) == "name" and expression("who").search(text) is None
-    return tuple(sorted({*limits, *(["name"] if is_placing else [])}))
+    if expected_kind(text) == "name" and expression("who").search(text) is None:
+        limits.add("name")
+    return tuple(sorted(limits))
 
 
-def _complete_reading(
-    turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments, hits: Sequence[Chunk]
-) -> ValueReading | None:
+def _complete_reading(turn: Turn, hits: Sequence[Chunk]) -> ValueReading:
     """What the documents state for a question that leaves nothing out.
 
-    None where no field or statement answers it.
+    Else the page that it names, or nothing.
     """
-    if not pinned.chunks or parsed.known("intent", turn.calls.least) not in {None, "lookup"}:
-        return None
-    name = parsed.known("target_field", turn.calls.least) or ""
-    scope = parsed.known("page_scope", turn.calls.least) or DOCUMENT
-    scoped = chunks_in_scope(pinned.chunks, scope, name, turn.request.text, turn.calls) or list(
-        pinned.chunks
-    )
-    # A reader of one's own is asked first; the default reads fields that the question asks for and
-    # nothing further.
-    if name and (
-        turn.calls.field_reader is not None or is_field_alone(parsed, pinned.chunks, turn.pack)
-    ):
-        read = read_field_value(name, scoped, turn.calls, about=parsed.question)
-        if not read.failed:
-            return read
-    clear = clear_statement(parsed, scoped, hits, turn.pack)
-    if clear is None:
-        return None
-    statement = clear.statement
+    calls, text, parsed, chunks = turn.calls, turn.request.text, turn.parsed, turn.pinned.chunks
+    scope = parsed.known("page_scope", calls.least) or DOCUMENT
+    if parsed.known("intent", calls.least) in {None, "lookup"}:
+        name = parsed.known("target_field", calls.least) or ""
+        scoped = chunks_in_scope(chunks, scope, name, text, calls) or list(chunks)
+        # A reader of one's own is asked first; the default reads fields that the question asks for
+        # and nothing further.
+        is_own = calls.field_reader is not None
+        if name and (is_own or is_field_alone(parsed, chunks, turn.pack)):
+            read = read_field_value(name, scoped, calls, about=parsed.question)
+            if not read.failed:
+                return read
+        clear = clear_statement(parsed, scoped, hits, turn.pack)
+        if clear is not None:
+            stated = clear.statement
+            value = FieldValue(stated.value, stated.text)
+            return ValueReading(DOCUMENT, value, scoped[stated.place], confidence=READ)
+    is_page = scope.isdecimal() or scope == LAST_PAGE
+    paged = chunks_in_scope(chunks, scope, "", text, calls) if is_page else []
     return ValueReading(
-        DOCUMENT,
-        FieldValue(statement.value, statement.text),
-        scoped[statement.place],
-        confidence=READ,
+        scope, narrowed=narrow_to_chunks(text, paged, "page", ()) if paged else None
     )
 
 
-def waiting_of(
-    turn: Turn,
-    parsed: ParsedQuestion,
-    gap: QuestionGap,
-    pinned: PinnedDocuments,
-    domain: Sequence[Check],
-) -> Waiting:
+def waiting_of(turn: Turn, gap: QuestionGap) -> Waiting:
     """A request with the most specific row of what it leaves out (rule S5.7).
 
     A value that was learned under another spelling is offered as it was learned, and a page, task
     or statement that users named before is on offer too.
     """
+    pinned = turn.pinned
     rows = turn.log.rows(gap.field, pinned.doctype)
     row = lookup(rows, gap.field, pinned.doctype, pinned.conditions)
     votes = {} if row is None else row.candidate_votes
-    known = {value_key(value): value for value in votes}
+    known = {sum_key(value): value for value in votes}
     readings = [
-        reading._replace(
-            value=known.get(value_key(reading.value), reading.value),
-            text=reading.text or reading.value,
-        )
+        reading
+        if learned == reading.value
+        else reading._replace(value=learned, text=reading.text or reading.value)
         for reading in gap.readings
+        for learned in (known.get(sum_key(reading.value), reading.value),)
     ]
-    if gap.kind in {"page_scope", "intent", "date_scope", "document"}:
-        readings = list(gap.readings)
-    pages = {*(str(chunk.page) for chunk in pinned.chunks), LAST_PAGE}
-    beside = {PAGE_SCOPE: pages, "intent": {*MORE_TASKS}}.get(gap.kind, set())
+    # As a reply reads them, so that they are named by what these documents state.
+    reply_request = ReplyRequest(
+        turn.parsed.question, gap.kind, gap.field, tuple(readings), None, pinned.chunks
+    )
     offered = {reading.value for reading in readings}
     for value in (value for value in votes if votes[value] > 0.0 and value not in offered):
-        quote = (
-            "" if value in beside or gap.kind not in STATED else _stated_text(value, parsed, pinned)
-        )
-        readings += [GapReading(value, quote)] if quote or value in beside else []
-    return Waiting(turn, parsed, gap._replace(readings=tuple(readings)), pinned, row, tuple(domain))
+        reply = checked_reply(read_reply(value, reply_request), reply_request)
+        beside = "page" if gap.kind in {PAGE_SCOPE, "intent"} else "own_value"
+        if reply.kind == beside and reply.value == value:
+            readings.append(GapReading(value, reply.quote))
+    return Waiting(turn, gap._replace(readings=tuple(readings)), row)
 
 
-def _stated_text(value: str, parsed: ParsedQuestion, pinned: PinnedDocuments) -> str:
-    """Only text of the kind asked for whose label or value a user named beside the offer, or ''."""
-    kinds, key = wanted_kinds(plain(parsed.question)), value_key(value)
-    facts = (
-        fact
-        for fact in statements(pinned.chunks)
-        if key in {value_key(fact.label), value_key(fact.value)}
-    )
-    texts = {fact.text for fact in facts if not kinds or fact.kind in kinds}
-    return texts.pop() if len(texts) == 1 else ""
-
-
-class Prospect(NamedTuple):
-    """What may fill in what a request leaves out, before anything is applied or asked.
-
-    Attributes:
-      row: row of the default table, as the request met it.
-      best: value to propose.
-      is_learned: whether the value was learned.
-      is_silent: whether it is applied without a question.
-      readings: what the values lead to, the best first, and alone where nothing else counts.
-      worth: worth of a question.
-    """
-
-    row: ClarificationDefault
-    best: Suggested
-    is_learned: bool
-    is_silent: bool
-    readings: tuple[ValueReading, ...]
-    worth: Worth
-
-
-def prospect_of(waiting: Waiting) -> Prospect:
-    """What may fill in what a request leaves out; the row counts the request."""
-    turn, rule = waiting.turn, waiting.turn.clarification.learner
-    best = suggest(waiting.row, list(waiting.values), rule, language=turn.request.language)
-    # A row that is there already decides as it was before this request counted; a new one begins
-    # with it.
-    new_row = turn.log.met(turn.request.id, waiting.key, now=turn.request.now)
-    row = new_row if waiting.row is None else waiting.row
-    is_silent = fills_in(row, best.value, rule)
-    first = waiting.read(best.value)
-    rest = (
-        []
-        if is_silent and not first.failed
-        else [value for value in waiting.values if value != best.value]
-    )
-    readings = (first, *map(waiting.read, rest))
-    # What a question is worth; an outcome that is not known before retrieval may be anything.
-    ends = [f"?{each.value}" if each.outcome is None else f"={each.outcome}" for each in readings]
-    settings = turn.clarification.settings
-    costs = {
-        "question_cost": settings.clarify_question_cost,
-        "error_cost": settings.clarify_error_cost,
-    }
-    worth = worth_asking(shares(row, [each.value for each in readings]), outcomes=ends, **costs)
-    return Prospect(
-        row=row,
-        best=best,
-        is_learned=leads(row, best.value, rule),
-        is_silent=is_silent or fills_in(row, best.value, rule, worth),
-        readings=readings,
-        worth=worth,
-    )
-
-
-def fill_in(waiting: Waiting) -> Response:
-    """Fill in what is missing, or ask (rules S5.4, S5.5, S5.10)."""
-    waiting, turn, request = waiting.declined_last(), waiting.turn, waiting.request
-    prospect, rule = prospect_of(waiting), turn.clarification.learner
-    row, best, first = prospect.row, prospect.best.value, prospect.readings[0]
-    about: dict[str, Any] = {"conditions": waiting.pinned.conditions, "now": request.now}
-    # A default is applied where it fills something in: one that reads nothing was tried, and is
-    # evidence against it.
-    if prospect.is_silent and not first.failed:
-        verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
-        warning = default_sentence(row, waiting.shown(best), request.language, turn.pack)
-        response = finish_request(waiting, first, [warning])
-        use = DefaultUse(row, best, verdict, waiting.gap.kind, waiting.pinned.conditions)
-        record = response.record._replace(applied=use)
-        return response.changed(default_applied=applied_default(use), record=record)
-    # A reader that failed says nothing of the value: only what was read in vain is evidence.
-    is_read = all(fallback.role != "field_reader" for fallback in turn.calls.fallbacks)
-    if prospect.is_learned and first.failed and is_read:
-        turn.write(turn.log.signal, request.id, waiting.key, best, "failure", **about)
-    readings = [reading for reading in prospect.readings if not reading.failed]
-    before = (
-        prospect.readings[: prospect.readings.index(readings[0])] if readings else prospect.readings
-    )
-    tried = [reading.value for reading in before]
-    if readings:
-        return ask_user(waiting, prospect, [reading.value for reading in readings], tried)
-    warning = vain_warning(waiting, tried)
-    return turn.answer().changed([warning])
-
-
-def ask_user(
-    waiting: Waiting, prospect: Prospect, values: Sequence[str], tried: Sequence[str]
-) -> Response:
-    """Ask the user: `ambiguous`, until `reply` (rules S0.2, S5.2).
+def fill_in(waiting: Waiting, *, declined: bool = False) -> Response:
+    """Fill in what is missing, or ask (rules S5.4, S5.5, S5.10).
 
     Args:
-      values: values that read something, the proposal first.
-      tried: values before it that read nothing.
+      declined: whether the user turned down what was filled in: then the rest is asked about.
     """
-    turn, gap, row, worth = waiting.turn, waiting.gap, prospect.row, prospect.worth
-    offered = tuple(
-        reading for value in values for reading in gap.readings if reading.value == value
-    )
-    offered_gap = gap._replace(readings=offered)
-    why = _asking_reason(waiting, row, tried, is_learned=prospect.is_learned)
-    language = turn.request.language
-    is_learned = prospect.is_learned and not tried
+    turn, gap, rule = waiting.turn, waiting.gap, waiting.turn.clarification.learner
+    request, costs = turn.request, turn.clarification.settings
+    # Values that were turned down more often than taken come last; ties keep their order.
+    votes = {} if waiting.row is None else waiting.row.candidate_votes
+    order = sorted(gap.readings, key=lambda each: -min(votes.get(each.value, 0.0), 0.0))
+    reason = gap.reason if order[0] == gap.readings[0] else "first"
+    values = [reading.value for reading in order]
+    best = suggest(waiting.row, values, rule, language=request.language)
+    order.sort(key=lambda each: each.value != best.value)
+    # A row that is there already decides as it was before this request counted; a new one begins
+    # with it.
+    counted = turn.log.met(request.id, waiting.key, now=request.now)
+    row = counted if waiting.row is None else waiting.row
+    waiting = waiting._replace(gap=gap._replace(readings=tuple(order), reason=reason), row=row)
+    first = waiting.read(best.value)
+    readings, worth = [first], None
+    asks = declined or first.failed or not fills_in(row, best.value, rule)
+    if asks:
+        readings += [waiting.read(reading.value) for reading in order[1:]]
+        # What a question is worth; an outcome that is not known before retrieval may be anything.
+        worth = worth_asking(
+            shares(row, [each.value for each in readings]),
+            question_cost=costs.clarify_question_cost,
+            error_cost=costs.clarify_error_cost,
+            outcomes=[(each.outcome, each.narrowed and each.value) for each in readings],
+        )
+        asks = declined or first.failed or not fills_in(row, best.value, rule, worth)
+    if worth is None or not asks:
+        return _apply(waiting, row, first)
+    # A default is applied where it fills something in: one that reads nothing was tried, and is
+    # evidence against it.
+    is_learned = leads(row, best.value, rule)
+    about: dict[str, Any] = {"conditions": turn.pinned.conditions, "now": request.now}
+    if is_learned and first.failed and turn.reads_fields:
+        turn.write(turn.log.signal, request.id, waiting.key, best.value, "failure", **about)
+    pairs = zip(order, readings, strict=True)
+    offered = [each for each, reading in pairs if declined or not reading.failed]
+    if not offered:
+        return turn.answer().changed([waiting.vain(values)])
+    tried = [reading.value for reading in order[: order.index(offered[0])]]
+    waiting = waiting._replace(gap=waiting.gap._replace(readings=tuple(offered)))
+    question, why = _question(waiting, tried, best.reason, is_learned=is_learned and not tried)
+    # Logged before it is put to the user: a reply may come from another process at once.
+    about |= {"row": row, "kind": gap.kind, "why": why, "tried": tried}
+    turn.write(turn.log.clarified, request.id, question, gain=worth.gain, cost=worth.cost, **about)
+    return asking_response(waiting, question, why, [])
+
+
+def _apply(waiting: Waiting, row: ClarificationDefault, reading: ValueReading) -> Response:
+    """Response by the learned value, without a question."""
+    turn, rule = waiting.turn, waiting.turn.clarification.learner
+    shown, conditions = waiting.shown(reading.value), turn.pinned.conditions
+    warning = default_sentence(row, shown, turn.request.language, turn.pack)
+    response = waiting.answer(reading, [warning])
+    verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
+    use = DefaultUse(row, reading.value, verdict, waiting.gap.kind, conditions)
+    record = response.record._replace(applied=use)
+    return response.changed(default_applied=applied_default(use), record=record)
+
+
+def _question(
+    waiting: Waiting, tried: Sequence[str], reason: str, *, is_learned: bool
+) -> tuple[ClarificationRequest, str]:
+    """The question to the user, and why it is asked, in words: `ambiguous`, until `reply`.
+
+    Args:
+      waiting: with the values that read something, the proposal first.
+      tried: values before it that read nothing.
+      reason: of the proposal, where nothing was tried.
+      is_learned: whether earlier replies name the proposal.
+
+    Source: rules S0.2, S5.2.
+    """
+    turn, gap, request = waiting.turn, waiting.gap, waiting.turn.request
+    why = _asking_reason(waiting, tried, is_learned=is_learned)
+    values = [reading.value for reading in gap.readings]
     text = question_text(
-        offered_gap,
-        language,
+        gap,
+        request.language,
         proposed=values[0],
         learned=is_learned,
         failed=tried[0] if tried else "",
         pack=turn.pack,
-        question=turn.request.text,
+        question=request.text,
     )
-    request = ClarificationRequest(
+    names, parser = turn.calls.names(), turn.calls.parser
+    # What the question rests on, so that it can be explained when models and settings have changed.
+    audit = {
+        "request_id": request.id,
+        "kind": gap.kind,
+        "policy_id": turn.system.policy.policy_id,
+        "readings": [list(reading) for reading in gap.readings],
+        "documents": sorted({chunk.document for chunk in turn.pinned.chunks}),
+        **model_names(turn.system),
+        "model": str(getattr(parser, "model", "") or names["parser"]),
+        "parser": names["parser"],
+        "prompt_version": str(getattr(parser, "prompt_version", "") or names["parser"]),
+        "protocols": names,
+        "fallbacks": [[fallback.role, fallback.reason] for fallback in turn.calls.fallbacks],
+        "pack": turn.pack.digest,
+        "fingerprint": turn.system.fingerprint,
+        "learner_rule": turn.clarification.learner.rule,
+        "learner": turn.log.digest,
+        "raglab": version("raglab-toolkit"),
+    }
+    return ClarificationRequest(
         target_field=gap.field,
         question_to_user=text,
-        candidate_values=list(values),
+        candidate_values=values,
         proposed_default=values[0],
-        proposed_default_reason=_unstated(waiting, tried) if tried else prospect.best.reason,
-        # What the question rests on, so that it can be explained when the row has long gone on.
-        audit={
-            "request_id": turn.request.id,
-            "kind": gap.kind,
-            "row_id": row.row_id,
-            "version": row.version,
-            "confidence": row.confidence,
-            "why": why,
-            "policy_id": turn.system.policy.policy_id,
-            "readings": [list(reading) for reading in offered],
-            "documents": sorted({chunk.document for chunk in waiting.pinned.chunks}),
-            **made_by(turn),
-        },
+        proposed_default_reason=why if tried else reason,
+        audit=audit,
+    ), why
+
+
+def _asking_reason(waiting: Waiting, tried: Sequence[str], *, is_learned: bool) -> str:
+    """Why the user is asked: the gate of the default, in words."""
+    turn, rule, row = waiting.turn, waiting.turn.clarification.learner, waiting.row
+    if tried:
+        return waiting.vain(tried)
+    if row is None or not is_learned:
+        return turn.say("no_default")
+    verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
+    is_low, sure = verdict == "ask", row.confidence
+    least = rule.ask_below if is_low else rule.apply_above
+    return turn.say(
+        "below_ask" if is_low else "below_apply",
+        confidence=decimals(sure, least),
+        least=decimals(least, sure),
+        number=row.requests + 1,
+        every=rule.every,
     )
-    # Logged before it is put to the user: a reply may come from another process at once.
-    turn.write(
-        turn.log.clarified,
-        turn.request.id,
-        request,
-        row=row,
-        kind=gap.kind,
-        why=why,
-        gain=worth.gain,
-        cost=worth.cost,
-        conditions=waiting.pinned.conditions,
-        tried=tried,
-        now=turn.request.now,
-    )
-    return asking_response(waiting._replace(gap=offered_gap), request, why, [])
 
 
 def asking_response(
@@ -665,80 +560,25 @@ def asking_response(
         arm_reason=turn.say("asks_for", kind=gap.kind, field=waiting.field, why=why),
         warnings=(*warnings,),
     )
-    record = ResponseRecord(checks=waiting.domain)
+    record = ResponseRecord(checks=turn.domain)
     return unretrieved_response(answer, turn.request, turn.system, record)
 
 
-def finish_request(waiting: Waiting, reading: ValueReading, warnings: Sequence[str]) -> Response:
-    """Response to a request that is filled in.
-
-    What was read, or what the pipeline says to what it became.
-    """
-    if reading.field_value is not None:
-        where = waiting.shown(reading.value)
-        return answer_reading(
-            waiting.turn, waiting.parsed, reading, waiting.domain, warnings, where
-        )
-    if reading.narrowed is None:
-        return waiting.turn.answer().changed(warnings)
-    return _answer_narrowed(waiting.turn, reading.narrowed).changed(warnings)
-
-
 def answer_reading(
-    turn: Turn,
-    parsed: ParsedQuestion,
-    reading: ValueReading,
-    domain: Sequence[Check],
-    warnings: Sequence[str],
-    scope: str = "",
+    turn: Turn, reading: ValueReading, warnings: Sequence[str] = (), scope: str = ""
 ) -> Response:
-    """Response that says what was read."""
-    language = turn.request.language
-    name = field_text(parsed.known("target_field", 0.0) or "", language, turn.pack) or reading.value
+    """Response that says what was read, or what the pipeline says to what the question became."""
+    language, narrowed = turn.request.language, reading.narrowed
+    if narrowed is not None:
+        documents = narrowed.documents or turn.request.documents
+        answered = turn.answer(text=narrowed.query, documents=documents, narrowed=narrowed)
+        return answered.changed(warnings)
+    if reading.field_value is None:
+        return turn.answer().changed(warnings)
+    field = turn.parsed.known("target_field", 0.0) or ""
+    name = field_text(field, language, turn.pack) or reading.value
     shown = scope or value_text(reading.value, language)
-    page = None if reading.chunk is None else reading.chunk.page
+    page = reading.chunk and reading.chunk.page
     where = turn.say("found_on_page", field=name, scope=shown, page=page)
     why = turn.say("read_field", field=name, value=shown)
-    return reading_response(turn.request, reading, why, where, domain, turn.system, warnings)
-
-
-def _answer_narrowed(turn: Turn, narrowed: Any) -> Response:  # noqa: ANN401 - a NarrowedQuestion
-    documents = narrowed.documents or turn.request.documents
-    return turn.answer(text=narrowed.query, documents=documents, narrowed=narrowed)
-
-
-# --- sentences
-
-
-def vain_warning(waiting: Waiting, tried: Sequence[str]) -> str:
-    """What was read in vain, as a warning says it."""
-    values = waiting.turn.say("either").join(waiting.shown(value) for value in dict.fromkeys(tried))
-    key = "not_found" if waiting.gap.kind == PAGE_SCOPE else "unreadable"
-    return waiting.turn.say(key, field=waiting.field, values=values)
-
-
-def _unstated(waiting: Waiting, tried: Sequence[str]) -> str:
-    """That some values did not state the field."""
-    values = waiting.turn.listed([waiting.shown(value) for value in tried])
-    return waiting.turn.say("not_in", values=values)
-
-
-def _asking_reason(
-    waiting: Waiting, row: ClarificationDefault, tried: Sequence[str], *, is_learned: bool
-) -> str:
-    turn, rule, sure = waiting.turn, waiting.turn.clarification.learner, row.confidence
-    if tried:
-        return _unstated(waiting, tried)
-    if not is_learned:
-        return turn.say("no_default")
-    if gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above) == "ask":
-        bounds = {
-            "confidence": decimals(sure, rule.ask_below),
-            "least": decimals(rule.ask_below, sure),
-        }
-        return turn.say("below_ask", **bounds)
-    bounds = {
-        "confidence": decimals(sure, rule.apply_above),
-        "least": decimals(rule.apply_above, sure),
-    }
-    return turn.say("below_apply", **bounds, number=row.requests + 1, every=rule.every)
+    return reading_response(turn.request, reading, why, where, turn.domain, turn.system, warnings)

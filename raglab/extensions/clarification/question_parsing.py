@@ -30,15 +30,8 @@ VERSION = "rules-10"  # to be raised with every change of what is read
 # in words of the tables, by its form, one of few, left open
 NAMED, IMPLIED, LIKELY, OPEN = 0.95, 0.80, 0.65, 0.30
 TASKS = ("cite", "summarise", "extract_conditions")
-INTENTS = (
-    *TASKS,
-    "define",
-    "compare",
-    "why",
-    "procedure",
-    "check",
-    "lookup",
-)  # in the order in which they are looked for
+# in the order in which they are looked for
+INTENTS = (*TASKS, "define", "compare", "why", "procedure", "check")
 WANTED = (
     "address",
     "email",
@@ -52,10 +45,13 @@ WANTED = (
     "quantity",
     "amount",
 )
+VERSIONS = (("newest", "newer"), ("oldest", "older"))
 BARE = 5  # words of a question that names a thing and asks nothing
 _NUMBERED = frozenset({"reference", "phone", "number"})  # kinds of what is called a number
 _HOW_LONG = re.compile(r"(?<!\w)(?:how (?:long|soon)|combien de temps)(?!\w)")
+_HOW_MUCH = re.compile(r"(?<!\w)(?:how much(?! notice)|combien(?! de))(?!\w)")
 _WHEN = re.compile(r"(?<!\w)(?:when|quand)(?!\w)")
+_DATE = re.compile(r"(?<!\w)date(?!\w)")
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
 _CITED_PART = re.compile(
     r"\b((?:section|clause|article|part|module|annexe?|chapter|chapitre|titre|step|etape) "
@@ -105,15 +101,10 @@ def _entity(text: str, pack: Pack) -> Slot:
 
 def _intent(text: str) -> Slot:
     """What is to be done; open where a thing is named and nothing asked."""
-    for name in INTENTS[:-1]:
-        form = expression(name)
+    for name in INTENTS:
+        match = expression(name).search(text)
         # A verb asks whether only where the question begins with it.
-        match = (
-            re.match(rf"(?:{'|'.join(entries(name))})(?!\w)", text)
-            if name == "check"
-            else form.search(text)
-        )
-        if match:
+        if match and (name != "check" or match.start() == 0):
             return Slot(name, NAMED if name in TASKS else IMPLIED)
     is_open = is_bare(text) or expression("about").search(text) is not None
     return Slot("cite", OPEN) if is_open else Slot("lookup", LIKELY)
@@ -139,8 +130,8 @@ def _field(text: str, pack: Pack) -> Slot:
     for name, expressions in pack.asked.items():
         if whole_words(expressions).search(text):
             return Slot(name, NAMED)
-    topic = topic_words(text)
-    return Slot(" ".join(topic), LIKELY) if topic else Slot()
+    topic = " ".join(topic_words(text))
+    return Slot(topic, LIKELY) if topic else Slot()
 
 
 def _page(text: str) -> Slot:
@@ -170,10 +161,8 @@ def _date(text: str) -> Slot:
     year = _YEAR.search(text)
     if year:
         return Slot(year[1], NAMED)
-    newer, older = expression("newer").search(text), expression("older").search(text)
-    if bool(newer) == bool(older):
-        return Slot()
-    return Slot("newest" if newer else "oldest", IMPLIED)
+    versions = [version for version, key in VERSIONS if expression(key).search(text)]
+    return Slot(versions[0], IMPLIED) if len(versions) == 1 else Slot()
 
 
 @lru_cache(maxsize=1)
@@ -195,12 +184,11 @@ def topic_words(text: str) -> tuple[str, ...]:
     # `notice` names a paper or a time: where the question asks for the time by it, it is what is
     # asked about.
     form = _form_words() - {match[0].split()[0] for match in expression("duration").finditer(text)}
-    # `mail address` says a kind in two words
-    bare = expression("url").sub(" ", expression("email").sub(" ", text))
-    bare = expression("phrases").sub(" ", bare)
+    for key in ("email", "url", "phrases"):  # `mail address` says a kind in two words
+        text = expression(key).sub(" ", text)
     words = (
         word
-        for word in split_words(bare)
+        for word in split_words(text)
         if stems(word) and not {word, word.removesuffix("s")} & form and not word.isdigit()
     )
     return tuple(dict.fromkeys(words))
@@ -256,37 +244,25 @@ def wanted_kinds(text: str) -> frozenset[str]:
         return frozenset({"quantity", "duration"} if is_age else {"quantity"})
     if _HOW_LONG.search(text):  # `how long are phone calls kept` names a phone and asks for a time
         return frozenset({"duration"})
-    kinds = _named_kinds(text)
+    kinds = {kind for kind in WANTED if expression(kind).search(text)}
+    kinds -= {"time"} if "amount" in kinds else set()  # `the fee to close an account`
     if expression("numbered").search(text) and "phone" not in kinds:
         return _NUMBERED  # a number, be it the deposit's, is no sum
-    bare = _WHEN.sub(" ", text)
-    if "date" in kinds and bare != text and expression("date").search(bare) is None:
+    undated = _WHEN.sub(" ", text)
+    if "date" in kinds and expression("date").search(undated) is None:
         return frozenset({"date", "time", "duration"})
-    if "duration" in kinds and "date" in kinds:
-        kinds = ["date"] if re.search(r"(?<!\w)(?:when|quand|date)(?!\w)", text) else ["duration"]
-    if expression("contact").search(text) and not {"phone", "email", "amount"} & set(kinds):
-        kinds = [*kinds, *(("name",) if expression("who").search(text) else ("phone", "email"))]
-    elif expression("who").search(text):
-        kinds = ["name"]
-    if (
-        "amount" in kinds
-        and len(kinds) > 1
-        and not re.search(r"(?<!\w)(?:how much|combien(?! de))(?!\w)", text)
-    ):
-        kinds = [kind for kind in kinds if kind != "amount"]
+    if {"date", "duration"} <= kinds:
+        kinds = {"date" if undated != text or _DATE.search(text) else "duration"}
+    is_who = expression("who").search(text) is not None
+    if expression("contact").search(text) and kinds.isdisjoint({"phone", "email", "amount"}):
+        kinds |= {"name"} if is_who else {"phone", "email"}
+    elif is_who:
+        kinds = {"name"}
+    if len(kinds) > 1 and _HOW_MUCH.search(text) is None:
+        kinds -= {"amount"}
     if not kinds and expression("count").search(text):
-        kinds = ["quantity", "number", "duration"]
-    return frozenset(kinds) | ({"percentage"} if "amount" in kinds else set())
-
-
-def _named_kinds(text: str) -> list[str]:
-    """Kinds that a question in plain letters names, but for those that name another by the way."""
-    kinds = [kind for kind in WANTED if expression(kind).search(text)]
-    if "amount" in kinds and "time" in kinds:  # `the fee to close an account`
-        kinds.remove("time")
-    if "amount" in kinds and "duration" in kinds and "much notice" in text:
-        kinds.remove("amount")
-    return kinds
+        kinds = {"quantity", "number", "duration"}
+    return frozenset(kinds | ({"percentage"} if "amount" in kinds else set()))
 
 
 def shared_topic(words: Iterable[str], texts: Sequence[str]) -> tuple[str, ...]:

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raglab.audit.default_table import RowKey
+from raglab.audit.default_table import Application, Pending
 from raglab.audit.log import request_groups
-from raglab.default_learner import ClarificationRequest
+from raglab.default_learner import OTHER, ClarificationRequest
 from raglab.extensions.clarification.clarified_requests import (
     Waiting,
-    ask_user,
     asking_response,
-    finish_request,
-    prospect_of,
-    vain_warning,
+    fill_in,
+    pinned_of,
     waiting_of,
     with_fallbacks,
 )
 from raglab.extensions.clarification.default_rows import application_of, pending_of
 from raglab.extensions.clarification.language_words import plain
 from raglab.extensions.clarification.option_defaults import KIND, option_values
-from raglab.extensions.clarification.pinned_documents import PinnedDocuments
-from raglab.extensions.clarification.reply_names import DOCUMENT, PAGE_SCOPE, own_statement
+from raglab.extensions.clarification.question_texts import option_rows
+from raglab.extensions.clarification.reply_names import NOT_UNDERSTOOD
 from raglab.extensions.clarification.turns import Clarification, Turn
 from raglab.extensions.clarification.value_readings import (
-    ValueReading,
     domain_checks,
     field_check,
+    quoted_reading,
 )
 from raglab.live.ask import audit_log, log_decision
 from raglab.live.clarifier import (
-    FieldValue,
+    GapKind,
     GapReading,
-    ParsedQuestion,
     QuestionGap,
     Reply,
     ReplyRequest,
@@ -57,43 +55,35 @@ if TYPE_CHECKING:
     from raglab.store.log_rows import Entries
 
 LONGEST_REPLY = 200  # characters
-WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
 FEWEST = 2  # values that are a choice
-LAST = ("toc", DOCUMENT)  # scopes that are tried where the user's own finds nothing
 
 
 class Open(NamedTuple):
     """The request that a reply is about.
 
     Attributes:
+      use: what was asked, or filled in, with the row of the default table.
+      asking: the question to the user; None where a default answered the request already.
       proposed: value that a yes takes.
-      candidates: values on offer.
       turned_down: values that earlier replies declined.
       replies: number of earlier replies.
-      asking: the question to the user; None where a default answered the request already.
       state: see `_state`.
-      remaining: values on offer that no reply declined.
     """
 
     request: Request
-    kind: str
-    key: RowKey
-    conditions: Mapping[str, str]
+    use: Pending | Application
+    asking: ClarificationRequest | None
     proposed: str | None
-    candidates: tuple[str, ...]
-    tried: tuple[str, ...]
     turned_down: frozenset[str]
     replies: int
-    asking: ClarificationRequest | None
     state: tuple[int, ...]
-    remaining: tuple[str, ...] = ()
 
 
 def answer_reply(
+    clarification: Clarification,
     request_id: str,
     answer: str,
     system: System,
-    clarification: Clarification,
     *,
     question: str | None,
     now: datetime,
@@ -105,34 +95,20 @@ def answer_reply(
     the same time the first is taken.
     """
     log = audit_log(system)
-    if not isinstance(answer, str):
-        msg = f"a reply must be a text, got {type(answer).__name__}; pass yes, no or a value."
-        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
     if not answer.strip() or len(answer) > LONGEST_REPLY:
-        refuse(
-            f"a reply must have 1 to {LONGEST_REPLY} characters",
-            len(answer),
-            "say yes, no or one of the values",
-        )
+        rule = f"a reply must be a text of 1 to {LONGEST_REPLY} characters"
+        refuse(rule, f"{answer!r:.80}", "say yes, no or one of the values")
     # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
     matter = _open_request(request_id, log, system, question, now)
     # A bandit gave the request its reward when a default answered it; the corrected answer is
     # another round.
     answered_as = f"{request_id}~reply" if matter.asking is None else request_id
-    turn = Turn(
-        matter.request,
-        system,
-        log,
-        clarification,
-        clarification.calls.for_request(),
-        answered_as,
-        writes=[],
-    )
-    complete = _choose_option if matter.kind == KIND else _answer_reply
-    response = with_fallbacks(
-        answer_or_refuse(matter.request, system, partial(complete, matter, answer, turn)), turn
-    )
+    calls = clarification.calls.for_request()
+    turn = Turn(matter.request, system, log, clarification, calls, answered_as, writes=[])
+    complete = _choose_option if matter.use.kind == KIND else _answer_reply
+    response = answer_or_refuse(matter.request, system, partial(complete, matter, answer, turn))
+    response = with_fallbacks(response, turn)
     if response["error"] is not None:
         return response  # the reply is not in the log, so that it may be given again
     with log.together() as entries:
@@ -165,41 +141,26 @@ def _open_request(
         record, state = request_row(entries, request_id), _state(entries, request_id)
         with as_written():
             pending, filled = pending_of(entries, request_id), application_of(entries, request_id)
-        put = entries.row(CLARIFICATIONS, request_id=request_id)
-        since = 0 if put is None else int(put["seq"])
-        replies = [
-            row for row in entries.rows(REPLIES, request_id=request_id) if int(row["seq"]) > since
-        ]
-        spoken = [
-            row for row in entries.rows(CHANGES, request_id=request_id) if row["signal"] in WORDS
-        ]
-        gone = frozenset(row["value"] for row in spoken if row["signal"] == "explicit_no")
+        replies = list(entries.rows(REPLIES, request_id=request_id, after=state[1]))
+        changes = list(entries.rows(CHANGES, request_id=request_id))
         silent = entries.row(SETTLEMENTS, request_id=request_id)
+    spoken = {row["signal"] for row in changes} & {"explicit_yes", "explicit_no"}
     # A default's answer stands after a reply that named nothing, and takes another one.
     if pending is None and replies and (spoken or filled is None or len(replies) > 1):
-        msg = (
-            f"a request takes one reply, and {request_id!r} had {replies[-1]['reply']!r}; ask the "
-            "question again."
-        )
-        raise ValueError(msg)
-    about = pending or filled
-    if about is None:
+        rule = f"a request takes one reply, and {request_id!r} had {replies[-1]['reply']!r}"
+        refuse(rule, "another", "ask the question again")
+    use = pending or filled
+    if use is None:
         rule = "a reply must be to a request that was asked about or filled in"
         refuse(rule, repr(request_id), "ask it anew")
     if pending is None and silent is not None:
-        rule = (
-            "a default is corrected before the next request and within 24 hours, and "
-            f"{request_id!r} was settled"
-        )
-        msg = f"{rule} at {silent['at'][:19]} ({silent['outcome']}); ask the question again."
-        raise ValueError(msg)
+        rule = "a default is corrected before the next request and within 24 hours"
+        settled = f"{request_id!r} was settled at {silent['at'][:19]} ({silent['outcome']})"
+        refuse(f"{rule}, and {settled}", "a reply", "ask the question again")
     here = system.policy.policy_id
     if record["policy_id"] != here:
-        refuse(
-            f"a reply must go to the policy_id that asked, {record['policy_id']}",
-            here,
-            "open that policy",
-        )
+        rule = f"a reply must go to the policy_id that asked, {record['policy_id']}"
+        refuse(rule, here, "open that policy")
     system.check_index(record["fingerprint"])
     remedy = "open that pack, or ask the question again"
     check_pack(
@@ -217,198 +178,160 @@ def _open_request(
         language=language_of(text, system.pack),
         groups=request_groups(record),
     )
-    asking = None if pending is None else pending.clarification
-    applied = "" if filled is None else filled.value
     return Open(
         request,
-        about.kind,
-        about.key,
-        about.conditions,
-        applied if asking is None else asking.proposed_default,
-        (applied,) if asking is None else tuple(asking.candidate_values),
-        () if pending is None else pending.tried,
-        gone,
+        use,
+        use.clarification if isinstance(use, Pending) else None,
+        use.clarification.proposed_default if isinstance(use, Pending) else use.value,
+        frozenset(row["value"] for row in changes if row["signal"] == "explicit_no"),
         len(replies),
-        asking,
         state,
     )
 
 
 def _question_text(record: Mapping[str, Any], question: str | None) -> str:
-    """Text of the question: the log's, or the caller's where the log keeps none."""
-    wording = None if question is None else normalise_question(question)
-    if record["question"] is None and wording is None:
+    """Text of the question: the caller's, else the log's."""
+    if question is None and record["question"] is None:
         msg = "the audit log keeps no text of questions; give the question again, with question=."
         raise ValueError(msg)
-    same = (
-        record["question_hash"] in ("", None)
-        or wording is None
-        or digest(wording) == record["question_hash"]
-    )
-    if not same:
-        refuse(
-            "question must be the one that was asked",
-            f"{question!r:.80}",
-            "give it as it was, or leave it out",
-        )
-    return str(record["question"] if wording is None else wording)
+    if question is None:
+        return str(record["question"])
+    wording, known = normalise_question(question), record["question_hash"]
+    if known and digest(wording) != known:
+        remedy = "give it as it was, or leave it out"
+        refuse("question must be the one that was asked", f"{question!r:.80}", remedy)
+    return wording
 
 
 def _answer_reply(matter: Open, answer: str, turn: Turn) -> Response:
     """Learn what the reply names, then answer the filled request, reshow or end it (rule S5.4)."""
-    waiting, matter = _waiting(matter, turn)
-    shown = tuple(
-        reading._replace(text=waiting.shown(reading.value))
-        for reading in waiting.gap.readings
-        if reading.value in matter.remaining
+    waiting = _waiting(matter, turn)
+    turn, kind, language = waiting.turn, waiting.gap.kind, turn.request.language
+    turned_down = [each for each in waiting.gap.readings if each.value in matter.turned_down]
+    remaining = tuple(each for each in waiting.gap.readings if each not in turned_down)
+    if matter.proposed in matter.turned_down:
+        matter = matter._replace(proposed=next((each.value for each in remaining), None))
+    reply_request = ReplyRequest(
+        turn.request.text,
+        kind,
+        matter.use.key.target_field.partition(":")[0],
+        tuple(each._replace(text=waiting.shown(each.value)) for each in remaining),
+        matter.proposed,
+        turn.pinned.chunks,
+        language,
     )
-    about = (matter.key.target_field.partition(":")[0], shown, matter.proposed)
-    language = turn.request.language
-    request = ReplyRequest(
-        matter.request.text, matter.kind, *about, waiting.pinned.chunks, language
-    )
-    reply = _of_what_was_declined(turn.calls.reply(answer, request), answer, waiting, matter)
+    reply = turn.calls.reply(answer, reply_request)
+    # A declined value comes back by its name, not by a cell of its row.
+    gone = [each.value for each in turned_down if each.quote == reply.quote]
+    if reply.kind == "own_value" and gone:
+        named = [value for value in gone if plain(value) in plain(answer)]
+        reply = Reply("chosen", named[0]) if named else NOT_UNDERSTOOD
+    _learn(matter, reply, turn, len(remaining))
     if reply.kind == "not_understood":
-        return _show_again(waiting, matter, (), turn.say("names_nothing", reply=f"{answer!r:.80}"))
-    _learn(matter, reply, turn)
+        last_option = option_rows(remaining, kind, language)[-1]
+        if plain(answer).strip(" .!") in {
+            OTHER,
+            str(last_option["id"]),
+            plain(last_option["text"]),
+        }:
+            why = turn.say("not_offered", field=waiting.field, words=last_option["text"])
+            return _refusal(waiting, why)
+        why = turn.say("names_nothing", reply=f"{answer!r:.80}")
+        return _show_again(waiting, matter, remaining, why)
     if reply.kind == "declined":
-        declined = turn.listed([waiting.shown(value) for value in reply.declined])
-        return _show_again(waiting, matter, reply.declined, turn.say("declined", values=declined))
-    if reply.kind == "own_value":
-        return _answer_own_value(waiting, reply)
-    return _answer_value(waiting, matter, reply)
+        declined = turn.say("both").join(map(waiting.shown, reply.declined))
+        still_offered = tuple(each for each in remaining if each.value not in reply.declined)
+        return _show_again(waiting, matter, still_offered, turn.say("declined", values=declined))
+    if reply.kind == "own_value":  # what the user named wins over every reader
+        own = GapReading(reply.value, reply.quote)
+        note = turn.say("not_offered", field=waiting.field, words=repr(reply.value))
+        return waiting.answer(quoted_reading(own, turn.pinned.chunks, turn.parsed), [note])
+    reading = waiting.read(reply.value)
+    if not reading.failed:
+        return waiting.answer(reading)
+    if not reply.doubted and turn.reads_fields:
+        _signal(matter, turn, reply.value, "failure")
+    return _refusal(waiting, waiting.vain([reply.value]))
 
 
-def _of_what_was_declined(reply: Reply, answer: str, waiting: Waiting, matter: Open) -> Reply:
-    """A reply as a choice of a declined value where it says its name.
+def _waiting(matter: Open, turn: Turn) -> Waiting:
+    """The request with its documents, its row and what was on offer.
 
-    A cell of its row alone takes nothing back.
+    As it was logged; where texts are blanked, or a default answered, as the question leads to it
+    now.
     """
-    gone = [
-        each
-        for each in waiting.gap.readings
-        if each.value in matter.turned_down and each.quote == reply.quote
-    ]
-    if reply.kind != "own_value" or not gone:
-        return reply
-    named = next((reading for reading in gone if plain(reading.value) in plain(answer)), None)
-    return Reply("not_understood") if named is None else Reply("chosen", named.value)
+    request, asking, use = matter.request, matter.asking, matter.use
+    audit = {} if asking is None else asking.audit
+    pinned, _ = pinned_of(turn, request.documents or audit.get("documents", ()))
+    parsed = turn.calls.parse(request.text, pinned.chunks)
+    parsed = parsed.model_copy(update={"documents": request.documents})
+    readings, reason = [GapReading(*map(str, each)) for each in audit.get("readings", ())], "first"
+    is_logged = bool(readings)
+    if not is_logged:
+        hits = turn.clarification.index.nearest(request.text, pinned.chunks)
+        gaps = turn.calls.gaps(parsed, pinned.chunks, hits)
+        for fresh in [gap for gap in gaps if gap.kind == use.kind][:1]:
+            readings, reason = [*fresh.readings], fresh.reason
+    values = [matter.proposed or ""] if asking is None else asking.candidate_values
+    known = {each.value: each for each in (*map(GapReading, values), *readings)}
+    kind: GapKind = use.kind  # type: ignore[assignment] # as it was logged
+    gap = QuestionGap(kind, use.key.target_field, tuple(known.values()), reason)
+    domain = domain_checks(request.text, turn.system, request.language)
+    turn = replace(turn, parsed=parsed, pinned=pinned, domain=domain)
+    if is_logged:
+        return Waiting(turn, gap)
+    waiting = waiting_of(turn, gap)
+    if asking is None:
+        return waiting
+    offered = {each.value: each for each in waiting.gap.readings if each.value in values}
+    return waiting._replace(gap=gap._replace(readings=tuple(offered.values())))
 
 
-def _waiting(matter: Open, turn: Turn) -> tuple[Waiting, Open]:
-    """The request as it was asked, with its documents and its row.
+def _learn(matter: Open, reply: Reply, turn: Turn, remaining: int) -> None:
+    """Signals of a reply (rule S5.4); a doubted one answers this request, and is no vote.
 
-    And what is left of what was offered.
+    To turn down all that is on offer is none either: it says nothing of any of them.
     """
-    request, clarification = matter.request, turn.clarification
-    if not clarification.asks:
-        msg = "a reply needs the documents' readings; open the system with clarify=True."
-        raise ValueError(msg)
-    index, stated = clarification.index, _stated_readings(matter)
-    named = request.documents or tuple(
-        () if matter.asking is None else matter.asking.audit.get("documents", ())
-    )
-    if matter.kind == "document" and not named:
-        named = tuple(
-            dict.fromkeys(chunk.document for chunk in index.nearest(request.text, index.chunks))
-        )
-    pinned = index.pinned(named)
-    parsed = turn.calls.parse(request.text, pinned.chunks).model_copy(
-        update={"documents": request.documents}
-    )
-    gap = QuestionGap(
-        matter.kind,  # type: ignore[arg-type] # as it was logged
-        matter.key.target_field,
-        stated,
-        "first",
-    )
-    if matter.asking is None or not any(reading.quote for reading in stated):
-        gap = _found_again(gap, turn, parsed, pinned) or gap
-    waiting = waiting_of(
-        turn, parsed, gap, pinned, domain_checks(request.text, turn.system, request.language)
-    )
-    offered = tuple(
-        value for value in waiting.values if matter.asking is None or value in matter.candidates
-    )
-    remaining = tuple(value for value in offered if value not in matter.turned_down)
-    stands = matter.proposed in remaining or not matter.turned_down
-    proposed = matter.proposed if stands else next(iter(remaining), None)
-    return waiting, matter._replace(remaining=remaining, proposed=proposed, candidates=offered)
-
-
-def _stated_readings(matter: Open) -> tuple[GapReading, ...]:
-    """Readings as they were logged.
-
-    Their values alone where texts are blanked, or a default answered.
-    """
-    logged_readings = [] if matter.asking is None else matter.asking.audit.get("readings", [])
-    known = {
-        str(value): GapReading(str(value), str(quote), str(text))
-        for value, quote, text in logged_readings
-    }
-    return tuple(known.get(value, GapReading(value)) for value in matter.candidates)
-
-
-def _found_again(
-    gap: QuestionGap, turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments
-) -> QuestionGap | None:
-    """The gap as the question leads to it now, with the values that were on offer."""
-    hits = turn.clarification.index.nearest(parsed.question, pinned.chunks)
-    fresh_gap = next(
-        (each for each in turn.calls.gaps(parsed, pinned.chunks, hits) if each.kind == gap.kind),
-        None,
-    )
-    if fresh_gap is None:
-        return None
-    values = {reading.value for reading in fresh_gap.readings}
-    more = tuple(reading for reading in gap.readings if reading.value not in values)
-    return fresh_gap._replace(field=gap.field, readings=(*fresh_gap.readings, *more))
-
-
-def _learn(matter: Open, reply: Reply, turn: Turn) -> None:
-    """Signals of a reply (rule S5.4); a doubted one answers this request, and is no vote."""
     proposed, named = matter.proposed, reply.value
-    signals: list[tuple[str, ...]] = [(value, "explicit_no") for value in reply.declined]
-    if len(signals) > 1 and set(reply.declined) >= set(matter.remaining) and proposed is not None:
-        # To turn down everything is a no to the proposal alone: nothing was said of the others.
-        signals = [(proposed, "explicit_no")]
-    if reply.kind != "declined":
-        is_other = proposed not in {None, named}
-        signals = [
-            (proposed or named, "explicit_no", named) if is_other else (named, "explicit_yes")
-        ]
-    for signal in signals if not reply.doubted else ():
-        about: dict[str, Any] = {"conditions": matter.conditions, "now": matter.request.now}
-        turn.write(turn.log.signal, matter.request.id, matter.key, *signal, **about)
+    if reply.doubted:
+        return
+    if named and proposed in {None, named}:
+        _signal(matter, turn, named, "explicit_yes")
+    elif named:
+        _signal(matter, turn, proposed, "explicit_no", named)
+    elif len(reply.declined) < max(remaining, FEWEST):
+        for value in reply.declined:
+            _signal(matter, turn, value, "explicit_no")
 
 
-def _show_again(waiting: Waiting, matter: Open, declined: Sequence[str], why: str) -> Response:
+def _signal(matter: Open, turn: Turn, *signal: str | None) -> None:
+    """Log a signal with the answer to the reply."""
+    about: dict[str, Any] = {"conditions": matter.use.conditions, "now": turn.request.now}
+    turn.write(turn.log.signal, turn.request.id, matter.use.key, *signal, **about)
+
+
+def _show_again(
+    waiting: Waiting, matter: Open, remaining: tuple[GapReading, ...], why: str
+) -> Response:
     """The same request with what is left, once; else the end of it: a refusal with its reason.
 
     Args:
-      declined: values that the reply turned down.
       why: it is shown again, in words.
     """
-    asking = matter.asking
-    remaining = tuple(value for value in matter.remaining if value not in declined)
+    asking, is_left = matter.asking, matter.proposed in {each.value for each in remaining}
     if matter.replies or len(remaining) < FEWEST:
         return _refusal(waiting, why)
-    if asking is None and not declined:
-        return finish_request(waiting, waiting.read(matter.proposed or ""), [why])
-    offered = tuple(
-        reading for value in remaining for reading in waiting.gap.readings if reading.value == value
-    )
-    waiting = waiting._replace(gap=waiting.gap._replace(readings=offered))
+    if asking is None and is_left:
+        return waiting.answer(waiting.read(matter.proposed or ""), [why])
+    waiting = waiting._replace(gap=waiting.gap._replace(readings=remaining))
     if asking is None:  # the first question of a request whose default was declined
-        waiting = waiting.declined_last()
-        return ask_user(waiting, prospect_of(waiting), waiting.values, []).changed([why])
-    shown = asking.model_copy(
-        update={"candidate_values": list(remaining), "proposed_default": remaining[0]}
-    )
+        return fill_in(waiting, declined=True).changed([why])
+    values = [reading.value for reading in remaining]
+    shown = asking.model_copy(update={"candidate_values": values, "proposed_default": values[0]})
     # The text of the question is the first one's (rule S5.2): what a yes takes by now is said
     # beside it.
-    now = [waiting.turn.say("now_proposed", value=waiting.shown(remaining[0]))] if declined else []
-    return asking_response(waiting, shown, why, [why, *now])
+    proposed = waiting.turn.say("now_proposed", value=waiting.shown(values[0]))
+    return asking_response(waiting, shown, why, [why] if is_left else [why, proposed])
 
 
 def _refusal(waiting: Waiting, reason: str) -> Response:
@@ -421,48 +344,8 @@ def _refusal(waiting: Waiting, reason: str) -> Response:
         refusal_reason=refusal_reason,
         arm_reason=turn.say("read_for"),
     )
-    checks = (*waiting.domain, field_check(refusal_reason, has_value=False))
+    checks = (*turn.domain, field_check(refusal_reason, has_value=False))
     return unretrieved_response(answer, turn.request, turn.system, ResponseRecord(checks=checks))
-
-
-def _answer_own_value(waiting: Waiting, reply: Reply) -> Response:
-    """Answer by the statement of the documents that the user named: it wins over every reader."""
-    statement = own_statement(reply, waiting.pinned.chunks)
-    if statement is None:  # cannot be: the reply was checked against the same documents
-        raise AssertionError
-    note = waiting.turn.say("not_offered", field=waiting.field, words=repr(reply.value))
-    field_value = FieldValue(statement.value, statement.text)
-    reading = ValueReading(reply.value, field_value, waiting.pinned.chunks[statement.place])
-    return finish_request(waiting, reading, [note])
-
-
-def _answer_value(waiting: Waiting, matter: Open, reply: Reply) -> Response:
-    """Answer under the user's value.
-
-    A page that does not state the field is followed by the wide scopes, and named.
-    """
-    turn, paged, value = waiting.turn, matter.kind == PAGE_SCOPE, reply.value
-    declined = {*reply.declined, *((matter.proposed,) if value != matter.proposed else ())}
-    wide = [
-        scope
-        for scope in LAST
-        if scope in matter.candidates and scope not in {*declined, *matter.tried, value}
-    ]
-    tried: list[str] = []
-    for scope in (value, *(wide if paged else ())):
-        reading = waiting.read(scope)
-        if not reading.failed:
-            return finish_request(waiting, reading, [vain_warning(waiting, tried)] if tried else [])
-        tried.append(scope)
-        # Only the user's own value is counted against: the others were never said to be right.
-        if (
-            scope == value
-            and not reply.doubted
-            and all(fallback.role != "field_reader" for fallback in turn.calls.fallbacks)
-        ):
-            about: dict[str, Any] = {"conditions": matter.conditions, "now": matter.request.now}
-            turn.write(turn.log.signal, matter.request.id, matter.key, scope, "failure", **about)
-    return _refusal(waiting, vain_warning(waiting, [*matter.tried, *tried]))
 
 
 def _choose_option(matter: Open, answer: str, turn: Turn) -> Response:
@@ -474,20 +357,13 @@ def _choose_option(matter: Open, answer: str, turn: Turn) -> Response:
     values = option_values(options["options"], turn.clarification.chunks)
     texts = {option["id"]: "; ".join(option["sources"]) for option in options["options"]}
     readings = tuple(GapReading(value, text=texts[number]) for value, number in values.items())
+    field, language = matter.use.key.target_field, turn.request.language
     reply_request = ReplyRequest(
-        matter.request.text,
-        KIND,
-        matter.key.target_field,
-        readings,
-        matter.proposed,
-        language=turn.request.language,
+        turn.request.text, KIND, field, readings, matter.proposed, language=language
     )
     reply = turn.calls.reply(answer, reply_request)
     if reply.kind == "not_understood" or reply.value not in {"", *values}:
-        refuse(
-            f"a reply must be yes, no, or an option from 1 to {len(values)}",
-            f"{answer!r:.80}",
-            "say which",
-        )
-    _learn(matter._replace(remaining=tuple(values)), reply, turn)
+        rule = f"a reply must be yes, no, or an option from 1 to {len(values)}"
+        refuse(rule, f"{answer!r:.80}", "say which")
+    _learn(matter, reply, turn, len(values))
     return options if reply.kind == "declined" else turn.answer(selected=values[reply.value])

@@ -56,19 +56,14 @@ def settle(
 ) -> int:
     """Settle what can be, and learn what silence confirmed; how many defaults it did."""
     where: dict[str, Any] = {} if session is None else {"session": session}
-    ripe = {row["once"]: row for row in log.rows(OPEN, before=utc_text(at - rule.span), **where)}
-    ripe |= {row["once"]: row for row in log.rows(OPEN, closed=1, **where)}
+    late = log.rows(OPEN, before=utc_text(at - rule.span), **where)
+    ripe = {row["once"]: row for row in (*late, *log.rows(OPEN, closed=1, **where))}
     silent = []
     for once, work in sorted(ripe.items(), key=lambda pair: int(pair[1]["application"])):
         row = next(log.rows(APPLICATIONS, after=int(work["application"]) - 1, once=once))
         outcome = _outcome(log, row, rephrased=bool(work["rephrased"]))
-        about = {
-            "request_id": row["request_id"],
-            "row_id": row["row_id"],
-            "outcome": outcome,
-            "once": once,
-        }
-        log.add(SETTLEMENTS, {"at": utc_text(at), **about})
+        about = {name: row[name] for name in ("request_id", "row_id", "once")}
+        log.add(SETTLEMENTS, {"at": utc_text(at), "outcome": outcome, **about})
         log.drop(OPEN, once)
         if outcome == "silent":
             silent.append(row)

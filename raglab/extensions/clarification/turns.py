@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from raglab.decision.checks import Check
 from raglab.default_learner import DefaultLearner
-from raglab.extensions.clarification.pinned_documents import DocumentIndex
+from raglab.extensions.clarification.pinned_documents import (
+    ANY,
+    DocumentIndex,
+    PinnedDocuments,
+)
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
+from raglab.live.clarifier import ParsedQuestion
 from raglab.live.pipeline import answer_request
 from raglab.live.requests import Request
 from raglab.live.response import Response
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
     from raglab.live.settings import Settings
     from raglab.live.system import System
+
+UNREAD, UNPINNED = ParsedQuestion(), PinnedDocuments((), ANY, {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +59,11 @@ class Clarification:
 class Turn:
     """A user's turn: the request, and all that answers it and learns from it.
 
-    calls: the protocols, with what failed in this turn. is_pinned: whether the user named the
-    documents. answered_as: id under which the pipeline answers. It is another than the request's
-    where a reply corrects a request that was answered already, since a bandit takes an id once.
-    writes: of a reply, what is logged with its answer or not at all.
+    calls: the protocols, with what failed in this turn. answered_as: id under which the pipeline
+    answers. It is another than the request's where a reply corrects a request that was answered
+    already, since a bandit takes an id once. writes: of a reply, what is logged with its answer or
+    not at all. is_pinned: whether the user named the documents. parsed: the question as it was
+    read. pinned: the documents that it is asked of. domain: checks before anything is retrieved.
     """
 
     request: Request
@@ -63,8 +72,11 @@ class Turn:
     clarification: Clarification
     calls: ProtocolCalls
     answered_as: str
-    is_pinned: bool = True
     writes: list[Callable[[], object]] | None = None
+    is_pinned: bool = True
+    parsed: ParsedQuestion = UNREAD
+    pinned: PinnedDocuments = UNPINNED
+    domain: tuple[Check, ...] = ()
 
     @property
     def pack(self) -> Pack:
@@ -75,9 +87,10 @@ class Turn:
         """Words of a reason in the language of the question."""
         return say(self.request.language, Reason(key, values))
 
-    def listed(self, values: Sequence[str]) -> str:
-        """Values in a row: "A, B and C"."""
-        return self.say("both").join(filter(None, (", ".join(values[:-1]), values[-1])))
+    @property
+    def reads_fields(self) -> bool:
+        """Whether no reader of fields failed: one that did says nothing of the value."""
+        return all(fallback.role != "field_reader" for fallback in self.calls.fallbacks)
 
     def write(self, method: Callable[..., object], *about: object, **more: object) -> None:
         """Call a method of the log: at once, or of a reply with its answer."""

@@ -6,6 +6,7 @@ The loop in `ask`, end to end on the bundled documents (rules S5.1 to S5.10).
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -32,28 +33,31 @@ from broker_documents import (
 from generators import Fixed
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
+from raglab.decision.recorded_answers import AnswerKey
 from raglab.default_learner import asks
 from raglab.extensions.clarification import protocol_calls
-from raglab.extensions.clarification.clarified_traces import clarified_trace
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
 from raglab.extensions.clarification.question_parsing import VERSION, parse_question
 from raglab.extensions.clarification.replies import LAST_PAGE
 from raglab.extensions.clarification.value_readings import read_gap_value
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading, QuestionGap
-from raglab.live.response import KEYS, Response
-from raglab.live.system import System
+from raglab.live.pipeline import case_trace
+from raglab.live.response import KEYS, CheckedAnswer, Response, answer_sets
+from raglab.live.system import System, unpack_depths
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
     CLARIFICATIONS,
     DECISIONS,
+    EVIDENCE,
     REPLIES,
     REQUESTS,
 )
-from raglab.values import Chunk, Status
+from raglab.values import Case, Chunk, Status, TraceData
 from raglab.words.languages import Reason, say
 
+NUMBERS = ("confidence", "support")  # of an answer, null where missing
 ASKING: dict[str, Any] = {
     "gap": {"enabled": True, "min_gap": 4.0},
     "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
@@ -95,6 +99,22 @@ def logged(system: System, table: str, **where: Any) -> list[dict[str, Any]]:
     """Rows of the audit log."""
     with audit(system).log.reading() as log:
         return list(log.rows(table, **where))
+
+
+def became(system: System, request: str) -> TraceData:
+    """Trace of a clarified request, from the log alone: its query, its hits, and its answer."""
+    (row,) = logged(system, EVIDENCE, request_id=request)
+    case = Case(request, row["query"], "ok", selected_sources=tuple(row["documents"]))
+    depths = unpack_depths(row["depths"], len(system.retriever.chunks))
+    trace, answer = case_trace(case, row["arm"], depths, system), row["answer"]
+    if answer is None:
+        return trace
+    values = {name: answer[name] for name in CheckedAnswer._fields}
+    numbers = {name: np.nan if values[name] is None else values[name] for name in NUMBERS}
+    key = AnswerKey(0, 0, int(answer["depth"]), tuple(answer["chunks"]))
+    checked = CheckedAnswer(**values | numbers | {"cited": tuple(answer["cited"])})
+    answers = answer_sets([key], [checked], system.generator.name, system.scorer.name)
+    return dataclasses.replace(trace, answers=answers)
 
 
 def voted(
@@ -161,7 +181,7 @@ class TestWhatItBecame:
                 said = answered(system, answer, name, now=START + timedelta(hours=number))
             if said.record.evidence is None:
                 continue
-            trace = clarified_trace(name, system)
+            trace = became(system, name)
             replayed = raglab.decide(trace, system.policy)
             seen.append(said["status"])
             assert trace.cases[0].query != question
@@ -187,17 +207,7 @@ class TestWhatItBecame:
         system = opened()
         said = put(system, "what does page 5 say?", COVER)
         assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#5"])
-        assert {chunk.shown for chunk in clarified_trace("q", system).chunks} == {f"{COVER}#5"}
-
-    def test_a_trace_of_what_was_read_or_of_no_text(self, opened: Callable[..., System]) -> None:
-        """A field that was read has no hits; a log without texts has no query."""
-        system = opened()
-        put(system, QUI, FRENCH)
-        answered(system, "oui")
-        with pytest.raises(ValueError, match="retrieved anew, got 'q'"):
-            clarified_trace("q", system)
-        with pytest.raises(ValueError, match="'boat'"):
-            clarified_trace("boat", system)
+        assert {chunk.shown for chunk in became(system, "q").chunks} == {f"{COVER}#5"}
 
 
 class TestTheArticle:
@@ -477,6 +487,21 @@ class TestReplies:
         assert (said["status"], said["sources"]) == ("refuse", [])
         assert "page 1" in said["refusal_reason"]
 
+    @pytest.mark.parametrize(
+        "said", ["other", "something else", "Something else.", "4", "cancel", "stop"]
+    )
+    def test_something_else_and_cancel_end_it_without_a_vote(
+        self, opened: Callable[..., System], said: str
+    ) -> None:
+        """By the option's value, text or number, or by words that drop the matter."""
+        system = opened()
+        asked = ask("the policyholder", system=system, documents=[ROLES], request_id="q", now=START)
+        assert [option["value"] for option in asked["options"]][3:] == ["other"]
+        ended = answered(system, said)
+        assert (ended["status"], ended["sources"]) == ("refuse", [])
+        assert votes(system) == {}
+        assert explain_request("q", audit(system)).rebuilt
+
     def test_what_is_not_understood_changes_nothing(self, opened: Callable[..., System]) -> None:
         """The request is shown again as it was, and a yes then answers it; twice ends it."""
         system = opened()
@@ -493,15 +518,15 @@ class TestReplies:
             if status == "ok":
                 system = opened()
 
-    def test_a_page_that_finds_nothing_is_no_second_question(
+    def test_a_page_that_finds_nothing_ends_the_request(
         self, opened: Callable[..., System]
     ) -> None:
-        """What is left is tried by itself and named; the page's failure is noted."""
+        """No other page is taken for the user's; the page's failure is noted."""
         system = opened()
         put(system)
         said = answered(system, "page 3")
-        assert (said["status"], said["clarification"]) == ("ok", None)
-        assert any("the insurer was not found in page 3" in text for text in said["warnings"])
+        assert (said["status"], said["clarification"]) == ("refuse", None)
+        assert "the insurer was not found in page 3" in said["refusal_reason"]
         signals = [
             one["signal"]
             for one in logged(system, CHANGES, request_id="q")
@@ -636,7 +661,7 @@ class TestReplies:
             "refuse",
             say("fr", Reason("refusal")),
         )
-        assert "l'assureur est introuvable ici : page 2 ou " in said["refusal_reason"]
+        assert "l'assureur est introuvable ici : page 2" in said["refusal_reason"]
         assert explain_request("q", audit(system)).rebuilt
         plain = put(system, QUI, FRENCH, "r")
         assert (plain["clarification"], plain["arm"]) == (None, "hybrid")
