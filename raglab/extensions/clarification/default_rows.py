@@ -205,8 +205,7 @@ def record_request(
     versions = _append_change(
         log, "met", row_key, request_id=request_id, learner=learner, at=at, once=once
     )
-    (row,) = versions or current_rows(log, row_id=row_id)
-    return row
+    return (versions or current_rows(log, row_id=row_id))[0]
 
 
 def record_signal(

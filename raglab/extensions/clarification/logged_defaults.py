@@ -36,8 +36,11 @@ def record_clarification(
     request_row(log, request_id)
     key_of_row(log, row["row_id"])
     if log.row(CLARIFICATIONS, request_id=request_id) is not None:
-        rule = "a request may be asked about once"
-        refuse(rule, f"a second clarification of {request_id!r}", "decide it")
+        refuse(
+            "a request may be asked about once",
+            f"a second clarification of {request_id!r}",
+            "decide it",
+        )
     columns = {
         "target_field": request.target_field,
         "question_to_user": request.question_to_user,

@@ -221,7 +221,11 @@ class ModelCalls:
     """
 
     def __init__(self, client: ModelClient) -> None:
-        """Take a client of the model; what is none stops at the door."""
+        """Take a client of the model; what is none stops at the door.
+
+        Args:
+          client: `raglab.OpenAIClient` or `raglab.LocalModel`.
+        """
         check_client(client)
         self.parser = ModelCall(client, PARSE, _parse)
         self.gap_finder = ModelCall(client, FIND, _find)

@@ -305,8 +305,11 @@ def _plain_copy(value: Any, kind: type[T]) -> T:  # noqa: ANN401 - whatever a us
     copied: T = _ADAPTERS[kind].validate_python(value)
     written = to_json(copied)
     if len(written) > LONGEST_RESULT or b"\\u0000" in written:
-        rule = f"its texts must have no NUL and {LONGEST_RESULT:,} bytes at most"
-        refuse(rule, f"{copied!r:.80}", "shorten them")
+        refuse(
+            f"its texts must have no NUL and {LONGEST_RESULT:,} bytes at most",
+            f"{copied!r:.80}",
+            "shorten them",
+        )
     return copied
 
 
@@ -322,14 +325,20 @@ def _parsed(value: Any, documents: Sequence[Chunk]) -> ParsedQuestion:  # noqa: 
     for name in SLOTS:
         text = getattr(parsed, name).value
         if text is not None and not _is_short(text):
-            rule = f"{name} must be None or a text of 1 to {LONGEST} characters"
-            refuse(rule, f"{text!r:.40}", "shorten it")
+            refuse(
+                f"{name} must be None or a text of 1 to {LONGEST} characters",
+                f"{text!r:.40}",
+                "shorten it",
+            )
     if parsed.page_scope.value == "0":
         refuse("page_scope must be a page from 1", "0", "count from 1")
     pinned = {name for chunk in documents for name in (chunk.document, chunk.source, chunk.shown)}
     if stray := set(parsed.documents) - pinned:
-        rule = "documents must be of those that the question is asked of"
-        refuse(rule, f"{min(stray)!r:.80}", "name these alone")
+        refuse(
+            "documents must be of those that the question is asked of",
+            f"{min(stray)!r:.80}",
+            "name these alone",
+        )
     return parsed
 
 
@@ -339,12 +348,18 @@ def _gaps(value: Any, documents: Sequence[Chunk]) -> tuple[QuestionGap, ...]:  #
     for gap in gaps:
         values = {plain(reading.value) for reading in gap.readings}
         if not _is_short(gap.field) or not 1 < len(gap.readings) == len(values) <= MOST:
-            rule = f"a gap must have a field, and 2 to {MOST} readings that differ"
-            refuse(rule, f"{gap!r:.160}", "name each once")
+            refuse(
+                f"a gap must have a field, and 2 to {MOST} readings that differ",
+                f"{gap!r:.160}",
+                "name each once",
+            )
         for reading in gap.readings:
             if not _is_reading(reading, gap.kind, documents):
-                rule = "a reading and its quote must stand in the documents"
-                refuse(rule, f"{reading!r:.160}", "copy them letter for letter")
+                refuse(
+                    "a reading and its quote must stand in the documents",
+                    f"{reading!r:.160}",
+                    "copy them letter for letter",
+                )
     return gaps
 
 
@@ -386,8 +401,11 @@ def _reply(value: Any, request: ReplyRequest) -> Reply:  # noqa: ANN401
         or not (is_named or _is_stated(reply.value, reply.quote, request.documents))
         or (reply.kind == "yes" and reply.value not in {"", request.proposed})
     ):
-        rule = "a reply must name what is on offer or what the documents state"
-        refuse(rule, f"{reply!r:.160}", "name one of these")
+        refuse(
+            "a reply must name what is on offer or what the documents state",
+            f"{reply!r:.160}",
+            "name one of these",
+        )
     return taken
 
 
@@ -396,8 +414,11 @@ def _value(value: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: A
         return None
     answer = _plain_copy(value, FieldValue)
     if not _is_stated(*answer, chunks):
-        rule = "its quote must stand in the passages and hold the value"
-        refuse(rule, f"{answer!r:.160}", "copy both letter for letter")
+        refuse(
+            "its quote must stand in the passages and hold the value",
+            f"{answer!r:.160}",
+            "copy both letter for letter",
+        )
     return answer
 
 
