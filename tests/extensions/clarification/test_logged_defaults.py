@@ -61,6 +61,9 @@ REFUSED = {
 }
 
 
+ASKED = {"status": "ambiguous", "answer": None, "clarification": {}}
+
+
 @pytest.fixture
 def log(audit_logs: Callable[..., AuditLog]) -> AuditLog:
     """Return a log under the published settings."""
@@ -181,8 +184,14 @@ class TestRequests:
         assert waiting.clarification.candidate_values == ["1", "toc"]
         with pytest.raises(ValueError, match="a request may be asked about once"):
             asked(log, "r1", row)
-        log.replied("r1", "yes")
-        assert log.pending("r1") is None
+        log.decided("r1", ASKED)
+        waits = []
+        for answer in ("hm", "yes"):  # after the first it is shown again, after the second it ends
+            log.replied("r1", answer)
+            waits.append(log.pending("r1") is not None)
+            log.decided("r1", ASKED)
+            waits.append(log.pending("r1") is not None)
+        assert waits == [False, True, False, False]
 
 
 class TestRows:
@@ -291,6 +300,39 @@ class TestRows:
             conditions={"page_1_kind": "body"},
         )
         assert child.version == 17
+        agrees(log)
+
+    @pytest.mark.parametrize(
+        ("said", "rows"),
+        [
+            (("toc", "explicit_yes"), 3),
+            (("toc", "implicit_ok"), 3),
+            (("1", "explicit_no", "toc"), 3),
+            (("1", "explicit_no"), 1),
+            (("toc", "failure"), 1),
+        ],
+    )
+    def test_a_success_beside_a_failure_splits(
+        self, log: AuditLog, said: tuple[str, ...], rows: int
+    ) -> None:
+        """As the source document has it: with another value, under the same condition."""
+        votes = (("body", "1"), ("coversheet", "1", "failure"), ("coversheet", *said))
+        for number, (kind, *about) in enumerate(votes):
+            opened(log, f"r{number}")
+            vote(log, f"r{number}", *about, page_1_kind=kind)
+        assert len(log.rows()) == rows
+        agrees(log)
+
+    def test_a_split_leaves_a_row_that_is_there(self, log: AuditLog) -> None:
+        """What it has learned is not written over by what was voted before."""
+        for request in ("r1", "r2"):
+            opened(log, request)
+        vote(log, "r1", page_1_kind="scan")
+        scan = log.met("r1", (*KEY[:2], {"page_1_kind": "scan"}))
+        for value, signal in (("1", "failure"), ("toc", "explicit_yes")):
+            vote(log, "r2", value, signal, page_1_kind="coversheet")
+        assert [row.sample_size for row in log.rows()] == [3, 1, 0]
+        assert log.rows()[-1] == scan
         agrees(log)
 
     def test_a_signal_that_splits_is_counted_once(self, log: AuditLog) -> None:
@@ -490,7 +532,7 @@ class TestSilence:
             (OK, lambda log, _: log.replied("r1", "well"), "told", 0),
             (OK, lambda log, row: asked(log, "r1", row), "asked", 0),
             (REFUSED, lambda *_: None, "refused", 0),
-            ({**OK, "status": "ambiguous", "answer": None}, lambda *_: None, "refused", 0),
+            (ASKED, lambda *_: None, "refused", 0),
             (None, lambda *_: None, "unanswered", 0),
         ],
     )
@@ -528,19 +570,16 @@ class TestWords:
     """What people wrote, and how it is forgotten."""
 
     def test_forgetting(self, log: AuditLog) -> None:
-        """Votes and numbers stay, and the rows are rebuilt without the words."""
-        for day in range(3):
-            filled(log, f"r{day}", now=START + timedelta(days=day))
-            log.replied(f"r{day}", "page Sesame")
-            vote(log, f"r{day}")
-        opened(log, "r3")
-        asked(log, "r3", log.rows()[0])
+        """Votes and rows stay; what was asked without its words still takes its reply."""
+        row = filled(log, "r1")
+        vote(log, "r1")
+        opened(log, "r2")
+        asked(log, "r2", row)
         before = log.rows()
-        assert before[0].candidate_votes == {"1": 3.0}
-        assert log.forget(before=START + timedelta(days=9)) == 4
-        assert [row["question"] for row in events(log, REQUESTS)] == [None] * 4
+        assert log.forget(before=START + timedelta(days=9)) == 2
+        assert [row["question"] for row in events(log, REQUESTS)] == [None] * 2
         assert log.rows() == before
-        waiting = log.pending("r3")  # it still takes its reply
+        waiting = log.pending("r2")
         assert waiting is not None
         assert waiting.clarification.candidate_values == ["1", "toc"]
         agrees(log)
@@ -548,10 +587,6 @@ class TestWords:
 
 class TestFiles:
     """The default table in files."""
-
-    def test_an_empty_log(self, log: AuditLog) -> None:
-        """Has no row, and settles nothing."""
-        assert (log.rows(), log.rebuild(), log.settle(now=START)) == ((), (), 0)
 
     def test_export(self, log: AuditLog, tmp_path: Path) -> None:
         """Every table of events and the rows; whole numbers are whole."""

@@ -198,16 +198,13 @@ async def _later(*_: object) -> None:
     """Give a coroutine."""
 
 
-def _exits(*_: object) -> object:
-    raise SystemExit(1)
+def raising(error: BaseException) -> Callable[..., object]:
+    """A callable that raises an error."""
 
+    def call(*_: object) -> object:
+        raise error
 
-def _interrupts(*_: object) -> object:
-    raise KeyboardInterrupt
-
-
-def _stops(*_: object) -> object:
-    raise Stop
+    return call
 
 
 def _endless(*_: object) -> Iterator[int]:
@@ -235,9 +232,9 @@ def _writes(*given: Any) -> object:
     [
         _raises,
         _sleeps,
-        _exits,
-        _interrupts,
-        _stops,
+        raising(SystemExit(1)),
+        raising(KeyboardInterrupt()),
+        raising(Stop()),
         _endless,
         _later,
         _itself,
@@ -245,7 +242,6 @@ def _writes(*given: Any) -> object:
         Versions(),
         lambda: None,
         lambda *_: 7,
-        lambda *_: "yes",
         lambda *_: [1],
         lambda *_: {"value": 1},
         lambda *_: [1] * 10**6,

@@ -143,8 +143,10 @@ def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
     log.close()
 
 
-def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
-    """One request with a silent default and a decision."""
+def answered(
+    log: AuditLog, checks: list[Check], status: str = "ok", *, reads_before: bool = False
+) -> None:
+    """One request with a silent default and a decision; its row read before it counts, or after."""
     log.opened(
         "r1",
         "who <b>is</b> it?",
@@ -159,7 +161,8 @@ def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
         log.opened(f"p{number}", "?", policy=POLICY, fingerprint="f0", models={}, now=START)
         log.met(f"p{number}", key)
         log.signal(f"p{number}", key, "1", "explicit_yes", conditions={})
-    row = log.met("r1", key)
+    before, row = log.rows()[0], log.met("r1", key)
+    row = before if reads_before else row
     log.applied("r1", row=row, value="1", gate="apply", conditions={}, kind="page_scope")
     reason = (
         next((one.text for one in checks if not one.passes), None) if status == "refuse" else None
@@ -206,6 +209,14 @@ class TestExplain:
         ):
             assert part in text
         assert said.frame()["margin_anew"].tolist() == [pytest.approx(0.2)]
+
+    @pytest.mark.parametrize(("reads_before", "version"), [(True, 6), (False, 7)])
+    def test_a_request_counts_once(self, log: AuditLog, reads_before: bool, version: int) -> None:
+        """Whether the version that it used counts it already, or not yet."""
+        answered(log, [PASSES], reads_before=reads_before)
+        said = explain_request("r1", log)
+        (then,) = said.defaults
+        assert (then.version, then.requests, said.differences) == (version, 4, ())
 
     def test_it_is_json(self, log: AuditLog) -> None:
         """Every part, without NaN."""
