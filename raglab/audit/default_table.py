@@ -47,42 +47,24 @@ class DefaultUse(NamedTuple):
 class Pending(NamedTuple):
     """A request that a user was asked about.
 
-    question: None where its text is not kept. parsed: fields as they were read, JSON values. key,
-    version, confidence, gate: of the row of the default table, as of then. tried: values that
-    failed before the user was asked.
+    key: of the row of the default table. conditions: of its documents. tried: values that failed
+    before the user was asked.
     """
 
-    request_id: str
-    question: str | None
-    documents: tuple[str, ...]
-    session: str
-    parsed: Any
     clarification: ClarificationRequest
     kind: str
     key: RowKey
-    version: int
-    confidence: float
-    gate: str
     conditions: Mapping[str, str]
     tried: tuple[str, ...]
-    policy_id: str
-    fingerprint: str
 
 
 class Application(NamedTuple):
-    """A default that was applied silently, with its row as of then."""
+    """A default that was applied silently, with the key of its row."""
 
-    request_id: str
     value: str
     kind: str
     key: RowKey
-    version: int
-    confidence: float
-    gate: str
     conditions: Mapping[str, str]
-    question: str | None
-    documents: tuple[str, ...]
-    session: str
 
 
 class ReplayedDefault(NamedTuple):

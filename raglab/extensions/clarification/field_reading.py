@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from raglab.extensions.clarification.contents import Entry, contents
-from raglab.extensions.clarification.field_values import read_value
 from raglab.extensions.clarification.protocol_calls import ProtocolCalls
 from raglab.live.clarifier import FieldReader, FieldValue
 from raglab.store.policies import load_pack
@@ -44,10 +43,7 @@ def read_field(
             "an empty text",
             "name a field of the pack, or what documents call it",
         )
-    trade = _pack(pack)
-    if reader is None:
-        return read_value(name, chunks, pack=trade)
-    return ProtocolCalls(pack=trade, field_reader=reader).value(name, chunks)
+    return ProtocolCalls(pack=_pack(pack), field_reader=reader).value(name, chunks)
 
 
 def read_contents(

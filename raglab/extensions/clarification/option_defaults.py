@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from raglab.audit.default_table import DefaultUse, RowKey
-from raglab.default_learner import fills_in, gate, lookup, suggest
+from raglab.audit.log import row_gate
+from raglab.default_learner import fills_in, lookup, suggest
 from raglab.extensions.clarification.document_roles import document_roles
 from raglab.extensions.clarification.question_texts import applied_default, default_sentence
 from raglab.extensions.clarification.turns import Turn
@@ -33,7 +35,7 @@ def option_values(options: Sequence[Mapping[str, Any]], chunks: Sequence[Chunk])
     files = [
         sorted({source.rsplit("#", 1)[0] for source in option["sources"]}) for option in options
     ]
-    named = {name for names in files for name in names}
+    named = set(chain.from_iterable(files))
     roles = document_roles(
         {chunk.document: chunk.tags for chunk in chunks if chunk.document in named}
     )
@@ -65,18 +67,11 @@ def learn_options(response: Response, turn: Turn) -> Response:
         turn.clarification.chunks,
     )
     if request.selected is not None:
-        offered = {option["id"]: option for option in response.record.offered}
-        if response["status"] == "ok" and request.selected in offered:
-            values = option_values(response.record.offered, chunks)
-            value = next(value for value, number in values.items() if number == request.selected)
-            log.signal(
-                request.id,
-                option_key(values),
-                value,
-                "explicit_yes",
-                conditions={},
-                now=request.now,
-            )
+        values = option_values(response.record.offered, chunks)
+        chosen = {number: value for value, number in values.items()}.get(request.selected)
+        if response["status"] == "ok" and chosen is not None:
+            key = option_key(values)
+            log.signal(request.id, key, chosen, "explicit_yes", conditions={}, now=request.now)
         return response
     # A question that was asked back is settled by its reply, not by what earlier users chose.
     if response["status"] != "ambiguous" or response["clarification"] is not None:
@@ -86,12 +81,13 @@ def learn_options(response: Response, turn: Turn) -> Response:
     key = option_key(values)
     row = lookup(log.rows(key.target_field, key.doctype), *key)
     log.met(request.id, key, now=request.now)
-    best = None if row is None else suggest(row, list(values), rule).value
-    if row is None or best is None or not fills_in(row, best, rule):
+    if row is None:
         return response
-    verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
+    best = suggest(row, list(values), rule).value
+    if not fills_in(row, best, rule):
+        return response
     settled = turn.answer(selected=values[best])
-    use = DefaultUse(row, best, verdict, KIND, {})
+    use = DefaultUse(row, best, row_gate(row, rule), KIND, {})
     warning = default_sentence(row, best, request.language)
     record = settled.record._replace(applied=use)
     return settled.changed([warning], default_applied=applied_default(use), record=record)

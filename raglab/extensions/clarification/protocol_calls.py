@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import FailFast, TypeAdapter
+from pydantic_core import to_json
 
 from raglab.arguments.plain_arrays import converted
 from raglab.arguments.user_warnings import warn_user
@@ -39,28 +40,26 @@ from raglab.live.clarifier import (
     QuestionGap,
     QuestionParser,
     Reply,
+    ReplyKind,
     ReplyReader,
     ReplyRequest,
-    Slot,
 )
 from raglab.live.guarded_calls import (
     CallFailedError,
     CallTime,
-    LateCallError,
     attribute_text,
     call_in_time,
     is_running,
 )
-from raglab.values import Chunk
+from raglab.values import Chunk, refuse
 from raglab.words.packs import GENERIC, Pack
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0  # of the calls of one question together
 NAME_S = 1.0  # of reading what a callable calls itself
 LONGEST = 200  # characters of a value
-LONGEST_TEXT = 20_000  # characters of a question or quote
+LONGEST_RESULT = 2**20  # bytes of all that a call gives, as JSON
 MOST = 20  # readings of a gap
-MOST_PARTS = 1_000  # of a list
 PAGE_SCOPES = ("toc", "document", "last")
 EXAMPLE = Chunk("example#1", "Fees\n\nPet deposit: £250\n\nKey deposit: £50", "example.md", 1)
 EXAMPLE_QUESTION = "What is the deposit?"
@@ -81,15 +80,13 @@ FORMS = {
 
 
 class Fallback(NamedTuple):
-    """That a default stood in: for what, why, and whether the call was late."""
+    """That a default stood in: for what, and why."""
 
     role: str
     reason: str
-    is_late: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCall:
+class OwnCall(NamedTuple):
     """A callable of the user with what it calls itself, which is read once.
 
     Reading it may raise.
@@ -123,17 +120,17 @@ class ProtocolCalls:
     timeout_s: seconds of all calls for one question; None waits.
     """
 
-    pack: Pack = field(default=GENERIC, repr=False)
+    pack: Pack = GENERIC
     least: float = MIN_FIELD_CONFIDENCE
     parser: QuestionParser | None = None
     gap_finder: GapFinder | None = None
     reply_reader: ReplyReader | None = None
     field_reader: FieldReader | None = None
     timeout_s: float | None = TIMEOUT_S
-    fallbacks: list[Fallback] = field(default_factory=list, repr=False)
-    time: CallTime | None = field(default=None, repr=False)
-    _warnings: set[tuple[str, str]] = field(default_factory=set, repr=False)
-    _late: list[threading.Thread] = field(default_factory=list, repr=False)
+    fallbacks: list[Fallback] = field(default_factory=list)
+    time: CallTime | None = None
+    _warnings: set[tuple[str, str]] = field(default_factory=set)
+    _late: list[threading.Thread] = field(default_factory=list)
 
     def for_request(self) -> ProtocolCalls:
         """The same calls with the fallbacks and the time of one request alone."""
@@ -152,22 +149,22 @@ class ProtocolCalls:
         Raises:
           ValueError: it can never work: it is no callable, is async, or takes other arguments.
         """
-        callables = {role: getattr(self, role) for role in FORMS if getattr(self, role) is not None}
-        for role, own in callables.items():
+        documents = (EXAMPLE,)
+        parsed = parse_question(EXAMPLE_QUESTION, documents)
+        examples: dict[str, tuple[Any, ...]] = {
+            "parser": (ProtocolCalls.parse, EXAMPLE_QUESTION, documents),
+            "gap_finder": (ProtocolCalls.gaps, parsed, documents, documents),
+            "reply_reader": (ProtocolCalls.reply, "yes", EXAMPLE_REQUEST),
+            "field_reader": (ProtocolCalls.value, "deposit", documents),
+        }
+        for role, (method, *arguments) in examples.items():
+            own = getattr(self, role)
+            if own is None:
+                continue
             if problem := _misfit(own.call, FORMS[role]):
                 msg = f"{role} must be a callable {FORMS[role]}, got {problem}"
                 raise ValueError(msg)
-        documents = (EXAMPLE,)
-        tries: dict[str, Callable[[], object]] = {
-            "parser": lambda: self.for_request().parse(EXAMPLE_QUESTION, documents),
-            "gap_finder": lambda: self.for_request().gaps(
-                parse_question(EXAMPLE_QUESTION, documents), documents, documents
-            ),
-            "reply_reader": lambda: self.for_request().reply("yes", EXAMPLE_REQUEST),
-            "field_reader": lambda: self.for_request().value("deposit", documents),
-        }
-        for role in callables:
-            tries[role]()
+            method(self.for_request(), *arguments)
 
     def parse(self, question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
         """The question as typed fields."""
@@ -175,9 +172,7 @@ class ProtocolCalls:
         parsed = self._call(
             "parser", (question, documents), partial(_parsed, documents=documents), default
         )
-        return (
-            parsed if parsed.question.strip() else parsed.model_copy(update={"question": question})
-        )
+        return parsed.model_copy(update={"question": question})
 
     def gaps(
         self,
@@ -227,19 +222,16 @@ class ProtocolCalls:
             if is_running(own.call):
                 msg = "RecursionError: it was called within itself"
                 raise CallFailedError(msg)  # noqa: TRY301 - a failure like any of the call
-            for failure in self.fallbacks:
-                if failure.is_late and failure.role == role:
-                    raise LateCallError(failure.reason)
             return call_in_time(
                 own.call,
                 tuple(map(_frozen, arguments)),
                 time=self.time or CallTime(self.timeout_s),
-                read=lambda value: checked(plain_copy(value)),
+                read=checked,
                 late=self._late,
             )
         except CallFailedError as error:
-            reason, is_late = str(error), isinstance(error, LateCallError)
-        self.fallbacks.append(Fallback(role, reason, is_late))
+            reason = str(error)
+        self.fallbacks.append(Fallback(role, reason))
         kind = (role, reason.partition(":")[0])
         if kind not in self._warnings:
             self._warnings.add(kind)
@@ -253,7 +245,7 @@ def _misfit(call: object, form: str) -> str:
     """Why something can never be called as a protocol is; '' where it may be."""
     if not callable(call):
         return f"{type(call).__name__}; of a model take ModelCalls(client).arguments."
-    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__):
+    if inspect.iscoroutinefunction(call):
         return "an async function; write def, or run it by asyncio.run."
     try:
         signature = inspect.signature(call)
@@ -272,118 +264,95 @@ def _misfit(call: object, form: str) -> str:
 def _frozen(value: Any) -> Any:  # noqa: ANN401 - an argument of any protocol
     """An argument as a callable gets it: nothing that it does to it changes ours."""
     if isinstance(value, Chunk):
-        return value._replace(tags=MappingProxyType(dict(value.tags)))
+        return value._replace(tags=MappingProxyType(value.tags))
     if isinstance(value, ReplyRequest):
         return value._replace(documents=_frozen(value.documents))
-    if isinstance(value, ParsedQuestion):
-        return value.model_copy()
     return tuple(map(_frozen, value)) if isinstance(value, tuple | list) else value
 
 
-def plain_copy(value: Any) -> Any:  # noqa: ANN401 - whatever a user's callable gives
-    """A result in types of `raglab.live.clarifier`, plain texts and numbers.
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {
+    kind: TypeAdapter(kind) for kind in (ParsedQuestion, Reply, FieldValue)
+} | {tuple: TypeAdapter(Annotated[tuple[QuestionGap, ...], FailFast()])}
+
+
+def _plain_copy(value: Any, kind: type[T]) -> T:  # noqa: ANN401 - whatever a user's callable gives
+    """A result in types of `raglab.live.clarifier`, plain texts and numbers; tuple: of gaps.
 
     It is so whatever its own types override.
 
     Raises:
-      TypeError: a part is of another type.
-      ValueError: a text is too long for a log or none that it takes, or a list has too many parts.
+      TypeError: it is of another type.
+      ValueError: a part is of another type, or it is more than a log takes.
 
     Example:
-      >>> plain_copy([FieldValue("£50", "Key deposit: £50")])
-      (FieldValue(value='£50', quote='Key deposit: £50'),)
+      >>> _plain_copy(FieldValue("£50", "Key deposit: £50"), FieldValue)
+      FieldValue(value='£50', quote='Key deposit: £50')
     """
-    if value is None:
-        return None
-    if isinstance(value, str):
-        text = str.__str__(value)
-        if (
-            len(text) > LONGEST_TEXT
-            or "\0" in text
-            or text.encode("utf-8", "replace").decode() != text
-        ):
-            msg = (
-                f"a text must be Unicode of at most {LONGEST_TEXT:,} characters without NUL, got "
-                f"{text!r:.40}"
-            )
-            raise ValueError(msg)
-        return text
-    if isinstance(value, int | float):
-        return float.__float__(value) if isinstance(value, float) else int.__int__(value)
-    if isinstance(value, ParsedQuestion):
-        return ParsedQuestion(
-            **{name: plain_copy(getattr(value, name)) for name in ParsedQuestion.model_fields}
-        )
-    base = next((kind for kind in (tuple, list) if isinstance(value, kind)), None)
-    if base is None:
-        if inspect.iscoroutine(value):
-            value.close()  # nobody awaits it
-        msg = f"it must give what raglab.live.clarifier has, got {type(value).__name__}"
+    if inspect.iscoroutine(value):
+        value.close()  # nobody awaits it
+    if not isinstance(value, tuple | list if kind is tuple else kind):
+        msg = f"it must give {kind.__name__}, got {type(value).__name__}"
         raise TypeError(msg)
-    parts = base.__getitem__(value, slice(MOST_PARTS + 1))
-    if len(parts) > MOST_PARTS:
-        msg = f"a list must have at most {MOST_PARTS:,} parts, got more"
-        raise ValueError(msg)
-    kind = next(
-        (
-            form
-            for form in (Slot, GapReading, QuestionGap, Reply, FieldValue)
-            if isinstance(value, form)
-        ),
-        None,
-    )
-    copied = tuple(map(plain_copy, parts))
-    return copied if kind is None else TypeAdapter(kind).validate_python(kind(*copied))
+    if isinstance(value, ParsedQuestion):
+        value = {name: getattr(value, name) for name in ParsedQuestion.model_fields}
+    copied: T = _ADAPTERS[kind].validate_python(value)
+    written = to_json(copied)
+    if len(written) > LONGEST_RESULT or b"\\u0000" in written:
+        refuse(
+            f"its texts must have no NUL and {LONGEST_RESULT:,} bytes at most",
+            f"{copied!r:.80}",
+            "shorten them",
+        )
+    return copied
 
 
 # --- checks of what comes back
 
 
-def _taken(value: Any, kind: type[T]) -> T:  # noqa: ANN401
-    if not isinstance(value, kind):
-        msg = f"it must give a {kind.__name__}, got {type(value).__name__}"
-        raise TypeError(msg)
-    return value
+def _is_short(text: str) -> bool:
+    return 0 < len(text.strip()) <= LONGEST
 
 
 def _parsed(value: Any, documents: Sequence[Chunk]) -> ParsedQuestion:  # noqa: ANN401
-    parsed = _taken(value, ParsedQuestion)
+    parsed = _plain_copy(value, ParsedQuestion)
     for name in SLOTS:
         text = getattr(parsed, name).value
-        if text is not None and not 0 < len(text.strip()) <= LONGEST:
-            msg = f"{name} must be None or a text of 1 to {LONGEST} characters, got {text!r:.40}"
-            raise ValueError(msg)
-    page = parsed.page_scope.value or ""
-    if page.isdecimal() and not int(page):
-        msg = f"page_scope must be a page from 1, got {page!r:.40}"
-        raise ValueError(msg)
+        if text is not None and not _is_short(text):
+            refuse(
+                f"{name} must be None or a text of 1 to {LONGEST} characters",
+                f"{text!r:.40}",
+                "shorten it",
+            )
+    if parsed.page_scope.value == "0":
+        refuse("page_scope must be a page from 1", "0", "count from 1")
     pinned = {name for chunk in documents for name in (chunk.document, chunk.source, chunk.shown)}
     if stray := set(parsed.documents) - pinned:
-        msg = f"documents must be of those that the question is asked of, got {min(stray)!r:.80}"
-        raise ValueError(msg)
+        refuse(
+            "documents must be of those that the question is asked of",
+            f"{min(stray)!r:.80}",
+            "name these alone",
+        )
     return parsed
 
 
 def _gaps(value: Any, documents: Sequence[Chunk]) -> tuple[QuestionGap, ...]:  # noqa: ANN401
     """Gaps of different readings, each of which the documents state."""
-    gaps = tuple(_taken(gap, QuestionGap) for gap in _taken(value, tuple))
-    for kind, field_name, readings, _ in gaps:
-        differ = len({plain(reading.value) for reading in readings})
-        if (
-            not 0 < len(field_name.strip()) <= LONGEST
-            or not 1 < len(readings) <= MOST
-            or differ < len(readings)
-        ):
-            shown = f"{field_name!r:.80} with {differ} values in {len(readings)} readings"
-            msg = f"a gap must have a field, and 2 to {MOST} readings that differ, got {shown}"
-            raise ValueError(msg)
-        odd = next(
-            (reading for reading in readings if not _is_reading(reading, kind, documents)), None
-        )
-        if odd is not None:
-            shown = f"{odd.quote!r:.80} for {odd.text or odd.value!r:.80}"
-            msg = f"a reading and its quote must stand in the documents, got {shown}"
-            raise ValueError(msg)
+    gaps = _plain_copy(value, tuple)
+    for gap in gaps:
+        values = {plain(reading.value) for reading in gap.readings}
+        if not _is_short(gap.field) or not 1 < len(gap.readings) == len(values) <= MOST:
+            refuse(
+                f"a gap must have a field, and 2 to {MOST} readings that differ",
+                f"{gap!r:.160}",
+                "name each once",
+            )
+        for reading in gap.readings:
+            if not _is_reading(reading, gap.kind, documents):
+                refuse(
+                    "a reading and its quote must stand in the documents",
+                    f"{reading!r:.160}",
+                    "copy them letter for letter",
+                )
     return gaps
 
 
@@ -394,57 +363,61 @@ def _is_reading(reading: GapReading, kind: str, documents: Sequence[Chunk]) -> b
     one.
     """
     value, quote, text = reading
-    if not 0 < len(value.strip()) <= LONGEST or (quote and not _stands(quote, documents)):
+    tags = {chunk.document: chunk.tags for chunk in documents}
+    roles = document_roles(tags).values()
+    known = {*tags, *roles, *TASKS, *MORE_TASKS, "newest", "oldest"}
+
+    def is_there(part: str) -> bool:
+        words = set(stems(part))  # a label of several cells
+        return (
+            part in known
+            or _stands(part, documents)
+            or (kind == "page_scope" and is_scope(part, documents))
+            or (bool(quote and words) and words.issubset(stems(quote)))
+        )
+
+    if not _is_short(value) or not is_there(text or value):
         return False
-    if not quote and kind not in {"page_scope", "intent", "document"}:
-        return False
-    roles = document_roles({chunk.document: chunk.tags for chunk in documents})
-    names = {
-        name
-        for chunk in documents
-        for name in (chunk.document, chunk.file_name, chunk.tags.get("title"))
-    }
-    known = names | {*roles.values(), *TASKS, *MORE_TASKS, "newest", "oldest"}
-    needed = [text or value, *([] if quote else [value])]
-    return all(
-        part in known
-        or _stands(part, documents)
-        or (kind == "page_scope" and is_scope(part, documents))
-        # a label of several cells
-        or bool(quote and stems(part) and set(stems(quote)).issuperset(stems(part)))
-        for part in needed
-    )
+    if quote:
+        return _stands(quote, documents)
+    return kind in {"page_scope", "intent", "document"} and is_there(value)
 
 
 def _reply(value: Any, request: ReplyRequest) -> Reply:  # noqa: ANN401
-    reply = _taken(value, Reply)
+    reply = _plain_copy(value, Reply)
     taken = checked_reply(reply, request)
     values = {request.proposed, *(reading.value for reading in request.readings)}
-    is_own = bool(reply.quote) and reply.value not in values
+    is_named = reply.value in values or not reply.quote
     if (
         (taken.kind == "not_understood") != (reply.kind == "not_understood")
         or not values.issuperset(reply.declined)
-        or (reply.quote and not _stands(reply.quote, request.documents))
-        or (is_own and not _stands(reply.value, [Chunk("quote", reply.quote, "quote")]))
+        or not (is_named or _is_stated(reply.value, reply.quote, request.documents))
         or (reply.kind == "yes" and reply.value not in {"", request.proposed})
     ):
-        shown = f"{reply.kind} {reply.value!r:.80} {reply.quote!r:.80}".strip()
-        msg = f"a reply must name what is on offer or what the documents state, got {shown}"
-        raise ValueError(msg)
+        refuse(
+            "a reply must name what is on offer or what the documents state",
+            f"{reply!r:.160}",
+            "name one of these",
+        )
     return taken
 
 
 def _value(value: Any, chunks: Sequence[Chunk]) -> FieldValue | None:  # noqa: ANN401
     if value is None:
         return None
-    answer = _taken(value, FieldValue)
-    if not _stands(answer.quote, chunks) or not _stands(
-        answer.value, [Chunk("quote", answer.quote, "quote")]
-    ):
-        shown = f"{answer.quote[:80]!r} for {answer.value[:80]!r}"
-        msg = f"its quote must stand in the passages and hold the value, got {shown}"
-        raise ValueError(msg)
+    answer = _plain_copy(value, FieldValue)
+    if not _is_stated(*answer, chunks):
+        refuse(
+            "its quote must stand in the passages and hold the value",
+            f"{answer!r:.160}",
+            "copy both letter for letter",
+        )
     return answer
+
+
+def _is_stated(value: str, quote: str, chunks: Sequence[Chunk]) -> bool:
+    """Whether a passage holds a quote, and the quote a value."""
+    return _stands(quote, chunks) and _stands(value, [Chunk("quote", quote, "quote")])
 
 
 def _stands(text: str, chunks: Sequence[Chunk]) -> bool:
@@ -471,8 +444,7 @@ def _letters(text: str) -> str:
     return " ".join(re.sub(r"[|;*#>]+", " ", straight).split()).replace(" :", ":")
 
 
-# a way out for each case
-def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:  # noqa: PLR0911
+def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:
     """A reply that names only what there is.
 
     Its kind follows from where its value is from, not from the kind stated.
@@ -480,38 +452,28 @@ def checked_reply(reply: Reply, request: ReplyRequest) -> Reply:  # noqa: PLR091
     On offer: chosen; task or page: page; quoted: own_value. Yes chooses the proposal; no without a
     value declines it.
     """
+    proposed = () if request.proposed is None else (request.proposed,)
     if reply.kind == "yes":
-        if request.proposed is None:
-            return NOT_UNDERSTOOD
-        return Reply("chosen", request.proposed, doubted=reply.doubted)
+        return Reply("chosen", *proposed, doubted=reply.doubted) if proposed else NOT_UNDERSTOOD
     values = {reading.value for reading in request.readings}
-    declined = tuple(
-        value for value in reply.declined if value in values or value == request.proposed
-    )
+    declined = tuple(value for value in reply.declined if value in values.union(proposed))
     if reply.kind == "declined":
-        declined = declined or (() if request.proposed is None else (request.proposed,))
+        declined = declined or proposed
         return Reply("declined", declined=declined) if declined else NOT_UNDERSTOOD
-    if (
-        reply.kind not in {"chosen", "own_value", "page", "corrected"}
-        or not reply.value
-        or reply.value in declined
-    ):
+    value, quote = reply.value, ""
+    if reply.kind == "not_understood" or not value or value in declined:
         return NOT_UNDERSTOOD
-    taken = reply._replace(kind="chosen", quote="", declined=declined)
-    if reply.value in values:
-        return taken
-    is_task = request.kind == "intent" and reply.value in MORE_TASKS
-    if is_task or (request.kind == "page_scope" and is_scope(reply.value, request.documents)):
-        return taken._replace(kind="page")
-    if (
-        reply.quote
-        and own_statement(reply, request.documents) is not None
-        and len(reply.value) <= LONGEST
-    ):
-        return taken._replace(kind="own_value", quote=reply.quote)
-    return NOT_UNDERSTOOD
+    kind: ReplyKind = "page"
+    is_task = request.kind == "intent" and value in MORE_TASKS
+    if value in values:
+        kind = "chosen"
+    elif not is_task and not (request.kind == "page_scope" and is_scope(value, request.documents)):
+        kind, quote = "own_value", reply.quote
+        if not quote or own_statement(reply, request.documents) is None or len(value) > LONGEST:
+            return NOT_UNDERSTOOD
+    return reply._replace(kind=kind, quote=quote, declined=declined)
 
 
 def is_scope(value: str, documents: Sequence[Chunk]) -> bool:
     """Whether a value is a page that there is, or a scope of pages."""
-    return value in PAGE_SCOPES or (value.isdecimal() and int(value) in pages_of(documents))
+    return value in {*PAGE_SCOPES, *map(str, pages_of(documents))}

@@ -9,7 +9,6 @@ from typing import Any
 from raglab.audit.sessions import SilenceRule
 from raglab.default_learner import DefaultLearner, update
 from raglab.extensions.clarification.default_rows import (
-    SignalEvent,
     empty_row,
     key_of_row,
     record_signal,
@@ -69,7 +68,7 @@ def settle(
             silent.append(row)
     # What is learned now says nothing of the others: it is not their users' word.
     for row in silent:
-        signal, key = SignalEvent(row["value"], "implicit_ok", None), key_of_row(log, row["row_id"])
+        signal, key = (row["value"], "implicit_ok", None), key_of_row(log, row["row_id"])
         record_signal(log, row["request_id"], key, signal, row["conditions"], learner, at)
     return len(silent)
 

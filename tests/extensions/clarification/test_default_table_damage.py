@@ -128,7 +128,7 @@ def test_a_log_that_has_not_begun(tmp_path: Path) -> None:
         ("UPDATE default_changes SET at = 'never'", lambda log: log.rebuild()),
         ("UPDATE default_changes SET found = '[1]'", lambda log: log.rebuild()),
         ("UPDATE learners SET body = '{\"x\": 1}'", lambda log: log.rebuild()),
-        ("UPDATE query_log SET documents = '7'", lambda log: log.application("d3")),
+        ("UPDATE query_log SET documents = '7'", lambda log: explain_request("d3", log)),
         ("UPDATE clarifications SET candidates = '7'", lambda log: explain_request("d2", log)),
         ("UPDATE clarifications SET version = 'x'", lambda log: explain_request("d2", log)),
         ("DELETE FROM default_applications", lambda log: log.settle(now=START + timedelta(days=9))),

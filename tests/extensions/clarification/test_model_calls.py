@@ -9,7 +9,7 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -30,12 +30,25 @@ from raglab.extensions.clarification.protocol_calls import (
     ProtocolCalls,
 )
 from raglab.extensions.clarification.question_parsing import parse_question
-from raglab.live.clarifier import FieldValue, Reply
+from raglab.live.clarifier import (
+    SLOTS,
+    FieldValue,
+    GapReading,
+    ParsedQuestion,
+    QuestionGap,
+    Reply,
+    Slot,
+)
 from raglab.values import Chunk
 
-SLOTS = ("entity", "intent", "target_field", "page_scope", "date_scope", "doctype")
 EMPTY = {"value": None, "confidence": 0.0}
 PARSED = parse_question(EXAMPLE_QUESTION, (EXAMPLE,))
+READ: dict[str, Callable[[ProtocolCalls], object]] = {
+    "parser": lambda made: made.parse(EXAMPLE_QUESTION, (EXAMPLE,)),
+    "gap_finder": lambda made: made.gaps(PARSED, (EXAMPLE,), ()),
+    "reply_reader": lambda made: made.reply("the key one", EXAMPLE_REQUEST),
+    "field_reader": lambda made: made.value("pet deposit", (EXAMPLE,)),
+}
 
 
 class Said:
@@ -61,83 +74,76 @@ def calls(reply: Any) -> ProtocolCalls:
     return ProtocolCalls(**ModelCalls(Said(reply)).arguments)  # type: ignore[arg-type]
 
 
-def test_a_question() -> None:
-    """Fields with confidences; the model and its prompt are its version."""
-    said = {
-        **dict.fromkeys(SLOTS, EMPTY),
-        "target_field": {"value": "pet deposit", "confidence": 0.9},
-        "language": "en",
-    }
+QUESTION = {
+    **dict.fromkeys(SLOTS, EMPTY),
+    "target_field": {"value": " pet deposit ", "confidence": 0.9},
+    "doctype": {"value": " ", "confidence": 0.9},
+    "language": "en",
+}
+KEY_VALUE = "Key deposit"
+PET, KEY = GapReading("Pet", "Pet deposit: £250"), GapReading("Key", "Key deposit: £50")
+GAP = QuestionGap("field_type", "deposit", (PET, KEY), "first")
+READINGS = [{"value": f" {each.value}", "quote": f"{each.quote}\n"} for each in (PET, KEY)]
+BOAT = {"value": "Boat", "quote": "Boat deposit: £7"}
+
+
+def says_gap(*readings: dict[str, str], kind: str = "field_type") -> dict[str, Any]:
+    """What a model says of a gap."""
+    return {"kind": kind, "field": " deposit", "readings": readings}
+
+
+@pytest.mark.parametrize(
+    ("role", "said", "expected"),
+    [
+        ("parser", QUESTION, ParsedQuestion(target_field=Slot("pet deposit", 0.9))),
+        ("gap_finder", says_gap(*READINGS), (GAP,)),
+        ("gap_finder", says_gap(READINGS[0], READINGS[0]), ()),
+        ("gap_finder", says_gap(kind="none"), ()),
+        ("reply_reader", {"kind": "chosen", "value": "key deposit "}, Reply("chosen", KEY_VALUE)),
+        ("reply_reader", {"kind": "yes"}, Reply("chosen", "Pet deposit")),
+        ("reply_reader", {"kind": "declined"}, Reply("declined", declined=("Pet deposit",))),
+        (
+            "reply_reader",
+            {"kind": "corrected", "value": KEY_VALUE},
+            Reply("chosen", KEY_VALUE, declined=("Pet deposit",)),
+        ),
+        (
+            "reply_reader",
+            {"kind": "chosen", "value": KEY_VALUE, "quote": "the one for keys"},
+            Reply("chosen", KEY_VALUE),
+        ),
+        ("field_reader", {"value": "£250", "quote": PET.quote}, FieldValue("£250", PET.quote)),
+        ("field_reader", {"value": None, "quote": None}, None),
+    ],
+)
+def test_what_a_model_reads(role: str, said: Any, expected: object) -> None:
+    """Names that are on offer, quotes that stand in the passages, without blanks around them."""
     made = calls(said)
-    parsed = made.parse(EXAMPLE_QUESTION, (EXAMPLE,))
-    assert parsed.known("target_field") == "pet deposit"
-    assert parsed.question == EXAMPLE_QUESTION
+    if isinstance(expected, ParsedQuestion):
+        expected = expected.model_copy(update={"question": EXAMPLE_QUESTION})
+    assert (READ[role](made), made.fallbacks) == (expected, [])
     assert made.names()["parser"].startswith("tiny@here/clarify-parse-1:")
 
 
-def test_gaps_with_quotes() -> None:
-    """Readings whose quotes stand in the passages; one that does not makes the default stand in."""
-    readings = [
-        {"value": "Pet", "quote": "Pet deposit: £250"},
-        {"value": "Key", "quote": "Key deposit: £50"},
-    ]
-    (gap,) = calls({"kind": "field_type", "field": "deposit", "readings": readings}).gaps(
-        PARSED, (EXAMPLE,), ()
-    )
-    assert [reading.value for reading in gap.readings] == ["Pet", "Key"]
-    assert calls({"kind": "none", "field": "", "readings": []}).gaps(PARSED, (EXAMPLE,), ()) == ()
-    invented = [readings[0], {"value": "Boat", "quote": "Boat deposit: £7"}]
-    made = calls({"kind": "field_type", "field": "deposit", "readings": invented})
-    with pytest.warns(UserWarning, match="gap_finder"):
-        assert made.gaps(PARSED, (EXAMPLE,), ()) == ProtocolCalls().gaps(PARSED, (EXAMPLE,), ())
-
-
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("role", "said"),
     [
-        ({"kind": "chosen", "value": "key deposit"}, Reply("chosen", "Key deposit")),
-        ({"kind": "yes"}, Reply("chosen", "Pet deposit")),
-        ({"kind": "declined"}, Reply("declined", declined=("Pet deposit",))),
-        (
-            {"kind": "chosen", "value": "Key deposit", "quote": "the one for keys"},
-            Reply("chosen", "Key deposit"),
-        ),
+        ("parser", QUESTION | {"entity": {"value": "x", "confidence": 7}}),
+        ("gap_finder", says_gap(READINGS[0], BOAT)),
+        ("gap_finder", says_gap(*READINGS * 5)),
+        ("reply_reader", {"kind": "chosen", "value": "Boat deposit"}),
+        ("reply_reader", {"kind": "own_value", **BOAT}),
+        ("reply_reader", {"kind": "page", "value": "99"}),
+        ("reply_reader", {"kind": "yes", "more": 1}),
+        ("field_reader", {"value": "£25", "quote": PET.quote}),
+        ("field_reader", BOAT),
+        ("field_reader", "no JSON"),
     ],
 )
-def test_replies(said: Any, expected: Reply) -> None:
-    """What it names is on offer or stands in the documents."""
-    assert calls(said).reply("the one for keys", EXAMPLE_REQUEST) == expected
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"kind": "chosen", "value": "Boat deposit"},
-        {"kind": "own_value", "value": "Boat", "quote": "The boat is £7."},
-        {"kind": "page", "value": "99"},
-    ],
-)
-def test_a_reply_that_names_nothing_there_gives_way(said: Any) -> None:
+def test_what_stands_nowhere_gives_way(role: str, said: Any) -> None:
     """The default reads it."""
-    with pytest.warns(UserWarning, match="reply_reader .*the default stands in"):
-        assert calls(said).reply("the boat", EXAMPLE_REQUEST) == Reply("not_understood")
-
-
-def test_fields() -> None:
-    """A value with its quote; what stands nowhere is none of the model's."""
-    value = FieldValue("£250", "Pet deposit: £250")
-    assert (
-        calls({"value": "£250", "quote": "Pet deposit: £250"}).value("pet deposit", (EXAMPLE,))
-        == value
-    )
-    assert calls({"value": None, "quote": None}).value("pet deposit", (EXAMPLE,)) is None
-    for wrong in (
-        {"value": "£25", "quote": "Pet deposit: £250"},
-        {"value": "£7", "quote": "Boat deposit: £7"},
-        "no JSON",
-    ):
-        with pytest.warns(UserWarning, match="field_reader"):
-            assert calls(wrong).value("pet deposit", (EXAMPLE,)) == value  # as the default reads it
+    with pytest.warns(UserWarning, match=f"{role} .*the default stands in"):
+        assert READ[role](calls(said)) == READ[role](ProtocolCalls())
 
 
 def test_prompts_are_short_whatever_the_documents_are() -> None:
@@ -211,18 +217,7 @@ def test_a_quirk_of_a_server_ends_in_the_default(server: LlamaServer, reply: Ser
     client.capabilities()
     server.behave = lambda *_: reply
     made, default = ProtocolCalls(**ModelCalls(client).arguments), ProtocolCalls()
-    with pytest.warns(UserWarning, match="stands in"):  # noqa: PT031 - one warning of several calls
-        assert made.parse(EXAMPLE_QUESTION, (EXAMPLE,)) == default.parse(
-            EXAMPLE_QUESTION, (EXAMPLE,)
-        )
-        assert made.gaps(PARSED, (EXAMPLE,), ()) == default.gaps(PARSED, (EXAMPLE,), ())
-        assert made.reply("the key one", EXAMPLE_REQUEST) == default.reply(
-            "the key one", EXAMPLE_REQUEST
-        )
-        assert made.value("pet deposit", (EXAMPLE,)) == default.value("pet deposit", (EXAMPLE,))
-    assert {fallback.role for fallback in made.fallbacks} == {
-        "parser",
-        "gap_finder",
-        "reply_reader",
-        "field_reader",
-    }
+    for role, read in READ.items():
+        with pytest.warns(UserWarning, match=f"{role} .*stands in"):
+            assert read(made) == read(default)
+    assert [fallback.role for fallback in made.fallbacks] == [*READ]

@@ -25,7 +25,6 @@ from raglab.extensions.clarification.protocol_calls import (
     ProtocolCalls,
 )
 from raglab.extensions.clarification.question_parsing import parse_question
-from raglab.extensions.clarification.replies import read_reply
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import (
     FieldValue,
@@ -107,6 +106,18 @@ def called(calls: ProtocolCalls, role: str) -> object:
     }[role]()
 
 
+def gives_way(role: str, own: Callable[..., object]) -> ProtocolCalls:
+    """Calls of which one role fails, so that the default answers; said once, kept twice."""
+    calls, default = ProtocolCalls(**{role: own, "timeout_s": 0.5}), called(ProtocolCalls(), role)
+    with pytest.warns(UserWarning, match=f"{role} .*the default stands in"):
+        assert called(calls, role) == default
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert called(calls, role) == default
+    assert [fallback.role for fallback in calls.fallbacks] == [role] * 2
+    return calls
+
+
 def test_ones_own_is_short() -> None:
     """Fifteen lines each, with head and docstring."""
     assert all(len(inspect.getsource(call).splitlines()) <= MOST_LINES for call in OWN.values())
@@ -137,64 +148,16 @@ def _sleeps(*_: object) -> object:
 
 
 @pytest.mark.parametrize("role", OWN)
-@pytest.mark.parametrize(
-    "broken",
-    [
-        _raises,
-        _sleeps,
-        lambda *_: 7,
-        lambda *_: "yes",
-        lambda *_: [1],
-        lambda *_: {"value": 1},
-        lambda: None,
-    ],
-)
-def test_what_fails_gives_way_to_the_default(role: str, broken: Callable[..., object]) -> None:
-    """It is said once, with the reason, and the default answers."""
-    calls = ProtocolCalls(**{role: broken, "timeout_s": 0.2})
-    with pytest.warns(UserWarning, match=f"{role} .*the default stands in"):
-        first = called(calls, role)
-    assert first == called(ProtocolCalls(), role)
-    assert [one.role for one in calls.fallbacks] == [role]
-    called(calls, role)  # a second time without a word, which pytest would make an error of
-    assert len(calls.fallbacks) == 2
-
-
-@pytest.mark.parametrize(
-    ("role", "value"),
-    [
-        (
-            "gap_finder",
-            [
-                QuestionGap(
-                    "field_type",
-                    "deposit",
-                    (GapReading("a", "not there"), GapReading("b", "nor there")),
-                )
-            ],
-        ),
-        ("field_reader", FieldValue("£999", "Pet deposit: £999")),
-        ("field_reader", FieldValue("£25", "Pet deposit: £250")),
-        ("reply_reader", Reply("own_value", "Boat", "The boat is £7.")),
-        ("reply_reader", Reply("chosen", "Boat")),
-    ],
-)
-def test_what_the_documents_do_not_hold_is_not_taken(role: str, value: object) -> None:
-    """A quote must stand in the text, a chosen value be on offer."""
-    calls = ProtocolCalls(**{role: lambda *_: value})
-    with pytest.warns(UserWarning, match="stands in"):
-        assert called(calls, role) == called(ProtocolCalls(), role)
-
-
-@pytest.mark.parametrize("role", OWN)
 def test_opening_tries_an_example(role: str) -> None:
     """What can never work is refused with what it must be; what fails this once is said."""
 
     async def later(*_: object) -> None: ...
 
-    for never in ("text", lambda: None, lambda *_, must: must, later):
-        with pytest.raises(ValueError, match=f"{role} must be a callable"):
+    model = type("ModelReader", (), {"read": lambda *_: None})()
+    for never in (model, lambda: None, lambda *_, must: must, later):
+        with pytest.raises(ValueError, match=f"{role} must be a callable") as error:
             ProtocolCalls(**{role: never}).check()
+        assert ("ModelCalls" in str(error.value)) == (never is model)
     with pytest.warns(UserWarning, match=f"{role} _raises failed .*the default stands in"):
         ProtocolCalls(**{role: _raises}).check()
 
@@ -237,16 +200,13 @@ async def _later(*_: object) -> None:
     """Give a coroutine."""
 
 
-def _exits(*_: object) -> object:
-    raise SystemExit(1)
+def raising(error: BaseException) -> Callable[..., object]:
+    """A callable that raises an error."""
 
+    def call(*_: object) -> object:
+        raise error
 
-def _interrupts(*_: object) -> object:
-    raise KeyboardInterrupt
-
-
-def _stops(*_: object) -> object:
-    raise Stop
+    return call
 
 
 def _endless(*_: object) -> Iterator[int]:
@@ -270,33 +230,34 @@ def _writes(*given: Any) -> object:
 
 @pytest.mark.parametrize("role", OWN)
 @pytest.mark.parametrize(
-    "odd",
+    "broken",
     [
-        _exits,
-        _interrupts,
-        _stops,
+        _raises,
+        _sleeps,
+        raising(SystemExit(1)),
+        raising(KeyboardInterrupt()),
+        raising(Stop()),
         _endless,
         _later,
         _itself,
         _writes,
         Versions(),
+        lambda: None,
+        lambda *_: 7,
+        lambda *_: [1],
+        lambda *_: {"value": 1},
         lambda *_: [1] * 10**6,
         lambda *_: "x" * 10**6,
         lambda *_: [Odd("a")],
         lambda *_: Reply("chosen", "\ud800"),
         lambda *_: ParsedQuestion.model_construct(target_field=Slot("x", math.nan)),
+        lambda *_: ("Pet deposit", "Pet deposit"),
     ],
 )
-def test_nothing_odd_gets_through(role: str, odd: Callable[..., object]) -> None:
-    """Whatever it raises or gives.
-
-    The default answers, one reason is kept that any log takes, nothing is changed.
-    """
-    calls = ProtocolCalls(**{role: odd, "timeout_s": 5.0})
-    with pytest.warns(UserWarning, match=f"{role} .*the default stands in"):
-        assert called(calls, role) == called(ProtocolCalls(), role)
-    (fallback,) = calls.fallbacks
-    assert fallback.reason.encode().isascii()
+def test_what_fails_gives_way_to_the_default(role: str, broken: Callable[..., object]) -> None:
+    """Whatever it raises or gives: reasons are kept that any log takes, nothing is changed."""
+    calls = gives_way(role, broken)
+    assert all(fallback.reason.encode().isascii() for fallback in calls.fallbacks)
     assert calls.names()[role]
     assert EXAMPLE.tags == {}
 
@@ -305,45 +266,82 @@ PET, KEY = (
     GapReading("Pet deposit", "Pet deposit: £250"),
     GapReading("Key deposit", "Key deposit: £50"),
 )
+TWO = QuestionGap("field_type", "deposit", (PET, KEY))
+
+
+def gap(*readings: GapReading) -> list[QuestionGap]:
+    """What a finder gives."""
+    return [TWO._replace(readings=readings)]
 
 
 @pytest.mark.parametrize(
-    "readings",
+    ("role", "value"),
     [
-        (PET, KEY, GapReading("Boat", "Boat: £7")),
-        (PET,),
-        (PET, PET),
-        (PET, KEY._replace(text="Gold £999")),
-        (PET, KEY._replace(value="Gold £999")),
-        (PET, KEY._replace(quote="KEY DEPOSIT: £50")),
-        (PET, KEY._replace(quote="Key deposit: £⁵0")),
-        tuple(GapReading(f"Pet {number}", PET.quote) for number in range(99)),
+        ("gap_finder", gap(PET, KEY, GapReading("Boat", "Boat: £7"))),
+        ("gap_finder", gap(PET)),
+        ("gap_finder", gap(PET, PET)),
+        ("gap_finder", gap(PET, KEY._replace(text="Gold £999"))),
+        ("gap_finder", gap(PET, KEY._replace(value="Gold £999"))),
+        ("gap_finder", gap(PET, KEY._replace(quote="KEY DEPOSIT: £50"))),
+        ("gap_finder", gap(PET, KEY._replace(quote="Key deposit: £⁵0"))),
+        ("gap_finder", gap(PET, KEY._replace(quote=""))),
+        ("gap_finder", gap(*(GapReading(f"Pet {number}", PET.quote) for number in range(99)))),
+        ("gap_finder", [TWO._replace(field=" ")]),
+        ("gap_finder", [TWO._replace(reason="\0")]),
+        ("gap_finder", [TWO._replace(reason="x" * 2**21)]),
+        ("gap_finder", [TWO._replace(kind="page_scope", readings=tuple(map(GapReading, "19")))]),
+        ("parser", ParsedQuestion(documents=("another.md",))),
+        ("parser", ParsedQuestion(entity=Slot("x" * 201, 0.9))),
+        ("parser", ParsedQuestion(page_scope=Slot("0", 0.9))),
+        ("field_reader", FieldValue("£999", "Pet deposit: £999")),
+        ("field_reader", FieldValue("£25", "Pet deposit: £250")),
+        ("reply_reader", Reply("own_value", "Boat", "The boat is £7.")),
+        ("reply_reader", Reply("own_value", "Gold", "Pet deposit: £250")),
+        ("reply_reader", Reply("chosen", "Boat")),
+        ("reply_reader", Reply("chosen", "Key deposit", declined=("Boat",))),
+        ("reply_reader", Reply("yes", "Key deposit")),
+        ("reply_reader", Reply("page", "99")),
     ],
 )
-def test_one_invalid_reading_gives_way_as_a_whole(readings: tuple[GapReading, ...]) -> None:
-    """No quote, text or label is shown that the documents do not hold, letter for letter."""
-    calls = ProtocolCalls(gap_finder=lambda *_: [QuestionGap("field_type", "deposit", readings)])
-    with pytest.warns(UserWarning, match="gap_finder .*the default stands in"):
-        assert called(calls, "gap_finder") == called(ProtocolCalls(), "gap_finder")
+def test_what_the_documents_do_not_hold_is_not_taken(role: str, value: object) -> None:
+    """One part that is not on offer, or not there letter for letter: the whole gives way."""
+    gives_way(role, lambda *_: value)
+
+
+class Noted(ParsedQuestion):
+    """A question with a field more."""
+
+    note: str = ""
+
+
+PARSED = ParsedQuestion(documents=(EXAMPLE.document,), question=EXAMPLE_QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("role", "value", "expected"),
+    [
+        ("gap_finder", [TWO], (TWO,)),
+        ("parser", Noted(documents=PARSED.documents, note="mine"), PARSED),
+        ("reply_reader", Reply("chosen", KEY.value, "for keys"), Reply("chosen", KEY.value)),
+        ("reply_reader", Reply("yes", doubted=True), Reply("chosen", PET.value, doubted=True)),
+    ],
+)
+def test_what_is_taken(role: str, value: object, expected: object) -> None:
+    """Parts that the documents hold, and the user's own words beside a value on offer."""
+    calls = ProtocolCalls(**{role: lambda *_: value})
+    taken = called(calls, role)
+    assert (taken, type(taken)) == (expected, type(expected))
+    assert not calls.fallbacks
 
 
 def test_what_is_taken_is_a_copy_in_plain_types() -> None:
     """What a callable changes later, or overrides, is not ours."""
     shared = [PET, KEY._replace(value=Odd("Key deposit"))]
-    calls = ProtocolCalls(gap_finder=lambda *_: [QuestionGap("field_type", "deposit", shared)])
-    (gap,) = calls.gaps(parse_question(EXAMPLE_QUESTION), (EXAMPLE,), ())
+    calls = ProtocolCalls(gap_finder=lambda *_: [TWO._replace(readings=shared)])
+    (own,) = calls.gaps(PARSED, (EXAMPLE,), ())
     shared.clear()
-    assert gap.readings == (PET, KEY)
-    assert type(gap.readings[1].value) is str
-
-
-def test_a_parser_names_no_document_that_is_not_pinned() -> None:
-    """The question stays with the documents that it was asked of."""
-    calls = ProtocolCalls(parser=lambda *_: ParsedQuestion(documents=("another.md",)))
-    with pytest.warns(
-        UserWarning, match=r"parser .*documents must be of those .* got 'another\.md'"
-    ):
-        assert called(calls, "parser") == called(ProtocolCalls(), "parser")
+    assert own.readings == (PET, KEY)
+    assert type(own.readings[1].value) is str
 
 
 def test_a_call_that_hangs_is_not_repeated_in_its_request() -> None:
@@ -358,10 +356,8 @@ def test_a_call_that_hangs_is_not_repeated_in_its_request() -> None:
         counts["nested"] += 1
         return inner.value("boat", (EXAMPLE,))
 
-    calls, inner = (
-        ProtocolCalls(field_reader=hanging, timeout_s=0.05),
-        ProtocolCalls(field_reader=nested),
-    )
+    calls = ProtocolCalls(field_reader=hanging, timeout_s=0.05).for_request()
+    inner = ProtocolCalls(field_reader=nested)
     with pytest.warns(UserWarning, match="the default stands in"):
         calls.value("pet deposit", (EXAMPLE,))
     calls.value("pet deposit", (EXAMPLE,))
@@ -463,15 +459,3 @@ def test_without_clarification_it_is_said_that_nothing_is_called(
     """What the user gave is not dropped in silence."""
     with pytest.warns(UserWarning, match=f"{role}: .*clarify=True"):
         opened(clarify=False, **{role: OWN[role]})
-
-
-def test_no_callable_is_refused_with_the_remedy() -> None:
-    """Of a model there is `ModelCalls`."""
-    old = type("ModelReader", (), {"read": lambda *_: None})()
-    with pytest.raises(ValueError, match=r"ModelReader; .*ModelCalls"):
-        ProtocolCalls(field_reader=old).check()
-
-
-def test_a_reader_of_replies_keeps_what_the_user_named() -> None:
-    """The default reads what the example's reader would."""
-    assert read_reply("the key one", EXAMPLE_REQUEST).value == "Key deposit"

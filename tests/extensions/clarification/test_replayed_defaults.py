@@ -22,7 +22,6 @@ from test_audit_explanation import (
     START,
     check_edited,
     check_unreadable,
-    edit,
     response,
 )
 from worlds import random_policies, random_trace
@@ -144,8 +143,10 @@ def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
     log.close()
 
 
-def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
-    """One request with a silent default and a decision."""
+def answered(
+    log: AuditLog, checks: list[Check], status: str = "ok", *, reads_before: bool = False
+) -> None:
+    """One request with a silent default and a decision; its row read before it counts, or after."""
     log.opened(
         "r1",
         "who <b>is</b> it?",
@@ -160,7 +161,8 @@ def answered(log: AuditLog, checks: list[Check], status: str = "ok") -> None:
         log.opened(f"p{number}", "?", policy=POLICY, fingerprint="f0", models={}, now=START)
         log.met(f"p{number}", key)
         log.signal(f"p{number}", key, "1", "explicit_yes", conditions={})
-    row = log.met("r1", key)
+    before, row = log.rows()[0], log.met("r1", key)
+    row = before if reads_before else row
     log.applied("r1", row=row, value="1", gate="apply", conditions={}, kind="page_scope")
     reason = (
         next((one.text for one in checks if not one.passes), None) if status == "refuse" else None
@@ -208,6 +210,14 @@ class TestExplain:
             assert part in text
         assert said.frame()["margin_anew"].tolist() == [pytest.approx(0.2)]
 
+    @pytest.mark.parametrize(("reads_before", "version"), [(True, 6), (False, 7)])
+    def test_a_request_counts_once(self, log: AuditLog, reads_before: bool, version: int) -> None:
+        """Whether the version that it used counts it already, or not yet."""
+        answered(log, [PASSES], reads_before=reads_before)
+        said = explain_request("r1", log)
+        (then,) = said.defaults
+        assert (then.version, then.requests, said.differences) == (version, 4, ())
+
     def test_it_is_json(self, log: AuditLog) -> None:
         """Every part, without NaN."""
         answered(
@@ -249,6 +259,20 @@ class TestExplain:
                 "UPDATE default_versions SET body = replace(body, '\"1\":3.0', '\"1\":4.0')",
                 "differs from what the changes give",
             ),
+            # of other requests: the row is folded from its first change on
+            (
+                "DELETE FROM default_changes WHERE kind = 'signal' AND request_id = 'p1'",
+                "differs from what the changes give",
+            ),
+            (
+                "UPDATE default_changes SET signal = 'implicit_ok' WHERE request_id = 'p1'",
+                "differs from what the changes give",
+            ),
+            ("UPDATE default_changes SET key = '[]'", "cannot be rebuilt"),
+            (
+                "UPDATE default_versions SET cause = 1 WHERE version = 7",
+                "(met) has no version",
+            ),
         ],
     )
     def test_an_edited_log_is_noticed(
@@ -258,29 +282,7 @@ class TestExplain:
         answered(log, [PASSES])
         check_edited(log, tmp_path, change, told)
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            "DELETE FROM default_changes WHERE kind = 'signal' AND request_id = 'p1'",
-            "UPDATE default_changes SET signal = 'implicit_ok' WHERE request_id = 'p1'",
-        ],
-    )
-    def test_what_other_requests_changed(self, log: AuditLog, tmp_path: Path, change: str) -> None:
-        """Is noticed where this request used the row: it is folded from its first change on."""
+    def test_a_row_that_the_log_has_not(self, log: AuditLog, tmp_path: Path) -> None:
+        """Is told as such, without a stack."""
         answered(log, [PASSES])
-        edit(log, tmp_path, change)
-        said = explain_request("r1", log)
-        assert not said.rebuilt
-        assert any("differs from what the changes give" in one for one in said.differences)
-
-    @pytest.mark.parametrize(
-        "change",
-        [
-            "UPDATE default_applications SET row_id = 'zzz'",
-            "UPDATE default_changes SET key = '[]'",
-        ],
-    )
-    def test_a_log_that_cannot_be_read(self, log: AuditLog, tmp_path: Path, change: str) -> None:
-        """Values that are no JSON, or not of their kind, are told as such, without a stack."""
-        answered(log, [PASSES])
-        check_unreadable(log, tmp_path, change)
+        check_unreadable(log, tmp_path, "UPDATE default_applications SET row_id = 'zzz'")
