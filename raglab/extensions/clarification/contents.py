@@ -76,48 +76,45 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
     for chunk in chunks:
         titled = _is_titled(chunk, pack)
         for layout in layouts(chunk.full_text, compile_expression(pack.contents_intro)):
-            entries = _entries(layout, where, headings, titled=titled)
+            entries = _entries(layout, where, headings, is_titled=titled or layout.is_led)
             if entries:
                 return entries
     return ()
 
 
 def _entries(
-    layout: Layout, where: Mapping[str, int], headings: Mapping[str, int], *, titled: bool
+    layout: Layout, where: Mapping[str, int], headings: Mapping[str, int], *, is_titled: bool
 ) -> tuple[Entry, ...]:
     """Entries of a layout that is a table of contents; none of one that is not.
 
     What does not say itself that it names pages needs a title over it, or titles that are the
-    document's headings.
+    document's headings. Of two entries, both need pages, and a title over them.
     """
     listed = layout.entries
-    if len(listed) < LEAST_ENTRIES:
+    if len(listed) < layout.least:
         return ()
     known = [heading_page(entry, headings) for entry in listed]
-    headed = sum(page is not None for page in known)
     if not any(entry.labels for entry in listed):
-        linked = all(entry.anchor for entry in listed)
-        paged = [
-            _anchor_entry(entry, page, where) for entry, page in zip(listed, known, strict=True)
-        ]
-        reached = sum(entry.page is not None for entry in paged)
-        enough = (
-            reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
-        )
-        return tuple(paged) if enough else ()
-    single = [
-        (entry.title, label) for entry in listed for label in single_labels(entry.labels, where)
+        entries = [_unlabelled(*each, where) for each in zip(listed, known, strict=True)]
+        reached = sum(entry.page is not None for entry in entries)
+        is_said = is_titled or all(entry.anchor for entry in listed)
+        enough = max(LEAST_ENTRIES, _HEADED * len(listed))
+        return tuple(entries) if is_said and reached >= enough else ()
+    entries = [
+        Entry(entry.title, label, where.get(label.lower()))
+        for entry in listed
+        for label in single_labels(entry.labels, where)
     ]
-    numbers = [int(label) for _, label in single if label.isdecimal()]
+    numbers = [int(entry.label) for entry in entries if entry.label.isdecimal()]
+    pages = [entry.page for entry in entries if entry.page is not None]
+    is_headed = sum(page is not None for page in known) >= _HEADED * len(listed)
+    if len(listed) < LEAST_ENTRIES:
+        is_one = is_titled and len(set(pages)) == len(entries)
+    else:
+        is_on_pages = len(where) < LEAST_ENTRIES or len(pages) >= _HEADED * len(entries)
+        is_one = layout.is_sure or (is_on_pages and (is_titled or is_headed))
     # the pages of a table of contents never go down
-    if len(single) < LEAST_ENTRIES or numbers != sorted(numbers):
-        return ()
-    if not layout.sure:
-        reached = sum(label.lower() in where for _, label in single)
-        on_pages = len(where) < LEAST_ENTRIES or reached >= _HEADED * len(single)
-        if not on_pages or not (titled or headed >= _HEADED * len(listed)):
-            return ()
-    return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
+    return tuple(entries) if is_one and numbers == sorted(numbers) else ()
 
 
 _HEADED = 0.6  # share of the titles that must be headings, or of the labels that must be pages
@@ -126,7 +123,7 @@ _HEADED = 0.6  # share of the titles that must be headings, or of the labels tha
 _ANCHORED_PAGE = re.compile(r"^(?:page|pg|p|seite)[-_]?(\d{1,3})$")
 
 
-def _anchor_entry(entry: Listed, page: int | None, where: Mapping[str, int]) -> Entry:
+def _unlabelled(entry: Listed, page: int | None, where: Mapping[str, int]) -> Entry:
     """Entry of a title without a label.
 
     By the page that its link names, as `#page-3` does, else by the heading.
@@ -141,8 +138,12 @@ def _anchor_entry(entry: Listed, page: int | None, where: Mapping[str, int]) -> 
 def _is_titled(chunk: Chunk, pack: Pack) -> bool:
     """Whether a heading or a line of its own says that a table of contents follows."""
     title = compile_expression(rf"^\W*(?:{pack.contents_title})\W*$")
-    parts = pieces(chunk.full_text)
-    heads = [part for piece in parts if piece.kind == "heading" for part in piece.text.split(" > ")]
+    heads = [
+        part
+        for piece in pieces(chunk.full_text)
+        if piece.kind == "heading"
+        for part in piece.text.split(" > ")
+    ]
     lines = [
         line for line in chunk.full_text.splitlines()[:_TITLE_LINES] if len(line) <= _TITLE_LENGTH
     ]
@@ -190,9 +191,8 @@ def contents_pages(
     wanted = set(content_words(about))
     scored: dict[int, float] = {}
     for entry in contents(chunks, pack=pack):
-        score = _title_strength(entry.title, field, pack) + len(
-            wanted & set(content_words(entry.title))
-        )
+        words = len(wanted.intersection(content_words(entry.title)))
+        score = _title_strength(entry.title, field, pack) + words
         if entry.page is not None and score > 0:
             scored[entry.page] = max(score, scored.get(entry.page, 0.0))
     return tuple(sorted(scored, key=lambda page: -scored[page]))
@@ -242,12 +242,11 @@ def _title_strength(title: str, field: str, pack: Pack) -> float:
     known = pack.fields.get(field)
     if known is None or known.titles is None:
         return 0.0
-    best = 0.0
     for strength, terms in ((2.0, known.titles.strong), (1.0, known.titles.weak)):
         match = compile_expression(rf"\b(?:{terms})").search(title)
         if match:
-            best = max(best, strength + (0.5 if match.start() < 4 else 0.0))
-    return best
+            return strength + (0.5 if match.start() < 4 else 0.0)
+    return 0.0
 
 
 def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:

@@ -17,46 +17,51 @@ from typing import NamedTuple
 from raglab.extensions.clarification.language_words import plain
 from raglab.words.text import Piece, pieces
 
-LEAST_ENTRIES = 3
+PAIR, LEAST_ENTRIES = 2, 3  # entries that are enough where the print alone says it, and elsewhere
 _LONGEST = 400  # characters of a line that is looked at
+_WIDEST = 20  # pages of a range
 _LABEL = r"(?:\d{1,3}|[ivxl]{1,5})"
 _LABELS = rf"{_LABEL}(?:\s?(?:[–-]|to|à)\s?{_LABEL})?"
 _PAGES = r"(?:pages?|pp?\.)"
-_RANGE = re.compile(rf"^{_PAGES}?\s?({_LABEL})(?:\s?(?:[–-]|to|à)\s?({_LABEL}))?$", re.IGNORECASE)
+_PAGE = re.compile(rf"(?i){_PAGES}")
+_RANGE = re.compile(rf"(?i)^{_PAGES}?\s?({_LABEL})(?:\s?(?:[–-]|to|à)\s?({_LABEL}))?$")
 _IN_PARTS = re.compile(r"\d{1,3}-\d{1,3}")
-_PAGE_HEAD = re.compile(r"\b(?:printed )?pages?\b|^\s*p\.\s*$", re.IGNORECASE)
-_ITEM = re.compile(
-    rf"^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$",
-    re.IGNORECASE,
-)
-_BRACKET_ITEM = re.compile(
-    rf"^(?P<title>\S.{{0,120}}?)\s?\({_PAGES}?\s?(?P<labels>{_LABELS})\)[.;,]?$", re.IGNORECASE
-)
-_PLAIN_ITEM = re.compile(
-    rf"^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS})$", re.IGNORECASE
-)
-_RUN_IN = re.compile(
-    r"(?P<title>[^·]{1,89}?(?:[^·\s]|(?<=\S)\s))\s*"
-    rf"(?:\((?:pages?|p\.)?|,\s*(?:pages?|p\.))\s*(?P<labels>{_LABELS})\)?"
-    r"[\s.,;:—–]*(?:(?:and|et)\s)?",
-    re.IGNORECASE,
-)
-_DOTTED_LAST = re.compile(rf"^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS})\b\.?", re.IGNORECASE)
-_DOTTED_FIRST = re.compile(rf"^(?P<labels>{_LABELS})\s(?P<title>\D.{{1,90}}?)\.?$", re.IGNORECASE)
+_PAGE_HEAD = re.compile(r"(?i)\b(?:printed )?pages?\b|^\s*p\.\s*$")
 _LEADER = (
     r"(?:(?:\s?[.·_…]){3,400}+\s?|…{1,400}+|\s?[-–—]{3,400}+\s?|\s[–—|→]\s|[ \u00a0]{2,400}+|\t++)"
 )
+# Several entries may stand in one line; nothing else may stand behind the last.
 _LED = re.compile(
-    rf"(?P<title>.+?){_LEADER}\s*(?P<labels>{_PAGES}?\s?{_LABELS})(?:{_LEADER}|\s*$)", re.IGNORECASE
+    rf"(?i)(?P<title>[\W\d_]*[^\W\d_].*?){_LEADER}\s*(?P<labels>{_PAGES}?\s?{_LABELS})"
+    rf"(?:{_LEADER}(?=.*\b{_LABEL}\s*$)|\s*$)"
 )
-_ANCHOR = re.compile(r"\[([^\[\]]{1,150})\]\(#([^()\s]{1,150})\)")
+_ITEM = re.compile(
+    rf"(?i)^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$"
+)
+_BRACKETED = re.compile(
+    rf"(?i)^(?P<title>\S.{{0,120}}?)\s?\({_PAGES}?\s?(?P<labels>{_LABELS})\)[.;,]?$"
+)
+_BARE = re.compile(rf"(?i)^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS})$")
+# Entries run into a sentence follow each other without a gap.
+_RUN_IN = re.compile(
+    r"(?i)(?P<title>[^·]{1,89}?(?:[^·\s]|(?<=\S)\s))\s*"
+    rf"(?:\(|,\s*(?=p))(?P<labels>(?:(?:pages?|p\.)\s*)?{_LABELS})\)?"
+    r"[\s.,;:—–]*(?:(?:and|et)\s)?"
+)
+# Labels between middle dots stand all before the titles or all behind them.
+_DOTTED = (
+    re.compile(rf"(?i)^(?P<labels>{_LABELS})\s(?P<title>\D.{{1,90}}?)\.?$"),
+    re.compile(rf"(?i)^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS})\b\.?"),
+)
+_LINKED = re.compile(r"[^\[\]]*+\[(?P<title>[^\[\]]{1,150})\]\(#(?P<anchor>[^()\s]{1,150})\)")
+_UNPAGED = re.compile(r"(?P<title>.+)")
 _NUMBERING = re.compile(
     r"^(?:(?:article|art\.?|chapter|chapitre|section|part|partie|titre|annexe?|appendix|module|"
     r"step)\s+"
     r"(?:[ivxlc]{1,6}|\d{1,3}|[a-z])\b"
     r"|\d{1,3}(?:\.\d{1,3}){0,4}\b\.?\)?|[a-z][.)]|[ivxlc]{1,6}[.)])\s?[:.)–—-]?\s*"
 )
-_LISTED = re.compile(r"^\s*(?:[-*+•]\s|\d{1,2}(?:\.\d{1,2}){0,3}[.)]?\s|[A-Za-z][.)]\s)")
+_NUMBERED = re.compile(r"^\s*(?:[-*+•]\s|\d{1,2}(?:\.\d{1,2}){0,3}[.)]?\s|[A-Za-z][.)]\s)")
 _MARK = re.compile(
     r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|[A-Z]|\d{1,2})\)\s+)?"
 )
@@ -95,18 +100,26 @@ class Listed(NamedTuple):
     anchor: str = ""
 
 
+_Form = tuple[Sequence[str], re.Pattern[str], bool, int, bool]
+
+
 class Layout(NamedTuple):
     """Lines that may be a table of contents.
 
-    Sure: they say themselves that they are one, without a title over them.
+    Attributes:
+      is_sure: they say themselves that they are one, without a title over them.
+      least: entries that make one.
+      is_led: a sentence leads up to them as a title would.
     """
 
     entries: tuple[Listed, ...]
-    sure: bool
+    is_sure: bool
+    least: int
+    is_led: bool = False
 
 
 def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
-    """Possible tables of contents of a passage, one for each way to write them.
+    """Possible tables of contents of a passage, one for each way to print them.
 
     Args:
       intro: what leads up to one that is run into a sentence.
@@ -114,108 +127,70 @@ def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
     parts = pieces(text)
     for is_row, rows in groupby(parts, lambda piece: piece.kind in {"row", "head"}):
         if is_row:
-            yield from _table_layouts(list(rows))
+            yield _table_layout(list(rows))
+    for texts, form, is_sure, least, is_led in _printed_forms(text, parts, intro):
+        entries = tuple(entry for line in texts for entry in _printed(form, line))
+        says_page = all(_PAGE.match(entry.labels) for entry in entries)
+        yield Layout(entries, is_sure or says_page, least, is_led and says_page)
+
+
+def _printed_forms(text: str, parts: Sequence[Piece], intro: re.Pattern[str]) -> list[_Form]:
+    """Texts, how each prints an entry, whether that is sure, entries that are enough, is_led."""
     prose = [piece.text for piece in parts if piece.kind == "prose"]
-    if not any(intro.search(line) for line in prose if _RUN_IN.search(line)):
-        yield Layout(_matched_entries(_ITEM, prose), True)
+    lead = intro.search(joined := " ".join(prose))
+    forms: list[_Form] = [([joined[lead.end() :]], _RUN_IN, True, PAIR, True)] if lead else []
     for line in prose:
-        if line.count("·") >= LEAST_ENTRIES - 1:
-            yield Layout(_dot_separated_entries(line, intro), True)
-    joined = " ".join(prose)
-    lead = intro.search(joined)
-    if lead:
-        yield Layout(_consecutive_entries(_RUN_IN, joined[lead.end() :])[0], True)
-    yield from _line_layouts(text)
+        lead = intro.search(line)
+        dotted = [part.strip() for part in line[lead.end() if lead else 0 :].split("·")]
+        forms += [
+            (dotted, form, True, PAIR, False) for form in _DOTTED if all(map(form.match, dotted))
+        ]
+    lines = [
+        line.rstrip("\\ ")  # a break of Markdown
+        for line in text.splitlines()
+        if line.strip() and len(line) <= _LONGEST and not line.lstrip().startswith(("|", "#"))
+    ]
+    bare = [plain_line(line) for line in lines]
+    titles = [plain_line(line) for line in lines if _NUMBERED.match(line)]
+    return [
+        *forms,
+        (prose, _ITEM, True, PAIR, False),
+        ([_unmarked(line).lstrip("-*+•> \t") for line in lines], _LED, False, PAIR, False),
+        (bare, _ITEM, True, PAIR, False),
+        (bare, _BRACKETED, False, PAIR, False),
+        (bare, _BARE, False, LEAST_ENTRIES, False),
+        (lines, _LINKED, False, LEAST_ENTRIES, False),
+        (titles or bare, _UNPAGED, False, LEAST_ENTRIES, False),
+    ]
 
 
-def _table_layouts(rows: Sequence[Piece]) -> Iterator[Layout]:
-    """Rows with a column of pages: the last or first, as its head says.
+def _printed(form: re.Pattern[str], text: str) -> Iterator[Listed]:
+    """Entries that follow each other from the beginning of a text without a gap."""
+    at = 0
+    while match := form.match(text, at):
+        groups, at = match.groupdict(""), match.end()
+        title = _unmarked(groups["title"]).strip(" ,:;–—\t")
+        yield Listed(title, groups.get("labels", "").strip(), groups.get("anchor", ""))
+
+
+def _table_layout(rows: Sequence[Piece]) -> Layout:
+    """Rows with a column of pages: the last or the first, as its head says.
 
     Or the last, whose cells look like pages.
     """
-    for column, title_cells in ((-1, slice(None, -1)), (0, slice(1, None))):
-        headed = (
-            rows[0].kind == "head"
-            and _PAGE_HEAD.search(plain_line(rows[0].cells[column])) is not None
-        )
-        cells = [row.cells for row in rows if row.cells and not (headed and row.kind == "head")]
-        if not headed and (column == 0 or any(len(row) > 3 for row in cells)):
-            continue
-        titles = [plain_line(" ".join(filter(None, row[title_cells]))) for row in cells]
-        labels = [plain_line(row[column]) for row in cells]
-        entries = [
-            Listed(*entry) for entry in zip(titles, labels, strict=True) if _RANGE.match(entry[1])
-        ]
-        # a head of other words may be the one row without a page
-        if headed or len(entries) >= len(rows) - 1:
-            yield Layout(tuple(entry for entry in entries if entry.title), headed)
-
-
-def _dot_separated_entries(line: str, lead: re.Pattern[str]) -> tuple[Listed, ...]:
-    """Entries between middle dots; the labels stand all behind the titles or all before them."""
-    intro = lead.search(line)
-    parts = [part.strip() for part in (line[intro.end() :] if intro else line).split("·")]
-    read = (_matched_entries(form, parts) for form in (_DOTTED_FIRST, _DOTTED_LAST))
-    return next((entries for entries in read if len(entries) == len(parts)), ())
-
-
-def _matched_entries(form: re.Pattern[str], texts: Iterable[str]) -> tuple[Listed, ...]:
-    """Entries of the texts that are of a form."""
-    return tuple(_listed(match) for match in map(form.match, texts) if match)
-
-
-def _consecutive_entries(form: re.Pattern[str], text: str) -> tuple[tuple[Listed, ...], str]:
-    """Entries of a form that run without a gap from the text's start, and what follows them."""
-    entries: list[Listed] = []
-    at = 0
-    while match := form.match(text, at):
-        entries.append(_listed(match))
-        at = match.end()
-    return tuple(entries), text[at:]
-
-
-def _listed(match: re.Match[str]) -> Listed:
-    return Listed(_unmarked(match["title"]).strip(" ,:;–—\t"), match["labels"].strip())
-
-
-def _line_layouts(text: str) -> Iterator[Layout]:
-    """Entries of lines.
-
-    By leaders or columns, by brackets, by nothing but a blank, by links, and bare titles.
-    """
-    raw = [
-        line
-        for line in text.splitlines()
-        if line.strip() and not line.lstrip().startswith(("|", "#"))
-    ]
-    # without a break of Markdown
-    raw = [line.rstrip("\\ ") for line in raw if len(line) <= _LONGEST]
-    lines = [plain_line(line) for line in raw]
-    led = tuple(entry for line in raw for entry in _led_entries(line))
-    yield Layout(led, all(re.match(_PAGES, entry.labels, re.IGNORECASE) for entry in led))
-    for form in (_ITEM, _BRACKET_ITEM, _PLAIN_ITEM):
-        yield Layout(_matched_entries(form, lines), form is _ITEM)
-    linked = (
-        Listed(plain_line(title), "", anchor)
-        for line in raw
-        for title, anchor in _ANCHOR.findall(line)
+    first, last = (
+        rows[0].kind == "head" and _PAGE_HEAD.search(plain_line(rows[0].cells[at])) is not None
+        for at in (0, -1)
     )
-    yield Layout(tuple(linked), False)
-    titles = [line for line, whole in zip(lines, raw, strict=True) if _LISTED.match(whole)] or lines
-    yield Layout(tuple(map(Listed, titles)), False)
-
-
-def _led_entries(line: str) -> tuple[Listed, ...]:
-    """Entries of a line whose titles and pages are parted by leaders, tabs or blanks.
-
-    None if one has no page.
-    """
-    entries, rest = _consecutive_entries(_LED, _unmarked(line).lstrip("-*+•> \t"))
-    return (
-        entries
-        if not rest.strip() and all(re.search(r"[^\W\d_]", entry.title) for entry in entries)
-        else ()
+    cells = [row.cells[1:] + row.cells[:1] if first and not last else row.cells for row in rows]
+    printed = (
+        Listed(plain_line(" ".join(filter(None, titles))), plain_line(label))
+        for *titles, label in cells
     )
+    entries = tuple(each for each in printed if each.title and _RANGE.match(each.labels))
+    # a head of other words may be the one row without a page
+    is_column = max(map(len, cells)) <= 3 and len(entries) >= len(rows) - 1
+    return Layout(entries if first or last or is_column else (), first or last, PAIR)
 
 
 def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
@@ -233,12 +208,9 @@ def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
     if match is None:
         return []
     first, last = match[1], match[2] or ""
-    if (
-        not (first.isdecimal() and last.isdecimal())
-        or not int(first) < int(last) <= int(first) + 20
-    ):
+    if not (first.isdecimal() and last.isdecimal() and 0 < int(last) - int(first) <= _WIDEST):
         return [first]
-    return [str(n) for n in range(int(first), int(last) + 1)]
+    return [str(number) for number in range(int(first), int(last) + 1)]
 
 
 def bare_title(title: str) -> str:
