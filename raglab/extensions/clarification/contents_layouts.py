@@ -2,29 +2,28 @@
 
 Read are leaders (dots, lines, dashes), tabs and columns of blanks, one or several entries a line;
 tables of Markdown with a column of pages, under a head or without; lists with `page 7`, `p. 7` or
-`(7)`, sentences of them and lines with middle dots; lists of links to headings or pages, and lists
-of the document's own headings without any page. Titles may be numbered (`1.1`, `A.`, `Article 3`,
-`Chapitre II`).
+`(7)`, sentences of them and lines with middle dots, and links to pages.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from raglab.extensions.clarification.language_words import plain
 from raglab.words.text import Piece, pieces
 
-PAIR, LEAST_ENTRIES = 2, 3  # entries that are enough where the print alone says it, and elsewhere
+# How surely lines are a table of contents: printed as any list is, as these mostly are, with the
+# word page, and led up to by a sentence as by a title.
+WEAK, PRINTED, SURE, LED_UP = range(4)
 _LONGEST = 400  # characters of a line that is looked at
 _WIDEST = 20  # pages of a range
 _LABEL = r"(?:\d{1,3}|[ivxl]{1,5})"
 _LABELS = rf"{_LABEL}(?:\s?(?:[–-]|to|à)\s?{_LABEL})?"
 _PAGES = r"(?:pages?|pp?\.)"
 _PAGE = re.compile(rf"(?i){_PAGES}")
-_RANGE = re.compile(rf"(?i)^{_PAGES}?\s?({_LABEL})(?:\s?(?:[–-]|to|à)\s?({_LABEL}))?$")
+_RANGE = re.compile(rf"(?i)^{_PAGES}?\s*({_LABEL})(?:\s?(?:[–-]|to|à)\s?({_LABEL}))?$")
 _IN_PARTS = re.compile(r"\d{1,3}-\d{1,3}")
 _PAGE_HEAD = re.compile(r"(?i)\b(?:printed )?pages?\b|^\s*p\.\s*$")
 _LEADER = (
@@ -36,10 +35,10 @@ _LED = re.compile(
     rf"(?:{_LEADER}(?=.*\b{_LABEL}\s*$)|\s*$)"
 )
 _ITEM = re.compile(
-    rf"(?i)^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$"
+    rf"(?i)^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?P<labels>(?:pages?|p\.)\s*{_LABELS})\s*[.;]?$"
 )
 _BRACKETED = re.compile(
-    rf"(?i)^(?P<title>\S.{{0,120}}?)\s?\({_PAGES}?\s?(?P<labels>{_LABELS})\)[.;,]?$"
+    rf"(?i)^(?P<title>\S.{{0,120}}?)\s?\((?P<labels>{_PAGES}?\s?{_LABELS})\)[.;,]?$"
 )
 _BARE = re.compile(rf"(?i)^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS})$")
 # Entries run into a sentence follow each other without a gap.
@@ -53,15 +52,9 @@ _DOTTED = (
     re.compile(rf"(?i)^(?P<labels>{_LABELS})\s(?P<title>\D.{{1,90}}?)\.?$"),
     re.compile(rf"(?i)^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS})\b\.?"),
 )
-_LINKED = re.compile(r"[^\[\]]*+\[(?P<title>[^\[\]]{1,150})\]\(#(?P<anchor>[^()\s]{1,150})\)")
-_UNPAGED = re.compile(r"(?P<title>.+)")
-_NUMBERING = re.compile(
-    r"^(?:(?:article|art\.?|chapter|chapitre|section|part|partie|titre|annexe?|appendix|module|"
-    r"step)\s+"
-    r"(?:[ivxlc]{1,6}|\d{1,3}|[a-z])\b"
-    r"|\d{1,3}(?:\.\d{1,3}){0,4}\b\.?\)?|[a-z][.)]|[ivxlc]{1,6}[.)])\s?[:.)–—-]?\s*"
+_LINKED = re.compile(
+    r"(?i)[^\[\]]*+\[(?P<title>[^\[\]]{1,150})\]\(#(?:page|pg|p|seite)[-_]?(?P<labels>\d{1,3})\)"
 )
-_NUMBERED = re.compile(r"^\s*(?:[-*+•]\s|\d{1,2}(?:\.\d{1,2}){0,3}[.)]?\s|[A-Za-z][.)]\s)")
 _MARK = re.compile(
     r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|[A-Z]|\d{1,2})\)\s+)?"
 )
@@ -90,32 +83,17 @@ def _unmarked(line: str) -> str:
 
 
 class Listed(NamedTuple):
-    """A line of a table of contents.
-
-    Title, the printed labels of its pages, and the anchor of its link.
-    """
+    """A line of a table of contents: title, and the printed labels of its pages."""
 
     title: str
-    labels: str = ""
-    anchor: str = ""
-
-
-_Form = tuple[Sequence[str], re.Pattern[str], bool, int, bool]
+    labels: str
 
 
 class Layout(NamedTuple):
-    """Lines that may be a table of contents.
-
-    Attributes:
-      is_sure: they say themselves that they are one, without a title over them.
-      least: entries that make one.
-      is_led: a sentence leads up to them as a title would.
-    """
+    """Lines that may be a table of contents, and how surely they are one: `WEAK` to `LED_UP`."""
 
     entries: tuple[Listed, ...]
-    is_sure: bool
-    least: int
-    is_led: bool = False
+    strength: int
 
 
 def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
@@ -128,49 +106,49 @@ def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
     for is_row, rows in groupby(parts, lambda piece: piece.kind in {"row", "head"}):
         if is_row:
             yield _table_layout(list(rows))
-    for texts, form, is_sure, least, is_led in _printed_forms(text, parts, intro):
+    prose = [piece.text for piece in parts if piece.kind == "prose"]
+    for texts, form, strength in (*_run_in(prose, intro), *_listed(text, prose)):
         entries = tuple(entry for line in texts for entry in _printed(form, line))
         says_page = all(_PAGE.match(entry.labels) for entry in entries)
-        yield Layout(entries, is_sure or says_page, least, is_led and says_page)
+        yield Layout(entries, strength + says_page)
 
 
-def _printed_forms(text: str, parts: Sequence[Piece], intro: re.Pattern[str]) -> list[_Form]:
-    """Texts, how each prints an entry, whether that is sure, entries that are enough, is_led."""
-    prose = [piece.text for piece in parts if piece.kind == "prose"]
-    lead = intro.search(joined := " ".join(prose))
-    forms: list[_Form] = [([joined[lead.end() :]], _RUN_IN, True, PAIR, True)] if lead else []
+_Rows = Iterator[tuple[Sequence[str], re.Pattern[str], int]]
+
+
+def _run_in(prose: Sequence[str], intro: re.Pattern[str]) -> _Rows:
+    """Texts with entries in a sentence, how each prints them, and how surely."""
+    joined = " ".join(prose)
+    for lead in intro.finditer(joined):
+        yield [joined[lead.end() :]], _RUN_IN, SURE
     for line in prose:
         lead = intro.search(line)
         dotted = [part.strip() for part in line[lead.end() if lead else 0 :].split("·")]
-        forms += [
-            (dotted, form, True, PAIR, False) for form in _DOTTED if all(map(form.match, dotted))
-        ]
+        yield from ((dotted, form, SURE) for form in _DOTTED if all(map(form.match, dotted)))
+
+
+def _listed(text: str, prose: Sequence[str]) -> _Rows:
+    """Texts with an entry each, or entries in columns, how they print them, and how surely."""
     lines = [
         line.rstrip("\\ ")  # a break of Markdown
         for line in text.splitlines()
         if line.strip() and len(line) <= _LONGEST and not line.lstrip().startswith(("|", "#"))
     ]
     bare = [plain_line(line) for line in lines]
-    titles = [plain_line(line) for line in lines if _NUMBERED.match(line)]
-    return [
-        *forms,
-        (prose, _ITEM, True, PAIR, False),
-        ([_unmarked(line).lstrip("-*+•> \t") for line in lines], _LED, False, PAIR, False),
-        (bare, _ITEM, True, PAIR, False),
-        (bare, _BRACKETED, False, PAIR, False),
-        (bare, _BARE, False, LEAST_ENTRIES, False),
-        (lines, _LINKED, False, LEAST_ENTRIES, False),
-        (titles or bare, _UNPAGED, False, LEAST_ENTRIES, False),
-    ]
+    yield prose, _ITEM, PRINTED
+    yield [_unmarked(line).lstrip("-*+•> \t") for line in lines], _LED, PRINTED
+    yield bare, _ITEM, PRINTED
+    yield bare, _BRACKETED, PRINTED
+    yield bare, _BARE, WEAK
+    yield lines, _LINKED, WEAK
 
 
 def _printed(form: re.Pattern[str], text: str) -> Iterator[Listed]:
     """Entries that follow each other from the beginning of a text without a gap."""
     at = 0
     while match := form.match(text, at):
-        groups, at = match.groupdict(""), match.end()
-        title = _unmarked(groups["title"]).strip(" ,:;–—\t")
-        yield Listed(title, groups.get("labels", "").strip(), groups.get("anchor", ""))
+        at = match.end()
+        yield Listed(_unmarked(match["title"]).strip(" ,:;–—\t"), match["labels"].strip())
 
 
 def _table_layout(rows: Sequence[Piece]) -> Layout:
@@ -190,7 +168,7 @@ def _table_layout(rows: Sequence[Piece]) -> Layout:
     entries = tuple(each for each in printed if each.title and _RANGE.match(each.labels))
     # a head of other words may be the one row without a page
     is_column = max(map(len, cells)) <= 3 and len(entries) >= len(rows) - 1
-    return Layout(entries if first or last or is_column else (), first or last, PAIR)
+    return Layout(entries if first or last or is_column else (), PRINTED + (first or last))
 
 
 def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
@@ -204,28 +182,8 @@ def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
     written = re.sub(r"\s?[-–]\s?", "-", labels)
     if _IN_PARTS.fullmatch(written) and any(map(_IN_PARTS.fullmatch, pages)):
         return [written]
-    match = _RANGE.match(labels)
-    if match is None:
-        return []
-    first, last = match[1], match[2] or ""
-    if not (first.isdecimal() and last.isdecimal() and 0 < int(last) - int(first) <= _WIDEST):
-        return [first]
-    return [str(number) for number in range(int(first), int(last) + 1)]
-
-
-def bare_title(title: str) -> str:
-    """A title in small letters without accents, marks or numbering, as headings are compared.
-
-    Example:
-      >>> bare_title("1.2 Congés payés :"), bare_title("Chapitre II — Congés payés")
-      ('conges payes', 'conges payes')
-    """
-    whole = plain(title)
-    words = re.findall(r"[a-z\d]+", _NUMBERING.sub("", whole, count=1))
-    return " ".join(words or re.findall(r"[a-z\d]+", whole))
-
-
-def heading_page(entry: Listed, headings: Mapping[str, int]) -> int | None:
-    """Page of the heading that an entry names by its title or its link."""
-    keys = map(bare_title, (entry.title, entry.anchor.replace("-", " ")))
-    return next((headings[key] for key in keys if key in headings), None)
+    first, last = _RANGE.findall(labels)[0]
+    is_range = first.isdecimal() and last.isdecimal()
+    if is_range and 0 < int(last) - int(first) <= _WIDEST:
+        return [str(number) for number in range(int(first), int(last) + 1)]
+    return [first]

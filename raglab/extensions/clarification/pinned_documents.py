@@ -80,7 +80,7 @@ class DocumentIndex:
         """The learned column `page_1_kind` of a document; '' where it has no page 1."""
         if name not in self._kinds:
             first = [chunk for chunk in self.chunks if chunk.page == 1 and chunk.document == name]
-            self._kinds[name] = page_kind(first, pack=self.pack).kind if first else ""
+            self._kinds[name] = page_kind(first, pack=self.pack) if first else ""
         return self._kinds[name]
 
     def named(self, question: str, most: int, among: Sequence[str] = ()) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from raglab.answering.extractive import PassageLine, line_stems, passage_lines
@@ -152,11 +152,10 @@ def _chosen(
     about = [entry for entry in lines if topic & entry[1].heading]
     about = about or [entry for entry in lines if topic & entry[1].stems] or list(lines)
     if task == "summarise":
-        sections: dict[tuple[int, frozenset[str]], list[tuple[int, PassageLine]]] = {}
-        for place, line in about:
-            sections.setdefault((place, line.heading), []).append((place, line))
+        parts = groupby(about, key=lambda entry: (entry[0], entry[1].heading))
+        sections = [list(part) for _, part in parts]
         most = LEADING if len(sections) == 1 else 1
-        about = [entry for part in sections.values() for entry in part[:most]]
+        about = [entry for part in sections for entry in part[:most]]
     if task in _SAID:
         about = [entry for entry in about if _SAID[task](entry[1].text)] or about
     sizes = list(accumulate(len(line.text) for _, line in about[:MOST]))
