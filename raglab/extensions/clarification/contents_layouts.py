@@ -107,7 +107,7 @@ def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
         if is_row:
             yield _table_layout(list(rows))
     prose = [piece.text for piece in parts if piece.kind == "prose"]
-    for texts, form, strength in (*_run_in(prose, intro), *_listed(text, prose)):
+    for texts, form, strength in (*_run_in(prose, intro), *_listed(text)):
         entries = tuple(entry for line in texts for entry in _printed(form, line))
         says_page = all(_PAGE.match(entry.labels) for entry in entries)
         yield Layout(entries, strength + says_page)
@@ -127,7 +127,7 @@ def _run_in(prose: Sequence[str], intro: re.Pattern[str]) -> _Rows:
         yield from ((dotted, form, SURE) for form in _DOTTED if all(map(form.match, dotted)))
 
 
-def _listed(text: str, prose: Sequence[str]) -> _Rows:
+def _listed(text: str) -> _Rows:
     """Texts with an entry each, or entries in columns, how they print them, and how surely."""
     lines = [
         line.rstrip("\\ ")  # a break of Markdown
@@ -135,7 +135,6 @@ def _listed(text: str, prose: Sequence[str]) -> _Rows:
         if line.strip() and len(line) <= _LONGEST and not line.lstrip().startswith(("|", "#"))
     ]
     bare = [plain_line(line) for line in lines]
-    yield prose, _ITEM, PRINTED
     yield [_unmarked(line).lstrip("-*+•> \t") for line in lines], _LED, PRINTED
     yield bare, _ITEM, PRINTED
     yield bare, _BRACKETED, PRINTED
