@@ -135,8 +135,8 @@ def _listed(text: str) -> _Rows:
         if line.strip() and len(line) <= _LONGEST and not line.lstrip().startswith(("|", "#"))
     ]
     bare = [plain_line(line) for line in lines]
-    yield [_unmarked(line).lstrip("-*+•> \t") for line in lines], _LED, PRINTED
     yield bare, _ITEM, PRINTED
+    yield [_unmarked(line).lstrip("-*+•> \t") for line in lines], _LED, PRINTED
     yield bare, _BRACKETED, PRINTED
     yield bare, _BARE, WEAK
     yield lines, _LINKED, WEAK

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from raglab.words.packs import Pack
 ANY = "any"  # doctype of documents of several kinds, or of none
 HITS = 8  # passages nearest to a question
 AROUND = 200  # passages that are read of documents that no question names
+KEPT = 4096  # embeddings of texts
 LEAST_NAME = 4  # letters of a word that names a document
 
 
@@ -51,7 +52,6 @@ class DocumentIndex:
     ready: Retriever = field(repr=False)
     pack: Pack = field(repr=False)
     _kinds: dict[str, str] = field(default_factory=dict, repr=False)
-    _vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     def pinned(self, documents: Sequence[str]) -> PinnedDocuments:
         """Documents that a request names, `path` or `path#page`.
@@ -63,17 +63,21 @@ class DocumentIndex:
         """
         places = question_scopes(self.chunks, [documents])[0]
         chunks = () if places is None else tuple(self.chunks[int(place)] for place in places)
+
+        def values(tag: str) -> set[str]:
+            return {chunk.tags.get(tag, "") for chunk in chunks}
+
         columns = {
             "page_1_kind": {self._kind(name) for name in {chunk.document for chunk in chunks}},
-            "language": {chunk.tags.get("lang", "") for chunk in chunks},
-            "vendor": {chunk.tags.get("vendor", "") for chunk in chunks},
+            "language": values("lang"),
+            "vendor": values("vendor"),
         }
         conditions = {
-            name: values.pop()
-            for name, values in columns.items()
-            if len(values) == 1 and "" not in values
+            name: column.pop()
+            for name, column in columns.items()
+            if len(column) == 1 and "" not in column
         }
-        doctypes = {chunk.tags.get("doc_type", "") for chunk in chunks} - {""}
+        doctypes = values("doc_type") - {""}
         return PinnedDocuments(chunks, doctypes.pop() if len(doctypes) == 1 else ANY, conditions)
 
     def _kind(self, name: str) -> str:
@@ -122,17 +126,22 @@ class DocumentIndex:
     def _places(self) -> dict[str, int]:
         return {chunk.chunk_id: at for at, chunk in enumerate(self.ready.chunks)}
 
-    def _vector(self, text: str) -> NDArray[np.float32]:
-        return embed_queries([text], self.ready.encoder, tokens=False).vectors[0]
+    @cached_property
+    def _vector(self) -> Callable[[str], NDArray[np.float32]]:
+        """The embedding of a text by the encoder of the index, the latest ones kept."""
+
+        def vector(text: str) -> NDArray[np.float32]:
+            return embed_queries([text], self.ready.encoder, tokens=False).vectors[0]
+
+        return lru_cache(maxsize=KEPT)(vector)
 
     def nearness(self, question: str, texts: Sequence[str]) -> list[float]:
         """Cosines of some texts to a question by the encoder of the index.
 
         To two digits: the last ones of an embedding differ between processors.
         """
-        self._vectors.update({text: self._vector(text) for text in {*texts} - {*self._vectors}})
-        vector = self._vector(question)
-        return [round(float(self._vectors[text] @ vector), 2) for text in texts]
+        about = self._vector(question)
+        return [round(float(self._vector(text) @ about), 2) for text in texts]
 
     def around(self, question: str) -> PinnedDocuments:
         """Documents of the passages nearest to a question, of which none is named."""

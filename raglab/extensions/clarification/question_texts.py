@@ -45,15 +45,23 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
     return f"{phrase} ({text})" if text and kind == "date_scope" else phrase
 
 
-def field_text(field: str, language: str, pack: Pack = GENERIC) -> str:
+def field_text(field: str, language: str, pack: Pack = GENERIC, question: str | None = None) -> str:
     """A field as a user reads it: in the words of the pack, else its own.
 
     Without what it is split by.
+
+    Args:
+      question: a field without words in the pack is quoted as this writes them; None quotes none.
     """
     name = field.partition(":")[0]
     if language in pack.wording and name in pack.wording[language].fields:
         return pack.wording[language].fields[name].the
-    return str(language_parts()[language].get(f"field_{name}", name.replace("_", " ")))
+    text, words = language_parts()[language].get(f"field_{name}"), name.replace("_", " ")
+    if question is None or text is not None:
+        return str(text or words)
+    printed = {plain(word): word for word in re.findall(r"\w+", question)}
+    words = " ".join(printed.get(word, word) for word in words.split())
+    return f"« {words} »" if language == "fr" else f"“{words}”"
 
 
 def question_text(
@@ -89,7 +97,7 @@ def question_text(
       >>> question_text(gap, "en", proposed="Pet deposit")[:64]
       'Several answers fit “deposit”: Pet deposit, Key deposit. I will '
     """
-    words, field = language_parts()[language], _quoted_field(gap.field, language, pack, question)
+    words, field = language_parts()[language], field_text(gap.field, language, pack, question)
     texts = {
         reading.value: reading_text(reading, gap.kind, language).rstrip(".")
         for reading in gap.readings
@@ -108,19 +116,6 @@ def question_text(
         failed=value_text(failed, language, gap.kind),
     )
     return text[0].upper() + text[1:]
-
-
-def _quoted_field(field: str, language: str, pack: Pack, question: str) -> str:
-    """A field as a question names it.
-
-    In the words of the pack, else the words of the question in quotation marks.
-    """
-    text, name = field_text(field, language, pack), field.partition(":")[0].replace("_", " ")
-    if text != name:
-        return text
-    printed = {plain(word): word for word in re.findall(r"\w+", question)}
-    text = " ".join(printed.get(word, word) for word in name.split())
-    return f"« {text} »" if language == "fr" else f"“{text}”"
 
 
 def _are_pages(readings: Sequence[GapReading]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import NamedTuple
 
 from raglab.answering.extractive import PassageLine, line_stems, passage_lines
@@ -35,7 +35,7 @@ SCOPE_TASKS = (
     "amounts",
     "exceptions",
 )
-MOST, LONGEST = 12, 1800  # lines and characters of an answer
+MOST = 12  # lines of an answer
 LEADING = 3  # lines that a summary keeps of its only section
 _DUTIES = whole_words(map(re.escape, map(fold_case, LANGUAGES.words.duties)))
 # What a line must say to be of a task; where none does, all are.
@@ -158,11 +158,10 @@ def _chosen(
         about = [entry for part in sections for entry in part[:most]]
     if task in _SAID:
         about = [entry for entry in about if _SAID[task](entry[1].text)] or about
-    sizes = list(accumulate(len(line.text) for _, line in about[:MOST]))
-    return about[: max(1, sum(size <= LONGEST for size in sizes))]
+    return about[:MOST]
 
 
-def _position(chunk: Chunk) -> tuple[str, int, int, str]:
-    """Where a passage stands: document, page, and the number of its id, `a.md#3-2`."""
-    number = chunk.chunk_id.rpartition("-")[2]
-    return chunk.source, chunk.page or 0, int(number) if number.isdecimal() else 0, chunk.chunk_id
+def _position(chunk: Chunk) -> tuple[str, int, list[int], str]:
+    """Where a passage stands: document, page, and the numbers of its id, `a.md#3-2`."""
+    numbers = re.findall(r"\d+", chunk.chunk_id.rpartition("#")[2])
+    return chunk.source, chunk.page or 0, [int(number) for number in numbers], chunk.chunk_id
