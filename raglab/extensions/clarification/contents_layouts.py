@@ -119,7 +119,8 @@ _Rows = Iterator[tuple[Sequence[str], re.Pattern[str], int]]
 def _run_in(prose: Sequence[str], intro: re.Pattern[str]) -> _Rows:
     """Texts with entries in a sentence, how each prints them, and how surely."""
     joined = " ".join(prose)
-    for lead in intro.finditer(joined):
+    lead = intro.search(joined)
+    if lead:
         yield [joined[lead.end() :]], _RUN_IN, SURE
     for line in prose:
         lead = intro.search(line)
