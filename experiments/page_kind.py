@@ -22,7 +22,7 @@ import yaml
 from numpy.typing import NDArray
 
 from raglab import Chunk, load_corpus
-from raglab.extensions.clarification.contents import FEATURES, page_features
+from raglab.extensions.clarification.contents import page_features
 from raglab.metrics import clopper_pearson
 from raglab.store.policies import load_pack
 from raglab.words.packs import Pack
@@ -35,6 +35,7 @@ HEAD = (
 )
 PENALTY = 1.0  # inverse strength of the squared penalty, scikit-learn's C; not tuned
 DIGITS = 10
+FEATURES = ("log_words", "sections", "contents_share", "words_a_sentence", "reference", "terms")
 
 
 def first_pages(folder: Path) -> list[tuple[str, bool, list[Chunk]]]:
@@ -87,7 +88,7 @@ def left_out(x: NDArray[np.float64], y: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def trained(pages: Sequence[tuple[str, bool, Sequence[Chunk]]], pack: Pack) -> dict[str, Any]:
     """The coefficients with what they were measured to do; pack: whose terms are counted."""
-    x = np.array([page_features(chunks, pack=pack) for _, _, chunks in pages])
+    x = np.array([[*page_features(chunks, pack=pack).values()] for _, _, chunks in pages])
     y = np.array([cover for _, cover, _ in pages])
     right = left_out(x, y)
     low, high = clopper_pearson(int(right.sum()), len(right))
@@ -128,7 +129,7 @@ def main() -> None:
     print(f"leave-one-document-out accuracy {k / n:.3f} ({k}/{n}; 95 % {low:.3f} to {high:.3f})")
     for name, row in model["features"].items():
         print(f"  {name:18} weight {row['weight']:+.3f} per {row['scale']:.3f}")
-    x = np.array([page_features(chunks, pack=pack) for _, _, chunks in pages])
+    x = np.array([[*page_features(chunks, pack=pack).values()] for _, _, chunks in pages])
     y = np.array([cover for _, cover, _ in pages])
     for (source, cover, _), right in zip(pages, left_out(x, y), strict=True):
         if not right:

@@ -4,30 +4,27 @@ Printed labels are not positions: a wording with a cover sheet prints `1` on its
 table of contents names is a label, and the chunks say which page carries it.
 
 What page 1 is (`page_kind`) a logistic regression tells by a handful of features of its text. Its
-coefficients are data of the pack, trained by `experiments/page_kind.py`; nothing but numpy is
-needed to read them.
+coefficients are data of the pack, trained by `experiments/page_kind.py`.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from raglab.extensions.clarification.contents_layouts import (
-    LEAST_ENTRIES,
+    LED_UP,
+    SURE,
+    WEAK,
     Layout,
-    Listed,
-    bare_title,
-    heading_page,
     layouts,
     plain_line,
     single_labels,
 )
 from raglab.extensions.clarification.language_words import plain
+from raglab.extensions.clarification.statements import heading_of
 from raglab.values import Chunk, refuse
 from raglab.words.packs import GENERIC, Pack, compile_expression
 from raglab.words.text import content_words, pieces
@@ -49,9 +46,8 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
     r"""Entries of a document's first table of contents in their order; none where there is none.
 
     Read are the layouts of `contents_layouts`, in English and French. A range of pages makes an
-    entry a page; where no page is printed, the heading of that title tells it. Fewer than three
-    entries, or labels that go down, are no table of contents, nor is what has neither a title over
-    it, nor the word page, nor the document's headings as titles.
+    entry a page. No table of contents are: labels that go down; lines without a title over them,
+    the word page, or headings of those pages; and two entries, but under a title.
 
     Args:
       chunks: chunks of one document, in its order.
@@ -72,98 +68,64 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
         refuse(
             "contents reads one document", f"chunks of {len(sources)}", "pass those of one source"
         )
-    where, headings = _positions(chunks), _headings(chunks)
+    where = _positions(chunks)
+    headings = {(chunk.page, word) for chunk in chunks for word in content_words(heading_of(chunk))}
     for chunk in chunks:
-        titled = _is_titled(chunk, pack)
+        is_titled = _is_titled(chunk, pack)
         for layout in layouts(chunk.full_text, compile_expression(pack.contents_intro)):
-            entries = _entries(layout, where, headings, titled=titled)
+            entries = _entries(layout, where, headings, is_titled=is_titled)
             if entries:
                 return entries
     return ()
 
 
 def _entries(
-    layout: Layout, where: Mapping[str, int], headings: Mapping[str, int], *, titled: bool
+    layout: Layout,
+    where: Mapping[str, int],
+    headings: Collection[tuple[int | None, str]],
+    *,
+    is_titled: bool,
 ) -> tuple[Entry, ...]:
     """Entries of a layout that is a table of contents; none of one that is not.
 
-    What does not say itself that it names pages needs a title over it, or titles that are the
-    document's headings.
+    What does not say itself that it names pages needs a title over it, or headings of those pages
+    with words of its titles. Two entries need a title over them.
     """
-    listed = layout.entries
-    if len(listed) < LEAST_ENTRIES:
-        return ()
-    known = [heading_page(entry, headings) for entry in listed]
-    headed = sum(page is not None for page in known)
-    if not any(entry.labels for entry in listed):
-        linked = all(entry.anchor for entry in listed)
-        paged = [
-            _anchor_entry(entry, page, where) for entry, page in zip(listed, known, strict=True)
-        ]
-        reached = sum(entry.page is not None for entry in paged)
-        enough = (
-            reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
-        )
-        return tuple(paged) if enough else ()
-    single = [
-        (entry.title, label) for entry in listed for label in single_labels(entry.labels, where)
+    entries = [
+        Entry(entry.title, label, where.get(label.lower()))
+        for entry in layout.entries
+        for label in single_labels(entry.labels, where)
     ]
-    numbers = [int(label) for _, label in single if label.isdecimal()]
+    numbers = [int(entry.label) for entry in entries if entry.label.isdecimal()]
+    pages = [entry.page for entry in entries if entry.page is not None]
+    headed = sum(
+        any((entry.page, word) in headings for word in content_words(entry.title))
+        for entry in entries
+    )
+    is_titled = is_titled or layout.strength >= LED_UP
+    if len(layout.entries) < LEAST_ENTRIES:
+        is_pair = len(layout.entries) > 1 and len(set(pages)) == len(entries)
+        is_one = is_pair and is_titled and layout.strength > WEAK
+    else:
+        is_on_pages = len(where) < LEAST_ENTRIES or len(pages) >= _REACHED * len(entries)
+        is_named = is_titled or headed >= _REACHED * len(entries)
+        is_one = layout.strength >= SURE or (is_on_pages and is_named)
     # the pages of a table of contents never go down
-    if len(single) < LEAST_ENTRIES or numbers != sorted(numbers):
-        return ()
-    if not layout.sure:
-        reached = sum(label.lower() in where for _, label in single)
-        on_pages = len(where) < LEAST_ENTRIES or reached >= _HEADED * len(single)
-        if not on_pages or not (titled or headed >= _HEADED * len(listed)):
-            return ()
-    return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
+    return tuple(entries) if is_one and numbers == sorted(numbers) else ()
 
 
-_HEADED = 0.6  # share of the titles that must be headings, or of the labels that must be pages
-
-
-_ANCHORED_PAGE = re.compile(r"^(?:page|pg|p|seite)[-_]?(\d{1,3})$")
-
-
-def _anchor_entry(entry: Listed, page: int | None, where: Mapping[str, int]) -> Entry:
-    """Entry of a title without a label.
-
-    By the page that its link names, as `#page-3` does, else by the heading.
-    """
-    named = _ANCHORED_PAGE.match(entry.anchor.lower())
-    if named:
-        return Entry(entry.title, named[1], where.get(named[1]))
-    label = next((label for label, at in where.items() if at == page), "")
-    return Entry(entry.title, label, page)
+LEAST_ENTRIES = 3  # fewer need a title over them
+_REACHED = 0.6  # share of the labels that must be pages, or of the titles that must be headings
 
 
 def _is_titled(chunk: Chunk, pack: Pack) -> bool:
     """Whether a heading or a line of its own says that a table of contents follows."""
     title = compile_expression(rf"^\W*(?:{pack.contents_title})\W*$")
-    parts = pieces(chunk.full_text)
-    heads = [part for piece in parts if piece.kind == "heading" for part in piece.text.split(" > ")]
-    lines = [
-        line for line in chunk.full_text.splitlines()[:_TITLE_LINES] if len(line) <= _TITLE_LENGTH
-    ]
-    return any(title.search(plain(plain_line(text))) for text in (*heads, *lines))
+    parts = (part for line in chunk.full_text.splitlines() for part in line.split(" > "))
+    return any(title.search(plain(plain_line(part))) for part in parts if len(part) <= _LONGEST)
 
 
-_TITLE_LINES, _TITLE_LENGTH = 6, 80  # lines that are looked at for a title, and its characters
-
-
-def _headings(chunks: Sequence[Chunk]) -> dict[str, int]:
-    """First page of each heading but those of the table of contents itself, by its bare title."""
-    pages: dict[str, int] = {}
-    for chunk in chunks:
-        if chunk.page is None:
-            continue
-        parts = pieces(chunk.full_text)
-        first = parts[0].text.split(" > ")[1:] if parts and parts[0].kind == "heading" else []
-        later = [plain_line(piece.text) for piece in parts[1:] if piece.kind == "heading"]
-        for text in (*first, *later):
-            pages.setdefault(bare_title(text), chunk.page)
-    return pages
+_LONGEST = 80  # characters of a line that may be a title
 
 
 def contents_pages(
@@ -190,12 +152,26 @@ def contents_pages(
     wanted = set(content_words(about))
     scored: dict[int, float] = {}
     for entry in contents(chunks, pack=pack):
-        score = _title_strength(entry.title, field, pack) + len(
-            wanted & set(content_words(entry.title))
-        )
+        words = len(wanted.intersection(content_words(entry.title)))
+        score = _title_strength(entry.title, field, pack) + words
         if entry.page is not None and score > 0:
             scored[entry.page] = max(score, scored.get(entry.page, 0.0))
     return tuple(sorted(scored, key=lambda page: -scored[page]))
+
+
+def _title_strength(title: str, field: str, pack: Pack) -> float:
+    """Strength of a title for a field.
+
+    2 for a strong term, 1 for a weak one, half a point where it stands first.
+    """
+    known = pack.fields.get(field)
+    if known is None or known.titles is None:
+        return 0.0
+    for strength, terms in ((2.0, known.titles.strong), (1.0, known.titles.weak)):
+        match = compile_expression(rf"\b(?:{terms})").search(title)
+        if match:
+            return strength + (match.start() < 4) / 2
+    return 0.0
 
 
 def scope(
@@ -209,45 +185,17 @@ def scope(
       chunks: of one document or, but for `toc`, of several.
       value: `document`, `toc` (the pages of `contents_pages`, best first), or a page's position,
         `1`, `2`, ….
-      field, about, pack: as in `contents_pages`; `toc` needs a field or words.
+      field, about, pack: as in `contents_pages`.
 
     Raises:
-      ValueError: a value that is no scope, or `toc` with neither field nor about.
+      ValueError: a value that is no scope.
 
     Source: rule S5.10.
     """
     if value == "document":
         return tuple(chunks)
-    if value == "toc":
-        if not field and not about:
-            msg = (
-                "the scope toc needs a field to look up; pass field= or about=, or take "
-                "contents_pages."
-            )
-            raise ValueError(msg)
-        pages = contents_pages(field, chunks, about, pack=pack)
-        return tuple(chunk for page in pages for chunk in chunks if chunk.page == page)
-    if not value.isdecimal() or int(value) < 1:
-        refuse(
-            "a page scope must be document, toc or a page from 1", repr(value), "name one of these"
-        )
-    return tuple(chunk for chunk in chunks if chunk.page == int(value))
-
-
-def _title_strength(title: str, field: str, pack: Pack) -> float:
-    """Strength of a title for a field.
-
-    2 for a strong term, 1 for a weak one, half a point where it stands first.
-    """
-    known = pack.fields.get(field)
-    if known is None or known.titles is None:
-        return 0.0
-    best = 0.0
-    for strength, terms in ((2.0, known.titles.strong), (1.0, known.titles.weak)):
-        match = compile_expression(rf"\b(?:{terms})").search(title)
-        if match:
-            best = max(best, strength + (0.5 if match.start() < 4 else 0.0))
-    return best
+    pages = contents_pages(field, chunks, about, pack=pack) if value == "toc" else (int(value),)
+    return tuple(chunk for page in pages for chunk in chunks if chunk.page == page)
 
 
 def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
@@ -255,31 +203,19 @@ def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
 
     Without any labels a label is the position.
     """
-    paged = [
-        ((chunk.page_label or "").lower(), chunk.page) for chunk in chunks if chunk.page is not None
-    ]
-    pages = [(label, page) for label, page in paged if label] or [
-        (str(page), page) for _, page in paged
-    ]
-    return dict(reversed(pages))
+    paged = [(chunk.page_label or "", chunk.page) for chunk in chunks if chunk.page is not None]
+    has_labels = any(label for label, _ in paged)
+    return {(label if has_labels else str(page)).lower(): page for label, page in reversed(paged)}
 
 
-FEATURES = ("log_words", "sections", "contents_share", "words_a_sentence", "reference", "terms")
 _REFERENCE = re.compile(
     r"\b(?:reference|référence|form|edition|édition|printing|document)\b[^.]{0,12}\s[A-Z\d]",
     re.IGNORECASE,
 )
 
 
-class PageKind(NamedTuple):
-    """What page 1 is, and the probability of that kind, in [0.5, 1]."""
-
-    kind: Literal["body", "coversheet"]
-    probability: float
-
-
-def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[np.float64]:
-    """What is measured on page 1, [6], in the order of `FEATURES`.
+def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> dict[str, float]:
+    """What is measured on page 1, by name.
 
     log_words: natural logarithm of 1 + words. sections: headings. contents_share: share of the
     words that are titles and labels of the table of contents. words_a_sentence: mean. reference: 1
@@ -294,25 +230,23 @@ def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[n
     parts = [piece.text for piece in read if piece.kind != "heading"]
     text = "\n".join(parts)
     count = len(split_words(text))
-    listed = sum(
-        len(split_words(f"{entry.title} {entry.label}")) for entry in contents(chunks, pack=pack)
-    )
-    return np.array(
-        [
-            np.log1p(count),
-            len({piece.text for piece in read if piece.kind == "heading"}),
-            min(1.0, listed / max(count, 1)),
-            count / max(len(parts), 1),
-            float(bool(_REFERENCE.search(text))),
-            100.0
-            * len(compile_expression(rf"\b(?:{pack.page_kind.terms})\b").findall(text))
-            / max(count, 1),
-        ]
-    )
+    listed = " ".join(f"{entry.title} {entry.label}" for entry in contents(chunks, pack=pack))
+    terms = compile_expression(rf"\b(?:{pack.page_kind.terms})\b").findall(text)
+    return {
+        "log_words": math.log1p(count),
+        "sections": len({piece.text for piece in read if piece.kind == "heading"}),
+        "contents_share": min(1.0, len(split_words(listed)) / max(count, 1)),
+        "words_a_sentence": count / max(len(parts), 1),
+        "reference": float(bool(_REFERENCE.search(text))),
+        "terms": 100.0 * len(terms) / max(count, 1),
+    }
 
 
-def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> PageKind:
-    """Kind of page 1 and its probability.
+def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> Literal["body", "coversheet"]:
+    """Kind of page 1, as the classifier tells it.
+
+    A page that lists no contents and is mostly sentences is a body, however short it is: a cover
+    has a title, parties, a date, and hardly a sentence.
 
     Args:
       chunks: chunks of one document's page 1, in its order; tags and labels are not read.
@@ -325,11 +259,14 @@ def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> PageKind:
     """
     if not chunks:
         refuse("page_kind needs at least one chunk of page 1", "none", "pass those with page == 1")
-    model = pack.page_kind.model
-    rows = [model.features[name] for name in FEATURES]
-    mean, scale, weights = (
-        np.array([getattr(row, key) for row in rows]) for key in ("mean", "scale", "weight")
+    parts = [piece for chunk in chunks for piece in pieces(chunk.full_text)]
+    lines = [piece.text for piece in parts if piece.kind != "heading"]
+    sentences = [line for line in lines if line.endswith((".", "!", "?"))]
+    is_text = len(sentences) > 1 and 2 * len("".join(sentences)) > len("".join(lines))
+    if is_text and not contents(chunks, pack=pack):
+        return "body"
+    model, features = pack.page_kind.model, page_features(chunks, pack=pack)
+    margin = model.intercept + sum(
+        row.weight * (features[name] - row.mean) / row.scale for name, row in model.features.items()
     )
-    margin = float((page_features(chunks, pack=pack) - mean) / scale @ weights + model.intercept)
-    cover = float(np.exp(-np.logaddexp(0.0, -margin)))
-    return PageKind("coversheet", cover) if cover > 0.5 else PageKind("body", 1.0 - cover)
+    return "coversheet" if margin > 0.0 else "body"

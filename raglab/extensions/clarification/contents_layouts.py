@@ -2,61 +2,59 @@
 
 Read are leaders (dots, lines, dashes), tabs and columns of blanks, one or several entries a line;
 tables of Markdown with a column of pages, under a head or without; lists with `page 7`, `p. 7` or
-`(7)`, sentences of them and lines with middle dots; lists of links to headings or pages, and lists
-of the document's own headings without any page. Titles may be numbered (`1.1`, `A.`, `Article 3`,
-`Chapitre II`).
+`(7)`, sentences of them and lines with middle dots, and links to pages.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from raglab.extensions.clarification.language_words import plain
 from raglab.words.text import Piece, pieces
 
-LEAST_ENTRIES = 3
+# How surely lines are a table of contents: printed as any list is, as these mostly are, with the
+# word page, and led up to by a sentence as by a title.
+WEAK, PRINTED, SURE, LED_UP = range(4)
 _LONGEST = 400  # characters of a line that is looked at
+_WIDEST = 20  # pages of a range
 _LABEL = r"(?:\d{1,3}|[ivxl]{1,5})"
 _LABELS = rf"{_LABEL}(?:\s?(?:[–-]|to|à)\s?{_LABEL})?"
 _PAGES = r"(?:pages?|pp?\.)"
-_RANGE = re.compile(rf"^{_PAGES}?\s?({_LABEL})(?:\s?(?:[–-]|to|à)\s?({_LABEL}))?$", re.IGNORECASE)
+_PAGE = re.compile(rf"(?i){_PAGES}")
+_RANGE = re.compile(rf"(?i)^{_PAGES}?\s*({_LABEL})(?:\s?(?:[–-]|to|à)\s?({_LABEL}))?$")
 _IN_PARTS = re.compile(r"\d{1,3}-\d{1,3}")
-_PAGE_HEAD = re.compile(r"\b(?:printed )?pages?\b|^\s*p\.\s*$", re.IGNORECASE)
-_ITEM = re.compile(
-    rf"^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$",
-    re.IGNORECASE,
-)
-_BRACKET_ITEM = re.compile(
-    rf"^(?P<title>\S.{{0,120}}?)\s?\({_PAGES}?\s?(?P<labels>{_LABELS})\)[.;,]?$", re.IGNORECASE
-)
-_PLAIN_ITEM = re.compile(
-    rf"^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS})$", re.IGNORECASE
-)
-_RUN_IN = re.compile(
-    r"(?P<title>[^·]{1,89}?(?:[^·\s]|(?<=\S)\s))\s*"
-    rf"(?:\((?:pages?|p\.)?|,\s*(?:pages?|p\.))\s*(?P<labels>{_LABELS})\)?"
-    r"[\s.,;:—–]*(?:(?:and|et)\s)?",
-    re.IGNORECASE,
-)
-_DOTTED_LAST = re.compile(rf"^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS})\b\.?", re.IGNORECASE)
-_DOTTED_FIRST = re.compile(rf"^(?P<labels>{_LABELS})\s(?P<title>\D.{{1,90}}?)\.?$", re.IGNORECASE)
+_PAGE_HEAD = re.compile(r"(?i)\b(?:printed )?pages?\b|^\s*p\.\s*$")
 _LEADER = (
     r"(?:(?:\s?[.·_…]){3,400}+\s?|…{1,400}+|\s?[-–—]{3,400}+\s?|\s[–—|→]\s|[ \u00a0]{2,400}+|\t++)"
 )
+# Several entries may stand in one line; nothing else may stand behind the last.
 _LED = re.compile(
-    rf"(?P<title>.+?){_LEADER}\s*(?P<labels>{_PAGES}?\s?{_LABELS})(?:{_LEADER}|\s*$)", re.IGNORECASE
+    rf"(?i)(?P<title>[\W\d_]*[^\W\d_].*?){_LEADER}\s*(?P<labels>{_PAGES}?\s?{_LABELS})"
+    rf"(?:{_LEADER}(?=.*\b{_LABEL}\s*$)|\s*$)"
 )
-_ANCHOR = re.compile(r"\[([^\[\]]{1,150})\]\(#([^()\s]{1,150})\)")
-_NUMBERING = re.compile(
-    r"^(?:(?:article|art\.?|chapter|chapitre|section|part|partie|titre|annexe?|appendix|module|"
-    r"step)\s+"
-    r"(?:[ivxlc]{1,6}|\d{1,3}|[a-z])\b"
-    r"|\d{1,3}(?:\.\d{1,3}){0,4}\b\.?\)?|[a-z][.)]|[ivxlc]{1,6}[.)])\s?[:.)–—-]?\s*"
+_ITEM = re.compile(
+    rf"(?i)^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?P<labels>(?:pages?|p\.)\s*{_LABELS})\s*[.;]?$"
 )
-_LISTED = re.compile(r"^\s*(?:[-*+•]\s|\d{1,2}(?:\.\d{1,2}){0,3}[.)]?\s|[A-Za-z][.)]\s)")
+_BRACKETED = re.compile(
+    rf"(?i)^(?P<title>\S.{{0,120}}?)\s?\((?P<labels>{_PAGES}?\s?{_LABELS})\)[.;,]?$"
+)
+_BARE = re.compile(rf"(?i)^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS})$")
+# Entries run into a sentence follow each other without a gap.
+_RUN_IN = re.compile(
+    r"(?i)(?P<title>[^·]{1,89}?(?:[^·\s]|(?<=\S)\s))\s*"
+    rf"(?:\(|,\s*(?=p))(?P<labels>(?:(?:pages?|p\.)\s*)?{_LABELS})\)?"
+    r"[\s.,;:—–]*(?:(?:and|et)\s)?"
+)
+# Labels between middle dots stand all before the titles or all behind them.
+_DOTTED = (
+    re.compile(rf"(?i)^(?P<labels>{_LABELS})\s(?P<title>\D.{{1,90}}?)\.?$"),
+    re.compile(rf"(?i)^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS})\b\.?"),
+)
+_LINKED = re.compile(
+    r"(?i)[^\[\]]*+\[(?P<title>[^\[\]]{1,150})\]\(#(?:page|pg|p|seite)[-_]?(?P<labels>\d{1,3})\)"
+)
 _MARK = re.compile(
     r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|[A-Z]|\d{1,2})\)\s+)?"
 )
@@ -85,28 +83,21 @@ def _unmarked(line: str) -> str:
 
 
 class Listed(NamedTuple):
-    """A line of a table of contents.
-
-    Title, the printed labels of its pages, and the anchor of its link.
-    """
+    """A line of a table of contents: title, and the printed labels of its pages."""
 
     title: str
-    labels: str = ""
-    anchor: str = ""
+    labels: str
 
 
 class Layout(NamedTuple):
-    """Lines that may be a table of contents.
-
-    Sure: they say themselves that they are one, without a title over them.
-    """
+    """Lines that may be a table of contents, and how surely they are one: `WEAK` to `LED_UP`."""
 
     entries: tuple[Listed, ...]
-    sure: bool
+    strength: int
 
 
 def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
-    """Possible tables of contents of a passage, one for each way to write them.
+    """Possible tables of contents of a passage, one for each way to print them.
 
     Args:
       intro: what leads up to one that is run into a sentence.
@@ -114,108 +105,70 @@ def layouts(text: str, intro: re.Pattern[str]) -> Iterator[Layout]:
     parts = pieces(text)
     for is_row, rows in groupby(parts, lambda piece: piece.kind in {"row", "head"}):
         if is_row:
-            yield from _table_layouts(list(rows))
+            yield _table_layout(list(rows))
     prose = [piece.text for piece in parts if piece.kind == "prose"]
-    if not any(intro.search(line) for line in prose if _RUN_IN.search(line)):
-        yield Layout(_matched_entries(_ITEM, prose), True)
-    for line in prose:
-        if line.count("·") >= LEAST_ENTRIES - 1:
-            yield Layout(_dot_separated_entries(line, intro), True)
+    for texts, form, strength in (*_run_in(prose, intro), *_listed(text)):
+        entries = tuple(entry for line in texts for entry in _printed(form, line))
+        says_page = all(_PAGE.match(entry.labels) for entry in entries)
+        yield Layout(entries, strength + says_page)
+
+
+_Rows = Iterator[tuple[Sequence[str], re.Pattern[str], int]]
+
+
+def _run_in(prose: Sequence[str], intro: re.Pattern[str]) -> _Rows:
+    """Texts with entries in a sentence, how each prints them, and how surely."""
     joined = " ".join(prose)
     lead = intro.search(joined)
     if lead:
-        yield Layout(_consecutive_entries(_RUN_IN, joined[lead.end() :])[0], True)
-    yield from _line_layouts(text)
+        yield [joined[lead.end() :]], _RUN_IN, SURE
+    for line in prose:
+        lead = intro.search(line)
+        dotted = [part.strip() for part in line[lead.end() if lead else 0 :].split("·")]
+        yield from ((dotted, form, SURE) for form in _DOTTED if all(map(form.match, dotted)))
 
 
-def _table_layouts(rows: Sequence[Piece]) -> Iterator[Layout]:
-    """Rows with a column of pages: the last or first, as its head says.
+def _listed(text: str) -> _Rows:
+    """Texts with an entry each, or entries in columns, how they print them, and how surely."""
+    lines = [
+        line.rstrip("\\ ")  # a break of Markdown
+        for line in text.splitlines()
+        if line.strip() and len(line) <= _LONGEST and not line.lstrip().startswith(("|", "#"))
+    ]
+    bare = [plain_line(line) for line in lines]
+    yield bare, _ITEM, PRINTED
+    yield [_unmarked(line).lstrip("-*+•> \t") for line in lines], _LED, PRINTED
+    yield bare, _BRACKETED, PRINTED
+    yield bare, _BARE, WEAK
+    yield lines, _LINKED, WEAK
+
+
+def _printed(form: re.Pattern[str], text: str) -> Iterator[Listed]:
+    """Entries that follow each other from the beginning of a text without a gap."""
+    at = 0
+    while match := form.match(text, at):
+        at = match.end()
+        yield Listed(_unmarked(match["title"]).strip(" ,:;–—\t"), match["labels"].strip())
+
+
+def _table_layout(rows: Sequence[Piece]) -> Layout:
+    """Rows with a column of pages: the last or the first, as its head says.
 
     Or the last, whose cells look like pages.
     """
-    for column, title_cells in ((-1, slice(None, -1)), (0, slice(1, None))):
-        headed = (
-            rows[0].kind == "head"
-            and _PAGE_HEAD.search(plain_line(rows[0].cells[column])) is not None
-        )
-        cells = [row.cells for row in rows if row.cells and not (headed and row.kind == "head")]
-        if not headed and (column == 0 or any(len(row) > 3 for row in cells)):
-            continue
-        titles = [plain_line(" ".join(filter(None, row[title_cells]))) for row in cells]
-        labels = [plain_line(row[column]) for row in cells]
-        entries = [
-            Listed(*entry) for entry in zip(titles, labels, strict=True) if _RANGE.match(entry[1])
-        ]
-        # a head of other words may be the one row without a page
-        if headed or len(entries) >= len(rows) - 1:
-            yield Layout(tuple(entry for entry in entries if entry.title), headed)
-
-
-def _dot_separated_entries(line: str, lead: re.Pattern[str]) -> tuple[Listed, ...]:
-    """Entries between middle dots; the labels stand all behind the titles or all before them."""
-    intro = lead.search(line)
-    parts = [part.strip() for part in (line[intro.end() :] if intro else line).split("·")]
-    read = (_matched_entries(form, parts) for form in (_DOTTED_FIRST, _DOTTED_LAST))
-    return next((entries for entries in read if len(entries) == len(parts)), ())
-
-
-def _matched_entries(form: re.Pattern[str], texts: Iterable[str]) -> tuple[Listed, ...]:
-    """Entries of the texts that are of a form."""
-    return tuple(_listed(match) for match in map(form.match, texts) if match)
-
-
-def _consecutive_entries(form: re.Pattern[str], text: str) -> tuple[tuple[Listed, ...], str]:
-    """Entries of a form that run without a gap from the text's start, and what follows them."""
-    entries: list[Listed] = []
-    at = 0
-    while match := form.match(text, at):
-        entries.append(_listed(match))
-        at = match.end()
-    return tuple(entries), text[at:]
-
-
-def _listed(match: re.Match[str]) -> Listed:
-    return Listed(_unmarked(match["title"]).strip(" ,:;–—\t"), match["labels"].strip())
-
-
-def _line_layouts(text: str) -> Iterator[Layout]:
-    """Entries of lines.
-
-    By leaders or columns, by brackets, by nothing but a blank, by links, and bare titles.
-    """
-    raw = [
-        line
-        for line in text.splitlines()
-        if line.strip() and not line.lstrip().startswith(("|", "#"))
-    ]
-    # without a break of Markdown
-    raw = [line.rstrip("\\ ") for line in raw if len(line) <= _LONGEST]
-    lines = [plain_line(line) for line in raw]
-    led = tuple(entry for line in raw for entry in _led_entries(line))
-    yield Layout(led, all(re.match(_PAGES, entry.labels, re.IGNORECASE) for entry in led))
-    for form in (_ITEM, _BRACKET_ITEM, _PLAIN_ITEM):
-        yield Layout(_matched_entries(form, lines), form is _ITEM)
-    linked = (
-        Listed(plain_line(title), "", anchor)
-        for line in raw
-        for title, anchor in _ANCHOR.findall(line)
+    first, last = (
+        rows[0].kind == "head" and _PAGE_HEAD.search(plain_line(rows[0].cells[at])) is not None
+        for at in (0, -1)
     )
-    yield Layout(tuple(linked), False)
-    titles = [line for line, whole in zip(lines, raw, strict=True) if _LISTED.match(whole)] or lines
-    yield Layout(tuple(map(Listed, titles)), False)
-
-
-def _led_entries(line: str) -> tuple[Listed, ...]:
-    """Entries of a line whose titles and pages are parted by leaders, tabs or blanks.
-
-    None if one has no page.
-    """
-    entries, rest = _consecutive_entries(_LED, _unmarked(line).lstrip("-*+•> \t"))
-    return (
-        entries
-        if not rest.strip() and all(re.search(r"[^\W\d_]", entry.title) for entry in entries)
-        else ()
+    cells = [row.cells[1:] + row.cells[:1] if first and not last else row.cells for row in rows]
+    printed = (
+        Listed(plain_line(" ".join(filter(None, titles))), plain_line(label))
+        for *titles, label in cells
     )
+    entries = tuple(each for each in printed if each.title and _RANGE.match(each.labels))
+    # a head of other words may be the one row without a page
+    is_column = max(map(len, cells)) <= 3 and len(entries) >= len(rows) - 1
+    return Layout(entries if first or last or is_column else (), PRINTED + (first or last))
 
 
 def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
@@ -229,31 +182,8 @@ def single_labels(labels: str, pages: Iterable[str]) -> list[str]:
     written = re.sub(r"\s?[-–]\s?", "-", labels)
     if _IN_PARTS.fullmatch(written) and any(map(_IN_PARTS.fullmatch, pages)):
         return [written]
-    match = _RANGE.match(labels)
-    if match is None:
-        return []
-    first, last = match[1], match[2] or ""
-    if (
-        not (first.isdecimal() and last.isdecimal())
-        or not int(first) < int(last) <= int(first) + 20
-    ):
-        return [first]
-    return [str(n) for n in range(int(first), int(last) + 1)]
-
-
-def bare_title(title: str) -> str:
-    """A title in small letters without accents, marks or numbering, as headings are compared.
-
-    Example:
-      >>> bare_title("1.2 Congés payés :"), bare_title("Chapitre II — Congés payés")
-      ('conges payes', 'conges payes')
-    """
-    whole = plain(title)
-    words = re.findall(r"[a-z\d]+", _NUMBERING.sub("", whole, count=1))
-    return " ".join(words or re.findall(r"[a-z\d]+", whole))
-
-
-def heading_page(entry: Listed, headings: Mapping[str, int]) -> int | None:
-    """Page of the heading that an entry names by its title or its link."""
-    keys = map(bare_title, (entry.title, entry.anchor.replace("-", " ")))
-    return next((headings[key] for key in keys if key in headings), None)
+    first, last = _RANGE.findall(labels)[0]
+    is_range = first.isdecimal() and last.isdecimal()
+    if is_range and 0 < int(last) - int(first) <= _WIDEST:
+        return [str(number) for number in range(int(first), int(last) + 1)]
+    return [first]

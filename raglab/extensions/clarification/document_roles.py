@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from raglab.default_learner.confidence import LONGEST
 
@@ -47,47 +47,33 @@ def document_roles(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         name: {key: value.strip() for key, value in of.items() if value.strip()}
         for name, of in tags.items()
     }
-    kinds = Counter(of.get(KIND, "") for of in known.values())
-    roles: dict[str, str] = {}
+    called: dict[str, list[str]] = {}
     for name, of in known.items():
-        kind = of.get(KIND, "")
-        if kind and kinds[kind] == 1:
-            role: str | None = f"{KIND} {kind}"
-        else:
-            role = _sole_role(name, known)
-            alike = {
-                file: file_tags for file, file_tags in known.items() if file_tags.get(KIND) == kind
-            }
-            if role is None and kind and len(alike) < len(known):
-                among = _sole_role(name, alike)
-                role = None if among is None else f"{KIND} {kind}, {among}"
-        roles[name] = name if role is None or len(role) > LONGEST else role
+        texts = _descriptions(of, list(known.values()))
+        if kind := of.get(KIND):
+            alike = [each for each in known.values() if each.get(KIND) == kind]
+            among = [f"{KIND} {kind}, {text}" for text in _descriptions(of, alike)]
+            texts = [f"{KIND} {kind}", *texts, *among]
+        called[name] = texts
     # A file may be called what another one is; then neither is told by it.
-    twice = Counter(roles.values())
-    return {name: role if twice[role] == 1 else name for name, role in roles.items()}
+    count = Counter(text for name, texts in called.items() for text in {*texts, name})
+    return {
+        name: next((text for text in texts if count[text] == 1 and len(text) <= LONGEST), name)
+        for name, texts in called.items()
+    }
 
 
-def _sole_role(name: str, known: Mapping[str, Mapping[str, str]]) -> str | None:
-    """What one document alone is, of recency and names; None where nothing tells it apart."""
+def _descriptions(of: Mapping[str, str], group: Sequence[Mapping[str, str]]) -> list[str]:
+    """What a document may be called in a group, by recency and by name."""
+    if len(group) == 1:
+        return []
+    texts = []
     for tag in RECENCY:
-        order = {file: _numbers(of.get(tag, "")) for file, of in known.items()}
-        if all(order.values()):
-            for word, end in (("newest", max(order.values())), ("oldest", min(order.values()))):
-                if (
-                    order[name] == end
-                    and sum(numbers == end for numbers in order.values()) == 1
-                    and len(order) > 1
-                ):
-                    return f"{word} {tag}"
-    for tag in NAMED:
-        value = known[name].get(tag)
-        if (
-            value is not None
-            and sum(of.get(tag) == value for of in known.values()) == 1
-            and len(known) > 1
-        ):
-            return f"{tag} {value}"
-    return None
+        order = [_numbers(each.get(tag, "")) for each in group]
+        if order and all(order):
+            ends = {"newest": max(order), "oldest": min(order)}
+            texts += [f"{word} {tag}" for word in ends if ends[word] == _numbers(of[tag])]
+    return texts + [f"{tag} {of[tag]}" for tag in NAMED if tag in of]
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -19,10 +19,8 @@ from raglab.words.languages import Reason, say
 from raglab.words.packs import GENERIC, Pack
 
 YEAR = 4  # digits that are no page
+WORDED = frozenset({PAGE_SCOPE, "intent", "date_scope", ""})  # kinds whose values have words
 PERSON = "person"  # field of a question whom to turn to, which names nobody
-_IN_WORDS = frozenset({CONTENTS, DOCUMENT, LAST_PAGE, "newest", "oldest"}) | {
-    *("cite", "summarise", "extract_conditions", "procedure", "amounts", "exceptions"),  # tasks
-}
 
 
 def value_text(value: str, language: str, kind: str = "", text: str = "") -> str:
@@ -41,21 +39,29 @@ def value_text(value: str, language: str, kind: str = "", text: str = "") -> str
         return str(words["say_other_page" if kind == PAGE_SCOPE else "say_other"])
     if value.isdecimal() and len(value) < YEAR and kind in {PAGE_SCOPE, ""}:
         return str(words["say_page"]).format(page=value)
-    if value in _IN_WORDS and (kind in {PAGE_SCOPE, "intent", "date_scope", ""}):
-        phrase = str(words[f"say_{value}"])
-        return f"{phrase} ({text})" if text and kind == "date_scope" else phrase
-    return text or value
+    phrase = str(words.get(f"say_{value}", "{"))
+    if kind not in WORDED or "{" in phrase:
+        return text or value
+    return f"{phrase} ({text})" if text and kind == "date_scope" else phrase
 
 
-def field_text(field: str, language: str, pack: Pack = GENERIC) -> str:
+def field_text(field: str, language: str, pack: Pack = GENERIC, question: str | None = None) -> str:
     """A field as a user reads it: in the words of the pack, else its own.
 
     Without what it is split by.
+
+    Args:
+      question: a field without words in the pack is quoted as this writes them; None quotes none.
     """
     name = field.partition(":")[0]
-    known = pack.wording[language].fields.get(name) if language in pack.wording else None
-    own = language_parts()[language].get(f"field_{name}", name.replace("_", " "))
-    return str(own) if known is None else known.the
+    if language in pack.wording and name in pack.wording[language].fields:
+        return pack.wording[language].fields[name].the
+    text, words = language_parts()[language].get(f"field_{name}"), name.replace("_", " ")
+    if question is None or text is not None:
+        return str(text or words)
+    printed = {plain(word): word for word in re.findall(r"\w+", question)}
+    words = " ".join(printed.get(word, word) for word in words.split())
+    return f"« {words} »" if language == "fr" else f"“{words}”"
 
 
 def question_text(
@@ -91,51 +97,31 @@ def question_text(
       >>> question_text(gap, "en", proposed="Pet deposit")[:64]
       'Several answers fit “deposit”: Pet deposit, Key deposit. I will '
     """
-    words = language_parts()[language]
+    words, field = language_parts()[language], field_text(gap.field, language, pack, question)
     texts = {
         reading.value: reading_text(reading, gap.kind, language).rstrip(".")
         for reading in gap.readings
     }
-    field = _quoted_field(gap.field, language, pack, question)
-    mark = "; " if any("," in text for text in texts.values()) else ", "
     key: str = gap.kind
     if gap.field.partition(":")[0] == PERSON:
         key = PERSON
     elif gap.reason == "usual" and _are_pages(gap.readings):
         key = "page_failed" if failed else "page"
     why = "votes" if learned else proposed if proposed == "cite" else gap.reason
-    reason = str(words.get(f"reason_{why}", "")).format(field=field)
-    before = value_text(failed, language, gap.kind)
-    template = str(words[f"text_{key}"])
-    text = template.format(
+    text = str(words[f"text_{key}"]).format(
         field=field,
-        options=mark.join(texts.values()),
+        options=("; " if "," in "".join(texts.values()) else ", ").join(texts.values()),
         proposed=texts.get(proposed, proposed),
-        reason=reason,
-        failed=before,
+        reason=words.get(f"reason_{why}", "").format(field=field),
+        failed=value_text(failed, language, gap.kind),
     )
     return text[0].upper() + text[1:]
 
 
-def _quoted_field(field: str, language: str, pack: Pack, question: str) -> str:
-    """A field as a question names it.
-
-    In the words of the pack, else the words of the question in quotation marks.
-    """
-    text, name = field_text(field, language, pack), field.partition(":")[0].replace("_", " ")
-    if text != name:
-        return text
-    words = [word for word in re.findall(r"\w+", question) if plain(word) in name.split()]
-    text = " ".join(words) if {*map(plain, words)} == {*name.split()} else name
-    return f"« {text} »" if language == "fr" else f"“{text}”"
-
-
 def _are_pages(readings: Sequence[GapReading]) -> bool:
     """Whether readings are pages by their number, or scopes of pages."""
-    return all(
-        reading.value in {CONTENTS, DOCUMENT, LAST_PAGE} or reading.value.isdecimal()
-        for reading in readings
-    )
+    values = {reading.value for reading in readings} - {CONTENTS, DOCUMENT, LAST_PAGE}
+    return all(map(str.isdecimal, values))
 
 
 def reading_text(reading: GapReading, kind: str, language: str) -> str:
@@ -145,15 +131,16 @@ def reading_text(reading: GapReading, kind: str, language: str) -> str:
 
 def option_rows(readings: Sequence[GapReading], kind: str, language: str) -> list[dict[str, Any]]:
     """Options of a clarification, from 1: what is offered, and `other` (rule S0.2)."""
-    rows = [
-        (reading.value, reading_text(reading, kind, language))
+    rows = {
+        reading.value: reading_text(reading, kind, language)
         for reading in readings
         if reading.value != OTHER
-    ]
+    }
     # Parts are not pages: `another page` is offered beside pages alone.
-    rows.append((OTHER, value_text(OTHER, language, kind if _are_pages(readings) else "")))
+    rows[OTHER] = value_text(OTHER, language, kind if _are_pages(readings) else "")
     return [
-        {"id": number, "value": value, "text": text} for number, (value, text) in enumerate(rows, 1)
+        {"id": number, "value": value, "text": text}
+        for number, (value, text) in enumerate(rows.items(), 1)
     ]
 
 

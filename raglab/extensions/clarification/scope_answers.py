@@ -6,13 +6,20 @@ The tasks are those that answer within it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
-from raglab.answering.extractive import PassageLine, passage_lines
-from raglab.extensions.clarification.language_words import expression, meets, plain, stem, stems
+from raglab.answering.extractive import PassageLine, line_stems, passage_lines
+from raglab.extensions.clarification.language_words import (
+    expression,
+    plain,
+    shared_stems,
+    stem,
+    stems,
+    whole_words,
+)
 from raglab.extensions.clarification.statements import heading_of
 from raglab.extensions.clarification.value_kinds import values_in
 from raglab.values import Chunk, Generation, Generator, unanswered
@@ -28,8 +35,15 @@ SCOPE_TASKS = (
     "amounts",
     "exceptions",
 )
-MOST, LONGEST = 12, 1800  # lines and characters of an answer
-LEADING = 3  # lines of each section that a summary keeps
+MOST = 12  # lines of an answer
+LEADING = 3  # lines that a summary keeps of its only section
+_DUTIES = whole_words(map(re.escape, map(fold_case, LANGUAGES.words.duties)))
+# What a line must say to be of a task; where none does, all are.
+_SAID: Mapping[str, Callable[[str], bool]] = {
+    "extract_conditions": lambda text: _DUTIES.search(fold_case(text)) is not None,
+    "amounts": lambda text: any(value.kind == "amount" for value in values_in(text)),
+    "exceptions": lambda text: expression("forbidding").search(plain(text)) is not None,
+}
 
 
 class NarrowedQuestion(NamedTuple):
@@ -51,7 +65,7 @@ class NarrowedQuestion(NamedTuple):
 
     def generator(self, base: Generator) -> Generator:
         """Generator that answers the narrower question by its task."""
-        return ScopeAnswers(self.task, self.question, self.topic, base)
+        return ScopeAnswers(self, base)
 
 
 def narrow_to_chunks(
@@ -63,9 +77,8 @@ def narrow_to_chunks(
       chunks: within the scope, at least one.
     """
     first = chunks[0]
-    title = first.tags.get("title") or (first.section[0] if first.section else "")
-    heading = heading_of(first)
-    scope = " > ".join(dict.fromkeys(part for part in (title, heading) if part))
+    title = first.tags.get("title") or next(iter(first.section), "")
+    scope = " > ".join(dict.fromkeys(filter(None, (title, heading_of(first)))))
     beginning = " ".join(first.text.split()[:_BEGINNING])
     query = f"{scope}: {beginning}" if scope else f"{question} {beginning}"
     pages = tuple(dict.fromkeys(chunk.shown for chunk in chunks))
@@ -81,28 +94,11 @@ def headed_chunks(topic: Sequence[str], chunks: Sequence[Chunk]) -> list[Chunk]:
     All that speak of it where none does.
     """
     own = [stem(word) for word in topic]
-    share = {
-        chunk.chunk_id: sum(
-            any(meets(term, name) for name in stems(heading_of(chunk))) for term in own
-        )
-        for chunk in chunks
-    }
-    best = max(share.values(), default=0)
+    shares = [len(shared_stems(own, stems(heading_of(chunk)))) for chunk in chunks]
+    best = max(shares, default=0)
     if best:
-        return [chunk for chunk in chunks if share[chunk.chunk_id] == best]
-    return [
-        chunk
-        for chunk in chunks
-        if any(meets(term, word) for term in own for word in stems(chunk.full_text))
-    ]
-
-
-class _Line(NamedTuple):
-    """A line, the position of its passage, and whether it or a heading above it names the topic."""
-
-    line: PassageLine
-    passage: int
-    is_on_topic: bool
+        return [chunk for chunk, share in zip(chunks, shares, strict=True) if share == best]
+    return [chunk for chunk in chunks if shared_stems(own, stems(chunk.full_text))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,82 +112,56 @@ class ScopeAnswers:
     without a topic.
     """
 
-    task: str
-    question: str
-    topic: tuple[str, ...]
+    narrowed: NarrowedQuestion
     base: Generator
 
     @property
     def name(self) -> str:
         """Stable identifier for fingerprints and cache keys."""
-        return f"{self.task}+{self.base.name}" if self.task else self.base.name
+        return "+".join(filter(None, (self.narrowed.task, self.base.name)))
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """Answer to the narrower question from passages."""
         # what is retrieved by names the scope, which is no part of what is asked within it
         del question
-        if self.task not in SCOPE_TASKS:
-            return self.base.answer(self.question, passages)
-        own = [stem(word) for word in self.topic]
+        if self.narrowed.task not in SCOPE_TASKS:
+            return self.base.answer(self.narrowed.question, passages)
+        topic = frozenset(line_stems(" ".join(self.narrowed.topic)))
         order = sorted(range(len(passages)), key=lambda place: _position(passages[place]))
         lines = [
-            _Line(line, place, any(_names(term, line.stems | line.heading) for term in own))
+            (place, line)
             for place in order
             for line in passage_lines(passages[place].text, passages[place].section)
         ]
-        chosen = _chosen(self.task, own, lines)
+        chosen = _chosen(self.narrowed.task, topic, lines)
         if not chosen:
             return unanswered(Reason("no_sentence"))
-        named = frozenset[str]().union(*(entry.line.stems | entry.line.heading for entry in chosen))
-        share = sum(_names(term, named) for term in own) / len(own) if own else 1.0
-        text = "\n".join(dict.fromkeys(entry.line.text for entry in chosen))
-        return Generation(text, share, tuple(dict.fromkeys(entry.passage for entry in chosen)))
+        named = frozenset[str]().union(*(line.stems | line.heading for _, line in chosen))
+        share = len(topic & named) / len(topic) if topic else 1.0
+        text = "\n".join(dict.fromkeys(line.text for _, line in chosen))
+        return Generation(text, share, tuple(dict.fromkeys(place for place, _ in chosen)))
 
 
-def _chosen(task: str, topic: Sequence[str], lines: Sequence[_Line]) -> list[_Line]:
-    headed = [entry for entry in lines if any(_names(word, entry.line.heading) for word in topic)]
-    about = headed or [entry for entry in lines if entry.is_on_topic] or list(lines)
+def _chosen(
+    task: str, topic: frozenset[str], lines: Sequence[tuple[int, PassageLine]]
+) -> list[tuple[int, PassageLine]]:
+    """Lines of a task, each with the position of its passage: those under a heading of the topic.
+
+    Else those that name it, else all.
+    """
+    about = [entry for entry in lines if topic & entry[1].heading]
+    about = about or [entry for entry in lines if topic & entry[1].stems] or list(lines)
     if task == "summarise":
-        sections: dict[tuple[int, frozenset[str]], list[_Line]] = {}
-        for entry in about:
-            sections.setdefault((entry.passage, entry.line.heading), []).append(entry)
-        about = [
-            entry
-            for part in sections.values()
-            for entry in part[: LEADING if len(sections) == 1 else 1]
-        ]
-    if task == "extract_conditions":
-        about = [entry for entry in about if _duties().search(fold_case(entry.line.text))] or about
-    if task == "amounts":
-        about = [
-            entry
-            for entry in about
-            if any(value.kind == "amount" for value in values_in(entry.line.text))
-        ] or about
-    if task == "exceptions":
-        about = [
-            entry for entry in about if expression("forbidding").search(plain(entry.line.text))
-        ] or about
-    chosen: list[_Line] = []
-    for entry in about[:MOST]:
-        if chosen and sum(len(each.line.text) for each in chosen) + len(entry.line.text) > LONGEST:
-            break
-        chosen.append(entry)
-    return chosen
+        parts = groupby(about, key=lambda entry: (entry[0], entry[1].heading))
+        sections = [list(part) for _, part in parts]
+        most = LEADING if len(sections) == 1 else 1
+        about = [entry for part in sections for entry in part[:most]]
+    if task in _SAID:
+        about = [entry for entry in about if _SAID[task](entry[1].text)] or about
+    return about[:MOST]
 
 
-def _names(word: str, names: frozenset[str]) -> bool:
-    return any(meets(word, name[: len(word)] if len(name) > len(word) else name) for name in names)
-
-
-def _position(chunk: Chunk) -> tuple[str, int, int, str]:
-    """Where a passage stands: document, page, and the number of its id, `a.md#3-2`."""
-    number = chunk.chunk_id.rpartition("-")[2]
-    return chunk.source, chunk.page or 0, int(number) if number.isdecimal() else 0, chunk.chunk_id
-
-
-@lru_cache(maxsize=1)
-def _duties() -> re.Pattern[str]:
-    """Words of the languages by which a sentence obliges, allows or excepts."""
-    words = sorted(map(fold_case, LANGUAGES.words.duties), key=len, reverse=True)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)")
+def _position(chunk: Chunk) -> tuple[str, int, list[int], str]:
+    """Where a passage stands: document, page, and the numbers of its id, `a.md#3-2`."""
+    numbers = re.findall(r"\d+", chunk.chunk_id.rpartition("#")[2])
+    return chunk.source, chunk.page or 0, [int(number) for number in numbers], chunk.chunk_id

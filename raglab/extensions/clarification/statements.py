@@ -42,6 +42,29 @@ _IS_ROLE = re.compile(
     rf"(?P<name>{NAME})(?:,[^.;]{{1,60}},)?\s(?:is|est)\s(?:the|our|your|an?|le|la|l['’]|une?)"
     rf"\s?(?P<role>{_ROLE}{{3,30}})"
 )
+# A contract names its parties, and each in apposition what it is: no other sentence with commas.
+_PARTIES = re.compile(
+    r"(?:^(?:This|The present|Ce(?:t|tte)?|L[ae] présente?)\s\w+\s(?:is|est)|[Mm]ade|[Cc]oncluded|"
+    rf"[Ee]ntered into|[Ss]igned|[Cc]onclue?|[Pp]assée?|[Ss]ignée?)\s(?:between|entre)\s(?={NAME},)"
+)
+_ROLE_APPOSED = re.compile(
+    rf"(?P<name>{NAME}),\s(?:the\s|your\s|le\s|la\s|l['’])(?P<role>[a-zà-ÿ][a-zà-ÿ' -]{{1,30}}?"
+    r"(?:er|or|ee|ant|ent|lord|ed|eur|euse|rice|aire|ée?))(?=[,.;]|\s(?:and|et)\s)"
+)
+# Who writes is what he says he does: `We, Gull Mutual, insure you`.
+_DOERS = {
+    "insure": "insurer",
+    "employ": "employer",
+    "lend": "lender",
+    "supply": "supplier",
+    "assurons": "assureur",
+    "employons": "employeur",
+    "prêtons": "prêteur",
+    "fournissons": "fournisseur",
+}
+_WE = re.compile(
+    rf"\b(?:[Ww]e|[Nn]ous),\s(?P<name>{NAME}),\s(?:vous\s)?(?P<role>{'|'.join(_DOERS)})\b"
+)
 _CLAUSE = re.compile(r"[,;:–—]\s|\s(?:and|but|or|et|mais|ou)\s|\.\s")
 _RATE = re.compile(
     r"(?i)(?:(?<![\d.,])\d[\d.,]{0,14}\s?[^\s\d]{0,4}|\d\s\w{2,12}|once|twice|times|fois)"
@@ -312,11 +335,12 @@ def _sentence_statements(sentence: str, heading: str) -> Iterator[Statement]:
                 label = labels[value.kind]
             labels[value.kind] = label
         yield Statement(label, behind, value.text, value.kind, sentence, heading, -1, "sentence")
-    for form in (_ROLE_AFTER, _ROLE_BEFORE, _ROLE_IS, _IS_ROLE):
+    forms = (_ROLE_AFTER, _ROLE_BEFORE, _ROLE_IS, _IS_ROLE, _WE)
+    for form in (_ROLE_AFTER, _ROLE_APPOSED) if _PARTIES.search(sentence) else forms:
         for match in form.finditer(sentence):
-            yield Statement(
-                match["role"].strip(), "", match["name"], "name", sentence, heading, -1, "role"
-            )
+            role = match["role"].strip()
+            role = _DOERS.get(role, role)
+            yield Statement(role, "", match["name"], "name", sentence, heading, -1, "role")
 
 
 def _label(sentence: str, start: int, end: int) -> str:

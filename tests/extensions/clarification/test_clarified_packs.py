@@ -157,8 +157,7 @@ class TestAnotherTrade:
         rules = of(papers, "rules.md")
         assert contents_pages("library_name", rules, pack=library) == (3, 2)
         assert (
-            page_kind([chunk for chunk in rules if chunk.page == 1], pack=library).kind
-            == "coversheet"
+            page_kind([chunk for chunk in rules if chunk.page == 1], pack=library) == "coversheet"
         )
 
     def test_it_asks_once_and_answers(self, tmp_path: Path) -> None:

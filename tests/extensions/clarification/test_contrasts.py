@@ -190,6 +190,42 @@ def test_the_first_line_of_a_paragraph_heads_its_lines() -> None:
     assert {each.head for each in rows} == {""}
 
 
+@pytest.mark.parametrize(
+    ("text", "roles"),
+    [
+        (
+            "This contract is between Gull Mutual, the insurer, and Ada Finch.",
+            {"insurer": "Gull Mutual"},
+        ),
+        (
+            "An agreement made between Dale Boats Ltd, the lessor, and Ada Finch, the lessee.",
+            {"lessor": "Dale Boats Ltd", "lessee": "Ada Finch"},
+        ),
+        (
+            "Conclu entre Mutuelle du Port, l'assureur, et Odile Ferrand, la locataire.",
+            {"assureur": "Mutuelle du Port", "locataire": "Odile Ferrand"},
+        ),
+        ("We, Gull Mutual, insure you against storm.", {"insurer": "Gull Mutual"}),
+        ("Nous, Mutuelle du Port, vous assurons.", {"assureur": "Mutuelle du Port"}),
+        (
+            "This contract is made between the insurer, Gull Mutual, and others.",
+            {"insurer": "Gull Mutual"},
+        ),
+        # no parties
+        ("We, Gull Mutual, thank you.", {}),
+        ("We, Gull Mutual, do not insure you.", {}),
+        ("We met Ada Finch, the owner, and Ben Dale, the renter, at noon.", {}),
+        ("The path between Otley Bridge, the tower, and Weir Lane is closed.", {}),
+        ("In Otley Town, the quarter, the river, and Weir Lane are busy.", {}),
+        ("This contract is between Gull Mutual, the year, and Ada Finch.", {}),
+    ],
+)
+def test_roles_of_parties_in_a_sentence(text: str, roles: dict[str, str]) -> None:
+    """Who a contract is between, and who says what he does; no other sentence with commas."""
+    rows = statements([Chunk("a", text, "a.md")])
+    assert {row.label: row.value for row in rows if row.form == "role"} == roles
+
+
 class TestWithoutNames:
     """A question that names no document is asked of those that lie near to it."""
 
