@@ -17,7 +17,6 @@ from raglab.extensions.clarification.reply_names import (
     CONTENTS,
     DOCUMENT,
     LAST_PAGE,
-    MARK,
     NOT_UNDERSTOOD,
     PAGE_SCOPE,
     ReplyOffers,
@@ -70,10 +69,7 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
     if len(pressed) == 1:
         return Reply("chosen", pressed[0])
     text, choice = choice_of(mended(_spelled(reply, request), request), request)
-    names = " ".join(plain(f"{each.value} {each.text}") for each in request.readings)
-    doubts = {match[0] for match in expression("doubt").finditer(names)}  # `likely loss cover`
-    sure = expression("doubt").sub(lambda match: match[0] if match[0] in doubts else " ", text)
-    sure = " ".join(sure.split())
+    sure = " ".join(expression("doubt").sub(" ", text).split())
     if (
         not re.search(r"\w", sure)
         or _SIGN.search(text)
@@ -127,12 +123,7 @@ def _whole(text: str, choice: ReplyOffers) -> Reply | None:
         return NOT_UNDERSTOOD if request.proposed is None else Reply("yes", request.proposed)
     if expression("declining").match(words) and _is_whole(words, "declining", "dissent"):
         return _declined(request.proposed or sole)
-    if not re.match(expression("asking_back").pattern, bare(text)):
-        return None
-    # the question itself, made whole, is none
-    labels = (f"{reading.value} {reading.text}" for reading in request.readings)
-    own = {*_words(plain(" ".join((request.question, *labels)))), *entries("articles")}
-    return NOT_UNDERSTOOD if _words(MARK.sub(" ", text)) - own else None
+    return NOT_UNDERSTOOD if re.match(expression("asking_back").pattern, bare(text)) else None
 
 
 def _declined(*values: str | None) -> Reply:
@@ -150,17 +141,15 @@ def _read(text: str, choice: ReplyOffers) -> Reply:
         is_reason = expression("because").match(part)
         is_denied = expression("setting_aside").search(part)
         (denied if is_denied else reasons if is_reason else affirmed).append(part)
-    heard = [named(part, choice) for part in affirmed]
+    heard = [each for part in affirmed if (each := named(part, choice)) is not None]
     remainder = expression("others")
     bared = [expression("setting_aside").sub(" ", part) for part in denied]
     gone = [named(" ".join(remainder.sub(" ", part).split()), choice) for part in bared]
-    values = {each.value for each in heard if each is not None}
     away = [each.value for each in gone if each is not None]
-    chosen = next((each for each in heard if each is not None), None)
+    chosen = next(iter(heard), None)
     if (
         NOT_UNDERSTOOD in (*heard, *gone)
-        or len(values) > 1
-        or values & {*away}
+        or len({each.value for each in heard}) > 1
         or any(tells_of_another(reason, chosen, choice) for reason in reasons)
     ):
         return NOT_UNDERSTOOD

@@ -45,7 +45,7 @@ CONTENTS, DOCUMENT, LAST_PAGE = "toc", "document", "last"
 # that a reply may ask for of a part, beside those on offer
 MORE_TASKS: Final = ("procedure", "amounts", "exceptions")
 NOT_UNDERSTOOD = Reply("not_understood")
-NAME_LETTERS = 3  # of initials; a name that is looked for as a whole has more
+NAME_LETTERS = 3  # a name that is looked for as a whole has more
 SUREST = 4  # rank of a whole name
 SHORT, NEAR = 5, 0.82  # letters of a word that may be misspelled, and how like the name it is
 _ARTICLE = re.compile(r"^(?:(?:the|an?|les?|la|une?|du|de|des)(?!\w) ?|l'|d')")
@@ -147,9 +147,7 @@ def _offer(reading: GapReading, request: ReplyRequest) -> ReplyOffer:
     apart = [fact for fact in cells if not shared_stems(asked_stems(request), stems(fact.head))]
     for fact in apart if not is_shared and len(apart) < len(cells) else ():
         about = about.replace(fact.value, " ")  # a cell of a column that was not asked for
-    initials = "".join(word[0] for word in stems(value))
     names = {*_vocabulary(own if is_shared else f"{value} {text}")}
-    names |= {initials} if len(initials) >= NAME_LETTERS else set()
     more = {word for word in _vocabulary(about) if any(map(str.isdigit, word))}
     if stated is not None:  # where it stands
         places = {fact.place for fact in beside if fact[:3] == stated[:3]}
@@ -341,9 +339,6 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
         places |= {f"{at + 1}(?:st|nd|rd|th|e|er|re|eme)?": at for at in range(among)}
         places |= forms("cardinals") if expression("option").search(text) else {}
         places |= {} if is_dated else dict.fromkeys(entries("last_one"), among - 1)
-        places |= dict.fromkeys(entries("middle_one"), among // 2) if among % 2 else {}
-        pair = entries("former_latter")
-        places |= dict(zip(pair, range(among), strict=True)) if len(pair) == among else {}
     beside = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
     place = next((at for form, at in places.items() if re.fullmatch(form, words[0])), among)
     return place if place < among and beside.issuperset(map(stem, words[1:])) else None
@@ -439,23 +434,22 @@ def mended(text: str, request: ReplyRequest) -> str:
       ... )
       'the security one'
     """
-    labels = [f"{reading.value} {reading.text}" for reading in request.readings]
-    names = {word for label in labels for word in _words_of(label) if len(word) >= SHORT}
-    quotes = (reading.quote for reading in request.readings)
-    texts = (request.question, request.field, *quotes, _lists())
-    texts = (*texts, *(chunk.full_text for chunk in request.documents))
-    strange = {word for word in _words_of(text) - names if len(word) >= SHORT and word.isalpha()}
-    for word in strange.difference(*map(_words_of, texts)):
-        near = get_close_matches(word, sorted(names), 2, NEAR)
+    readings = request.readings
+    names = {
+        word
+        for reading in readings
+        for word in _words_of(f"{reading.value} {reading.text}")
+        if len(word) >= SHORT
+    }
+    quotes = (reading.quote for reading in readings)
+    documents = (chunk.full_text for chunk in request.documents)
+    texts = (request.question, request.field, str(language_parts()), *quotes, *documents)
+    for word in _words_of(text).difference(names, *map(_words_of, texts)):
+        near = get_close_matches(word, sorted(names), 2, NEAR) if len(word) >= SHORT else []
         near = [name for name in near if (name[0], name[-1]) == (word[0], word[-1])]
-        if len(near) == 1:
+        if len(near) == 1 and word.isalpha():
             text = re.sub(rf"(?<![\w'-]){word}(?![\w'-])", near[0], text)
     return text
-
-
-@cache
-def _lists() -> str:
-    return str(language_parts())
 
 
 @lru_cache(maxsize=1 << 10)
