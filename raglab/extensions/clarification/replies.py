@@ -39,6 +39,7 @@ _BARE_NOT = re.compile(
     r")(?<!'m )(?<!est )(?<!sont )\b(?=(?:not|pas) )"
 )
 _PART = re.compile(r"[,.;:!–—|](?=\s|$)|\s-\s|\||[()]|(?<!\d)[/+&\n](?!\d)")
+LONGEST_REPLY = 1_000  # characters that are read; a longer reply is not understood
 _EDGE_AND = re.compile(r"^(?:and|et) | (?:and|et)$")
 
 
@@ -61,13 +62,16 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
       (Reply(kind='chosen', value='Rent deposit', quote='', declined=(), doubted=False), \
 'not_understood', ('Pet deposit',))
     """
+    button = plain(reply)
     pressed = [
         reading.value
         for reading in request.readings
-        if plain(reply) in {plain(reading.value), plain(reading.text)} - {""}
+        if button and button in {plain(reading.value), plain(reading.text)}
     ]
     if len(pressed) == 1:
         return Reply("chosen", pressed[0])
+    if len(reply) > LONGEST_REPLY:
+        return NOT_UNDERSTOOD
     text, choice = choice_of(mended(_spelled(reply, request), request), request)
     sure = " ".join(expression("doubt").sub(" ", text).split())
     if (
@@ -103,26 +107,23 @@ def _spelled(reply: str, request: ReplyRequest) -> str:
     return " ".join(text.split()).strip(" .!\"'“”«»")
 
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[\w'-]+", text))
-
-
 def _is_whole(text: str, key: str, *beside: str) -> bool:
     """Whether a text is entries of a list, with nothing beside them but words of others."""
     rest = expression(key).sub(" ", text)
-    return rest != text and not _words(rest).difference(*map(entries, beside))
+    words = {*re.findall(r"[\w'-]+", rest)}
+    return rest != text and not words.difference(*map(entries, beside))
 
 
 def _whole(text: str, choice: ReplyOffers) -> Reply | None:
     """What a reply says that is nothing but yes, no, none of them, or a question back."""
     request, words = choice.request, re.sub(r"[^\w' -]+ *", " ", text)
-    sole = request.readings[0].value if len(request.readings) == 1 else None
+    values = [reading.value for reading in request.readings]
     if _is_whole(text, "none_of", "polite", "dissent"):
-        return _declined(*(each.value for each in request.readings))
+        return _declined(*values)
     if expression("agreeing").match(words) and _is_whole(words, "agreeing", "assent"):
         return NOT_UNDERSTOOD if request.proposed is None else Reply("yes", request.proposed)
     if expression("declining").match(words) and _is_whole(words, "declining", "dissent"):
-        return _declined(request.proposed or sole)
+        return _declined(request.proposed or (values[0] if len(values) == 1 else None))
     return NOT_UNDERSTOOD if re.match(expression("asking_back").pattern, bare(text)) else None
 
 
@@ -136,16 +137,14 @@ def _read(text: str, choice: ReplyOffers) -> Reply:
     if (whole := _whole(text, choice)) is not None:
         return whole
     opening, rest = _opening(text)
-    affirmed, denied, reasons = list[str](), list[str](), list[str]()
-    for part in _parts(rest):
-        is_reason = expression("because").match(part)
-        is_denied = expression("setting_aside").search(part)
-        (denied if is_denied else reasons if is_reason else affirmed).append(part)
-    heard = [each for part in affirmed if (each := named(part, choice)) is not None]
-    remainder = expression("others")
+    parts, others = _parts(rest), expression("others")
+    denied = [part for part in parts if expression("setting_aside").search(part)]
+    stated = [part for part in parts if part not in denied]
+    reasons = [part for part in stated if expression("because").match(part)]
+    affirmed = [part for part in stated if part not in reasons]
     bared = [expression("setting_aside").sub(" ", part) for part in denied]
-    gone = [named(" ".join(remainder.sub(" ", part).split()), choice) for part in bared]
-    away = [each.value for each in gone if each is not None]
+    gone = [named(" ".join(others.sub(" ", part).split()), choice) for part in bared]
+    heard = [each for part in affirmed if (each := named(part, choice)) is not None]
     chosen = next(iter(heard), None)
     if (
         NOT_UNDERSTOOD in (*heard, *gone)
@@ -153,17 +152,17 @@ def _read(text: str, choice: ReplyOffers) -> Reply:
         or any(tells_of_another(reason, chosen, choice) for reason in reasons)
     ):
         return NOT_UNDERSTOOD
+    away = {each.value for each in gone if each is not None}
     turned_down = [each.value for each in choice.request.readings if each.value in away]
     if chosen is None:
         return _unnamed(opening, "" if denied or reasons else rest, turned_down, choice)
     proposed = choice.request.proposed
     # a no that names nothing: `the pet one, no`
     pairs = zip(gone, bared, strict=True)
-    is_bare = any(each is None and not remainder.search(part) for each, part in pairs)
+    is_bare = any(each is None and not others.search(part) for each, part in pairs)
     if is_bare or (opening == "no" and not denied and chosen.value == proposed):
         is_clear = not is_bare or (len(denied) == 1 and not opening)
-        is_alone = len(affirmed) == 1 and not reasons
-        return _declined(chosen.value) if is_clear and is_alone else NOT_UNDERSTOOD
+        return _declined(chosen.value) if is_clear and stated == affirmed[:1] else NOT_UNDERSTOOD
     if opening == "no":
         apart = re.search(r"[^\w\s']", text[: len(text) - len(rest)])
         is_paged = choice.request.kind == PAGE_SCOPE

@@ -20,6 +20,7 @@ LONGEST_LABEL, LONGEST_CLAUSE = 8, 14  # words
 ROLE_WORDS = 4
 # words of a cell that says that there is no value; share of such cells
 VOID_WORDS, MOST_VOID = 3, 0.7
+RATE_ROOM = 80  # characters up to the end of a rate that are looked at
 CLAUSE_ROOM = 400  # characters on either side of a value that are looked at
 _LABELLED = re.compile(
     r"^\W{0,4}(?P<label>[^\W\d][^:|]{1,58}?)\s?(?::|\t|\.{4,}|\s[–—]\s)\s*(?P<value>\S.{0,118})$"
@@ -323,7 +324,7 @@ def _is_rate(sentence: str, value: TypedValue) -> bool:
     """Whether a duration only says per what another value is: `£900 a month`."""
     if value.kind != "duration" or value.text[0].isdigit():
         return False
-    return _RATE.search(sentence[max(0, value.end - CLAUSE_ROOM) : value.end]) is not None
+    return _RATE.search(sentence[max(0, value.end - RATE_ROOM) : value.end]) is not None
 
 
 def _label(clauses: Sequence[str], after: str) -> str:
