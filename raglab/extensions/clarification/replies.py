@@ -187,16 +187,12 @@ def _unnamed(opening: str, rest: str, turned_down: Sequence[str], choice: ReplyO
 
 def _opening(text: str) -> tuple[str, str]:
     """Whether a reply opens with yes or no, once or more, and what follows."""
+    # `not of the pets` says of what
+    beyond = {"no": expression("going_on").pattern, "yes": "(?!)"}
     for key, word in (("opening_no", "no"), ("agreeing", "yes")):
-        opening = re.compile(rf"(?:{'|'.join(entries(key))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)")
-        rest = text
-        # `right` may go on to say of what, so that it is no answer by itself.
-        while (match := opening.match(rest)) and not (
-            word == "no" and expression("going_on").match(rest, match.end())
-        ):
-            rest = rest[match.end() :]
-        if rest != text:
-            return word, rest
+        opening = rf"(?:{'|'.join(entries(key))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)"
+        if match := re.match(rf"(?:{opening}(?!{beyond[word]}))+", text):
+            return word, text[match.end() :]
     return "", text
 
 

@@ -323,22 +323,21 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
     `two` names one only as a number, since it may be two of them. Of versions `the last` is the
     newest, and the number of a page is no place; nor is that of a sum, `£2`, or of a share.
     """
-
-    def forms(key: str) -> dict[str, int]:
-        pairs = (entry.split("=") for entry in entries(key))
-        return {form: int(place) - 1 for place, form in pairs}
-
     among, is_dated = len(request.readings), request.kind == "date_scope"
     free = {"of", *entries("polite"), *entries("option"), *entries("articles")}
     free -= {"page", *entries("joining")}
     words = [word for word in re.findall(r"[\w'-]+", text) if word not in free]
     if request.kind == PAGE_SCOPE or not words or re.search(r"[^\w\s#).'-]", text):
         return None
-    places = forms("ordinals")
+    numbered = ["ordinals"]
+    places: dict[str, int] = {}
     if len(words) == 1:  # `3 tickets` are three
-        places |= {f"{at + 1}(?:st|nd|rd|th|e|er|re|eme)?": at for at in range(among)}
-        places |= forms("cardinals") if expression("option").search(text) else {}
+        places = {f"{at + 1}(?:st|nd|rd|th|e|er|re|eme)?": at for at in range(among)}
         places |= {} if is_dated else dict.fromkeys(entries("last_one"), among - 1)
+        numbered += ["cardinals"] if expression("option").search(text) else []
+    for entry in (entry for key in numbered for entry in entries(key)):
+        number, _, form = entry.partition("=")
+        places[form] = int(number) - 1
     beside = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
     place = next((at for form, at in places.items() if re.fullmatch(form, words[0])), among)
     return place if place < among and beside.issuperset(map(stem, words[1:])) else None

@@ -164,12 +164,10 @@ def _tabled(text: str) -> str:
         lines = list(group)
         rows = [_COLUMNS.split(line.strip()) for line in lines]
         width = max(map(len, rows))
-        if not is_row or len(rows) < ALIGNED or any(len(row) < width - 1 for row in rows):
-            results += lines
-            continue
+        is_table = is_row and len(rows) >= ALIGNED and min(map(len, rows)) >= width - 1
         rows = [[""] * (width - len(row)) + row for row in rows]
-        valued = [any(map(values_in, row[1:])) for row in rows]
-        if 2 * sum(valued[1:]) < len(rows) - 1:  # a list, or prose with wide blanks
+        valued = [any(map(values_in, row[1:])) for row in rows[1:]]
+        if not is_table or 2 * sum(valued) < len(valued):  # a list, or prose with wide blanks
             results += lines
             continue
         if any(value.text == cell for cell in rows[0] for value in values_in(cell)):
