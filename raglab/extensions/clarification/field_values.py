@@ -200,8 +200,8 @@ def _typed_value(statement: Statement, kind: str | None) -> str | None:
 
 def _name_of(statement: Statement) -> str | None:
     """The only name that a row, line or clause states."""
-    names = list(dict.fromkeys(match[0] for match in re.finditer(NAME, statement.value)))
-    return names[0] if len(names) == 1 and not _is_post(names[0]) else None
+    names = {match[0] for match in re.finditer(NAME, statement.value)}
+    return next((name for name in names if len(names) == 1 and not _is_post(name)), None)
 
 
 def _is_post(name: str) -> bool:

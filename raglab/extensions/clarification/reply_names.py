@@ -247,8 +247,10 @@ def _rank(offer: ReplyOffer, subject: str, choice: ReplyOffers) -> int:
         return 0
     words = [word for word in _atoms(MARK.sub(" ", subject)) if word not in fillers()]
     numbers = {*"123456789", *(entry.partition("=")[2] for entry in entries("cardinals"))}
-    if MARK.search(subject) or numbers.issuperset(words):
-        return SUREST if MARK.search(subject) else 0
+    if MARK.search(subject):
+        return SUREST
+    if numbers.issuperset(words):
+        return 0
     for rank, own in enumerate(offer.ranks, 1):
         rivals = [each.ranks[rank - 1] for each in choice.offers if each.ranks]
         telling = [
@@ -380,9 +382,8 @@ def own_value(text: str, choice: ReplyOffers) -> Reply:
     # `9` is the place of none
     if not words or MARK.search(text) or re.fullmatch(r"\d{1,2}", text):
         return NOT_UNDERSTOOD
-    stated = statements(request.documents)
-    quoted = {plain(reading.quote) for reading in request.readings if reading.quote}
-    kinds = {fact.kind for fact in stated if plain(fact.text) in quoted} - {"text", "number"}
+    offered = (quoted(reading.quote, request.documents) for reading in request.readings)
+    kinds = {fact.kind for facts in offered for fact in facts} - {"text", "number"}
     wanted = frozenset(stems(request.field.partition(":")[0]))
     # the field of a pack, which the question names in other words
     if not wanted <= frozenset(stems(request.question)):
@@ -390,7 +391,7 @@ def own_value(text: str, choice: ReplyOffers) -> Reply:
     wanted -= heads
     own = [
         fact
-        for fact in stated
+        for fact in statements(request.documents)
         if (not kinds or fact.kind in kinds) and not wanted - shared_stems(wanted, _about(fact))
     ]
     whole = [

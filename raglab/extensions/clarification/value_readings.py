@@ -192,10 +192,8 @@ def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk
     if len({value_key(statement.value) for statement in listed}) == 1:
         (stated, *_) = listed
         return ValueReading(value, FieldValue(stated.value, stated.text), chunks[stated.place])
-    documents = tuple(dict.fromkeys(chunk.document for chunk in chunks))
-    narrowed = (
-        NarrowedQuestion(documents, "", (), parsed.question, parsed.question) if documents else None
-    )
+    documents, question = tuple(dict.fromkeys(each.document for each in chunks)), parsed.question
+    narrowed = NarrowedQuestion(documents, "", (), question, question) if documents else None
     return ValueReading(value, narrowed=narrowed)
 
 
@@ -203,14 +201,12 @@ def chunks_in_scope(
     chunks: Sequence[Chunk], value: str, field: str, text: str, calls: ProtocolCalls
 ) -> list[Chunk]:
     """Passages within a page scope, document by document; the last page is another one in each."""
-    files: dict[str, list[Chunk]] = {}
-    for chunk in chunks:
-        files.setdefault(chunk.source, []).append(chunk)
     scoped: list[Chunk] = []
-    for own in files.values():
+    for source in dict.fromkeys(chunk.source for chunk in chunks):
+        own = [chunk for chunk in chunks if chunk.source == source]
         page = str(max(chunk.page or 1 for chunk in own)) if value == LAST_PAGE else value
         if page.isdecimal() or page in {"toc", DOCUMENT}:
-            scoped.extend(scope(own, page, field=field, about=text, pack=calls.pack))
+            scoped += scope(own, page, field=field, about=text, pack=calls.pack)
     return scoped
 
 
