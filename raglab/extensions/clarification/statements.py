@@ -206,7 +206,7 @@ def _row_statements(piece: Piece, columns: Sequence[Counter[str]]) -> Iterator[S
             continue
         head, kind = heads[at] if several else "", _cell_kind(cell)
         if kind == "text" and columns and len(cell.split()) <= VOID_WORDS:
-            kind = _void_kind(columns[at])
+            kind = _void_kind(columns[at], behind)
         if kind == "name" and not is_name(label):
             name, head = _name_in(cell) or cell, head if names > 1 else ""
             yield Statement(label, head, name, "name", piece.text, form="role")
@@ -215,11 +215,15 @@ def _row_statements(piece: Piece, columns: Sequence[Counter[str]]) -> Iterator[S
         yield Statement(label, head, cell, kind, piece.text, form="row", table=table)
 
 
-def _void_kind(column: Counter[str]) -> str:
-    """Kind of a few words, `not let`, in a column of values: that of its values."""
-    kinds = {*column} - {"text"}
-    is_typed = len(kinds) == 1 and column["text"] < MOST_VOID * column.total()
-    return kinds.pop() if is_typed else "text"
+def _void_kind(column: Counter[str], cells: Iterable[str]) -> str:
+    """Kind of a few words, `not let`, in a column of values: that of its values.
+
+    Where a column is of several kinds, a row is of one.
+    """
+    own = Counter(map(_cell_kind, cells)) if len({*column} - {"text"}) > 1 else column
+    kinds = {*own} - {"text"}
+    is_typed = all(each["text"] < MOST_VOID * each.total() for each in (own, column))
+    return kinds.pop() if len(kinds) == 1 and is_typed else "text"
 
 
 def _name_in(text: str) -> str:
