@@ -94,13 +94,14 @@ def by_size(part: str, request: ReplyRequest) -> GapReading | None:
     if is_lower == is_higher:
         return None
     measures = [_measure(reading, request) for reading in request.readings]
-    sizes = [measure[1] for measure in measures if measure is not None]
-    units = {measure and measure[0] for measure in measures}
-    end = (min if is_lower else max)(sizes, default=None)
-    if len(units) != 1 or sizes.count(end) != 1:
+    known = [measure for measure in measures if measure is not None]
+    sizes = [size for _, size in known]
+    end = (min if is_lower else max)(sizes, default=0.0)
+    units = {unit for unit, _ in known}
+    if len(known) < len(measures) or len(units) != 1 or sizes.count(end) != 1:
         return None
     place = sizes.index(end)
-    if expression("of_price").search(part) and ("amount" not in measures[0][0]):
+    if expression("of_price").search(part) and known[0][0][0] != "amount":
         return None
     names = [plain(reading.value) for reading in request.readings]
     small = [expression("small_names").search(name) is not None for name in names]

@@ -268,3 +268,10 @@ def test_a_name_that_begins_with_no() -> None:
     assert said("no smoking fee", fees) == "No smoking fee"
     assert said("yes", fees) == "?"
     assert checked_reply(Reply("yes"), fees).kind == "not_understood"
+
+
+def test_a_long_reply_is_not_understood() -> None:
+    """It would take seconds to read, and says no more than a short one."""
+    for text in ("pet deposit ", "no. ", "not "):
+        assert read_reply(text * 5_000, DEPOSITS).kind == "not_understood"
+    assert read_reply("pet deposit " * 9, DEPOSITS).value == "Pet deposit"
