@@ -137,13 +137,13 @@ def _read(text: str, choice: ReplyOffers) -> Reply:
     if (whole := _whole(text, choice)) is not None:
         return whole
     opening, rest = _opening(text)
-    parts, others = _parts(rest), expression("others")
+    parts, remainder = _parts(rest), expression("others")
     denied = [part for part in parts if expression("setting_aside").search(part)]
     stated = [part for part in parts if part not in denied]
     reasons = [part for part in stated if expression("because").match(part)]
     affirmed = [part for part in stated if part not in reasons]
     bared = [expression("setting_aside").sub(" ", part) for part in denied]
-    gone = [named(" ".join(others.sub(" ", part).split()), choice) for part in bared]
+    gone = [named(" ".join(remainder.sub(" ", part).split()), choice) for part in bared]
     heard = [each for part in affirmed if (each := named(part, choice)) is not None]
     chosen = next(iter(heard), None)
     if (
@@ -159,7 +159,7 @@ def _read(text: str, choice: ReplyOffers) -> Reply:
     proposed = choice.request.proposed
     # a no that names nothing: `the pet one, no`
     pairs = zip(gone, bared, strict=True)
-    is_bare = any(each is None and not others.search(part) for each, part in pairs)
+    is_bare = any(each is None and not remainder.search(part) for each, part in pairs)
     if is_bare or (opening == "no" and not denied and chosen.value == proposed):
         is_clear = not is_bare or (len(denied) == 1 and not opening)
         return _declined(chosen.value) if is_clear and stated == affirmed[:1] else NOT_UNDERSTOOD
