@@ -8,15 +8,15 @@ the label, is not this field's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 
 from raglab.extensions.clarification.gap_candidates import meeting
 from raglab.extensions.clarification.language_words import (
     entries,
     expression,
-    meets,
     plain,
+    shared_stems,
     stems,
     whole_words,
 )
@@ -56,22 +56,26 @@ def read_value(
       >>> read_value("notice period", [Chunk("a", "Terms\nNotice period: 28 days", "a.md", 1)])
       FieldValue(value='28 days', quote='Notice period: 28 days')
     """
-    known = pack.fields.get(field)
+    known, about = pack.fields.get(field), plain(about)
     if known is None:
-        return _only(_by_words(field, chunks, plain(about)))
-    if known.reading is None:
-        return None
+        return _only(_by_words(field, chunks, about))
     reading = known.reading
-    is_name = (
-        known.names or reading.kind in _NAMES or (reading.role is not None and reading.kind is None)
-    )
-    patterns = [pattern for pattern in reading.prose if _is_asked(pattern, plain(about))]
+    if reading is None:
+        return None
+    is_name = known.names or reading.kind in _NAMES or (reading.role and reading.kind is None)
+    whole = partial(_whole_name, chunks=chunks) if is_name else partial(_whole, kind=reading.kind)
     stated = [
         value
-        for pattern in patterns
-        for value in _by_pattern(pattern, reading.kind, chunks, is_name=is_name)
+        for pattern in reading.prose
+        if _is_asked(pattern, about)
+        for value in _by_pattern(pattern, whole, chunks)
     ]
-    return _only([*stated, *_by_label(reading, chunks, is_name=is_name)])
+    return _only((*stated, *_by_label(reading, chunks, is_name=bool(is_name))))
+
+
+def _has(expression: str | None, text: str) -> bool:
+    """Whether an expression of a pack occurs in a text; none does not."""
+    return expression is not None and compile_expression(expression).search(text) is not None
 
 
 def _only(stated: Iterable[FieldValue]) -> FieldValue | None:
@@ -85,45 +89,36 @@ def _only(stated: Iterable[FieldValue]) -> FieldValue | None:
 
 def _is_asked(pattern: FieldPattern, about: str) -> bool:
     """Whether the words of a question are those that a pattern is for."""
-    if pattern.asked is not None and not whole_words([pattern.asked]).search(about):
-        return False
-    return pattern.unasked is None or not whole_words([pattern.unasked]).search(about)
+    return not any(
+        words is not None and bool(whole_words([words]).search(about)) != is_wanted
+        for words, is_wanted in ((pattern.asked, True), (pattern.unasked, False))
+    )
 
 
 def _by_pattern(
-    pattern: FieldPattern, kind: str | None, chunks: Sequence[Chunk], *, is_name: bool
-) -> list[FieldValue]:
+    pattern: FieldPattern, whole: Callable[[str, int, int], str | None], chunks: Sequence[Chunk]
+) -> Iterator[FieldValue]:
     """Whole values that a pack's pattern matches, in the sentences and sections where it holds."""
-    without = None if pattern.without is None else compile_expression(pattern.without)
-    under = None if pattern.under is None else compile_expression(pattern.under)
     form = compile_expression(pattern.match, case=True)
-    stated = []
     for chunk in chunks:
-        if under is not None and not under.search(heading_of(chunk)):
+        if pattern.under is not None and not _has(pattern.under, heading_of(chunk)):
             continue
         for sentence in sentences(chunk.full_text):
             match = form.search(sentence)
             if (
                 match is None
                 or not match["value"]
-                or (without is not None and without.search(sentence))
+                or _has(pattern.without, sentence)
+                or expression("void").search(plain(sentence))
             ):
                 continue
-            if expression("void").search(plain(sentence)):
-                continue
-            if is_name:
-                value = _whole_name(sentence, *match.span("value"), chunks)
-            else:
-                value = _whole(sentence, *match.span("value"), kind)
+            value = whole(sentence, *match.span("value"))
             # The year of a period is printed with its end: `from 1 January to 31 December 2025`.
             year = match.groupdict().get("year")
+            if value is not None and year and not _YEAR.search(value):
+                value = f"{value} {year}"
             if value is not None:
-                stated.append(
-                    FieldValue(
-                        f"{value} {year}" if year and not _YEAR.search(value) else value, sentence
-                    )
-                )
-    return stated
+                yield FieldValue(value, sentence)
 
 
 # --- labels of a pack
@@ -134,23 +129,18 @@ def _by_label(
 ) -> Iterator[FieldValue]:
     """Values beside the labels or the role of a field."""
     form = compile_expression(whole_words(map(_bare_expression, reading.labels)).pattern)
-    role = None if reading.role is None else compile_expression(_bare_expression(reading.role))
-    outside = None if reading.without is None else compile_expression(reading.without)
+    role = reading.role and _bare_expression(reading.role)
     for statement in statements(chunks):
-        is_named = (
-            role is not None
-            and statement.form == "role"
-            and role.search(plain(statement.label)) is not None
-        )
-        if not is_named and not _is_beside(
+        is_role = statement.form == "role" and _has(role, plain(statement.label))
+        is_beside = is_role or _is_beside(
             statement.label, form, in_sentence=statement.form == "sentence"
-        ):
+        )
+        if not is_beside or _has(reading.without, statement.text) or _is_former(statement):
             continue
-        if (
-            (outside is not None and outside.search(statement.text))
-            or _is_former(statement)
-            or _is_dated(statement)
-        ):
+        # a value that changes over time, with a day from or until which it holds
+        if statement.kind in _CHANGING and "date" in {
+            value.kind for value in values_in(statement.text)
+        }:
             continue
         value = _name_of(statement) if is_name else _typed_value(statement, reading.kind)
         if value is not None:
@@ -172,11 +162,7 @@ def _is_beside(label: str, form: re.Pattern[str], *, in_sentence: bool) -> bool:
     text = plain(label)
     for match in form.finditer(text):
         before, after = text[: match.start()], text[match.end() :]
-        is_parted = (
-            in_sentence
-            and before.split()[-1:] != []
-            and before.split()[-1] in entries("determiners")
-        )
+        is_parted = in_sentence and {*before.split()[-1:]} & {*entries("determiners")}
         if not _content(after) and (is_parted or not _content(before)):
             return True
     return False
@@ -184,7 +170,7 @@ def _is_beside(label: str, form: re.Pattern[str], *, in_sentence: bool) -> bool:
 
 def _content(text: str) -> bool:
     """Whether a text says anything."""
-    return any(word not in _fillers() for word in stems(re.sub(r"\([^()]*\)", " ", text)))
+    return not _fillers().issuperset(stems(re.sub(r"\([^()]*\)", " ", text)))
 
 
 @lru_cache(maxsize=1)
@@ -196,17 +182,7 @@ def _fillers() -> frozenset[str]:
 def _is_former(statement: Statement) -> bool:
     """Whether a statement says that its value held once."""
     text = plain(statement.text)
-    return (
-        expression("lapsed").search(text) is not None
-        or expression("older").search(text) is not None
-    )
-
-
-def _is_dated(statement: Statement) -> bool:
-    """Whether a value that changes over time is stated with a day from or until which it holds."""
-    return statement.kind in _CHANGING and any(
-        value.kind == "date" for value in values_in(statement.text)
-    )
+    return any(expression(key).search(text) for key in ("lapsed", "older"))
 
 
 def _typed_value(statement: Statement, kind: str | None) -> str | None:
@@ -224,8 +200,8 @@ def _typed_value(statement: Statement, kind: str | None) -> str | None:
 
 def _name_of(statement: Statement) -> str | None:
     """The only name that a row, line or clause states."""
-    names = list(dict.fromkeys(match[0] for match in re.finditer(NAME, statement.value)))
-    return names[0] if len(names) == 1 and not _is_post(names[0]) else None
+    names = {match[0] for match in re.finditer(NAME, statement.value)}
+    return next((name for name in names if len(names) == 1 and not _is_post(name)), None)
 
 
 def _is_post(name: str) -> bool:
@@ -234,7 +210,7 @@ def _is_post(name: str) -> bool:
 
 
 def _whole_name(text: str, start: int, end: int, chunks: Sequence[Chunk]) -> str | None:
-    """A name of a text with its abbreviation's stop, and an article that is part of it.
+    """A name of a text with an article that is part of it.
 
     None where it is of a post.
 
@@ -244,8 +220,6 @@ def _whole_name(text: str, start: int, end: int, chunks: Sequence[Chunk]) -> str
     name = re.sub(r"\s(?:Le|La|Les|The|Au|Du)$", "", text[start:end].strip())
     if _is_post(name):
         return None
-    if _ABBREVIATED.search(name) and text[end : end + 1] == ".":
-        name = f"{name}."
     tags = {value for chunk in chunks for value in chunk.tags.values() if isinstance(value, str)}
     whole = text[:start] + name
     if whole != name and whole in tags and _ARTICLE.match(whole):
@@ -270,7 +244,9 @@ _RATE = re.compile(
 _MORE = re.compile(r"\s(?:and\sa\s(?:half|quarter)|et\s(?:demie?|un\squart))\b", re.IGNORECASE)
 _EXTENSION = re.compile(r",?\s\(?(?:ext(?:ension)?|poste)\b\.?\s?\d{1,5}\)?", re.IGNORECASE)
 _COUNTRY = re.compile(r"(?<![\w-])\+?\d{1,3}[\s-](?=$)")
-_ABBREVIATED = re.compile(r"\b(?:Inc|Corp|Co|Bros)$")
+# what no number or word goes on beyond
+_BEGINNING = re.compile(r"(?<!\d[.,])(?:\b|(?=\W))")
+_END = re.compile(r"(?:\b|(?<=\W))(?![.,]\d)")
 _SUFFIX = {"amount": _RATE, "duration": _MORE, "phone": _EXTENSION}
 
 
@@ -279,13 +255,7 @@ def _whole(text: str, start: int, end: int, kind: str | None) -> str | None:
 
     None where its bounds cut a number or word, or a number is all.
     """
-    cut_before = (start > 0 and _is_cut(text[start - 1], text[start])) or re.search(
-        r"\d[.,]$", text[:start][-2:]
-    )
-    cut_after = (end < len(text) and _is_cut(text[end - 1], text[end])) or re.match(
-        r"[.,]\d", text[end:]
-    )
-    if cut_before or cut_after:
+    if not (_BEGINNING.match(text, start) and _END.match(text, end)):
         return None
     values = values_in(text)
     own = next((value for value in values if value.start <= start and end <= value.end), None)
@@ -294,70 +264,52 @@ def _whole(text: str, start: int, end: int, kind: str | None) -> str | None:
     return None if own.kind == "number" and kind in _NUMBERLESS else _joined(text, own, values)
 
 
-def _is_cut(left: str, right: str) -> bool:
-    """Whether a bound between two characters cuts a number or a word."""
-    return left.isalnum() and right.isalnum()
-
-
 def _joined(text: str, own: TypedValue, values: Sequence[TypedValue]) -> str | None:
-    """A value with its rate's unit, its range's other end, or the numbers around a telephone's.
-
-    A percentage that ends a range is no value by itself.
-    """
+    """A value with its rate's unit, its range's other end, or the numbers around a telephone's."""
     start, end = own.start, own.end
     suffix = _SUFFIX.get(own.kind)
-    more = suffix.match(text, end) if suffix else None
+    more = suffix and suffix.match(text, end)
     end = more.end() if more else end
     if own.kind == "phone" and (country := _COUNTRY.search(text[:start])):
         start = country.start()
-    if own.kind in {"quantity", "percentage"}:
-        for value in values:  # `5 °C to 40 °C`
-            if (
-                value.kind == own.kind
-                and value.start >= end
-                and RANGE.fullmatch(text[end : value.start])
-            ):
-                end = value.end
-            elif (
-                value.end <= start
-                and value.kind in {own.kind, "number"}
-                and RANGE.fullmatch(text[value.end : start])
-            ):
-                start = value.start
-        if own.kind == "percentage" and (start, end) != (own.start, own.end):
-            return None
-        start -= (start, end) != (own.start, own.end) and text[max(0, start - 1) : start] == "+"
+    if own.kind in {"quantity", "percentage"}:  # `5 °C to 40 °C`
+        start = next(
+            (
+                value.start
+                for value in values
+                if value.kind in {own.kind, "number"} and RANGE.fullmatch(text[value.end : start])
+            ),
+            start,
+        )
+        end = next(
+            (
+                value.end
+                for value in values
+                if value.kind == own.kind and RANGE.fullmatch(text[end : value.start])
+            ),
+            end,
+        )
     return text[start:end].strip()
 
 
 # --- words of the documents
-def _by_words(field: str, chunks: Sequence[Chunk], about: str) -> Iterator[FieldValue]:
+def _by_words(field: str, chunks: Sequence[Chunk], about: str) -> list[FieldValue]:
     """Values of the kinds that a question asks for whose label is the field's words.
 
     Rows before sentences.
     """
-    words = stems(field.partition(":")[0].replace("_", " "))
-    if not words:
-        return
-    stated = [
+    words, kinds = stems(field.partition(":")[0].replace("_", " ")), wanted_kinds(about)
+    named = [
         statement
         for statement in statements(chunks)
-        if _is_named(statement, words) and not _is_former(statement)
+        if words and _is_named(statement, words) and not _is_former(statement)
+        if not kinds or statement.kind in kinds
     ]
-    kinds = wanted_kinds(about)
-    stated = [statement for statement in stated if not kinds or statement.kind in kinds]
-    stated = meeting(about, stated, chunks) or stated
-    printed = [
-        statement
-        for statement in stated
-        if statement.form != "sentence" and statement.kind not in {"text", "number"}
-    ]
-    clauses = [
-        statement
-        for statement in stated
-        if statement.form == "sentence" and statement.kind != "number"
-    ]
-    yield from (FieldValue(statement.value, statement.text) for statement in printed or clauses)
+    stated = meeting(about, named, chunks) or named
+    valued = [each for each in stated if each.kind != "number"]
+    rows = [each for each in valued if each.form != "sentence" and each.kind != "text"]
+    clauses = [each for each in valued if each.form == "sentence"]
+    return [FieldValue(statement.value, statement.text) for statement in rows or clauses]
 
 
 def _is_named(statement: Statement, words: Sequence[str]) -> bool:
@@ -366,11 +318,8 @@ def _is_named(statement: Statement, words: Sequence[str]) -> bool:
     All its words, and no others but small ones.
     """
     own = stems(statement.name)
-    if not all(any(meets(word, name) for name in own) for word in words):
-        return False
-    return not any(
-        name not in _fillers() and not any(meets(name, word) for word in words) for name in own
-    )
+    more = {*own} - shared_stems(own, words)
+    return {*words} == shared_stems(words, own) and _fillers().issuperset(more)
 
 
 def is_quoted(quote: str, chunks: Sequence[Chunk]) -> Chunk | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,6 @@ from raglab.words.packs import Pack
 ANY = "any"  # doctype of documents of several kinds, or of none
 HITS = 8  # passages nearest to a question
 AROUND = 200  # passages that are read of documents that no question names
-KEPT = 4096  # embeddings of texts
 LEAST_NAME = 4  # letters of a word that names a document
 
 
@@ -125,15 +124,6 @@ class DocumentIndex:
     def _places(self) -> dict[str, int]:
         return {chunk.chunk_id: at for at, chunk in enumerate(self.ready.chunks)}
 
-    @cached_property
-    def _vector(self) -> Callable[[str], NDArray[np.float32]]:
-        """The embedding of a text by the encoder of the index, the latest ones kept."""
-
-        def vector(text: str) -> NDArray[np.float32]:
-            return embed_queries([text], self.ready.encoder, tokens=False).vectors[0]
-
-        return lru_cache(maxsize=KEPT)(vector)
-
     def around(self, question: str) -> PinnedDocuments:
         """Documents of the passages nearest to a question, of which none is named."""
         nearest = self.nearest(question, self.chunks)
@@ -149,7 +139,10 @@ class DocumentIndex:
         """Of some passages those nearest to a question by the index's encoder, nearest first."""
         indexed = [chunk for chunk in chunks if chunk.chunk_id in self._places]
         places = np.array([self._places[chunk.chunk_id] for chunk in indexed], dtype=np.intp)
-        cosines = self.ready.indexes.vectors[places] @ self._vector(question)
+        cosines = (
+            self.ready.indexes.vectors[places]
+            @ embed_queries([question], self.ready.encoder, tokens=False).vectors[0]
+        )
         order = np.argsort(-cosines, kind="stable")[:most]
         return tuple(indexed[int(at)] for at in order)
 

@@ -17,7 +17,6 @@ from raglab.extensions.clarification.reply_names import (
     CONTENTS,
     DOCUMENT,
     LAST_PAGE,
-    MARK,
     NOT_UNDERSTOOD,
     PAGE_SCOPE,
     ReplyOffers,
@@ -40,6 +39,7 @@ _BARE_NOT = re.compile(
     r")(?<!'m )(?<!est )(?<!sont )\b(?=(?:not|pas) )"
 )
 _PART = re.compile(r"[,.;:!–—|](?=\s|$)|\s-\s|\||[()]|(?<!\d)[/+&\n](?!\d)")
+LONGEST_REPLY = 1_000  # characters that are read; a longer reply is not understood
 _EDGE_AND = re.compile(r"^(?:and|et) | (?:and|et)$")
 
 
@@ -62,18 +62,18 @@ def read_reply(reply: str, request: ReplyRequest, /) -> Reply:
       (Reply(kind='chosen', value='Rent deposit', quote='', declined=(), doubted=False), \
 'not_understood', ('Pet deposit',))
     """
+    button = plain(reply)
     pressed = [
         reading.value
         for reading in request.readings
-        if plain(reply) in {plain(reading.value), plain(reading.text)} - {""}
+        if button and button in {plain(reading.value), plain(reading.text)}
     ]
     if len(pressed) == 1:
         return Reply("chosen", pressed[0])
+    if len(reply) > LONGEST_REPLY:
+        return NOT_UNDERSTOOD
     text, choice = choice_of(mended(_spelled(reply, request), request), request)
-    names = " ".join(plain(f"{each.value} {each.text}") for each in request.readings)
-    doubts = {match[0] for match in expression("doubt").finditer(names)}  # `likely loss cover`
-    sure = expression("doubt").sub(lambda match: match[0] if match[0] in doubts else " ", text)
-    sure = " ".join(sure.split())
+    sure = " ".join(expression("doubt").sub(" ", text).split())
     if (
         not re.search(r"\w", sure)
         or _SIGN.search(text)
@@ -107,32 +107,24 @@ def _spelled(reply: str, request: ReplyRequest) -> str:
     return " ".join(text.split()).strip(" .!\"'“”«»")
 
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[\w'-]+", text))
-
-
 def _is_whole(text: str, key: str, *beside: str) -> bool:
     """Whether a text is entries of a list, with nothing beside them but words of others."""
     rest = expression(key).sub(" ", text)
-    return rest != text and not _words(rest).difference(*map(entries, beside))
+    words = {*re.findall(r"[\w'-]+", rest)}
+    return rest != text and not words.difference(*map(entries, beside))
 
 
 def _whole(text: str, choice: ReplyOffers) -> Reply | None:
     """What a reply says that is nothing but yes, no, none of them, or a question back."""
     request, words = choice.request, re.sub(r"[^\w' -]+ *", " ", text)
-    sole = request.readings[0].value if len(request.readings) == 1 else None
+    values = [reading.value for reading in request.readings]
     if _is_whole(text, "none_of", "polite", "dissent"):
-        return _declined(*(each.value for each in request.readings))
+        return _declined(*values)
     if expression("agreeing").match(words) and _is_whole(words, "agreeing", "assent"):
         return NOT_UNDERSTOOD if request.proposed is None else Reply("yes", request.proposed)
     if expression("declining").match(words) and _is_whole(words, "declining", "dissent"):
-        return _declined(request.proposed or sole)
-    if not re.match(expression("asking_back").pattern, bare(text)):
-        return None
-    # the question itself, made whole, is none
-    labels = (f"{reading.value} {reading.text}" for reading in request.readings)
-    own = {*_words(plain(" ".join((request.question, *labels)))), *entries("articles")}
-    return NOT_UNDERSTOOD if _words(MARK.sub(" ", text)) - own else None
+        return _declined(request.proposed or (values[0] if len(values) == 1 else None))
+    return NOT_UNDERSTOOD if re.match(expression("asking_back").pattern, bare(text)) else None
 
 
 def _declined(*values: str | None) -> Reply:
@@ -145,25 +137,22 @@ def _read(text: str, choice: ReplyOffers) -> Reply:
     if (whole := _whole(text, choice)) is not None:
         return whole
     opening, rest = _opening(text)
-    affirmed, denied, reasons = list[str](), list[str](), list[str]()
-    for part in _parts(rest):
-        is_reason = expression("because").match(part)
-        is_denied = expression("setting_aside").search(part)
-        (denied if is_denied else reasons if is_reason else affirmed).append(part)
-    heard = [named(part, choice) for part in affirmed]
-    remainder = expression("others")
+    parts, remainder = _parts(rest), expression("others")
+    denied = [part for part in parts if expression("setting_aside").search(part)]
+    stated = [part for part in parts if part not in denied]
+    reasons = [part for part in stated if expression("because").match(part)]
+    affirmed = [part for part in stated if part not in reasons]
     bared = [expression("setting_aside").sub(" ", part) for part in denied]
     gone = [named(" ".join(remainder.sub(" ", part).split()), choice) for part in bared]
-    values = {each.value for each in heard if each is not None}
-    away = [each.value for each in gone if each is not None]
-    chosen = next((each for each in heard if each is not None), None)
+    heard = [each for part in affirmed if (each := named(part, choice)) is not None]
+    chosen = next(iter(heard), None)
     if (
         NOT_UNDERSTOOD in (*heard, *gone)
-        or len(values) > 1
-        or values & {*away}
+        or len({each.value for each in heard}) > 1
         or any(tells_of_another(reason, chosen, choice) for reason in reasons)
     ):
         return NOT_UNDERSTOOD
+    away = {each.value for each in gone if each is not None}
     turned_down = [each.value for each in choice.request.readings if each.value in away]
     if chosen is None:
         return _unnamed(opening, "" if denied or reasons else rest, turned_down, choice)
@@ -173,8 +162,7 @@ def _read(text: str, choice: ReplyOffers) -> Reply:
     is_bare = any(each is None and not remainder.search(part) for each, part in pairs)
     if is_bare or (opening == "no" and not denied and chosen.value == proposed):
         is_clear = not is_bare or (len(denied) == 1 and not opening)
-        is_alone = len(affirmed) == 1 and not reasons
-        return _declined(chosen.value) if is_clear and is_alone else NOT_UNDERSTOOD
+        return _declined(chosen.value) if is_clear and stated == affirmed[:1] else NOT_UNDERSTOOD
     if opening == "no":
         apart = re.search(r"[^\w\s']", text[: len(text) - len(rest)])
         is_paged = choice.request.kind == PAGE_SCOPE
@@ -199,16 +187,12 @@ def _unnamed(opening: str, rest: str, turned_down: Sequence[str], choice: ReplyO
 
 def _opening(text: str) -> tuple[str, str]:
     """Whether a reply opens with yes or no, once or more, and what follows."""
+    # `not of the pets` says of what
+    beyond = {"no": expression("going_on").pattern, "yes": "(?!)"}
     for key, word in (("opening_no", "no"), ("agreeing", "yes")):
-        opening = re.compile(rf"(?:{'|'.join(entries(key))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)")
-        rest = text
-        # `right` may go on to say of what, so that it is no answer by itself.
-        while (match := opening.match(rest)) and not (
-            word == "no" and expression("going_on").match(rest, match.end())
-        ):
-            rest = rest[match.end() :]
-        if rest != text:
-            return word, rest
+        opening = rf"(?:{'|'.join(entries(key))})(?:[,;:.!]|\s[-–—])*\s+(?=\S)"
+        if match := re.match(rf"(?:{opening}(?!{beyond[word]}))+", text):
+            return word, text[match.end() :]
     return "", text
 
 

@@ -25,10 +25,15 @@ from raglab.extensions.clarification.reply_traits import (
     own_texts,
     size_words,
     statement_of,
-    statements_beside,
     time_words,
 )
-from raglab.extensions.clarification.statements import Statement, statements, value_key
+from raglab.extensions.clarification.statements import (
+    Statement,
+    called,
+    quoted,
+    statements,
+    value_key,
+)
 from raglab.extensions.clarification.value_kinds import values_in
 from raglab.live.clarifier import GapReading, Reply, ReplyRequest
 from raglab.values import Chunk
@@ -40,7 +45,7 @@ CONTENTS, DOCUMENT, LAST_PAGE = "toc", "document", "last"
 # that a reply may ask for of a part, beside those on offer
 MORE_TASKS: Final = ("procedure", "amounts", "exceptions")
 NOT_UNDERSTOOD = Reply("not_understood")
-NAME_LETTERS = 3  # of initials; a name that is looked for as a whole has more
+NAME_LETTERS = 3  # a name that is looked for as a whole has more
 SUREST = 4  # rank of a whole name
 SHORT, NEAR = 5, 0.82  # letters of a word that may be misspelled, and how like the name it is
 _ARTICLE = re.compile(r"^(?:(?:the|an?|les?|la|une?|du|de|des)(?!\w) ?|l'|d')")
@@ -85,27 +90,24 @@ def choice_of(text: str, request: ReplyRequest) -> tuple[str, ReplyOffers]:
 
     So that the `not` or the comma of a name is not the reply's. Tasks and pages have many names.
     """
-    readings = {reading.value: reading for reading in request.readings}
+    own = [reading.value for reading in request.readings]
     text = MARK.sub("?", text)  # the user's own is none
     forms: list[tuple[re.Pattern[str], str]] = []
     values: tuple[str, ...] = ()
     if request.kind == "intent":
         values = MORE_TASKS
-        for task in dict.fromkeys((*readings, *MORE_TASKS)):
-            forms += [(expression(key), task) for key in (f"task_{task}", task)]
-    if request.kind == PAGE_SCOPE:
+        tasks = dict.fromkeys((*own, *MORE_TASKS))
+        forms = [(expression(key), task) for task in tasks for key in (f"task_{task}", task)]
+    elif request.kind == PAGE_SCOPE:
         values = (*map(str, pages_of(request.documents)), CONTENTS, LAST_PAGE, DOCUMENT)
         forms = _page_forms(text, request)
         text = expression("only_cover").sub(entries("opening_no")[0], text)
-    beside = (
-        ReplyOffer(Reply("page", value), (value,)) for value in values if value not in readings
-    )
+    beside = (ReplyOffer(Reply("page", value), (value,)) for value in values if value not in own)
     offers = (*(_offer(reading, request) for reading in request.readings), *beside)
     names = {name for offer in offers for name in offer.phrases if len(name) > NAME_LETTERS}
     if request.kind != PAGE_SCOPE:
-        forms += [
-            (_whole(name), name) for name in sorted(names, key=lambda each: (-len(each), each))
-        ]
+        longest = sorted(names, key=lambda each: (-len(each), each))
+        forms += [(re.compile(rf"(?<!\w){re.escape(name)}(?!\w)"), name) for name in longest]
     marked: list[str] = []
     for form, name in forms:
         if (held := form.sub(f" name{len(marked)}name ", text)) != text:
@@ -139,15 +141,13 @@ def _offer(reading: GapReading, request: ReplyRequest) -> ReplyOffer:
     if request.kind == PAGE_SCOPE:
         return ReplyOffer(Reply("chosen", value), (value,))
     own, about = own_texts(reading, request)
-    beside, stated = statements_beside(reading, request), statement_of(reading, request)
+    beside, stated = quoted(quote, request.documents), statement_of(reading, request)
     is_shared = own == about
     cells = [fact for fact in beside if fact.head]
     apart = [fact for fact in cells if not shared_stems(asked_stems(request), stems(fact.head))]
     for fact in apart if not is_shared and len(apart) < len(cells) else ():
         about = about.replace(fact.value, " ")  # a cell of a column that was not asked for
-    initials = "".join(word[0] for word in stems(value))
     names = {*_vocabulary(own if is_shared else f"{value} {text}")}
-    names |= {initials} if len(initials) >= NAME_LETTERS else set()
     more = {word for word in _vocabulary(about) if any(map(str.isdigit, word))}
     if stated is not None:  # where it stands
         places = {fact.place for fact in beside if fact[:3] == stated[:3]}
@@ -201,28 +201,32 @@ def named(part: str, choice: ReplyOffers) -> Reply | None:
     """
     request, subject = choice.request, bare(part)
     if request.kind == PAGE_SCOPE and subject.isdecimal():
-        values = [offer.reply for offer in choice.offers if offer.reply.value == str(int(subject))]
-        return values[0] if values else NOT_UNDERSTOOD
+        pages = (each.reply for each in choice.offers if each.reply.value == str(int(subject)))
+        return next(pages, NOT_UNDERSTOOD)
     if (place := by_place(subject, request)) is not None:
         return choice.offers[place].reply
     ranks = [_rank(offer, subject, choice) for offer in choice.offers]
     best = [offer for offer, rank in zip(choice.offers, ranks, strict=True) if rank == max(ranks)]
     if not max(ranks):
-        best = []
-        for trait, words in ((by_time, time_words("newer", "older")), (by_size, size_words())):
-            if not best and (reading := trait(subject, request)) is not None:
-                offer = choice.offers[request.readings.index(reading)]
-                # `less key` turns a name down
-                own = offer if trait is by_time else ReplyOffer(offer.reply)
-                rest = bare(words.sub(" ", subject))
-                best = [offer] if _accounts(own, rest, choice) else []
-    if len(best) == 1:
-        bounds = expression("bounding").findall(part)
-        is_own = all(words in best[0].text for words in bounds)
-        return best[0].reply if is_own else NOT_UNDERSTOOD
-    if best:
-        return NOT_UNDERSTOOD
-    return None if fillers().issuperset(_atoms(subject)) else own_value(subject, choice)
+        best = _by_trait(subject, choice)
+    if not best:
+        return None if fillers().issuperset(_atoms(subject)) else own_value(subject, choice)
+    bounds = expression("bounding").findall(part)
+    is_own = len(best) == 1 and all(words in best[0].text for words in bounds)
+    return best[0].reply if is_own else NOT_UNDERSTOOD
+
+
+def _by_trait(subject: str, choice: ReplyOffers) -> list[ReplyOffer]:
+    """The offer that is the newer, the older, the lower or the higher; none where none is."""
+    request = choice.request
+    for trait, words in ((by_time, time_words("newer", "older")), (by_size, size_words())):
+        if (reading := trait(subject, request)) is not None:
+            offer = choice.offers[request.readings.index(reading)]
+            # `less key` turns a name down
+            own = offer if trait is by_time else ReplyOffer(offer.reply)
+            rest = bare(words.sub(" ", subject))
+            return [offer] if _accounts(own, rest, choice) else []
+    return []
 
 
 def _accounts(offer: ReplyOffer, subject: str, choice: ReplyOffers) -> bool:
@@ -243,8 +247,10 @@ def _rank(offer: ReplyOffer, subject: str, choice: ReplyOffers) -> int:
         return 0
     words = [word for word in _atoms(MARK.sub(" ", subject)) if word not in fillers()]
     numbers = {*"123456789", *(entry.partition("=")[2] for entry in entries("cardinals"))}
-    if MARK.search(subject) or numbers.issuperset(words):
-        return SUREST if MARK.search(subject) else 0
+    if MARK.search(subject):
+        return SUREST
+    if numbers.issuperset(words):
+        return 0
     for rank, own in enumerate(offer.ranks, 1):
         rivals = [each.ranks[rank - 1] for each in choice.offers if each.ranks]
         telling = [
@@ -283,26 +289,18 @@ def _word_stems(keys: tuple[str, ...]) -> frozenset[str]:
     )
 
 
-def manners() -> frozenset[str]:
-    """Stems of words that say nothing: thanks, yes, no, option."""
-    return _word_stems(("polite", "assent", "dissent", "option"))
-
-
 @cache
 def fillers() -> frozenset[str]:
     """Stems of words that name nothing, beside those that join, turn down or leave open."""
     turning = [expression(key) for key in ("joining", "setting_aside", "undecided")]
     small = {word for word in STOP_WORDS if not any(each.fullmatch(word) for each in turning)}
-    return manners() | _word_stems(("chatter",)) | frozenset(map(stem, small))
+    manners = _word_stems(("polite", "assent", "dissent", "option", "chatter"))
+    return manners | frozenset(map(stem, small))
 
 
 def has(names: frozenset[str], word: str) -> bool:
     """Whether a stem is one of some names, or a form of it."""
     return word in names or any(meets(word, name) for name in names)
-
-
-def _whole(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
 
 
 def bare(part: str) -> str:
@@ -327,25 +325,21 @@ def by_place(text: str, request: ReplyRequest) -> int | None:
     `two` names one only as a number, since it may be two of them. Of versions `the last` is the
     newest, and the number of a page is no place; nor is that of a sum, `£2`, or of a share.
     """
-
-    def forms(key: str) -> dict[str, int]:
-        pairs = (entry.split("=") for entry in entries(key))
-        return {form: int(place) - 1 for place, form in pairs}
-
     among, is_dated = len(request.readings), request.kind == "date_scope"
     free = {"of", *entries("polite"), *entries("option"), *entries("articles")}
     free -= {"page", *entries("joining")}
     words = [word for word in re.findall(r"[\w'-]+", text) if word not in free]
     if request.kind == PAGE_SCOPE or not words or re.search(r"[^\w\s#).'-]", text):
         return None
-    places = forms("ordinals")
+    numbered = ["ordinals"]
+    places: dict[str, int] = {}
     if len(words) == 1:  # `3 tickets` are three
-        places |= {f"{at + 1}(?:st|nd|rd|th|e|er|re|eme)?": at for at in range(among)}
-        places |= forms("cardinals") if expression("option").search(text) else {}
+        places = {f"{at + 1}(?:st|nd|rd|th|e|er|re|eme)?": at for at in range(among)}
         places |= {} if is_dated else dict.fromkeys(entries("last_one"), among - 1)
-        places |= dict.fromkeys(entries("middle_one"), among // 2) if among % 2 else {}
-        pair = entries("former_latter")
-        places |= dict(zip(pair, range(among), strict=True)) if len(pair) == among else {}
+        numbered += ["cardinals"] if expression("option").search(text) else []
+    for entry in (entry for key in numbered for entry in entries(key)):
+        number, _, form = entry.partition("=")
+        places[form] = int(number) - 1
     beside = asked_stems(request) | (frozenset() if is_dated else _word_stems(("heads",)))
     place = next((at for form, at in places.items() if re.fullmatch(form, words[0])), among)
     return place if place < among and beside.issuperset(map(stem, words[1:])) else None
@@ -388,36 +382,39 @@ def own_value(text: str, choice: ReplyOffers) -> Reply:
     # `9` is the place of none
     if not words or MARK.search(text) or re.fullmatch(r"\d{1,2}", text):
         return NOT_UNDERSTOOD
-    stated = statements(request.documents)
-    quoted = {plain(reading.quote) for reading in request.readings if reading.quote}
-    kinds = {fact.kind for fact in stated if plain(fact.text) in quoted} - {"text", "number"}
+    offered = (quoted(reading.quote, request.documents) for reading in request.readings)
+    kinds = {fact.kind for facts in offered for fact in facts} - {"text", "number"}
     wanted = frozenset(stems(request.field.partition(":")[0]))
     # the field of a pack, which the question names in other words
     if not wanted <= frozenset(stems(request.question)):
         wanted = frozenset(map(stem, topic_words(plain(request.question))))
     wanted -= heads
-    exact, partly = list[Statement](), list[Statement]()
-    for fact in stated:
-        about = stems(f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}")
-        if (kinds and fact.kind not in kinds) or wanted - shared_stems(wanted, about):
-            continue
-        names = (fact.label, fact.name, fact.value, fact.heading)
-        if any(set(_atoms(plain(name))) - free in (words, full) for name in names):
-            exact.append(fact)
-        elif len(words) > 1 and words.issubset(_atoms(plain(fact.name))):
-            partly.append(fact)
-    whole = exact or partly
+    own = [
+        fact
+        for fact in statements(request.documents)
+        if (not kinds or fact.kind in kinds) and not wanted - shared_stems(wanted, _about(fact))
+    ]
+    whole = [
+        fact
+        for fact in own
+        for name in (fact.label, fact.name, fact.value, fact.heading)
+        if {*_atoms(plain(name))} - free in (words, full)
+    ]
+    if not whole and len(words) > 1:
+        whole = [fact for fact in own if words.issubset(_atoms(plain(fact.name)))]
     if len({value_key(fact.value) for fact in whole}) != 1:
         return NOT_UNDERSTOOD
     return Reply("own_value", whole[0].label or whole[0].value, quote=whole[0].text)
 
 
+def _about(fact: Statement) -> tuple[str, ...]:
+    return stems(f"{fact.label} {fact.head or fact.table} {fact.heading} {fact.text}")
+
+
 def own_statement(reply: Reply, chunks: Sequence[Chunk]) -> Statement | None:
     """The statement of an own value in the documents; None where no statement is quoted."""
-    stated = [fact for fact in statements(chunks) if plain(fact.text) == plain(reply.quote)]
-    key = value_key(reply.value)
-    named = [fact for fact in stated if key in map(value_key, (fact.label, fact.value, fact.name))]
-    return next(iter(named or stated), None)
+    stated = quoted(reply.quote, chunks)
+    return next(iter(called(reply.value, stated) or stated), None)
 
 
 # --- misspelled words
@@ -437,23 +434,22 @@ def mended(text: str, request: ReplyRequest) -> str:
       ... )
       'the security one'
     """
-    labels = [f"{reading.value} {reading.text}" for reading in request.readings]
-    names = {word for label in labels for word in _words_of(label) if len(word) >= SHORT}
-    quotes = (reading.quote for reading in request.readings)
-    texts = (request.question, request.field, *quotes, _lists())
-    texts = (*texts, *(chunk.full_text for chunk in request.documents))
-    strange = {word for word in _words_of(text) - names if len(word) >= SHORT and word.isalpha()}
-    for word in strange.difference(*map(_words_of, texts)):
-        near = get_close_matches(word, sorted(names), 2, NEAR)
+    readings = request.readings
+    names = {
+        word
+        for reading in readings
+        for word in _words_of(f"{reading.value} {reading.text}")
+        if len(word) >= SHORT
+    }
+    quotes = (reading.quote for reading in readings)
+    documents = (chunk.full_text for chunk in request.documents)
+    texts = (request.question, request.field, str(language_parts()), *quotes, *documents)
+    for word in _words_of(text).difference(names, *map(_words_of, texts)):
+        near = get_close_matches(word, sorted(names), 2, NEAR) if len(word) >= SHORT else []
         near = [name for name in near if (name[0], name[-1]) == (word[0], word[-1])]
-        if len(near) == 1:
+        if len(near) == 1 and word.isalpha():
             text = re.sub(rf"(?<![\w'-]){word}(?![\w'-])", near[0], text)
     return text
-
-
-@cache
-def _lists() -> str:
-    return str(language_parts())
 
 
 @lru_cache(maxsize=1 << 10)

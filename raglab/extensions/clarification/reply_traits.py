@@ -6,7 +6,7 @@ import re
 from functools import cache
 
 from raglab.extensions.clarification.language_words import entries, expression, plain, whole_words
-from raglab.extensions.clarification.statements import Statement, statements, value_key
+from raglab.extensions.clarification.statements import Statement, called, quoted
 from raglab.extensions.clarification.value_kinds import values_in
 from raglab.live.clarifier import GapReading, ReplyRequest
 from raglab.words.numerals import plain_number
@@ -14,24 +14,15 @@ from raglab.words.numerals import plain_number
 TIMED = frozenset({"date_scope", "document"})  # kinds whose readings differ in their time
 # kinds that are lower or higher
 MEASURED = frozenset({"amount", "percentage", "duration", "quantity"})
-PAIR = 2  # readings of which each is what the other is not
 _YEARS = re.compile(r"(?:19|20)\d\d")
 _FIGURE = re.compile(r"\d(?:[\d.,\s\u00a0\u202f']*\d)?")
 
 
-def statements_beside(reading: GapReading, request: ReplyRequest) -> tuple[Statement, ...]:
-    """Statements of the sentence or row that a reading quotes."""
-    quote = plain(reading.quote)
-    return tuple(fact for fact in statements(request.documents) if plain(fact.text) == quote)
-
-
 def statement_of(reading: GapReading, request: ReplyRequest) -> Statement | None:
     """The statement that a reading is, as its quote and value tell; None where there is none."""
-    key, beside = value_key(reading.value), statements_beside(reading, request)
-    for fact in beside:
-        if key in map(value_key, (fact.label, fact.head, fact.name, fact.value)):
-            return fact
-    return beside[0] if len({fact.value for fact in beside}) == 1 else None
+    beside = quoted(reading.quote, request.documents)
+    sole = beside if len({fact.value for fact in beside}) == 1 else []
+    return next(iter((*called(reading.value, beside), *sole)), None)
 
 
 def own_texts(reading: GapReading, request: ReplyRequest) -> tuple[str, str]:
@@ -97,29 +88,34 @@ def by_size(part: str, request: ReplyRequest) -> GapReading | None:
     A word of size may be of the thing, not of its value: it names only where a name says so too. A
     price is of sums.
     """
-    lower, higher = expression("smaller").search(part), expression("larger").search(part)
-    if bool(lower) == bool(higher):
+    is_lower, is_higher = (
+        expression(key).search(part) is not None for key in ("smaller", "larger")
+    )
+    if is_lower == is_higher:
         return None
-    sizes, units = list[float](), set[tuple[str, str]]()
-    for reading in request.readings:
-        stated = statement_of(reading, request)
-        values = values_in(reading.quote if stated is None else stated.value)
-        if len(values) != 1 or values[0].kind not in MEASURED:
-            return None
-        kind, shown = values[0][:2]
-        figures = _FIGURE.findall(shown)
-        size = plain_number(figures[0], money=kind == "amount") if figures else None
-        if size is None:
-            return None
-        units.add((kind, value_key(_FIGURE.sub("", shown))))
-        sizes.append(float(size))
-    end = (min if lower else max)(sizes)
-    if len(units) > 1 or sizes.count(end) != 1:
+    measures = [_measure(reading, request) for reading in request.readings]
+    known = [measure for measure in measures if measure is not None]
+    sizes = [size for _, size in known]
+    end = (min if is_lower else max)(sizes, default=0.0)
+    units = {unit for unit, _ in known}
+    if len(known) < len(measures) or len(units) != 1 or sizes.count(end) != 1:
         return None
     place = sizes.index(end)
-    if expression("of_price").search(part) and "amount" not in next(iter(units)):
+    if expression("of_price").search(part) and known[0][0][0] != "amount":
         return None
     names = [plain(reading.value) for reading in request.readings]
-    small = [bool(expression("small_names").search(name)) for name in names]
-    is_named = len(small) == PAIR and sum(small) == 1 and small[place] == bool(lower)
+    small = [expression("small_names").search(name) is not None for name in names]
+    is_named = sorted(small) == [False, True] and small[place] == is_lower
     return request.readings[place] if is_named or not expression("of_size").search(part) else None
+
+
+def _measure(reading: GapReading, request: ReplyRequest) -> tuple[tuple[str, str], float] | None:
+    """Unit and number of the only value of a reading, of a kind that is lower or higher."""
+    stated = statement_of(reading, request)
+    values = values_in(reading.quote if stated is None else stated.value)
+    if len(values) != 1 or values[0].kind not in MEASURED:
+        return None
+    kind, shown = values[0][:2]
+    figures = _FIGURE.search(shown)
+    size = figures and plain_number(figures[0], money=kind == "amount")
+    return None if size is None else ((kind, _FIGURE.sub("", plain(shown)).strip()), float(size))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Literal, NamedTuple
@@ -21,7 +20,8 @@ LONGEST_LABEL, LONGEST_CLAUSE = 8, 14  # words
 ROLE_WORDS = 4
 # words of a cell that says that there is no value; share of such cells
 VOID_WORDS, MOST_VOID = 3, 0.7
-CLAUSE_ROOM = 400  # characters on either side of a value in which its label is looked for
+RATE_ROOM = 80  # characters up to the end of a rate that are looked at
+CLAUSE_ROOM = 400  # characters on either side of a value that are looked at
 _LABELLED = re.compile(
     r"^\W{0,4}(?P<label>[^\W\d][^:|]{1,58}?)\s?(?::|\t|\.{4,}|\s[–—]\s)\s*(?P<value>\S.{0,118})$"
 )
@@ -70,7 +70,6 @@ _RATE = re.compile(
     r"(?i)(?:(?<![\d.,])\d[\d.,]{0,14}\s?[^\s\d]{0,4}|\d\s\w{2,12}|once|twice|times|fois)"
     r"\s?(?:a|an|un|une)\s\w{1,14}$"
 )
-_SMALL = frozenset(STOP_WORDS)
 ALIGNED = 2  # lines of a table without rules
 _COLUMNS = re.compile(r"\s{2,}|\t")  # between aligned cells
 
@@ -96,9 +95,9 @@ class Statement(NamedTuple):
     value: str
     kind: str
     text: str
-    heading: str
-    place: int
-    form: Form
+    heading: str = ""
+    place: int = -1
+    form: Form = "sentence"
     table: str = ""
     lead: str = ""
 
@@ -123,6 +122,22 @@ def statements(chunks: Sequence[Chunk]) -> tuple[Statement, ...]:
     )
 
 
+def quoted(quote: str, chunks: Sequence[Chunk]) -> list[Statement]:
+    """Statements of the sentence or row that is quoted."""
+    text = plain(quote)
+    return [fact for fact in statements(chunks) if plain(fact.text) == text]
+
+
+def called(name: str, stated: Iterable[Statement]) -> list[Statement]:
+    """Those of some statements that have a text as their label, head, name or value."""
+    key = value_key(name)
+    return [
+        fact
+        for fact in stated
+        if key in map(value_key, (fact.label, fact.head, fact.name, fact.value))
+    ]
+
+
 def heading_of(chunk: Chunk) -> str:
     """The innermost heading that a passage begins under, '' where it has none."""
     if chunk.section:
@@ -133,31 +148,31 @@ def heading_of(chunk: Chunk) -> str:
 
 @lru_cache(maxsize=1 << 13)
 def _chunk_statements(text: str) -> tuple[Statement, ...]:
-    heading = ""
-    results: list[Statement] = []
-    parts = pieces(_tabled(text))
-    tables: dict[tuple[str, ...], list[Counter[str]]] = {}
+    heading, results, parts = "", list[Statement](), pieces(_tabled(text))
+    tables: dict[tuple[str, ...], list[Counter[str]]] = {}  # cells of each column, by their kinds
     for piece in parts:
         columns = tables.setdefault(piece.heads, [Counter() for _ in piece.heads])
         for column, cell in zip(columns, piece.cells if piece.kind == "row" else (), strict=False):
             column[_cell_kind(cell)] += bool(cell)
     for piece in parts:
+        stated: Iterable[Statement] = ()
         if piece.kind == "heading":
             heading = piece.text.rpartition(" > ")[2]
         elif piece.kind == "row":
-            results += _row_statements(piece, heading, tables[piece.heads])
+            stated = _row_statements(piece, tables[piece.heads])
         elif piece.kind == "prose":
-            results += _sentence_statements(piece.text, heading)
+            stated = _sentence_statements(piece.text)
+        results += [fact._replace(heading=heading) for fact in stated]
     # Lines that name a value are joined into a paragraph by their sentences: they are read as they
     # are printed.
     top = parts[0].text if parts and parts[0].kind == "heading" else ""
     lines = _apart(list(_line_statements(text, top)))
     labelled = {(line.value, line.kind) for line in lines}
-    rest = [
+    rest = (
         result
         for result in results
         if result.form != "sentence" or (result.value, result.kind) not in labelled
-    ]
+    )
     return (*rest, *(line._replace(heading=line.heading or heading) for line in lines))
 
 
@@ -172,12 +187,10 @@ def _tabled(text: str) -> str:
         lines = list(group)
         rows = [_COLUMNS.split(line.strip()) for line in lines]
         width = max(map(len, rows))
-        if not is_row or len(rows) < ALIGNED or any(len(row) < width - 1 for row in rows):
-            results += lines
-            continue
+        is_table = is_row and len(rows) >= ALIGNED and min(map(len, rows)) >= width - 1
         rows = [[""] * (width - len(row)) + row for row in rows]
-        valued = [any(map(values_in, row[1:])) for row in rows]
-        if 2 * sum(valued[1:]) < len(rows) - 1:  # a list, or prose with wide blanks
+        valued = [any(map(values_in, row[1:])) for row in rows[1:]]
+        if not is_table or 2 * sum(valued) < len(valued):  # a list, or prose with wide blanks
             results += lines
             continue
         if any(value.text == cell for cell in rows[0] for value in values_in(cell)):
@@ -194,64 +207,58 @@ def _is_aligned(line: str) -> bool:
     return bool(cells) and "|" not in line and bool(is_plain)
 
 
-def _row_statements(
-    piece: Piece, heading: str, columns: Sequence[Counter[str]]
-) -> Iterator[Statement]:
+def _row_statements(piece: Piece, columns: Sequence[Counter[str]]) -> Iterator[Statement]:
     """A statement of each cell of a table's row but the one that names it.
 
     Args:
-      columns: numbers of cells by kind. A few words, `not let`, are of the kind of their column:
-        there is none.
+      columns: numbers of cells by kind.
     """
-    cells, heads = piece.cells, piece.heads or ("",) * len(piece.cells)
-    named = next(
-        (at for at, cell in enumerate(cells) if any(char.isalpha() for char in cell)), None
-    )
+    cells = piece.cells
+    named = next((at for at, cell in enumerate(cells) if any(map(str.isalpha, cell))), None)
     if named is None:
         return
-    label = cells[named]
+    label, behind, heads = cells[named], cells[named + 1 :], piece.heads or ("",) * len(cells)
     # A table of people names them first, or their roles.
-    name, beside = (
-        label.partition(",")[0].strip(),
-        cells[named + 1] if named + 1 < len(cells) else "",
-    )
-    if (
-        is_name(name)
-        and beside
-        and not is_name(beside)
-        and len(beside.split()) <= ROLE_WORDS
-        and not values_in(beside)
-    ):
-        yield Statement(beside, "", name, "name", piece.text, heading, -1, "role")
-    several = sum(bool(cell) for cell in cells) > 2
+    name, role = _name_in(label), behind[0] if behind else ""
+    if name and role and _cell_kind(role) == "text" and len(role.split()) <= ROLE_WORDS:
+        yield Statement(role, "", name, "name", piece.text, form="role")
+    several = sum(map(bool, cells)) > 2
+    names = sum(column["name"] > 0 for column in columns[named + 1 :])
     for at, cell in enumerate(cells):
         if at == named or not cell:
             continue
-        head, table, kind = heads[at] if several else "", " ".join(heads), _cell_kind(cell)
+        head, kind = heads[at] if several else "", _cell_kind(cell)
         if kind == "text" and columns and len(cell.split()) <= VOID_WORDS:
-            # Where a column is of several kinds, a row is of one.
-            is_mixed = len({*columns[at]} - {"text"}) > 1
-            own = Counter(map(_cell_kind, cells[named + 1 :])) if is_mixed else columns[at]
-            kinds = {*own} - {"text"}
-            is_typed = all(each["text"] < MOST_VOID * each.total() for each in (own, columns[at]))
-            kind = kinds.pop() if len(kinds) == 1 and is_typed else kind
+            kind = _void_kind(columns[at], behind)
         if kind == "name" and not is_name(label):
-            names = sum(column["name"] > 0 for column in columns[named + 1 :])
-            name = cell.partition(",")[0].strip()
-            yield Statement(
-                label, head if names > 1 else "", name, "name", piece.text, heading, -1, "role"
-            )
+            name, head = _name_in(cell) or cell, head if names > 1 else ""
+            yield Statement(label, head, name, "name", piece.text, form="role")
             continue
-        kind = "text" if kind == "name" else kind
-        yield Statement(label, head, cell, kind, piece.text, heading, -1, "row", table)
+        kind, table = "text" if kind == "name" else kind, " ".join(heads)
+        yield Statement(label, head, cell, kind, piece.text, form="row", table=table)
+
+
+def _void_kind(column: Counter[str], cells: Iterable[str]) -> str:
+    """Kind of a few words, `not let`, in a column of values: that of its values.
+
+    Where a column is of several kinds, a row is of one.
+    """
+    own = Counter(map(_cell_kind, cells)) if len({*column} - {"text"}) > 1 else column
+    kinds = {*own} - {"text"}
+    is_typed = all(each["text"] < MOST_VOID * each.total() for each in (own, column))
+    return kinds.pop() if len(kinds) == 1 and is_typed else "text"
+
+
+def _name_in(text: str) -> str:
+    """The name that a cell or line begins with, up to a comma; '' where it begins with none."""
+    name = text.partition(",")[0].strip()
+    return name if is_name(name) else ""
 
 
 @lru_cache(maxsize=1 << 12)
 def _cell_kind(cell: str) -> str:
     """The only kind of value that a cell has, `text` where it has none or several."""
-    if is_name(cell.partition(",")[0]):
-        return "name"
-    kinds = {value.kind for value in values_in(cell)}
+    kinds = {"name"} if _name_in(cell) else {value.kind for value in values_in(cell)}
     return kinds.pop() if len(kinds) == 1 else "text"
 
 
@@ -273,7 +280,7 @@ def _lead(block: Sequence[str]) -> str:
     match = _LABELLED.match(block[0]) if block else None
     if match is None:
         return ": ".join(line for line in block[:2] if len(line.split()) <= LONGEST_LABEL)
-    return block[0] if is_name(match["value"].partition(",")[0]) else ""
+    return block[0] if _name_in(match["value"]) else ""
 
 
 def _line_statements(text: str, top: str) -> Iterator[Statement]:
@@ -282,37 +289,35 @@ def _line_statements(text: str, top: str) -> Iterator[Statement]:
     Args:
       top: line above the text that names its headings.
     """
-    heading = ""
-    block: list[str] = []
+    heading, block = "", list[str]()
     for line in text.splitlines():
         bare = re.sub(r"\*+", "", line.strip())
         if not bare:
             block = []
-            continue
         if bare.startswith("#"):
             heading = bare.lstrip("# ").strip()
-        if bare.startswith(("|", "#", ">")) or "](" in bare:
+        if not bare or bare.startswith(("|", "#", ">")) or "](" in bare:
             continue
         lead = _lead(block)
-        block = [] if line == top else [*block, bare]
+        block = [] if line == top else [*block, bare][:2]
         match = _LABELLED.match(bare)
         if match is None or len(match["label"].split()) > LONGEST_LABEL:
             continue
         label, value = match["label"].strip(), match["value"].strip().rstrip(".")
-        printed = match[0][match.start("label") :].strip()  # as its quote is looked up
-        typed = values_in(value)
+        typed, n_words = values_in(value), len(value.split())
         form: Form = "line"
         kind, shown = "text", value
-        if is_name(value.partition(",")[0]) and len(typed) < 2:
-            kind, form, shown = "name", "role", value.partition(",")[0].strip()
-        elif len(typed) == 1 and len(value.split()) <= 2 * LONGEST_LABEL:
-            kind, shown = typed[0].kind, typed[0].text
-        elif typed or len(value.split()) > LONGEST_LABEL or value.endswith((".", "!", "?")):
+        if (name := _name_in(value)) and len(typed) < 2:
+            kind, form, shown = "name", "role", name
+        elif len(typed) == 1 and n_words <= 2 * LONGEST_LABEL:
+            kind, shown = typed[0][:2]
+        elif typed or n_words > LONGEST_LABEL or value.endswith(("!", "?")):
             continue
-        yield Statement(label, "", shown, kind, printed, heading, -1, form, lead=lead)
+        printed = match[0][match.start("label") :].strip()  # as its quote is looked up
+        yield Statement(label, "", shown, kind, printed, heading, form=form, lead=lead)
 
 
-def _sentence_statements(sentence: str, heading: str) -> Iterator[Statement]:
+def _sentence_statements(sentence: str) -> Iterator[Statement]:
     """A statement of each value and each role of a sentence.
 
     A value that follows another at once, `£4 until May and £5 from June`, is of the same thing: it
@@ -322,75 +327,51 @@ def _sentence_statements(sentence: str, heading: str) -> Iterator[Statement]:
     starts: dict[str, list[int]] = {}
     for value in values:
         starts.setdefault(value.kind, []).append(value.start)
+    ends = {kind: iter((*own[1:], len(sentence))) for kind, own in starts.items()}
     labels: dict[str, str] = {}
     for value in values:
-        label, behind = _label(sentence, value.start, value.end), ""
+        clauses = _CLAUSE.split(sentence[max(0, value.start - CLAUSE_ROOM) : value.start])
+        after, behind = sentence[value.end : value.end + CLAUSE_ROOM], ""
+        label = _label(clauses, after)
         if len(starts[value.kind]) > 1:
-            behind = _behind(sentence, value.end, starts[value.kind])
-            if (
-                value.kind in labels
-                and behind
-                and not stems(_clauses_before(sentence, value.start)[-1])
-            ):
+            behind = _behind(after[: next(ends[value.kind]) - value.end])
+            if value.kind in labels and behind and not stems(clauses[-1]):
                 label = labels[value.kind]
             labels[value.kind] = label
-        yield Statement(label, behind, value.text, value.kind, sentence, heading, -1, "sentence")
+        yield Statement(label, behind, value.text, value.kind, sentence)
     forms = (_ROLE_AFTER, _ROLE_BEFORE, _ROLE_IS, _IS_ROLE, _WE)
     for form in (_ROLE_AFTER, _ROLE_APPOSED) if _PARTIES.search(sentence) else forms:
         for match in form.finditer(sentence):
             role = match["role"].strip()
             role = _DOERS.get(role, role)
-            yield Statement(role, "", match["name"], "name", sentence, heading, -1, "role")
-
-
-def _label(sentence: str, start: int, end: int) -> str:
-    """What a sentence says a value is of.
-
-    The words of its clause before it, else those behind it.
-    """
-    clauses = _clauses_before(sentence, start)
-    before = clauses[-1] if stems(clauses[-1]) else " ".join(clauses[-2:])
-    words = _trimmed(
-        before if stems(before) else _CLAUSE.split(sentence[end : end + CLAUSE_ROOM])[0]
-    )
-    return " ".join(words[-LONGEST_LABEL:])
+            yield Statement(role, "", match["name"], "name", sentence, form="role")
 
 
 def _is_rate(sentence: str, value: TypedValue) -> bool:
     """Whether a duration only says per what another value is: `£900 a month`."""
-    return (
-        value.kind == "duration"
-        and not value.text[0].isdigit()
-        and _RATE.search(sentence[: value.end]) is not None
-    )
+    if value.kind != "duration" or value.text[0].isdigit():
+        return False
+    return _RATE.search(sentence[max(0, value.end - RATE_ROOM) : value.end]) is not None
 
 
-def _clauses_before(sentence: str, start: int) -> list[str]:
-    """Clauses of a sentence before a place, the last of them up to it."""
-    return _CLAUSE.split(sentence[max(0, start - CLAUSE_ROOM) : start])
+def _label(clauses: Sequence[str], after: str) -> str:
+    """What a sentence says a value is of.
+
+    The words of its clause before it, else those behind it; no small ones at either end.
+    """
+    before = clauses[-1] if stems(clauses[-1]) else " ".join(clauses[-2:])
+    words = (before if stems(before) else _CLAUSE.split(after)[0]).split()
+    telling = [
+        at for at, word in enumerate(words) if not STOP_WORDS.issuperset(split_words(plain(word)))
+    ]
+    own = words[telling[0] : telling[-1] + 1] if telling else []
+    return " ".join(own[-LONGEST_LABEL:])
 
 
-def _behind(sentence: str, end: int, starts: Sequence[int]) -> str:
-    """What a sentence says of a value behind it, up to its clause's end or the next such value."""
-    at = bisect_left(starts, end)
-    until = starts[at] if at < len(starts) else len(sentence)
-    words = _CLAUSE.split(sentence[end : min(until, end + CLAUSE_ROOM)])[0].rstrip(" .;:,").split()
+def _behind(after: str) -> str:
+    """What a sentence says of a value behind it, up to its clause's end."""
+    words = _CLAUSE.split(after)[0].rstrip(" .;:,").split()
     return " ".join(words[:LONGEST_CLAUSE]) if stems(" ".join(words)) else ""
-
-
-def _trimmed(text: str) -> list[str]:
-    """Words of a text without small ones at either end."""
-    words = text.split()
-    while words and _is_small(words[-1]):
-        words.pop()
-    while words and _is_small(words[0]):
-        words.pop(0)
-    return words
-
-
-def _is_small(word: str) -> bool:
-    parts = split_words(plain(word))
-    return not parts or all(part in _SMALL for part in parts)
 
 
 def value_key(text: str) -> str:

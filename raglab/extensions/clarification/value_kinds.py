@@ -6,6 +6,7 @@ The kinds are dates, amounts, percentages, durations, phones, addresses, codes a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -101,7 +102,6 @@ KINDS = ("date", "address", *(kind for kind, _ in _EXPRESSIONS), "name", "text")
 _ANY = re.compile(
     "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _EXPRESSIONS), re.IGNORECASE
 )
-_CASED = frozenset({"reference"})  # kinds whose capitals tell
 _DIGITS = range(8, 16)  # of a phone number
 
 
@@ -126,48 +126,43 @@ def values_in(text: str) -> tuple[TypedValue, ...]:
       [('amount', '£250'), ('duration', '14 days'), ('date', '1 May 2025'), ('phone', '020 7946 \
 0142')]
     """
-    values = [
-        TypedValue("date", text[date.start : date.end], date.start, date.end)
-        for date in dates_in(text)
-    ]
-    addresses = [
-        TypedValue("address", match[0], match.start(), match.end())
+    addresses = (
+        TypedValue("address", match[0], *match.span())
         for match in _ADDRESS.finditer(text if "," in text else "")
         if "," in match[0]
-    ]
-    values = [
-        *(
-            date
-            for date in values
-            if not any(date.start < of.end and of.start < date.end for of in addresses)
-        ),
-        *addresses,
-    ]
-    taken = [(value.start, value.end) for value in values]
-    for match in _ANY.finditer(text):
-        kind, shown = match.lastgroup or "", match[0]
-        if any(match.start() < end and start < match.end() for start, end in taken):
-            continue
-        if kind in _CASED and shown.lower() == shown:
-            continue
-        if kind == "phone" and sum(char.isdigit() for char in shown) not in _DIGITS:
-            kind = "number"
-        values.append(TypedValue(kind, shown.strip(), match.start(), match.end()))
+    )
+    dates = (
+        TypedValue("date", text[date.start : date.end], date.start, date.end)
+        for date in dates_in(text)
+    )
+    values, taken = list[TypedValue](), set[int]()  # places that a value has
+    for value in (*addresses, *dates, *_typed(text)):  # in the order of precedence
+        places = range(value.start, value.end)
+        if taken.isdisjoint(places):
+            taken.update(places)
+            values.append(value)
     results: list[TypedValue] = []
     for value in sorted(values, key=lambda value: value.start):
-        last = results[-1] if results else None
         # `from 9:00 to 17:00`, `de 14 h à 17 h` is one value
-        is_range = last is not None and (last.kind, value.kind) in _RANGED
-        is_time = value.kind == "time" or _HOUR.fullmatch(value.text) is not None
-        is_range = is_range and is_time
-        if last is not None and is_range and RANGE.fullmatch(text[last.end : value.start]):
-            results[-1] = TypedValue("time", text[last.start : value.end], last.start, value.end)
+        is_end = value.kind == "time" or _HOUR.fullmatch(value.text)
+        start = results[-1].start if is_end and results and results[-1].kind == "time" else None
+        if start is not None and RANGE.fullmatch(text[results[-1].end : value.start]):
+            results[-1] = TypedValue("time", text[start : value.end], start, value.end)
         else:
             results.append(value)
     return tuple(results)
 
 
-_RANGED = {("time", "time"), ("time", "duration")}
+def _typed(text: str) -> Iterator[TypedValue]:
+    """Values of a text by the expressions of their kinds."""
+    for match in _ANY.finditer(text):
+        kind, shown = match.lastgroup or "", match[0].strip()
+        if kind == "phone" and sum(map(str.isdigit, shown)) not in _DIGITS:
+            kind = "number"
+        if kind != "reference" or shown.lower() != shown:  # its capitals tell
+            yield TypedValue(kind, shown, *match.span())
+
+
 _HOUR = re.compile(r"\d{1,2}\s?h")  # `14 h`, where a time stands before it
 _CAPITAL = r"(?<![\w’'.-])[A-ZÀ-ÖØ-Þ][\w’'.-]{0,30}(?![\w’'-])"
 _JOIN = r"(?:of|de|du|des|la|le|and|et|&|van|von|der|d’|d')"

@@ -6,16 +6,13 @@ It leads to a statement, a field of some pages, or a narrower question.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple
 
 from raglab.answering.extractive import piece_text
-from raglab.decision.checks import Check, answer_checks
-from raglab.decision.measurement import measured_tables
-from raglab.decision.signal_values import STORED, used_signals
+from raglab.decision.chain import NONE
+from raglab.decision.checks import Check, answer_checks, step_checks
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.extensions.clarification.contents import scope
 from raglab.extensions.clarification.document_roles import document_roles
@@ -39,17 +36,24 @@ from raglab.extensions.clarification.scope_answers import (
     headed_chunks,
     narrow_to_chunks,
 )
-from raglab.extensions.clarification.statements import heading_of, statements, value_key
+from raglab.extensions.clarification.statements import (
+    called,
+    heading_of,
+    quoted,
+    statements,
+    value_key,
+)
+from raglab.gates import gate_by_name
 from raglab.live.clarifier import FieldValue, GapReading, ParsedQuestion, QuestionGap
 from raglab.live.pipeline import unretrieved_response
 from raglab.live.requests import Request
 from raglab.live.response import Response, ResponseFields, ResponseRecord, check_answer
-from raglab.policy_parts.patterns import pattern_hits
-from raglab.replay import decide_on_tables
-from raglab.signals import NAMES, declaration, own_signal
-from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, Status, TraceData, refuse
-from raglab.words.languages import refusal
+from raglab.policy_parts.gate_order import Step
+from raglab.policy_parts.patterns import matches
+from raglab.values import Chunk, Generation, Status, refuse
+from raglab.words.languages import Reason, refusal, say
 from raglab.words.text import pieces
+from raglab.words.tokeniser import word_count
 
 if TYPE_CHECKING:
     from raglab.live.system import System
@@ -89,13 +93,9 @@ class ValueReading(NamedTuple):
 
         None where that is not known before retrieval.
         """
-        return (
-            None
-            if self.narrowed is not None
-            else ""
-            if self.field_value is None
-            else self.field_value.value
-        )
+        if self.narrowed is not None:
+            return None
+        return "" if self.field_value is None else self.field_value.value
 
 
 def read_gap_value(
@@ -109,17 +109,15 @@ def read_gap_value(
 
     A quoted reading is read as it stands: what the user named wins over every reader.
     """
-    reading = next((option for option in gap.readings if option.value == value), None)
     if gap.kind == PAGE_SCOPE:
         return _page_reading(gap, value, parsed, chunks, calls)
+    topic = topic_words(plain(parsed.question))
     if gap.kind == "intent":
-        topic = topic_words(plain(parsed.question))
-        headed = headed_chunks(topic, chunks)
         task = value if value in SCOPE_TASKS else "page"
-        narrowed = narrow_to_chunks(parsed.question, headed, task, topic) if headed else None
-        return ValueReading(value, narrowed=narrowed)
-    if reading is not None and reading.quote:
-        return quoted_reading(reading, chunks, parsed)
+        return _narrowed(value, parsed, headed_chunks(topic, chunks), task, topic)
+    for reading in gap.readings:
+        if reading.value == value and reading.quote:
+            return quoted_reading(reading, chunks, parsed)
     if gap.kind == "document":
         roles = document_roles({chunk.document: chunk.tags for chunk in chunks})
         own = [
@@ -129,6 +127,14 @@ def read_gap_value(
         ]
         return _document_reading(value, parsed, own)
     return ValueReading(value)
+
+
+def _narrowed(
+    value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], task: str, topic: Sequence[str]
+) -> ValueReading:
+    """The question asked of some passages; a failure where there are none."""
+    narrowed = narrow_to_chunks(parsed.question, chunks, task, topic) if chunks else None
+    return ValueReading(value, narrowed=narrowed)
 
 
 def quoted_reading(
@@ -141,20 +147,7 @@ def quoted_reading(
     chunk = is_quoted(reading.quote, chunks)
     if chunk is None:
         return ValueReading(reading.value)
-    plain_quote = plain(reading.quote)
-    stated = [fact for fact in statements([chunk]) if plain(fact.text) == plain_quote]
-    named = [
-        fact
-        for fact in stated
-        if value_key(reading.value)
-        in {
-            value_key(fact.label),
-            value_key(fact.head),
-            value_key(fact.name),
-            value_key(fact.value),
-        }
-    ]
-    named = in_column(parsed, named, [chunk])
+    named = in_column(parsed, called(reading.value, quoted(reading.quote, [chunk])), [chunk])
     value = named[0].value if len({value_key(fact.value) for fact in named}) == 1 else reading.quote
     return ValueReading(reading.value, FieldValue(value, reading.quote), chunk)
 
@@ -169,12 +162,10 @@ def read_field_value(
 ) -> ValueReading:
     """A field as the reader of fields reads it; about: the question."""
     field_value = calls.value(field, chunks, about=about)
-    chunk = None if field_value is None else is_quoted(field_value.quote, chunks)
-    return (
-        ValueReading(value)
-        if chunk is None
-        else ValueReading(value, field_value, chunk, confidence=READ)
-    )
+    chunk = field_value and is_quoted(field_value.quote, chunks)
+    if chunk is None:
+        return ValueReading(value)
+    return ValueReading(value, field_value, chunk, confidence=READ)
 
 
 def _page_reading(
@@ -185,16 +176,12 @@ def _page_reading(
     calls: ProtocolCalls,
 ) -> ValueReading:
     """A field of the pages in a scope; without a field, what the pages or the part say."""
-    if any(value == heading_of(chunk) for chunk in chunks):
-        own = [chunk for chunk in chunks if heading_of(chunk) == value]
-        return ValueReading(value, narrowed=narrow_to_chunks(parsed.question, own, "page", ()))
+    if headed := [chunk for chunk in chunks if heading_of(chunk) == value]:
+        return _narrowed(value, parsed, headed, "page", ())
     scoped = chunks_in_scope(chunks, value, gap.field, parsed.question, calls)
     if gap.field in calls.pack.fields:
         return read_field_value(gap.field, scoped, calls, value=value, about=parsed.question)
-    topic = topic_words(plain(parsed.question))
-    return ValueReading(
-        value, narrowed=narrow_to_chunks(parsed.question, scoped, "page", topic) if scoped else None
-    )
+    return _narrowed(value, parsed, scoped, "page", topic_words(plain(parsed.question)))
 
 
 def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk]) -> ValueReading:
@@ -205,10 +192,8 @@ def _document_reading(value: str, parsed: ParsedQuestion, chunks: Sequence[Chunk
     if len({value_key(statement.value) for statement in listed}) == 1:
         (stated, *_) = listed
         return ValueReading(value, FieldValue(stated.value, stated.text), chunks[stated.place])
-    documents = tuple(dict.fromkeys(chunk.document for chunk in chunks))
-    narrowed = (
-        NarrowedQuestion(documents, "", (), parsed.question, parsed.question) if documents else None
-    )
+    documents, question = tuple(dict.fromkeys(each.document for each in chunks)), parsed.question
+    narrowed = NarrowedQuestion(documents, "", (), question, question) if documents else None
     return ValueReading(value, narrowed=narrowed)
 
 
@@ -216,48 +201,40 @@ def chunks_in_scope(
     chunks: Sequence[Chunk], value: str, field: str, text: str, calls: ProtocolCalls
 ) -> list[Chunk]:
     """Passages within a page scope, document by document; the last page is another one in each."""
-    files: dict[str, list[Chunk]] = {}
-    for chunk in chunks:
-        files.setdefault(chunk.source, []).append(chunk)
     scoped: list[Chunk] = []
-    for own in files.values():
+    for source in dict.fromkeys(chunk.source for chunk in chunks):
+        own = [chunk for chunk in chunks if chunk.source == source]
         page = str(max(chunk.page or 1 for chunk in own)) if value == LAST_PAGE else value
         if page.isdecimal() or page in {"toc", DOCUMENT}:
-            scoped.extend(scope(own, page, field=field, about=text, pack=calls.pack))
+            scoped += scope(own, page, field=field, about=text, pack=calls.pack)
     return scoped
 
 
 # --- responses
 
 
-class _Statement:
-    """A generator that says what was read.
+class _Extractor(NamedTuple):
+    """A generator that says what was read."""
 
-    The words that state it, after the value where they hold several.
-    """
-
-    name = "extractor"
-
-    def __init__(self, field_value: FieldValue, confidence: float) -> None:
-        self.field_value, self.confidence = field_value, confidence
+    generation: Generation
+    name: str = "extractor"
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        """The quote; for a row of several cells, after the value read or each under its head.
+        """What was read, whatever is asked."""
+        del question, passages
+        return self.generation
 
-        It is each under its head if no value was read.
-        """
-        del question
-        value, quote = self.field_value
-        rows = [
-            piece_text(piece)
-            for piece in pieces(passages[0].full_text)
-            if (piece.kind, piece.text) == ("row", quote)
-        ]
-        if value_key(value) == value_key(quote):
-            return Generation(next(iter(rows), quote), self.confidence, (0,))
-        return Generation(
-            f"{value}: {quote}" if quote.count("; ") > 1 else quote, self.confidence, (0,)
-        )
+
+def _said_of(field_value: FieldValue, chunk: Chunk) -> str:
+    """The quote; of a row of several cells, after the value read.
+
+    Each cell under its head where no value was read.
+    """
+    value, quote = field_value
+    if value_key(value) != value_key(quote):
+        return f"{value}: {quote}" if quote.count("; ") > 1 else quote
+    rows = (piece for piece in pieces(chunk.full_text) if piece.kind == "row")
+    return next((piece_text(row) for row in rows if row.text == quote), quote)
 
 
 def reading_response(
@@ -291,60 +268,51 @@ def reading_response(
             f"none of {reading.value!r}",
             "ask the chain instead",
         )
-    start = perf_counter()
-    checked_answer = check_answer(
-        request.text,
-        [chunk],
-        _Statement(field_value, reading.confidence),
-        system.scorer,
-        language=request.language,
+    start, language, policy = perf_counter(), request.language, system.policy
+    read = Generation(_said_of(field_value, chunk), reading.confidence, (0,))
+    answered = check_answer(
+        request.text, [chunk], _Extractor(read), system.scorer, language=language
     )
-    limits = policy_thresholds([system.policy])
-    words = _unmet_words(request, reading, system)
+    texts = language_parts()[language]
+    words = (
+        [] if reading.confidence == CHOSEN else _unmet_words(request, field_value, chunk, system)
+    )
     if words:
-        where = language_parts()[request.language]["say_unmet"].format(
-            document=chunk.shown, words=", ".join(words)
-        )
-    measures = (
-        checked_answer.confidence,
-        checked_answer.support,
-        checked_answer.claim,
-        checked_answer.refused,
-    )
+        where = texts["say_unmet"].format(document=chunk.shown, words=", ".join(words))
+    measures = answered.confidence, answered.support, answered.claim, answered.refused
     checks = (
         *domain,
         field_check(where, has_value=not words),
-        *answer_checks(*measures, limits, request.language),
+        *answer_checks(*measures, policy_thresholds([policy]), language),
     )
-    failed = next((check for check in checks if not check.passes), None)
-    no_answer = refusal(request.language, system.policy.refusal_message)
     answer = ResponseFields(
-        checked_answer.text if failed is None else no_answer,
-        (chunk.shown,) if failed is None else (),
-        Status.ok if failed is None else Status.refuse,
-        refusal_reason=None if failed is None else failed.text,
+        answered.text,
+        (chunk.shown,),
+        Status.ok,
         warnings=(*warnings,),
-        confidence=100.0 * checked_answer.confidence,
+        confidence=100.0 * answered.confidence,
         route=ROUTE,
         arm_reason=why,
     )
-    if failed is None and YEARS.search(request.text) is None:
-        why, until = outdated(chunk, system.retriever.chunks, request.now.date().isoformat())
-        warning = (
-            language_parts()[request.language]
-            .get(f"say_{why}", "")
-            .format(document=chunk.shown, until=until)
+    failed = next((check for check in checks if not check.passes), None)
+    if failed is not None:
+        refused = refusal(language, policy.refusal_message)
+        answer = answer._replace(
+            answer=refused, sources=(), status=Status.refuse, refusal_reason=failed.text
         )
-        answer = answer._replace(warnings=(*warnings, warning)) if why else answer
+    elif YEARS.search(request.text) is None:
+        stale, until = outdated(chunk, system.retriever.chunks, request.now.date().isoformat())
+        if stale:
+            warning = texts[f"say_{stale}"].format(document=chunk.shown, until=until)
+            answer = answer._replace(warnings=(*warnings, warning))
     ms = {"support": 1e3 * (perf_counter() - start)}
     return unretrieved_response(answer, request, system, ResponseRecord(ms, checks=checks))
 
 
-def _unmet_words(request: Request, reading: ValueReading, system: System) -> list[str]:
-    """Words of a question that what was read for it is set against; none where a user named it."""
-    field_value, chunk = reading.field_value, reading.chunk
-    if field_value is None or chunk is None or reading.confidence == CHOSEN:
-        return []
+def _unmet_words(
+    request: Request, field_value: FieldValue, chunk: Chunk, system: System
+) -> list[str]:
+    """Words of a question that what was read for it is set against."""
     own = [
         chunk,
         *(passage for passage in system.retriever.chunks if passage.document == chunk.document),
@@ -364,31 +332,19 @@ def field_check(text: str, *, has_value: bool) -> Check:
 
 def domain_checks(text: str, system: System, language: str = "en") -> tuple[Check, ...]:
     """Checks of rule S2.1, before anything is retrieved or asked."""
-    case, shape = Case("question", text, "ok"), (1, 1, 1, 1)
-    blank: dict[str, Any] = {name: np.full(shape, np.nan) for name in FLOAT_FIELDS}
-    none: dict[str, Any] = {name: np.full(shape, -1, dtype=np.int32) for name in ("chunk", "rank")}
-    hits = Hits(**none, **blank, n_reranked=np.zeros(shape[:3], dtype=np.int32))
-    matches = pattern_hits(
-        [case], (), system.policy.pattern_lists, (), system.policy.patterns.digest
+    lists = system.policy.pattern_lists
+    denied, allowed = (
+        sum(matches(pattern, text) for pattern in listed) for listed in (lists.deny, lists.allow)
     )
-    named = set(used_signals(system.policy)).difference(NAMES)
-    own = {name: own_signal(name, higher="surer", unit="number") for name in named}
-    trace = TraceData(
-        cases=(case,),
-        chunks=(),
-        arms=("extractor",),
-        hits=hits,
-        pattern_hits=matches,
-        meta={
-            "fingerprint": system.fingerprint,
-            "signals": {name: declaration(entry) for name, entry in own.items()},
-        },
-        # the gate of the domain reads none
-        columns={name: np.full((1, 1, 1), np.nan) for name in (*STORED, *own)},
+    measured = {
+        "words": word_count(text),
+        "denied": denied,
+        "allowed": allowed,
+        "needs_allowed": bool(lists.allow),
+    }
+    spoken = SimpleNamespace(
+        thresholds=policy_thresholds([system.policy]),
+        say=lambda key, **values: say(language, Reason(key, values)),
     )
-    limits = policy_thresholds([system.policy])
-    decisions = decide_on_tables(
-        measured_tables(trace, system.policy), trace, system.policy, limits
-    )
-    explained = replace(decisions, language=language).explain(case.id)
-    return tuple(check for check in explained if check.gate == "domain")
+    steps = [Step(gate_by_name("domain"), None, NONE)]
+    return tuple(step_checks(spoken, 0, measured.__getitem__, steps))

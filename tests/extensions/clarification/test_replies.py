@@ -60,7 +60,25 @@ KIT = """Kit
 |---|---|---|---|
 | Crampons | £8 | £40 | £130 |
 | Axe | £5 | £25 | £90 |"""
+BOATS = """Boats
+| Fee | Amount | Note |
+|---|---|---|
+| Sailing | £9 | an hour |
+| Rented boat | £30 | a day |
+| Long boat | £60 | oars included |
+| Team boat | £55 | a day |
+| Sealing | £40 | each spring |"""
 NAMED = {
+    "boats": asked(
+        "Which fee?",
+        "field_type",
+        "fee",
+        BOATS,
+        ("Sailing", "Sailing; £9; an hour"),
+        ("Rented boat", "Rented boat; £30; a day"),
+        ("Long boat", "Long boat; £60; oars included"),
+        ("Team boat", "Team boat; £55; a day"),
+    ),
     "deposits": DEPOSITS,
     "pages": PAGES,
     "french": FRENCH,
@@ -137,6 +155,7 @@ def test_a_cell_of_a_column_that_is_asked_for() -> None:
         (("0.125 kg", "0.5 kg"), 0),
         (("1,095 W", "310 W"), 1),
         (("£250", "250 €"), None),
+        (("£250", "180 €"), None),
         (("30 days", "two months"), None),
         (("£5", "£5"), None),
     ],
@@ -249,3 +268,10 @@ def test_a_name_that_begins_with_no() -> None:
     assert said("no smoking fee", fees) == "No smoking fee"
     assert said("yes", fees) == "?"
     assert checked_reply(Reply("yes"), fees).kind == "not_understood"
+
+
+def test_a_long_reply_is_not_understood() -> None:
+    """It would take seconds to read, and says no more than a short one."""
+    for text in ("pet deposit ", "no. ", "not "):
+        assert read_reply(text * 5_000, DEPOSITS).kind == "not_understood"
+    assert read_reply("pet deposit " * 9, DEPOSITS).value == "Pet deposit"

@@ -100,6 +100,15 @@ class TestCellsWithoutAValue:
         (gap,) = find_gaps(parse_question("Who is the route setter?"), [chunk(PEOPLE)])
         assert [reading.value for reading in gap.readings] == ["Weekdays", "Weekend"]
 
+    def test_a_row_of_a_column_of_several_kinds_has_its_own(self) -> None:
+        """What a cell says instead of a value is of the kind of its row."""
+        text = (
+            "| Cover | Each | All |\n|---|---|---|\n| Fire | not covered | £9,000 |\n"
+            "| Theft | 2 days | 4 days |\n| Flood | £50 | £70 |"
+        )
+        kinds = {fact.value: fact.kind for fact in statements([chunk(text)])}
+        assert kinds["not covered"] == "amount"
+
     def test_words_of_a_column_of_words_have_no_kind(self) -> None:
         """One typed cell among several notes makes no column of values."""
         text = "| Kit | Price | Note |\n|---|---|---|\n" + "".join(
