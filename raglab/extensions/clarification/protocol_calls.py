@@ -172,7 +172,9 @@ class ProtocolCalls:
         parsed = self._call(
             "parser", (question, documents), partial(_parsed, documents=documents), default
         )
-        return parsed.model_copy(update={"question": question})
+        return (
+            parsed if parsed.question.strip() else parsed.model_copy(update={"question": question})
+        )
 
     def gaps(
         self,
