@@ -150,6 +150,59 @@ def audit_logs(places):
         log.close()
 
 
+@pytest.fixture
+def encoder(monkeypatch):
+    """Return the encoder of words, which stands in for the bundled one."""
+    from live_worlds import WordEncoder, stand_ins
+    from raglab.live import retriever
+
+    words = WordEncoder()
+    for name, value in stand_ins(words).items():
+        monkeypatch.setattr(retriever, name, value)
+    return words
+
+
+@pytest.fixture
+def opened(tmp_path, encoder):
+    """Return what opens a system over the small corpus, with an index of its own."""
+    from live_worlds import OPEN, opener
+
+    del encoder
+    return opener(tmp_path / "index", OPEN)
+
+
+@pytest.fixture
+def made(tmp_path, encoder):
+    """Return a builder of traces of the small corpus with a cache of its own."""
+    from live_worlds import CASES, CORPUS, SMALL
+    from raglab.live.trace_building import build_trace
+    from raglab.retrieval.dense import EmbeddingCache
+
+    del encoder
+    cache = EmbeddingCache(tmp_path / "cache" / "embeddings.sqlite")
+    return lambda cases=CASES, **more: build_trace(
+        CORPUS, cases, **{"cache": cache, **SMALL, **more}
+    )
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Return the count of what is retrieved for traces."""
+    from live_worlds import Calls
+    from raglab.live import trace_building
+
+    seen, batch = Calls(), trace_building._batch
+
+    def counted(ready, wanted, texts, scopes):
+        if len(seen.sizes) == seen.stop_after:
+            raise KeyboardInterrupt
+        seen.sizes.append(len(texts))
+        return batch(ready, wanted, texts, scopes)
+
+    monkeypatch.setattr(trace_building, "_batch", counted)
+    return seen
+
+
 def pytest_terminal_summary(terminalreporter):
     """Say in one line that nothing was tried on PostgreSQL."""
     if (reason := why_not()) is not None:

@@ -29,7 +29,6 @@ from experiments.browser import (
 )
 from raglab.store.policies import Policy
 
-
 pytestmark = [
     pytest.mark.skipif(
         not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"

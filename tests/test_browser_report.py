@@ -15,7 +15,6 @@ from raglab.lab.report.page import write_report
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.store.policies import Policy
 
-
 pytestmark = [
     pytest.mark.skipif(
         not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"

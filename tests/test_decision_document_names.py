@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
+from live_worlds import SMALL
 from raglab.decision.document_names import EXACT_NAMES, exact_names, full_sources, source_meanings
 from raglab.decision.measurement import structure_hash
 from raglab.policy import PolicyData
@@ -23,7 +24,6 @@ from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, document_path
-from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)

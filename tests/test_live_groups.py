@@ -15,6 +15,7 @@ import pytest
 import raglab
 from decided import by_cost
 from generators import Fixed
+from live_worlds import CASES, CORPUS, OPEN, SMALL
 from raglab.audit.explanation import explain_request
 from raglab.live.ask import ask
 from raglab.live.decided_frames import decide_frame
@@ -24,10 +25,6 @@ from raglab.replay import decide
 from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
 from raglab.values import Status
-from test_live_ask import OPEN, opened  # noqa: F401
-
-# a fixture
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 OpenSystem = Callable[..., System]
 

@@ -16,6 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from databases import USER
 from generators import Fixed
+from live_worlds import CORPUS, SMALL
 from log_samples import check_numbers
 from raglab.audit.log import AuditLog
 from raglab.live.ask import ask
@@ -27,7 +28,6 @@ from raglab.store.database import UnwritableLogError, is_unwritable
 from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS
 from raglab.store.policies import Policy
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 FREE = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
 QUESTION = "What is the motor excess?"

@@ -24,6 +24,7 @@ import pytest
 import raglab
 from broker_documents import broker
 from generators import Drawn, Weighed
+from live_worlds import CASES, CORPUS, SMALL, opener
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.signal_calibration import calibrate_signal
 from raglab.live import guarded_calls, signal_functions
@@ -44,10 +45,6 @@ from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import Latency, Status
 from sample_traces import sample_trace
-
-# a fixture
-from test_live_ask import opener
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 OpenSystem = Callable[..., System]
 

@@ -31,8 +31,6 @@ from raglab.live.span_attributes import (
 from raglab.live.system import System
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.values import Chunk, Generation, Hits
-from test_live_ask import opened  # noqa: F401
-from test_live_trace_building import encoder  # noqa: F401
 
 trace = pytest.importorskip("opentelemetry.trace")
 sdk = pytest.importorskip("opentelemetry.sdk.trace")

@@ -10,6 +10,7 @@ import pytest
 
 from generators import Fixed
 from hostile import remount, small_disk
+from live_worlds import CORPUS, SMALL
 from raglab.live.arm_choice import feedback
 from raglab.live.ask import ask
 from raglab.live.system import System, build_index
@@ -17,7 +18,6 @@ from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS, REWARDS
 from raglab.store.policies import Policy
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 FREE = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
 QUESTION = "What is the motor excess?"

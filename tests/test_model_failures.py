@@ -25,6 +25,7 @@ import raglab
 from commands import run
 from generators import Fixed, Weighed
 from judge_server import KEY, Reply, completion
+from live_worlds import CORPUS, OPEN, SMALL
 from llama_server import (
     GONE,
     QUIRKS,
@@ -54,8 +55,6 @@ from raglab.store.policies import Policy
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, ModelUnavailableError
-from test_live_ask import OPEN
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import Hit, policy, trace_of
 
 OpenSystem = Callable[..., System]

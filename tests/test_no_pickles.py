@@ -17,6 +17,7 @@ import yaml
 import raglab
 from generators import Fixed
 from hostile import diskcache_rows, pickles
+from live_worlds import CASES, CORPUS, SMALL
 from raglab.lab.study import tune
 from raglab.lab.study_journal import STUDY_FILE
 from raglab.lab.tracking import track_run
@@ -28,9 +29,6 @@ from raglab.store.files import InputError
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from test_lab_study import _world
-
-# a fixture
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 ROOT = Path(raglab.__file__).parents[1]
 SOURCES = sorted([*(ROOT / "raglab").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")])

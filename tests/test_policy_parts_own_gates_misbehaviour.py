@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 from generators import Fixed
+from live_worlds import CORPUS, OPEN, SMALL
 from raglab.decision.measurement import measured_tables
 from raglab.lab.study import tune
 from raglab.live.ask import ask as live_ask
@@ -28,8 +29,6 @@ from raglab.replay import case_cells, decide, flips, shard_codes, steps, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
-from test_live_ask import OPEN
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import policy, random_trace
 
 N_CASES = 24

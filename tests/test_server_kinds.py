@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from generators import Weighed
+from live_worlds import CORPUS, OPEN, SMALL
 from local_server import LocalServer, serving
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.openai_client import OpenAIClient
@@ -39,8 +40,6 @@ from raglab.store.policies import Policy
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import ModelUnavailableError
-from test_live_ask import OPEN
-from test_live_trace_building import CORPUS, SMALL, encoder  # noqa: F401
 from test_model_failures import world
 
 pytest.importorskip("openai")

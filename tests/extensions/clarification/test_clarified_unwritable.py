@@ -25,7 +25,6 @@ from raglab.store.files import InputError
 from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS, REPLIES
 from raglab.words.languages import Reason, say
 from test_live_log_outages import AWAY, full_disk, warned
-from test_live_trace_building import encoder  # noqa: F401
 from test_live_unwritable import disk  # noqa: F401
 from test_live_unwritable import opened as opened_on_disk
 

@@ -36,7 +36,6 @@ from labelled import free_policy, labelled
 from raglab.store.policies import Policy
 from raglab.words.characters import visible
 
-
 pytestmark = [
     pytest.mark.skipif(
         not chromium_path(), reason="no Chromium on this machine: apt-get install chromium"

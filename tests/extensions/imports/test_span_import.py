@@ -31,7 +31,6 @@ from raglab.retrieval.arms import walk
 from raglab.store.files import InputError
 from span_samples import evaluation, request, reranker, retriever, span, write_lines
 from test_live_telemetry import ANSWERS, Opened, Spans, opened, spans  # noqa: F401
-from test_live_trace_building import encoder  # noqa: F401
 
 
 def imported(path, **options):

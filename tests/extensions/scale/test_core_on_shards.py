@@ -11,6 +11,7 @@ import pytest
 
 import raglab
 from labelled import free_policy, labelled
+from live_worlds import SMALL
 from parts import same
 from raglab.decision.scoring import trace_status_only
 from raglab.extensions.scale.sharded_traces import save_shards
@@ -25,7 +26,6 @@ from sample_traces import sample_trace
 from test_decision_document_names import FIRST_HIT, folder  # noqa: F401
 from test_decision_scoring import alone, noted, sentence
 from test_live_measured_signals import counted
-from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401
 from test_nothing_in_place import assert_closed
 from test_own_hits import hits
 from test_store_traces import stored

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import raglab
+from live_worlds import CASES, CORPUS, SMALL, WordEncoder, stand_ins
 from raglab.extensions.scale import shard_building
 from raglab.extensions.scale.shard_building import (
     MARK,
@@ -35,18 +36,6 @@ from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_cases, load_corpus
 from raglab.store.traces import Trace
-
-# fixtures
-from test_live_trace_building import (
-    BATCH,
-    CASES,
-    CORPUS,
-    SMALL,
-    WordEncoder,
-    encoder,  # noqa: F401
-    made,  # noqa: F401
-    stand_ins,
-)
 from tiny_models import save_encoder
 
 TESTS = Path(__file__).parents[2]
@@ -447,13 +436,14 @@ class TestShards:
         The first is not asked again, and the bytes are the same.
         """
         asked: list[str] = []
+        batch = trace_building._batch
 
         def counted(*given):
             asked.extend(given[2])
             if len(asked) == 5 and stopped:
                 stopped.clear()
                 raise KeyboardInterrupt
-            return BATCH(*given)
+            return batch(*given)
 
         monkeypatch.setattr(trace_building, "_batch", counted)
         options: dict[str, Any] = {"shard": 3, "batch_size": 1, "cache": None, **SMALL}
