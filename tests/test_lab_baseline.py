@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answered_traces import PLAIN, many, without
 from labelled import free_policy, labelled
 from raglab.lab.baseline import (
     baseline_of,
@@ -22,7 +23,6 @@ from raglab.metrics import RATES
 from raglab.store.baselines import BaselineCase
 from raglab.store.case_labels import label_fingerprint, question_fingerprint
 from raglab.values import Case
-from test_answer_basis import PLAIN, many, without
 from test_store_baselines import PAIRS, baseline, case
 
 POLICY = free_policy()

@@ -32,8 +32,8 @@ from raglab.live.answer_recording import record_answers
 from raglab.replay import decide_policies, flips, sweep
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
+from stored_traces import stored
 from test_lab_traffic_review import drawn_policies, unlabelled
-from test_store_traces import stored
 from worlds import random_trace
 
 POLICY = free_policy(similarity={"min_similarity": 0.4})

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from answered_traces import PLAIN, questions, recorded, without
 from broker_documents import BROKER, broker
 from labelled import noted
 from raglab.decision.learned_cases import with_tuned_cases
@@ -30,7 +31,6 @@ from raglab.store.loaders import load_cases
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case
-from test_answer_basis import PLAIN, questions, recorded, without
 from worlds import Hit, ask, random_policies, random_trace, trace_of
 
 COSINE = Policy.from_mapping(

@@ -25,7 +25,7 @@ from raglab.metrics import RATES
 from raglab.replay import decide_policies, sweep
 from raglab.store.policies import Policy
 from raglab.values import Case, Status
-from test_store_traces import stored
+from stored_traces import stored
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
 LAW = settings(deadline=None, derandomize=True, max_examples=10)

@@ -23,12 +23,12 @@ from raglab.store.policies import Policy
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
 from sample_traces import sample_trace
+from stored_traces import stored
 from test_decision_document_names import FIRST_HIT, folder  # noqa: F401
 from test_decision_scoring import alone, noted, sentence
 from test_live_measured_signals import counted
 from test_nothing_in_place import assert_closed
 from test_own_hits import hits
-from test_store_traces import stored
 from worlds import random_policies, random_trace
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import raglab
+from answered_traces import Sure
 from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
@@ -61,9 +62,8 @@ from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Latency
-from test_lab_gate_fitting import Sure
+from stored_traces import stored
 from test_lab_signal_audit import N, world
-from test_store_traces import stored
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as small_policy
 

@@ -33,8 +33,8 @@ from raglab.replay import sweep, tally
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
+from stored_traces import stored
 from test_lab_study import _world
-from test_store_traces import stored
 from worlds import random_policies, random_trace
 
 

@@ -30,7 +30,7 @@ from raglab.store.files import InputError
 from raglab.store.records import hash_cases
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
-from test_store_traces import assert_equal, full_trace, stored
+from stored_traces import assert_same_trace, full_trace, stored
 from worlds import random_trace
 
 SPLITS = ("tune", "certify", "report")
@@ -117,7 +117,7 @@ class TestByHead:
         """Those alone, in corpus order, and each case its own hits."""
         trace = world()
         for number, shard in enumerate(save_shards([trace], tmp_path, shard=1).shards()):
-            assert_equal(keep_used_chunks(trace.subset([number])), shard)
+            assert_same_trace(keep_used_chunks(trace.subset([number])), shard)
 
     def test_one_file_is_a_trace_of_one_shard(self, tmp_path):
         """A file of today opens as a trace of one shard, with its own fingerprint."""
@@ -125,7 +125,7 @@ class TestByHead:
         trace.save(tmp_path / "t.parquet")
         opened = Trace.open(tmp_path / "t.parquet")
         assert (len(opened), len(opened.parts), opened.fingerprint) == (7, 1, trace.fingerprint)
-        assert_equal(trace, next(opened.shards()))
+        assert_same_trace(trace, next(opened.shards()))
 
     def test_it_shows_itself(self, made, tmp_path):
         """A line in a shell; in a notebook its facts and shards, without loading one."""
