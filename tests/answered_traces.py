@@ -190,6 +190,6 @@ def asking_once(server, **settings):
     )
 
 
-def long_world(n=3, text=LONG):
+def long_world(n=3):
     """Trace of some questions with one long hit each."""
-    return asked_world(n, text)
+    return asked_world(n, LONG)

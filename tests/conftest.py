@@ -203,6 +203,32 @@ def calls(monkeypatch):
     return seen
 
 
+@pytest.fixture
+def spans(monkeypatch):
+    """Return the spans of a provider that stands in for the global one, which can be set once."""
+    from raglab.live import telemetry
+    from span_samples import Spans
+
+    trace = pytest.importorskip("opentelemetry.trace")
+    monkeypatch.delenv(telemetry.CAPTURE, raising=False)
+    recorded = Spans()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: recorded.provider)
+    return recorded
+
+
+@pytest.fixture
+def disk(tmp_path, encoder):
+    """Return a disk of 2 MB with an index of the small corpus in the folder `i`."""
+    from hostile import small_disk
+    from live_worlds import CORPUS, SMALL
+    from raglab.live.system import build_index
+
+    del encoder
+    with small_disk(tmp_path / "disk", "2m") as place:
+        build_index(CORPUS, place / "i", cache=None, **SMALL)
+        yield place
+
+
 def pytest_terminal_summary(terminalreporter):
     """Say in one line that nothing was tried on PostgreSQL."""
     if (reason := why_not()) is not None:

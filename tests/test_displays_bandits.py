@@ -30,7 +30,7 @@ from raglab.displays.bandits import (
 from raglab.displays.default_learner import SilenceDisplay
 from raglab.displays.logs import ForestDisplay, RewardAuditDisplay
 from refusals import refused
-from test_lab_reward_audit import audited, drawn
+from study_worlds import audited, drawn
 
 MEANS = np.array([0.7, 0.6, 0.5])
 ARMS = ("hybrid", "iterative", "graph")

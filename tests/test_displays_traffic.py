@@ -8,12 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, unlabelled
 from raglab.displays.traffic import MOST_STEPS, ReviewDisplay
 from raglab.lab.traffic_review import review
 from raglab.values import Status
 from refusals import refused
-from test_lab_traffic_review import unlabelled
 
 
 def made(n=60, steps=20, **extra):

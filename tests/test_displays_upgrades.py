@@ -7,13 +7,13 @@ import numpy as np
 from raglab.displays.upgrades import TraceComparisonDisplay
 from raglab.lab.trace_comparison import compare_traces
 from refusals import refused
-from test_lab_trace_comparison import COSINE, FOUR, NEXT, hits
+from study_worlds import COSINE, FOUR, NEXT, cosine_trace
 
 
 def compared():
     """Four questions and one without a label, on two traces."""
     more = ("5", "no label?", None, "", (0.2, 0.1))
-    return compare_traces(hits(*FOUR, more), hits(*NEXT, more), policy=COSINE)
+    return compare_traces(cosine_trace(*FOUR, more), cosine_trace(*NEXT, more), policy=COSINE)
 
 
 def test_decisions_and_scores():

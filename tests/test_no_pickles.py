@@ -28,7 +28,7 @@ from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from test_lab_study import _world
+from study_worlds import study_world
 
 ROOT = Path(raglab.__file__).parents[1]
 SOURCES = sorted([*(ROOT / "raglab").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")])
@@ -254,7 +254,7 @@ def test_a_trace_and_its_parts(tmp_path, marker, monkeypatch):
 @pytest.mark.usefixtures("quick_study")
 def test_a_study(tmp_path, marker):
     """A damaged study is refused, and so is a damaged policy."""
-    trace = _world(40)
+    trace = study_world(40)
 
     def study():
         return tune(trace, trials=8, batch_size=4, storage=tmp_path / "study").policy.policy_id

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import raglab
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, status_alone, status_alone_sentence
 from live_worlds import SMALL
 from parts import same
 from raglab.decision.scoring import trace_status_only
@@ -25,7 +25,7 @@ from raglab.store.traces import Trace
 from sample_traces import sample_trace
 from stored_traces import stored
 from test_decision_document_names import FIRST_HIT, folder  # noqa: F401
-from test_decision_scoring import alone, noted, sentence
+from test_decision_scoring import noted
 from test_live_measured_signals import counted
 from test_nothing_in_place import assert_closed
 from test_own_hits import hits
@@ -74,11 +74,11 @@ def test_a_warning_of_refusals_is_of_all_shards(tmp_path):
 
 def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path):
     """And are told of decisions, sweep and steps as of the trace in memory."""
-    trace = alone({"tune": 40, "report": 20})
+    trace = status_alone({"tune": 40, "report": 20})
     shards = save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
     assert trace_status_only(shards).sum() == trace_status_only(trace).sum() > 0
     policy = Policy.from_mapping({})
-    assert sentence(trace) in repr(raglab.decide(shards, policy))
+    assert status_alone_sentence(trace) in repr(raglab.decide(shards, policy))
     assert (
         noted(lambda: raglab.sweep(shards, [policy]))[1]
         == noted(lambda: raglab.sweep(trace, [policy]))[1]
