@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from raglab.decision.measurement import structure_hash
+from raglab.decision.signal_values import STORED
 from raglab.gating.expected_cost import PATHS
 from raglab.policy import PolicyData
 from raglab.signals import NAMES, PARSED
@@ -96,3 +97,10 @@ def drawn_policies(seed):
     """Policies with gates of every kind."""
     chain = [*random_policies(seed, 1), *with_signals(random_policies(seed + 1, 1), seed)]
     return [*chain, by_cost(chain[0])]
+
+
+def with_constant_columns(trace, value=0.0):
+    """The trace with every stored signal at a value."""
+    return replace(
+        trace, columns={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED}
+    )

@@ -189,3 +189,14 @@ def opener(
         )
 
     return make
+
+
+UNGATED = {
+    name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")
+}
+
+
+def opened_on_disk(disk, **more):
+    """System over the index of a disk."""
+    policy = Policy.from_mapping(UNGATED | {"strategy": {"arm": more.pop("stated", "hybrid")}})
+    return System.open(disk / "i", policy=policy, **{"generator": Fixed(), **more})

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
+from document_samples import ANSWERS, FIRST_HIT, TEXTS
 from live_worlds import SMALL
 from raglab.decision.document_names import EXACT_NAMES, exact_names, full_sources, source_meanings
 from raglab.decision.measurement import structure_hash
@@ -113,11 +114,6 @@ def frame(*rows):
     return pd.DataFrame(
         named, columns=["query", "hit_id", "source", "score", "label", "expect_sources"]
     )
-
-
-ANSWERS = PolicyData.from_mapping(
-    {"confidence": {"enabled": False}, "similarity": {"min_similarity": 0.5}}
-)
 
 
 def right(trace):
@@ -353,14 +349,6 @@ def told(decisions):
     return [frame["status"].tolist(), frame["decided_by"].tolist(), chosen, options, cells]
 
 
-TEXTS = {
-    "readme.md": "# Start\nThis folder holds the policies.",
-    "home/readme.md": "# Home\nThe home excess is £250.",
-    "motor/readme.md": "# Motor\nThe motor excess is £400.",
-    "motor/fleet/faq.md": "# Fleet\nEvery fleet driver is insured from 25.",
-}
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Return a folder of four documents, three of the same name, with cases beside them."""
@@ -382,11 +370,6 @@ def folder(tmp_path):
         "".join(f"{json.dumps(case)}\n" for case in cases), encoding="utf-8"
     )
     return tmp_path
-
-
-FIRST_HIT = ANSWERS.replace(
-    "chosen.final_k", 1, "l2.enabled", False, "gap.enabled", False, "similarity.enabled", False
-)
 
 
 class TestFolder:

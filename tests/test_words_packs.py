@@ -21,9 +21,7 @@ from raglab.replay import decide
 from raglab.store.policies import Policy, load_pack
 from raglab.values import Case, Corpus
 from raglab.words.packs import GENERIC, nested_repeat, pack_of
-from trades import BROKER, INSURANCE
-
-LIBRARY = Path(__file__).parent / "data" / "library"
+from trades import BROKER, INSURANCE, LIBRARY
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import raglab
+from document_samples import FIRST_HIT
 from labelled import free_policy, labelled, status_alone, status_alone_sentence
 from live_worlds import SMALL
 from parts import same
@@ -22,13 +23,13 @@ from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
+from read_only_arguments import assert_closed
 from sample_traces import sample_trace
+from signal_checks import counted
 from stored_traces import stored
-from test_decision_document_names import FIRST_HIT, folder  # noqa: F401
+from test_decision_document_names import folder  # noqa: F401
 from test_decision_scoring import noted
-from test_live_measured_signals import counted
-from test_nothing_in_place import assert_closed
-from test_own_hits import hits
+from tfidf import hits
 from worlds import random_policies, random_trace
 
 
