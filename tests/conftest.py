@@ -8,7 +8,9 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from datetime import UTC, datetime
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -227,6 +229,19 @@ def disk(tmp_path, encoder):
     with small_disk(tmp_path / "disk", "2m") as place:
         build_index(CORPUS, place / "i", cache=None, **SMALL)
         yield place
+
+
+@pytest.fixture(scope="module")
+def app():
+    """Return the example of a service as a module."""
+    from local_server import APP
+
+    pytest.importorskip("fastapi")
+    spec = spec_from_file_location("service_app", APP)
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def pytest_terminal_summary(terminalreporter):

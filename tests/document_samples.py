@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from raglab.policy import PolicyData
 from raglab.store.document_reading import DOCUMENT_LIMITS, BlockReader
 from raglab.store.encodings import decode_text, page_encoding
@@ -45,3 +47,22 @@ TEXTS = {
 FIRST_HIT = ANSWERS.replace(
     "chosen.final_k", 1, "l2.enabled", False, "gap.enabled", False, "similarity.enabled", False
 )
+
+
+def same_names(folder):
+    """Fill a folder with four documents, three of the same name, and cases beside them."""
+    for path, text in TEXTS.items():
+        write_file(folder / "documents" / path, f"{text}\n")
+    rows = [
+        ("home", "What is the home excess?", ["home/readme.md"]),
+        ("motor", "What is the motor excess?", ["motor/readme.md#1"]),
+        ("fleet", "Who is a fleet driver?", ["faq.md"]),
+        ("start", "What does the folder hold?", ["readme.md"]),
+        ("wrong", "What is the home excess now?", ["readme.md"]),
+    ]
+    cases = [
+        {"id": name, "query": query, "expect_status": "ok", "expect_sources": to}
+        for name, query, to in rows
+    ]
+    write_file(folder / "cases.jsonl", "".join(f"{json.dumps(case)}\n" for case in cases))
+    return folder

@@ -7,6 +7,7 @@ import math
 import threading
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 
 from raglab.values import Chunk
 
@@ -62,3 +63,5 @@ def tokens(*values):
 
 GOOD = reply("The excess is £250 [1].", tokens(math.log(0.5), math.log(0.5)))
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+APP = Path(__file__).parents[1] / "experiments" / "service" / "app.py"

@@ -22,6 +22,16 @@ from raglab.values import Status
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 LATER = START + timedelta(minutes=3)
 POLICY = PolicyData.from_mapping()
+PASSES = Check(
+    "similarity",
+    "S2.6",
+    0.9,
+    0.7,
+    0.9 - 0.7,
+    True,
+    "similarity of the nearest hit 0.9 is at or above",
+)
+OK = {"status": "ok", "answer": "Acme Mutual.", "refusal_reason": None}
 ROOT = Path(__file__).parents[1]
 OLD = ROOT / "tests" / "data" / "log_version_3.sql"  # both logs, as raglab 0.1.0 made them
 # What makes of it a log of version 2, and of that one of version 1.
@@ -109,17 +119,6 @@ def choose(online, request):
     online.thumbs(request, up=True)
 
 
-PASSES = Check(
-    "similarity",
-    "S2.6",
-    0.9,
-    0.7,
-    0.9 - 0.7,
-    True,
-    "similarity of the nearest hit 0.9 is at or above",
-)
-
-
 def edit(log, folder, change):
     """Write over rows of a log in a file."""
     log.close()
@@ -183,9 +182,6 @@ def decided_request(
 def newest_rate(table, name, source):
     """The newest row of a rate."""
     return table[(table["rate"] == name) & (table["source"] == source)].iloc[-1]
-
-
-OK = {"status": "ok", "answer": "Acme Mutual.", "refusal_reason": None}
 
 
 def open_request(log, request, question="who is the insurer?", **more):

@@ -29,3 +29,11 @@ def warned():
         yield texts
     # none of files left open
     texts += [str(warning.message) for warning in caught if warning.category is UserWarning]
+
+
+def noted(call):
+    """What a call gives, and its warnings at lines of the file where it stands."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = call()
+    return found, [str(one.message) for one in caught if one.filename == call.__code__.co_filename]

@@ -5,7 +5,6 @@ A document is its path, in labels, scoring, resolver and folders.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from document_samples import ANSWERS, FIRST_HIT, TEXTS
+from document_samples import ANSWERS, FIRST_HIT, TEXTS, same_names
 from live_worlds import SMALL
 from raglab.decision.document_names import EXACT_NAMES, exact_names, full_sources, source_meanings
 from raglab.decision.measurement import structure_hash
@@ -352,24 +351,7 @@ def told(decisions):
 @pytest.fixture
 def folder(tmp_path):
     """Return a folder of four documents, three of the same name, with cases beside them."""
-    for path, text in TEXTS.items():
-        (tmp_path / "documents" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "documents" / path).write_text(f"{text}\n", encoding="utf-8")
-    rows = [
-        ("home", "What is the home excess?", ["home/readme.md"]),
-        ("motor", "What is the motor excess?", ["motor/readme.md#1"]),
-        ("fleet", "Who is a fleet driver?", ["faq.md"]),
-        ("start", "What does the folder hold?", ["readme.md"]),
-        ("wrong", "What is the home excess now?", ["readme.md"]),
-    ]
-    cases = [
-        {"id": name, "query": query, "expect_status": "ok", "expect_sources": to}
-        for name, query, to in rows
-    ]
-    (tmp_path / "cases.jsonl").write_text(
-        "".join(f"{json.dumps(case)}\n" for case in cases), encoding="utf-8"
-    )
-    return tmp_path
+    return same_names(tmp_path)
 
 
 class TestFolder:

@@ -15,6 +15,7 @@ from parts import in_parts
 from raglab.decision.scoring import status_only, status_only_sentence, trace_status_only
 from raglab.lab.certification_words import certificate_lines
 from raglab.values import Case
+from refusals import noted
 
 POLICY = free_policy()
 STATED = [
@@ -25,14 +26,6 @@ STATED = [
     Case("e", "?", "ambiguous"),
     Case("f", "?"),
 ]
-
-
-def noted(call):
-    """What a call gives, and its warnings at this file's lines."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = call()
-    return found, [str(one.message) for one in caught if one.filename == __file__]
 
 
 def test_what_is_scored_by_status_alone():

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import raglab
-from document_samples import FIRST_HIT
+from document_samples import FIRST_HIT, same_names
 from labelled import free_policy, labelled, status_alone, status_alone_sentence
 from live_worlds import SMALL
 from parts import same
@@ -24,11 +24,10 @@ from raglab.store.policies import Policy
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
 from read_only_arguments import assert_closed
+from refusals import noted
 from sample_traces import sample_trace
 from signal_checks import counted
 from stored_traces import stored
-from test_decision_document_names import folder  # noqa: F401
-from test_decision_scoring import noted
 from tfidf import hits
 from worlds import random_policies, random_trace
 
@@ -107,12 +106,10 @@ def test_signals_are_measured_shard_by_shard(tmp_path):
     )
 
 
-def test_documents_with_paths_as_sources_decide_alike(
-    folder,
-    encoder,
-):
+def test_documents_with_paths_as_sources_decide_alike(tmp_path, encoder):
     """Built shard by shard, each knows which labels are paths: same verdicts, ranking and lines."""
     del encoder
+    folder = same_names(tmp_path)
     corpus, cases = load_corpus(folder), load_cases(folder)
     whole = raglab.build_trace(corpus, cases, cache=None, **SMALL)
     shards = raglab.io.build_shards(corpus, cases, folder / "shards", shard=2, cache=None, **SMALL)

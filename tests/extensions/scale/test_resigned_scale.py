@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from extensions.scale.test_store_sharded_traces import world
+from extensions.scale.shard_builds import split_world
 from fuzz.resigned import json_hash, reading_policies, resigned_documents, walk
 from raglab.extensions.scale.shard_manifests import (
     MANIFEST,
@@ -33,7 +33,7 @@ def shard_decisions(trace):
 def shards(tmp_path_factory):
     """Seven cases in shards of three."""
     folder = tmp_path_factory.mktemp("shards")
-    save_shards([world()], folder, shard=3)
+    save_shards([split_world()], folder, shard=3)
     return folder
 
 
