@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from math import comb, prod
 from pathlib import Path
 
@@ -19,14 +18,11 @@ from commands import run
 from log_samples import audit_at, decided_request, newest_rate
 from raglab.audit.label_samples import LabelCounts, draw_sample, record_labels, write_sample
 from raglab.audit.live_rates import live_rates
-from raglab.audit.log import AuditLog
 from raglab.displays import canvas
 from raglab.displays.logs import LiveRatesDisplay
 from raglab.live.prometheus import metrics_text
 from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
 from raglab.store.log_tables import LABELS, SAMPLES
-
-OpenLog = Callable[..., AuditLog]
 
 GATES = ("similarity", "support")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from hashlib import sha256
@@ -40,8 +39,6 @@ from raglab.store.log_tables import (
 )
 from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.text import jaccard
-
-OpenLog = Callable[..., AuditLog]
 
 SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
 NEXT_DAY = START + timedelta(days=1)

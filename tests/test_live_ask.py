@@ -7,7 +7,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,10 +31,8 @@ from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.policies import Policy
 from raglab.values import Corpus, Generation, Status
 
-OpenSystem = Callable[..., System]
-
 FREE = {"confidence": {"enabled": False}}
-EXCESS, COURTESY = "What is the motor excess?", "Is a courtesy car provided?"
+EXCESS = "What is the motor excess?"
 
 
 class TestResponse:

@@ -5,7 +5,6 @@ What is asked live for a group is decided, explained and logged as the replay sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
@@ -19,14 +18,11 @@ from live_worlds import CASES, CORPUS, OPEN, SMALL
 from raglab.audit.explanation import explain_request
 from raglab.live.ask import ask
 from raglab.live.decided_frames import decide_frame
-from raglab.live.system import System
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
 from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
 from raglab.values import Status
-
-OpenSystem = Callable[..., System]
 
 GROUPS = (
     None,

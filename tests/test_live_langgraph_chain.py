@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -19,8 +18,6 @@ from raglab.live.system import System, build_index
 from raglab.policy_parts import own_gates
 from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus, Generation
-
-OpenSystem = Callable[..., System]
 
 pytest.importorskip("langgraph")
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -46,8 +45,6 @@ from raglab.store.traces import Trace
 from raglab.values import Latency, Status
 from sample_traces import sample_trace
 from signal_checks import Counted, counted
-
-OpenSystem = Callable[..., System]
 
 ROOT = Path(raglab.__file__).parents[1]
 NAN = float("nan")

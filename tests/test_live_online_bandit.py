@@ -10,7 +10,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from unittest.mock import Mock
@@ -36,10 +35,6 @@ from raglab.replay import decide
 from raglab.reward import RewardWeights, reward
 from raglab.store.log_tables import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS, events
 from raglab.store.policies import Policy
-
-OpenOnline = Callable[..., Online]
-
-OpenSystem = Callable[..., System]
 
 ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")

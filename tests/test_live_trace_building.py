@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +25,6 @@ from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Hits
-
-MakeTrace = Callable[..., Trace]
 
 ROOT = Path(trace_building.__file__).parents[2]
 

@@ -13,7 +13,6 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,8 +56,6 @@ from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Generation, ModelUnavailableError
 from worlds import policy
-
-OpenSystem = Callable[..., System]
 
 pytest.importorskip("openai")
 

@@ -11,8 +11,6 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -31,13 +29,6 @@ from raglab.store.log_tables import REPLIES
 SEVERAL = {"report", "tables of an audit log"}
 SLOW = {"report"}
 OLD = ("none", "other", "same", "bytes", "a folder", "a link", "a link to nowhere", "no folder")
-
-
-class Place(NamedTuple):
-    """Where a writer writes: the file, and what stands there before."""
-
-    path: Path
-    before: dict[str, bytes]
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,6 @@ from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.roundtrip import loaded_problem
 from raglab.store.loaders import load_cases, load_corpus
 
-Lines = list[dict[str, Any]]
-
 
 class Sample(NamedTuple):
     """A small valid input: file name -> text, lines of JSON, or one document of JSON.

@@ -26,7 +26,7 @@ from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.decision.trace_view import Measured
 from raglab.extensions.scale import sharded_traces
 from raglab.extensions.scale.shard_manifests import MANIFEST, read_manifest
-from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.store.files import InputError
 from raglab.store.records import hash_cases
 from raglab.store.trace_merging import TraceError
@@ -35,7 +35,6 @@ from stored_traces import assert_same_trace, full_trace, stored
 from worlds import random_trace
 
 ASKED: dict[str, Any] = {"higher": "surer", "unit": "probability"}
-Sharded = ShardedTrace[Any]
 
 
 @pytest.fixture
