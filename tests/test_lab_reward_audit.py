@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,8 +18,7 @@ from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from refusals import refused
 from study_worlds import FEW, MARGIN, SEEN, VALUE, audited, drawn, margin_world
-
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+from trades import BROKER
 
 
 def correlation(found, signal="reward"):

@@ -40,7 +40,6 @@ from raglab.store.traces import Trace
 from tiny_models import save_encoder
 
 TESTS = Path(__file__).parents[2]
-BROKER = TESTS.parent / "datasets" / "broker"
 BUILD = """
 import signal, sys
 from distributed import Client, LocalCluster
