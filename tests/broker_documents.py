@@ -5,19 +5,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from live_worlds import SMALL, WordEncoder, stand_ins
 from raglab.live import retriever
 from raglab.live.system import System, build_index
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.values import Corpus
-from test_live_trace_building import SMALL, WordEncoder, stand_ins
+from trades import BROKER
 
-BROKER = Path(__file__).parents[1] / "datasets" / "broker"
 # page 1 is its body, and names the insurer
 FRENCH = "vauban-habitation-conditions-particulieres-2024.md"
 ENGLISH = "castellan-proliability-schedule-2024.md"  # so is this one's

@@ -8,7 +8,9 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from datetime import UTC, datetime
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,6 +150,98 @@ def audit_logs(places):
     yield make
     for log in logs:
         log.close()
+
+
+@pytest.fixture
+def encoder(monkeypatch):
+    """Return the encoder of words, which stands in for the bundled one."""
+    from live_worlds import WordEncoder, stand_ins
+    from raglab.live import retriever
+
+    words = WordEncoder()
+    for name, value in stand_ins(words).items():
+        monkeypatch.setattr(retriever, name, value)
+    return words
+
+
+@pytest.fixture
+def opened(tmp_path, encoder):
+    """Return what opens a system over the small corpus, with an index of its own."""
+    from live_worlds import OPEN, opener
+
+    del encoder
+    return opener(tmp_path / "index", OPEN)
+
+
+@pytest.fixture
+def made(tmp_path, encoder):
+    """Return a builder of traces of the small corpus with a cache of its own."""
+    from live_worlds import CASES, CORPUS, SMALL
+    from raglab.live.trace_building import build_trace
+    from raglab.retrieval.dense import EmbeddingCache
+
+    del encoder
+    cache = EmbeddingCache(tmp_path / "cache" / "embeddings.sqlite")
+    return lambda cases=CASES, **more: build_trace(
+        CORPUS, cases, **{"cache": cache, **SMALL, **more}
+    )
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Return the count of what is retrieved for traces."""
+    from live_worlds import Calls
+    from raglab.live import trace_building
+
+    seen, batch = Calls(), trace_building._batch
+
+    def counted(ready, wanted, texts, scopes):
+        if len(seen.sizes) == seen.stop_after:
+            raise KeyboardInterrupt
+        seen.sizes.append(len(texts))
+        return batch(ready, wanted, texts, scopes)
+
+    monkeypatch.setattr(trace_building, "_batch", counted)
+    return seen
+
+
+@pytest.fixture
+def spans(monkeypatch):
+    """Return the spans of a provider that stands in for the global one, which can be set once."""
+    from raglab.live import telemetry
+    from span_samples import Spans
+
+    trace = pytest.importorskip("opentelemetry.trace")
+    monkeypatch.delenv(telemetry.CAPTURE, raising=False)
+    recorded = Spans()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: recorded.provider)
+    return recorded
+
+
+@pytest.fixture
+def disk(tmp_path, encoder):
+    """Return a disk of 2 MB with an index of the small corpus in the folder `i`."""
+    from hostile import small_disk
+    from live_worlds import CORPUS, SMALL
+    from raglab.live.system import build_index
+
+    del encoder
+    with small_disk(tmp_path / "disk", "2m") as place:
+        build_index(CORPUS, place / "i", cache=None, **SMALL)
+        yield place
+
+
+@pytest.fixture(scope="module")
+def app():
+    """Return the example of a service as a module."""
+    from local_server import APP
+
+    pytest.importorskip("fastapi")
+    spec = spec_from_file_location("service_app", APP)
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def pytest_terminal_summary(terminalreporter):

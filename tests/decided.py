@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from raglab.decision.measurement import structure_hash
+from raglab.decision.signal_values import STORED
 from raglab.gating.expected_cost import PATHS
 from raglab.policy import PolicyData
 from raglab.signals import NAMES, PARSED
+from worlds import random_policies, with_signals
 
 P = TypeVar("P", bound=PolicyData)
 WEIGHTS = (-1.0, -0.5, 0.0, 0.0, 0.5, 1.0)
@@ -89,3 +91,16 @@ def random_costs(rng, policy):
         "domain.enabled": bool(rng.random() < 0.75),
     }
     return policy.replace(*(part for pair in changes.items() for part in pair))
+
+
+def drawn_policies(seed):
+    """Policies with gates of every kind."""
+    chain = [*random_policies(seed, 1), *with_signals(random_policies(seed + 1, 1), seed)]
+    return [*chain, by_cost(chain[0])]
+
+
+def with_constant_columns(trace, value=0.0):
+    """The trace with every stored signal at a value."""
+    return replace(
+        trace, columns={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED}
+    )

@@ -5,7 +5,9 @@ Pickles that leave a mark when they are loaded, and a small disk to fill or clos
 
 from __future__ import annotations
 
+import os
 import pickle
+import resource
 import sqlite3
 import subprocess
 from contextlib import contextmanager
@@ -66,3 +68,28 @@ def small_disk(place, size="1m"):
 def remount(place, how):
     """Open a mounted disk for reading alone (`ro`), or for writing (`rw`)."""
     subprocess.run(["mount", "-o", f"remount,{how}", str(place)], capture_output=True, check=True)
+
+
+@contextmanager
+def no_file_longer(size):
+    """The system refuses to make any file of this process longer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def forge_journal(file, victim):
+    """Create a victim and a rollback journal beside a file, after which SQLite would delete it."""
+    victim.write_bytes(b"precious")
+    name, magic = os.fsencode(victim), bytes.fromhex("d9d505f920a163d7")
+    numbers = (0, 0, file.stat().st_size // 4096, 512, 4096)
+    head = magic + b"".join(number.to_bytes(4, "big") for number in numbers)
+    tail = (2**30 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
+    tail += (sum(byte if byte < 128 else byte - 256 for byte in name) % 2**32).to_bytes(
+        4, "big"
+    ) + magic
+    file.with_name(f"{file.name}-journal").write_bytes(head.ljust(512, b"\0") + tail)
+    return victim

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+
+from raglab.words.characters import visible
 
 N = 20_000
 LONG_TEXTS = {
@@ -113,3 +116,38 @@ def assert_inert(page):
         for char in page
         if char not in "\u00ad\u00a0\u200b\u200c\u200d\u202f\u2009"
     )
+
+
+# Markup, and characters that turn a line, end it, hide, or move a cursor; of a file no half of a
+# surrogate pair comes.
+SCRIPT = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)"
+    ">\u202e\u2066\u2028\x1b[2J\x85\ufeff\U000e0041"
+)
+
+
+def check_display(value):
+    """Its line and its page are short, and of its texts nothing is markup."""
+    line, page = repr(value), value._repr_html_()
+    assert len(line) <= 300
+    assert "\n" not in line
+    assert len(page.encode()) <= 20_000
+    assert page.startswith('<div class="raglab-value')
+    assert "<script" not in page
+    assert "<img" not in page
+    for text in (line, page):
+        assert visible(text, lines=True) == text
+    tags = set(re.findall(r"<\s*/?\s*([a-zA-Z!]+)", page))
+    assert tags <= {
+        "div",
+        "style",
+        "b",
+        "table",
+        "tr",
+        "th",
+        "td",
+        "small",
+        "details",
+        "summary",
+        "span",
+    }

@@ -5,6 +5,7 @@ Signals that know how likely a case is right.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from typing import Any
 
@@ -129,3 +130,62 @@ def relabelled(trace, *splits):
 def noted(notes, *words):
     """Whether one of the notes has all of these words."""
     return any(all(word in note for word in words) for note in notes)
+
+
+def unlabelled(trace, **extra):
+    """The same, as traffic is: without labels; values of `extra` go round the cases."""
+    cases = tuple(
+        case._replace(
+            expect_status=None,
+            extra={name: values[row % len(values)] for name, values in extra.items()},
+        )
+        for row, case in enumerate(trace.cases)
+    )
+    return replace(trace, cases=cases)
+
+
+LENIENT = free_policy(similarity={"min_similarity": 0.4})
+
+
+def traffic(seed=3, n=200):
+    """Requests without labels, and the label of each."""
+    trace = labelled(seed, {"": n}, missing=0.05)
+    return unlabelled(trace), {case.id: str(case.expect_status) for case in trace.cases}
+
+
+def filled(sample, labels):
+    """The sample as people fill it in."""
+    return sample.assign(label=[labels[name] for name in sample["request_id"]])
+
+
+def with_tenants(trace, sizes, strict, share=0.8):
+    """The trace with a tenant a case.
+
+    Of strict tenants a share of the cases labelled ok is to be refused.
+    """
+    rng = np.random.default_rng(5)
+    names = np.repeat(list(sizes), list(sizes.values()))
+    assert len(names) == len(trace)
+    cases = []
+    for case, name in zip(trace.cases, names.tolist(), strict=True):
+        turned = name in strict and case.expect_status == "ok" and rng.random() < share
+        stated = case._replace(expect_status="refuse", expect_sources=()) if turned else case
+        cases.append(stated._replace(extra={"groups": {"tenant": name}} if name else {}))
+    return replace(trace, cases=tuple(cases))
+
+
+def status_alone(sizes, every=2):
+    """Trace in which every so many cases state no sources."""
+    trace = labelled(0, sizes)
+    cases = tuple(
+        case if row % every else case._replace(expect_sources=())
+        for row, case in enumerate(trace.cases)
+    )
+    return dataclasses.replace(trace, cases=cases)
+
+
+def status_alone_sentence(trace):
+    """Headline that results on a trace must have, counted plainly."""
+    count = sum(case.expect_status == "ok" and not case.expect_sources for case in trace.cases)
+    assert count
+    return f"{count} of {len(trace)} cases are scored by status alone"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import threading
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+from raglab.values import Chunk
 
 
 class LocalServer(ThreadingHTTPServer):
@@ -32,3 +37,31 @@ def serving(server):
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+KEY = "sk-test-4f9a81c2d7"
+PASSAGES = [
+    Chunk("a", "The excess is £250.", "home.md"),
+    Chunk("b", "Storm damage is covered up to £400.", "home.md"),
+    Chunk("c", "Flood is excluded.", "flood.md"),
+]
+
+
+def reply(text, logprobs=None, **choice):
+    """A chat completion that says `text`."""
+    message = {"role": "assistant", "content": text}
+    said = {"index": 0, "finish_reason": "stop", "message": message, **choice}
+    if logprobs is not None:
+        said["logprobs"] = logprobs
+    return json.dumps({"id": "1", "object": "chat.completion", "choices": [said]}).encode()
+
+
+def tokens(*values):
+    """Log-probabilities as a server reports them."""
+    return {"content": [{"token": "t", "logprob": value} for value in values]}
+
+
+GOOD = reply("The excess is £250 [1].", tokens(math.log(0.5), math.log(0.5)))
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+APP = Path(__file__).parents[1] / "experiments" / "service" / "app.py"

@@ -6,18 +6,34 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
+from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit
 from raglab.decision.checks import Check
 from raglab.live.online_bandit import FEATURES, Online
 from raglab.policy import PolicyData
 from raglab.reward import COMPONENTS, RewardWeights
+from raglab.store import database
 from raglab.store.log_tables import LABELS, SAMPLES
+from raglab.values import Status
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 LATER = START + timedelta(minutes=3)
 POLICY = PolicyData.from_mapping()
-OLD = Path(__file__).parent / "data" / "log_version_3.sql"  # both logs, as raglab 0.1.0 made them
+PASSES = Check(
+    "similarity",
+    "S2.6",
+    0.9,
+    0.7,
+    0.9 - 0.7,
+    True,
+    "similarity of the nearest hit 0.9 is at or above",
+)
+OK = {"status": "ok", "answer": "Acme Mutual.", "refusal_reason": None}
+ROOT = Path(__file__).parents[1]
+OLD = ROOT / "tests" / "data" / "log_version_3.sql"  # both logs, as raglab 0.1.0 made them
 # What makes of it a log of version 2, and of that one of version 1.
 BEFORE_3 = (
     *(f"DROP TABLE {name}" for name in ("evidence", "samples", "labels")),
@@ -61,20 +77,11 @@ def check_numbers(log):
 def ask(log, request, minute, session="ann", question="open Sesame?"):
     """Open a request and answer it."""
     now = START + timedelta(minutes=minute)
-    log.opened(
-        request,
-        question,
-        session=session,
-        parsed={"entity": ("Sesame", 0.9)},
-        policy=POLICY,
-        fingerprint="f",
-        models={"encoder": "mini"},
-        now=now,
-    )
-    check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "similarity of the nearest hit")
+    parsed = {"entity": ("Sesame", 0.9)}
+    open_request(log, request, question, session=session, parsed=parsed, now=now)
     response = {"status": "ok", "answer": "Sesame", "confidence": 0.5}
     response["options"] = [{"id": 1, "text": "Sesame"}]
-    log.decided(request, response, [check], {"total": 12.5}, now=now)
+    log.decided(request, response, [PASSES], {"total": 12.5}, now=now)
 
 
 def fill_audit(log):
@@ -110,3 +117,108 @@ def choose(online, request):
     online.choose(request, [True, True], dict.fromkeys(FEATURES, 0.5), question="open Sesame?")
     online.update(request, dict.fromkeys(COMPONENTS, 0.5))
     online.thumbs(request, up=True)
+
+
+def edit(log, folder, change):
+    """Write over rows of a log in a file."""
+    log.close()
+    edited(folder / "audit.sqlite", change)
+
+
+def check_edited(log, folder, change, told):
+    """Check that a change of a log is among the differences of its request."""
+    assert explain_request("r1", log).rebuilt
+    edit(log, folder, change)
+    said = explain_request("r1", log)
+    assert not said.rebuilt
+    assert any(told in one for one in said.differences), said.differences
+    assert "NO" in str(said)
+
+
+def check_unreadable(log, folder, change):
+    """Check that rows of a log that are none are told as such."""
+    edit(log, folder, change)
+    with pytest.raises(
+        ValueError, match=r"rows of a log must be as they were written, .* were altered"
+    ):
+        explain_request("r1", log)
+
+
+def response_of(said, row):
+    """What a live system would have said of a case."""
+    status = Status(int(said.status[row])).name
+    reason = said.reason(row) if status == "refuse" else None
+    return {
+        "status": status,
+        "refusal_reason": reason,
+        "answer": "…",
+        "confidence": float(said.confidence()[row]),
+    }
+
+
+def decided_request(
+    log,
+    request,
+    status,
+    gate="similarity",
+    *,
+    minute=0,
+    **more,
+):
+    """One request that is answered, refused by a gate or asked back."""
+    now = START + timedelta(minutes=minute)
+    question = more.pop("question", f"who is {request}?")
+    log.opened(request, question, policy=POLICY, fingerprint="f", models={}, now=now, **more)
+    if status == "ambiguous":
+        check = Check("resolver", "S3.3 group_gap", 0.1, 0.2, -0.1, False, "no group is ahead")
+        said = {"options": [{"id": 1}, {"id": 2}]}
+    else:
+        value = 0.9 if status == "ok" else 0.1
+        check = Check(gate, "S2", value, 0.7, value - 0.7, status == "ok", f"{gate} {value}")
+        said = {"answer": "Acme", "refusal_reason": None if status == "ok" else check.text}
+    log.decided(request, {"status": status, **said}, [check], now=now)
+
+
+def newest_rate(table, name, source):
+    """The newest row of a rate."""
+    return table[(table["rate"] == name) & (table["source"] == source)].iloc[-1]
+
+
+def open_request(log, request, question="who is the insurer?", **more):
+    """Open a request."""
+    stated = {"session": "ann", "now": START, "policy": POLICY, "fingerprint": "f0"}
+    log.opened(request, question, **{**stated, "models": {"encoder": "mini"}, **more})
+
+
+def rows_of(log, table):
+    """Rows of a table."""
+    with log.log.reading() as entries:
+        return list(entries.rows(table))
+
+
+AWAY = "audit log cannot be written"
+
+
+def audit_of(system):
+    """The audit log, which must be there."""
+    assert system.audit is not None
+    return system.audit
+
+
+def full_disk(monkeypatch):
+    """Switch by which the SQLite log of a system has no room for another page."""
+    prepared, state = database.prepare_connection, {"full": False}
+
+    def prepare(link, record=None):
+        prepared(link, record)
+        if state["full"]:
+            pages = link.execute("PRAGMA page_count").fetchone()[0]
+            link.execute(f"PRAGMA max_page_count={pages}")
+
+    monkeypatch.setattr(database, "prepare_connection", prepare)
+
+    def switch(system, full):
+        state["full"] = full
+        audit_of(system).log.close()
+
+    return switch

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
+from pathlib import Path
 
 
 def at_once(works):
@@ -32,3 +34,12 @@ def at_once(works):
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     os.close(reading)
     return codes
+
+
+def killed_once(item, folder, at):
+    """Square of an item; the process that first has item `at` is killed."""
+    mark = Path(folder) / "killed"
+    if item == at and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * item

@@ -17,8 +17,10 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pytest
 
 from raglab.arguments.plain_arrays import read_only
+from raglab.values import TraceData
 
 ALGEBRA = (
     "gates",
@@ -153,3 +155,29 @@ def guard_algebra():
 def pytest_configure():
     """Guard all that runs."""
     guard_algebra().__enter__()
+
+
+def arrays(value, path=""):
+    """Arrays inside named tuples, mappings and traces, by their path."""
+    if isinstance(value, np.ndarray):
+        yield path, value
+    elif isinstance(value, TraceData):
+        for name in ("hits", "pattern_hits", "answers", "latency", "vectors", "columns"):
+            yield from arrays(getattr(value, name), f"{path}.{name}")
+    elif hasattr(value, "_asdict"):
+        for name, part in value._asdict().items():
+            yield from arrays(part, f"{path}.{name}")
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield from arrays(part, f"{path}.{name}")
+
+
+def assert_closed(value):
+    """No array of a value can be written, nor made writable, nor can a view of it."""
+    listed = list(arrays(value))
+    assert listed
+    for path, array in listed:
+        assert not array.flags.writeable, path
+        for view in (array, array.view(), array[...]):
+            with pytest.raises(ValueError, match="WRITEABLE"):
+                view.flags.writeable = True

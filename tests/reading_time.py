@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from hostile_texts import LONG_TEXTS
+from raglab.values import Chunk
 
 # seconds of the processor on the machine where the fixed work takes USUAL
 LIMIT, READER_LIMIT = 0.5, 2.0
@@ -62,3 +63,11 @@ def slow(read, limit=LIMIT, names=()):
         else:
             found[name] = round(spent, 2)
     return found
+
+
+EXCESS = "The storm excess is £250. "
+
+
+def passage_of(passage):
+    """Return a passage of a document."""
+    return Chunk("c", passage, "a.md", 1, "1", {"doc_type": "policy"})

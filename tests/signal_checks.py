@@ -9,6 +9,7 @@ import numpy as np
 from raglab.decision.measurement import measured_tables
 from raglab.lab.decision_fitting import decision_cases, scored_cases
 from raglab.live.measured_signals import measure, signal_rows
+from raglab.live.signal_functions import SignalFunction
 from raglab.policy import PolicyData
 
 
@@ -44,3 +45,30 @@ def _in_batches(function, cells, whose):
     starts = range(0, len(cells), function.batch)
     parts = [slice(start, start + function.batch) for start in starts]
     return np.concatenate([measure(function, cells[part], whose[part]) for part in parts])
+
+
+class Counted:
+    """A function of how much of its first passages a query shares, which counts its asked rows."""
+
+    def __init__(self, stop_after=1_000_000):
+        self.rows = []
+        self.sizes = []
+        self.stop_after = stop_after
+
+    def __call__(self, rows):
+        """Share of the query's words in the texts."""
+        if len(self.sizes) >= self.stop_after:
+            msg = "out of credit"
+            raise OSError(msg)
+        self.sizes.append(len(rows))
+        self.rows += rows["query"].tolist()
+        return [
+            len({*query.split()} & {*" ".join(texts).split()}) / max(1, len(query.split()))
+            for query, texts in zip(rows["query"], rows["hits.text"], strict=True)
+        ]
+
+
+def counted(fn=None, **fields):
+    """A signal function over `Counted`."""
+    counter = Counted() if fn is None else fn
+    return SignalFunction("share_of_words", counter, **fields), counter

@@ -1,9 +1,11 @@
-"""Spans of small requests, in the forms in which applications export them."""
+"""Spans of small requests, as applications export them and as a provider has them."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+import pytest
 
 START = 1_764_000_000 * 10**9  # nanoseconds since 1970
 
@@ -101,3 +103,36 @@ def write_lines(path, rows):
     texts = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     return path
+
+
+class Spans:
+    """The spans of a provider, as they end."""
+
+    def __init__(self):
+        sdk, export, memory = (
+            pytest.importorskip(f"opentelemetry.sdk.trace{part}")
+            for part in ("", ".export", ".export.in_memory_span_exporter")
+        )
+        self.exporter = memory.InMemorySpanExporter()
+        self.provider = sdk.TracerProvider()
+        self.provider.add_span_processor(export.SimpleSpanProcessor(self.exporter))
+
+    @property
+    def all(self):
+        """Finished spans in their order."""
+        return list(self.exporter.get_finished_spans())
+
+    def of(self, operation):
+        """Finished spans of an operation."""
+        names = values(self.all, "gen_ai.operation.name")
+        return [span for span, name in zip(self.all, names, strict=True) if name == operation]
+
+    def one(self, operation):
+        """The only span of an operation."""
+        (span,) = self.of(operation)
+        return span
+
+
+def values(spans, name):
+    """An attribute of spans, None where it is missing."""
+    return [span.attributes.get(name) for span in spans]

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
+from answered_traces import GOLD, PLAIN, WRONG, Knows, many, questions, recorded, without
 from generators import Drawn, Fixed, Weighed
 from parts import in_parts
 from raglab import metrics
@@ -45,101 +46,17 @@ from raglab.metrics import clopper_pearson
 from raglab.replay import decide, shard_cells, steps, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Case, Chunk, Generation, Hits, ModelUnavailableError
+from raglab.values import Case, Generation, ModelUnavailableError
 from worlds import Hit, ask, policy, random_trace, trace_of
 
-GOLD, WRONG = "The excess is £250.", "The excess is £275."
 OPEN = "Ask at the desk."  # says nothing of an excess, so nobody can tell
-
-PLAIN = Policy.from_mapping(
-    policy(generation={"enabled": False}, support={"enabled": False}).model_dump()
-)
 
 
 FREE_OF_GATES = always_answer(PLAIN)
 
 
-class Knows(NamedTuple):
-    """Says the gold answer to questions it knows, by number in them, something else to the rest."""
-
-    right: frozenset[int]
-    confidence: float = 0.9
-    name: str = "knows"
-
-    def answer(self, question, passages):
-        """The gold answer or another."""
-        del passages
-        number = int(question.rsplit(maxsplit=1)[-1])
-        return Generation(GOLD if number in self.right else WRONG, self.confidence, (0,))
-
-
-def questions(n, *, refuse=0, **more):
-    """Questions with a hit from the expected document, those labelled ok with a gold answer."""
-    rows = []
-    for number in range(n):
-        ok = number >= refuse
-        fields = (
-            {"answer": GOLD, "expect_sources": ("guide.md",)} if ok else {"expect_status": "refuse"}
-        )
-        case = ask(f"excess number {number}", id=f"q{number}", **(fields | more))
-        rows.append((case, [[Hit(0.25), Hit(0.5, page=3)]]))
-    made = trace_of(*rows)
-    return Trace(made.cases, made.chunks, made.arms, made.hits)
-
-
-def recorded(trace, right, chosen=PLAIN, **more):
-    """The trace with answers, right to some questions."""
-    return record_answers(trace, chosen, Knows(frozenset(right)), Weighed(), **more)
-
-
-def without(trace, rows):
-    """The trace without the answers recorded for some cases."""
-    answers = trace.answers
-    keep = np.flatnonzero(~np.isin(answers.row, rows))
-    arrays = {
-        name: getattr(answers, name)[keep]
-        for name in ("row", "arm", "depth", "chunks", "confidence", "support")
-    }
-    texts = {
-        name: tuple(getattr(answers, name)[n] for n in keep)
-        for name in ("text", "claim", "cited", "refused")
-    }
-    return replace(trace, answers=answers._replace(**arrays, **texts))
-
-
 # of eighty cases, those labelled ok whose number is no multiple of 3 either
 TWO_THIRDS = [row for row in range(80) if row % 4 and row % 3]
-
-
-def many(right, n=80, splits=()):
-    """Many questions with a signal, a quarter to be refused, in equal splits, and their answers."""
-    rng = np.random.default_rng(0)
-    cases = tuple(
-        Case(
-            f"q{row:03d}",
-            f"excess number {row}",
-            "refuse" if row % 4 == 0 else "ok",
-            ("guide.md",) if row % 4 else (),
-            answer=GOLD if row % 4 else None,
-            split=splits[row % len(splits)] if splits else None,
-        )
-        for row in range(n)
-    )
-    shape = (n, 1, 1, 1)
-    sure = np.where(np.isin(np.arange(n), right), 0.8, 0.3) + 0.15 * rng.random(n)
-    floats = {
-        name: sure.reshape(shape)
-        for name in ("cosine", "s_hybrid", "s_rerank", "s_raw", "anchor_sim")
-    }
-    floats |= {
-        "l2": 2.0 - 2.0 * sure.reshape(shape),
-        "sig_sim": np.zeros(shape),
-        "sig_sim_strict": np.zeros(shape),
-    }
-    place = np.zeros(shape, dtype=np.int32)
-    hits = Hits(place, place, **floats, n_reranked=np.ones(shape[:3], dtype=np.int32))
-    chunks = (Chunk("0", "text", "guide.md", 1),)
-    return recorded(Trace(cases, chunks, ("hybrid",), hits, None, {"fingerprint": "made"}), right)
 
 
 class TestText:

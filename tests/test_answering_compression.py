@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +16,8 @@ from raglab.answering.extractive import Extractive
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.values import Chunk
 from raglab.words.text import sentences
+from trades import BROKER
 
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 STORM = "Storm and flood are covered. The storm excess is £400. Ask your broker."
 TABLE = (
     "# Excesses\n\nAll amounts are in GBP.\n\n| Peril | Excess |\n|---|---|\n| Storm | 400 |\n| "

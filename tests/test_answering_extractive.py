@@ -8,7 +8,6 @@ import sys
 import time
 from dataclasses import FrozenInstanceError
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,10 +26,9 @@ from raglab.answering.extractive import (
 )
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
-from trades import INSURANCE
+from trades import BROKER, INSURANCE
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 TABLE = """Acme Home > Excesses
 Amounts per loss.
 

@@ -6,9 +6,6 @@ Every chain's decision, a week of requests, an edited log.
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -16,57 +13,19 @@ from hypothesis import strategies as st
 
 from generators import Drawn, Weighed
 from hostile_texts import assert_inert
+from log_samples import PASSES, POLICY, START, audit_at, check_edited, check_unreadable, response_of
 from raglab.audit.explanation import check_differences, decide_by_checks, explain_request, margins
-from raglab.audit.log import AuditLog, check_from_json, check_to_json
+from raglab.audit.log import check_from_json, check_to_json
 from raglab.decision.checks import Check
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.answer_recording import record_answers
-from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.values import Status
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as stated_policy
 
-START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-PASSES = Check(
-    "similarity",
-    "S2.6",
-    0.9,
-    0.7,
-    0.9 - 0.7,
-    True,
-    "similarity of the nearest hit 0.9 is at or above",
-)
 FAILS = Check(
     "support", "S2.11", 0.2, 0.5, 0.2 - 0.5, False, "support of the weakest claim 0.2 is below"
 )
-POLICY = PolicyData.from_mapping()
-
-
-def edit(log, folder, change):
-    """Write over rows of a log in a file."""
-    log.close()
-    with closing(sqlite3.connect(folder / "audit.sqlite")) as link, link:
-        assert link.execute(change).rowcount > 0
-
-
-def check_edited(log, folder, change, told):
-    """Check that a change of a log is among the differences of its request."""
-    assert explain_request("r1", log).rebuilt
-    edit(log, folder, change)
-    said = explain_request("r1", log)
-    assert not said.rebuilt
-    assert any(told in one for one in said.differences), said.differences
-    assert "NO" in str(said)
-
-
-def check_unreadable(log, folder, change):
-    """Check that rows of a log that are none are told as such."""
-    edit(log, folder, change)
-    with pytest.raises(
-        ValueError, match=r"rows of a log must be as they were written, .* were altered"
-    ):
-        explain_request("r1", log)
 
 
 def in_log(checks):
@@ -75,18 +34,6 @@ def in_log(checks):
         check_from_json(json.loads(json.dumps(check_to_json(one), allow_nan=False)))
         for one in checks
     ]
-
-
-def response(said, row):
-    """What a live system would have said of a case."""
-    status = Status(int(said.status[row])).name
-    reason = said.reason(row) if status == "refuse" else None
-    return {
-        "status": status,
-        "refusal_reason": reason,
-        "answer": "…",
-        "confidence": float(said.confidence()[row]),
-    }
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
@@ -104,7 +51,7 @@ def test_the_checks_alone_give_the_decision(
         said = decide(full, policy)
         for row, case in enumerate(full.cases):
             checks = in_log(said.explain(case.id))
-            anew, told = decide_by_checks(checks), response(said, row)
+            anew, told = decide_by_checks(checks), response_of(said, row)
             assert anew.status == told["status"]
             assert check_differences(checks, policy_thresholds([policy])) == []
             if anew.status == "refuse" and anew.gate not in {"domain", "l2"}:
@@ -142,7 +89,7 @@ def test_no_checks_decide_nothing():
 @pytest.fixture
 def log(tmp_path):
     """Return a log, closed at the end."""
-    made = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
+    made = audit_at(tmp_path / "audit.sqlite")
     yield made
     made.close()
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from math import comb, prod
 from pathlib import Path
 
@@ -17,52 +15,23 @@ import pandas as pd
 import pytest
 
 from commands import run
+from log_samples import audit_at, decided_request, newest_rate
 from raglab.audit.label_samples import LabelCounts, draw_sample, record_labels, write_sample
 from raglab.audit.live_rates import live_rates
-from raglab.audit.log import AuditLog
-from raglab.decision.checks import Check
 from raglab.displays import canvas
 from raglab.displays.logs import LiveRatesDisplay
 from raglab.live.prometheus import metrics_text
 from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
-from raglab.policy import PolicyData
 from raglab.store.log_tables import LABELS, SAMPLES
 
-OpenLog = Callable[..., AuditLog]
-
-START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-POLICY = PolicyData.from_mapping()
 GATES = ("similarity", "support")
-
-
-def ask(
-    log,
-    request,
-    status,
-    gate="similarity",
-    *,
-    minute=0,
-    **more,
-):
-    """One request that is answered, refused by a gate or asked back."""
-    now = START + timedelta(minutes=minute)
-    question = more.pop("question", f"who is {request}?")
-    log.opened(request, question, policy=POLICY, fingerprint="f", models={}, now=now, **more)
-    if status == "ambiguous":
-        check = Check("resolver", "S3.3 group_gap", 0.1, 0.2, -0.1, False, "no group is ahead")
-        said = {"options": [{"id": 1}, {"id": 2}]}
-    else:
-        value = 0.9 if status == "ok" else 0.1
-        check = Check(gate, "S2", value, 0.7, value - 0.7, status == "ok", f"{gate} {value}")
-        said = {"answer": "Acme", "refusal_reason": None if status == "ok" else check.text}
-    log.decided(request, {"status": status, **said}, [check], now=now)
 
 
 def mixed(log):
     """A log of 12 answers, 4 refusals by either gate and 4 questions."""
     statuses = ["ok"] * 12 + ["refuse"] * 8 + ["ambiguous"] * 4
     for number, status in enumerate(statuses):
-        ask(log, f"r{number:02d}", status, GATES[number >= 16], minute=number)
+        decided_request(log, f"r{number:02d}", status, GATES[number >= 16], minute=number)
     return log
 
 
@@ -253,15 +222,10 @@ class TestLabels:
     def test_a_spreadsheets_apostrophe(self, audit_logs, tmp_path):
         """An id that would be a formula comes back as it was."""
         log = audit_logs()
-        ask(log, "=1+1", "ok")
+        decided_request(log, "=1+1", "ok")
         path = labelled(draw_sample(log, 1, seed=0), tmp_path / "labels.csv", lambda _: "ok")
         assert "'=1+1" in path.read_text()
         assert record_labels(log, path) == LabelCounts(1, 0, 0)
-
-
-def rate(table, name, source):
-    """The newest row of a rate."""
-    return table[(table["rate"] == name) & (table["source"] == source)].iloc[-1]
 
 
 class TestRates:
@@ -277,7 +241,7 @@ class TestRates:
         label_drawn(log, tmp_path, 24, lambda row: answer.get(row.stratum, "refuse"))
         table = live_rates(log)
         for name, share in (("false_refusal_rate", 4 / 16), ("over_ask_rate", 4 / 24)):
-            row = rate(table, name, "labels")
+            row = newest_rate(table, name, "labels")
             assert row[["estimate", "low", "high"]].tolist() == [share] * 3
             assert row[["known", "covered", "requests"]].tolist() == [24] * 3
 
@@ -285,7 +249,7 @@ class TestRates:
         """NaN, and an empty log has no row; a window that is none is refused."""
         log = audit_logs()
         assert len(live_rates(log)) == 0
-        ask(log, "r1", "refuse")
+        decided_request(log, "r1", "refuse")
         assert live_rates(log)[["estimate", "low", "high"]].isna().all(axis=None)
         for more in (
             {"last": None},
@@ -305,10 +269,10 @@ class TestRates:
         log = mixed(audit_logs())
         label_drawn(log, tmp_path, 24)
         for number in range(4):
-            ask(log, f"s{number}", "refuse", minute=60 + number)
+            decided_request(log, f"s{number}", "refuse", minute=60 + number)
 
         def newest():
-            return rate(live_rates(log, last=8), "false_refusal_rate", "labels")
+            return newest_rate(live_rates(log, last=8), "false_refusal_rate", "labels")
 
         counts = ["known", "covered", "requests"]
         assert newest()[counts].tolist() == [4, 4, 8]
@@ -326,9 +290,9 @@ class TestRates:
         """
         log = audit_logs()
         for number in range(10):
-            ask(log, f"r{number}", "ok", minute=number)
+            decided_request(log, f"r{number}", "ok", minute=number)
         label_drawn(log, tmp_path, 4, lambda _: "refuse")
-        row = rate(live_rates(log), "false_refusal_rate", "labels")
+        row = newest_rate(live_rates(log), "false_refusal_rate", "labels")
         assert row[["estimate", "low", "high"]].isna().all()
         assert (row["known"], row["covered"], row["unknown"]) == (4, 10, 6)
 
@@ -351,12 +315,12 @@ class TestRates:
 
         The truth is within often enough.
         """
-        log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
+        log = audit_at(tmp_path / "audit.sqlite")
         rng = np.random.default_rng(7)
         statuses = rng.choice(["ok", "refuse", "ambiguous"], 60, p=[0.5, 0.3, 0.2])
         truth = {}
         for number, status in enumerate(statuses):
-            ask(log, f"r{number}", str(status), str(rng.choice(GATES)), minute=number)
+            decided_request(log, f"r{number}", str(status), str(rng.choice(GATES)), minute=number)
             truth[f"r{number}"] = "ok" if status == "ok" or rng.random() < wrong else str(status)
         held = []
         for seed in range(40):
@@ -365,7 +329,9 @@ class TestRates:
             record_labels(log, labelled(sample, path, lambda row: truth[row.request_id]))
             for last in (60, 40):
                 part = range(60 - last, 60)
-                row = rate(live_rates(log, last=last, level=0.8), "false_refusal_rate", "labels")
+                row = newest_rate(
+                    live_rates(log, last=last, level=0.8), "false_refusal_rate", "labels"
+                )
                 right = [number for number in part if truth[f"r{number}"] == "ok"]
                 share = sum(statuses[number] == "refuse" for number in right) / len(right)
                 held.append(row["low"] - 1e-12 <= share <= row["high"] + 1e-12)
@@ -379,7 +345,7 @@ def test_the_door(tmp_path, monkeypatch):
     The log may stand before the command.
     """
     monkeypatch.chdir(tmp_path)
-    mixed(AuditLog("audit.sqlite", clock=lambda: START)).close()
+    mixed(audit_at("audit.sqlite")).close()
     said = run("audit", "sample", "sample.csv", "-n", "12", "--log", ".")
     assert said.exit_code == 0, said.output
     assert "refuse by similarity" in said.stdout

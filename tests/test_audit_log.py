@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import ClassVar
 
 import pandas as pd
@@ -17,7 +15,7 @@ import pytest
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-import raglab
+from log_samples import OK, POLICY, START, open_request, rows_of
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, check_from_json, check_to_json, learner_of, recorded_learner
 from raglab.audit.sessions import SilenceRule
@@ -42,14 +40,8 @@ from raglab.store.log_tables import (
 from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.text import jaccard
 
-OpenLog = Callable[..., AuditLog]
-
 SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
-ROOT = Path(raglab.__file__).parents[1]
-POLICY = PolicyData.from_mapping()
-START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 NEXT_DAY = START + timedelta(days=1)
-OK = {"status": "ok", "answer": "Acme Mutual.", "refusal_reason": None}
 HASH = sha256(b"open Sesame?").hexdigest()
 
 
@@ -57,18 +49,6 @@ HASH = sha256(b"open Sesame?").hexdigest()
 def log(audit_logs):
     """Return a log under the published settings."""
     return audit_logs()
-
-
-def opened(log, request, question="who is the insurer?", **more):
-    """Open a request."""
-    stated = {"session": "ann", "now": START, "policy": POLICY, "fingerprint": "f0"}
-    log.opened(request, question, **{**stated, "models": {"encoder": "mini"}, **more})
-
-
-def events(log, table):
-    """Rows of a table."""
-    with log.log.reading() as entries:
-        return list(entries.rows(table))
 
 
 def lies(folder, word):
@@ -81,23 +61,29 @@ class TestRequests:
 
     def test_a_request_is_opened_once(self, log):
         """A second of the same id is refused, and nothing of it is written."""
-        opened(log, "r1")
+        open_request(log, "r1")
         with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
-            opened(log, "r1", "another?")
-        assert [row["question"] for row in events(log, REQUESTS)] == ["who is the insurer?"]
+            open_request(log, "r1", "another?")
+        assert [row["question"] for row in rows_of(log, REQUESTS)] == ["who is the insurer?"]
 
     @pytest.mark.parametrize(
         ("said", "told"),
         [
             *(
-                (partial(opened, request=odd), "request_id must be a text of 1 to 200 characters")
+                (
+                    partial(open_request, request=odd),
+                    "request_id must be a text of 1 to 200 characters",
+                )
                 for odd in ("", "x" * 201, 7, None)
             ),
-            (lambda log: opened(log, "r2", 7), "question must be a text, got int"),
-            (lambda log: opened(log, "r2", session=None), "session must be a text, got NoneType"),
+            (lambda log: open_request(log, "r2", 7), "question must be a text, got int"),
+            (
+                lambda log: open_request(log, "r2", session=None),
+                "session must be a text, got NoneType",
+            ),
             (lambda log: log.replied("r1", 7), "reply must be a text, got int"),
             (
-                lambda log: opened(log, "r2", "who \ud800?"),
+                lambda log: open_request(log, "r2", "who \ud800?"),
                 r"question must be a text in Unicode without NUL, got 'who \\ud800\?'",
             ),
             (
@@ -112,11 +98,11 @@ class TestRequests:
     )
     def test_what_is_no_event(self, log, said, told):
         """Is refused with rule, value and remedy, and leaves no trace."""
-        opened(log, "r1")
-        before = {table.name: events(log, table.name) for table in EVENTS}
+        open_request(log, "r1")
+        before = {table.name: rows_of(log, table.name) for table in EVENTS}
         with pytest.raises(ValueError, match=told):
             said(log)
-        assert {table.name: events(log, table.name) for table in EVENTS} == before
+        assert {table.name: rows_of(log, table.name) for table in EVENTS} == before
 
     def test_policy_and_settings_are_kept_once(self, audit_logs):
         """A hundred requests under one policy and one learner keep one body of each.
@@ -125,14 +111,17 @@ class TestRequests:
         """
         log = audit_logs()
         for number in range(100):
-            opened(log, f"r{number}")
-        opened(audit_logs(learner=DefaultLearner(rule="posterior")), "p")
+            open_request(log, f"r{number}")
+        open_request(audit_logs(learner=DefaultLearner(rule="posterior")), "p")
         other = POLICY.replace("similarity.min_similarity", 0.5)
-        opened(log, "q", policy=other)
-        policies = [row["policy_id"] for row in events(log, POLICIES)]
+        open_request(log, "q", policy=other)
+        policies = [row["policy_id"] for row in rows_of(log, POLICIES)]
         assert policies == [POLICY.policy_id, other.policy_id]
-        assert [row["body"]["rule"] for row in events(log, LEARNERS)] == ["vote_share", "posterior"]
-        assert PolicyData.from_mapping(events(log, POLICIES)[1]["body"]) == other
+        assert [row["body"]["rule"] for row in rows_of(log, LEARNERS)] == [
+            "vote_share",
+            "posterior",
+        ]
+        assert PolicyData.from_mapping(rows_of(log, POLICIES)[1]["body"]) == other
 
     @pytest.mark.parametrize(
         "said",
@@ -148,18 +137,18 @@ class TestRequests:
             ValueError, match="request_id must be that of a request in the log, got 'no'"
         ):
             said(log)
-        assert all(events(log, table.name) == [] for table in EVENTS)
+        assert all(rows_of(log, table.name) == [] for table in EVENTS)
 
     def test_a_moment_without_a_zone_is_utc(self, log):
         """It is kept as the same moment with its zone is, wherever the log is written.
 
         What is no time is refused.
         """
-        opened(log, "r1", now=datetime(2026, 3, 2, 9))  # noqa: DTZ001 - that is the point
-        opened(log, "r2", now=datetime(2026, 3, 2, 10, tzinfo=timezone(timedelta(hours=1))))
-        assert {row["at"] for row in events(log, REQUESTS)} == {"2026-03-02T09:00:00.000000+00:00"}
+        open_request(log, "r1", now=datetime(2026, 3, 2, 9))  # noqa: DTZ001 - that is the point
+        open_request(log, "r2", now=datetime(2026, 3, 2, 10, tzinfo=timezone(timedelta(hours=1))))
+        assert {row["at"] for row in rows_of(log, REQUESTS)} == {"2026-03-02T09:00:00.000000+00:00"}
         with pytest.raises(ValueError, match="now must be a datetime, got '2026-03-02'"):
-            opened(log, "r3", now="2026-03-02")
+            open_request(log, "r3", now="2026-03-02")
 
     def test_numbers_that_json_has_not(self):
         """Margins that are infinite or missing come back as they were."""
@@ -214,12 +203,12 @@ class TestSessions:
         Another process knows the same question by its hash.
         """
         log = audit_logs(query=query)
-        opened(log, "r1")
-        opened(log, "r2", "who is the insurer here?")
-        assert events(log, REQUESTS)[1]["rephrases"] == "r1"
+        open_request(log, "r1")
+        open_request(log, "r2", "who is the insurer here?")
+        assert rows_of(log, REQUESTS)[1]["rephrases"] == "r1"
         other = audit_logs(query=query)
-        opened(other, "r3", "who is the insurer here?")
-        assert events(log, REQUESTS)[2]["rephrases"] == ("r2" if query == "hash" else "")
+        open_request(other, "r3", "who is the insurer here?")
+        assert rows_of(log, REQUESTS)[2]["rephrases"] == ("r2" if query == "hash" else "")
 
 
 class TestWords:
@@ -242,8 +231,8 @@ class TestWords:
         Confidences always stay.
         """
         log = audit_logs(query=query)
-        opened(log, "r1", "open Sesame?", parsed=self.PARSED)
-        (row,) = events(log, REQUESTS)
+        open_request(log, "r1", "open Sesame?", parsed=self.PARSED)
+        (row,) = rows_of(log, REQUESTS)
         log.close()
         assert lies(tmp_path, "Sesame") == files
         assert row["question_hash"] == ("" if query == "none" else HASH)
@@ -261,7 +250,7 @@ class TestWords:
         said |= {"warnings": ["limit: 'page Sesame' is none of the values on offer"]}
         for day in range(6):
             now = START + timedelta(days=day)
-            opened(log, f"r{day}", "open Sesame?", parsed=self.PARSED, now=now)
+            open_request(log, f"r{day}", "open Sesame?", parsed=self.PARSED, now=now)
             log.replied(f"r{day}", "page Sesame", now=now)
             log.decided(f"r{day}", said, [check], {"total": 12.5}, now=now)
         assert lies(tmp_path, "Sesame") != []
@@ -269,12 +258,12 @@ class TestWords:
             log.forget(before=0)  # type: ignore[arg-type]
         assert log.forget(before=START + timedelta(days=3)) == 3
         assert log.forget(before=START + timedelta(days=3)) == 0
-        kept = [row["question"] for row in events(log, REQUESTS)]
+        kept = [row["question"] for row in rows_of(log, REQUESTS)]
         assert kept == [None] * 3 + ["open Sesame?"] * 3
         assert log.forget(before=START + timedelta(days=6)) == 3
         assert lies(tmp_path, "Sesame") == []
         assert lies(tmp_path, HASH) == []
-        row = events(log, DECISIONS)[0]
+        row = rows_of(log, DECISIONS)[0]
         blank = {"status": "refuse", "answer": None, "reason": "", "ms": {"total": 12.5}}
         blank["options"] = [{"id": 1, "sources": ["a#1"], "best_l2": 0.2}]
         blank["checks"] = [check_to_json(check._replace(text=""))]
@@ -294,12 +283,12 @@ class TestWords:
         They are kept where its text is, and the numbers always.
         """
         log = audit_logs(query=query)
-        opened(log, "r1", "open Sesame?")
+        open_request(log, "r1", "open Sesame?")
         text = "missing document coverage for: Sesame"
         check = Check("coverage", "S2.5", 1.0, 0.0, -1.0, False, text)
         said = {"status": "refuse", "answer": "no", "refusal_reason": f"{text}."}
         log.decided("r1", said, [check])
-        (row,) = events(log, DECISIONS)
+        (row,) = rows_of(log, DECISIONS)
         assert row["reason"] == (f"{text}." if kept else "")
         assert row["checks"][0]["margin"] == -1.0
         assert explain_request("r1", log).rebuilt
@@ -311,7 +300,7 @@ class TestWords:
     def test_replies_are_forgotten_where_questions_are_not_kept(self, audit_logs, tmp_path, query):
         """A request that has a reply or an answer alone counts, and its words leave the files."""
         log = audit_logs(query=query)
-        opened(log, "r1", "open?", now=START)
+        open_request(log, "r1", "open?", now=START)
         log.replied("r1", "page Sesame", now=START)
         log.decided("r1", {**OK, "answer": "Sesame"}, now=START)
         assert lies(tmp_path, "Sesame") != []
@@ -324,7 +313,7 @@ class TestWords:
         """That is told; the remedy is to forget again after it, with nothing left to blank."""
         monkeypatch.setattr("raglab.store.database.BUSY_S", 0.05)
         log, other = audit_logs(), audit_logs()
-        opened(log, "r1", "open Sesame?", now=START)
+        open_request(log, "r1", "open Sesame?", now=START)
         with other.log.reading() as entries:
             assert entries.row(REQUESTS) is not None
             with pytest.raises(
@@ -338,8 +327,8 @@ class TestWords:
     def test_forgetting_by_days(self, audit_logs):
         """Without a moment the setting tells it; without either it is refused."""
         log = audit_logs(keep_days=2)
-        opened(log, "old", now=START - timedelta(days=3))
-        opened(log, "new", now=START - timedelta(days=1))
+        open_request(log, "old", now=START - timedelta(days=3))
+        open_request(log, "new", now=START - timedelta(days=1))
         assert log.forget() == 1
         with pytest.raises(ValueError, match="forget needs a moment, got none and keep_days 0"):
             audit_logs("b.sqlite").forget()
@@ -381,15 +370,15 @@ class TestFiles:
 
     def test_another_version(self, log, places):
         """Is refused, and left as it was."""
-        opened(log, "r1")
+        open_request(log, "r1")
         log.close()
         places.execute("audit.sqlite", "UPDATE audit_numbers SET value = 99 WHERE name = 'schema'")
         with pytest.raises(ValueError, match="a log must be of version 4, got version 99"):
-            opened(log, "r2")
+            open_request(log, "r2")
 
     def test_export(self, log, tmp_path):
         """Times are UTC times, whole numbers whole, JSON is text, what is missing is missing."""
-        opened(log, "r1", parsed={"entity": ("Acme", 0.9)}, now=START.astimezone())
+        open_request(log, "r1", parsed={"entity": ("Acme", 0.9)}, now=START.astimezone())
         log.decided("r1", OK)
         files = {path.stem: pd.read_parquet(path) for path in log.export(tmp_path / "out")}
         assert set(files) == {table.name for table in EVENTS} | {CURRENT}

@@ -247,7 +247,6 @@ STEP = st.tuples(
     st.sampled_from(GRID), st.lists(st.sampled_from(GRID), min_size=FEATURES, max_size=FEATURES)
 )
 STEPS = st.lists(STEP, min_size=1, max_size=8)
-MASK = st.lists(st.booleans(), min_size=3, max_size=3).filter(any)
 quick = settings(deadline=None, derandomize=True, max_examples=40)
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -27,8 +26,8 @@ from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_values
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.values import Status, map_fields
+from trades import BROKER
 
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 NUDGE = 1e-5  # what another processor changes a measurement by, relative to it
 
 

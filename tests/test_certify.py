@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
 from raglab.certify import (
@@ -32,7 +31,6 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
 DELTA = 0.1
 SETTINGS = ((0.1, 200), (0.05, 400), (0.2, 100))
 METHODS = ("fixed_sequence", "holm")
-Floats = NDArray[np.float64]
 
 
 def _allowed(repeats):

@@ -10,58 +10,18 @@ import pandas as pd
 import pytest
 
 import raglab
-from commands import run
+from commands import CASES, run, traced_folder
 from raglab.replay import decide, flips
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 COMMANDS = ("trace", "decide", "sweep", "tune", "report", "policy", "demo")
-PAGES = {
-    "home.md": ("home", "The excess under the home policy is 350 pounds for each claim."),
-    "fleet.md": (
-        "motor_fleet",
-        "The excess under the fleet policy is 1,000 pounds for each vehicle.",
-    ),
-    "cargo.md": ("marine_cargo", "Cargo is insured from warehouse to warehouse."),
-}
-CASES = [
-    {
-        "id": "q1",
-        "query": "what is the excess under the home policy",
-        "expect_status": "ok",
-        "expect_sources": ["home.md#1"],
-    },
-    {
-        "id": "q2",
-        "query": "from where to where is cargo insured",
-        "expect_status": "ok",
-        "expect_sources": ["cargo.md#1"],
-    },
-    {"id": "q3", "query": "how do I bake bread", "expect_status": "refuse"},
-    {"id": "q4", "query": "what is the excess", "expect_status": "ambiguous"},
-]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """A folder with three documents, eight cases in two splits, and their trace."""
-    folder = tmp_path_factory.mktemp("cli")
-    (folder / "documents").mkdir()
-    for name, (domain, text) in PAGES.items():
-        (folder / "documents" / name).write_text(
-            f"---\ntitle: {domain}\ndomain: {domain}\n---\n{text}\n", encoding="utf-8"
-        )
-    rows = [
-        {**case, "id": f"{split}-{case['id']}", "split": split}
-        for split in ("tune", "report")
-        for case in CASES
-    ]
-    (folder / "cases.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
-    )
-    done = run("trace", folder, "--out", folder / "t.parquet", "--quiet", "--json")
-    assert done.exit_code == 0, done.output
-    return folder
+    return traced_folder(tmp_path_factory.mktemp("cli"))
 
 
 def test_the_index_of_a_trace(world, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from arms import two_arms
+from commands import certified
 from labelled import free_policy, labelled
 from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM
 from raglab.cli import app
@@ -180,13 +181,6 @@ def test_wrong_names_of_weights_are_refused(trace, tmp_path):
 def test_what_known_means_cannot_use_is_refused(option):
     """An option that would change nothing is not passed over."""
     assert f"got {option[0]}" in run("--means", "0.7,0.6", *option, code=1)
-
-
-def certified(*arguments):
-    """Output of `raglab certify` that certifies nothing, for similarity and confidence gates."""
-    ended = CliRunner().invoke(app, ["certify", *arguments])
-    assert ended.exit_code == 3, ended.output
-    return ended.stdout
 
 
 def test_the_chance_of_a_certificate_is_that_of_all_cases(tmp_path, monkeypatch):

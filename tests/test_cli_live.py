@@ -7,6 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from live_worlds import CORPUS
 from raglab.cli import app
 from raglab.live import signal_functions
 from raglab.live.response import KEYS
@@ -15,7 +16,6 @@ from raglab.store.loaders import save_corpus
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from sample_traces import sample_trace
-from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401
 
 OPEN = {
     "l2": {"enabled": False},

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from datetime import UTC, datetime
 
 import pytest
 
 from commands import run
+from log_samples import START, audit_at
 from raglab.audit.log import AuditLog
 from raglab.decision.checks import Check
 from raglab.policy import PolicyData
-
-START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with the log of two requests."""
     monkeypatch.chdir(tmp_path)
-    log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
+    log = audit_at(tmp_path / "audit.sqlite")
     for request, status in (("r1", "ok"), ("r2", "refuse")):
         log.opened(
             request,

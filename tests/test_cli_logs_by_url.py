@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime
 
 import pytest
 
 from commands import run
-from raglab.audit.log import AuditLog
+from log_samples import START, audit_at
 from raglab.bandit import Bandit
 from raglab.decision.checks import Check
 from raglab.live.online_bandit import Online
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights
 
-START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 RAW = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
 
 
@@ -36,7 +34,7 @@ def url(postgresql):
     """Return the URL of a database that holds both logs."""
     made = postgresql.database()
     log, online = (
-        AuditLog(made, clock=lambda: START),
+        audit_at(made),
         Online(Bandit(floor=0.1), RewardWeights(), 8e3, made, ("a", "b")),
     )
     policy = PolicyData.from_mapping()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import raglab
+from answered_traces import UNGATED, asking_once, extension, long_world
 from generators import Weighed
 from llama_server import (
     error,
@@ -26,7 +27,6 @@ from raglab.answering.openai_client import OpenAIClient
 from raglab.answering.prompts import Prompt
 from raglab.live.answer_recording import NOT_ASKED, MissingAnswersWarning, record_answers
 from raglab.store.trace_merging import ANSWER_REQUESTS
-from test_model_requests import FREE, extension, generator, world
 from worlds import policy
 
 pytest.importorskip("openai")
@@ -115,7 +115,7 @@ class TestWrongSettings:
             (405, "correct what it names"),
         ],
     )
-    @pytest.mark.parametrize("some", [FREE, policy()])
+    @pytest.mark.parametrize("some", [UNGATED, policy()])
     def test_recording_ends_with_its_first_batch(self, server, status, remedy, at_once, some):
         """The rest is missing as not asked, and the warning says what to correct.
 
@@ -125,7 +125,9 @@ class TestWrongSettings:
         with pytest.warns(
             MissingAnswersWarning, match=f"it ended at: .*{remedy}, then ask"
         ) as caught:
-            made = record_answers(world(N), some, generator(server), Weighed(), at_once=at_once)
+            made = record_answers(
+                long_world(N), some, asking_once(server), Weighed(), at_once=at_once
+            )
         assert len(server.questions) == at_once
         assert made.meta[ANSWER_REQUESTS]["missing"] == {
             f"HTTP {status}": at_once,
@@ -139,14 +141,14 @@ class TestWrongSettings:
             "not asked"
         }
         server.failing = {}
-        whole = record_answers(made, some, generator(server), Weighed(), at_once=at_once)
+        whole = record_answers(made, some, asking_once(server), Weighed(), at_once=at_once)
         assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
 
     def test_a_key_that_is_lost_on_the_way(self, server):
         """What was answered before stays."""
         server.failing = {f"question {n}": error(401, "expired") for n in range(3, N)}
         with pytest.warns(MissingAnswersWarning, match="4 not asked"):
-            made = record_answers(world(N), FREE, generator(server), Weighed())
+            made = record_answers(long_world(N), UNGATED, asking_once(server), Weighed())
         assert len(server.questions) == 4
         assert made.answers is not None
         assert len(made.answers.text) == 3
@@ -155,7 +157,7 @@ class TestWrongSettings:
         """Nothing is sent at all."""
         monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
         with pytest.warns(MissingAnswersWarning, match="7 not asked .* 1 no key"):
-            record_answers(world(N), FREE, generator(server), Weighed())
+            record_answers(long_world(N), UNGATED, asking_once(server), Weighed())
         assert server.bodies == []
 
     @pytest.mark.parametrize(("status", "asked"), [(403, N), (400, N), (422, N)])
@@ -165,7 +167,7 @@ class TestWrongSettings:
         with pytest.warns(
             MissingAnswersWarning, match=f"1 of {N} answers are missing: 1 HTTP {status}"
         ):
-            record_answers(world(N), FREE, generator(server), Weighed())
+            record_answers(long_world(N), UNGATED, asking_once(server), Weighed())
         assert len(server.questions) == asked
 
 

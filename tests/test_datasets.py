@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter, defaultdict
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +18,8 @@ from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import matches
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.words.tokeniser import split_words
+from trades import BROKER
 
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 SPLITS = {"tune": 0.30, "certify": 0.45, "report": 0.25}
 STATUSES = {"ok": 0.50, "refuse": 0.25, "ambiguous": 0.25}
 REFUSALS = {"out_of_domain", "absent", "false_premise"}

@@ -5,7 +5,6 @@ A document is its path, in labels, scoring, resolver and folders.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
+from document_samples import ANSWERS, FIRST_HIT, TEXTS, same_names
+from live_worlds import SMALL
 from raglab.decision.document_names import EXACT_NAMES, exact_names, full_sources, source_meanings
 from raglab.decision.measurement import structure_hash
 from raglab.policy import PolicyData
@@ -23,7 +24,6 @@ from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, document_path
-from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)
@@ -113,11 +113,6 @@ def frame(*rows):
     return pd.DataFrame(
         named, columns=["query", "hit_id", "source", "score", "label", "expect_sources"]
     )
-
-
-ANSWERS = PolicyData.from_mapping(
-    {"confidence": {"enabled": False}, "similarity": {"min_similarity": 0.5}}
-)
 
 
 def right(trace):
@@ -353,40 +348,10 @@ def told(decisions):
     return [frame["status"].tolist(), frame["decided_by"].tolist(), chosen, options, cells]
 
 
-TEXTS = {
-    "readme.md": "# Start\nThis folder holds the policies.",
-    "home/readme.md": "# Home\nThe home excess is £250.",
-    "motor/readme.md": "# Motor\nThe motor excess is £400.",
-    "motor/fleet/faq.md": "# Fleet\nEvery fleet driver is insured from 25.",
-}
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Return a folder of four documents, three of the same name, with cases beside them."""
-    for path, text in TEXTS.items():
-        (tmp_path / "documents" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "documents" / path).write_text(f"{text}\n", encoding="utf-8")
-    rows = [
-        ("home", "What is the home excess?", ["home/readme.md"]),
-        ("motor", "What is the motor excess?", ["motor/readme.md#1"]),
-        ("fleet", "Who is a fleet driver?", ["faq.md"]),
-        ("start", "What does the folder hold?", ["readme.md"]),
-        ("wrong", "What is the home excess now?", ["readme.md"]),
-    ]
-    cases = [
-        {"id": name, "query": query, "expect_status": "ok", "expect_sources": to}
-        for name, query, to in rows
-    ]
-    (tmp_path / "cases.jsonl").write_text(
-        "".join(f"{json.dumps(case)}\n" for case in cases), encoding="utf-8"
-    )
-    return tmp_path
-
-
-FIRST_HIT = ANSWERS.replace(
-    "chosen.final_k", 1, "l2.enabled", False, "gap.enabled", False, "similarity.enabled", False
-)
+    return same_names(tmp_path)
 
 
 class TestFolder:

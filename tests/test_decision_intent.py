@@ -34,6 +34,7 @@ from raglab.store.policies import Policy
 from raglab.values import Case, Chunk
 from raglab.words.languages import LANGUAGES, parse_language, union
 from raglab.words.text import BITS, content_words
+from trades import BROKER
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
 NAN = np.nan
@@ -378,7 +379,6 @@ def test_confidence_of_many_blends_is_that_of_each(*, scores, blends, degenerate
     assert all(0.0 <= value <= 100.0 for value in alone)
 
 
-BROKER = Path(__file__).parent.parent / "datasets" / "broker"
 DATA = Path(__file__).parent / "data"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from typing import Any, ClassVar
 
@@ -11,11 +10,12 @@ import pytest
 
 import raglab
 from commands import run
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, status_alone, status_alone_sentence
 from parts import in_parts
 from raglab.decision.scoring import status_only, status_only_sentence, trace_status_only
 from raglab.lab.certification_words import certificate_lines
 from raglab.values import Case
+from refusals import noted
 
 POLICY = free_policy()
 STATED = [
@@ -26,31 +26,6 @@ STATED = [
     Case("e", "?", "ambiguous"),
     Case("f", "?"),
 ]
-
-
-def alone(sizes, every=2):
-    """Trace in which every so many cases state no sources."""
-    trace = labelled(0, sizes)
-    cases = tuple(
-        case if row % every else case._replace(expect_sources=())
-        for row, case in enumerate(trace.cases)
-    )
-    return dataclasses.replace(trace, cases=cases)
-
-
-def sentence(trace):
-    """Headline that results on a trace must have, counted plainly."""
-    count = sum(case.expect_status == "ok" and not case.expect_sources for case in trace.cases)
-    assert count
-    return f"{count} of {len(trace)} cases are scored by status alone"
-
-
-def noted(call):
-    """What a call gives, and its warnings at this file's lines."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = call()
-    return found, [str(one.message) for one in caught if one.filename == __file__]
 
 
 def test_what_is_scored_by_status_alone():
@@ -70,18 +45,18 @@ def test_what_is_scored_by_status_alone():
 
 def test_decisions_in_memory_and_over_parts():
     """Their repr and display say it, and are silent if all cases labelled ok state sources."""
-    trace = alone({"tune": 40, "report": 20})
+    trace = status_alone({"tune": 40, "report": 20})
     parts: Any = in_parts(trace, 40)
     assert trace_status_only(trace).sum() == trace_status_only(parts).sum() > 0
     for decisions in (raglab.decide(trace, POLICY), raglab.decide(parts, POLICY)):
-        assert sentence(trace) in repr(decisions)
-        assert sentence(trace) in decisions._repr_html_()
+        assert status_alone_sentence(trace) in repr(decisions)
+        assert status_alone_sentence(trace) in decisions._repr_html_()
     assert "status alone" not in repr(raglab.decide(labelled(0, {"tune": 40}), POLICY))
 
 
 def test_tables_of_rates():
     """`sweep` and `steps` warn at their caller, and hold it in `attrs`; over parts alike."""
-    trace, whole = alone({"": 60}), labelled(0, {"": 60})
+    trace, whole = status_alone({"": 60}), labelled(0, {"": 60})
     parts: Any = in_parts(trace, 40)
     for given in (trace, parts):
         for call in (
@@ -92,16 +67,16 @@ def test_tables_of_rates():
             table, notes = noted(call)
             assert len(notes) == 1
             assert notes[0] == table.attrs["headline"]
-            assert notes[0].startswith(f"{sentence(trace)}: ")
+            assert notes[0].startswith(f"{status_alone_sentence(trace)}: ")
     table, notes = noted(lambda: raglab.sweep(whole, [POLICY]))
     assert (table.attrs["headline"], notes) == ("", [])
 
 
 def test_a_comparison():
     """Two policies on the same cases."""
-    trace = alone({"": 60})
+    trace = status_alone({"": 60})
     found = raglab.compare(trace, POLICY, POLICY.replace("similarity.min_similarity", 0.9))
-    assert f"scored by status {sentence(trace).split()[0]}" in repr(found)
+    assert f"scored by status {status_alone_sentence(trace).split()[0]}" in repr(found)
     assert "scored by status" in found._repr_html_()
     assert "by status" not in repr(raglab.compare(labelled(0, {"": 60}), POLICY, POLICY))
 
@@ -109,14 +84,14 @@ def test_a_comparison():
 @pytest.fixture(scope="module")
 def tuned():
     """A short study."""
-    return raglab.tune(alone({"tune": 60, "report": 40}), policy=POLICY, trials=20)
+    return raglab.tune(status_alone({"tune": 60, "report": 40}), policy=POLICY, trials=20)
 
 
 def test_a_study(tuned, tmp_path):
     """Result, its display, its counts of both splits, and the first screen of its report."""
-    told = sentence(tuned.judged_on)
+    told = status_alone_sentence(tuned.judged_on)
     for name, trace in (("judged", tuned.judged_on), ("tuned", tuned.tuned_on)):
-        assert tuned.counts[f"{name}_status_only"] == int(sentence(trace).split()[0])
+        assert tuned.counts[f"{name}_status_only"] == int(status_alone_sentence(trace).split()[0])
     assert "judged_status_only" in repr(tuned)
     assert "judged_status_only" in tuned._repr_html_()
     with warnings.catch_warnings():
@@ -129,8 +104,8 @@ def test_a_study(tuned, tmp_path):
 
 def test_a_certificate_and_its_check():
     """Count, reason and lines; a policy file holds the reason."""
-    trace = alone({"tune": 150, "certify": 150, "report": 60})
-    told = sentence(trace.split("certify"))
+    trace = status_alone({"tune": 150, "certify": 150, "report": 60})
+    told = status_alone_sentence(trace.split("certify"))
     found = raglab.certify_policy(trace, POLICY, targets={"hallucination_rate": 0.5})
     assert found.policy is not None
     assert found.certificate.reason.endswith(f"; {told}")
@@ -140,7 +115,7 @@ def test_a_certificate_and_its_check():
     failed = raglab.certify_policy(trace, POLICY, targets={"hallucination_rate": 0.001}, again=True)
     assert failed.certificate.reason.endswith(f"; {told}")
     check = raglab.check_policy(trace.split("report"), found.policy)
-    assert check.notes[0].startswith(sentence(trace.split("report")))
+    assert check.notes[0].startswith(status_alone_sentence(trace.split("report")))
     whole = raglab.certify_policy(
         labelled(0, {"tune": 150, "certify": 150}), POLICY, targets={"hallucination_rate": 0.5}
     )
@@ -155,17 +130,17 @@ def test_the_count_is_of_all_parts():
     class Parts:
         """Two parts, in memory."""
 
-        parts = (alone({"": 40}), alone({"": 20}))
+        parts = (status_alone({"": 40}), status_alone({"": 20}))
         meta: ClassVar[dict[str, Any]] = {}
 
     counts = [trace_status_only(part).sum() for part in Parts.parts]
     assert trace_status_only(Parts()).sum() == sum(counts)
-    assert np.issubdtype(status_only(alone({"": 4}).cases).dtype, np.bool_)
+    assert np.issubdtype(status_only(status_alone({"": 4}).cases).dtype, np.bool_)
 
 
 def test_the_command_line(tmp_path):
     """Every command that judges says it; `trace` in place of "cases expect none"."""
-    trace = alone({"tune": 60, "certify": 60, "report": 40})
+    trace = status_alone({"tune": 60, "certify": 60, "report": 40})
     trace.save(tmp_path / "t.parquet")
     POLICY.save(tmp_path / "p.yaml")
     path, policy = str(tmp_path / "t.parquet"), ("-p", str(tmp_path / "p.yaml"))
@@ -202,7 +177,7 @@ def test_the_command_line(tmp_path):
         ),
     ):
         done = run(*list(command))
-        assert sentence(judged) in done.output, command
+        assert status_alone_sentence(judged) in done.output, command
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "a.md").write_text("# Glass\n\nBroken glass is covered.\n", encoding="utf-8")
     (tmp_path / "c" / "b.md").write_text("# Theft\n\nTheft from a car is not.\n", encoding="utf-8")

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from decided import with_constant_columns
 from generators import Drawn, Weighed
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import (
     COMPARED,
-    STORED,
     arm_agreement,
     check_stored,
     query_signals,
@@ -34,13 +34,6 @@ def values(trace, chosen=None, row=0, depth=0):
     """Signals of a case by name."""
     signals = measured_tables(trace, chosen or policy()).evidence.signals
     return dict(zip(NAMES, signals[:, depth, row].tolist(), strict=True))
-
-
-def with_columns(trace, value=0.0):
-    """The trace with every stored signal at a value."""
-    return replace(
-        trace, columns={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED}
-    )
 
 
 class TestByHead:
@@ -170,7 +163,7 @@ class TestMissing:
 
         No warning is given.
         """
-        trace = with_columns(trace_of((ask(), [[]]), (ask("why?"), [[Hit(0.5)]])))
+        trace = with_constant_columns(trace_of((ask(), [[]]), (ask("why?"), [[Hit(0.5)]])))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             seen = values(trace)
@@ -181,7 +174,7 @@ class TestMissing:
         """With two arms, answers and columns, no built-in signal is missing everywhere."""
         chosen = Policy.from_mapping({"chosen": {"final_k": 2}})
         trace = random_trace(1, n_cases=12, arms=2)
-        trace = with_columns(replace(trace, arms=("dense", "hybrid")))
+        trace = with_constant_columns(replace(trace, arms=("dense", "hybrid")))
         signals = measured_tables(
             record_answers(trace, chosen, Drawn(), Weighed()), chosen
         ).evidence.signals
@@ -190,7 +183,7 @@ class TestMissing:
     def test_values_are_in_their_range(self):
         """No built-in signal leaves the range of its unit."""
         signals = measured_tables(
-            with_columns(random_trace(2, n_cases=40)), policy()
+            with_constant_columns(random_trace(2, n_cases=40)), policy()
         ).evidence.signals
         for signal, row in zip(BUILT_IN, signals, strict=True):
             seen = row[~np.isnan(row)]
@@ -198,7 +191,7 @@ class TestMissing:
 
     def test_a_case_alone_has_the_values_of_the_batch(self):
         """One is many of length one."""
-        trace = with_columns(random_trace(5, n_cases=6), 1.0)
+        trace = with_constant_columns(random_trace(5, n_cases=6), 1.0)
         whole = measured_tables(trace, policy()).evidence.signals
         for row in range(len(trace)):
             part = TraceData(

@@ -6,7 +6,6 @@ The sequence is twelve bodies before a cover.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Literal
 
 import pytest
 
@@ -24,7 +23,6 @@ from raglab.default_learner import (
 )
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
-Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
 BODY, COVER = {"page_1_kind": "body"}, {"page_1_kind": "coversheet"}
 
 

@@ -14,9 +14,20 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from drawings import (
+    ARMS,
+    DRIFT,
+    ESTIMATES,
+    MEANS,
+    PRICED,
+    RUNS,
+    bandit_displays,
+    bandit_state,
+    logged_choices,
+)
 from hostile_texts import MARKUP, assert_inert
 from raglab import off_policy
-from raglab.bandit import Bandit, Bernoulli, Table, init, propensities, update
+from raglab.bandit import Bandit, Bernoulli, init
 from raglab.bandit.simulation import run
 from raglab.default_learner.simulation import Silence
 from raglab.displays import canvas
@@ -30,72 +41,9 @@ from raglab.displays.bandits import (
 from raglab.displays.default_learner import SilenceDisplay
 from raglab.displays.logs import ForestDisplay, RewardAuditDisplay
 from refusals import refused
-from test_lab_reward_audit import audited, drawn
+from study_worlds import audited, drawn
 
-MEANS = np.array([0.7, 0.6, 0.5])
-ARMS = ("hybrid", "iterative", "graph")
-RUNS = {
-    name: run(Bandit(name), Bernoulli(MEANS), rounds=500, replications=12)
-    for name in ("ucb1", "thompson_beta")
-}
-PRICED = Table.from_frame(
-    pd.DataFrame({"small": np.repeat([0.75, 0.25], 30), "large": np.repeat([0.25, 1.0], 30)}),
-    costs={"small": 1.0, "large": 4.0},
-    price=0.125,
-    order="given",
-)
-DRIFT = {
-    name: run(Bandit(name), PRICED, rounds=60, replications=8) for name in ("ucb1", "thompson_nig")
-}
-ROW: dict[str, Any] = {"ess": 200.0, "max_weight": 12.5, "status": "ok"}
-ESTIMATES = pd.DataFrame(
-    [
-        {"estimator": "snips", "value": 0.6, "low": 0.55, "high": 0.65} | ROW,
-        {"estimator": "dr", "value": 0.62, "low": 0.58, "high": 0.66} | ROW | {"status": "weak"},
-        {"estimator": "ips", "value": 0.9, "low": np.nan, "high": np.nan}
-        | ROW
-        | {"status": "none", "ess": 1.0},
-    ]
-)
-
-
-def state(policy="thompson_beta"):
-    """State after 3 successes and 1 failure of the first arm, 1 failure of the second."""
-    bandit = Bandit(policy)
-    at = init(2, bandit=bandit)
-    for arm, reward in ((0, 1.0), (0, 1.0), (0, 1.0), (0, 0.0), (1, 0.0)):
-        at = update(at, arm, reward, bandit)
-    return at, bandit
-
-
-def logged(rounds=60):
-    """Propensities of every round of a log, and the arms chosen."""
-    rng, bandit = np.random.default_rng(0), Bandit(floor=0.05)
-    at, p, arms = init(3, bandit=bandit), [], []
-    for _ in range(rounds):
-        p.append(propensities(at, bandit))
-        arms.append(int(rng.choice(3, p=p[-1])))
-        at = update(at, arms[-1], float(rng.random() < MEANS[arms[-1]]), bandit)
-    return np.array(p), np.array(arms)
-
-
-def made(**more):
-    """Every display."""
-    p, arms = logged()
-    return {
-        "interval": RegretDisplay.from_runs(RUNS, slope=lai_robbins(MEANS), **more),
-        "quantiles": RegretDisplay.from_runs(RUNS, band="quantiles", level=0.8, log_x=True, **more),
-        "spend": RegretDisplay.from_runs(DRIFT, cost_unit="US dollars", **more),
-        "share": ArmShareDisplay.from_run(RUNS["ucb1"], ARMS, **more),
-        "beta": PosteriorDisplay.from_state(*state(), ("hybrid", "iterative"), **more),
-        "student": PosteriorDisplay.from_state(*state("thompson_nig"), **more),
-        "propensity": PropensityDisplay.from_propensities(p, ARMS, action=arms, floor=0.05, **more),
-        "forest": ForestDisplay.from_estimates(ESTIMATES, truth=0.61, **more),
-        "audit": RewardAuditDisplay.from_audit(audited(*drawn()), **more),
-    }
-
-
-DRAWN = made(name="<b>mine</b>")
+DRAWN = bandit_displays(name="<b>mine</b>")
 
 
 SIZES = {
@@ -287,7 +235,7 @@ def test_the_posterior_is_the_beta_that_is_drawn_from():
     assert frame.iloc[0][["low", "high"]].tolist() == pytest.approx(
         list(stats.beta(4, 2).interval(0.95))
     )
-    spread = PosteriorDisplay.from_state(state()[0], Bandit(exploration=2.0))
+    spread = PosteriorDisplay.from_state(bandit_state()[0], Bandit(exploration=2.0))
     widths = [one.frame()["high"][0] - one.frame()["low"][0] for one in (spread, shown)]
     assert widths[0] > widths[1]
 
@@ -305,7 +253,7 @@ def test_the_posterior_of_the_normal_is_a_t():
 
 def test_only_what_has_a_density_is_drawn():
     """UCB1 has no posterior, a batch is not one state, and every arm needs a name."""
-    at, _ = state()
+    at, _ = bandit_state()
     for bandit, known, names in (
         (Bandit("ucb1"), at, None),
         (Bandit(), init(2, batch=(3,)), None),
@@ -334,7 +282,7 @@ def test_propensities_by_window():
 
 def test_the_legend_counts_what_was_chosen():
     """Ticks below 0 % are the rounds of each arm, and their counts sum to all rounds."""
-    _, arms = logged()
+    _, arms = logged_choices()
     labels = [str(line.get_label()) for line in DRAWN["propensity"].plot().lines_]
     assert [int(re.findall(r"chosen (\d+) of 60", label)[0]) for label in labels] == np.bincount(
         arms, minlength=3
@@ -346,7 +294,7 @@ def test_a_log_is_drawn_as_it_comes():
 
     Without any p_ it is refused.
     """
-    p, arms = logged(20)
+    p, arms = logged_choices(20)
     log = pd.DataFrame({"action": arms} | {f"p_{name}": p[:, at] for at, name in enumerate(ARMS)})
     shown = PropensityDisplay.from_log(log)
     assert shown.arms == ARMS
@@ -395,7 +343,7 @@ def test_a_forest_marks_the_status():
 
 def test_a_forest_of_estimates_as_they_come():
     """What `off_policy.estimate` gives is drawn as it is; rows of several targets are named."""
-    p, arms = logged(400)
+    p, arms = logged_choices(400)
     rng = np.random.default_rng(1)
     log = pd.DataFrame({"action": arms, "reward": (rng.random(400) < MEANS[arms]).astype(float)})
     log["propensity"] = p[np.arange(400), arms]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from decided import by_cost
+from drawings import ROWS, boundary_display, gated, scored_case
 from raglab import metrics, replay
 from raglab.decision import chain
 from raglab.decision.trace_view import Measured
@@ -45,44 +46,9 @@ TAUS = [
 ]
 
 
-def one(label, score, *, named=False, source="guide.md"):
-    """Case with a single hit of guide.md that the reranker gives a score."""
-    expected = (source,) if label == "ok" else ()
-    case = ask(
-        expect_status=label,
-        expect_sources=expected,
-        selected_sources=("guide.md",) if named else (),
-    )
-    return case, [[Hit(0.2, s_rerank=score)]]
-
-
-ROWS = [
-    one("ok", 0.2),
-    one("ok", 0.35, named=True),
-    one("ok", 0.40),
-    one("ok", 0.9),
-    one("ok", 0.9, source="other.md"),
-    one("refuse", 0.2),
-    one("refuse", 0.35),
-    one("refuse", 0.5),
-    one("ambiguous", 0.3),
-]
-
-
-def gated(tau_explicit=30.0, tau_default=40.0):
-    """Policy whose confidence gate is the only one that can refuse."""
-    taus = {"enabled": True, "tau_default": float(tau_default), "tau_explicit": float(tau_explicit)}
-    return policy(confidence=taus, resolver={"min_group_gap": 0.0})
-
-
 def undrawn(*taus, **more):
     """Display of the rows, computed only."""
     return DecisionBoundaryDisplay(decision_boundary(trace_of(*ROWS), gated(*taus)), **more)
-
-
-def shown(*taus, **more):
-    """Display of the rows."""
-    return DecisionBoundaryDisplay.from_trace(trace_of(*ROWS), gated(*taus), **more)
 
 
 def test_frame_by_head():
@@ -129,7 +95,7 @@ def test_equal_thresholds_leave_no_zone_between():
     assert undrawn(40, 40).frame()["zone"].unique().tolist() == ["never", "answered"]
     assert undrawn(0, 0).frame()["zone"].unique().tolist() == ["answered"]
     assert undrawn(0, 50).frame()["zone"].unique().tolist() == ["if named", "answered"]
-    display = shown(100, 100)
+    display = boundary_display(100, 100)
     frame = display.frame()
     assert frame[["begins", "ends"]].drop_duplicates().to_numpy().tolist() == [[0, 100], [100, 100]]
     assert frame["n"].tolist()[4:] == [0] * 4
@@ -252,7 +218,7 @@ def boxes(display):
 @pytest.mark.parametrize("taus", TAUS)
 def test_no_text_covers_another(taus):
     """Whatever the thresholds, all text lies inside the figure and apart from all other text."""
-    placed, whole = boxes(shown(*taus, name="a policy's name that is long"))
+    placed, whole = boxes(boundary_display(*taus, name="a policy's name that is long"))
     for text, box in placed:
         assert 0 <= box.x0 < box.x1 <= whole.x1, text
         assert 0 <= box.y0 < box.y1 <= whole.y1, text
@@ -261,7 +227,8 @@ def test_no_text_covers_another(taus):
 
 
 @pytest.mark.parametrize(
-    "rows", [ROWS[:1], ROWS[4:5], ROWS[5:], [one("refuse", 0.0)], [one("ambiguous", 1.0)]]
+    "rows",
+    [ROWS[:1], ROWS[4:5], ROWS[5:], [scored_case("refuse", 0.0)], [scored_case("ambiguous", 1.0)]],
 )
 def test_few_cases_and_none_to_answer(rows):
     """One case, no ok case, confidence 0 and 100.
@@ -280,7 +247,7 @@ def test_few_cases_and_none_to_answer(rows):
 
 def test_a_case_without_hits_has_confidence_zero():
     """It is drawn at 0 with its evidence not chosen, even where it expects no source."""
-    seen = decision_boundary(trace_of((ask(), [[]]), one("ok", 0.9)), gated())
+    seen = decision_boundary(trace_of((ask(), [[]]), scored_case("ok", 0.9)), gated())
     assert seen.confidence[0] == 0.0
     assert (seen.group[0], seen.zone[0]) == (MISSED, NEVER)
     assert dict(DecisionBoundaryDisplay(seen)._facts)["AUROC of right if answered"][:5] == "1.000"
@@ -288,7 +255,7 @@ def test_a_case_without_hits_has_confidence_zero():
 
 def test_every_case_has_its_mark():
     """Style reaches the bars, named cases are diamonds."""
-    on = shown(alpha=0.5, color="red").ax_
+    on = boundary_display(alpha=0.5, color="red").ax_
     assert {patch.get_alpha() for patch in on.patches if type(patch).__name__ == "StepPatch"} == {
         0.5
     }
@@ -308,7 +275,7 @@ def test_every_case_has_its_mark():
 
 def test_thresholds_stand_at_their_values():
     """The lines are at the two values; the legend names the zones with their labelled-ok share."""
-    display = shown(30, 40)
+    display = boundary_display(30, 40)
     upright = {
         line.get_xdata()[0]
         for line in display.ax_.get_lines()
@@ -345,7 +312,7 @@ def test_doors_state_the_rule():
         TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])),
         gated(),
     )
-    refused("level must be in", shown, level=1.0)
+    refused("level must be in", boundary_display, level=1.0)
 
 
 def test_a_measured_trace_has_the_boundary_of_its_trace():

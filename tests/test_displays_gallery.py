@@ -10,11 +10,15 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-import test_displays_bandits
-import test_displays_boundary
-import test_displays_gates
-import test_displays_traffic
-import test_displays_upgrades
+from drawings import (
+    AUDITED,
+    bandit_displays,
+    boundary_display,
+    gate_displays,
+    monitored,
+    reviewed_traffic,
+    upgraded,
+)
 from raglab.bandit import Table
 from raglab.displays import canvas
 from raglab.displays.frontiers import FrontierDisplay
@@ -22,8 +26,6 @@ from raglab.displays.monitors import MonitorDisplay
 from raglab.displays.signals import SignalAuditDisplay
 from raglab.displays.traffic import ReviewDisplay
 from raglab.displays.upgrades import TraceComparisonDisplay
-from test_displays_monitors import frame
-from test_displays_signals import AUDIT
 
 
 def priced_table():
@@ -36,16 +38,14 @@ def made():
     """Every kind of display."""
     more: dict[str, Any] = {"name": "<b>mine</b>"}
     return {
-        **test_displays_gates.made(**more),
-        **test_displays_bandits.made(**more),
-        "boundary": test_displays_boundary.shown(**more),
+        **gate_displays(**more),
+        **bandit_displays(**more),
+        "boundary": boundary_display(**more),
         "frontier": FrontierDisplay.from_table(priced_table(), **more),
-        "monitor": MonitorDisplay.from_monitor(frame(), **more),
-        "signals": SignalAuditDisplay.from_audit(AUDIT, **more),
-        "traffic": ReviewDisplay.from_review(test_displays_traffic.made(), **more),
-        "upgrade": TraceComparisonDisplay.from_comparison(
-            test_displays_upgrades.compared(), **more
-        ),
+        "monitor": MonitorDisplay.from_monitor(monitored(), **more),
+        "signals": SignalAuditDisplay.from_audit(AUDITED, **more),
+        "traffic": ReviewDisplay.from_review(reviewed_traffic(), **more),
+        "upgrade": TraceComparisonDisplay.from_comparison(upgraded(), **more),
     }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from drawings import CERTIFIED, COSTS, DECIDED, LABEL, RIGHT, SCORE, SHUFFLED, gate_displays
 from raglab import calibration, certify, metrics, replay
 from raglab.displays import canvas
 from raglab.displays.gates import (
@@ -21,42 +22,6 @@ from raglab.metrics import TARGETS
 from raglab.values import Status
 from refusals import refused
 from worlds import policy, random_trace
-
-RNG = np.random.default_rng(0)
-SCORE = RNG.integers(0, 21, 300) / 20.0
-RIGHT = RNG.random(300) < SCORE**0.7
-LABEL = np.where(RIGHT, Status.ok, RNG.integers(0, 3, 300))
-DECIDED = RNG.integers(0, 3, 300)
-COSTS = {
-    "ok": {"refused": 0.2, "asked": 0.05},
-    "refuse": {"asked": 0.05},
-    "ambiguous": {"refused": 0.2},
-}
-CERTIFIED = certify.certify(RIGHT, SCORE, alpha=0.3)
-SHUFFLED = RNG.permutation(300)
-
-
-def made(order=slice(None), **more):
-    """Every display of the same cases in some order."""
-    right, score, label, status = RIGHT[order], SCORE[order], LABEL[order], DECIDED[order]
-    return {
-        "uniform": ReliabilityDisplay.from_predictions(right, score, **more),
-        "quantile": ReliabilityDisplay.from_predictions(
-            right, score, strategy="quantile", n_bins=4, **more
-        ),
-        "corp": ReliabilityDisplay.from_predictions(right, score, strategy="corp", **more),
-        "pointwise": RiskCoverageDisplay.from_predictions(right, score, target=0.2, **more),
-        "simultaneous": RiskCoverageDisplay.from_predictions(
-            right, score, band="simultaneous", certificate=CERTIFIED, **more
-        ),
-        "no band": RiskCoverageDisplay.from_predictions(right, score, band=None, **more),
-        "sweep": ThresholdSweepDisplay.from_predictions(
-            right, score, label=label, targets=TARGETS, certificate=CERTIFIED, **more
-        ),
-        "outcome": OutcomeTableDisplay.from_predictions(
-            label, status, right=right, costs=COSTS, **more
-        ),
-    }
 
 
 def check_points(shown, names, curve, ends):
@@ -373,8 +338,8 @@ def test_statuses_by_name():
 
 def test_the_order_of_the_cases_is_nothing():
     """Shuffled rows give the same frame, bit for bit, and the same figure."""
-    shuffled = made(SHUFFLED)
-    for name, shown in made().items():
+    shuffled = gate_displays(SHUFFLED)
+    for name, shown in gate_displays().items():
         assert shown.frame().equals(shuffled[name].frame()), name
         assert canvas.png(shown.figure_) == canvas.png(shuffled[name].figure_), name
 

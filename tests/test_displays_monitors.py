@@ -6,31 +6,15 @@ Evidence less its bar and the rate, a row of panels a promise, of a frame alone.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
+from drawings import monitored
 from raglab.displays.monitors import MOST_POINTS, MonitorDisplay
 from refusals import refused
 
 
-def frame(n=50):
-    """Steps of two promises."""
-    labelled = np.arange(1, n + 1)
-    rows = {"labelled": labelled, "bar_held": 3.0, "rate": 0.1 + labelled / 1_000}
-    first = pd.DataFrame(rows).assign(
-        promise="hallucination_rate",
-        alpha=0.1,
-        margin_alarm=labelled / 10 - 3.0,
-        log_wealth_held=-labelled / 10,
-        verdict=np.where(labelled >= 30, "alarm", "cannot say yet"),
-    )
-    return pd.concat(
-        [first, first.assign(promise="over_ask_rate", verdict="held")], ignore_index=True
-    )
-
-
 def test_panels_of_each_promise():
     """Both sides as they are, the bar at 0, the promise in the rate's panel; table and repr."""
-    rows = frame()
+    rows = monitored()
     display = MonitorDisplay.from_monitor(rows)
     assert len(display.axes_) == 4
     evidence, rate = display.axes_[:2]
@@ -49,7 +33,9 @@ def test_panels_of_each_promise():
 
 def test_the_process_that_leads_is_named():
     """An alarm of a restart beside an average that is held: both are said."""
-    rows = frame().assign(is_held=True, alarm_by="restart 6, after 3,000 rows", leader="the start")
+    rows = monitored().assign(
+        is_held=True, alarm_by="restart 6, after 3,000 rows", leader="the start"
+    )
     left = MonitorDisplay.from_monitor(rows).axes_[0]
     title = left.get_title(loc="left").replace("\n", " ")
     assert title.endswith("alarm; held since the start; alarm by restart 6, after 3,000 rows")
@@ -62,7 +48,7 @@ def test_the_process_that_leads_is_named():
 
 def test_a_long_stream_is_thinned():
     """Its last step is drawn."""
-    display = MonitorDisplay.from_monitor(frame(5_000))
+    display = MonitorDisplay.from_monitor(monitored(5_000))
     x = np.asarray(display.ax_.lines[0].get_xdata())
     assert len(x) == MOST_POINTS
     assert x[-1] == 5_000
@@ -70,5 +56,5 @@ def test_a_long_stream_is_thinned():
 
 def test_what_cannot_be_drawn():
     """No step, or a column that is missing."""
-    refused("got no row", MonitorDisplay.from_monitor, frame()[:0])
-    refused("got alpha missing", MonitorDisplay.from_monitor, frame().drop(columns="alpha"))
+    refused("got no row", MonitorDisplay.from_monitor, monitored()[:0])
+    refused("got alpha missing", MonitorDisplay.from_monitor, monitored().drop(columns="alpha"))

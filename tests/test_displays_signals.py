@@ -10,15 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from drawings import AUDITED, PATTERNED
 from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
 from raglab.lab.signal_audit import DOUBLE, EVERYWHERE, audit_signals
-from raglab.store.policies import Policy
 from refusals import refused
-from worlds import PATTERNS, policy, random_trace
+from worlds import random_trace
 
-CHOSEN = Policy.from_mapping(policy(patterns=PATTERNS).model_dump())
-AUDIT = audit_signals(random_trace(3, 80), CHOSEN, repeats=1, folds=2)
-UNCOSTED = audit_signals(random_trace(3, 80), CHOSEN, repeats=0)
+UNCOSTED = audit_signals(random_trace(3, 80), PATTERNED, repeats=0)
 
 
 def measured(audit):
@@ -28,8 +26,8 @@ def measured(audit):
 
 def test_marks_are_the_numbers_of_the_audit():
     """A mark a signal and measure, in the order of the frame; the frame is the audit's."""
-    shown = SignalAuditDisplay.from_audit(AUDIT)
-    rows = measured(AUDIT)
+    shown = SignalAuditDisplay.from_audit(AUDITED)
+    rows = measured(AUDITED)
     rows["worth_doubles"] = rows["worth_doubles"].where(rows["rank_correlation"].abs() >= DOUBLE)
     for on, names in zip(shown.axes_, (WORTH, AREAS), strict=True):
         for container, name in zip(on.containers, names, strict=True):
@@ -37,7 +35,7 @@ def test_marks_are_the_numbers_of_the_audit():
             np.testing.assert_array_equal(drawn, rows[name])
     names = [text.get_text() for text in shown.axes_[0].get_yticklabels()]
     assert [name.split(" (")[0] for name in names] == rows["signal"].tolist()
-    pd.testing.assert_frame_equal(shown.frame(), AUDIT.table)
+    pd.testing.assert_frame_equal(shown.frame(), AUDITED.table)
 
 
 def test_without_costs_one_panel_stands_alone():
@@ -52,12 +50,12 @@ def test_without_costs_one_panel_stands_alone():
 
 def test_every_measured_signal_is_a_row_of_the_table():
     """None is left out for length; text is escaped; the caption names what nobody measured."""
-    text = SignalAuditDisplay.from_audit(AUDIT, name="<b>mine</b>")._repr_html_()
-    assert text.rpartition("<details")[2].count("<tr><td") == len(measured(AUDIT))
+    text = SignalAuditDisplay.from_audit(AUDITED, name="<b>mine</b>")._repr_html_()
+    assert text.rpartition("<details")[2].count("<tr><td") == len(measured(AUDITED))
     assert "Nothing measured in any case" in text
 
 
 def test_an_audit_of_nothing_is_refused():
     """With the rule."""
-    empty = replace(AUDIT, table=AUDIT.table.assign(note=EVERYWHERE, n=0))
+    empty = replace(AUDITED, table=AUDITED.table.assign(note=EVERYWHERE, n=0))
     refused("got none", SignalAuditDisplay.from_audit, empty)

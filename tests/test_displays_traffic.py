@@ -8,18 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelled import free_policy, labelled
+from drawings import reviewed_traffic
 from raglab.displays.traffic import MOST_STEPS, ReviewDisplay
-from raglab.lab.traffic_review import review
 from raglab.values import Status
 from refusals import refused
-from test_lab_traffic_review import unlabelled
-
-
-def made(n=60, steps=20, **extra):
-    """Review of some requests."""
-    trace = unlabelled(labelled(3, {"": n}, steps=steps), **extra)
-    return review(trace, free_policy(similarity={"min_similarity": 0.4}))
 
 
 def test_each_threshold_and_the_days():
@@ -27,7 +19,7 @@ def test_each_threshold_and_the_days():
 
     Labels, units and n on every axis.
     """
-    reviewed = made(at=["2026-03-02", "2026-03-03", "2026-03-04"])
+    reviewed = reviewed_traffic(at=["2026-03-02", "2026-03-03", "2026-03-04"])
     display = ReviewDisplay.from_review(reviewed)
     assert list(display.paths) == [
         "density.min_keep",
@@ -59,16 +51,18 @@ def test_each_threshold_and_the_days():
 
 def test_one_threshold_on_axes_of_ones_own():
     """Without days a panel alone; what is not drawn is counted."""
-    display = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"])
+    display = ReviewDisplay.from_review(reviewed_traffic(), paths=["confidence.tau_default"])
     assert len(display.axes_) == 1
     assert "thresholds drawn 1 of" in repr(display)
-    again = ReviewDisplay.from_review(made(), paths=["confidence.tau_default"], ax=display.ax_)
+    again = ReviewDisplay.from_review(
+        reviewed_traffic(), paths=["confidence.tau_default"], ax=display.ax_
+    )
     assert again.axes_[0] is display.ax_
 
 
 def test_many_steps_are_thinned():
     """A line has so many steps at most, each exact at its lower end."""
-    reviewed = made(n=5_000, steps=None)
+    reviewed = reviewed_traffic(n=5_000, steps=None)
     curve = reviewed.curves["confidence.tau_default"]
     assert len(curve.low) > MOST_STEPS
     display = ReviewDisplay.from_review(reviewed, paths=["confidence.tau_default"])
@@ -82,6 +76,6 @@ def test_a_path_that_has_no_curve():
     refused(
         r"such as density\.min_keep, .*got \['similarity'\]",
         ReviewDisplay.from_review,
-        made(),
+        reviewed_traffic(),
         paths=["similarity"],
     )

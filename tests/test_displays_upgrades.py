@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from drawings import upgraded
 from raglab.displays.upgrades import TraceComparisonDisplay
-from raglab.lab.trace_comparison import compare_traces
 from refusals import refused
-from test_lab_trace_comparison import COSINE, FOUR, NEXT, hits
-
-
-def compared():
-    """Four questions and one without a label, on two traces."""
-    more = ("5", "no label?", None, "", (0.2, 0.1))
-    return compare_traces(hits(*FOUR, more), hits(*NEXT, more), policy=COSINE)
 
 
 def test_decisions_and_scores():
     """Counts are in the cells, each question is a point of its label, both thresholds are lines."""
-    comparison = compared()
+    comparison = upgraded()
     display = TraceComparisonDisplay.from_comparison(
         comparison, path="similarity.min_similarity", name="encoder"
     )
@@ -49,7 +42,7 @@ def test_decisions_and_scores():
 
 def test_the_threshold_that_moves_most_is_drawn():
     """Where none is named; another name is refused with those that there are."""
-    comparison = compared()
+    comparison = upgraded()
     rows = comparison.signals.set_index("path")
     moves = (rows["passes_new"] - rows["passes_old"]).abs()
     assert TraceComparisonDisplay.from_comparison(comparison).path == moves.idxmax()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from experiments.league.clustered import (
     accuracy_at_coverage,
@@ -31,7 +29,6 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
 LEVELS = st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0, NAN])
 ROW = st.tuples(st.booleans(), LEVELS, LEVELS, st.integers(0, 12), st.integers(0, 2))
 ROWS = st.lists(ROW, min_size=2, max_size=40)
-Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 def world(seed, n, size, *, rule=False):

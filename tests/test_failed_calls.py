@@ -8,14 +8,13 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from inspect import signature
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from generators import Weighed
+from answered_traces import GATED, castle, recorded_of_failing
 from raglab.decision.answer_text import MissingAnswers
 from raglab.decision.scoring import headline_note
 from raglab.decision.trace_view import (
@@ -30,59 +29,15 @@ from raglab.lab.certification_counts import certified_tally, tally_losses
 from raglab.lab.rates_by_group import group_rates
 from raglab.lab.slice_rates import slices
 from raglab.lab.trace_comparison import compare_traces
-from raglab.live.answer_recording import record_answers
 from raglab.live.measured_signals import add_signals
 from raglab.live.signal_functions import SignalFunction
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace, dealt_trace
-from raglab.values import Case, Generation, ModelUnavailableError
-from worlds import Hit, policy, trace_of
+from worlds import policy
 
-GATED = Policy.from_mapping(policy(generation={"min_generation_confidence": 0.5}).model_dump())
 OPEN = Policy.from_mapping(policy(generation={"enabled": False}).model_dump())
-TEXT = "The moat is 30 metres wide."
-
-
-class Writer(NamedTuple):
-    """Repeats a text, and fails for the questions whose number is one of some."""
-
-    failing: frozenset[int] = frozenset()
-    name: str = "writer"
-    gives_confidence = True
-
-    def answer(self, question, passages):
-        """The text, whatever is asked."""
-        del passages
-        if int(question.rsplit(maxsplit=1)[-1]) in self.failing:
-            msg = "the model answered 503."
-            raise ModelUnavailableError(msg, kind="HTTP 503")
-        return Generation(TEXT, 0.9, (0,))
-
-
-def castle(n, *, gold=True, split=None):
-    """Questions with one hit each; of four the last should be refused."""
-    cases = [
-        Case(
-            "q",
-            f"how wide is moat {number}",
-            "refuse" if number % 4 == 3 else "ok",
-            answer=TEXT if gold and number % 4 != 3 else None,
-            split=split,
-        )
-        for number in range(n)
-    ]
-    plain = trace_of(*((case, [[Hit(0.25, text=TEXT)]]) for case in cases))
-    fields = (plain.cases, plain.chunks, plain.arms, plain.hits)
-    return Trace(*fields, plain.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
-
-
-def recorded(trace, failing=(), **more):
-    """The trace with answers, but for questions whose model fails."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return record_answers(trace, GATED, Writer(frozenset(failing)), Weighed(), **more)
 
 
 def failing_sets(n):
@@ -119,8 +74,8 @@ class TestLeftOut:
     def test_it_decides_as_the_rest(self, failing, gold, chosen):
         """In memory and measured; no case becomes a refusal, and none a hallucination."""
         trace = castle(8, gold=gold)
-        failed = recorded(trace, failing)
-        rest = recorded(trace.subset([row for row in range(8) if row not in failing]))
+        failed = recorded_of_failing(trace, failing)
+        rest = recorded_of_failing(trace.subset([row for row in range(8) if row not in failing]))
         assert results(failed, chosen) == results(rest, chosen) == results(Measured(failed), chosen)
         row = sweep(failed, [OPEN]).iloc[0]
         assert row["decided_by.generation"] == 0
@@ -128,7 +83,7 @@ class TestLeftOut:
 
     def test_every_headline_states_the_count(self):
         """Of decisions, tables, comparisons, reviews, cockpit and report."""
-        trace = recorded(castle(20), [1, 4, 7, 10, 13, 16])
+        trace = recorded_of_failing(castle(20), [1, 4, 7, 10, 13, 16])
         sentence = failed_sentence(6, 14)
         assert sentence.startswith("6 of 20 ")
         assert sentence in repr(decide(trace, GATED))
@@ -142,7 +97,7 @@ class TestLeftOut:
 
     def test_a_case_that_is_left_out_cannot_be_looked_up(self):
         """`flips` knows the others."""
-        trace = recorded(castle(4), [2])
+        trace = recorded_of_failing(castle(4), [2])
         flips(trace, GATED, "q1")
         with pytest.raises(KeyError):
             flips(trace, GATED, "q2")
@@ -150,11 +105,11 @@ class TestLeftOut:
     def test_all_failed(self):
         """There is nothing to decide."""
         with pytest.raises(ValueError, match="failed call"):
-            decide(recorded(castle(3), [0, 1, 2]), GATED)
+            decide(recorded_of_failing(castle(3), [0, 1, 2]), GATED)
 
     def test_two_traces(self):
         """Each is compared without its own failures."""
-        before, after = recorded(castle(6), [1]), recorded(castle(6), [2])
+        before, after = recorded_of_failing(castle(6), [1]), recorded_of_failing(castle(6), [2])
         result = compare_traces(before, after, policy=GATED)
         assert not {"q1", "q2"} & set(map(str, result.changed["case_id"]))
 
@@ -166,7 +121,7 @@ def test_a_function_gets_the_answered_cases():
         """Document it."""
         return trace, place
 
-    trace = recorded(castle(12), [3, 5])
+    trace = recorded_of_failing(castle(12), [3, 5])
     rest = answered_cases(trace)
     marked = answered_traces("trace", "place")(plain)
     for got in marked(trace, Measured(trace)), marked(place=trace, trace=Measured(trace)):
@@ -187,11 +142,13 @@ class TestCertificates:
     @pytest.mark.parametrize(("failed", "is_compared"), [(1, True), (2, True), (3, False)])
     def test_bound(self, failed, *, is_compared):
         """Of 40 answers."""
-        trace = recorded(castle(40), range(failed))
+        trace = recorded_of_failing(castle(40), range(failed))
         counts = tally_losses(certified_tally(trace, [OPEN], None), ["hallucination_rate"], None)
         rest = tally_losses(
             certified_tally(
-                answered_cases(recorded(castle(40))).subset(range(failed, 40)), [OPEN], None
+                answered_cases(recorded_of_failing(castle(40))).subset(range(failed, 40)),
+                [OPEN],
+                None,
             ),
             ["hallucination_rate"],
             None,
@@ -208,10 +165,10 @@ class TestCertificates:
             case._replace(split="certify" if row > 2 else "tune")
             for row, case in enumerate(some.cases)
         )
-        trace = recorded(replace(some, cases=cases), [0, 1, 5])
+        trace = recorded_of_failing(replace(some, cases=cases), [0, 1, 5])
         assert failed_count(answered_cases(trace).split("tune")) == 2
         assert failed_count(answered_cases(trace).split("certify")) == 1
-        plain = recorded(castle(6), [0, 1, 5])
+        plain = recorded_of_failing(castle(6), [0, 1, 5])
         dealt = dealt_trace(plain, cases)
         assert [failed_count(dealt.split(name)) for name in ("tune", "certify")] == [2, 1]
 
@@ -221,8 +178,8 @@ class TestTraces:
 
     def test_save_merge_and_shards(self, tmp_path):
         """And the count of all parts is that of the whole."""
-        one = recorded(castle(6), [1])
-        other = recorded(castle(12).subset(range(6, 12)), [7, 9])
+        one = recorded_of_failing(castle(6), [1])
+        other = recorded_of_failing(castle(12).subset(range(6, 12)), [7, 9])
         one.save(tmp_path / "one.parquet")
         assert failed_count(Trace.load(tmp_path / "one.parquet")) == 1
         whole = one.merge(other)
@@ -237,9 +194,11 @@ class TestTraces:
     def test_another_run_asks_again(self):
         """What is recorded then is decided; a run for nothing of a case leaves its mark."""
         trace = castle(6)
-        failed = recorded(trace, [1, 2])
-        assert recorded(failed, [2]).meta[FAILED_CALLS] == [["recorded answers", "q2", None]]
-        whole = recorded(failed)
+        failed = recorded_of_failing(trace, [1, 2])
+        assert recorded_of_failing(failed, [2]).meta[FAILED_CALLS] == [
+            ["recorded answers", "q2", None]
+        ]
+        whole = recorded_of_failing(failed)
         assert not failed_count(whole)
         assert decide(whole, GATED).ids() == [case.id for case in trace.cases]
 
@@ -284,7 +243,7 @@ def test_the_cockpit_says_so():
     """Live, and so in its frozen page, which shows its notes."""
     from raglab.extensions.cockpit.state import CockpitState
 
-    shown = CockpitState(recorded(castle(20), [1, 4, 7]), GATED)
+    shown = CockpitState(recorded_of_failing(castle(20), [1, 4, 7]), GATED)
     assert len(shown.trace) == 17
     assert any(failed_sentence(3, 17) in note for note in shown.notes)
 
@@ -292,4 +251,4 @@ def test_the_cockpit_says_so():
 def test_policy_data_alone():
     """A plain policy reads the trace alike."""
     plain = PolicyData.from_mapping(GATED.model_dump())
-    assert decide(recorded(castle(4), [1]), plain).ids() == ["q0", "q2", "q3"]
+    assert decide(recorded_of_failing(castle(4), [1]), plain).ids() == ["q0", "q2", "q3"]

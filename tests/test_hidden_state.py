@@ -14,7 +14,7 @@ import ast
 
 import pytest
 
-from test_layers import ALGEBRA_FILES, FILES, place, tree
+from package_files import ALGEBRA_FILES, FILES, place, tree
 
 CACHES = {"cache", "lru_cache"}
 CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}

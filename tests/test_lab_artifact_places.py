@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from fuzz.outcomes import is_clear
+from hostile import forge_journal
 from raglab.lab.artifact_places import ALLOWED, artifact_places, check_database
 from raglab.lab.tracking import serve, show_page, track_run
 from raglab.lab.trial_search import open_study
 from raglab.store.files import InputError
-from test_store_blobs import forge_journal
 
 SERVER = "https://ann:word@runs.example/mlflow"
 

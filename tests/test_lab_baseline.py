@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answered_traces import PLAIN, many, without
 from labelled import free_policy, labelled
 from raglab.lab.baseline import (
     baseline_of,
@@ -22,8 +23,7 @@ from raglab.metrics import RATES
 from raglab.store.baselines import BaselineCase
 from raglab.store.case_labels import label_fingerprint, question_fingerprint
 from raglab.values import Case
-from test_answer_basis import PLAIN, many, without
-from test_store_baselines import PAIRS, baseline, case
+from study_worlds import PAIRS, baseline_case, baseline_of_cases
 
 POLICY = free_policy()
 ANSWERING = always_answer(PLAIN)
@@ -34,7 +34,9 @@ OUTCOMES_OF_OK = [pair for pair in PAIRS if pair[0] == "ok"]
 def outcomes(right, wrong, refused=0, **more):
     """A baseline of cases labelled ok, those answered rightly first."""
     kinds = ["answered_right"] * right + ["answered_wrong"] * wrong + ["refused"] * refused
-    return baseline([case(number, "ok", kind) for number, kind in enumerate(kinds)], **more)
+    return baseline_of_cases(
+        [baseline_case(number, "ok", kind) for number, kind in enumerate(kinds)], **more
+    )
 
 
 def row(found, measure):
@@ -138,7 +140,7 @@ def test_laws(pairs):
     A large enough minimum effect never fails.
     """
     before, after = (
-        baseline([case(number, *pair[side]) for number, pair in enumerate(pairs)])
+        baseline_of_cases([baseline_case(number, *pair[side]) for number, pair in enumerate(pairs)])
         for side in (0, 1)
     )
     same = compare_baselines(before, before, rates=list(RATES))
@@ -160,16 +162,16 @@ def test_what_is_not_paired_is_counted():
 
     Each counted, stated, and out of the figures.
     """
-    cases = [case(number) for number in range(10)]
+    cases = [baseline_case(number) for number in range(10)]
     moved = [
         *cases[1:7],
         cases[7]._replace(question="f" * 16, outcome="refused"),
         cases[8]._replace(judged_by="f" * 16, outcome="refused"),
         cases[9]._replace(label="refuse", outcome="answered_wrong"),
-        case(77, "ok", "refused"),
-        case(78, "ok", "refused"),
+        baseline_case(77, "ok", "refused"),
+        baseline_case(78, "ok", "refused"),
     ]
-    found = compare_baselines(baseline(cases), baseline(moved))
+    found = compare_baselines(baseline_of_cases(cases), baseline_of_cases(moved))
     assert list(found.unpaired.values()) == [1, 2, 1, 2]
     assert (
         found.cases,
@@ -179,7 +181,9 @@ def test_what_is_not_paired_is_counted():
     with pytest.raises(
         ValueError, match=r"must be paired .*got 0 of 1, .*1 only in the baseline.*1 only in these"
     ):
-        compare_baselines(baseline([case(1)]), baseline([case(2)]))
+        compare_baselines(
+            baseline_of_cases([baseline_case(1)]), baseline_of_cases([baseline_case(2)])
+        )
 
 
 def test_another_basis_or_matrix_is_refused():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from answered_traces import Sure
 from generators import Weighed
 from raglab.lab.gate_fitting import (
     answer_outcomes,
@@ -19,23 +19,10 @@ from raglab.live.answer_recording import record_answers
 from raglab.replay import decide
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Generation
 from refusals import refused
 from worlds import Hit, ask, policy, trace_of
 
 CHOSEN = Policy.from_mapping(policy().model_dump())
-
-
-class Sure(NamedTuple):
-    """Is sure of its answer by the number in the question, and right where that is above 5."""
-
-    name: str = "sure"
-
-    def answer(self, question, passages):
-        """The gold answer or another."""
-        del passages
-        number = int(question.rsplit(maxsplit=1)[-1])
-        return Generation("The excess is £250." if number > 5 else "It is nil.", number / 10, (0,))
 
 
 def world(rounds=1):

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 import raglab
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, with_tenants
 from laws_of_cost import PATHS_OF_COST, check_flip, check_steps
 from raglab.decision.measurement import measured_tables
 from raglab.gating.expected_cost import (
@@ -39,22 +39,6 @@ from raglab.store.policies import Policy
 from refusals import refused
 
 REFUSE = CLASSES.index("refuse")
-
-
-def with_tenants(trace, sizes, strict, share=0.8):
-    """The trace with a tenant a case.
-
-    Of strict tenants a share of the cases labelled ok is to be refused.
-    """
-    rng = np.random.default_rng(5)
-    names = np.repeat(list(sizes), list(sizes.values()))
-    assert len(names) == len(trace)
-    cases = []
-    for case, name in zip(trace.cases, names.tolist(), strict=True):
-        turned = name in strict and case.expect_status == "ok" and rng.random() < share
-        stated = case._replace(expect_status="refuse", expect_sources=()) if turned else case
-        cases.append(stated._replace(extra={"groups": {"tenant": name}} if name else {}))
-    return replace(trace, cases=tuple(cases))
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decided import drawn_policies
 from generators import Drawn, Weighed
-from labelled import free_policy, labelled
+from labelled import LENIENT, filled, traffic, unlabelled
 from parts import in_parts
 from raglab.audit.label_samples import COLUMNS, write_sample
 from raglab.lab.certification import certify_policy
@@ -32,27 +33,13 @@ from raglab.live.answer_recording import record_answers
 from raglab.replay import decide_policies, flips, sweep
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
-from test_lab_traffic_review import drawn_policies, unlabelled
-from test_store_traces import stored
+from stored_traces import stored
 from worlds import random_trace
-
-POLICY = free_policy(similarity={"min_similarity": 0.4})
-
-
-def traffic(seed=3, n=200):
-    """Requests without labels, and the label of each."""
-    trace = labelled(seed, {"": n}, missing=0.05)
-    return unlabelled(trace), {case.id: str(case.expect_status) for case in trace.cases}
-
-
-def filled(sample, labels):
-    """The sample as people fill it in."""
-    return sample.assign(label=[labels[name] for name in sample["request_id"]])
 
 
 def drawn_labels(trace, labels, n=30, seed=1):
     """A drawn sample with its labels."""
-    return filled(sample_for_labels(trace, POLICY, n, seed=seed), labels)
+    return filled(sample_for_labels(trace, LENIENT, n, seed=seed), labels)
 
 
 @settings(deadline=None, derandomize=True, max_examples=10)
@@ -85,7 +72,7 @@ class TestStrata:
         The nearest quarter and its ties are near.
         """
         trace, _ = traffic()
-        strata = label_strata(trace, POLICY, None, 0.25)
+        strata = label_strata(trace, LENIENT, None, 0.25)
         assert sum(strata.sizes.values()) == len(trace) == len(strata.names)
         assert strata.sizes == dict(sorted(Counter(strata.names).items()))
         decided = {name.rpartition(",")[0] for name in strata.sizes}
@@ -103,7 +90,7 @@ class TestStrata:
     def test_near_is_nearer(self):
         """Of answers, each near one changes before any far one does, as similarity alone moves."""
         trace, _ = traffic()
-        alone = POLICY.replace("confidence.enabled", False)
+        alone = LENIENT.replace("confidence.enabled", False)
         strata = label_strata(trace, alone, None, 0.25)
         top = np.asarray(trace.hits.cosine[:, 0, 0, 0])
         near, far = (
@@ -115,7 +102,7 @@ class TestStrata:
     def test_a_margin_that_is_none(self, margin):
         """Is refused."""
         with pytest.raises(ValueError, match="margin must be in"):
-            label_strata(traffic()[0], POLICY, None, margin)
+            label_strata(traffic()[0], LENIENT, None, margin)
 
 
 class TestSample:
@@ -126,8 +113,8 @@ class TestSample:
         """In each stratum the drawn requests stand for just as many as there are."""
         trace, _ = traffic()
         sample, sizes = (
-            sample_for_labels(trace, POLICY, n, seed=1),
-            label_strata(trace, POLICY, None, 0.25).sizes,
+            sample_for_labels(trace, LENIENT, n, seed=1),
+            label_strata(trace, LENIENT, None, 0.25).sizes,
         )
         weights = (1 / sample["inclusion_probability"]).groupby(sample["stratum"]).sum()
         assert weights.to_dict() == pytest.approx(sizes)
@@ -139,7 +126,7 @@ class TestSample:
         The reason names its numbers, the label is empty.
         """
         trace, _ = traffic()
-        sample = sample_for_labels(trace, POLICY, 40, seed=1)
+        sample = sample_for_labels(trace, LENIENT, 40, seed=1)
         assert (tuple(sample), SAMPLE_COLUMNS[: len(COLUMNS)]) == (SAMPLE_COLUMNS, COLUMNS)
         row = sample[sample["stratum"] == "refuse by similarity, near"].iloc[0]
         assert (row["decision"], row["label"]) == ("refuse", "")
@@ -163,12 +150,12 @@ class TestSample:
         """Whole or in parts; another seed draws others."""
         trace, _ = traffic()
         first, again, second = (
-            sample_for_labels(trace, POLICY, 30, seed=seed) for seed in (1, 1, 2)
+            sample_for_labels(trace, LENIENT, 30, seed=seed) for seed in (1, 1, 2)
         )
         pd.testing.assert_frame_equal(first, again)
         assert set(first["request_id"]) != set(second["request_id"])
-        assert label_strata(in_parts(trace, 33), POLICY, None, 0.25) == label_strata(
-            trace, POLICY, None, 0.25
+        assert label_strata(in_parts(trace, 33), LENIENT, None, 0.25) == label_strata(
+            trace, LENIENT, None, 0.25
         )
 
     def test_fewer_than_the_strata(self):
@@ -177,12 +164,12 @@ class TestSample:
             UserWarning,
             match=r"Of 5 of 7 strata nobody is drawn: refuse by confidence, far; .*draw 7",
         ):
-            sample_for_labels(traffic()[0], POLICY, 2, seed=1)
+            sample_for_labels(traffic()[0], LENIENT, 2, seed=1)
 
     def test_nothing_to_draw(self):
         """Is refused."""
         with pytest.raises(ValueError, match="n must be at least 1"):
-            sample_for_labels(traffic()[0], POLICY, 0, seed=1)
+            sample_for_labels(traffic()[0], LENIENT, 0, seed=1)
 
 
 class TestLabelsBack:
@@ -194,7 +181,7 @@ class TestLabelsBack:
         trace, labels = traffic()
         sample = drawn_labels(trace, labels)
         write_sample(sample, tmp_path / name)
-        back = with_sample_labels(trace, POLICY, tmp_path / name)
+        back = with_sample_labels(trace, LENIENT, tmp_path / name)
         by_id = {case.id: case for case in back.cases}
         for row in sample.itertuples():
             case = by_id[str(row.request_id)]
@@ -216,7 +203,7 @@ class TestLabelsBack:
         sample.loc[[2, 5], "label"] = ""
         sample.to_csv(tmp_path / "labels.csv", index=False)
         with pytest.warns(UserWarning, match="2 of 30 drawn requests have no label"):
-            back = with_sample_labels(trace, POLICY, pd.read_csv(tmp_path / "labels.csv"))
+            back = with_sample_labels(trace, LENIENT, pd.read_csv(tmp_path / "labels.csv"))
         assert sum(case.expect_status is not None for case in back.cases) == 28
 
     def test_a_label_takes_the_place_of_feedback(self):
@@ -230,13 +217,13 @@ class TestLabelsBack:
         )
         first = drawn_labels(trace, labels)
         with pytest.warns(UserWarning, match="30 labels take the place of another"):
-            with_sample_labels(thumbs, POLICY, first)
+            with_sample_labels(thumbs, LENIENT, first)
         both = with_sample_labels(
-            with_sample_labels(trace, POLICY, first),
-            POLICY,
+            with_sample_labels(trace, LENIENT, first),
+            LENIENT,
             drawn_labels(trace, labels, 20, 2),
         )
-        rows = review(both, POLICY).frame()
+        rows = review(both, LENIENT).frame()
         known = rows[rows["rate"] == "pass_rate"].set_index("basis")["n"]
         assert known["sample"] == 20
         assert (
@@ -277,7 +264,7 @@ class TestLabelsBack:
         trace, labels = traffic()
         sample = drawn_labels(trace, labels)
         with pytest.raises(InputError, match=message):
-            with_sample_labels(trace, POLICY, change(sample))
+            with_sample_labels(trace, LENIENT, change(sample))
 
     def test_labels_of_cases(self):
         """One entry a case; a label that is none is refused."""
@@ -300,11 +287,11 @@ def test_intervals_hold_the_truth():
     more than that.
     """
     trace, labels = traffic()
-    policies = (POLICY, POLICY.replace("similarity.min_similarity", 0.6))
+    policies = (LENIENT, LENIENT.replace("similarity.min_similarity", 0.6))
     every = trace.with_labels([labels[case.id] for case in trace.cases], [{}] * len(trace))
     truth, held, draws = sweep(every, policies), Counter[tuple[str, int]](), 40
     for seed in range(draws):
-        drawn = with_sample_labels(trace, POLICY, drawn_labels(trace, labels, 40, seed))
+        drawn = with_sample_labels(trace, LENIENT, drawn_labels(trace, labels, 40, seed))
         for place, reviewed in enumerate(policies):
             rows = (
                 review(drawn, reviewed, level=0.8)
@@ -325,19 +312,19 @@ def test_no_certificate_on_cases_that_were_drawn_unevenly():
     Cases of one probability, or of none, are certified as before.
     """
     trace, labels = traffic(n=400)
-    sample = sample_for_labels(trace, POLICY, 80, seed=0)
-    drawn = with_sample_labels(trace, POLICY, filled(sample, labels))
+    sample = sample_for_labels(trace, LENIENT, 80, seed=0)
+    drawn = with_sample_labels(trace, LENIENT, filled(sample, labels))
     rows = [row for row, case in enumerate(drawn.cases) if case.extra.get(PROBABILITY) is not None]
     with pytest.raises(
         ValueError,
         match=r"one inclusion probability, got 7",
     ):
-        certify_policy(drawn.subset(rows), POLICY, targets={"hallucination_rate": 0.9})
+        certify_policy(drawn.subset(rows), LENIENT, targets={"hallucination_rate": 0.9})
     alike = drawn.with_labels(
         [case.expect_status for case in drawn.cases],
         [{**case.extra, PROBABILITY: 0.2} for case in drawn.cases],
     ).subset(rows)
-    assert certify_policy(alike, POLICY, targets={"hallucination_rate": 0.999}) is not None
+    assert certify_policy(alike, LENIENT, targets={"hallucination_rate": 0.999}) is not None
 
 
 def test_a_line_of_a_review_holds_no_rate_of_feedback():
@@ -347,8 +334,8 @@ def test_a_line_of_a_review_holds_no_rate_of_feedback():
         [labels[case.id] if row < 9 else None for row, case in enumerate(trace.cases)],
         [{}] * len(trace),
     )
-    assert "rate" not in repr(review(thumbs, POLICY))
-    sample = sample_for_labels(trace, POLICY, 60, seed=0)
+    assert "rate" not in repr(review(thumbs, LENIENT))
+    sample = sample_for_labels(trace, LENIENT, 60, seed=0)
     assert "hallucination_rate" in repr(
-        review(with_sample_labels(trace, POLICY, filled(sample, labels)), POLICY)
+        review(with_sample_labels(trace, LENIENT, filled(sample, labels)), LENIENT)
     )

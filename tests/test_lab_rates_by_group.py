@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, with_tenants
 from raglab.certify import cases_needed
 from raglab.lab.certification import certify_policy
 from raglab.lab.decision_fitting import fit_decision
@@ -18,7 +18,6 @@ from raglab.lab.rates_by_group import COMMON, group_rates
 from raglab.lab.report.page import write_report
 from raglab.metrics import clopper_pearson
 from raglab.replay import sweep
-from test_lab_group_fitting import with_tenants
 
 TARGETS = {"hallucination_rate": 0.2, "false_refusal_rate": 0.1}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,54 +10,20 @@ import pytest
 from scipy import stats
 
 from labelled import noted
-from raglab.bandit import Bandit, Table
+from raglab.bandit import Bandit
 from raglab.lab.reward_audit import audit_rewards, audit_table
-from raglab.lab.reward_simulation import SimulationSizes
 from raglab.lab.untuned_policies import always_answer
 from raglab.live.trace_building import build_trace
-from raglab.reward import COMPONENTS, RewardWeights
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from refusals import refused
-
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
-MARGIN = RewardWeights(margin=1.0, diversity=0.0, latency=0.0, cache=0.0, consistency=0.0)
-VALUE = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
-FEW = SimulationSizes(rounds=20, replications=10, tables=20)
-SEEN = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.7], [0.1, 0.3]])
-
-
-def world(value, margin, mask=None):
-    """Table whose only component that differs is the margin."""
-    worth, seen = np.asarray(value, dtype=np.float64), np.asarray(margin, dtype=np.float64)
-    n, n_arms = worth.shape
-    open_ = np.ones(worth.shape, dtype=bool) if mask is None else np.asarray(mask)
-    measured = pd.DataFrame(
-        dict.fromkeys(COMPONENTS, np.zeros(n * n_arms)) | {"margin": seen.ravel()}
-    )
-    arms = ("hybrid", "iterative", "graph", "table")[:n_arms]
-    return Table(arms, worth, seen, open_, np.zeros((n, 0)), (), np.ones(worth.shape)), measured
-
-
-def audited(value=VALUE, margin=SEEN, mask=None, n_boot=200, **more):
-    """Audit in which the reward is the margin."""
-    table, measured = world(value, margin, mask)
-    return audit_table(table, Bandit(), FEW._replace(**more), n_boot, measured, MARGIN)
+from study_worlds import FEW, MARGIN, SEEN, VALUE, audited, drawn, margin_world
+from trades import BROKER
 
 
 def correlation(found, signal="reward"):
     """Row of a signal."""
     return found.correlations.set_index("signal").loc[signal]
-
-
-def drawn(n=80, n_arms=3, seed=0):
-    """Values, margins on a coarse grid so that ties occur, and a mask."""
-    rng = np.random.default_rng(seed)
-    value = (rng.random((n, n_arms)) < 0.5).astype(float)
-    margin = np.clip(np.round(0.3 * value + rng.random((n, n_arms)), 1), 0.0, 1.0)
-    mask = rng.random((n, n_arms)) < 0.7
-    mask[:, 0] = True
-    return value, margin, mask
 
 
 def test_four_cases_by_head():
@@ -177,7 +142,7 @@ def test_without_an_arm_that_is_always_there_no_arm_is_fixed():
 
 def test_an_optional_component_is_a_signal_where_it_has_a_weight():
     """Thumbs with weight 0 are no row of the table; with a weight they are."""
-    table, measured = world(VALUE, SEEN)
+    table, measured = margin_world(VALUE, SEEN)
     measured["thumbs"] = np.tile([1.0, 0.0], 4)
     plain, thumbed = (
         audit_table(table, Bandit(), FEW, 200, measured, weights).correlations.set_index("signal")
@@ -219,7 +184,7 @@ def test_few_cases_prove_nothing():
 
 def test_a_value_of_another_shape_is_refused():
     """With the shape that it must have; a missing one of an available arm too."""
-    table = world(VALUE, SEEN)[0]
+    table = margin_world(VALUE, SEEN)[0]
     for value, rule in (
         (np.ones((2, 2)), r"value must be \[Q, A\], \(4, 2\), got \(2, 2\)"),
         (np.full((4, 2), np.nan), "must be finite, got NaN or infinity"),

@@ -33,13 +33,11 @@ from raglab.lab.selection import (
 )
 from raglab.lab.study import tune
 from raglab.lab.study_judging import UNSEEN
-from raglab.metrics import N_CELLS
 from raglab.store.policies import Policy
 from raglab.values import Status
 from selection_worlds import made_trace, measured_cases, separable
 from worlds import Hit, ask
 
-PER_STATUS = N_CELLS // len(Status)  # cells of one decision
 ANSWER_OR_REFUSE = frozenset({Status.ok, Status.refuse})
 DEAR = {"refuse": {"answered_wrong": 10.0}}
 

@@ -19,30 +19,15 @@ from raglab.lab.signal_audit import (
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Case, Latency
+from raglab.values import Latency
 from refusals import refused
+from study_worlds import N_SCORED, scored_world
 from worlds import Hit, ask, policy, trace_of
 
 RNG = np.random.default_rng(3)
-N = 60
 CHOSEN = Policy.from_mapping(policy().model_dump())
-TELLS = [0.9 if row % 2 else 0.1 for row in range(N)]
-NOISE = RNG.permutation(np.linspace(0.0, 0.9, N)).tolist()
-
-
-def world(*, split=None, **scores):
-    """Every second case is right if answered, the others are to be refused.
-
-    Hits differ in nothing but the scores.
-    """
-    rows: list[tuple[Case, list[list[Hit]]]] = []
-    for row in range(N):
-        label = "ok" if row % 2 else "refuse"
-        case = ask(expect_status=label, split=split, id=f"q{row:02d}-")
-        rows.append((case, [[Hit(0.25, **{name: values[row] for name, values in scores.items()})]]))
-    made = trace_of(*rows)
-    meta = {"fingerprint": "f00d", "cases_hash": "cafe"}
-    return Trace(**{one.name: getattr(made, one.name) for one in fields(made)} | {"meta": meta})
+TELLS = [0.9 if row % 2 else 0.1 for row in range(N_SCORED)]
+NOISE = RNG.permutation(np.linspace(0.0, 0.9, N_SCORED)).tolist()
 
 
 def audited(trace, **more):
@@ -57,7 +42,7 @@ def test_a_perfect_signal_has_auroc_1_and_is_worth_all():
 
     Every right case above every wrong one, nothing left to lose, half lost without.
     """
-    row = audited(world(s_rerank=TELLS, anchor_sim=NOISE)).loc["confidence"]
+    row = audited(scored_world(s_rerank=TELLS, anchor_sim=NOISE)).loc["confidence"]
     assert row["auroc_right"] == 1.0
     assert row["auroc_right_low"] > 0.85
     assert row["cost"] == row["cost_alone"] == 0.0
@@ -68,8 +53,8 @@ def test_a_perfect_signal_has_auroc_1_and_is_worth_all():
 
 def test_a_constant_signal_tells_nothing_and_is_worth_nothing():
     """A coin, told so, and no model reads it; nor one whose values differ by rounding alone."""
-    rounding = (0.5 + 1e-16 * np.arange(N)).tolist()
-    frame = audited(world(s_rerank=TELLS, anchor_sim=rounding))
+    rounding = (0.5 + 1e-16 * np.arange(N_SCORED)).tolist()
+    frame = audited(scored_world(s_rerank=TELLS, anchor_sim=rounding))
     assert frame.loc["anchor_similarity", ["note", "worth"]].tolist() == [CONSTANT, 0.0]
     row = frame.loc["hybrid"]
     assert row["note"] == CONSTANT
@@ -90,10 +75,10 @@ def test_constant_signals_come_last(more):
     ]
     scores = {
         "s_rerank": weak,
-        "anchor_sim": rng.random(N).tolist(),
-        "sig_sim": rng.random(N).tolist(),
+        "anchor_sim": rng.random(N_SCORED).tolist(),
+        "sig_sim": rng.random(N_SCORED).tolist(),
     }
-    frame = audited(world(**scores), **more)
+    frame = audited(scored_world(**scores), **more)
     notes = frame["note"].tolist()
     varying, constant = notes.count(""), notes.count(CONSTANT)
     assert varying >= 3
@@ -109,7 +94,7 @@ def test_constant_signals_come_last(more):
 
 def test_a_copy_is_worth_nothing_beside_the_other():
     """Two equal signals: each good alone, each named as what the other repeats, neither missed."""
-    frame = audited(world(anchor_sim=TELLS, sig_sim=TELLS))
+    frame = audited(scored_world(anchor_sim=TELLS, sig_sim=TELLS))
     for name, other in (
         ("anchor_similarity", "signature_similarity"),
         ("signature_similarity", "anchor_similarity"),
@@ -125,7 +110,7 @@ def test_a_copy_is_worth_nothing_beside_the_other():
 
 def test_what_is_missing_everywhere_is_said_and_no_error():
     """One hit a case has no gap: numbers are missing, the row is last, and it is counted."""
-    audit = audit_signals(world(s_rerank=TELLS), CHOSEN, repeats=1, folds=3)
+    audit = audit_signals(scored_world(s_rerank=TELLS), CHOSEN, repeats=1, folds=3)
     row = audit.table.set_index("signal").loc["gap"]
     assert (row["note"], row["missing"], row["n"]) == (EVERYWHERE, 1.0, 0)
     assert row[["auroc_right", "worth", "cost_without", "rank_correlation"]].isna().all()
@@ -138,7 +123,7 @@ def test_what_is_missing_everywhere_is_said_and_no_error():
 
 def test_every_signal_has_a_row_with_its_declaration():
     """All of `signals.NAMES`, each once, with unit, direction and stage."""
-    frame = audited(world(s_rerank=TELLS), repeats=0)
+    frame = audited(scored_world(s_rerank=TELLS), repeats=0)
     assert sorted(frame.index) == sorted(NAMES)
     assert frame.loc["confidence", ["direction", "stage"]].tolist() == ["surer", "hits"]
     assert frame.loc["gaps", "direction"] == "ask"
@@ -150,28 +135,35 @@ def test_tune_alone_is_read_where_there_is_one():
 
     Without a split named tune all are read, and the audit says which.
     """
-    tuned, other = world(s_rerank=TELLS, split="tune"), world(s_rerank=NOISE, split="report")
+    tuned, other = (
+        scored_world(s_rerank=TELLS, split="tune"),
+        scored_world(s_rerank=NOISE, split="report"),
+    )
     hits = type(tuned.hits)(*map(np.concatenate, zip(tuned.hits, other.hits, strict=True)))
-    hits = hits._replace(chunk=hits.chunk % N)
+    hits = hits._replace(chunk=hits.chunk % N_SCORED)
     cases = (*tuned.cases, *(case._replace(id=f"r{case.id}") for case in other.cases))
     both = Trace(cases, tuned.chunks, tuned.arms, hits, meta=dict(tuned.meta))
     whole, part = (audit_signals(one, CHOSEN, repeats=1, folds=3) for one in (both, tuned))
-    assert (whole.split, whole.cases) == (part.split, part.cases) == ("tune", N)
+    assert (whole.split, whole.cases) == (part.split, part.cases) == ("tune", N_SCORED)
     pd.testing.assert_frame_equal(whole.table, part.table, check_exact=True)
     assert audit_signals(other, CHOSEN, repeats=0).split == "all"
 
 
 def test_the_order_of_the_cases_is_nothing():
     """The same bits for any order of the rows, and for the same seed again."""
-    trace = world(s_rerank=NOISE, anchor_sim=TELLS, sig_sim=NOISE[::-1])
-    mixed = trace.subset(RNG.permutation(N))
+    trace = scored_world(s_rerank=NOISE, anchor_sim=TELLS, sig_sim=NOISE[::-1])
+    mixed = trace.subset(RNG.permutation(N_SCORED))
     pd.testing.assert_frame_equal(audited(trace), audited(mixed), check_exact=True)
 
 
 def test_costs_are_those_stated():
     """If wrong answers cost two, knowing nothing means refusing all, which costs the answerable."""
     found = audit_signals(
-        world(s_rerank=TELLS), CHOSEN, costs={"refuse": {"answered_wrong": 2}}, repeats=1, folds=3
+        scored_world(s_rerank=TELLS),
+        CHOSEN,
+        costs={"refuse": {"answered_wrong": 2}},
+        repeats=1,
+        folds=3,
     )
     assert found.cost_without_signals == 0.5
     assert found.cost == 0.0
@@ -183,7 +175,7 @@ def test_asking_needs_two_options_and_pays_where_they_hold_the_sources():
     AUROC reads backwards.
     """
     rows = []
-    for row in range(N):
+    for row in range(N_SCORED):
         label = "ok" if row % 2 else "ambiguous"
         case = ask(
             expect_status=label,
@@ -208,8 +200,8 @@ def test_asking_needs_two_options_and_pays_where_they_hold_the_sources():
 
 def test_milliseconds_are_those_of_the_stages():
     """Median over the cases of what the signal's stages took; NaN where the trace has no clock."""
-    trace = world(s_rerank=TELLS)
-    ms = np.tile(np.array([1.0, 5.0]), (N, 1, 1, 1))
+    trace = scored_world(s_rerank=TELLS)
+    ms = np.tile(np.array([1.0, 5.0]), (N_SCORED, 1, 1, 1))
     ms[0] = 1000.0
     timed = Trace(
         **{one.name: getattr(trace, one.name) for one in fields(trace)}
@@ -241,13 +233,13 @@ def test_rank_correlation_is_scipys():
 )
 def test_what_means_nothing_is_refused(more, says):
     """With the rule, the value and the remedy."""
-    refused(says, audited, world(s_rerank=TELLS), **more)
+    refused(says, audited, scored_world(s_rerank=TELLS), **more)
 
 
 @pytest.mark.parametrize(("right", "others"), [(2, 1), (11, 10)])
 def test_too_few_cases_are_counted_as_the_user_has_them(right, others):
     """Not as a fold leaves them, and never a number of folds that nobody stated."""
-    few = world(s_rerank=TELLS).subset(
+    few = scored_world(s_rerank=TELLS).subset(
         np.array([*range(1, 2 * right, 2), *range(0, 2 * others, 2)])
     )
     says = rf"each of 10 folds, .*at least 12 .* got {right} and {others}; label more, or set"
@@ -257,7 +249,7 @@ def test_too_few_cases_are_counted_as_the_user_has_them(right, others):
 @pytest.mark.parametrize(("folds", "count"), [(10, 12), (3, 15), (2, 20), (6, 12)])
 def test_as_many_as_it_needs_are_enough(folds, count):
     """One less of either kind is too few."""
-    trace = world(s_rerank=TELLS)
+    trace = scored_world(s_rerank=TELLS)
     rows = [*range(1, 2 * count, 2), *range(0, 2 * count, 2)]
     audit_signals(trace.subset(np.array(rows)), CHOSEN, folds=folds, repeats=1)
     for few in (rows[1:], rows[:-1]):

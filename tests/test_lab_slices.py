@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,9 +23,9 @@ from raglab.replay import decide, sweep
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.values import Case, Chunk, TraceData, map_fields
 from refusals import refused
+from trades import BROKER
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 NEAR, FAR = Hit(0.25, "a.md", tags={"domain": "home"}), Hit(9.0, "a.md", tags={"domain": "home"})
 
 

@@ -23,68 +23,13 @@ from raglab.lab.untuned_policies import (
 )
 from raglab.replay import SWEPT, sweep, tally
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
 from raglab.values import Status
 from refusals import refused
-from worlds import Hit, ask, trace_of
+from study_worlds import study_world
 
 # what is tested here is the search and what stands around it (`test_lab_selection`)
 pytestmark = pytest.mark.usefixtures("quick_study")
 NAN = float("nan")
-
-
-def _world(size=60, seed=0):
-    """Cases whose confidence rises with being answerable, over the three splits.
-
-    One source, two groups.
-    """
-    rng = np.random.default_rng(seed)
-    rows = []
-    for number in range(size):
-        status = ("ok", "ok", "refuse", "ambiguous")[number % 4]
-        score = round(float(np.clip(rng.normal(0.7 if status == "ok" else 0.4, 0.15), 0, 1)), 2)
-        near = round(float(rng.uniform(0.4, 0.9)), 2)
-        apart = 0.01 if status == "ambiguous" else round(float(rng.uniform(0.0, 0.3)), 2)
-        right, other = {"domain": "home"}, {"domain": "fleet"}
-        hits = [
-            Hit(
-                near,
-                "a.md",
-                1,
-                right,
-                s_rerank=score,
-                s_raw=score,
-                anchor_sim=0.4,
-                sig_sim=0.4,
-                rank=0,
-            ),
-            Hit(
-                near + apart,
-                "b.md",
-                1,
-                other,
-                s_rerank=score / 2,
-                s_raw=score / 2,
-                anchor_sim=0.2,
-                sig_sim=0.3,
-                rank=1,
-            ),
-        ]
-        case = ask(
-            expect_status=status,
-            expect_sources=("a.md",) if status == "ok" else (),
-            split=("tune", "report")[number % 8 > 3],
-        )
-        rows.append((case, [hits]))
-    made = trace_of(*rows)
-    return Trace(
-        made.cases,
-        made.chunks,
-        made.arms,
-        made.hits,
-        None,
-        {"fingerprint": f"world-{seed}", "corpus": "world"},
-    )
 
 
 def _same(one, other):
@@ -185,7 +130,7 @@ def test_a_space_takes_pairs_and_says_what_it_does_not_know():
 
 def test_reference_policies():
     """Always-answer answers whatever has a hit, always-refuse nothing at all."""
-    trace = _world()
+    trace = study_world()
     table = sweep(trace, [always_answer(Policy.load()), always_refuse(Policy.load())])
     assert table["coverage"].tolist() == [1.0, 0.0]
     assert np.isnan(table["hallucination_rate"][1])
@@ -207,7 +152,7 @@ def test_one_step_by_hand_moves_every_threshold_of_the_source():
 
 def test_the_manual_loop_loosens_while_too_much_is_refused():
     """Rule S6.4: from the published cosine, which refuses much here, it ends looser."""
-    trace = _world()
+    trace = study_world()
     ended = manual_loop(trace, published_policy(Policy.load()))
     assert ended.value("similarity.min_similarity") < 0.7
     rate = sweep(trace, [Policy.load(), ended])["false_refusal_rate"]
@@ -216,7 +161,7 @@ def test_the_manual_loop_loosens_while_too_much_is_refused():
 
 def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet():
     """Rule S6.2: with no case labelled ok, 0 of 0 false refusals do not meet the source's 10 %."""
-    trace = _world()
+    trace = study_world()
     rows = [row for row, case in enumerate(trace.cases) if case.expect_status != "ok"]
     start = published_policy(Policy.load())
     unlabelled = trace.subset(rows)
@@ -227,7 +172,7 @@ def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet():
 
 def test_the_space_holds_what_cases_can_meet():
     """Ranges are those observed; a start outside is moved to their edge."""
-    trace = _world()
+    trace = study_world()
     space = full_space(trace, Policy.load())
     assert space["similarity.min_similarity"].low == pytest.approx(
         trace.hits.cosine[:, 0, 0, 0].min()
@@ -238,7 +183,7 @@ def test_the_space_holds_what_cases_can_meet():
 
 def test_polish_finds_what_trying_every_value_finds():
     """One threshold: the line search is exact, so no value of a fine grid is better."""
-    trace = _world()
+    trace = study_world()
     base = always_answer(Policy.load()).replace("confidence.enabled", True)
     goal = Goal()
     best = line_search(trace, [base], ["confidence.tau_default"], goal.score, base)
@@ -252,7 +197,7 @@ def test_a_threshold_that_gains_nothing_stays_as_published():
     """Nothing differs without a gain: a gate that is off keeps its published number."""
     base = always_answer(Policy.load())
     best = line_search(
-        _world(),
+        study_world(),
         [base.replace("similarity.min_similarity", 0.123)],
         ["similarity.min_similarity"],
         Goal().score,
@@ -266,7 +211,7 @@ def test_a_study_gives_the_same_twice():
 
     Every candidate is there, and the selected one is what is tuned.
     """
-    trace = _world()
+    trace = study_world()
     first, second = (tune(trace, trials=24, batch_size=8) for _ in range(2))
     _same(first, second)
     assert {"always-answer", "always-refuse", "defaults", "chain", "one threshold"} <= set(
@@ -285,7 +230,7 @@ def test_a_study_gives_the_same_twice():
 
 def test_a_stored_study_ends_with_the_same_result(tmp_path):
     """With and without a storage, stopped and gone on with: the same policy, costs and trials."""
-    trace = _world()
+    trace = study_world()
     whole = tune(trace, trials=30, batch_size=10)
     stopped = tune(trace, trials=30, batch_size=10, storage=tmp_path, on_trials=lambda _: False)
     assert len(stopped.trials) == 10
@@ -298,7 +243,7 @@ def test_a_stored_study_ends_with_the_same_result(tmp_path):
 
 def test_without_splits_the_nested_estimate_is_the_headline():
     """Rules S6.5, S6.11: nothing is judged on the cases it was made of, and no p-value is given."""
-    trace = _world()
+    trace = study_world()
     result = tune(_with_splits(trace, [None] * len(trace)), trials=8, batch_size=8)
     assert "No split report" in result.notes[2]
     assert result.advantage is None
@@ -309,10 +254,10 @@ def test_without_splits_the_nested_estimate_is_the_headline():
 
 def test_few_cases_of_a_label_are_warned_about():
     """Rule S6.8: under 30 of a label, by how many there are; none where there are enough."""
-    result = tune(_world(), trials=8, batch_size=8)
+    result = tune(study_world(), trials=8, batch_size=8)
     assert "ew labels: " in result.notes[2]
     assert " refuse" in result.notes[2]
-    assert not noted(tune(_world(250), trials=8, batch_size=8).notes, "ew labels: ")
+    assert not noted(tune(study_world(250), trials=8, batch_size=8).notes, "ew labels: ")
 
 
 def test_candidates_that_keep_the_targets_are_preferred():
@@ -320,7 +265,7 @@ def test_candidates_that_keep_the_targets_are_preferred():
 
     Whatever is selected keeps a target that any that competes keeps, and the notes say so.
     """
-    trace = _world(160)
+    trace = study_world(160)
     free = tune(trace, trials=16, batch_size=8)
     assert free.costs["meets_targets"].all()
     assert "met" not in free.comparison
@@ -349,7 +294,7 @@ def test_own_costs_change_what_is_minimised():
 
     The cost is what pages count by.
     """
-    trace = _world(160)
+    trace = study_world(160)
     dear = Goal(
         costs={label: {"answered_wrong": 100} for label in ("ok", "refuse", "ambiguous")},
         targets={},
@@ -368,7 +313,7 @@ def test_own_costs_change_what_is_minimised():
 
 def test_the_front_is_not_beaten_by_any_trial():
     """No trial is as good in all objectives and better in one."""
-    result = tune(_world(), trials=40, batch_size=20)
+    result = tune(study_world(), trials=40, batch_size=20)
     pool = (
         result.trials[result.trials["feasible"]]
         if result.trials["feasible"].any()
@@ -383,7 +328,7 @@ def test_the_front_is_not_beaten_by_any_trial():
 @pytest.mark.parametrize("settings", [{"trials": 0}, {"batch_size": 0}, {"sampler": "grid"}])
 def test_settings_that_make_no_study_are_refused(settings):
     """The message says what must hold."""
-    refused(r"trials|batch_size|sampler", tune, _world(), **settings)
+    refused(r"trials|batch_size|sampler", tune, study_world(), **settings)
 
 
 def _with_splits(trace, splits):
@@ -396,7 +341,7 @@ def test_cases_kept_for_certificates_are_never_tuned_on():
 
     Cases without a split are counted.
     """
-    trace = _world()
+    trace = study_world()
     n = len(trace)
     halves = _with_splits(trace, ["tune" if row % 2 else "certify" for row in range(n)])
     found = study_splits(halves, 0)
@@ -419,7 +364,7 @@ def test_a_model_fitted_on_judged_cases_does_not_compete():
 
     Refused, whichever union of splits it was.
     """
-    trace = _world(120)
+    trace = study_world(120)
     whole = _with_splits(trace, [None] * len(trace))
     refused(
         "must not be fitted on cases of this trace",
@@ -438,7 +383,7 @@ def _different(trace):
 
 def test_always_refuse_of_a_fitted_policy_refuses_by_the_chain():
     """It decides on any hits: the model and its structure do not matter to it."""
-    trace = _world(120)
+    trace = study_world(120)
     refused = always_refuse(fit_decision(trace, Policy.load()))
     assert refused.decision.rule == "chain"
     assert sweep(trace.split("report"), [refused])["coverage"].tolist() == [0.0]

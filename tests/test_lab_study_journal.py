@@ -20,7 +20,7 @@ from raglab.lab import trial_search
 from raglab.lab.study_journal import STUDY_FILE, WholeLinesLock, drop_half_line, half_line
 from raglab.lab.trial_search import open_study
 from raglab.store.files import InputError
-from test_lab_trial_search import problem, search, stored
+from study_worlds import search_problem, searched, stored_study
 
 LINE = b'{"op_code":4,"worker_id":"w","study_id":0}\n'
 
@@ -71,13 +71,13 @@ class TestLines:
 
     def test_a_writer_goes_on_behind_the_half_line_of_another(self, tmp_path):
         """A process that was killed meanwhile costs its line, not the file."""
-        asked = problem()
+        asked = search_problem()
         study = open_study(tmp_path, "a", asked.settings)
         with (tmp_path / STUDY_FILE).open("ab") as file:
             file.write(LINE[:20])
         study.add_trial(optuna.trial.create_trial(values=[1.0, 0.5]))
         # of Optuna
-        assert [trial.values for trial in stored(tmp_path).trials] == [[1.0, 0.5]]  # noqa: PD011
+        assert [trial.values for trial in stored_study(tmp_path).trials] == [[1.0, 0.5]]  # noqa: PD011
         assert half_line(tmp_path / STUDY_FILE) == 0
 
     def test_the_lock_goes_where_nothing_can_be_taken_away(self, tmp_path, monkeypatch):
@@ -104,7 +104,7 @@ class TestLines:
             return result
 
         monkeypatch.setattr(lock, "acquire", acquire_and_look)
-        open_study("out/study", "a", problem().settings)
+        open_study("out/study", "a", search_problem().settings)
         assert leads
         assert all(leads)
 
@@ -135,40 +135,40 @@ class TestFullDisk:
 
         The result is that of a search with room.
         """
-        asked = problem()
+        asked = search_problem()
 
         def run():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-            search(asked, tmp_path)
+            searched(asked, tmp_path)
 
         for _ in range(2):  # a second time as well, which makes nothing worse
             assert process(run) == 1
             content = (tmp_path / STUDY_FILE).read_bytes()
             assert content == b"" or content.endswith(b"\n")
             assert len(content) <= room
-        assert process(lambda: stored(tmp_path) if content else None) == 0
-        again = search(asked, tmp_path)
-        pd.testing.assert_frame_equal(again.trials, search(asked).trials)
+        assert process(lambda: stored_study(tmp_path) if content else None) == 0
+        again = searched(asked, tmp_path)
+        pd.testing.assert_frame_equal(again.trials, searched(asked).trials)
 
     def test_on_a_disk_of_its_own(self, tmp_path):
         """As by the limit of a process; one that is mounted for reading alone is said too."""
         from hostile import remount, small_disk
 
-        asked = problem()
+        asked = search_problem()
         with small_disk(tmp_path / "disk", "64k") as disk:
             for _ in range(2):
                 with pytest.raises(
                     InputError,
                     match=r"the disk of the store must have room.*make room, then run this",
                 ):
-                    search(asked, disk / "s")
+                    searched(asked, disk / "s")
             remount(disk, "size=4m")
-            again = search(asked, disk / "s")
+            again = searched(asked, disk / "s")
             remount(disk, "ro")
             with pytest.raises(InputError, match=r"must be there and writable.*nothing is damaged"):
-                search(problem(40), disk / "s")
-        pd.testing.assert_frame_equal(again.trials, search(asked).trials)
+                searched(search_problem(40), disk / "s")
+        pd.testing.assert_frame_equal(again.trials, searched(asked).trials)
 
 
 class TestBeside:
@@ -176,12 +176,12 @@ class TestBeside:
 
     def test_a_reader_beside_a_writer(self, tmp_path):
         """It never reads half of a trial, and stops nobody."""
-        asked = problem(60)
+        asked = search_problem(60)
         child = os.fork()
         if child == 0:  # pragma: no cover - of another process
             code = 1
             try:
-                search(asked, tmp_path)
+                searched(asked, tmp_path)
                 code = 0
             finally:
                 os._exit(code)
@@ -194,7 +194,7 @@ class TestBeside:
             assert all(len(trial.params) == len(asked.space) for trial in trials)
         assert os.waitstatus_to_exitcode(status[1]) == 0
         assert numbers == sorted(numbers)
-        assert len(stored(tmp_path).trials) == 60
+        assert len(stored_study(tmp_path).trials) == 60
 
     def test_a_file_of_sqlite_that_is_locked(self, tmp_path, monkeypatch):
         """At the beginning and in the middle.
@@ -203,14 +203,14 @@ class TestBeside:
         """
         monkeypatch.setattr("sqlite3.dbapi2.connect", _impatient(sqlite3.connect))
         monkeypatch.setattr("sqlite3.connect", _impatient(sqlite3.connect))
-        url, asked = f"sqlite:///{tmp_path / 'a.db'}", problem(20)
-        search(problem(10), url)
+        url, asked = f"sqlite:///{tmp_path / 'a.db'}", search_problem(20)
+        searched(search_problem(10), url)
         with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as link:
             link.execute("BEGIN EXCLUSIVE")
             with pytest.raises(
                 InputError, match=r"must be free to be written.*holds its lock"
             ) as caught:
-                search(asked, url)
+                searched(asked, url)
             link.execute("ROLLBACK")
             assert "take" not in str(caught.value)
 
@@ -220,9 +220,9 @@ class TestBeside:
                 return True
 
             with pytest.raises(InputError, match="must be free to be written"):
-                search(problem(30), url, on_trials=lock)
+                searched(search_problem(30), url, on_trials=lock)
             link.execute("ROLLBACK")
-        pd.testing.assert_frame_equal(search(asked, url).trials, search(asked).trials)
+        pd.testing.assert_frame_equal(searched(asked, url).trials, searched(asked).trials)
 
     @pytest.mark.parametrize(
         "content", [LINE[:-3] + b"\n" + LINE, b'{"op_code":0}\n', b"[1]\n", b"\xff\xfe\n" * 3]
@@ -231,7 +231,7 @@ class TestBeside:
         """It is told from one that is locked or full, and is not changed."""
         (tmp_path / STUDY_FILE).write_bytes(content)
         with pytest.raises(InputError, match="restore a copy, or keep the damaged file elsewhere"):
-            search(problem(10), tmp_path)
+            searched(search_problem(10), tmp_path)
         assert (tmp_path / STUDY_FILE).read_bytes() == content
 
 
@@ -240,12 +240,12 @@ class TestServer:
 
     def test_after_a_kill_it_ends_with_the_same_result(self, postgresql):
         """Wherever the process was, and without a trial twice."""
-        asked, url = problem(), postgresql.schema()
+        asked, url = search_problem(), postgresql.schema()
         study = open_study(url, "a", asked.settings)
         child = os.fork()
         if child == 0:  # pragma: no cover - of another process
             try:
-                search(asked, url, study_name="a")
+                searched(asked, url, study_name="a")
             finally:
                 os._exit(1)
         until = time.monotonic() + 60.0
@@ -255,8 +255,8 @@ class TestServer:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         before = study.get_trials(deepcopy=False)
         assert 13 <= len(before) < 30
-        again = search(asked, url, study_name="a")
-        whole = search(asked).trials.drop(columns="number")
+        again = searched(asked, url, study_name="a")
+        whole = searched(asked).trials.drop(columns="number")
         pd.testing.assert_frame_equal(again.trials.drop(columns="number"), whole)
         complete = [trial for trial in again.study.trials if trial.state.name == "COMPLETE"]
         assert sorted(trial.user_attrs["place"] for trial in complete) == list(range(30))
@@ -264,11 +264,11 @@ class TestServer:
     def test_a_transaction_that_a_stopped_process_left_open_is_ended(self, postgresql, monkeypatch):
         """Else its lock of the study would hold every other process up."""
         monkeypatch.setattr(trial_search, "IDLE_S", 0.5)
-        asked, url = problem(10), postgresql.schema()
+        asked, url = search_problem(10), postgresql.schema()
         engine = open_study(url, "a", asked.settings)._storage._backend.engine  # type: ignore[attr-defined]
         with closing(engine.connect()) as left_open:
             left_open.exec_driver_sql("SELECT * FROM studies FOR UPDATE")
-            assert len(search(asked, url, study_name="a").trials) == 10
+            assert len(searched(asked, url, study_name="a").trials) == 10
             left_open.invalidate()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from raglab.lab.goals import Goal
 from raglab.lab.study import tune
-from test_lab_study import _world
+from study_worlds import study_world
 
 pytest.importorskip("plotly", reason="raglab-toolkit[dashboard] is not installed")
 COST: dict[str, Any] = {"target": lambda trial: trial.values[0], "target_name": "expected_cost"}
@@ -24,7 +24,7 @@ def result(request, tmp_path_factory):
     storage = None if request.param == "memory" else Path(tmp_path_factory.mktemp("study"))
     goal = Goal(targets={"hallucination_rate": 0.2})
     return tune(
-        _world(),
+        study_world(),
         goal=goal,
         rule="chain",
         trials=16,

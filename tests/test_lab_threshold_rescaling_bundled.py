@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,8 +10,8 @@ from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.live.trace_building import build_trace
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
+from trades import BROKER
 
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 DOCUMENTS = (
     "acme-essential-home-contract-2025.md",
     "acme-fleet-select-contract-2025.md",

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from answered_traces import PLAIN, questions, recorded, without
 from broker_documents import BROKER, broker
 from labelled import noted
 from raglab.decision.learned_cases import with_tuned_cases
@@ -25,70 +26,14 @@ from raglab.lab.untuned_policies import always_answer
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide, sweep
 from raglab.retrieval.dense import EmbeddingCache
-from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case
-from test_answer_basis import PLAIN, questions, recorded, without
+from study_worlds import COSINE, FOUR, NEXT, cosine_trace, tables
 from worlds import Hit, ask, random_policies, random_trace, trace_of
 
-COSINE = Policy.from_mapping(
-    {
-        "l2": {"enabled": False},
-        "gap": {"enabled": False},
-        "confidence": {"enabled": False},
-        "similarity": {"min_similarity": 0.5},
-        "chosen": {"final_k": 1},
-    }
-)
-TABLES = ("table", "decisions", "changed", "hits", "signals", "scores")
-
-
-def hits(*rows):
-    """Trace of questions.
-
-    Id, question, label, expected source, and the cosines of documents `a.md`, `b.md`.
-    """
-    table = [
-        {
-            "case_id": case_id,
-            "query": query,
-            "label": label or "refuse",
-            "expect_sources": source,
-            "hit_id": document,
-            "source": f"{document}.md",
-            "text": document,
-            "score": score,
-        }
-        for case_id, query, label, source, scores in rows
-        for score, document in sorted(zip(scores, "ab", strict=True), reverse=True)
-    ]
-    trace = trace_from_frame(pd.DataFrame(table), score="cosine")
-    unlabelled = {row[0] for row in rows if row[2] is None}
-    cases = (
-        case._replace(expect_status=None) if case.id in unlabelled else case for case in trace.cases
-    )
-    return replace(trace, cases=tuple(cases))
-
-
-FOUR = [
-    ("1", "who pays?", "ok", "a.md", (0.9, 0.1)),
-    ("2", "when?", "ok", "a.md", (0.8, 0.2)),
-    ("3", "how much?", "ok", "b.md", (0.3, 0.4)),
-    ("4", "weather?", "refuse", "", (0.45, 0.2)),
-]
-# Another encoder: 2 finds the other document, 3 passes the threshold now, as 4 does, which is to be
-# refused.
-NEXT = [
-    ("1", "who pays?", "ok", "a.md", (0.95, 0.1)),
-    ("2", "when?", "ok", "a.md", (0.3, 0.7)),
-    ("3", "how much?", "ok", "b.md", (0.3, 0.6)),
-    ("4", "weather?", "refuse", "", (0.65, 0.4)),
-]
-
-
-OLD, NEW = hits(*FOUR), hits(*NEXT)
+OLD, NEW = cosine_trace(*FOUR), cosine_trace(*NEXT)
 
 
 def whole(trace):
@@ -97,11 +42,6 @@ def whole(trace):
     return Trace(
         **{field.name: getattr(trace, field.name) for field in fields(trace)} | {"meta": meta}
     )
-
-
-def tables(result):
-    """Tables of a comparison by name."""
-    return {name: getattr(result, name) for name in TABLES}
 
 
 def check_equal(left, right):
@@ -160,7 +100,7 @@ def test_four_questions_by_hand():
 
 def test_a_source_that_no_hit_has_is_no_hit_at_any_depth():
     """A trace of two passages is no deeper than they are."""
-    lost = hits(("1", "who pays?", "ok", "c.md", (0.9, 0.1)), *FOUR[1:])
+    lost = cosine_trace(("1", "who pays?", "ok", "c.md", (0.9, 0.1)), *FOUR[1:])
     rows = compare_traces(OLD, lost, policy=COSINE).hits.set_index("measure")
     assert rows.loc["hit@5", ["old", "new", "n"]].tolist() == [1.0, 1.0, 2]
     both = compare_traces(lost, lost, policy=COSINE).hits.set_index("measure")
@@ -249,7 +189,9 @@ def test_what_is_left_out_is_counted():
         ("6", "no label?", None, "", (0.1, 0.2)),
     ]
     result = compare_traces(
-        hits(*old), hits(*new, ("7", "new?", "ok", "a.md", (0.9, 0.1))), policy=COSINE
+        cosine_trace(*old),
+        cosine_trace(*new, ("7", "new?", "ok", "a.md", (0.9, 0.1))),
+        policy=COSINE,
     )
     assert result.left_out == {
         "of the old trace alone": 1,
@@ -272,13 +214,13 @@ def test_no_label_and_no_question_in_common():
     Without a common question nothing.
     """
     old, new = ([(*row[:2], None, "", row[4]) for row in rows] for rows in (FOUR, NEXT))
-    result = compare_traces(hits(*old), hits(*new), policy=COSINE)
+    result = compare_traces(cosine_trace(*old), cosine_trace(*new), policy=COSINE)
     assert (len(result.table), result.judged, result.basis) == (0, 0, "none")
     assert "judged 0" in repr(result)
     assert result._repr_html_()
     assert result.hits["n"].tolist() == [4, 4, 0, 0]
     with pytest.raises(ValueError, match="must share questions, got none of 1 and 1"):
-        compare_traces(hits(FOUR[0]), hits(FOUR[1]))
+        compare_traces(cosine_trace(FOUR[0]), cosine_trace(FOUR[1]))
 
 
 def test_a_policy_that_learned_from_the_cases_has_no_interval():

@@ -29,7 +29,7 @@ from raglab.lab.tracking import (
 )
 from raglab.metrics import RATES
 from raglab.replay import sweep
-from test_lab_study import _world
+from study_worlds import study_world
 
 ROW = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
 
@@ -119,7 +119,7 @@ def test_a_run_says_how_it_is_opened():
 @pytest.fixture(scope="module")
 def result():
     """A small study over the splits of a trace."""
-    return tune(_world(), trials=8, batch_size=8, repeats=1)
+    return tune(study_world(), trials=8, batch_size=8, repeats=1)
 
 
 def client_of(run):
@@ -198,7 +198,7 @@ def test_a_study_is_one_run_over_one_trace(result, mlruns, tmp_path):
 
 def test_a_study_without_cases_to_judge_is_in_sample(mlruns):
     """Its run has no figure under the name of a judged rate."""
-    cases = _world().split("tune")
+    cases = study_world().split("tune")
     run = track(tune(cases, trials=8, batch_size=8, repeats=1), mlruns)
     metrics = client_of(run).get_run(run.run_id).data.metrics
     assert "in_sample/coverage" in metrics

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decided import by_cost
+from decided import drawn_policies
 from generators import Drawn, Weighed
-from labelled import free_policy, labelled, noted
+from labelled import free_policy, labelled, noted, unlabelled
 from parts import in_parts, same
 from raglab.lab.review_rates import REVIEW_RATES
 from raglab.lab.traffic_review import request_day, review
@@ -25,24 +25,12 @@ from raglab.metrics import RATES
 from raglab.replay import decide_policies, sweep
 from raglab.store.policies import Policy
 from raglab.values import Case, Status
-from test_store_traces import stored
-from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
+from stored_traces import stored
+from worlds import Hit, ask, policy, random_trace, trace_of
 
 LAW = settings(deadline=None, derandomize=True, max_examples=10)
 STATUSES = [status.name for status in Status]
 AT = ("2026-03-02T09:00:00+00:00", "2026-03-02T23:30:00-02:00", "2026-03-03T12:00:00", None)
-
-
-def unlabelled(trace, **extra):
-    """The same, as traffic is: without labels; values of `extra` go round the cases."""
-    cases = tuple(
-        case._replace(
-            expect_status=None,
-            extra={name: values[row % len(values)] for name, values in extra.items()},
-        )
-        for row, case in enumerate(trace.cases)
-    )
-    return replace(trace, cases=cases)
 
 
 def with_extra(trace, rows):
@@ -175,12 +163,6 @@ class TestByHand:
 def test_day_of_a_request(stated, day):
     """ISO times, in UTC where they have an offset; anything else is of no day."""
     assert request_day(Case("q", "who?", extra={"at": stated})) == day
-
-
-def drawn_policies(seed):
-    """Policies with gates of every kind."""
-    chain = [*random_policies(seed, 1), *with_signals(random_policies(seed + 1, 1), seed)]
-    return [*chain, by_cost(chain[0])]
 
 
 def step_values(made, path):

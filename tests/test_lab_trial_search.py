@@ -14,49 +14,23 @@ import pandas as pd
 import pytest
 
 from raglab.lab.goals import Goal
-from raglab.lab.search_space import full_space, own_trial
 from raglab.lab.study_journal import STUDY_FILE
 from raglab.lab.trial_search import (
     OBJECTIVES,
-    Problem,
     open_study,
-    run_search,
 )
-from raglab.lab.untuned_policies import always_answer
 from raglab.replay import sweep
 from raglab.store.files import InputError
-from raglab.store.policies import Policy
-from test_lab_study import _world
+from study_worlds import (
+    PUBLISHED,
+    SEARCHED,
+    SPACE,
+    search_problem,
+    searched,
+    stored_study,
+)
 
-START = Policy.load()
-WORLD = _world()
-SPACE = full_space(WORLD, START)
 SAMPLERS = ("nsga2", "tpe", "random")
-
-
-def problem(trials=30, goal=None, **settings):
-    """A search over 60 cases, ten trials a batch, that starts with two policies."""
-    first = [own_trial(one, SPACE) for one in (START, always_answer(START))]
-    given = {
-        "arm": None,
-        "trials": trials,
-        "batch_size": 10,
-        "seed": 0,
-        "sampler": "nsga2",
-        "trace": "t",
-    }
-    return Problem(WORLD, START, SPACE, goal or Goal(), first, given | settings)
-
-
-def search(asked, storage=None, **more):
-    """The search of a problem."""
-    return run_search(asked, **{"storage": storage, "study_name": None, "on_trials": None} | more)
-
-
-def stored(folder):
-    """The only study of a folder, opened as any user of Optuna opens it."""
-    backend = optuna.storages.journal.JournalFileBackend(str(folder / STUDY_FILE))
-    return optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
 
 
 class _Killed(Exception):  # noqa: N818 - what happens to it
@@ -73,22 +47,22 @@ def test_a_search_killed_in_the_middle_goes_on_as_if_nothing_had_happened(tmp_pa
 
     What was cut off in the middle of a batch or of a line is made anew.
     """
-    asked = problem(sampler=sampler)
-    whole = search(asked)
+    asked = search_problem(sampler=sampler)
+    whole = searched(asked)
     with pytest.raises(_Killed):
-        search(asked, tmp_path, on_trials=_kill)
+        searched(asked, tmp_path, on_trials=_kill)
     journal = tmp_path / STUDY_FILE
     lines = journal.read_bytes().splitlines(keepends=True)
-    assert len(stored(tmp_path).trials) == 10
+    assert len(stored_study(tmp_path).trials) == 10
     journal.write_bytes(b"".join(lines[:-3]) + lines[-3][:100])  # a kill, or a full disk
-    again = search(asked, tmp_path)
+    again = searched(asked, tmp_path)
     pd.testing.assert_frame_equal(again.trials, whole.trials)
-    assert [one.values for one in stored(tmp_path).trials] == [
+    assert [one.values for one in stored_study(tmp_path).trials] == [
         one.values for one in whole.study.trials
     ]
-    more = search(problem(40, sampler=sampler), tmp_path)
+    more = searched(search_problem(40, sampler=sampler), tmp_path)
     pd.testing.assert_frame_equal(more.trials.head(30), whole.trials)
-    assert len(stored(tmp_path).trials) == 40
+    assert len(stored_study(tmp_path).trials) == 40
 
 
 def test_trials_are_told_by_path_and_name(tmp_path):
@@ -97,12 +71,12 @@ def test_trials_are_told_by_path_and_name(tmp_path):
     Attributes say policy and counts.
     """
     goal = Goal(targets={"hallucination_rate": 0.1})
-    found = search(problem(12, goal=goal), tmp_path)
-    study, row = stored(tmp_path), found.trials.iloc[7]
+    found = searched(search_problem(12, goal=goal), tmp_path)
+    study, row = stored_study(tmp_path), found.trials.iloc[7]
     assert study.metric_names == list(OBJECTIVES)
     trial = study.trials[7]
-    policy = START.replace(*(part for pair in trial.params.items() for part in pair))
-    seen = sweep(WORLD, [policy]).iloc[0]
+    policy = PUBLISHED.replace(*(part for pair in trial.params.items() for part in pair))
+    seen = sweep(SEARCHED, [policy]).iloc[0]
     assert trial.user_attrs["policy_id"] == policy.policy_id == row["policy_id"]
     assert trial.user_attrs["counts"]["coverage"] == [seen["coverage_k"], seen["coverage_n"]]
     assert trial.values == [seen["expected_cost"], seen["coverage"]]
@@ -121,24 +95,26 @@ def test_the_best_trial_is_there_where_none_meets_the_targets():
 
     The nearest to the targets is the best, of equals the cheapest.
     """
-    out_of_reach = search(problem(goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0})))
+    out_of_reach = searched(
+        search_problem(goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0}))
+    )
     assert out_of_reach.study.best_trials == []
     table = out_of_reach.trials
     nearest = table[table["violation"] == table["violation"].min()]
     assert out_of_reach.best.values[0] == nearest["expected_cost"].min()
-    easy = search(problem(goal=Goal(targets={"over_ask_rate": 1.0}, min_coverage=0.0)))
+    easy = searched(search_problem(goal=Goal(targets={"over_ask_rate": 1.0}, min_coverage=0.0)))
     assert easy.best.values[0] == easy.trials.loc[easy.trials["feasible"], "expected_cost"].min()
 
 
 def test_trials_of_others_stay_and_are_not_read(tmp_path):
     """What was run beside the search or queued changes nothing, and is there afterwards."""
-    plain = search(problem(20))
-    search(problem(10), tmp_path)
-    study = stored(tmp_path)
+    plain = searched(search_problem(20))
+    searched(search_problem(10), tmp_path)
+    study = stored_study(tmp_path)
     study.optimize(lambda trial: (trial.suggest_float("l2.max_l2", 0.5, 1.0), 0.0), n_trials=1)
     study.enqueue_trial({"similarity.min_similarity": 0.6})
     for _ in range(2):
-        found = search(problem(20), tmp_path)
+        found = searched(search_problem(20), tmp_path)
         pd.testing.assert_frame_equal(
             found.trials.drop(columns="number"), plain.trials.drop(columns="number")
         )
@@ -149,15 +125,15 @@ def test_trials_of_others_stay_and_are_not_read(tmp_path):
 
 def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path):
     """Altered values are judged anew, and a trial whose parameters were altered is made again."""
-    whole = search(problem())
-    search(problem(), tmp_path)
+    whole = searched(search_problem())
+    searched(search_problem(), tmp_path)
     journal = tmp_path / STUDY_FILE
     lines = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
     for line in lines[5:]:
         line["values"] = [-1.0, 1.0]
     lines[-1]["params"]["l2.max_l2"] = 0.45
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    found = search(problem(), tmp_path)
+    found = searched(search_problem(), tmp_path)
     pd.testing.assert_frame_equal(
         found.trials.drop(columns="number"), whole.trials.drop(columns="number")
     )
@@ -165,12 +141,12 @@ def test_a_storage_is_believed_in_what_was_tried_alone(tmp_path):
 
 def test_a_place_that_holds_other_values_is_stored_once_more(tmp_path):
     """Row and trial belong together, whatever stands at the place and whatever is under way."""
-    whole, other = search(problem()), search(problem(seed=1)).study.trials
-    study = open_study(tmp_path, "a", problem().settings)
+    whole, other = searched(search_problem()), searched(search_problem(seed=1)).study.trials
+    study = open_study(tmp_path, "a", search_problem().settings)
     study.add_trials(other[4:8])
     study.ask()
     for _ in range(2):
-        found = search(problem(), tmp_path, study_name="a")
+        found = searched(search_problem(), tmp_path, study_name="a")
         pd.testing.assert_frame_equal(
             found.trials.drop(columns="number"), whole.trials.drop(columns="number")
         )
@@ -183,17 +159,17 @@ def test_a_place_that_holds_other_values_is_stored_once_more(tmp_path):
 
 def test_a_study_of_another_search_is_refused_by_its_name(tmp_path):
     """Without a name no study meets another; with one the message names what differs."""
-    search(problem(10), tmp_path)
-    search(problem(10, seed=1), tmp_path)
+    searched(search_problem(10), tmp_path)
+    searched(search_problem(10, seed=1), tmp_path)
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / STUDY_FILE))
     assert len(optuna.get_all_study_names(optuna.storages.JournalStorage(backend))) == 2
-    search(problem(10), tmp_path, study_name="mine")
+    searched(search_problem(10), tmp_path, study_name="mine")
     with pytest.raises(InputError, match="'mine' must be of this search, got other trace;"):
-        search(problem(10, trace="u"), tmp_path, study_name="mine")
+        searched(search_problem(10, trace="u"), tmp_path, study_name="mine")
     storage = optuna.storages.JournalStorage(backend)
     optuna.create_study(study_name="other", storage=storage, direction="maximize")
     with pytest.raises(InputError, match="'other' must be of this search, got other objectives"):
-        search(problem(10), tmp_path, study_name="other")
+        searched(search_problem(10), tmp_path, study_name="other")
 
 
 def test_a_storage_by_url(tmp_path):
@@ -202,9 +178,9 @@ def test_a_storage_by_url(tmp_path):
     What is none is refused without its password.
     """
     url = f"sqlite:///{tmp_path / 'study.db'}"
-    asked = problem(4, batch_size=4)
-    found = search(asked, url, study_name="mine")
-    pd.testing.assert_frame_equal(found.trials, search(asked).trials)
+    asked = search_problem(4, batch_size=4)
+    found = searched(asked, url, study_name="mine")
+    pd.testing.assert_frame_equal(found.trials, searched(asked).trials)
     assert (
         optuna.load_study(study_name="mine", storage=url).trials[3].params
         == found.study.trials[3].params
@@ -212,15 +188,15 @@ def test_a_storage_by_url(tmp_path):
     with pytest.raises(
         InputError, match="a storage must be a folder, or the URL of a database"
     ) as refused:
-        search(asked, "nothing://ann:secret@host/db")
+        searched(asked, "nothing://ann:secret@host/db")
     assert "secret" not in str(refused.value)
 
 
 def test_each_batch_is_told_and_may_be_the_last():
     """Rows as in the result; only False ends the search."""
     told: list[pd.DataFrame] = []
-    found = search(problem(), on_trials=told.append)
+    found = searched(search_problem(), on_trials=told.append)
     pd.testing.assert_frame_equal(pd.concat(told, ignore_index=True), found.trials)
-    ended = search(problem(), on_trials=lambda rows: len(rows) == 0)
+    ended = searched(search_problem(), on_trials=lambda rows: len(rows) == 0)
     pd.testing.assert_frame_equal(ended.trials, found.trials.head(10))
     assert len(ended.trials) == 10

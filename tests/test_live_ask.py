@@ -7,7 +7,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ import raglab
 from decided import by_cost
 from generators import Drawn, Fixed, Weighed
 from hostile_texts import MARKUP, assert_inert
+from live_worlds import CASES, CORPUS, OPEN, SMALL, chunk
 from raglab.answering.extractive import Extractive
 from raglab.live.answer_recording import record_answers
 from raglab.live.arm_choice import route_arm
@@ -31,40 +31,8 @@ from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.policies import Policy
 from raglab.values import Corpus, Generation, Status
 
-# a fixture
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401
-
-OpenSystem = Callable[..., System]
-
-OPEN = {gate: {"enabled": False} for gate in ("l2", "similarity", "gap", "support")}
 FREE = {"confidence": {"enabled": False}}
-EXCESS, COURTESY = "What is the motor excess?", "Is a courtesy car provided?"
-
-
-def opener(
-    folder,
-    base,
-    generator=Fixed(),  # noqa: B008 - a tuple
-    **building,
-):
-    """What opens a system over the small corpus, with an index in a folder."""
-    build_index(CORPUS, folder, cache=None, **SMALL, **building)
-
-    def make(policy=None, **more):
-        stated = Policy.from_mapping(base | (policy or {}))
-        return System.open(
-            folder, **{"policy": stated, "cache": False, "generator": generator, **more}
-        )
-
-    return make
-
-
-@pytest.fixture
-# the fixture
-def opened(tmp_path, encoder):
-    """Return what opens a system over the small corpus, with an index of its own."""
-    del encoder
-    return opener(tmp_path / "index", OPEN)
+EXCESS = "What is the motor excess?"
 
 
 class TestResponse:

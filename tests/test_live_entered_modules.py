@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 
 import raglab
+from live_worlds import OPEN, opener
 from raglab.live.ask import ask
-
-# a fixture
-from test_live_ask import OPEN, opener
-from test_live_trace_building import WordEncoder, encoder  # noqa: F401
 
 ROOT = Path(raglab.__file__).parent
 MOST = 50

@@ -5,7 +5,6 @@ What is asked live for a group is decided, explained and logged as the replay sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 
@@ -15,21 +14,15 @@ import pytest
 import raglab
 from decided import by_cost
 from generators import Fixed
+from live_worlds import CASES, CORPUS, OPEN, SMALL
 from raglab.audit.explanation import explain_request
 from raglab.live.ask import ask
 from raglab.live.decided_frames import decide_frame
-from raglab.live.system import System
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
 from raglab.store.frames import trace_from_frame
 from raglab.store.policies import Policy
 from raglab.values import Status
-from test_live_ask import OPEN, opened  # noqa: F401
-
-# a fixture
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
-
-OpenSystem = Callable[..., System]
 
 GROUPS = (
     None,

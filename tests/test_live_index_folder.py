@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from generators import Fixed
+from live_worlds import CORPUS, SMALL
 from raglab.live import index_folder
 from raglab.live.ask import ask
 from raglab.live.index_folder import read_index
@@ -24,7 +25,6 @@ from raglab.store.loaders import save_corpus
 from raglab.store.policies import Policy
 from raglab.values import Corpus
 from raglab.words.canonical import canonical_json, digest
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 OTHER = Corpus("other", CORPUS.chunks[:5])
 QUESTIONS = (

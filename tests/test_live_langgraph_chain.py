@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from generators import Drawn, Fixed, Weighed
+from live_worlds import CASES, CORPUS, SMALL, chunk
 from raglab.answering.extractive import Extractive
 from raglab.live.ask import ask
 from raglab.live.langgraph_chain import NODES, GraphInput, GraphState, build_graph
@@ -18,11 +18,6 @@ from raglab.live.system import System, build_index
 from raglab.policy_parts import own_gates
 from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus, Generation
-
-# a fixture
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401
-
-OpenSystem = Callable[..., System]
 
 pytest.importorskip("langgraph")
 

@@ -16,7 +16,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from databases import USER
 from generators import Fixed
-from log_samples import check_numbers
+from live_worlds import CORPUS, SMALL
+from log_samples import AWAY, audit_of, check_numbers, full_disk
 from raglab.audit.log import AuditLog
 from raglab.live.ask import ask
 from raglab.live.settings import open_audit
@@ -27,11 +28,10 @@ from raglab.store.database import UnwritableLogError, is_unwritable
 from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS
 from raglab.store.policies import Policy
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
+from refusals import warned
 
 FREE = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
 QUESTION = "What is the motor excess?"
-AWAY = "audit log cannot be written"
 # Statements by which another process holds a file of SQLite.
 LOCKS = {
     "a turn": ("BEGIN IMMEDIATE",),
@@ -55,27 +55,10 @@ def opened(folder, arm="hybrid", **more):
     return System.open(folder, policy=policy, **{"generator": Fixed(), "cache": False, **more})
 
 
-def audit(system):
-    """The audit log, which must be there."""
-    assert system.audit is not None
-    return system.audit
-
-
 def logged(system, table=DECISIONS):
     """Ids of a table of the audit log."""
-    with audit(system).log.reading() as log:
+    with audit_of(system).log.reading() as log:
         return [row["request_id"] for row in log.rows(table)]
-
-
-@contextmanager
-def warned():
-    """Messages of the warnings to a user of a block, complete when it ends."""
-    texts = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield texts
-    # none of files left open
-    texts += [str(warning.message) for warning in caught if warning.category is UserWarning]
 
 
 @contextmanager
@@ -96,25 +79,6 @@ def stopped(server):
             yield texts
     finally:
         server.start()
-
-
-def full_disk(monkeypatch):
-    """Switch by which the SQLite log of a system has no room for another page."""
-    prepared, state = database.prepare_connection, {"full": False}
-
-    def prepare(link, record=None):
-        prepared(link, record)
-        if state["full"]:
-            pages = link.execute("PRAGMA page_count").fetchone()[0]
-            link.execute(f"PRAGMA max_page_count={pages}")
-
-    monkeypatch.setattr(database, "prepare_connection", prepare)
-
-    def switch(system, full):
-        state["full"] = full
-        audit(system).log.close()
-
-    return switch
 
 
 class TestServer:
@@ -148,7 +112,7 @@ class TestServer:
         if system.online is not None and arm == "bandit":
             with system.online.log.reading() as log:
                 assert [row["request_id"] for row in log.rows(CHOICES)] == ["up", "back"]
-        check_numbers(audit(system))
+        check_numbers(audit_of(system))
 
     def test_required_it_is_refused(self, folder, postgresql, monkeypatch):
         """Each question by an error that names server and remedy.
@@ -244,15 +208,15 @@ class TestServer:
         ask(QUESTION, system=system, request_id="before")
         named = {"user": user, "schema": schema}
         postgresql.execute(postgresql.url(), close.format(**named))
-        audit(system).log.close()  # a connection that is open keeps its settings
+        audit_of(system).log.close()  # a connection that is open keeps its settings
         with warned() as said:
             response = ask(QUESTION, system=system, request_id="closed")
         assert (response["status"], response.record.logged, len(said)) == ("ok", False, 1)
         postgresql.execute(postgresql.url(), open_again.format(**named))
-        audit(system).log.close()
+        audit_of(system).log.close()
         assert ask(QUESTION, system=system, request_id="after").record.logged
         assert logged(system) == ["before", "after"]
-        audit(system).log.close()
+        audit_of(system).log.close()
         assert user != USER
 
 
@@ -285,7 +249,7 @@ class TestFile:
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", str(share / "audit.sqlite"))
         system = opened(folder)
         assert ask(QUESTION, system=system, request_id="a").record.logged
-        audit(system).log.close()
+        audit_of(system).log.close()
         share.rename(tmp_path / "gone")
         with warned() as said:
             assert not ask(QUESTION, system=system, request_id="b").record.logged
@@ -301,7 +265,7 @@ class TestFile:
         monkeypatch.setattr("raglab.live.system.PATIENCE_S", patience)
         system = opened(folder)
         ask(QUESTION, system=system, request_id="a")
-        audit(system).log.close()
+        audit_of(system).log.close()
         with locked_file(folder / "audit.sqlite", lock), warned() as said:
             start = monotonic()
             assert not ask(QUESTION, system=system, request_id="b").record.logged
@@ -339,7 +303,7 @@ class TestFile:
     def test_the_patience_of_each(self, folder):
         """A question has seconds, whatever opens a log by itself a minute."""
         system = opened(folder, "bandit")
-        assert audit(system).log.patience_s == system.online.log.patience_s == PATIENCE_S <= 5.0
+        assert audit_of(system).log.patience_s == system.online.log.patience_s == PATIENCE_S <= 5.0
         for log in (
             opened(folder, audit="required").audit,
             AuditLog(folder / "audit.sqlite"),
@@ -355,7 +319,7 @@ class TestFile:
         monkeypatch.setattr(AuditLog, "forget", lambda log: waits.append(log.log.patience_s))
         system = opened(folder)
         assert waits == [BUSY_S]
-        assert audit(system).log.patience_s == PATIENCE_S
+        assert audit_of(system).log.patience_s == PATIENCE_S
 
     @pytest.mark.parametrize("name", ["answers", "strategies"])
     def test_a_cache_that_is_locked(self, folder, monkeypatch, name):
@@ -382,7 +346,7 @@ class TestFile:
         """Its place is not at fault: it is restored, or taken away, by somebody who knows."""
         system = opened(folder)
         ask(QUESTION, system=system, request_id="a")
-        audit(system).log.close()
+        audit_of(system).log.close()
         with closing(sqlite3.connect(folder / "audit.sqlite")) as link:
             link.execute(f"DROP TABLE {DECISIONS}")
         with pytest.raises(InputError, match="must have all its tables") as caught:

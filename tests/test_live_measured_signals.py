@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,6 +23,7 @@ import pytest
 import raglab
 from broker_documents import broker
 from generators import Drawn, Weighed
+from live_worlds import CASES, CORPUS, SMALL, opener
 from raglab.lab.signal_audit import audit_signals
 from raglab.lab.signal_calibration import calibrate_signal
 from raglab.live import guarded_calls, signal_functions
@@ -44,12 +44,7 @@ from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import Latency, Status
 from sample_traces import sample_trace
-
-# a fixture
-from test_live_ask import opener
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
-
-OpenSystem = Callable[..., System]
+from signal_checks import Counted, counted
 
 ROOT = Path(raglab.__file__).parents[1]
 NAN = float("nan")
@@ -65,33 +60,6 @@ def _alone(monkeypatch, tmp_path):
     """Leave registry and the user's cache as they were."""
     monkeypatch.setattr(signal_functions, "_REGISTERED", {})
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
-
-
-class Counted:
-    """A function of how much of its first passages a query shares, which counts its asked rows."""
-
-    def __init__(self, stop_after=1_000_000):
-        self.rows = []
-        self.sizes = []
-        self.stop_after = stop_after
-
-    def __call__(self, rows):
-        """Share of the query's words in the texts."""
-        if len(self.sizes) >= self.stop_after:
-            msg = "out of credit"
-            raise OSError(msg)
-        self.sizes.append(len(rows))
-        self.rows += rows["query"].tolist()
-        return [
-            len({*query.split()} & {*" ".join(texts).split()}) / max(1, len(query.split()))
-            for query, texts in zip(rows["query"], rows["hits.text"], strict=True)
-        ]
-
-
-def counted(fn=None, **fields):
-    """A signal function over `Counted`."""
-    counter = Counted() if fn is None else fn
-    return SignalFunction("share_of_words", counter, **fields), counter
 
 
 def shown(trace, needs=COLUMNS, structure=STRUCTURE, **more):

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from unittest.mock import Mock
@@ -21,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from commands import run
 from generators import Fixed
+from live_worlds import CASES, CORPUS, SMALL, opener
 from raglab import off_policy
 from raglab.bandit import POLICIES, Bandit, dumps
 from raglab.cli import logs
@@ -35,14 +35,6 @@ from raglab.replay import decide
 from raglab.reward import RewardWeights, reward
 from raglab.store.log_tables import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS, events
 from raglab.store.policies import Policy
-
-# a fixture
-from test_live_ask import opener
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
-
-OpenOnline = Callable[..., Online]
-
-OpenSystem = Callable[..., System]
 
 ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -28,19 +27,15 @@ from raglab.live.span_attributes import (
     response_attributes,
     retrieval_attributes,
 )
-from raglab.live.system import System
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.values import Chunk, Generation, Hits
-from test_live_ask import opened  # noqa: F401
-from test_live_trace_building import encoder  # noqa: F401
+from span_samples import values
 
 trace = pytest.importorskip("opentelemetry.trace")
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
 export = pytest.importorskip("opentelemetry.sdk.trace.export")
-memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
 
 
-Opened = Callable[..., System]
 QUESTION = "What is the motor excess?"
 REFUSES = {"similarity": {"min_similarity": 1.0}}
 ANSWERS = {"confidence": {"enabled": False}}
@@ -66,44 +61,6 @@ class UnprintableError(Exception):
     def __str__(self):
         """There are none."""
         raise ZeroDivisionError
-
-
-class Spans:
-    """The spans of a provider, as they end."""
-
-    def __init__(self):
-        self.exporter = memory.InMemorySpanExporter()
-        self.provider = sdk.TracerProvider()
-        self.provider.add_span_processor(export.SimpleSpanProcessor(self.exporter))
-
-    @property
-    def all(self):
-        """Finished spans in their order."""
-        return list(self.exporter.get_finished_spans())
-
-    def of(self, operation):
-        """Finished spans of an operation."""
-        names = values(self.all, "gen_ai.operation.name")
-        return [span for span, name in zip(self.all, names, strict=True) if name == operation]
-
-    def one(self, operation):
-        """The only span of an operation."""
-        (span,) = self.of(operation)
-        return span
-
-
-@pytest.fixture
-def spans(monkeypatch):
-    """Return the spans of a provider that stands in for the global one, which can be set once."""
-    monkeypatch.delenv(telemetry.CAPTURE, raising=False)
-    recorded = Spans()
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: recorded.provider)
-    return recorded
-
-
-def values(spans, name):
-    """An attribute of spans, None where it is missing."""
-    return [span.attributes.get(name) for span in spans]
 
 
 def documents(span):

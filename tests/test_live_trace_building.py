@@ -8,225 +8,33 @@ import signal
 import subprocess
 import sys
 import warnings
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from live_worlds import CASES, CORPUS, SMALL
 from raglab.decision.signal_values import arm_order
 from raglab.live import retriever, trace_building
 from raglab.live.trace_building import build_trace
-from raglab.models.loaders import Encoding, load_encoder
+from raglab.models.loaders import load_encoder
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
-from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Hits
+from raglab.values import FLOAT_FIELDS, Case, Hits
 
-MakeTrace = Callable[..., Trace]
-
-BATCH = trace_building._batch
 ROOT = Path(trace_building.__file__).parents[2]
-DIM = 8
 
 
-def chunk(number, source, page, text, **tags):
-    """Passage of the small collection."""
-    return Chunk(f"{source}#{number}", text, f"docs/{source}", page, None, tags, ())
-
-
-CORPUS = Corpus(
-    "small",
-    (
-        chunk(
-            1,
-            "motor.md",
-            1,
-            "The motor excess is 250 pounds for each claim.",
-            domain="motor",
-            doc_type="wording",
-        ),
-        chunk(
-            2,
-            "motor.md",
-            2,
-            "Windscreen repair under the motor policy has no excess.",
-            domain="motor",
-        ),
-        chunk(3, "motor.md", 3, "A courtesy car is provided for fourteen days.", domain="motor"),
-        chunk(
-            4,
-            "home.md",
-            1,
-            "The home excess is 100 pounds, or 1,000 pounds for subsidence.",
-            domain="home",
-        ),
-        chunk(5, "home.md", 2, "Escape of water is covered up to the sum insured.", domain="home"),
-        chunk(6, "home.md", 2, "Gardens and fences are not covered against storm.", domain="home"),
-        chunk(
-            7,
-            "travel.md",
-            1,
-            "Cancellation is covered up to 5,000 pounds a person.",
-            domain="travel",
-            vendor="Alba",
-        ),
-        chunk(
-            8,
-            "travel.md",
-            2,
-            "Lost baggage must be reported within 24 hours.",
-            domain="travel",
-            vendor="Alba",
-        ),
-        chunk(
-            9,
-            "travel.md",
-            3,
-            "Winter sports need the extra premium to be paid.",
-            domain="travel",
-            vendor="Bora",
-        ),
-        chunk(10, "faq.txt", None, "Claims are reported by telephone or on the web site."),
-        chunk(
-            11, "faq.txt", None, "La franchise est le montant qui reste à la charge de l'assuré."
-        ),
-        chunk(
-            12,
-            "faq.txt",
-            None,
-            "The policy can be cancelled within fourteen days of its start. " * 20,
-        ),
-    ),
-)
-CASES = (
-    Case("a", "What is the motor excess?", "ok", ("motor.md#1",)),
-    Case("b", "Is a courtesy car provided?", "ok", ("motor.md#3",)),
-    Case("c", "excess", "ambiguous"),
-    Case(
-        "d",
-        "How soon must lost baggage be reported to the insurer after the flight has landed?",
-        "ok",
-    ),
-    Case("e", "What is the excess?", "ok", selected_sources=("home.md",)),
-    Case("f", "What is covered?", "ok", selected_sources=("home.md#2", "faq.txt")),
-    Case("g", "", "refuse"),
-)
-SMALL = {"fetch_k": 6, "rerank_k": 4}
 NAMES_OF_NONE = ("boat.md", "home.md#9", "faq.txt#None", "sea/home.md")
-
-
-class WordEncoder:
-    """Each word has a fixed direction.
-
-    What is encoded beside a text moves its last bits, as in a real encoder.
-    """
-
-    name = "words"
-    dim = DIM
-    max_tokens = None
-
-    def __init__(self):
-        self.seen = []
-
-    def both(self, texts, *, query=False):
-        """Sentence and token embeddings; no prompt goes before either kind."""
-        del query
-        self.seen.extend(texts)
-        beside = 1e-4 * (zlib.crc32(repr(list(texts)).encode()) % 7)
-        tokens = [
-            np.array([_direction(word) for word in text.lower().split()]).reshape(-1, DIM)
-            for text in texts
-        ]
-        sums = np.array([rows.sum(axis=0) + _direction("") + beside for rows in tokens])
-        unit = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).astype(np.float32)
-        return Encoding(unit, [rows.astype(np.float16) for rows in tokens])
-
-    def sentences(self, texts, *, query=False):
-        """Sentence embeddings."""
-        return self.both(texts, query=query).sentences
-
-
-def _direction(word):
-    row = np.random.default_rng(zlib.crc32(word.encode())).normal(size=DIM)
-    return row / np.linalg.norm(row)
-
-
-class PairEncoder:
-    """A cross-encoder whose logits depend on how many pairs it is given at once."""
-
-    name = "pairs"
-
-    def logits(self, pairs):
-        """Logit of each pair."""
-        return np.array([len(set(a.split()) & set(b.split())) - 2 for a, b in pairs]) + 1e-3 * len(
-            pairs
-        )
-
-
-def stand_ins(words):
-    """What of `retriever` stands in for the bundled model and its name, by name."""
-    return {
-        "load_encoder": lambda _, **__: words,
-        "load_cross_encoder": lambda _: PairEncoder(),
-        "identifier_of": lambda name: "words" if name is None else name,
-        "pinned_name": lambda name, **_: name,
-    }
-
-
-@pytest.fixture
-def encoder(monkeypatch):
-    """Return the encoder of words, which stands in for the bundled one."""
-    words = WordEncoder()
-    for name, value in stand_ins(words).items():
-        monkeypatch.setattr(retriever, name, value)
-    return words
-
-
-@pytest.fixture
-def made(tmp_path, encoder):
-    """Return a builder with a cache of its own."""
-    del encoder
-    cache = EmbeddingCache(tmp_path / "cache" / "embeddings.sqlite")
-    return lambda cases=CASES, **more: build_trace(
-        CORPUS, cases, **{"cache": cache, **SMALL, **more}
-    )
 
 
 def _no_model(*_, **__):
     """Stand in for what loads a model, where none may be."""
     raise AssertionError
-
-
-class Calls:
-    """Sizes of the batches that are retrieved from now on; `stop_after` so many, the run breaks."""
-
-    def __init__(self):
-        self.sizes = []
-        self.stop_after = 1_000
-
-    def clear(self, stop_after=1_000):
-        """Count anew."""
-        self.sizes, self.stop_after = [], stop_after
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """Return the count of what is retrieved."""
-    seen = Calls()
-
-    def counted(ready, wanted, texts, scopes):
-        if len(seen.sizes) == seen.stop_after:
-            raise KeyboardInterrupt
-        seen.sizes.append(len(texts))
-        return BATCH(ready, wanted, texts, scopes)
-
-    monkeypatch.setattr(trace_building, "_batch", counted)
-    return seen
 
 
 def stop(made, calls, path, size=3):
@@ -614,7 +422,7 @@ from pathlib import Path
 sys.path[:0] = {path!r}
 from raglab.live import trace_building
 from raglab.retrieval.dense import EmbeddingCache
-from test_live_trace_building import CASES, CORPUS, SMALL
+from live_worlds import CASES, CORPUS, SMALL
 calls, batch = [], trace_building._batch
 def killing(*given, **more):
     calls.append(1)

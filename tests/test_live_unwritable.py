@@ -9,33 +9,16 @@ import warnings
 import pytest
 
 from generators import Fixed
-from hostile import remount, small_disk
+from hostile import remount
+from live_worlds import CORPUS, SMALL, opened_on_disk
 from raglab.live.arm_choice import feedback
 from raglab.live.ask import ask
-from raglab.live.system import System, build_index
+from raglab.live.system import build_index
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS, REWARDS
-from raglab.store.policies import Policy
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
-FREE = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
 QUESTION = "What is the motor excess?"
-
-
-@pytest.fixture
-def disk(tmp_path, encoder):
-    """Return a disk of 2 MB with an index in the folder `i`."""
-    del encoder
-    with small_disk(tmp_path / "disk", "2m") as place:
-        build_index(CORPUS, place / "i", cache=None, **SMALL)
-        yield place
-
-
-def opened(disk, **more):
-    """System over the index of a disk."""
-    policy = Policy.from_mapping(FREE | {"strategy": {"arm": more.pop("stated", "hybrid")}})
-    return System.open(disk / "i", policy=policy, **{"generator": Fixed(), **more})
 
 
 def close(system):
@@ -76,14 +59,14 @@ class TestReadOnly:
 
         Not a byte is written.
         """
-        system = opened(disk, cache=used, audit=used, stated=arm if used else "hybrid")
+        system = opened_on_disk(disk, cache=used, audit=used, stated=arm if used else "hybrid")
         wanted = fields(ask(QUESTION, system=system), arm)
         close(system)
         remount(disk, "ro")
         before = contents(disk)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            system = opened(disk, stated=arm)
+            system = opened_on_disk(disk, stated=arm)
             first, second = (ask(QUESTION, system=system, request_id="r") for _ in range(2))
             by_folder = ask(QUESTION, system=disk / "i")
         told = [str(one.message) for one in said if "cannot be written" in str(one.message)]
@@ -105,23 +88,23 @@ class TestReadOnly:
         with pytest.raises(
             InputError, match=r"audit.sqlite: the audit log must be writable: it is required"
         ):
-            opened(disk, audit="required")
+            opened_on_disk(disk, audit="required")
         with pytest.warns(UserWarning, match="cannot be written"):
-            system = opened(disk)
+            system = opened_on_disk(disk)
         with pytest.raises(ValueError, match="a system with a bandit, got one without"):
             feedback("r", up=True, system=system)
         monkeypatch.setenv("RAGLAB_AUDIT_REQUIRED", "true")
         with pytest.raises(InputError, match="must be writable: it is required"):
-            opened(disk)
+            opened_on_disk(disk)
         monkeypatch.setenv("RAGLAB_AUDIT_ENABLED", "false")
         with pytest.raises(ValueError, match="a required audit log must be on"):
-            opened(disk)
+            opened_on_disk(disk)
 
     def test_a_log_elsewhere_is_written(self, disk, tmp_path, monkeypatch):
         """An index for reading alone and a log of one's own satisfy who requires it."""
         remount(disk, "ro")
         monkeypatch.setenv("RAGLAB_AUDIT_LOG", str(tmp_path / "own.sqlite"))
-        system = opened(disk, audit="required")
+        system = opened_on_disk(disk, audit="required")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             ask(QUESTION, system=system, request_id="r")
@@ -140,8 +123,8 @@ class TestFullDisk:
         With room again, rows are written again.
         """
         system, strict = (
-            opened(disk, cache=False, stated=arm),
-            opened(disk, cache=False, audit="required"),
+            opened_on_disk(disk, cache=False, stated=arm),
+            opened_on_disk(disk, cache=False, audit="required"),
         )
         wanted = fields(ask(QUESTION, system=system), arm)
         ask(QUESTION, system=strict)
@@ -211,11 +194,11 @@ class TestKilled:
         _killed(
             lambda: ask(
                 QUESTION,
-                system=opened(index, stated=arm, cache=False, generator=Killing()),
+                system=opened_on_disk(index, stated=arm, cache=False, generator=Killing()),
                 request_id="r",
             )
         )
-        system = opened(index, stated=arm, cache=False)
+        system = opened_on_disk(index, stated=arm, cache=False)
         said = ask(QUESTION, system=system, request_id="r", session="")
         assert said["status"] == "ok"
         with system.audit.log.reading() as log:
@@ -239,10 +222,12 @@ class TestKilled:
 
         def work():
             monkeypatch.setattr(AuditLog, "decided", kill)
-            ask(QUESTION, system=opened(index, stated="bandit", cache=False), request_id="r")
+            ask(
+                QUESTION, system=opened_on_disk(index, stated="bandit", cache=False), request_id="r"
+            )
 
         _killed(work)
-        system = opened(index, stated="bandit", cache=False)
+        system = opened_on_disk(index, stated="bandit", cache=False)
         said = ask(QUESTION, system=system, request_id="r")
         assert said.record.propensity is not None
         with system.online.log.reading() as log:
@@ -253,10 +238,12 @@ class TestKilled:
         """Another text, document, session or policy is another request: its log refuses the id."""
         _killed(
             lambda: ask(
-                QUESTION, system=opened(index, cache=False, generator=Killing()), request_id="r"
+                QUESTION,
+                system=opened_on_disk(index, cache=False, generator=Killing()),
+                request_id="r",
             )
         )
-        system = opened(index, cache=False)
+        system = opened_on_disk(index, cache=False)
         with system.audit.log.reading() as log:
             models = log.row(REQUESTS)["models"]  # type: ignore[index]
         about = {

@@ -32,14 +32,12 @@ from raglab.live import arm_choice
 from raglab.policy import PolicyData
 from raglab.retrieval import entity_names, indexes, rewriting
 from raglab.store.policies import load_pack
-from raglab.values import Chunk
 from raglab.words import answer_match, answer_terms, characters, claim_words, numerals, text
 from raglab.words.packs import GENERIC
-from reading_time import BRIEF, LIMIT, READER_LIMIT, alarm, slow
+from reading_time import BRIEF, EXCESS, LIMIT, READER_LIMIT, alarm, passage_of, slow
 
 PACK = load_pack(Path(__file__).parent.parent / "datasets/broker/pack")
 POLICY = PolicyData.from_mapping()
-EXCESS = "The storm excess is £250. "
 # Expressions that are asked of one place only (`match`, `fullmatch`) or of a text that was cut:
 # none is searched for.
 AT_ONE_PLACE = {
@@ -60,11 +58,6 @@ AT_ONE_PLACE = {
     "raglab.extensions.graph_table.quantities._JOINT",
     "raglab.extensions.graph_table.table_records._OPERATIONS",  # of 1,000 characters of a question
 }
-
-
-def chunk(passage):
-    """Return a passage of a document."""
-    return Chunk("c", passage, "a.md", 1, "1", {"doc_type": "policy"})
 
 
 def phrases_of_kinds(passage):
@@ -94,16 +87,16 @@ READERS: dict[str, Callable[[str], object]] = {
     "whole prompt": lambda one: prompts.data_prompt(one, prompts.fit_passages([one], 10**6)),
     "marks of a prompt": prompts.without_marks,
     "reason": lambda one: server_secrets.one_line_reason(one, ["sk-secret-key"]),
-    "compression": lambda one: compression.compress("storm excess", [chunk(one)], budget=50),
+    "compression": lambda one: compression.compress("storm excess", [passage_of(one)], budget=50),
     "question of compression": lambda one: compression.compress(
-        one, [chunk(EXCESS * 50)], budget=50
+        one, [passage_of(EXCESS * 50)], budget=50
     ),
     "expected kind": lambda one: extractive.expected_kind(one, PACK),
     "phrases": phrases_of_kinds,
     "extractive answer": lambda one: extractive.Extractive().answer(
-        "What is the storm excess?", [chunk(one)]
+        "What is the storm excess?", [passage_of(one)]
     ),
-    "extractive question": lambda one: extractive.Extractive().answer(one, [chunk(EXCESS)]),
+    "extractive question": lambda one: extractive.Extractive().answer(one, [passage_of(EXCESS)]),
     "uncovered": lambda one: rewriting.uncovered(one, [one]),
     "names": lambda one: entity_names.names_in([one]),
     "codes": entity_names.codes_in,

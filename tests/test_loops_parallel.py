@@ -9,11 +9,11 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import raglab
+from processes import killed_once
 from raglab.loops.parallel import _current, jobs, parallel_workers, processors, run_each
 
 
@@ -21,15 +21,6 @@ def slow_product(item, factor):
     """Product, later of the first items than of the last."""
     time.sleep(0.02 * (5 - item))
     return item * factor
-
-
-def killed_once(item, folder, at):
-    """Square of an item; the process that first has item `at` is killed."""
-    mark = Path(folder) / "killed"
-    if item == at and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return item * item
 
 
 def always_killed(item):

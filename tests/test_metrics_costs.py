@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,9 +31,9 @@ from raglab.metrics.intervals import t_quantile
 from raglab.replay import decide, steps, sweep, tally
 from raglab.store.policies import Policy
 from raglab.values import Status
+from trades import BROKER
 from worlds import policy, random_policies, random_trace
 
-BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 OWN = {"ok": {"refused": 0.5, "asked": 0.1, "asked_wrong": 0.2}, "refuse": {"answered_wrong": 10}}
 PASS = RATES.index("pass_rate")
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
+from answered_traces import castle, recorded_of_failing
 from labelled import free_policy, labelled, noted
 from raglab import metrics
 from raglab.lab.certificate_checks import check_policy
@@ -36,7 +37,6 @@ from raglab.metrics.intervals import Stratum
 from raglab.metrics.mixes import estimated_mix
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from test_failed_calls import castle, recorded
 
 POLICY = free_policy()
 ONE = ["similarity.min_similarity"]
@@ -389,7 +389,7 @@ def test_failed_calls_never_help(row, name, cell, alpha):
 
 def test_a_failed_call_is_no_case_of_a_label():
     """A label with a share needs a case that was decided."""
-    trace = recorded(castle(12, split="certify"), [3, 7, 11])
+    trace = recorded_of_failing(castle(12, split="certify"), [3, 7, 11])
     with pytest.raises(ValueError, match="each label with a share of the mix must have a case"):
         certify_policy(trace, POLICY, targets=RISK, mix={"ok": 0.9, "refuse": 0.1})
 

@@ -13,7 +13,6 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +21,11 @@ import numpy as np
 import pytest
 
 import raglab
+from answered_traces import asked_world
 from commands import run
 from generators import Fixed, Weighed
 from judge_server import KEY, Reply, completion
+from live_worlds import CORPUS, OPEN, SMALL
 from llama_server import (
     GONE,
     QUIRKS,
@@ -53,12 +54,8 @@ from raglab.retrieval.indexes import ArmHits
 from raglab.store.policies import Policy
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
-from raglab.values import Case, Chunk, Generation, ModelUnavailableError
-from test_live_ask import OPEN
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
-from worlds import Hit, policy, trace_of
-
-OpenSystem = Callable[..., System]
+from raglab.values import Chunk, Generation, ModelUnavailableError
+from worlds import policy
 
 pytest.importorskip("openai")
 
@@ -166,7 +163,7 @@ class TestConfidence:
                 call()
         for asked in (generator(server), OwnAnswers("table", Rows(), generator(server))):
             with lacking():
-                record_answers(world(), Policy.from_mapping(FREE), asked, Weighed())
+                record_answers(asked_world(), Policy.from_mapping(FREE), asked, Weighed())
         assert (server.questions, server.probes >= 3) == ([], True)
         probes = server.probes
         free = system.replace(system.policy.replace("generation.enabled", False))
@@ -272,12 +269,12 @@ def test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal(
         with pytest.warns(
             MissingAnswersWarning, match=f"{1 + len(stops)} of 2 answers are missing: 1 {kind} "
         ):
-            made = record_answers(world(2), policy(), system.generator, Weighed())
+            made = record_answers(asked_world(2), policy(), system.generator, Weighed())
         assert made.meta[ANSWER_REQUESTS]["missing"] == {kind: 1, **stops}
         return
     response = ask(QUESTION, system=system)
     assert (response["status"], response["answer"]) == ("ok", "The motor excess is 250 pounds [1].")
-    answers = record_answers(world(2), policy(), system.generator, Weighed()).answers
+    answers = record_answers(asked_world(2), policy(), system.generator, Weighed()).answers
     assert answers.text == ("The motor excess is 250 pounds [1].",) * 2
     assert answers.refused == ("", "")
 
@@ -497,17 +494,9 @@ class TestAsk:
         assert run(*command).exit_code == 1
 
 
-def world(n=6, text="The motor excess is 250 pounds."):
-    """Trace of some questions with one hit each."""
-    cases = [Case("q", f"question {number}", "ok", answer="250") for number in range(n)]
-    made = trace_of(*((case, [[Hit(0.25, text=text)]]) for case in cases))
-    fields = (made.cases, made.chunks, made.arms, made.hits)
-    return Trace(*fields, made.pattern_hits, {"fingerprint": "f" * 16, "cases_hash": "c" * 16})
-
-
 def answered(server, trace=None, **more):
     """Trace with the answers of a server, of six questions where none is given."""
-    asked = world() if trace is None else trace
+    asked = asked_world() if trace is None else trace
     return record_answers(asked, policy(), generator(server), Weighed(), **more)
 
 
@@ -548,7 +537,7 @@ class TestRecordAnswers:
         But for what was cut off, which the same request would be again.
         """
         server.failing = {"question 1": SILENCE, "question 3": cut_off(), "question 4": SILENCE}
-        part, (told,) = recorded(world(), server, timeout=1.0)
+        part, (told,) = recorded(asked_world(), server, timeout=1.0)
         assert told.startswith(
             "3 of 6 answers are missing: 2 timeout (q1, q4), 1 cut off (q3); the first: "
         )
@@ -561,16 +550,16 @@ class TestRecordAnswers:
         assert told.startswith("1 of 6 answers are missing: 1 cut off (q3)")
         assert server.questions == ["question 1", "question 4"]
         assert whole.answers.row.tolist() == [0, 1, 2, 4, 5]
-        at_once, _ = recorded(world(), server)
+        at_once, _ = recorded(asked_world(), server)
         assert at_once.answers is not None
         for one, other in zip(whole.answers, at_once.answers, strict=True):
             assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
-        assert len({world().fingerprint, part.fingerprint, whole.fingerprint}) == 3
+        assert len({asked_world().fingerprint, part.fingerprint, whole.fingerprint}) == 3
 
     def test_a_run_with_nothing_to_ask_makes_no_other_trace(self, server):
         """Nor does one in which everything fails again; another generator asks for all."""
         server.failing = {"question 1": GONE}
-        part, _ = recorded(world(), server)
+        part, _ = recorded(asked_world(), server)
         again, (told,) = recorded(part, server)
         assert again is part
         assert "1 of 6 answers are missing: 1 HTTP 502 (q1)" in told
@@ -605,7 +594,7 @@ class TestRecordAnswers:
     def test_parts_can_be_joined(self, server):
         """What one part lacks is in no trace's meta, so they merge and are completed together."""
         server.failing = {"question 1": GONE}
-        part, _ = recorded(world(), server)
+        part, _ = recorded(asked_world(), server)
         joined = part.subset([0, 1, 2]).merge(part.subset([3, 4, 5]))
         server.failing, server.asked = {}, []
         whole, _ = recorded(joined, server)
@@ -614,9 +603,9 @@ class TestRecordAnswers:
 
     def test_parts_of_several_runs_can_be_joined(self, server):
         """Their counts are added."""
-        first, _ = recorded(world().subset([0, 1, 2]), server)
+        first, _ = recorded(asked_world().subset([0, 1, 2]), server)
         server.failing = {"question 4": GONE}
-        second, _ = recorded(world().subset([3, 4, 5]), server)
+        second, _ = recorded(asked_world().subset([3, 4, 5]), server)
         counts = first.merge(second).meta[ANSWER_REQUESTS]
         assert (counts["requests"], counts["missing"]) == (6, {"HTTP 502": 1})
         assert first.merge(first.subset([])).meta[ANSWER_REQUESTS] == first.meta[ANSWER_REQUESTS]
@@ -636,7 +625,9 @@ class TestRecordAnswers:
         assert server.questions == ["question 4"]
         assert again.meta[ANSWER_REQUESTS]["from_cache"] == 5
         brief = generator(server, max_tokens=9)
-        other = record_answers(world(), policy(), brief, Weighed(), cache=tmp_path / "a.sqlite")
+        other = record_answers(
+            asked_world(), policy(), brief, Weighed(), cache=tmp_path / "a.sqlite"
+        )
         assert len(server.questions) == 7
         assert other.meta[ANSWER_REQUESTS]["from_cache"] == 0
 
@@ -661,10 +652,10 @@ class TestRecordAnswers:
 
     def test_several_at_a_time_give_the_same_trace(self, server, tmp_path):
         """In the order of the cases; none is lost."""
-        alone = answered(server, world(9), cache=tmp_path / "a.sqlite")
+        alone = answered(server, asked_world(9), cache=tmp_path / "a.sqlite")
         server.asked.clear()
         more = {"at_once": 4, "cache": tmp_path / "b.sqlite"}
-        several = answered(server, world(9), **more)
+        several = answered(server, asked_world(9), **more)
         assert sorted(server.questions) == questions(9)
         assert several.answers.text == alone.answers.text  # type: ignore[union-attr]
         assert several.answers.row.tolist() == list(range(9))
@@ -676,7 +667,7 @@ class TestRecordAnswers:
         cache = tmp_path / "a.sqlite"
 
         def run(_):
-            made = answered(server, world(9), cache=cache)
+            made = answered(server, asked_world(9), cache=cache)
             return len(made.answers.row)
 
         with ThreadPoolExecutor(2) as pool:
@@ -701,7 +692,7 @@ class TestRecordAnswers:
         assert server.questions == questions(6)
         assert len(whole.answers.row) == 6
         with pytest.raises(ValueError, match="a budget needs a generator that asks a client"):
-            record_answers(world(), policy(), Fixed("250"), Weighed(), budget=budget)
+            record_answers(asked_world(), policy(), Fixed("250"), Weighed(), budget=budget)
 
     @pytest.mark.parametrize("limit", ["calls", "tokens", "cost"])
     @pytest.mark.parametrize("at_once", [1, 4])
@@ -710,7 +701,7 @@ class TestRecordAnswers:
     ):
         """Whatever it limits; a request that is under way counts as the most that it can take."""
         brief = generator(server, 64)
-        record_answers(world(1), policy(), brief, Weighed(), cache=tmp_path / "b.sqlite")
+        record_answers(asked_world(1), policy(), brief, Weighed(), cache=tmp_path / "b.sqlite")
         sent = server.bodies[-1]["messages"]
         most = sum(len(message["content"].encode()) for message in sent) + OVERHEAD + 64
         server.asked.clear()
@@ -723,7 +714,7 @@ class TestRecordAnswers:
         with pytest.warns(
             MissingAnswersWarning, match=rf"budget spent .*the {limit} of the budget do not bear"
         ):
-            part = record_answers(world(), policy(), brief, Weighed(), budget=budget, **more)
+            part = record_answers(asked_world(), policy(), brief, Weighed(), budget=budget, **more)
         counts = part.meta[ANSWER_REQUESTS]
         assert 0 < counts["requests"] == 6 - counts["missing"]["budget spent"] <= budget.calls
         assert counts["prompt_tokens"] + counts["completion_tokens"] <= budget.tokens
@@ -744,9 +735,9 @@ class TestRecordAnswers:
         server.behave = slow
         more = {"cache": tmp_path / "a.sqlite"}
         with pytest.warns(MissingAnswersWarning, match="the seconds of the budget"):
-            answered(server, world(9), budget=RequestBudget(seconds=0.5), **more)
+            answered(server, asked_world(9), budget=RequestBudget(seconds=0.5), **more)
         assert 1 <= len(server.questions) <= 3
-        answered(server, world(9), **more)
+        answered(server, asked_world(9), **more)
         assert sorted(server.questions) == questions(9)
 
     def test_progress_counts_the_sets_that_are_answered(self, server, tmp_path, monkeypatch):
@@ -760,8 +751,8 @@ class TestRecordAnswers:
 
         monkeypatch.setattr("raglab.live.answer_recording.progress", count)
         more = {"at_once": 4, "cache": tmp_path / "a.sqlite"}
-        answered(server, world(3), **more)
-        answered(server, world(9), **more)
+        answered(server, asked_world(3), **more)
+        answered(server, asked_world(9), **more)
         assert shown == [(3, [3]), (6, [4, 2])]
 
     def test_a_model_behind_rows_of_a_table_is_counted_and_kept(self, server, tmp_path):
@@ -771,9 +762,9 @@ class TestRecordAnswers:
         more = {"cache": tmp_path / "a.sqlite"}
         with pytest.warns(MissingAnswersWarning, match="2 budget spent"):
             record_answers(
-                world(), policy(), behind, Weighed(), budget=RequestBudget(calls=3), **more
+                asked_world(), policy(), behind, Weighed(), budget=RequestBudget(calls=3), **more
             )
-        whole = record_answers(world(), policy(), behind, Weighed(), **more)
+        whole = record_answers(asked_world(), policy(), behind, Weighed(), **more)
         assert server.questions == [f"question {n}" for n in range(1, 6)]
         assert whole.meta[ANSWER_REQUESTS]["from_cache"] == 4
         assert whole.answers.text[0] == "£400"
@@ -785,7 +776,7 @@ class RecordingProcesses:
     def __init__(self, server, folder, cases):
         self.arguments = [server.base_url, str(folder / "t.parquet"), str(folder / "a.sqlite")]
         self.running = []
-        world(cases).save(folder / "t.parquet")
+        asked_world(cases).save(folder / "t.parquet")
 
     def start(self, at_once=1):
         """Start one; it prints how many answers its trace has."""
@@ -868,16 +859,16 @@ class TestCalibration:
         """With count and remedy."""
         server.logprobs = False
         chosen = Policy.from_mapping(policy(generation={"enabled": False}).model_dump())
-        made = record_answers(world(), chosen, generator(server), Weighed())
+        made = record_answers(asked_world(), chosen, generator(server), Weighed())
         unscored = Fixed(confidence=float("nan"))
-        for each in (made, record_answers(world(), chosen, unscored, Weighed())):
+        for each in (made, record_answers(asked_world(), chosen, unscored, Weighed())):
             with pytest.raises(ValueError, match=r"confidence, got 0 of 6; .*generation\.enabled"):
                 raglab.lab.calibrate_answers(each, chosen)
 
     def test_all_answers_are_missing(self, server):
         """There are none to fit on."""
         server.failing = {f"question {number}": GONE for number in range(6)}
-        made, _ = recorded(world(), server)
+        made, _ = recorded(asked_world(), server)
         with pytest.raises(ValueError, match="some case must have no failed call, got none of 6"):
             raglab.lab.calibrate_answers(made, Policy.from_mapping(policy().model_dump()))
 

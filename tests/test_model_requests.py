@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import raglab
+from answered_traces import LONG, UNGATED, asking_once, extension, long_world
 from generators import Weighed
 from judge_server import completion
 from llama_server import (
@@ -28,44 +29,19 @@ from raglab.answering.prompts import ANSWER, SHORTENING, data_prompt, fit_passag
 from raglab.answering.thoughts import without_thoughts
 from raglab.live.answer_recording import MissingAnswersWarning, record_answers
 from raglab.live.signal_functions import SignalFunction
-from raglab.store.policies import Policy
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import Case, ModelUnavailableError
 from raglab.words.canonical import digest
-from test_model_failures import world as short_world
 from tiny_models import save_causal
 from worlds import Hit, policy, trace_of
 
 pytest.importorskip("openai")
-FREE = Policy.from_mapping({"generation": {"enabled": False}})
-LONG = (
-    "The motor excess is 250 pounds. Claims are paid in May, and in June where the form is late. "
-    * 40
-)
-
-
-def extension(name):
-    """What a room has by `module:name`; the test is skipped without the room."""
-    module, _, attribute = name.partition(":")
-    return getattr(pytest.importorskip(f"raglab.extensions.{module}"), attribute)
-
-
-def generator(server, **settings):
-    """Generator that asks the server once."""
-    return ModelGenerator(
-        OpenAIClient("tiny", server.base_url, timeout=20.0, max_retries=0), **settings
-    )
-
-
-def world(n=3, text=LONG):
-    """Trace of some questions with one long hit each."""
-    return short_world(n, text)
 
 
 def answered(server, **more):
     """Trace with the answers of the server."""
-    return record_answers(world(), policy(), generator(server), Weighed(), **more)
+    return record_answers(long_world(), policy(), asking_once(server), Weighed(), **more)
 
 
 class TestShortening:
@@ -87,12 +63,12 @@ class TestShortening:
 
     def test_the_version_of_shortening_is_in_the_name(self, server, monkeypatch):
         """So that answers in a trace are not taken for those of another version."""
-        before = generator(server).name
+        before = asking_once(server).name
         made = answered(server)
         monkeypatch.setattr(prompts, "SHORTENING", SHORTENING + 1)
-        assert generator(server).name != before
+        assert asking_once(server).name != before
         server.asked.clear()
-        record_answers(made, policy(), generator(server), Weighed())
+        record_answers(made, policy(), asking_once(server), Weighed())
         assert len(server.questions) == 3
 
     def test_the_version_stands_for_these_prompts(self):
@@ -134,7 +110,9 @@ class TestCutOff:
         counts = again.meta[ANSWER_REQUESTS]
         assert (counts["requests"], counts["from_cache"], counts["missing_from_cache"]) == (0, 2, 1)
         server.failing = {}
-        whole = record_answers(world(), policy(), generator(server, max_tokens=600), Weighed())
+        whole = record_answers(
+            long_world(), policy(), asking_once(server, max_tokens=600), Weighed()
+        )
         assert len(server.questions) == 3
         assert whole.meta[ANSWER_REQUESTS]["missing"] == {}
 
@@ -149,7 +127,7 @@ class TestCutOff:
         ):
             server.asked.clear()
             with pytest.warns(MissingAnswersWarning):
-                record_answers(world(), policy(), generator(server, **settings), Weighed())
+                record_answers(long_world(), policy(), asking_once(server, **settings), Weighed())
             assert len(server.questions) == 3
 
     def test_a_generator_of_ones_own_is_asked_again(self, tmp_path):
@@ -170,7 +148,9 @@ class TestCutOff:
         brief = Brief()
         for n in (1, 2):
             with pytest.warns(MissingAnswersWarning) as caught:
-                record_answers(world(), policy(), brief, Weighed(), cache=tmp_path / "a.sqlite")
+                record_answers(
+                    long_world(), policy(), brief, Weighed(), cache=tmp_path / "a.sqlite"
+                )
             assert brief.calls == 3 * n
             assert "only after max_tokens" not in str(caught[0].message)
 
@@ -181,7 +161,7 @@ class TestOddInput:
     def test_no_case_at_all(self, server):
         """It is said, and nothing is asked."""
         with pytest.raises(ValueError, match="needs a trace with cases"):
-            record_answers(world().subset([]), policy(), generator(server), Weighed())
+            record_answers(long_world().subset([]), policy(), asking_once(server), Weighed())
         assert server.bodies == []
 
     def test_a_folder_is_no_cache(self, server, tmp_path):
@@ -189,8 +169,10 @@ class TestOddInput:
         (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
         signal = SignalFunction("mine", lambda rows: [1.0 for _ in rows], ("query",))
         for call in (
-            lambda: record_answers(world(), FREE, generator(server), Weighed(), cache=tmp_path),
-            lambda: raglab.add_signals(world(), signal, cache=str(tmp_path)),
+            lambda: record_answers(
+                long_world(), UNGATED, asking_once(server), Weighed(), cache=tmp_path
+            ),
+            lambda: raglab.add_signals(long_world(), signal, cache=str(tmp_path)),
         ):
             with pytest.raises(ValueError, match="cache must be a file, got the folder"):
                 call()
@@ -200,15 +182,15 @@ class TestOddInput:
     def test_requests_at_a_time(self, server, at_once):
         """A whole number from 1."""
         with pytest.raises(ValueError, match="at_once must be at least 1"):
-            record_answers(world(), FREE, generator(server), Weighed(), at_once=at_once)
+            record_answers(long_world(), UNGATED, asking_once(server), Weighed(), at_once=at_once)
 
     def test_what_is_no_generator_or_client(self, server):
         """Each is told from the others."""
         with pytest.raises(TypeError, match=r"got OpenAIClient; a client goes into ModelGenerator"):
-            record_answers(world(), FREE, generator(server).client, Weighed())
+            record_answers(long_world(), UNGATED, asking_once(server).client, Weighed())
         judge = extension("learned_signals.signal_models:judge")
         with pytest.raises(TypeError, match=r"client must be raglab\.OpenAIClient .* got ModelGen"):
-            judge(generator(server))
+            judge(asking_once(server))
 
     @pytest.mark.parametrize(
         ("reply", "text"),
@@ -230,7 +212,7 @@ class TestOddInput:
         """It is no answer, and no refusal (rule S0.1)."""
         server.failing = {"question 0": completion(reply)}
         with pytest.raises(ModelUnavailableError) as caught:
-            generator(server).answer("question 0", world().chunks)
+            asking_once(server).answer("question 0", long_world().chunks)
         assert caught.value.kind == "malformed reply"
 
 
@@ -271,7 +253,11 @@ class TestMeter:
         """
         with pytest.warns(MissingAnswersWarning, match="budget spent"):
             made = record_answers(
-                world(), policy(), generator(server), Weighed(), budget=RequestBudget(calls=0)
+                long_world(),
+                policy(),
+                asking_once(server),
+                Weighed(),
+                budget=RequestBudget(calls=0),
             )
         assert made.meta[ANSWER_REQUESTS]["missing"] == {"budget spent": 3}
         assert server.bodies == []
@@ -508,7 +494,7 @@ def _recorded(trace, model, cache, at_once):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MissingAnswersWarning)
-        made = record_answers(trace, FREE, model, Weighed(), at_once=at_once, cache=cache)
+        made = record_answers(trace, UNGATED, model, Weighed(), at_once=at_once, cache=cache)
     return dict(zip(made.answers.row.tolist(), made.answers.text, strict=True)), made.meta[
         ANSWER_REQUESTS
     ]["missing"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from test_layers import FILES, ROOT, tree
+from package_files import FILES, ROOT, tree
 
 
 def test_class_names_are_unique():

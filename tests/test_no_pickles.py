@@ -17,6 +17,7 @@ import yaml
 import raglab
 from generators import Fixed
 from hostile import diskcache_rows, pickles
+from live_worlds import CASES, CORPUS, SMALL
 from raglab.lab.study import tune
 from raglab.lab.study_journal import STUDY_FILE
 from raglab.lab.tracking import track_run
@@ -27,10 +28,7 @@ from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.store.files import InputError
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from test_lab_study import _world
-
-# a fixture
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
+from study_worlds import study_world
 
 ROOT = Path(raglab.__file__).parents[1]
 SOURCES = sorted([*(ROOT / "raglab").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")])
@@ -256,7 +254,7 @@ def test_a_trace_and_its_parts(tmp_path, marker, monkeypatch):
 @pytest.mark.usefixtures("quick_study")
 def test_a_study(tmp_path, marker):
     """A damaged study is refused, and so is a damaged policy."""
-    trace = _world(40)
+    trace = study_world(40)
 
     def study():
         return tune(trace, trials=8, batch_size=4, storage=tmp_path / "study").policy.policy_id

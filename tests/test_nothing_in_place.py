@@ -33,36 +33,16 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.replaying import breakpoints, step_functions
 from raglab.store.traces import Trace
-from raglab.values import TraceData
-from read_only_arguments import functions, guard_algebra, guarded, modules, takes_arrays
+from read_only_arguments import (
+    assert_closed,
+    functions,
+    guard_algebra,
+    guarded,
+    modules,
+    takes_arrays,
+)
 from sample_traces import sample_trace
 from worlds import policy, random_policies, random_trace, with_signals
-
-
-def arrays(value, path=""):
-    """Arrays inside named tuples, mappings and traces, by their path."""
-    if isinstance(value, np.ndarray):
-        yield path, value
-    elif isinstance(value, TraceData):
-        for name in ("hits", "pattern_hits", "answers", "latency", "vectors", "columns"):
-            yield from arrays(getattr(value, name), f"{path}.{name}")
-    elif hasattr(value, "_asdict"):
-        for name, part in value._asdict().items():
-            yield from arrays(part, f"{path}.{name}")
-    elif isinstance(value, dict):
-        for name, part in value.items():
-            yield from arrays(part, f"{path}.{name}")
-
-
-def assert_closed(value):
-    """No array of a value can be written, nor made writable, nor can a view of it."""
-    listed = list(arrays(value))
-    assert listed
-    for path, array in listed:
-        assert not array.flags.writeable, path
-        for view in (array, array.view(), array[...]):
-            with pytest.raises(ValueError, match="WRITEABLE"):
-                view.flags.writeable = True
 
 
 class TestArrays:

@@ -17,7 +17,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fuzz.odd_gates import N_CASES, NEAR, neighbours, register, state
 from generators import Fixed
+from live_worlds import CORPUS, OPEN, SMALL
 from raglab.decision.measurement import measured_tables
 from raglab.lab.study import tune
 from raglab.live.ask import ask as live_ask
@@ -28,12 +30,8 @@ from raglab.replay import case_cells, decide, flips, shard_codes, steps, sweep
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
-from test_live_ask import OPEN
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 from worlds import policy, random_trace
 
-N_CASES = 24
-NEAR = "signals.top1_cosine"
 Gate = Callable[[Callable[[str], Any], Any], Any]
 
 
@@ -205,34 +203,6 @@ HARMLESS = {
 def registry(monkeypatch):
     """A registry of its own."""
     monkeypatch.setattr(own_gates, "REGISTERED", {})
-
-
-def register(function, on_fire="refuse"):
-    """Policy with a gate of that function, `odd`, that passes all it can."""
-    least = {"least": {"side": "floor", "default": -1.0, "unit": "cosine"}}
-    reads = [NEAR, "words", "best_l2", "missing"]
-    register_gate("odd", thresholds=least, reads=reads, on_fire=on_fire)(function)
-    return policy(gates={"odd": {}})
-
-
-def neighbours():
-    """Two policies that decide by what the gates of this file try to write."""
-    by_signal = policy(signals={NEAR.removeprefix("signals."): {"min": 0.5}, "words": {"min": 4.0}})
-    return [
-        by_signal,
-        policy(similarity={"enabled": True, "min_similarity": 0.5}, l2={"max_l2": 0.5}),
-    ]
-
-
-def state(trace):
-    """Bytes of all that the two policies decide on a trace, alone and in a sweep."""
-    parts = []
-    for neighbour in neighbours():
-        decided = decide(trace, neighbour)
-        arrays = (*decided.outcome, decided.status, decided.passes, decided.confidence())
-        parts += [array.tobytes() for array in arrays]
-    frame = sweep(trace, neighbours(), engine="numpy").drop(columns="policy", errors="ignore")
-    return [*parts, frame.to_json().encode()]
 
 
 def test_thirty_kinds():

@@ -25,7 +25,7 @@ from raglab.store.traces import Trace
 from raglab.values import MOST_HITS, TraceData, check_n_hits, map_fields
 from raglab.words.languages import LONGEST_EXPRESSION, LONGEST_PATTERN, expression, parse_language
 from raglab.words.packs import pack_of
-from test_store_traces import world as stored_world
+from stored_traces import stored_world
 
 
 def frame(n_hits, first=0):

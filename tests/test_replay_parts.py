@@ -22,7 +22,7 @@ from raglab.metrics import N_CELLS, RATES
 from raglab.policy import PolicyData
 from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
 from raglab.replaying.breakpoints import SWEPT, Moves, sum_moves
-from test_store_traces import stored
+from stored_traces import stored
 from worlds import random_policies, random_trace, with_signals
 
 REPLAYED = settings(deadline=None, derandomize=True, max_examples=12)

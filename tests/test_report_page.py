@@ -602,9 +602,6 @@ def decided_by_cost():
     )
 
 
-Decided = tuple[TraceData, dict[str, Policy], Study]
-
-
 def beaten(these):
     """Policies whose default refuses all, so that tuned is better than each needing no tuning."""
     return these | {"defaults": these["defaults"].replace("similarity.min_similarity", 0.9)}

@@ -7,77 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import warnings
-from collections import Counter
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fuzz.outcomes import is_clear
-from fuzz.resigned import resigned_documents, resigned_traces
+from fuzz.resigned import decided_alike, resigned_documents, resigned_traces, walk
 from raglab.bandit.learner import Bandit, choose, init, update
 from raglab.bandit.persistence import _document_digest as document_hash
 from raglab.bandit.persistence import dumps, loads
-from raglab.policy import PolicyData
-from raglab.replay import decide
 from raglab.store.traces import Trace
-from test_store_traces import full_trace
-from worlds import PATTERNS, policy
-
-
-def policies():
-    """Policies that between them read every measurement."""
-    return [
-        policy(l2={"enabled": True, "max_l2": 0.6}),
-        PolicyData.from_mapping({"patterns": PATTERNS, "signals": {"groups": {"max": 3.0}}}),
-        PolicyData.from_mapping(
-            {"generation": {"enabled": True}, "support": {"enabled": True}, "refine": REFINE}
-        ),
-    ]
-
-
-REFINE = {"max_depth": 1}
-
-
-def decided(trace):
-    """Decisions of each policy by each arm."""
-    return [
-        decide(trace, one, arm=arm).frame(reasons=True).to_dict("records")
-        for one in policies()
-        for arm in trace.arms
-    ]
-
-
-def outcome(read, decide_all, truth):
-    """`refused`, `same` or `another`, or what is wrong."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = decide_all(read())
-    except (ValueError, KeyError) as error:
-        return "refused" if is_clear(error) else f"raw {type(error).__name__}: {error}"
-    except Exception as error:  # noqa: BLE001 - what it is, is what is asked
-        return f"traceback {type(error).__name__}: {error}"
-    return "same" if repr(found) == repr(truth) else "another"
-
-
-def walk(changes, read, decide_all):
-    """What became of every change.
-
-    Fails with the first that is neither refused nor decides as before.
-    """
-    truth, counts, wrong = decide_all(read(None)), Counter[str](), []
-    for change in changes:
-        # called at once
-        found = outcome(lambda: read(change.content), decide_all, truth)  # noqa: B023
-        kind = found if found in {"refused", "same", "another"} else "wrong"
-        if kind == "wrong" or (kind == "another" and change.malformed):
-            wrong.append(f"{change.what}: {found}")
-            kind = "wrong"
-        counts[kind] += 1
-    assert not wrong, f"{len(wrong)} of {counts.total()}\n" + "\n".join(wrong[:40])
-    return counts
+from stored_traces import full_trace
 
 
 def trace_walk(folder, step=1):
@@ -85,7 +25,7 @@ def trace_walk(folder, step=1):
     whole, target = folder / "whole.parquet", folder / "t.parquet"
     dataclasses.replace(full_trace(), latency=None).save(whole)
     return walk(
-        resigned_traces(whole, target, step), lambda path: Trace.load(path or whole), decided
+        resigned_traces(whole, target, step), lambda path: Trace.load(path or whole), decided_alike
     )
 
 
@@ -140,5 +80,7 @@ def test_latencies(tmp_path):
             pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(changed)}), file)
         return Trace.load(whole)
 
-    counts = walk(resigned_documents(head, "content", lambda _: head["content"]), read, decided)
+    counts = walk(
+        resigned_documents(head, "content", lambda _: head["content"]), read, decided_alike
+    )
     assert counts["refused"] > 50

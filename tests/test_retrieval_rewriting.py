@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from effort import lines_run
 from raglab.retrieval.rewriting import rm3, uncovered
 from raglab.store.loaders import load_corpus
-
-BROKER = Path(__file__).parent.parent / "datasets" / "broker"
+from trades import BROKER
 
 TEXTS = (
     "Hail breaks glass. Hail breaks tiles.",

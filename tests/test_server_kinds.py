@@ -26,7 +26,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from answered_traces import asked_world
 from generators import Weighed
+from live_worlds import CORPUS, OPEN, SMALL
 from local_server import LocalServer, serving
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.openai_client import OpenAIClient
@@ -39,9 +41,6 @@ from raglab.store.policies import Policy
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import ModelUnavailableError
-from test_live_ask import OPEN
-from test_live_trace_building import CORPUS, SMALL, encoder  # noqa: F401
-from test_model_failures import world
 
 pytest.importorskip("openai")
 KEY = "sk-test-90aa3b17c6"
@@ -498,9 +497,9 @@ def asked(kind, client, index):
     live = time.perf_counter() - begin
     if kind.ends == "ValueError":
         with pytest.raises(ValueError, match="the gate generation needs"):
-            record_answers(world(3), policy, generator, Weighed())
+            record_answers(asked_world(3), policy, generator, Weighed())
         return Outcome(ends, words, {"ValueError": 3}, None, (live, math.nan))
-    trace = record_answers(world(3), policy, generator, Weighed())
+    trace = record_answers(asked_world(3), policy, generator, Weighed())
     missing = trace.meta[ANSWER_REQUESTS]["missing"]
     return Outcome(ends, words, missing, trace, (live, time.perf_counter() - begin - live))
 

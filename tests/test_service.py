@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -20,25 +19,12 @@ from typing import NamedTuple
 
 import pytest
 
+from local_server import APP
 from raglab.store.policies import Policy
 
 ROOT = Path(__file__).parents[1]
-APP = ROOT / "experiments" / "service" / "app.py"
 GOOD = b'{"hits": [{"query": "what is the excess?", "hit_id": "a", "node_score": 0.9}]}'
 HEAD = b"POST /decide HTTP/1.1\r\nhost: a\r\n"
-
-
-@pytest.fixture(scope="module")
-def app():
-    """Return the example as a module."""
-    pytest.importorskip("fastapi")
-    spec = importlib.util.spec_from_file_location("service_app", APP)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 class Service(NamedTuple):

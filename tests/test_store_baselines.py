@@ -4,51 +4,23 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.metrics import cost_matrix
-from raglab.store.baselines import CELL_OF, FORMAT, Baseline, BaselineCase, baseline_rows
-from raglab.store.files import InputError, Where
+from raglab.store.baselines import CELL_OF, FORMAT, Baseline
+from raglab.store.files import InputError
+from study_worlds import PAIRS, baseline_case, baseline_of_cases
 
-PAIRS = sorted(CELL_OF)  # label and outcome
-
-
-def case(number, label="ok", outcome="answered_right"):
-    """A case by its number."""
-    return BaselineCase(f"q{number:05d}", f"{number:016x}", label, f"{7:016x}", outcome)
-
-
-def baseline(cases, costs=None, **more):
-    """A baseline of cases."""
-    rows = baseline_rows(cases, Where("made"))
-    made = Baseline(
-        "0123456789ab",
-        "hybrid",
-        "sources",
-        3,
-        cost_matrix(costs),
-        {"fetch_k": 50},
-        None,
-        0,
-        0,
-        rows,
-        {},
-    )
-    return replace(made, **more)
-
-
-SMALL = baseline(
+SMALL = baseline_of_cases(
     [
-        case(1),
-        case(2, "ok", "refused"),
-        case(3, "refuse", "answered_wrong"),
-        case(4, "refuse", "refused"),
-        case(5, "ambiguous", "asked_right"),
+        baseline_case(1),
+        baseline_case(2, "ok", "refused"),
+        baseline_case(3, "refuse", "answered_wrong"),
+        baseline_case(4, "refuse", "refused"),
+        baseline_case(5, "ambiguous", "asked_right"),
     ],
     {"refuse": {"answered_wrong": 10}},
 )
@@ -73,7 +45,11 @@ def test_a_worked_example():
     assert SMALL.case_costs.tolist() == [0.0, 1.0, 10.0, 0.0, 0.0]
     assert SMALL.measures["false_refusal_rate"] == {"rate": 0.5, "k": 1, "n": 2}
     assert SMALL.measures["hallucination_rate"] == {"rate": 0.5, "k": 1, "n": 2}
-    assert baseline([case(1)]).measures["missed_ambiguity_rate"] == {"rate": None, "k": 0, "n": 0}
+    assert baseline_of_cases([baseline_case(1)]).measures["missed_ambiguity_rate"] == {
+        "rate": None,
+        "k": 0,
+        "n": 0,
+    }
     frame = SMALL.frame()
     assert frame["cost"].tolist() == SMALL.case_costs.tolist()
     assert frame["case_id"].tolist() == [row.id for row in SMALL.cases]
@@ -83,22 +59,22 @@ def test_a_worked_example():
 @given(st.lists(st.sampled_from(PAIRS), min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_a_file_gives_back_what_was_saved(tmp_path_factory, pairs, order):
     """To the byte, whatever the order of the cases."""
-    cases = [case(number, *pair) for number, pair in enumerate(pairs)]
-    made = baseline(cases, {"ok": {"refused": 0.3}})
+    cases = [baseline_case(number, *pair) for number, pair in enumerate(pairs)]
+    made = baseline_of_cases(cases, {"ok": {"refused": 0.3}})
     path = tmp_path_factory.mktemp("b") / "b.json"
     made.save(path)
     loaded = Baseline.load(path)
     assert loaded.text() == made.text() == path.read_text(encoding="utf-8")
     assert (loaded.cells == made.cells).all()
     order.shuffle(cases)
-    assert baseline(cases, {"ok": {"refused": 0.3}}).text() == made.text()
+    assert baseline_of_cases(cases, {"ok": {"refused": 0.3}}).text() == made.text()
 
 
 def test_a_file_diffs_by_case():
     """A case that is decided otherwise changes its line and the measures, no more."""
-    cases = [case(number) for number in range(50)]
-    before = baseline(cases).text().splitlines()
-    after = baseline([*cases[:-1], case(49, "ok", "refused")]).text().splitlines()
+    cases = [baseline_case(number) for number in range(50)]
+    before = baseline_of_cases(cases).text().splitlines()
+    after = baseline_of_cases([*cases[:-1], baseline_case(49, "ok", "refused")]).text().splitlines()
     changed = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
     assert sum('"id"' in line for line in changed) == 2
     assert len(changed) < 20

@@ -18,7 +18,7 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from hostile import diskcache_rows, pickles, remount, small_disk
+from hostile import diskcache_rows, forge_journal, pickles, remount, small_disk
 from raglab.store.blobs import KEY_BYTES, Blobs, own_secret
 from raglab.store.database import Database
 from raglab.store.files import InputError
@@ -29,20 +29,6 @@ from raglab.store.log_tables import REQUEST_TABLES
 def file(tmp_path):
     """Return the place of a store that does not exist yet."""
     return tmp_path / "deep" / "store.sqlite"
-
-
-def forge_journal(file, victim):
-    """Create a victim and a rollback journal beside a file, after which SQLite would delete it."""
-    victim.write_bytes(b"precious")
-    name, magic = os.fsencode(victim), bytes.fromhex("d9d505f920a163d7")
-    numbers = (0, 0, file.stat().st_size // 4096, 512, 4096)
-    head = magic + b"".join(number.to_bytes(4, "big") for number in numbers)
-    tail = (2**30 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
-    tail += (sum(byte if byte < 128 else byte - 256 for byte in name) % 2**32).to_bytes(
-        4, "big"
-    ) + magic
-    file.with_name(f"{file.name}-journal").write_bytes(head.ljust(512, b"\0") + tail)
-    return victim
 
 
 class TestValues:

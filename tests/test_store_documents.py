@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from io import BytesIO
 from pathlib import Path
 
 import pytest
-from pypdf import PdfWriter
-from pypdf.constants import PageLabelStyle
-from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
+from document_samples import write_file
+from pdf_samples import pdf_bytes
 from raglab.store.document_files import MAX_ROWS
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
@@ -50,16 +48,9 @@ Keys too.
 """
 
 
-def write(path, content):
-    """Write a file and the folders above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
 def write_records(path, *records):
     """Write one JSON object a line."""
-    return write(path, "".join(json.dumps(record) + "\n" for record in records))
+    return write_file(path, "".join(json.dumps(record) + "\n" for record in records))
 
 
 def refusal(path, **limits):
@@ -69,36 +60,9 @@ def refusal(path, **limits):
     return str(caught.value)
 
 
-def pdf_bytes(*texts, labelled=False, locked=False):
-    """PDF with one line of text a page; an empty text makes an empty page."""
-    writer = PdfWriter()
-    font = DictionaryObject(
-        {
-            NameObject(f"/{k}"): NameObject(f"/{v}")
-            for k, v in (("Type", "Font"), ("Subtype", "Type1"), ("BaseFont", "Helvetica"))
-        }
-    )
-    for text in texts:
-        page = writer.add_blank_page(width=300, height=300)
-        page[NameObject("/Resources")] = DictionaryObject(
-            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): writer._add_object(font)})}
-        )
-        stream = StreamObject()
-        stream.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode() if text else b"")
-        page[NameObject("/Contents")] = writer._add_object(stream)
-    if labelled:
-        writer.set_page_label(0, 0, style=PageLabelStyle.LOWERCASE_ROMAN)
-        writer.set_page_label(1, len(texts) - 1, style=PageLabelStyle.DECIMAL)
-    if locked:
-        writer.encrypt("p", algorithm="RC4-128")
-    target = BytesIO()
-    writer.write(target)
-    return target.getvalue()
-
-
 def test_a_section_is_a_chunk_under_its_heading_path(tmp_path):
     """Title, section and subsection are on the first line, a section goes on over a page end."""
-    chunks = load_corpus(write(tmp_path / "a.md", WORDING).parent).chunks
+    chunks = load_corpus(write_file(tmp_path / "a.md", WORDING).parent).chunks
     assert [(c.chunk_id, c.page, c.page_label) for c in chunks] == [
         ("a.md#1-1", 1, "i"),
         ("a.md#2-2", 2, "1"),
@@ -115,7 +79,7 @@ def test_a_section_is_a_chunk_under_its_heading_path(tmp_path):
 
 def test_front_matter_becomes_tags_as_written(tmp_path):
     """A version 1.10 stays 1.10, a date stays a date's text, blanks and lists are no tags."""
-    first = load_corpus(write(tmp_path / "a.md", WORDING)).chunks[0]
+    first = load_corpus(write_file(tmp_path / "a.md", WORDING)).chunks[0]
     assert first.tags == {
         "title": "Premier Home",
         "domain": "home",
@@ -127,7 +91,7 @@ def test_front_matter_becomes_tags_as_written(tmp_path):
 
 def test_markdown_without_anything_is_page_one(tmp_path):
     """No front matter, no marks, no headings: one chunk, page 1, its text as it is."""
-    chunk = load_corpus(write(tmp_path / "a.md", "\ufeffOne.\r\n\r\nTwo.\r\n")).chunks
+    chunk = load_corpus(write_file(tmp_path / "a.md", "\ufeffOne.\r\n\r\nTwo.\r\n")).chunks
     assert chunk == (Chunk("a.md#1-1", "One.\n\nTwo.", "a.md", 1),)
 
 
@@ -139,7 +103,7 @@ def test_the_only_first_level_heading_is_the_title(tmp_path):
     assert [
         c.full_text
         for c in load_corpus(
-            write(tmp_path / "a.md", "Zero.\n# Guide\nOne.\n## Two ##\nThree.")
+            write_file(tmp_path / "a.md", "Zero.\n# Guide\nOne.\n## Two ##\nThree.")
         ).chunks
     ] == [
         "Guide\nZero.",
@@ -149,7 +113,7 @@ def test_the_only_first_level_heading_is_the_title(tmp_path):
     assert [
         c.full_text
         for c in load_corpus(
-            write(tmp_path / "b.md", "# C#\nOne.\n# F\nTwo.\n#### Deep\n#x")
+            write_file(tmp_path / "b.md", "# C#\nOne.\n# F\nTwo.\n#### Deep\n#x")
         ).chunks
     ] == [
         "C#\nOne.",
@@ -160,14 +124,14 @@ def test_the_only_first_level_heading_is_the_title(tmp_path):
 def test_code_is_no_heading_and_no_page_mark(tmp_path):
     """Inside a fence, `## x` and a page mark are code; ```` ```x``` ```` on one line opens none."""
     text = "`x` is inline\n\n```sh\n## x\n\n<!-- page 7 -->\n```\n"
-    (chunk,) = load_corpus(write(tmp_path / "a.md", text)).chunks
+    (chunk,) = load_corpus(write_file(tmp_path / "a.md", text)).chunks
     assert chunk.full_text == text.rstrip("\n")
     assert chunk.page == 1
 
 
 def test_pages_of_plain_text_break_at_form_feeds(tmp_path):
     """Paragraphs of a page are one chunk, a form feed begins another."""
-    path = write(tmp_path / "a.txt", "one\n\ntwo\n \nthree\n\ffour\n")
+    path = write_file(tmp_path / "a.txt", "one\n\ntwo\n \nthree\n\ffour\n")
     assert [(c.page, c.text) for c in load_corpus(path).chunks] == [
         (1, "one\n\ntwo\n\nthree"),
         (2, "four"),
@@ -176,8 +140,8 @@ def test_pages_of_plain_text_break_at_form_feeds(tmp_path):
 
 def test_pdf_pages_carry_their_printed_labels(tmp_path):
     """Pages i, 1, 2; an empty page makes no chunk; without labels in the file there are none."""
-    write(tmp_path / "a.pdf", pdf_bytes("Cover", "", "Flood limit 500", labelled=True))
-    write(tmp_path / "b.pdf", pdf_bytes("Plain"))
+    write_file(tmp_path / "a.pdf", pdf_bytes("Cover", "", "Flood limit 500", labelled=True))
+    write_file(tmp_path / "b.pdf", pdf_bytes("Plain"))
     assert load_corpus(tmp_path).chunks == (
         Chunk("a.pdf#1-1", "Cover", "a.pdf", 1, "i"),
         Chunk("a.pdf#3-2", "Flood limit 500", "a.pdf", 3, "2"),
@@ -191,8 +155,8 @@ def test_a_folder_is_read_in_the_order_of_relative_paths(tmp_path):
     `documents/` goes first.
     """
     for name in ("b/x.md", "a/x.MD", "z.txt", ".git/x.md", "a/.x.md", "a/x.rtf"):
-        write(tmp_path / "set" / "documents" / name, name)
-    write(tmp_path / "set" / "README.md", "not a document")
+        write_file(tmp_path / "set" / "documents" / name, name)
+    write_file(tmp_path / "set" / "README.md", "not a document")
     with pytest.warns(UserWarning, match=r"left out of the corpus: 1 \.rtf"):
         corpus = load_corpus(tmp_path / "set")
     assert corpus.name == "set"
@@ -230,7 +194,7 @@ def test_documents_as_json_lines_are_cut_like_files(tmp_path):
 def test_squad_paragraphs_are_chunks(tmp_path):
     """Source is the title (a slash encoded), page the paragraph number, tag domain the article."""
     paragraphs = [{"context": "One.", "qas": []}, {"context": "Two.", "qas": []}]
-    path = write(
+    path = write_file(
         tmp_path / "s.json", json.dumps({"data": [{"title": "AC/DC", "paragraphs": paragraphs}]})
     )
     assert load_corpus(path).chunks == (
@@ -308,7 +272,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
 
     The target keeps its bytes and no other file stays.
     """
-    path = write(tmp_path / "c.jsonl", "old")
+    path = write_file(tmp_path / "c.jsonl", "old")
     with pytest.raises(InputError, match=r"c\.jsonl, line 2, id a: text .*surrogate"):
         save_corpus(Corpus("n", (Chunk("a", "\ud800", "s"),)), path)
     with pytest.raises(InputError, match="unique, got 'a' again"):
@@ -545,7 +509,7 @@ def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
 )
 def test_wrong_json_lines_are_told_so(tmp_path, content, said):
     """The message has file, line, rule, what came and a remedy."""
-    path = write(tmp_path / "c.jsonl", content)
+    path = write_file(tmp_path / "c.jsonl", content)
     told(refusal(path), str(path), said)
 
 
@@ -620,7 +584,7 @@ def test_wrong_json_lines_are_told_so(tmp_path, content, said):
 )
 def test_wrong_markdown_is_told_so(tmp_path, content, said):
     """The message has file, line, rule, what came and a remedy."""
-    path = write(tmp_path / "a.md", content)
+    path = write_file(tmp_path / "a.md", content)
     told(refusal(tmp_path), str(path), said)
 
 
@@ -630,22 +594,22 @@ def test_wrong_pdfs_are_told_so(tmp_path):
         tmp_path / name for name in ("broken.pdf", "locked.pdf", "scanned.pdf")
     )
     told(
-        refusal(write(broken, b"%PDF-1.4 nothing")),
+        refusal(write_file(broken, b"%PDF-1.4 nothing")),
         str(broken),
         "a document must be readable … save it again",
     )
     told(
-        refusal(write(broken, pdf_bytes("x")[:-200])),
+        refusal(write_file(broken, pdf_bytes("x")[:-200])),
         str(broken),
         "a document must be readable … save it again",
     )
     told(
-        refusal(write(locked, pdf_bytes("x", locked=True))),
+        refusal(write_file(locked, pdf_bytes("x", locked=True))),
         str(locked),
         "must open without a password … save it without one",
     )
     told(
-        refusal(write(scanned, pdf_bytes("", ""))),
+        refusal(write_file(scanned, pdf_bytes("", ""))),
         str(scanned),
         "2 of 2 pages have no text … need OCR",
     )
@@ -659,19 +623,19 @@ def test_wrong_paths_are_told_so(tmp_path):
     told(refusal(tmp_path / "x.md"), "the file must be readable … check path and rights")
     told(refusal(Path("/dev/null/x.md")), "the file must be readable … check path and rights")
     told(
-        refusal(write(tmp_path / "x.rtf", "a,b")),
+        refusal(write_file(tmp_path / "x.rtf", "a,b")),
         "x.rtf … corpus must be a folder … .md … check the path",
     )
     told(
-        refusal(write(tmp_path / "x.json", "{}")),
+        refusal(write_file(tmp_path / "x.json", "{}")),
         "x.json … SQuAD 2.0 (key data)",
     )
     told(
-        refusal(write(tmp_path / "x.json", '{"data": []}')),
+        refusal(write_file(tmp_path / "x.json", '{"data": []}')),
         "x.json … at least one chunk … add documents",
     )
     told(
-        refusal(write(tmp_path / "x.json", '{"data":\n[}')),
+        refusal(write_file(tmp_path / "x.json", '{"data":\n[}')),
         "x.json, line 2: text must be valid JSON … correct",
     )
 
@@ -694,7 +658,7 @@ def test_wrong_paths_are_told_so(tmp_path):
 )
 def test_wrong_squad_is_told_so(tmp_path, data, said):
     """The message has file, the way inside the document, rule and remedy."""
-    path = write(tmp_path / "s.json", json.dumps({"data": data}))
+    path = write_file(tmp_path / "s.json", json.dumps({"data": data}))
     told(refusal(path), str(path), said)
 
 
@@ -713,14 +677,14 @@ def test_a_line_over_the_limit_is_refused_unread(tmp_path):
     told(message, str(path), "line 1: a line must be at most 16777216 bytes … raise max_line_bytes")
     assert peak < 64 * 2**20
     line = json.dumps(CHUNK)
-    write(path, line + "\r\n")
+    write_file(path, line + "\r\n")
     assert len(load_corpus(path, max_line_bytes=len(line)).chunks) == 1
     told(refusal(path, max_line_bytes=len(line) - 1), "raise max_line_bytes")
 
 
 def test_a_file_over_the_limit_is_refused(tmp_path):
     """Files that are read as a whole have a limit too."""
-    path = write(tmp_path / "a.md", "x" * 11)
+    path = write_file(tmp_path / "a.md", "x" * 11)
     told(
         refusal(path, max_file_bytes=10),
         str(path),

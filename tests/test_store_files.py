@@ -6,50 +6,36 @@ Logs of lines under a lock.
 from __future__ import annotations
 
 import ast
-import dataclasses
 import json
 import multiprocessing
 import os
 import re
-import resource
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import raglab
-from labelled import labelled
+from file_writers import WRITERS, contents
+from hostile import no_file_longer, small_disk
 from look_files import take_look
-from raglab.audit.log_export import export_tables
 from raglab.lab.looks import recorded_looks
-from raglab.lab.report import page
-from raglab.lab.report.blocks import Picture
 from raglab.lab.tracking import track_run
-from raglab.live.prometheus import METRICS, write_metrics
-from raglab.live.trace_building import _write_part
-from raglab.store import files
 from raglab.store.files import (
     InputError,
     locked_lines,
     logged_lines,
     make_folder,
     replacing,
-    write_lines,
     write_text,
 )
-from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
-from raglab.store.log_tables import REQUEST_TABLES, REQUESTS
-from raglab.store.policies import Policy
-from raglab.values import Case, Chunk, Corpus, Latency
+from raglab.store.loaders import load_cases, load_corpus
 
 ROOT = Path(raglab.__file__).parent
 OPENING = '{"cases_hash": "'
@@ -57,120 +43,6 @@ OPENING = '{"cases_hash": "'
 
 # Every writer
 # ----------------------------------------------------------------------------------------------
-
-
-def big(number):
-    """Some 12 kB of text that does not compress, another for each number: three pages of a disk."""
-    return np.random.default_rng(number).bytes(6_000).hex()
-
-
-def corpus(number):
-    """A corpus of one long chunk."""
-    return Corpus("c", (Chunk("a", big(number), "a.md"),))
-
-
-def policy(number):
-    """A policy with long notes."""
-    return Policy.load().replace("notes", big(number))
-
-
-def trace(number):
-    """A trace with latencies of some pages."""
-    made = labelled(number, {"": 40})
-    ms = np.random.default_rng(number).random((40, 1, 1, 64))
-    return dataclasses.replace(made, latency=Latency(tuple(f"s{stage}" for stage in range(64)), ms))
-
-
-def report(number, path):
-    """A report of one section with two figures; what stands in it is not the point."""
-    pictures = [
-        Picture(f"figure{place}", "caption", big(number + place).encode(), big(number))
-        for place in range(2)
-    ]
-    policies = {"defaults": Policy.load().replace("refine.max_depth", 0)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "SECTIONS", {"Only": lambda _: pictures})
-        return page.write_report(labelled(1, {"": 5}), policies, out=path)
-
-
-def exported(number, path):
-    """Tables of a log that holds one request, in memory."""
-    (table,) = (table for table in REQUEST_TABLES if table.name == REQUESTS)
-    names = ["seq", "at", *(column.name for column in table.columns)]
-    held = {REQUESTS: [dict.fromkeys(names) | {"question": big(number)}]}
-    export_tables(SimpleNamespace(rows=lambda name: held.get(name, [])), path.parent)
-
-
-def prometheus(number, path):
-    """Metrics of sixty arms."""
-    pytest.importorskip("prometheus_client")
-    columns = [row[2] for row in METRICS]
-    rows = [{"arm": f"{big(number)[:90]}{arm}", **dict.fromkeys(columns, 1.0)} for arm in range(60)]
-    write_metrics(pd.DataFrame(rows), path)
-
-
-class Writer(NamedTuple):
-    """A writer of a file: `write(number, path)` writes another content for each number."""
-
-    name: str
-    write: Callable[[int, Path], object]
-    file: str = "kept.out"
-
-
-WRITERS = (
-    Writer("text", lambda number, path: write_text(big(number), path)),
-    Writer("bytes", lambda number, path: files.write_bytes(big(number).encode(), path)),
-    Writer("lines", lambda number, path: write_lines([{"a": big(number)}], path)),
-    Writer("corpus", lambda number, path: save_corpus(corpus(number), path), "corpus.jsonl"),
-    Writer(
-        "cases",
-        lambda number, path: save_cases([Case("a", big(number), "ok")], path),
-        "cases.jsonl",
-    ),
-    Writer("policy", lambda number, path: policy(number).save(path), "policy.yaml"),
-    Writer("trace", lambda number, path: trace(number).save(path), "trace.parquet"),
-    Writer(
-        "part of a trace",
-        lambda number, path: _write_part(path, {"text": np.array([big(number)])}),
-        "000000000-000000003.npz",
-    ),
-    Writer("report", report, "report.html"),
-    Writer("tables of an audit log", exported, f"{REQUESTS}.parquet"),
-    Writer("metrics", prometheus, "raglab.prom"),
-)
-
-
-def contents(folder):
-    """Bytes of every file below a folder, by its path there; hidden ones as well."""
-    return {
-        str(file.relative_to(folder)): file.read_bytes()
-        for file in folder.rglob("*")
-        if file.is_file()
-    }
-
-
-@contextmanager
-def mounted(folder, size):
-    """A small disk of its own; skipped where none may be mounted."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "raglab-test", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("no disk may be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@contextmanager
-def no_file_longer(size):
-    """The system refuses to make any file of this process longer."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def check_refusal(writer, path, before, most=None):
@@ -216,7 +88,7 @@ def test_a_file_that_cannot_grow_is_as_it_was(writer, tmp_path):
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda one: one.name)
 def test_a_full_disk_leaves_the_old_file(writer, tmp_path):
     """A disk with no page left, with one, and with two."""
-    with mounted(tmp_path / "disk", "1m") as disk:
+    with small_disk(tmp_path / "disk", "1m") as disk:
         path = disk / "new" / writer.file
         make_folder(path.parent)
         writer.write(1, path)
@@ -242,7 +114,7 @@ def test_a_disk_that_is_read_only_and_a_path_that_is_none(writer, tmp_path):
         assert str(caught.value).startswith(str(taken))
     assert (tmp_path / "file").read_text() == "x"
     assert not [name for name in contents(tmp_path) if name.endswith(".tmp")]
-    with mounted(tmp_path / "disk", "1m") as disk:
+    with small_disk(tmp_path / "disk", "1m") as disk:
         writer.write(1, disk / writer.file)
         before = contents(disk)
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -462,7 +334,7 @@ def test_a_log_on_a_full_disk_stays_whole(tmp_path):
         ):
             look(path, "b")
         assert path.read_bytes() == before
-    with mounted(tmp_path / "disk", "64k") as disk:
+    with small_disk(tmp_path / "disk", "64k") as disk:
         path, filler = disk / "looks.jsonl", disk / "filler"
         look(path)
         filler.write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize))
@@ -557,7 +429,7 @@ def test_a_full_disk_costs_the_runs_only(tmp_path, capfd):
     table = {"t": pd.DataFrame({"a": np.random.default_rng(0).random(200_000)})}
     for size in ("64k", "1400k"):
         with (
-            mounted(tmp_path / size, size) as disk,
+            small_disk(tmp_path / size, size) as disk,
             pytest.raises(
                 InputError, match=r"(disk is full|No space left).*the result itself is not lost"
             ),

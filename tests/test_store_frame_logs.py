@@ -23,7 +23,6 @@ from raglab.store.traces import Trace
 from refusals import told
 
 SURER = {"own": {"higher": "surer", "unit": "number"}}
-ASK = {"own": {"higher": "ask", "unit": "number"}}
 
 
 def logged(*rows, columns="query hit_id own", **more):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import zlib
 from contextlib import suppress
 from io import BytesIO
 
@@ -13,52 +12,25 @@ import pytest
 from pypdf import PdfWriter
 
 from document_samples import document as read
+from pdf_samples import (
+    CATALOG,
+    GOOD,
+    PACKED,
+    SLOW,
+    TEXT,
+    TWICE,
+    deflated,
+    pdf_bytes,
+    pdf_of,
+    stream,
+    with_content,
+)
 from raglab.store import workers
 from raglab.store.blocks import Block
 from raglab.store.document_reading import BlockReader
 from raglab.store.files import InputError
 from raglab.store.loaders import load_corpus
 from raglab.store.pdf import PDF_LIMITS, PdfLimits
-from test_store_documents import pdf_bytes
-
-TEXT = b"BT /F1 12 Tf 20 200 Td (x) Tj ET\n"
-FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
-CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
-ROOM = b"/MediaBox [0 0 300 300] /Resources << /Font << /F1 3 0 R >> >>"
-
-
-def document(objects):
-    """PDF of numbered objects; 1 is its root."""
-    out, places = b"%PDF-1.7\n", {}
-    for number, body in sorted(objects.items()):
-        places[number] = len(out)
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    start, size = len(out), max(objects) + 1
-    rows = [
-        b"%010d 00000 n \n" % places[n] if n in places else b"0000000000 65535 f \n"
-        for n in range(size)
-    ]
-    end = b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (size, start)
-    return out + b"xref\n0 %d\n" % size + b"".join(rows) + end
-
-
-def stream(data, more=b""):
-    """Stream object."""
-    return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), more, data)
-
-
-def with_content(content, pages=1, **more):
-    """PDF whose pages all show one content; `o5` and the like are further objects."""
-    kids = b" ".join(b"%d 0 R" % (10 + n) for n in range(pages))
-    objects = {
-        1: CATALOG,
-        2: b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, pages),
-        3: FONT,
-        4: content,
-    }
-    page = b"<< /Type /Page /Parent 2 0 R /Contents 4 0 R %s >>" % ROOM
-    objects |= dict.fromkeys(range(10, 10 + pages), page)
-    return document(objects | {int(name[1:]): body for name, body in more.items()})
 
 
 def pages(raw, limits=PDF_LIMITS):
@@ -81,20 +53,10 @@ def test_a_page_is_read():
     assert read("PDF", with_content(stream(TEXT))).blocks == (Block("text", "x"),)
 
 
-def deflated(data, times=1):
-    """Data packed several times over."""
-    for _ in range(times):
-        data = zlib.compress(data, 9)
-    return data
-
-
-PACKED = b"/Filter /FlateDecode"
-TWICE = b"/Filter [/FlateDecode /FlateDecode]"
 TREE = {
     n: b"<< /Type /Pages /Kids [%d 0 R %d 0 R] /Count 9 >>" % (n + 1, n + 1) for n in range(2, 30)
 }
 LEAF = b"<< /Type /Page /MediaBox [0 0 9 9] >>"
-GOOD = with_content(stream(TEXT))
 HOSTILE = {
     "a flate bomb": with_content(stream(deflated(bytes(100_000_000)), PACKED)),
     "a bomb in a bomb": with_content(stream(deflated(bytes(100_000_000), 2), TWICE)),
@@ -104,11 +66,11 @@ HOSTILE = {
     "codes of LZW": with_content(
         stream(deflated(bytes(100_000)), b"/Filter [/FlateDecode /LZWDecode]")
     ),
-    "a page tree that is its own child": document(
+    "a page tree that is its own child": pdf_of(
         {1: CATALOG, 2: b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 4 >>"}
     ),
-    "a page tree of 2**28 leaves": document({1: CATALOG, **TREE, 30: LEAF}),
-    "a count of two billion": document(
+    "a page tree of 2**28 leaves": pdf_of({1: CATALOG, **TREE, 30: LEAF}),
+    "a count of two billion": pdf_of(
         {1: CATALOG, 2: b"<< /Type /Pages /Kids [10 0 R] /Count 2000000000 >>", 10: LEAF}
     ),
     "deep nesting": with_content(stream(b"[" * 100_000 + b"]" * 100_000 + b" TJ")),
@@ -132,9 +94,6 @@ def test_a_table_that_comes_before_itself_ends():
     at = int(GOOD[GOOD.rindex(b"startxref") + 9 :].split()[0])
     looped = GOOD.replace(b"/Root 1 0 R", b"/Root 1 0 R /Prev %d" % at)
     assert pages(looped) == ["x"]
-
-
-SLOW = with_content(stream(deflated(b"q 1 0 0 1 0 0 cm " * 500_000 + TEXT), PACKED))  # 20 kB
 
 
 def test_a_slow_pdf_is_ended_at_its_seconds():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +13,6 @@ from raglab.store.blocks import Block, DocumentBlocks
 from raglab.store.chunking import TokenLimit, chunk_blocks
 from raglab.store.loaders import load_corpus
 from raglab.words.text import pieces
-
-Count = Callable[[Sequence[str]], Sequence[int]]
 
 
 def words(texts):

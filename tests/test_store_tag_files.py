@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from document_samples import write_file
+from pdf_samples import pdf_bytes
 from raglab.store.files import InputError
 from raglab.store.loaders import load_corpus
 from refusals import told
-from test_store_documents import pdf_bytes, write
 
 HTML = (
     '<html lang="en"><head><title>Questions</title></head><body><p>Glass is '
@@ -20,13 +21,13 @@ def folder(place, stated):
 
     Its file of tags holds what is stated of them.
     """
-    write(place / "faq.html", HTML)
-    write(
+    write_file(place / "faq.html", HTML)
+    write_file(
         place / "terms" / "home" / "own.md",
         "---\ndomain: own\nentities: [Acme]\n---\nFire is covered.",
     )
-    write(place / "terms" / "home" / "excess.pdf", pdf_bytes("The excess is 100 pounds."))
-    write(place / "tags.yaml", stated)
+    write_file(place / "terms" / "home" / "excess.pdf", pdf_bytes("The excess is 100 pounds."))
+    write_file(place / "tags.yaml", stated)
     return place
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from raglab import values
 from raglab.decision.trace_view import Measured
 from raglab.policy import PolicyData
-from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.records import hash_cases
@@ -23,32 +22,8 @@ from raglab.store.trace_commands import rebuild_command
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace, TraceError
 from raglab.values import FLOAT_FIELDS, Case
-from worlds import PATTERNS, Hit, ask, measured, random_trace, trace_of
-
-META = {
-    "fingerprint": "0123456789abcdef",
-    "corpus_hash": "c" * 64,
-    "command": "raglab trace broker --cases qa.jsonl",
-}
-
-
-def stored(plain, **meta):
-    """Trace with what patterns hit and a meta of its own; measurements as retrieval takes them."""
-    plain = measured(plain)
-    found = pattern_hits(plain.cases, plain.chunks, Patterns(**PATTERNS))
-    told = META | {"cases_hash": hash_cases(plain.cases)} | meta
-    return Trace(plain.cases, plain.chunks, plain.arms, plain.hits, found, told)
-
-
-def world(seed=0):
-    """Trace of six cases, two arms, two depths."""
-    return stored(random_trace(seed, n_cases=6, arms=2, depths=2))
-
-
-def unit_vectors(seed, size):
-    """Embeddings of unit length, [size, 3]."""
-    rows = np.random.default_rng(seed).normal(size=(size, 3))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+from stored_traces import META, assert_same_trace, full_trace, stored, stored_world, unit_vectors
+from worlds import Hit, ask, measured, random_trace, trace_of
 
 
 def saved(trace, folder):
@@ -71,27 +46,6 @@ def with_head(table, path, **changes):
     pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), path)
 
 
-def assert_equal(first, second):
-    """Check that two traces hold the same, to the bit and the type."""
-    assert first.cases == second.cases
-    assert [chunk._replace(tags=dict(chunk.tags)) for chunk in first.chunks] == list(second.chunks)
-    assert (first.arms, first.meta) == (second.arms, second.meta)
-    pairs = list(zip(first.hits, second.hits, strict=True))
-    for one, other in pairs:
-        assert one.dtype == other.dtype
-        assert np.array_equal(one, other, equal_nan=one.dtype == np.float64)
-    if first.vectors is None:
-        assert second.vectors is None
-    else:
-        assert first.vectors.dtype == second.vectors.dtype == np.float32
-        assert np.array_equal(first.vectors, second.vectors)
-    if first.pattern_hits is None:
-        assert second.pattern_hits is None
-    else:
-        assert first.pattern_hits.counts.tolist() == second.pattern_hits.counts.tolist()
-        assert first.pattern_hits._replace(counts=None) == second.pattern_hits._replace(counts=None)
-
-
 class TestRoundTrip:
     """What was saved comes back."""
 
@@ -112,9 +66,9 @@ class TestRoundTrip:
     @pytest.mark.parametrize("seed", range(8))
     def test_everything_comes_back(self, tmp_path, seed):
         """Cases, chunks, arms, hits, what patterns hit, and meta are equal after a round trip."""
-        trace = world(seed)
+        trace = stored_world(seed)
         again = Trace.load(saved(trace, tmp_path))
-        assert_equal(trace, again)
+        assert_same_trace(trace, again)
         assert content_hash(trace) == content_hash(again)
 
     @pytest.mark.parametrize("seed", range(4))
@@ -123,10 +77,10 @@ class TestRoundTrip:
 
         Another vector is another content.
         """
-        trace = world(seed)
+        trace = stored_world(seed)
         vectors = unit_vectors(seed, len(trace.chunks))
         held = dataclasses.replace(trace, vectors=vectors)
-        assert_equal(held, Trace.load(saved(held, tmp_path)))
+        assert_same_trace(held, Trace.load(saved(held, tmp_path)))
         assert np.array_equal(held.subset([1, 0]).vectors, vectors)
         assert content_hash(held) != content_hash(trace)
         assert content_hash(held) != content_hash(
@@ -137,11 +91,11 @@ class TestRoundTrip:
         """A trace that measured no patterns comes back without them."""
         plain = measured(random_trace(1))
         trace = Trace(plain.cases, plain.chunks, plain.arms, plain.hits, None, META)
-        assert_equal(trace, Trace.load(saved(trace, tmp_path)))
+        assert_same_trace(trace, Trace.load(saved(trace, tmp_path)))
 
     def test_the_same_trace_gives_the_same_bytes(self, tmp_path):
         """A second save, and the save of what was loaded, write the bytes of the first."""
-        trace = world()
+        trace = stored_world()
         first, second = (saved(trace, tmp_path / name) for name in "ab")
         third = saved(Trace.load(first), tmp_path / "c")
         assert first.read_bytes() == second.read_bytes() == third.read_bytes()
@@ -173,11 +127,11 @@ class TestRoundTrip:
 
     def test_wider_integers_are_the_same_trace(self, tmp_path):
         """A trace with int64 chunks hashes and loads as its int32 twin does."""
-        trace = world()
+        trace = stored_world()
         hits = trace.hits._replace(chunk=trace.hits.chunk.astype(np.int64))
         wide = Trace(trace.cases, trace.chunks, trace.arms, hits, trace.pattern_hits, trace.meta)
         assert content_hash(wide) == content_hash(trace)
-        assert_equal(trace, Trace.load(saved(wide, tmp_path)))
+        assert_same_trace(trace, Trace.load(saved(wide, tmp_path)))
 
 
 class TestDamage:
@@ -185,7 +139,7 @@ class TestDamage:
 
     def test_truncated(self, tmp_path):
         """A file cut anywhere is refused, and the message says how to build one."""
-        path = saved(world(), tmp_path)
+        path = saved(stored_world(), tmp_path)
         whole = path.read_bytes()
         for size in [*range(0, len(whole), 97), len(whole) - 1]:
             path.write_bytes(whole[:size])
@@ -196,7 +150,7 @@ class TestDamage:
 
         Then all content is the same.
         """
-        trace = world()
+        trace = stored_world()
         path = saved(trace, tmp_path)
         whole, rng, n_refused = path.read_bytes(), np.random.default_rng(20261121), 0
         for position in rng.integers(0, len(whole), 200):
@@ -208,12 +162,12 @@ class TestDamage:
             except TraceError:
                 n_refused += 1
             else:
-                assert_equal(trace, again)
+                assert_same_trace(trace, again)
         assert n_refused >= 150, f"{n_refused} of 200 refused"
 
     def test_content_that_was_edited(self, tmp_path):
         """A well-formed file with another l2, arm or fingerprint inside is refused."""
-        path = saved(world(), tmp_path)
+        path = saved(stored_world(), tmp_path)
         table = pq.read_table(path)
         head = json.loads(table.schema.metadata[b"raglab"])
         arms, meta = ["x", *head["arms"][1:]], head["meta"] | {"fingerprint": "other"}
@@ -234,7 +188,7 @@ class TestDamage:
 
         Even if only its number was changed.
         """
-        path = saved(world(), tmp_path)
+        path = saved(stored_world(), tmp_path)
         with_head(pq.read_table(path), path, schema_version=int(version.split(maxsplit=1)[0]))
         message = refusal(path)
         assert f"must be version 3, got version {version} raglab" in message
@@ -253,10 +207,10 @@ class TestDamage:
     @pytest.mark.parametrize("what", ["corpus", "cases"])
     def test_made_of_something_else(self, tmp_path, what):
         """A trace of another corpus or other cases is refused with both hashes and the command."""
-        trace = world()
+        trace = stored_world()
         path = saved(trace, tmp_path)
         there = str(trace.meta[f"{what}_hash"])
-        assert_equal(trace, Trace.load(path, **{f"{what}_hash": there}))
+        assert_same_trace(trace, Trace.load(path, **{f"{what}_hash": there}))
         message = refusal(path, **{f"{what}_hash": "f" * 64})
         assert f"the {what} it is replayed for" in message
         assert f"{there[:12]}, not ffffffffffff" in message
@@ -271,7 +225,7 @@ class TestFailingSave:
     )
     def test_nothing_half_written(self, tmp_path, monkeypatch, error):
         """Stopped in the middle of the write, the old file is whole and nothing else is there."""
-        path = saved(world(0), tmp_path)
+        path = saved(stored_world(0), tmp_path)
         before = path.read_bytes()
 
         def broken(_, where, **__):
@@ -280,7 +234,7 @@ class TestFailingSave:
 
         monkeypatch.setattr(pq, "write_table", broken)
         with pytest.raises((type(error), InputError)):
-            world(1).save(path)
+            stored_world(1).save(path)
         assert path.read_bytes() == before
         assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -288,7 +242,7 @@ class TestFailingSave:
         """A folder that cannot be made is told with path and reason."""
         (tmp_path / "file").write_text("x", encoding="utf-8")
         with pytest.raises(InputError, match=r"the folder must be writable, got .*exists"):
-            world().save(tmp_path / "file" / "t.parquet")
+            stored_world().save(tmp_path / "file" / "t.parquet")
 
     @pytest.mark.parametrize(
         ("case", "rule"),
@@ -309,7 +263,7 @@ class TestFailingSave:
     def test_no_case(self, tmp_path):
         """A trace without cases is refused on saving."""
         with pytest.raises(InputError, match="at least one case"):
-            world().subset([]).save(tmp_path / "t.parquet")
+            stored_world().subset([]).save(tmp_path / "t.parquet")
 
 
 class TestParts:
@@ -317,7 +271,7 @@ class TestParts:
 
     def test_by_head(self):
         """Rows 2 and 0 are the third and first case with their hits and counts, in that order."""
-        trace = world()
+        trace = stored_world()
         part = trace.subset([2, 0])
         assert [case.id for case in part.cases] == ["q2", "q0"]
         assert part.chunks == trace.chunks
@@ -330,22 +284,22 @@ class TestParts:
 
     def test_decides_alike(self):
         """A case of a part is decided as it is in the whole."""
-        trace, policy = world(3), PolicyData.from_mapping({"confidence": {"enabled": False}})
+        trace, policy = stored_world(3), PolicyData.from_mapping({"confidence": {"enabled": False}})
         rows = [5, 1, 4]
         whole = decide(trace, policy).frame(reasons=True).iloc[rows].reset_index(drop=True)
         assert decide(trace.subset(np.array(rows)), policy).frame(reasons=True).equals(whole)
 
     def test_a_part_is_saved_and_comes_back(self, tmp_path):
         """Chunks that no case of the part hits come back too, so corpus positions hold."""
-        part = world().subset([1])
-        assert_equal(part, Trace.load(saved(part, tmp_path)))
+        part = stored_world().subset([1])
+        assert_same_trace(part, Trace.load(saved(part, tmp_path)))
 
     def test_a_part_is_not_taken_for_the_whole(self, tmp_path):
         """A part's fingerprint and cases hash are its own.
 
         All cases in order keep those of the whole.
         """
-        trace = world()
+        trace = stored_world()
         part, path = trace.subset([0, 1]), tmp_path / "t.parquet"
         assert part.fingerprint != trace.fingerprint
         assert part.meta["cases_hash"] == hash_cases(part.cases)
@@ -355,7 +309,7 @@ class TestParts:
 
     def test_positions_only(self):
         """A mask, and positions outside the cases, are refused."""
-        trace = world()
+        trace = stored_world()
         with pytest.raises(ValueError, match="got a mask"):
             trace.subset(np.array([True, False] * 3))
         for rows in ([0, 6], [-1, 0]):
@@ -422,39 +376,6 @@ def test_a_stored_command_is_shown_where_it_is_one_of_ours(tmp_path, stored, tol
     assert str(tmp_path / "none") in rebuild_command(tmp_path / "none", "raglab trace docs --out x")
 
 
-def full_trace():
-    """Trace with everything that a trace may hold, two cases."""
-    plain = stored(
-        random_trace(2, n_cases=2, arms=2, depths=1),
-        parameters={"k": 5, "models": ["a", None]},
-        pack="p@1",
-    )
-    n_arms = plain.hits.l2.shape[1]
-    ints = np.array([0, 1], np.int32)
-    answers = values.Answers(
-        generator="extractive",
-        scorer="words",
-        row=ints,
-        arm=np.zeros(2, np.int32),
-        depth=np.zeros(2, np.int32),
-        chunks=np.array([[0, 1], [1, -1]], np.int32),
-        text=("one", "two"),
-        confidence=np.array([0.5, 0.25]),
-        support=np.array([1.0, 0.75]),
-        claim=("a claim", "another"),
-        cited=((0,), (1,)),
-        refused=("no", ""),
-    )
-    return dataclasses.replace(
-        plain,
-        queries=tuple(tuple((case.query,) for _ in range(n_arms)) for case in plain.cases),
-        answers=answers,
-        latency=values.Latency(("dense", "bm25"), np.arange(4.0 * n_arms).reshape(2, n_arms, 1, 2)),
-        vectors=np.eye(len(plain.chunks), 3, dtype=np.float32),
-        columns={"gaps": np.full((2, n_arms, 1), 0.5)},
-    )
-
-
 def leaves(value, path=()):
     """Paths to the values inside, of a list to those of its first item that holds any."""
     if isinstance(value, dict):
@@ -485,7 +406,7 @@ def test_every_value_of_the_file_is_covered(tmp_path, beside):
     """A change of any column or metadata value, of a trace or its latencies, is refused."""
     trace = full_trace()
     path = saved(trace, tmp_path)
-    assert_equal(trace, Trace.load(path))
+    assert_same_trace(trace, Trace.load(path))
     file = path.with_name(path.name + beside)
     table = pq.read_table(file)
     head = json.loads(table.schema.metadata[b"raglab"])
@@ -660,7 +581,7 @@ def test_hits_of_a_case_stand_in_the_order_of_the_arm():
 
 def test_hits_of_every_case_are_those_of_its_arm():
     """As many as the arm found, each once."""
-    trace = world()
+    trace = stored_world()
     for row, case in enumerate(trace.cases):
         for arm in trace.arms:
             found = trace.hits.chunk[row, trace.arm(arm), 0]

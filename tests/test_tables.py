@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 import raglab
@@ -46,7 +45,6 @@ from raglab.store.files import InputError, JsonLine
 from raglab.store.loaders import FORMATS, Format
 from raglab.values import Case, Chunk, Status
 
-Array = NDArray[np.float64]
 MEANS = [0.3, 0.5, 0.9]
 ROOT = Path(__file__).resolve().parents[1]
 

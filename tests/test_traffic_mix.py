@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import raglab
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, unlabelled
 from raglab.audit.label_samples import read_labels, sample_rows, write_sample
 from raglab.cli import app
 from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
@@ -22,7 +22,6 @@ from raglab.metrics.costs import LABELS
 from raglab.metrics.intervals import Stratum, clopper_pearson, finite_interval
 from raglab.metrics.mixes import checked_mix, estimated_mix
 from raglab.store.files import InputError
-from test_lab_traffic_review import unlabelled
 
 WHOLE = "a sheet must have each request once, and a stratum in each row or in none"
 HALF = "a sample must have all drawn rows|inclusion_probability must|a stratum in each row"

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from generators import Fixed
+from live_worlds import CASES, CORPUS, SMALL
 from raglab import extension_points
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
@@ -26,9 +27,6 @@ from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.policies import Policy
 from raglab.words.packs import GENERIC
-
-# a fixture
-from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 OPEN = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}

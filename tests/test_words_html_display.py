@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from hostile_texts import SCRIPT, check_display
 from labelled import labelled
 from raglab import bandit
 from raglab.audit.log import AuditLog
@@ -29,12 +30,6 @@ from raglab.words.characters import visible
 from raglab.words.html_display import MOST_ROWS, Cell, Fold, display
 from worlds import random_policies, with_signals
 
-# Markup, and characters that turn a line, end it, hide, or move a cursor; of a file no half of a
-# surrogate pair comes.
-SCRIPT = (
-    "<script>alert(1)</script><img src=x onerror=alert(2)"
-    ">\u202e\u2066\u2028\x1b[2J\x85\ufeff\U000e0041"
-)
 BIG = 10_000
 
 
@@ -116,33 +111,6 @@ def test_a_value_shows_itself_in_a_line_and_in_a_bounded_page(name):
     At most 300 characters in a line, 20 kB of HTML, and no markup of a corpus.
     """
     check_display(MADE[name]())
-
-
-def check_display(value):
-    """Its line and its page are short, and of its texts nothing is markup."""
-    line, page = repr(value), value._repr_html_()
-    assert len(line) <= 300
-    assert "\n" not in line
-    assert len(page.encode()) <= 20_000
-    assert page.startswith('<div class="raglab-value')
-    assert "<script" not in page
-    assert "<img" not in page
-    for text in (line, page):
-        assert visible(text, lines=True) == text
-    tags = set(re.findall(r"<\s*/?\s*([a-zA-Z!]+)", page))
-    assert tags <= {
-        "div",
-        "style",
-        "b",
-        "table",
-        "tr",
-        "th",
-        "td",
-        "small",
-        "details",
-        "summary",
-        "span",
-    }
 
 
 def _response():

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import raglab
+from live_worlds import SMALL, WordEncoder
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.policy import PolicyData, check_pack
@@ -20,10 +21,7 @@ from raglab.replay import decide
 from raglab.store.policies import Policy, load_pack
 from raglab.values import Case, Corpus
 from raglab.words.packs import GENERIC, nested_repeat, pack_of
-from test_live_trace_building import SMALL, WordEncoder
-from trades import BROKER, INSURANCE
-
-LIBRARY = Path(__file__).parent / "data" / "library"
+from trades import BROKER, INSURANCE, LIBRARY
 
 
 @pytest.fixture(scope="module")

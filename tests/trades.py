@@ -8,3 +8,5 @@ from raglab.store.policies import load_pack
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 INSURANCE = load_pack(BROKER / "pack")
+
+LIBRARY = Path(__file__).parent / "data" / "library"

@@ -11,3 +11,15 @@ import pytest
 def _no_waiting_for_disks(monkeypatch):
     """What is written is read again at once: nothing is learned from a disk that turns."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An index with both logs, one default applied and voted on."""
+    from fuzz.logs import write_logs
+    from fuzz.shop import words_for_models
+
+    place = tmp_path_factory.mktemp("logs") / "i"
+    with words_for_models(place.parent / "kept"):
+        write_logs(place)
+        yield place

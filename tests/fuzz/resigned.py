@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,9 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz.mutation import places
+from fuzz.outcomes import is_clear
+from raglab.policy import PolicyData
+from raglab.replay import decide
 from raglab.store.trace_files import content_hash, open_trace, parse_trace, trace_head
 from raglab.values import TraceData
 from raglab.words.canonical import canonical_json, digest
+from worlds import PATTERNS, policy
 
 HUGE = 2**30
 # Of a place of JSON: what it becomes, and whether that is malformed wherever it stands.
@@ -325,3 +331,57 @@ def array_changes(array):
 def json_hash(document):
     """SHA-256 of canonical JSON, as manifests have it."""
     return digest(canonical_json(document))
+
+
+def reading_policies():
+    """Policies that between them read every measurement."""
+    return [
+        policy(l2={"enabled": True, "max_l2": 0.6}),
+        PolicyData.from_mapping({"patterns": PATTERNS, "signals": {"groups": {"max": 3.0}}}),
+        PolicyData.from_mapping(
+            {"generation": {"enabled": True}, "support": {"enabled": True}, "refine": REFINE}
+        ),
+    ]
+
+
+REFINE = {"max_depth": 1}
+
+
+def decided_alike(trace):
+    """Decisions of each policy by each arm."""
+    return [
+        decide(trace, one, arm=arm).frame(reasons=True).to_dict("records")
+        for one in reading_policies()
+        for arm in trace.arms
+    ]
+
+
+def outcome(read, decide_all, truth):
+    """`refused`, `same` or `another`, or what is wrong."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = decide_all(read())
+    except (ValueError, KeyError) as error:
+        return "refused" if is_clear(error) else f"raw {type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - what it is, is what is asked
+        return f"traceback {type(error).__name__}: {error}"
+    return "same" if repr(found) == repr(truth) else "another"
+
+
+def walk(changes, read, decide_all):
+    """What became of every change.
+
+    Fails with the first that is neither refused nor decides as before.
+    """
+    truth, counts, wrong = decide_all(read(None)), Counter[str](), []
+    for change in changes:
+        # called at once
+        found = outcome(lambda: read(change.content), decide_all, truth)  # noqa: B023
+        kind = found if found in {"refused", "same", "another"} else "wrong"
+        if kind == "wrong" or (kind == "another" and change.malformed):
+            wrong.append(f"{change.what}: {found}")
+            kind = "wrong"
+        counts[kind] += 1
+    assert not wrong, f"{len(wrong)} of {counts.total()}\n" + "\n".join(wrong[:40])
+    return counts

@@ -12,12 +12,12 @@ from fuzz.outcomes import Trial, fuzz
 from fuzz.resigned import Change, json_changes
 from fuzz.shop import QUESTIONS, words_for_models
 from labelled import free_policy
+from live_worlds import CORPUS, SMALL
 from raglab.live.ask import ask
 from raglab.live.index_folder import INDEX, _corpus_file, _digest, index_fingerprint
 from raglab.live.retriever import RetrievalSettings
 from raglab.live.system import System, build_index
 from raglab.store.loaders import hash_corpus, load_corpus
-from test_live_trace_building import CORPUS, SMALL
 
 WITH_FINGERPRINT = ", with its fingerprint"
 

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from labelled import free_policy, labelled
+from live_worlds import CASES, CORPUS, SMALL, PairEncoder, WordEncoder
 from raglab.lab.baseline import baseline_of
 from raglab.lab.certification import certify_policy
 from raglab.live import retriever
@@ -23,7 +24,6 @@ from raglab.live.system import System, build_index
 from raglab.store.loaders import save_cases, save_corpus
 from raglab.store.policies import Policy
 from raglab.values import Latency
-from test_live_trace_building import CASES, CORPUS, SMALL, PairEncoder, WordEncoder
 
 REQUESTS = ("r1", "r2", "r3")
 QUESTIONS = (

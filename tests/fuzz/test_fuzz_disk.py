@@ -11,32 +11,24 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from file_writers import WRITERS, Writer, contents
 from fuzz.mutation import pick
 from fuzz.outcomes import CASES, HalfWrittenError, Trial, fuzz, report
+from hostile import no_file_longer, small_disk
 from labelled import free_policy
 from look_files import take_look
 from raglab.audit.log import AuditLog
 from raglab.lab.looks import recorded_looks
 from raglab.store.files import InputError
 from raglab.store.log_tables import REPLIES
-from test_store_files import WRITERS, Writer, contents, mounted, no_file_longer
 
 # may have brought a file whole before the one that failed
 SEVERAL = {"report", "tables of an audit log"}
 SLOW = {"report"}
 OLD = ("none", "other", "same", "bytes", "a folder", "a link", "a link to nowhere", "no folder")
-
-
-class Place(NamedTuple):
-    """Where a writer writes: the file, and what stands there before."""
-
-    path: Path
-    before: dict[str, bytes]
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +139,7 @@ def test_a_disk_that_is_full_or_read_only(tmp_path, written):
 
     A quarter of the cases, skipped where none may be mounted.
     """
-    with mounted(tmp_path / "disk", "2m") as disk:
+    with small_disk(tmp_path / "disk", "2m") as disk:
 
         def draw(rng):
             for one in disk.iterdir():

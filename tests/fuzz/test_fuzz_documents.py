@@ -18,7 +18,7 @@ import pytest
 
 from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_text, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
-from fuzz.test_fuzz_loaders import problem
+from fuzz.roundtrip import loaded_problem
 from raglab.store.loaders import load_corpus
 
 MARKDOWN = (
@@ -209,7 +209,7 @@ def test_a_mutated_document_loads_or_is_told(suffix, tmp_path):
             return "a file of the machine is in the corpus"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return problem(tmp_path, corpus)
+            return loaded_problem(tmp_path, corpus)
 
     def draw(rng):
         path.write_bytes(FORMATS[suffix](rng))

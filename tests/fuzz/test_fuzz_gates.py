@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from fuzz.mutation import WORDS, hostile_value, pick
+from fuzz.odd_gates import N_CASES, NEAR, register, state
 from fuzz.outcomes import Trial, fuzz, report
 from raglab.policy_parts import own_gates
 from raglab.replay import decide, sweep
 from raglab.values import Status
-from test_policy_parts_own_gates_misbehaviour import N_CASES, NEAR, register, state
 from worlds import policy, random_trace
 
 NUMBERS = (

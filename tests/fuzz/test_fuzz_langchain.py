@@ -14,9 +14,9 @@ import pytest
 from fuzz.mutation import WORDS, hostile_value, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.roundtrip import trace_problem
+from fuzz.scored_store import CASES as ASKED
+from fuzz.scored_store import DOCUMENTS, Scored
 from raglab.lab.langchain import trace_from_langchain
-from test_lab_langchain import CASES as ASKED
-from test_lab_langchain import DOCUMENTS, Scored
 
 documents = pytest.importorskip("langchain_core.documents")
 

@@ -14,10 +14,10 @@ from fuzz.mutation import hostile_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.shop import QUESTIONS, words_for_models
 from labelled import free_policy
+from live_worlds import CORPUS, SMALL
 from raglab.live.ask import ask
 from raglab.live.langgraph_chain import build_graph
 from raglab.live.system import System, build_index
-from test_live_trace_building import CORPUS, SMALL
 
 pytest.importorskip("langgraph")
 

@@ -22,10 +22,8 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from fuzz.mutation import json_bytes, mutated_bytes, mutated_text, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
-from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
-from raglab.values import Corpus
-
-Lines = list[dict[str, Any]]
+from fuzz.roundtrip import loaded_problem
+from raglab.store.loaders import load_cases, load_corpus
 
 
 class Sample(NamedTuple):
@@ -295,30 +293,6 @@ def mutated_file(rng, held):
     return sample_bytes(changed) if isinstance(changed, list | dict) else json_bytes(changed)
 
 
-def problem(folder, value):
-    """What is wrong with what was loaded.
-
-    It is another one when saved and read again, or a chunk breaks a rule.
-    """
-    path = folder / "again.jsonl"
-    if isinstance(value, Corpus):
-        save_corpus(value, path)
-        again: Any = load_corpus(path)
-        if any(
-            not chunk.text.strip() or (chunk.page is not None and chunk.page < 1)
-            for chunk in value.chunks
-        ):
-            return "a chunk without text, or a page below 1"
-    else:
-        save_cases(value, path)
-        again = load_cases(path)
-    return (
-        ""
-        if again == value
-        else f"another one when saved and read again: {shown(again)} for {shown(value)}"
-    )
-
-
 def trial(rng, sample, folder):
     """One file of a sample is changed; the others are as they are."""
     place = folder / "in"
@@ -335,7 +309,7 @@ def trial(rng, sample, folder):
     return Trial(
         f"{target}: {shown(changed, 400)}",
         lambda: sample.door(door),
-        lambda value: problem(folder, value),
+        lambda value: loaded_problem(folder, value),
     )
 
 
@@ -384,7 +358,9 @@ def test_a_mutated_pdf_loads_or_is_told(tmp_path):
         changed = mutated_bytes(rng, pdf())
         path.write_bytes(changed)
         return Trial(
-            shown(changed, 400), lambda: load_corpus(path), lambda value: problem(tmp_path, value)
+            shown(changed, 400),
+            lambda: load_corpus(path),
+            lambda value: loaded_problem(tmp_path, value),
         )
 
     failures = fuzz("loaders: PDF", draw, tmp_path, -(-CASES // 100))
@@ -457,7 +433,9 @@ def test_a_mutated_office_file_loads_or_is_told(tmp_path):
         path = tmp_path / name
         path.write_bytes(changed)
         label = f"{name} {target}: {shown(parts[target], 400)}"
-        return Trial(label, lambda: load_corpus(path), lambda value: problem(tmp_path, value))
+        return Trial(
+            label, lambda: load_corpus(path), lambda value: loaded_problem(tmp_path, value)
+        )
 
     failures = fuzz("loaders: office files", draw, tmp_path, -(-CASES // 20))
     assert not failures, report(failures)
@@ -478,4 +456,4 @@ def test_the_samples_load(tmp_path):
             (place / file).write_bytes(sample_bytes(held))
         single = name == "SQuAD" or name.startswith("table")
         value = sample.door(place / next(iter(sample.files)) if single else place)
-        assert not problem(tmp_path, value), json.dumps(name)
+        assert not loaded_problem(tmp_path, value), json.dumps(name)

@@ -8,17 +8,15 @@ from functools import cache, partial
 import pytest
 
 from fuzz.log_cells import CellChange, cell_changes, change_cell
+from fuzz.logs import AUDIT, BANDIT, DOORS, read
 from fuzz.mutation import pick
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.shop import QUESTIONS
-from fuzz.test_fuzz_logs import AUDIT, BANDIT, DOORS, read, whole
 from labelled import free_policy
 from raglab.audit.live_rates import live_rates
 from raglab.live.ask import ask
 from raglab.live.settings import open_audit, open_online
 from raglab.live.system import System
-
-__all__ = ["whole"]  # a fixture
 
 UNREAD = ("cannot be read", "is not in the log")
 

@@ -7,24 +7,19 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from fuzz.logs import AUDIT, BANDIT, DOORS, read
 from fuzz.mutation import WORDS, hostile_value, mutated_bytes, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
-from fuzz.shop import QUESTIONS, asked_index, settled, words_for_models
+from fuzz.shop import QUESTIONS
 from labelled import free_policy
-from raglab.audit.explanation import explain_request
-from raglab.audit.log_summary import days, defaults
-from raglab.default_learner import ClarificationRequest
 from raglab.live.ask import ask
-from raglab.live.settings import open_audit, open_online
 from raglab.live.system import System
 from raglab.store.log_tables import CHOICE_TABLES, REQUEST_TABLES
 
-AUDIT, BANDIT = "audit.sqlite", "bandit.sqlite"
-KEY = ("insurer_name", "broker_contract", {})
 # Statements of somebody who has the file: traps for whoever reads or writes it next, tables gone or
 # of another form.
 TRAPS = (
@@ -52,33 +47,6 @@ TRAPS = (
 )
 
 
-class Read(NamedTuple):
-    """What doors give of the logs as they were written."""
-
-    rows: str
-    explained: tuple[str, ...]
-    days: str
-    frame: str
-    state: str
-
-
-def read(place):
-    """All that is read of a place's logs."""
-    audit, online = open_audit(place), open_online(place)
-    try:
-        said = tuple(explain_request(request, audit).json() for request in ("r1", "r2"))
-        return Read(
-            repr([row.model_dump_json() for row in audit.rows()]) + defaults(audit).to_json(),
-            said,
-            days(audit).to_json(),
-            online.frame().to_json(),
-            repr(online.state()),
-        )
-    finally:
-        audit.close()
-        online.close()
-
-
 def stored(place, *files):
     """Every row of every table that raglab made, of these logs, by the columns that it knows."""
     held = []
@@ -97,46 +65,6 @@ def stored(place, *files):
                 rows = link.execute(f'SELECT {names} FROM "{table}"').fetchall()
                 held.append((file, table, sorted(map(repr, rows))))
     return held
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """An index with both logs, one default applied and voted on."""
-    place = tmp_path_factory.mktemp("logs") / "i"
-    with words_for_models(place.parent / "kept"):
-        asked_index(place)
-        log = open_audit(place)
-        about = {
-            "session": "bob",
-            "policy": free_policy(),
-            "fingerprint": "f",
-            "models": {"encoder": "words"},
-        }
-        log.opened("d1", "who is the insurer?", **about)
-        row = log.met("d1", KEY)
-        log.applied("d1", row=row, value="1", gate="apply", conditions={}, kind="page_scope")
-        log.decided("d1", {"status": "ok", "answer": "Acme", "refusal_reason": None})
-        log.signal("d1", KEY, "1", "explicit_yes", conditions={})
-        log.opened("d2", "and who is the vendor?", **about)
-        request = ClarificationRequest(
-            target_field=KEY[0],
-            question_to_user="Page?",
-            candidate_values=["1", "toc"],
-            proposed_default="1",
-        )
-        log.clarified(
-            "d2",
-            request,
-            row=log.met("d2", KEY),
-            kind="page_scope",
-            why="gate",
-            gain=5.0,
-            cost=1.0,
-            conditions={},
-        )
-        log.close()
-        settled(place / AUDIT)
-        yield place
 
 
 @cache
@@ -301,57 +229,6 @@ def test_a_log_that_was_altered_is_read_or_refused(whole, tmp_path):
 
     failures = fuzz("logs: read", draw, tmp_path, -(-CASES // 10))
     assert not failures, report(failures)
-
-
-def _explain(place, _):
-    log = open_audit(place)
-    try:
-        str(explain_request("r1", log))
-    finally:
-        log.close()
-
-
-def _export(place, out):
-    log = open_audit(place)
-    try:
-        log.export(out)
-    finally:
-        log.close()
-
-
-def _forget(place, _):
-    log = open_audit(place)
-    try:
-        log.forget(before=log._clock())
-    finally:
-        log.close()
-
-
-def _thumb(place, _):
-    online = open_online(place)
-    try:
-        online.thumbs("r2", up=False)
-        online.choose("new", [True] * len(online.arms), {})
-    finally:
-        online.close()
-
-
-def _signal(place, _):
-    log = open_audit(place)
-    try:
-        log.signal("d1", KEY, "2", "explicit_yes", conditions={})
-        log.settle()
-    finally:
-        log.close()
-
-
-DOORS = {
-    "explain": _explain,
-    "export": _export,
-    "forget": _forget,
-    "thumb": _thumb,
-    "signal": _signal,
-}
 
 
 @pytest.mark.parametrize("name", DOORS)

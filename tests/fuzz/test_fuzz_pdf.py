@@ -16,12 +16,7 @@ import pytest
 from document_samples import document as read
 from fuzz.mutation import mutated_bytes, pick
 from fuzz.outcomes import CASES, Trial, fuzz, report
-from raglab.store import document_worker
-from raglab.store.document_reading import answered
-from raglab.store.files import InputError
-from raglab.store.pdf import PDF_LIMITS
-from raglab.store.workers import SECONDS, DocumentWorker
-from test_store_pdf import (
+from pdf_samples import (
     CATALOG,
     FONT,
     GOOD,
@@ -30,10 +25,15 @@ from test_store_pdf import (
     TEXT,
     TWICE,
     deflated,
-    document,
+    pdf_of,
     stream,
     with_content,
 )
+from raglab.store import document_worker
+from raglab.store.document_reading import answered
+from raglab.store.files import InputError
+from raglab.store.pdf import PDF_LIMITS
+from raglab.store.workers import SECONDS, DocumentWorker
 
 LABELS = (
     b"<< /Type /Catalog /Pages 2 0 R /PageLabels << /Nums [0 << /S /r >> 1 << /S /D /P (a) >>] >> "
@@ -127,7 +127,7 @@ def mutated_pdf(rng):
         objects[int(pick(rng, (1, 2, 3, 4, 10)))] = mutated_bytes(
             rng, objects[int(pick(rng, (1, 2, 3, 4, 10)))]
         )
-        return document(objects)
+        return pdf_of(objects)
     out = raw
     for _ in range(int(rng.integers(1, 4))):
         parts = out.split(b" ")

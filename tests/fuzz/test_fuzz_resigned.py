@@ -14,12 +14,11 @@ import numpy as np
 
 from fuzz.mutation import mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
-from fuzz.resigned import Change, json_hash, signed_tables, trace_changes
+from fuzz.resigned import Change, decided_alike, json_hash, signed_tables, trace_changes
 from raglab.bandit.learner import Bandit, choose, init, update
 from raglab.bandit.persistence import _document_digest, dumps, loads
 from raglab.store.traces import Trace
-from test_resigned import decided
-from test_store_traces import full_trace
+from stored_traces import full_trace
 
 
 def test_re_signed_traces(tmp_path):
@@ -29,7 +28,7 @@ def test_re_signed_traces(tmp_path):
     """
     whole, target = tmp_path / "whole.parquet", tmp_path / "t.parquet"
     dataclasses.replace(full_trace(), latency=None).save(whole)
-    changes, truth = list(trace_changes(whole)), repr(decided(Trace.load(whole)))
+    changes, truth = list(trace_changes(whole)), repr(decided_alike(Trace.load(whole)))
 
     def draw(rng):
         change: Change = pick(rng, changes)
@@ -38,7 +37,7 @@ def test_re_signed_traces(tmp_path):
         def problem(found):
             return "another decision" if change.malformed and repr(found) != truth else ""
 
-        return Trial(change.what, lambda: decided(Trace.load(target)), problem)
+        return Trial(change.what, lambda: decided_alike(Trace.load(target)), problem)
 
     failures = fuzz("re-signed: traces", draw, tmp_path, CASES // 4)
     assert not failures, report(failures)

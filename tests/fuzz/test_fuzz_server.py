@@ -17,12 +17,12 @@ import pytest
 
 from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import Trial, fuzz, report
+from local_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.openai_client import OpenAIClient
 from raglab.store.files import InputError
 from raglab.values import Generation, ModelUnavailableError
 from raglab.words.characters import visible
-from test_answering_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 
 pytest.importorskip("openai")
 

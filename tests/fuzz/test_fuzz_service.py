@@ -12,8 +12,8 @@ from typing import Any
 
 from fuzz.mutation import hostile_value, json_bytes, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import Trial, fuzz, report
+from local_server import APP
 from raglab.store.policies import Policy
-from test_service import APP, app  # noqa: F401
 
 GOOD = [
     {

@@ -21,14 +21,14 @@ from raglab.replay import decide
 from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import Latency
-from test_store_traces import unit_vectors, world
+from stored_traces import stored_world, unit_vectors
 from worlds import policy
 
 
 @cache
 def saved():
     """A trace of two cases with embeddings, its file, and that of its latencies."""
-    plain = world(3).subset([0, 1])
+    plain = stored_world(3).subset([0, 1])
     vectors = unit_vectors(0, len(plain.chunks))
     latency = Latency(("embed", "search"), np.full((*plain.hits.l2.shape[:3], 2), 1.5))
     trace = dataclasses.replace(plain, vectors=vectors, latency=latency)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from log_samples import POLICY, START
+from log_samples import decided_request as decide
+from log_samples import newest_rate as rate
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
 from raglab.audit.log import AuditLog
 from raglab.default_learner import ClarificationRequest
-from test_audit_live_rates import POLICY, START, rate
-from test_audit_live_rates import ask as decide
 
 KEY = ("insurer_name", "contract", {})
 

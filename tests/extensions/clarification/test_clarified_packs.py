@@ -23,8 +23,7 @@ from raglab.live.system import System
 from raglab.store.policies import Policy, load_pack
 from raglab.values import Chunk
 from raglab.words.packs import Pack
-from test_words_packs import LIBRARY
-from trades import INSURANCE
+from trades import INSURANCE, LIBRARY
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
 

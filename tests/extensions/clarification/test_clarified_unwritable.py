@@ -16,7 +16,8 @@ from databases import Server
 from extensions.clarification.test_live_clarification import ASKING, logged, put, voted
 from generators import Fixed
 from hostile import remount
-from log_samples import check_numbers
+from live_worlds import opened_on_disk
+from log_samples import AWAY, check_numbers, full_disk
 from raglab.audit.log import AuditLog
 from raglab.live.ask import ask, reply
 from raglab.live.system import System
@@ -24,10 +25,7 @@ from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import APPLICATIONS, CLARIFICATIONS, DECISIONS, REPLIES
 from raglab.words.languages import Reason, say
-from test_live_log_outages import AWAY, full_disk, warned
-from test_live_trace_building import encoder  # noqa: F401
-from test_live_unwritable import disk  # noqa: F401
-from test_live_unwritable import opened as opened_on_disk
+from refusals import warned
 
 UNLOGGED = str(Reason("unlogged"))
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from commands import run
+from log_samples import START
 from raglab.audit.log import AuditLog
 from raglab.decision.checks import Check
 from raglab.policy import PolicyData
-from test_cli_logs_audit import START, run
 
 
 @pytest.fixture

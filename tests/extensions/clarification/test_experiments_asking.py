@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import raglab
+from live_worlds import SMALL, PairEncoder, WordEncoder
 from raglab.default_learner import DefaultLearner
 from raglab.live import retriever
 from raglab.values import Corpus
-from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
 ROOT = Path(raglab.__file__).parents[1]
 FEES = """# Fees

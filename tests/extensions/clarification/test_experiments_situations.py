@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import raglab
+from live_worlds import SMALL, PairEncoder, WordEncoder
 from raglab.live import retriever
 from raglab.live.response import Response, ResponseFields, ResponseRecord
 from raglab.values import Corpus, Status
-from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
 ROOT = Path(raglab.__file__).parents[1]
 BROKER = ROOT / "datasets" / "broker"

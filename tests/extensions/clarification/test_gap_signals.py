@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from decided import with_constant_columns as with_columns
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import check_stored, used_signals
 from raglab.replay import decide, sweep, tally
-from test_decision_signal_values import with_columns
 from worlds import policy, random_trace
 
 MODEL = {

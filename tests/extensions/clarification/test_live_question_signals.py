@@ -17,6 +17,7 @@ import pytest
 
 from broker_documents import broker
 from generators import Drawn, Fixed, Weighed
+from live_worlds import CASES, CORPUS, SMALL, Calls, WordEncoder, opener
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED
 from raglab.extensions.clarification import question_signals
@@ -37,18 +38,6 @@ from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Generation, Hits, TraceData
 from raglab.words.packs import GENERIC
-from test_live_ask import opener
-from test_live_trace_building import (
-    CASES,
-    CORPUS,
-    SMALL,
-    Calls,
-    WordEncoder,
-    _no_model,  # noqa: F401
-    calls,  # noqa: F401
-    encoder,  # noqa: F401
-    made,  # noqa: F401
-)
 from trades import BROKER, INSURANCE
 
 GATED = {"signals": {"gaps": {"max": 0}}}

@@ -20,7 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from databases import Places
-from log_samples import check_numbers
+from log_samples import OK, ROOT, START, check_numbers
+from log_samples import open_request as opened
+from log_samples import rows_of as events
 from raglab.audit.log import AuditLog
 from raglab.audit.sessions import SilenceRule
 from raglab.default_learner import (
@@ -42,7 +44,6 @@ from raglab.store.log_tables import (
     SETTLEMENTS,
     VERSIONS,
 )
-from test_audit_log import OK, ROOT, START, events, opened
 
 SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
 

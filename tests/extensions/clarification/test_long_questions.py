@@ -20,8 +20,9 @@ from raglab.extensions.clarification import (
     value_kinds,
 )
 from raglab.live.clarifier import GapReading, ReplyRequest
-from reading_time import READER_LIMIT, alarm, slow
-from test_long_texts import EXCESS, PACK, chunk
+from reading_time import EXCESS, READER_LIMIT, alarm, slow
+from reading_time import passage_of as chunk
+from trades import INSURANCE as PACK
 
 READINGS = [name for name, field in PACK.fields.items() if field.reading is not None]
 ASKED = ReplyRequest(

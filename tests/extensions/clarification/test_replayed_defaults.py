@@ -10,20 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from log_samples import PASSES, POLICY, START, check_edited, check_unreadable
+from log_samples import response_of as response
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, DefaultUse
 from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest, DefaultLearner, asks, gate, lookup
 from raglab.extensions.clarification.question_texts import applied_default
 from raglab.replay import decide
-from test_audit_explanation import (
-    PASSES,
-    POLICY,
-    START,
-    check_edited,
-    check_unreadable,
-    response,
-)
 from worlds import random_policies, random_trace
 
 DOCTYPE = "broker_contract"

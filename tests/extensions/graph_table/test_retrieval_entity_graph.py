@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +17,7 @@ from raglab.extensions.graph_table.entity_graph import (
 )
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
-
-BROKER = Path(__file__).parents[3] / "datasets" / "broker"
+from trades import BROKER
 
 PARTIES = """Schedule of Ann Lee
 

@@ -10,7 +10,6 @@ import json
 from functools import cache
 from itertools import pairwise
 from math import inf, isnan
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -32,8 +31,7 @@ from raglab.extensions.graph_table.table_records import (
 from raglab.extensions.graph_table.tables import table_index
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
-
-BROKER = Path(__file__).resolve().parents[3] / "datasets" / "broker"
+from trades import BROKER
 
 EXCESSES = """Acme Premier schedule 2024 > Excesses
 | Cause of loss | Excess | Waiting |

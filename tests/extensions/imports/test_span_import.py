@@ -30,8 +30,6 @@ from raglab.loops.parallel import parallel_workers
 from raglab.retrieval.arms import walk
 from raglab.store.files import InputError
 from span_samples import evaluation, request, reranker, retriever, span, write_lines
-from test_live_telemetry import ANSWERS, Opened, Spans, opened, spans  # noqa: F401
-from test_live_trace_building import encoder  # noqa: F401
 
 
 def imported(path, **options):
@@ -883,7 +881,7 @@ def test_spans_of_a_system_are_read_back(
 ):
     """Questions, answers, hits in their final order, cosines, texts and the decision."""
     monkeypatch.setenv(telemetry.CAPTURE, "span_only")
-    system = opened(ANSWERS)
+    system = opened({"confidence": {"enabled": False}})
     questions = ("What is the motor excess?", "Is a courtesy car provided?")
     responses = {text: raglab.ask(text, system=system) for text in questions}
     trace, _ = of(tmp_path, *(each.to_json() for each in spans.all))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelled import free_policy, labelled, noted
+from labelled import free_policy, labelled, noted, unlabelled
 from labelled_streams import answers, certificate, mixed_rows
 from raglab import metrics
 from raglab.certify import Certificate, Promise
@@ -28,7 +28,6 @@ from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.words.canonical import canonical_json, digest
-from test_lab_traffic_review import unlabelled
 
 PAIR = {"hallucination_rate": 0.1, "false_refusal_rate": 0.3}
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typer.testing import CliRunner
 
+from commands import certified, traced_folder
 from labelled import free_policy, labelled
 from raglab.cli import app
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.retrieval import index_kinds
 from raglab.store.traces import Trace
-from test_cli import world  # noqa: F401
-from test_cli_experiments import certified
 
 
-def test_an_index_on_disk_of_a_trace(
-    world,
-    tmp_path,
-    monkeypatch,
-):
+def test_an_index_on_disk_of_a_trace(tmp_path, monkeypatch):
     """It is made where its kind is named, or `auto` chooses it."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "world").mkdir()
+    world = traced_folder(tmp_path / "world")
 
     def traced(*options):
         out = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")

@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 import raglab
-from labelled import free_policy, labelled
+from document_samples import FIRST_HIT, same_names
+from labelled import free_policy, labelled, status_alone, status_alone_sentence
+from live_worlds import SMALL
 from parts import same
 from raglab.decision.scoring import trace_status_only
 from raglab.extensions.scale.sharded_traces import save_shards
@@ -21,14 +23,12 @@ from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.policies import Policy
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
+from read_only_arguments import assert_closed
+from refusals import noted
 from sample_traces import sample_trace
-from test_decision_document_names import FIRST_HIT, folder  # noqa: F401
-from test_decision_scoring import alone, noted, sentence
-from test_live_measured_signals import counted
-from test_live_trace_building import SMALL, WordEncoder, encoder  # noqa: F401
-from test_nothing_in_place import assert_closed
-from test_own_hits import hits
-from test_store_traces import stored
+from signal_checks import counted
+from stored_traces import stored
+from tfidf import hits
 from worlds import random_policies, random_trace
 
 
@@ -74,11 +74,11 @@ def test_a_warning_of_refusals_is_of_all_shards(tmp_path):
 
 def test_cases_scored_by_status_alone_are_counted_over_shards(tmp_path):
     """And are told of decisions, sweep and steps as of the trace in memory."""
-    trace = alone({"tune": 40, "report": 20})
+    trace = status_alone({"tune": 40, "report": 20})
     shards = save_shards([trace.split("tune"), trace.split("report")], tmp_path / "shards")
     assert trace_status_only(shards).sum() == trace_status_only(trace).sum() > 0
     policy = Policy.from_mapping({})
-    assert sentence(trace) in repr(raglab.decide(shards, policy))
+    assert status_alone_sentence(trace) in repr(raglab.decide(shards, policy))
     assert (
         noted(lambda: raglab.sweep(shards, [policy]))[1]
         == noted(lambda: raglab.sweep(trace, [policy]))[1]
@@ -106,12 +106,10 @@ def test_signals_are_measured_shard_by_shard(tmp_path):
     )
 
 
-def test_documents_with_paths_as_sources_decide_alike(
-    folder,
-    encoder,
-):
+def test_documents_with_paths_as_sources_decide_alike(tmp_path, encoder):
     """Built shard by shard, each knows which labels are paths: same verdicts, ranking and lines."""
     del encoder
+    folder = same_names(tmp_path)
     corpus, cases = load_corpus(folder), load_cases(folder)
     whole = raglab.build_trace(corpus, cases, cache=None, **SMALL)
     shards = raglab.io.build_shards(corpus, cases, folder / "shards", shard=2, cache=None, **SMALL)

@@ -8,13 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelled import free_policy, labelled
+from labelled import free_policy, labelled, with_tenants
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.replay import decide
 from raglab.store.traces import Trace
-from test_lab_group_fitting import with_tenants
 
 
 def test_sharded_is_whole(tmp_path):

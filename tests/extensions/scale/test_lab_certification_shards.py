@@ -25,7 +25,7 @@ from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import trace_hash
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from test_store_traces import stored
+from stored_traces import stored
 from worlds import random_policies, random_trace
 
 POLICY = free_policy()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import raglab
+from answered_traces import Sure
 from arms import two_arms
 from generators import Weighed
 from labelled import free_policy, labelled
@@ -61,9 +62,8 @@ from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Latency
-from test_lab_gate_fitting import Sure
-from test_lab_signal_audit import N, world
-from test_store_traces import stored
+from stored_traces import stored
+from study_worlds import N_SCORED, scored_world
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as small_policy
 
@@ -261,8 +261,8 @@ def test_a_shard_of_fewer_hits_ranks_as_the_whole():
 def told(**fields):
     """Cases that a score tells apart, some of them on split report."""
     rng = np.random.default_rng(0)
-    tells = [0.9 if row % 2 else 0.1 for row in range(N)]
-    trace = world(s_rerank=tells, anchor_sim=rng.random(N).tolist())
+    tells = [0.9 if row % 2 else 0.1 for row in range(N_SCORED)]
+    trace = scored_world(s_rerank=tells, anchor_sim=rng.random(N_SCORED).tolist())
     cases = tuple(
         case._replace(split="report" if row < 9 else "tune") for row, case in enumerate(trace.cases)
     )
@@ -279,20 +279,24 @@ class TestSignals:
         A signal of one's own.
         """
         rng = np.random.default_rng(0)
-        ms = Latency(("embed", "dense", "rerank"), rng.random((N, 1, 1, 3)))
+        ms = Latency(("embed", "dense", "rerank"), rng.random((N_SCORED, 1, 1, 3)))
         whole = told(latency=ms)
-        whole = whole.with_signal("own", rng.random(N), higher="surer", unit="probability")
+        whole = whole.with_signal("own", rng.random(N_SCORED), higher="surer", unit="probability")
         one, two = (
             audit_signals(here, Policy.load(), repeats=1, folds=3)
             for here in (whole, Split(in_parts(whole, size).traces))
         )
         alike(two, one)
-        assert (two.split, two.cases, bool(two.table["ms"].notna().any())) == ("tune", N - 9, True)
+        assert (two.split, two.cases, bool(two.table["ms"].notna().any())) == (
+            "tune",
+            N_SCORED - 9,
+            True,
+        )
 
     def test_milliseconds_of_shards_that_differ_are_unknown(self, size):
         """Where one has no times, or of other stages: the others do not stand for it."""
-        trace = world(s_rerank=[0.9 if row % 2 else 0.1 for row in range(N)])
-        timed = Latency(("embed", "rerank"), np.ones((N, 1, 1, 2)))
+        trace = scored_world(s_rerank=[0.9 if row % 2 else 0.1 for row in range(N_SCORED)])
+        timed = Latency(("embed", "rerank"), np.ones((N_SCORED, 1, 1, 2)))
         first, *rest = in_parts(replace(trace, latency=timed), size).traces
         other = Latency(("rerank",), np.ones((size, 1, 1, 1)))
         for latency, known in ((first.latency, 2), (None, 0), (other, 0)):

@@ -33,14 +33,14 @@ from raglab.replay import sweep, tally
 from raglab.store.policies import Policy
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
-from test_lab_study import _world
-from test_store_traces import stored
+from stored_traces import stored
+from study_worlds import study_world
 from worlds import random_policies, random_trace
 
 
 def world(size=60):
     """Cases of the study's tests under ids of their own, as a file holds them."""
-    made = _world(size)
+    made = study_world(size)
     cases = tuple(case._replace(id=f"q{number}") for number, case in enumerate(made.cases))
     meta = {**made.meta, "cases_hash": hash_cases(cases)}
     return dataclasses.replace(made, cases=cases, meta=meta)

@@ -7,8 +7,8 @@ import pandas as pd
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.trace_comparison import compare_traces
 from raglab.store.policies import Policy
-from test_lab_trace_comparison import tables
-from test_store_traces import stored
+from stored_traces import stored
+from study_worlds import tables
 from worlds import random_policies, random_trace
 
 

@@ -10,31 +10,30 @@ import pickle
 import pandas as pd
 import pytest
 
-from labelled import free_policy
+from labelled import LENIENT, filled, free_policy, traffic
 from parts import same
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
 from raglab.lab.traffic_review import review
-from test_lab_label_sampling import POLICY, filled, traffic
 
 
 def test_sample_labels_and_review(tmp_path):
     """Four shards of 60, 60, 60 and 20 requests; labels survive a write and another process."""
     trace, labels = traffic()
     shards = save_shards([trace], tmp_path / "traffic", shard=60)
-    sample = filled(sample_for_labels(trace, POLICY, 40, seed=1), labels)
+    sample = filled(sample_for_labels(trace, LENIENT, 40, seed=1), labels)
     pd.testing.assert_frame_equal(
-        filled(sample_for_labels(shards, POLICY, 40, seed=1), labels), sample
+        filled(sample_for_labels(shards, LENIENT, 40, seed=1), labels), sample
     )
-    whole, parts = (with_sample_labels(view, POLICY, sample) for view in (trace, shards))
+    whole, parts = (with_sample_labels(view, LENIENT, sample) for view in (trace, shards))
     assert list(parts.cases) == list(whole.cases)
     assert parts.counted() == whole.counted()
     assert parts.fingerprint not in {shards.fingerprint, whole.fingerprint}
     written = parts.save(tmp_path / "labelled")
-    for reviewed in (POLICY, free_policy()):
-        expected = review(whole, reviewed, after=POLICY, by=("tenant",))
+    for reviewed in (LENIENT, free_policy()):
+        expected = review(whole, reviewed, after=LENIENT, by=("tenant",))
         for view in (parts, written, pickle.loads(pickle.dumps(parts)), parts.subset(range(200))):
-            made = review(view, reviewed, after=POLICY, by=("tenant",))
+            made = review(view, reviewed, after=LENIENT, by=("tenant",))
             for name in ("rates", "gates", "thresholds", "changes", "days", "groups"):
                 same(getattr(made, name), getattr(expected, name))
             assert made.notes == expected.notes

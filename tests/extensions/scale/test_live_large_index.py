@@ -20,8 +20,9 @@ import faiss
 import numpy as np
 import pytest
 
-from fuzz.resigned import array_changes
+from fuzz.resigned import array_changes, walk
 from generators import Fixed
+from live_worlds import CORPUS, SMALL, WordEncoder, chunk
 from raglab.extensions.scale import large_index
 from raglab.extensions.scale.large_index import (
     FAISS,
@@ -53,8 +54,6 @@ from raglab.retrieval.indexes import (
 from raglab.store.files import InputError, locked, make_folder, replacing
 from raglab.store.policies import Policy
 from raglab.values import Case
-from test_live_trace_building import CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401
-from test_resigned import walk
 
 N, CHUNKS, DIM = 600, 550, 16
 WORDS = ("fence", "garden", "theft", "résiliation", "policy", "flood", "roofing", "of", "the")

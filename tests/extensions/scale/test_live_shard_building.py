@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 import raglab
+from extensions.scale.shard_builds import OPTIONS, inputs, workers_read_words
+from live_worlds import CASES, CORPUS, SMALL
 from raglab.extensions.scale import shard_building
 from raglab.extensions.scale.shard_building import (
     MARK,
@@ -30,34 +32,20 @@ from raglab.extensions.scale.shard_building import (
     read_corpus,
     write_work,
 )
-from raglab.live import retriever, trace_building
+from raglab.live import trace_building
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.files import InputError
-from raglab.store.loaders import hash_corpus, load_cases, load_corpus
+from raglab.store.loaders import hash_corpus
 from raglab.store.traces import Trace
-
-# fixtures
-from test_live_trace_building import (
-    BATCH,
-    CASES,
-    CORPUS,
-    SMALL,
-    WordEncoder,
-    encoder,  # noqa: F401
-    made,  # noqa: F401
-    stand_ins,
-)
 from tiny_models import save_encoder
 
 TESTS = Path(__file__).parents[2]
-BROKER = TESTS.parent / "datasets" / "broker"
 BUILD = """
 import signal, sys
 from distributed import Client, LocalCluster
 sys.path.insert(0, sys.argv[1])
 import raglab
-from extensions.scale.test_live_shard_building import OPTIONS, inputs, read_words, \
-workers_read_words
+from extensions.scale.shard_builds import OPTIONS, inputs, read_words, workers_read_words
 if __name__ == "__main__":
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, \
 "local_directory": sys.argv[3]}
@@ -67,17 +55,6 @@ raglab.lab.parallel_workers(client):
         workers_read_words(client, signal.pause)
         raglab.io.build_shards(*inputs(), sys.argv[2], **OPTIONS)
 """
-OPTIONS: dict[str, Any] = {"shard": 2, "batch_size": 1, "cache": None}
-
-
-def inputs():
-    """A part of the bundled documents, and ten questions that name none of them."""
-    corpus = load_corpus(BROKER / "documents")
-    corpus = corpus._replace(chunks=corpus.chunks[::24])
-    cases = [case for case in load_cases(BROKER / "cases.jsonl") if not case.selected_sources][
-        ::30
-    ][:10]
-    return corpus, [case._replace(expect_sources=(), expect_sources_any=()) for case in cases]
 
 
 def written(folder):
@@ -85,41 +62,6 @@ def written(folder):
     return {path.name: path.read_bytes() for path in folder.glob("*.parquet")} | {
         "manifest.json": (folder / "manifest.json").read_bytes()
     }
-
-
-class InterruptedEncoder(WordEncoder):
-    """The encoder of words; something happens to its process when it comes to the last question."""
-
-    def __init__(self, happens):
-        super().__init__()
-        self.happens, self.last = happens, inputs()[1][-1].query
-
-    def both(self, texts, *, query=False):
-        """Sentence and token embeddings."""
-        if query and self.last in texts:
-            self.happens()
-        return super().both(texts, query=query)
-
-
-def read_words(happens=bool):
-    """Have this process read by an encoder of words.
-
-    No worker takes ten seconds to load a model.
-    """
-    for name, value in stand_ins(InterruptedEncoder(happens)).items():
-        setattr(retriever, name, value)
-
-
-def workers_read_words(client, happens):
-    """Have each worker of a cluster read so, also one that takes the place of another."""
-    from distributed import WorkerPlugin
-
-    class Words(WorkerPlugin):  # type: ignore[misc]
-        def setup(self, worker):
-            del worker
-            read_words(happens)
-
-    client.register_plugin(Words())
 
 
 def kill_once(mark):
@@ -447,13 +389,14 @@ class TestShards:
         The first is not asked again, and the bytes are the same.
         """
         asked: list[str] = []
+        batch = trace_building._batch
 
         def counted(*given):
             asked.extend(given[2])
             if len(asked) == 5 and stopped:
                 stopped.clear()
                 raise KeyboardInterrupt
-            return BATCH(*given)
+            return batch(*given)
 
         monkeypatch.setattr(trace_building, "_batch", counted)
         options: dict[str, Any] = {"shard": 3, "batch_size": 1, "cache": None, **SMALL}

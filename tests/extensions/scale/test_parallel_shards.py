@@ -12,12 +12,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from processes import killed_once
 from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.loops.parallel import parallel_workers, run_each
 from raglab.replay import steps, sweep
 from raglab.store.traces import Trace
-from test_loops_parallel import killed_once
-from test_store_traces import stored
+from stored_traces import stored
 from worlds import random_policies, random_trace
 
 

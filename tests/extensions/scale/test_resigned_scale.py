@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from extensions.scale.test_store_sharded_traces import world
-from fuzz.resigned import json_hash, resigned_documents
+from extensions.scale.shard_builds import split_world
+from fuzz.resigned import json_hash, reading_policies, resigned_documents, walk
 from raglab.extensions.scale.shard_manifests import (
     MANIFEST,
     Manifest,
@@ -21,12 +21,11 @@ from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.replay import decide
 from raglab.store.trace_files import content_hash, trace_head, trace_table, write
 from raglab.store.traces import Trace, TraceError
-from test_resigned import policies, walk
 
 
 def shard_decisions(trace):
     """Decisions over shards by the first arm and by each, and the cases of a split."""
-    found = [decide(trace, one).frame().to_dict("records") for one in policies()[:2]]
+    found = [decide(trace, one).frame().to_dict("records") for one in reading_policies()[:2]]
     return [found, [case.id for case in trace.split("tune").cases]]
 
 
@@ -34,7 +33,7 @@ def shard_decisions(trace):
 def shards(tmp_path_factory):
     """Seven cases in shards of three."""
     folder = tmp_path_factory.mktemp("shards")
-    save_shards([world()], folder, shard=3)
+    save_shards([split_world()], folder, shard=3)
     return folder
 
 

@@ -21,34 +21,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extensions.scale.shard_builds import split_world
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.decision.trace_view import Measured
 from raglab.extensions.scale import sharded_traces
 from raglab.extensions.scale.shard_manifests import MANIFEST, read_manifest
-from raglab.extensions.scale.sharded_traces import ShardedTrace, save_shards
+from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.store.files import InputError
 from raglab.store.records import hash_cases
 from raglab.store.trace_merging import TraceError
 from raglab.store.traces import Trace
-from test_store_traces import assert_equal, full_trace, stored
+from stored_traces import assert_same_trace, full_trace, stored
 from worlds import random_trace
 
-SPLITS = ("tune", "certify", "report")
 ASKED: dict[str, Any] = {"higher": "surer", "unit": "probability"}
-Sharded = ShardedTrace[Any]
 
 
 @pytest.fixture
 def made(tmp_path):
     """Seven cases in a folder of shards of three."""
-    return save_shards([world()], tmp_path, shard=3)
-
-
-def world(n_cases=7, seed=0):
-    """Trace of some cases in turn of each split."""
-    plain = random_trace(seed, n_cases=n_cases, arms=2, depths=2)
-    cases = tuple(case._replace(split=SPLITS[row % 3]) for row, case in enumerate(plain.cases))
-    return stored(dataclasses.replace(plain, cases=cases))
+    return save_shards([split_world()], tmp_path, shard=3)
 
 
 def named(trace, prefix):
@@ -76,7 +68,7 @@ class TestByHead:
 
     def test_a_folder_holds_its_cases_in_order(self, tmp_path):
         """Three files of 3, 3 and 1 cases, all cases in their order, counted by split and label."""
-        trace = world()
+        trace = split_world()
         made = save_shards([trace], tmp_path / "t", shard=3)
         assert sorted(written(tmp_path / "t")) == [
             MANIFEST,
@@ -97,7 +89,7 @@ class TestByHead:
 
     def test_the_manifest_says_what_is_there(self, tmp_path):
         """Version, cases, what all shards share, and each file's name, cases, hash and counts."""
-        save_shards([world()], tmp_path, shard=3)
+        save_shards([split_world()], tmp_path, shard=3)
         rows = json.loads((tmp_path / MANIFEST).read_text())
         assert (rows["schema_version"], rows["version"], rows["before"], rows["cases"]) == (
             1,
@@ -115,17 +107,17 @@ class TestByHead:
 
     def test_a_shard_holds_the_chunks_that_it_hits(self, tmp_path):
         """Those alone, in corpus order, and each case its own hits."""
-        trace = world()
+        trace = split_world()
         for number, shard in enumerate(save_shards([trace], tmp_path, shard=1).shards()):
-            assert_equal(keep_used_chunks(trace.subset([number])), shard)
+            assert_same_trace(keep_used_chunks(trace.subset([number])), shard)
 
     def test_one_file_is_a_trace_of_one_shard(self, tmp_path):
         """A file of today opens as a trace of one shard, with its own fingerprint."""
-        trace = world()
+        trace = split_world()
         trace.save(tmp_path / "t.parquet")
         opened = Trace.open(tmp_path / "t.parquet")
         assert (len(opened), len(opened.parts), opened.fingerprint) == (7, 1, trace.fingerprint)
-        assert_equal(trace, next(opened.shards()))
+        assert_same_trace(trace, next(opened.shards()))
 
     def test_it_shows_itself(self, made, tmp_path):
         """A line in a shell; in a notebook its facts and shards, without loading one."""
@@ -148,7 +140,7 @@ class TestLaws:
 
         They are the same case by case.
         """
-        trace = world(seed=seed)
+        trace = split_world(seed=seed)
         made = save_shards([trace], tmp_path_factory.mktemp("t"), shard=size)
         rows = sorted(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=9)))
         values = np.random.default_rng(seed).random(7)
@@ -188,7 +180,7 @@ class TestLaws:
 
     def test_a_reference_is_small_and_can_be_sent(self, tmp_path):
         """A pickled reference loads the same shard."""
-        part = save_shards([world()], tmp_path, shard=3).split("tune").parts[1]
+        part = save_shards([split_world()], tmp_path, shard=3).split("tune").parts[1]
         sent = pickle.dumps(part)
         assert len(sent) < 1_000
         assert [case.id for case in pickle.loads(sent).loaded().cases] == ["q3"]
@@ -198,7 +190,7 @@ class TestLaws:
 
         A loop reads each shard once.
         """
-        trace = world()
+        trace = split_world()
         made = save_shards([trace], tmp_path, shard=3)
         read: list[str] = []
         own = Trace.cases_of
@@ -231,7 +223,7 @@ class TestLaws:
         csv, parquet = tmp_path / "judge.csv", tmp_path / "judge.parquet"
         frame.to_csv(csv, index=False)
         frame.to_parquet(parquet)
-        here = world().with_signal("judge", csv, **ASKED).columns["judge"]
+        here = split_world().with_signal("judge", csv, **ASKED).columns["judge"]
         assert np.array_equal(here[:, 0, 0], [0.25, *[np.nan] * 5, 0.5], equal_nan=True)
         for source in (parquet, str(csv), frame.set_index("case_id")["judge"]):
             there = made.with_signal("judge", source, **ASKED)
@@ -248,9 +240,9 @@ class TestVersions:
 
     def test_new_cases_make_a_new_version(self, tmp_path):
         """Old shards stay untouched, the manifest counts the version and names the one before."""
-        first = save_shards([world()], tmp_path, shard=3)
+        first = save_shards([split_world()], tmp_path, shard=3)
         before, content = written(tmp_path), read_manifest(tmp_path).rows["content"]
-        second = first.append(named(world(4, seed=1), "x"), shard=3)
+        second = first.append(named(split_world(4, seed=1), "x"), shard=3)
         assert (second.version, len(second), len(second.parts)) == (2, 11, 5)
         assert read_manifest(tmp_path).before == content
         assert all(
@@ -260,16 +252,16 @@ class TestVersions:
 
     def test_an_append_without_the_manifest_writes_nothing(self, tmp_path):
         """It would be version 1 anew, over the shards that the lost manifest named."""
-        made = save_shards([world(8)], tmp_path, shard=4)
+        made = save_shards([split_world(8)], tmp_path, shard=4)
         (tmp_path / MANIFEST).unlink()
         before = written(tmp_path)
         with pytest.raises(TraceError, match="must hold its manifest"):
-            made.append(named(world(3), "x"))
+            made.append(named(split_world(3), "x"))
         assert written(tmp_path) == before
 
     def test_the_split_of_cases_without_one_is_loaded(self, tmp_path):
         """It is named none, as where cases are counted."""
-        trace = world()
+        trace = split_world()
         some = tuple(
             case._replace(split=None if row % 2 else "tune") for row, case in enumerate(trace.cases)
         )
@@ -281,24 +273,24 @@ class TestVersions:
 
     def test_a_kill_before_the_manifest_leaves_the_old_version(self, tmp_path, monkeypatch):
         """With all of its shards."""
-        before = ids(save_shards([world()], tmp_path, shard=3))
+        before = ids(save_shards([split_world()], tmp_path, shard=3))
 
         def end(*_):
             raise KeyboardInterrupt
 
         monkeypatch.setattr(sharded_traces, "write_manifest", end)
         with pytest.raises(KeyboardInterrupt):
-            save_shards([world(4)], tmp_path, shard=4)
+            save_shards([split_world(4)], tmp_path, shard=4)
         assert ids(Trace.open(tmp_path)) == before
 
     def test_a_case_twice_is_refused(self, tmp_path):
         """Within a write, in an append and in a merge; the folder is as it was."""
-        made = save_shards([world()], tmp_path / "a", shard=3)
+        made = save_shards([split_world()], tmp_path / "a", shard=3)
         before = written(tmp_path / "a")
         for write in (
-            lambda: made.append(world(1)),
+            lambda: made.append(split_world(1)),
             lambda: made.merge(made),
-            lambda: save_shards([world(), world(1)], tmp_path / "b"),
+            lambda: save_shards([split_world(), split_world(1)], tmp_path / "b"),
         ):
             with pytest.raises(
                 InputError, match="a case must stand in one of the traces, got 'q0' 2 times"
@@ -310,8 +302,8 @@ class TestVersions:
 
     def test_traces_that_were_built_apart_are_merged(self, tmp_path):
         """Lazily, and in a folder of their own; another corpus or another arm is refused."""
-        one = save_shards([world()], tmp_path / "a", shard=3)
-        two = save_shards([named(world(seed=2), "x")], tmp_path / "b", shard=4)
+        one = save_shards([split_world()], tmp_path / "a", shard=3)
+        two = save_shards([named(split_world(seed=2), "x")], tmp_path / "b", shard=4)
         merged = one.merge(two)
         assert ids(merged) == ids(one) + ids(two)
         saved = merged.save(tmp_path / "c")
@@ -319,7 +311,7 @@ class TestVersions:
             ids(merged),
             save_shards([one, two], tmp_path / "d").fingerprint,
         )
-        other = named(world(seed=2), "y")
+        other = named(split_world(seed=2), "y")
         other = dataclasses.replace(other, meta={**other.meta, "corpus_hash": "d" * 64})
         with pytest.raises(InputError, match="traces must have the same corpus_hash in their meta"):
             one.merge(save_shards([other], tmp_path / "e"))
@@ -331,28 +323,28 @@ class TestVersions:
 
         Those of the next and others stay.
         """
-        first = save_shards([world()], tmp_path, shard=3)
-        second = first.append(named(world(2, seed=1), "x"))
+        first = save_shards([split_world()], tmp_path, shard=3)
+        second = first.append(named(split_world(2, seed=1), "x"))
         orphans = ("v1-00007.parquet", "v2-00003.parquet", "v2-00003.parquet.latency")
         others = ("v3-00009.parquet", "v10-00000.parquet", "v1-notes.parquet", "notes.parquet")
         for name in (*orphans, *others):
             (tmp_path / name).touch()
         batches = tmp_path / "v1-00000.parquet.0123456789abcdef.parts"
         batches.mkdir()
-        second.append(named(world(2, seed=1), "y"))
+        second.append(named(split_world(2, seed=1), "y"))
         assert [name for name in orphans if (tmp_path / name).exists()] == []
         assert not batches.exists()
         assert all((tmp_path / name).exists() for name in others)
         assert (ids(first), ids(second)) == (ids(first), [*ids(first), "xq0", "xq1"])
         (tmp_path / "v3-00009.parquet").touch()
-        save_shards([world(4)], tmp_path, shard=4)
+        save_shards([split_world(4)], tmp_path, shard=4)
         assert sorted(path.name for path in tmp_path.glob("v[1-9]-0*.parquet")) == [
             "v4-00000.parquet"
         ]
 
     def test_hits_of_a_case_are_those_in_memory(self, tmp_path):
         """Of whichever shard it is in."""
-        trace = world()
+        trace = split_world()
         shards = save_shards([trace], tmp_path, shard=3)
         for case in (trace.cases[0], trace.cases[-1]):
             assert shards.hits_of(case.id).equals(trace.hits_of(case.id))
@@ -364,8 +356,8 @@ class TestVersions:
 
         The old manifest and its shards stand, and the write goes through again.
         """
-        first = save_shards([world()], tmp_path / "t", shard=3)
-        save_shards([named(world(6, seed=1), "x")], tmp_path / "more", shard=6)
+        first = save_shards([split_world()], tmp_path / "t", shard=3)
+        save_shards([named(split_world(6, seed=1), "x")], tmp_path / "more", shard=6)
         before = ids(first)
         code = f"""
 import os, signal
@@ -424,7 +416,7 @@ class TestRefusals:
 
     def test_a_shard_that_a_newer_version_took_away(self, made, tmp_path):
         """Whoever opened the old version is told of the newer, even if a same-named file stands."""
-        save_shards([world(4)], tmp_path, shard=4)
+        save_shards([split_world(4)], tmp_path, shard=4)
         rule = (
             r"v1-00001.parquet: a shard must be .*, got {}: a newer version \(2\) stands there; "
             r"open the folder again"
@@ -439,7 +431,7 @@ class TestRefusals:
 
     def test_a_trace_in_memory_is_not_merged_with_shards(self, tmp_path):
         """Nor shards with a trace in memory; either says what to do instead."""
-        trace = world()
+        trace = split_world()
         made = save_shards([trace], tmp_path, shard=3)
         other: Any = named(trace, "x")
         with pytest.raises(
@@ -456,7 +448,7 @@ class TestRefusals:
 
     def test_a_manifest_that_was_altered(self, tmp_path):
         """Every value of it is covered by its hash; one that is not there is told too."""
-        save_shards([world()], tmp_path, shard=3)
+        save_shards([split_world()], tmp_path, shard=3)
         path = tmp_path / MANIFEST
         rows = json.loads(path.read_text())
         altered: list[Any] = [
@@ -484,7 +476,7 @@ class TestRefusals:
 
     def test_a_manifest_names_files_of_its_folder_alone(self, tmp_path):
         """A path that leads out of it is refused although its hashes fit."""
-        save_shards([world()], tmp_path / "a", shard=7)
+        save_shards([split_world()], tmp_path / "a", shard=7)
         manifest = read_manifest(tmp_path / "a")
         row = manifest.shards[0]._replace(file="../b.parquet")
         (tmp_path / "a" / MANIFEST).write_text(json.dumps(manifest._replace(shards=(row,)).rows))
@@ -496,7 +488,7 @@ class TestRefusals:
 
         Counts that do not add up, numbers that are none, more cases than the file holds.
         """
-        save_shards([world()], tmp_path, shard=7)
+        save_shards([split_world()], tmp_path, shard=7)
         manifest = read_manifest(tmp_path)
         row = manifest.shards[0]
         for other in (
@@ -520,7 +512,7 @@ class TestRefusals:
 
     def test_a_pipe_is_never_opened(self, tmp_path):
         """It would be waited for for ever; it is no file, so that none is there."""
-        save_shards([world()], tmp_path, shard=7)
+        save_shards([split_world()], tmp_path, shard=7)
         (tmp_path / "v1-00000.parquet").unlink()
         os.mkfifo(tmp_path / "v1-00000.parquet")
         with pytest.raises(TraceError, match="got none there"):
@@ -541,7 +533,7 @@ class TestRefusals:
         ):
             made.split("all")
         with pytest.raises(ValueError, match="shard must be at least 1, got 0"):
-            save_shards([world()], tmp_path, shard=0)
+            save_shards([split_world()], tmp_path, shard=0)
         with pytest.raises(InputError, match="must have at least one case, got no trace"):
             save_shards([], tmp_path)
 
@@ -558,12 +550,12 @@ class TestRefusals:
     def test_only_a_whole_folder_is_appended_to(self, made):
         """A split of it, or a file, is none."""
         with pytest.raises(InputError, match="must be appended to a folder of shards as it stands"):
-            made.split("tune").append(named(world(1), "x"))
+            made.split("tune").append(named(split_world(1), "x"))
 
 
 def test_measured_traces_are_written_as_their_traces(tmp_path):
     """Cut or whole, to the same bytes."""
-    trace = world()
+    trace = split_world()
     for shard in (3, 100):
         for name, of in (("plain", trace), ("held", Measured(trace))):
             save_shards([of], tmp_path / f"{name}{shard}", shard=shard)
