@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,17 +12,17 @@ from raglab.store.policies import Policy
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def indexed(tmp_path_factory):
     """Return the folder of an index over some bundled documents, with the encoder of words."""
     yield from index_of(FILES, tmp_path_factory.mktemp("broker") / "index")
 
 
 @pytest.fixture
-def opened(tmp_path: Path, indexed: Path) -> Callable[..., System]:
+def opened(tmp_path, indexed):
     """Return what opens a system of its own that clarifies."""
     shutil.copytree(indexed, tmp_path / "index")
 
-    def make(policy: dict[str, Any] | None = None, **more: Any) -> System:
+    def make(policy=None, **more):
         stated = Policy.from_mapping(OPEN | (policy or {}))
         return System.open(
             tmp_path / "index", **{"policy": stated, "cache": False, "clarify": True, **more}

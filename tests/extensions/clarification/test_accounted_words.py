@@ -5,9 +5,7 @@ Papers of a marina, of a school.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,7 +19,6 @@ from raglab.extensions.clarification.question_parsing import parse_question, wan
 from raglab.extensions.clarification.value_readings import quoted_reading
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading
-from raglab.live.system import System
 from raglab.values import Chunk
 
 GYM = """## Fees and limits
@@ -72,7 +69,7 @@ DOGS = """## Daily rates
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
 
-def clear(question: str, text: str) -> str | None:
+def clear(question, text):
     """Value of the only statement that a question means."""
     chunks = [Chunk("a", text, "a.md", 1)]
     found = clear_statement(parse_question(question, chunks), chunks, chunks)
@@ -98,9 +95,7 @@ class TestEveryWord:
             ("What is the locker deposit without a booking?", GYM),
         ],
     )
-    def test_a_word_that_nothing_accounts_for_leaves_it_open(
-        self, question: str, text: str
-    ) -> None:
+    def test_a_word_that_nothing_accounts_for_leaves_it_open(self, question, text):
         """A qualifier that fits is not enough."""
         assert clear(question, text) is None
 
@@ -117,12 +112,12 @@ class TestEveryWord:
             ("Combien coûte la perte d'un costume ?", DANSE, "150 €"),
         ],
     )
-    def test_all_words_accounted_for(self, question: str, text: str, value: str) -> None:
+    def test_all_words_accounted_for(self, question, text, value):
         """By its label, its heading, the heads of its table, or as what is paid."""
         assert clear(question, text) == value
 
     @given(st.text("bcdfghjklmnpqrstvwz", min_size=5, max_size=9))
-    def test_a_word_that_stands_nowhere_is_never_answered(self, word: str) -> None:
+    def test_a_word_that_stands_nowhere_is_never_answered(self, word):
         """Law: a strange word before the field, or behind it, leaves the question open."""
         assert clear(f"What is the q{word} locker deposit?", GYM) is None
         assert clear(f"What is the limit for theft of a q{word}?", GYM) is None
@@ -141,7 +136,7 @@ class TestColumns:
             ("What is the price?", "Pontoon berth", "Pontoon berth; £1,200; £1,340"),
         ],
     )
-    def test_a_chosen_row(self, question: str, row: str, value: str) -> None:
+    def test_a_chosen_row(self, question, row, value):
         """The first column is not taken where none is named: the row is quoted whole."""
         chunks = [Chunk("a", MARINA, "a.md", 1)]
         quote = (
@@ -151,7 +146,7 @@ class TestColumns:
         assert read.field_value is not None
         assert read.field_value.value == value
 
-    def test_a_column_by_a_word_of_its_head(self) -> None:
+    def test_a_column_by_a_word_of_its_head(self):
         """`Limit per claim` is named by `limit`, which no other head has."""
         text = MARINA.replace("| Limit |", "| Limit per claim |")
         assert clear("What is the limit for a dinghy?", text) == "£5,000"
@@ -163,11 +158,11 @@ class TestKinds:
     @pytest.mark.parametrize(
         "question", ["What is the locker deposit number?", "Quel est le numéro de la caution ?"]
     )
-    def test_a_number_is_no_sum(self, question: str) -> None:
+    def test_a_number_is_no_sum(self, question):
         """Whatever it is the number of."""
         assert "amount" not in wanted_kinds(question.lower().replace("é", "e"))
 
-    def test_a_field_by_its_words_is_of_the_kind(self) -> None:
+    def test_a_field_by_its_words_is_of_the_kind(self):
         """The day of the hire is not its price."""
         chunks = [Chunk("a", DANSE, "a.md", 1)]
         about = "Quelle est la date de la location du costume ?"
@@ -196,12 +191,12 @@ class TestVersions:
             ("The voucher was sent on 30 June 2025.", "2026-01-05", ""),
         ],
     )
-    def test_an_end_that_has_passed(self, text: str, today: str, why: str) -> None:
+    def test_an_end_that_has_passed(self, text, today, why):
         """As the document itself says it."""
         chunk = Chunk("a", text, "a.md", 1)
         assert outdated(chunk, [chunk], today)[0] == why
 
-    def test_a_later_version(self) -> None:
+    def test_a_later_version(self):
         """Of one product and kind; a later one that is not dated yet to come."""
         product = {"product": "Hives", "doc_type": "agreement"}
         old, new = (
@@ -216,7 +211,7 @@ class TestVersions:
     @pytest.mark.parametrize(
         ("when", "value"), [("in 2024", "£70"), ("in 2025", "£82"), ("today", "£82")]
     )
-    def test_the_version_that_is_named(self, when: str, value: str) -> None:
+    def test_the_version_that_is_named(self, when, value):
         """By its year, or as what holds today; the name of the product may be the label."""
         chunks = [
             one._replace(tags={**one.tags, "product": "Hive rental"})
@@ -240,13 +235,13 @@ class TestKeys:
             ("What is not the deposit?", "deposit:not"),
         ],
     )
-    def test_a_key_of_its_own(self, question: str, key: str) -> None:
+    def test_a_key_of_its_own(self, question, key):
         """It is asked, under all words of the question."""
         chunks = [Chunk("a", MARINA, "a.md", 1)]
         gaps = find_gaps(parse_question(question, chunks), chunks, chunks)
         assert [gap.field.replace(":date", "") for gap in gaps] == [key]
 
-    def test_whom_not_to_call(self) -> None:
+    def test_whom_not_to_call(self):
         """Is not whom to call."""
         text = (
             "Contacts\n| Role | Name |\n|---|---|\n| Harbour master | Ewan Craig |\n| Night "
@@ -262,7 +257,7 @@ class TestKeys:
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[System]:
+def system(tmp_path):
     """Return a system over two papers."""
     tags = {"doc_type": "tariff"}
     chunks = (
@@ -279,7 +274,7 @@ def system(tmp_path: Path) -> Iterator[System]:
         yield opened
 
 
-def test_end_to_end(system: System) -> None:
+def test_end_to_end(system):
     """A row of two values, a default for less and for more, and a paper that ended."""
     ask("What is the excess?", system=system, documents=["a.md"], request_id="q", now=NOW)
     assert str(reply("q", "the yacht", system=system, now=NOW)["answer"]).startswith("£750")

@@ -6,7 +6,6 @@ import importlib.util
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from raglab.extensions.clarification.contents import (
 )
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
-from raglab.words.packs import GENERIC, Pack
+from raglab.words.packs import GENERIC
 from trades import INSURANCE
 
 BROKER = Path(__file__).resolve().parents[3] / "datasets" / "broker"
@@ -55,7 +54,7 @@ FORMS = {
 
 
 @cache
-def documents() -> dict[str, tuple[Chunk, ...]]:
+def documents():
     """Chunks of each bundled document."""
     return {
         doc: tuple(group)
@@ -63,7 +62,7 @@ def documents() -> dict[str, tuple[Chunk, ...]]:
     }
 
 
-def paged(text: str, pages: int, *, cover: bool = False) -> list[Chunk]:
+def paged(text, pages, *, cover=False):
     """A document whose first page is the text.
 
     With a cover sheet the labels lag behind the positions.
@@ -83,11 +82,11 @@ def paged(text: str, pages: int, *, cover: bool = False) -> list[Chunk]:
     cover=st.booleans(),
 )
 def test_what_is_printed_is_read(
-    form: str,
-    titles: list[str],
-    steps: list[int],
-    cover: bool,
-) -> None:
+    form,
+    titles,
+    steps,
+    cover,
+):
     """Each form gives back titles and labels, a label's position one more behind a cover sheet."""
     labels = [1 + sum(steps[:n]) for n in range(len(titles))]
     chunks = paged(
@@ -101,7 +100,7 @@ def test_what_is_printed_is_read(
     assert list(contents(chunks)) == expected
 
 
-def test_a_range_of_pages_is_an_entry_a_page() -> None:
+def test_a_range_of_pages_is_an_entry_a_page():
     """`6-7` names both; a label that no page carries has no position."""
     text = "A > B\n| Clause | Page |\n|---|---|\n| Parties | 1 |\n| Cover | 2–3 |\n| Law | 99 |"
     found = contents(paged(text, 5, cover=True))
@@ -124,7 +123,7 @@ def test_a_range_of_pages_is_an_entry_a_page() -> None:
         "A > B\nContents are insured up to £50,000 (1), valuables (2), and money (3).",
     ],
 )
-def test_what_is_no_table_of_contents_is_none(text: str) -> None:
+def test_what_is_no_table_of_contents_is_none(text):
     """Cross-references, labels that go down, tables of amounts, contents of a home, two numbers."""
     assert contents(paged(text, 12)) == ()
 
@@ -132,7 +131,7 @@ def test_what_is_no_table_of_contents_is_none(text: str) -> None:
 PRINTED = (("Leave", 2), ("Notice period", 3), ("Expenses and travel", 5), ("Who to call", 7))
 
 
-def listed(form: str) -> str:
+def listed(form):
     """The entries, a line each.
 
     `{t}` is the title, `{p}` the page, `{n}` its number.
@@ -178,7 +177,7 @@ NO_CONTENTS = {
 }
 
 
-def handbook(text: str, head: str) -> list[Chunk]:
+def handbook(text, head):
     """A document whose first page is the text under a heading, with the headings of `PRINTED`.
 
     Its pages have these headings.
@@ -193,7 +192,7 @@ def handbook(text: str, head: str) -> list[Chunk]:
 
 @pytest.mark.parametrize("head", ["Contents", "Sommaire"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_layout_is_read(layout: str, head: str) -> None:
+def test_a_layout_is_read(layout, head):
     """Titles and pages of every layout, under an English and a French title."""
     found = contents(handbook(LAYOUTS[layout], head))
     assert [entry.page for entry in found] == [page for _, page in PRINTED]
@@ -202,7 +201,7 @@ def test_a_layout_is_read(layout: str, head: str) -> None:
     )
 
 
-def test_pages_counted_by_chapter_are_no_ranges() -> None:
+def test_pages_counted_by_chapter_are_no_ranges():
     """`2-1` is the first page of chapter 2 where the pages carry such labels."""
     rows = [
         ("Section 1: Device", "1-1"),
@@ -223,7 +222,7 @@ def test_pages_counted_by_chapter_are_no_ranges() -> None:
 
 
 @pytest.mark.parametrize("text", NO_CONTENTS.values(), ids=NO_CONTENTS)
-def test_other_lists_are_no_contents(text: str) -> None:
+def test_other_lists_are_no_contents(text):
     """Prices, steps and clauses name no pages, though they look like it."""
     assert contents(handbook(text, "Menu")) == ()
 
@@ -254,19 +253,19 @@ NO_PAIRS = {
 
 
 @pytest.mark.parametrize("text", PAIRS.values(), ids=PAIRS)
-def test_two_entries_under_a_title_are_contents(text: str) -> None:
+def test_two_entries_under_a_title_are_contents(text):
     """Or where a sentence that says so and the word page lead up to them."""
     labels = [entry.label for entry in contents(handbook(text, "Book"))]
     assert labels == (["2", "4"] if text == PAIRS["leaders"] else ["2", "3"])
 
 
 @pytest.mark.parametrize("text", NO_PAIRS.values(), ids=NO_PAIRS)
-def test_two_lines_are_no_contents(text: str) -> None:
+def test_two_lines_are_no_contents(text):
     """Prices, dates, points, and labels that go down or are no pages of the document."""
     assert contents(handbook(text, "Book")) == ()
 
 
-def test_headings_of_its_pages_stand_for_a_title() -> None:
+def test_headings_of_its_pages_stand_for_a_title():
     """A column of numbers under another head is one of pages where those pages have its titles."""
     rows = listed("| {t} | {p} |")
     assert len(contents(handbook(f"| What | Turn to |\n|---|---|\n{rows}", "Book"))) == len(PRINTED)
@@ -276,7 +275,7 @@ def test_headings_of_its_pages_stand_for_a_title() -> None:
     assert contents(handbook(shifted, "Book")) == ()
 
 
-def test_ranges_are_written_in_many_ways() -> None:
+def test_ranges_are_written_in_many_ways():
     """With dashes, hyphens and words."""
     found = contents(
         handbook("Leave ..... 2–3\nNotice ..... 3-4\nTravel ..... pages 5 to 6", "Contents")
@@ -291,7 +290,7 @@ def test_ranges_are_written_in_many_ways() -> None:
     ]
 
 
-def test_labels_fall_back_to_positions_without_any() -> None:
+def test_labels_fall_back_to_positions_without_any():
     """Where no page carries a label, page 2 is the second."""
     chunks = [
         Chunk(f"a#{n}", "Contents: Parties 1 · Cover 2 · Law 3" if n == 1 else "Text.", "a.md", n)
@@ -300,7 +299,7 @@ def test_labels_fall_back_to_positions_without_any() -> None:
     assert [entry.page for entry in contents(chunks)] == [1, 2, None]
 
 
-def test_the_bundled_tables_of_contents() -> None:
+def test_the_bundled_tables_of_contents():
     """25 of 36 documents print one.
 
     Every entry has a position, and they begin where the documents say.
@@ -323,7 +322,7 @@ def test_the_bundled_tables_of_contents() -> None:
     assert found["vauban-procedure-sinistre.md"][0] == Entry("les premiers gestes", "2", 2)
 
 
-def test_the_pages_for_a_field_come_best_first() -> None:
+def test_the_pages_for_a_field_come_best_first():
     """Parties before definitions for the insurer; a word of the question lifts its title.
 
     No title, no page.
@@ -336,7 +335,7 @@ def test_the_pages_for_a_field_come_best_first() -> None:
     assert contents_pages("insurer_name", [chunks[1]], pack=INSURANCE) == ()
 
 
-def test_scopes() -> None:
+def test_scopes():
     """A page, the document, the contents in their ranking; another value is refused."""
     chunks = paged("A > B\nContents: Definitions 1 · Limits 2 · Parties 3", 5)
     assert scope(chunks, "document") == tuple(chunks)
@@ -351,7 +350,7 @@ def test_scopes() -> None:
             scope(chunks, value)
 
 
-def test_several_documents_are_refused() -> None:
+def test_several_documents_are_refused():
     """A table of contents speaks of one document."""
     with pytest.raises(ValueError, match="one document, got chunks of 2"):
         contents([Chunk("a#1", "Text.", "a.md", 1), Chunk("b#1", "Text.", "b.md", 1)])
@@ -379,7 +378,7 @@ BODY = (
 
 
 @cache
-def experiment() -> ModuleType:
+def experiment():
     """The experiment, loaded from its file."""
     spec = importlib.util.spec_from_file_location(
         "experiment_page_kind", ROOT / "experiments" / "page_kind.py"
@@ -391,12 +390,12 @@ def experiment() -> ModuleType:
     return module
 
 
-def stored() -> dict[str, object]:
+def stored():
     """The coefficients in the pack."""
     return INSURANCE.page_kind.model.model_dump(mode="json")
 
 
-def leaves(tree: object) -> list[float]:
+def leaves(tree):
     """Numbers of nested mappings and lists, in order."""
     if isinstance(tree, dict):
         return [leaf for key in sorted(tree) for leaf in leaves(tree[key])]
@@ -422,13 +421,13 @@ BODIES = (
 
 
 @pytest.mark.parametrize("pack", [INSURANCE, GENERIC], ids=["insurance", "generic"])
-def test_a_cover_sheet_and_a_body(pack: Pack) -> None:
+def test_a_cover_sheet_and_a_body(pack):
     """Covers have titles, parties, dates and hardly a sentence; a body may be short."""
     kinds = [page_kind([Chunk("a", text, "a.md", 1)], pack=pack) for text in (*COVERS, *BODIES)]
     assert kinds == ["coversheet"] * len(COVERS) + ["body"] * len(BODIES)
 
 
-def test_the_features_by_hand() -> None:
+def test_the_features_by_hand():
     """Seven words in two sentences, a heading, a reference, no contents, a contract word."""
     found = page_features(
         [Chunk("a#1", "A > B\nReference AB/1 applies. Read the claims.", "a.md", 1)], pack=INSURANCE
@@ -440,7 +439,7 @@ def test_the_features_by_hand() -> None:
 @pytest.mark.parametrize(
     ("pack", "right"), [(INSURANCE, 34), (GENERIC, 34)], ids=["insurance", "generic"]
 )
-def test_retraining_gives_the_stored_coefficients(pack: Pack, right: int) -> None:
+def test_retraining_gives_the_stored_coefficients(pack, right):
     """To 1e-6, with the accuracy stated beside them."""
     pages = experiment().first_pages(BROKER_PAGE_KIND)
     again = experiment().trained(pages, pack)
@@ -450,7 +449,7 @@ def test_retraining_gives_the_stored_coefficients(pack: Pack, right: int) -> Non
     assert (again["documents"], again["coversheets"], again["left_out_right"]) == (36, 15, right)
 
 
-def test_the_package_judges_as_the_experiment() -> None:
+def test_the_package_judges_as_the_experiment():
     """The package agrees with the trained model on each document, right on at least 34 of 36."""
     right = 0
     for _, cover, chunks in experiment().first_pages(BROKER_PAGE_KIND):
@@ -461,14 +460,14 @@ def test_the_package_judges_as_the_experiment() -> None:
     assert right >= 34
 
 
-def test_tags_and_labels_are_not_read() -> None:
+def test_tags_and_labels_are_not_read():
     """Only the text decides: without tags and printed labels the answer is the same."""
     for _, _, chunks in experiment().first_pages(BROKER_PAGE_KIND):
         bare = [Chunk(chunk.chunk_id, chunk.full_text, chunk.source, 1) for chunk in chunks]
         assert page_kind(bare, pack=INSURANCE) == page_kind(chunks, pack=INSURANCE)
 
 
-def test_no_page_is_refused() -> None:
+def test_no_page_is_refused():
     """Nothing to judge."""
     with pytest.raises(ValueError, match="at least one chunk"):
         page_kind([])

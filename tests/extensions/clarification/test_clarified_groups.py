@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from broker_documents import COVER, START, WORDING
 from raglab.audit.explanation import explain_request
 from raglab.live.ask import ask, reply
-from raglab.live.system import System
 
 QUESTIONS = (
     ("what about pollution", WORDING, "yes"),
@@ -18,7 +16,7 @@ QUESTIONS = (
 )
 
 
-def test_a_reply_is_of_the_group_of_its_question(opened: Callable[..., System]) -> None:
+def test_a_reply_is_of_the_group_of_its_question(opened):
     """The reply states none.
 
     The log does, as it did when it asked.

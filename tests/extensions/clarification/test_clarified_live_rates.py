@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from log_samples import POLICY, START
 from log_samples import decided_request as decide
 from log_samples import newest_rate as rate
 from raglab.audit.label_samples import draw_sample
 from raglab.audit.live_rates import live_rates
-from raglab.audit.log import AuditLog
 from raglab.default_learner import ClarificationRequest
 
 KEY = ("insurer_name", "contract", {})
 
 
-def ask(log: AuditLog, request: str, status: str, *, minute: int = 0, **more: Any) -> None:
+def ask(log, request, status, *, minute=0, **more):
     """One request that is answered, refused by a gate or asked back with a proposal."""
     if status != "ambiguous":
         decide(log, request, status, minute=minute, **more)
@@ -40,7 +37,7 @@ def ask(log: AuditLog, request: str, status: str, *, minute: int = 0, **more: An
 class TestRates:
     """`live_rates`."""
 
-    def test_feedback(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_feedback(self, audit_logs):
         """A refusal rephrased into an answer, an accepted proposal, a corrected question."""
         log = audit_logs()
         ask(log, "a", "refuse", session="ann", question="who is the insurer?")
@@ -62,7 +59,7 @@ class TestRates:
         assert (asked["estimate"], asked["known"], asked["unknown"]) == (1 / 2, 2, 3)
         assert 0.0 < refused["low"] < 1 / 2 < refused["high"] < 1.0
 
-    def test_silence_is_no_feedback(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_silence_is_no_feedback(self, audit_logs):
         """Answers that nobody commented on are unknown.
 
         No rate counts them, each says how many they are.
@@ -89,7 +86,7 @@ class TestRates:
         assert 0.0 < row["low"] < 1 / 2 < row["high"] < 1.0
 
 
-def test_what_was_put_to_the_user_is_sampled(audit_logs: Callable[..., AuditLog]) -> None:
+def test_what_was_put_to_the_user_is_sampled(audit_logs):
     """The question to the user stands where an answer would, in a stratum of its own."""
     log = audit_logs()
     for number in range(3):

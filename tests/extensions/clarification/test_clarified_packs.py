@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -21,26 +20,24 @@ from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.live.ask import ask, reply
 from raglab.live.system import System
 from raglab.store.policies import Policy, load_pack
-from raglab.values import Chunk
-from raglab.words.packs import Pack
 from trades import INSURANCE, LIBRARY
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def library() -> Pack:
+def library():
     """Return the pack of a small trade that is no insurance."""
     return load_pack(LIBRARY / "pack.yaml")
 
 
 @pytest.fixture(scope="module")
-def papers() -> tuple[Chunk, ...]:
+def papers():
     """Return its documents."""
     return raglab.load_corpus(LIBRARY).chunks
 
 
-def of(papers: tuple[Chunk, ...], *files: str) -> list[Chunk]:
+def of(papers, *files):
     """Passages of some documents."""
     return [chunk for chunk in papers if chunk.file_name in files]
 
@@ -62,7 +59,7 @@ class TestAnotherTrade:
             ("who is the insurer?", "insurer"),
         ],
     )
-    def test_its_questions_are_parsed(self, library: Pack, question: str, field: str) -> None:
+    def test_its_questions_are_parsed(self, library, question, field):
         """By its own fields, else by the words of the topic."""
         parsed = parse_question(question, pack=library)
         assert parsed.known("target_field") == field
@@ -104,14 +101,14 @@ class TestAnotherTrade:
     )
     def test_it_is_asked_about(
         self,
-        library: Pack,
-        papers: tuple[Chunk, ...],
-        question: str,
-        files: tuple[str, ...],
-        kind: str,
-        field: str,
-        values: list[str],
-    ) -> None:
+        library,
+        papers,
+        question,
+        files,
+        kind,
+        field,
+        values,
+    ):
         """With what its documents have."""
         chunks = of(papers, *files)
         gap = find_gaps(parse_question(question, chunks, pack=library), chunks, pack=library)[0]
@@ -122,9 +119,7 @@ class TestAnotherTrade:
         )
         assert all(reading.quote for reading in gap.readings) or kind == "page_scope"
 
-    def test_one_that_names_its_value_is_not_asked_about(
-        self, library: Pack, papers: tuple[Chunk, ...]
-    ) -> None:
+    def test_one_that_names_its_value_is_not_asked_about(self, library, papers):
         """The drill's deposit is the only statement that the question names."""
         chunks = of(papers, "prices-2026.md")
         parsed = parse_question("what is the deposit for a drill?", chunks, pack=library)
@@ -144,14 +139,12 @@ class TestAnotherTrade:
             ("deposit", None),
         ],
     )
-    def test_its_fields_are_read(
-        self, library: Pack, papers: tuple[Chunk, ...], field: str, value: str | None
-    ) -> None:
+    def test_its_fields_are_read(self, library, papers, field, value):
         """From prose, rows of roles and tables; two price lists leave a deposit open."""
         found = read_value(field, papers, pack=library)
         assert (None if found is None else found.value) == value
 
-    def test_its_pages_are_told(self, library: Pack, papers: tuple[Chunk, ...]) -> None:
+    def test_its_pages_are_told(self, library, papers):
         """The table of contents leads to the library's name; page 1 is a cover sheet."""
         rules = of(papers, "rules.md")
         assert contents_pages("library_name", rules, pack=library) == (3, 2)
@@ -159,7 +152,7 @@ class TestAnotherTrade:
             page_kind([chunk for chunk in rules if chunk.page == 1], pack=library) == "coversheet"
         )
 
-    def test_it_asks_once_and_answers(self, tmp_path: Path) -> None:
+    def test_it_asks_once_and_answers(self, tmp_path):
         """The whole loop of clarification under a policy file that names the pack."""
         more = {name: value for name, value in OPEN.items() if name != "pack"}
         policy = Policy.from_mapping({**more, "pack": str(LIBRARY / "pack.yaml")})
@@ -178,7 +171,7 @@ class TestAnotherTrade:
             assert "Orchard Lane Tool Library" in said["answer"]
 
 
-def test_what_was_asked_and_learned(tmp_path: Path, indexed: Path) -> None:
+def test_what_was_asked_and_learned(tmp_path, indexed):
     """The log has the hash with every request.
 
     A reply and what was learned go with no other pack.
@@ -187,7 +180,7 @@ def test_what_was_asked_and_learned(tmp_path: Path, indexed: Path) -> None:
     pack = tmp_path / "pack"
     shutil.copytree(BROKER / "pack", pack)
 
-    def opened() -> System:
+    def opened():
         policy = Policy.from_mapping({**OPEN, "pack": str(pack)})
         return System.open(tmp_path / "i", policy=policy, cache=False, clarify=True)
 

@@ -5,15 +5,12 @@ See `test_live_unwritable` and `test_live_log_outages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker_documents import COVER, ENGLISH, QUI, START, WHO
-from databases import Server
-from extensions.clarification.test_live_clarification import ASKING, logged, put, voted
+from extensions.clarification.asked_questions import ASKING, logged, put, voted
 from generators import Fixed
 from hostile import remount
 from live_worlds import opened_on_disk
@@ -30,16 +27,14 @@ from refusals import warned
 UNLOGGED = str(Reason("unlogged"))
 
 
-def test_the_log_that_clarifications_need(disk: Path) -> None:
+def test_the_log_that_clarifications_need(disk):
     """Before any model is loaded."""
     remount(disk, "ro")
     with pytest.raises(InputError, match="must be writable: clarifications need it"):
         opened_on_disk(disk, clarify=True)
 
 
-def test_a_server_that_is_away(
-    opened: Callable[..., System], postgresql: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_away(opened, postgresql, monkeypatch):
     """What it has learned cannot be read: nothing is opened.
 
     While it is open, questions are answered.
@@ -61,16 +56,16 @@ def test_a_server_that_is_away(
     assert reply("q", "document", system=system, now=START)["status"] == "ok"
 
 
-def opened_again(system: System) -> System:
+def opened_again(system):
     """The same index in another system that clarifies."""
     assert system.opening is not None
     return System.open(system.opening.place, policy=system.policy, cache=False, clarify=True)
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def failing(monkeypatch, name):
     """Let one step of the audit log meet a full disk."""
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         msg = "a log must be readable and writable, got database or disk is full; make room."
         raise UnwritableLogError(msg)
 
@@ -80,9 +75,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 class TestFullDisk:
     """Nothing is asked back or filled in that the log has not: it could take no reply."""
 
-    def test_a_question_is_answered_as_it_is(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_question_is_answered_as_it_is(self, opened, monkeypatch):
         """As by a system that clarifies nothing, with a warning in its language.
 
         With room again, it asks.
@@ -130,9 +123,7 @@ class TestFullDisk:
         assert system.audit.rebuild() == system.audit.rows()
         check_numbers(system.audit)
 
-    def test_required_it_is_refused(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_required_it_is_refused(self, opened, monkeypatch):
         """As without clarifications."""
         system = opened(audit="required")
         failing(monkeypatch, "clarified")
@@ -140,9 +131,7 @@ class TestFullDisk:
             ask(WHO, system=system, documents=[ENGLISH], now=START)
 
     @pytest.mark.parametrize("step", ["opened", "settle", "met", "clarified", "decided"])
-    def test_whatever_step_fails(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch, step: str
-    ) -> None:
+    def test_whatever_step_fails(self, opened, monkeypatch, step):
         """No question is put to a user that the log has not, whole; the next one is."""
         system = opened()
         with monkeypatch.context() as patch:
@@ -159,9 +148,7 @@ class TestFullDisk:
         ][::-1]
 
     @pytest.mark.parametrize("step", ["met", "decided"])
-    def test_a_default_that_is_not_logged_is_not_applied(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch, step: str
-    ) -> None:
+    def test_a_default_that_is_not_logged_is_not_applied(self, opened, monkeypatch, step):
         """Silence could not confirm it, nor a reply correct it."""
         system = opened()
         voted(system, 9.5, 1)
@@ -174,9 +161,7 @@ class TestFullDisk:
         again = put(system, WHO, ENGLISH, "r")
         assert again["default_applied"] is not None
 
-    def test_a_choice_that_is_not_learned_is_said(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_choice_that_is_not_learned_is_said(self, opened, monkeypatch):
         """It is answered by the option that was chosen."""
         monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
         system = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
@@ -190,9 +175,7 @@ class TestFullDisk:
         assert chosen["warnings"][-1] == UNLOGGED
         assert set(chosen["sources"]) == set(first["options"][1]["sources"])
 
-    def test_a_bandit_keeps_its_round(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_bandit_keeps_its_round(self, opened, monkeypatch):
         """Its own log may be whole: an id that it had is not given to it a second time."""
         system = opened({"strategy": {"arm": "bandit"}})
         failing(monkeypatch, "signal")

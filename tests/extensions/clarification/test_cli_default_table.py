@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from raglab.policy import PolicyData
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """A folder with the log of two requests that voted for a default."""
     monkeypatch.chdir(tmp_path)
     log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
@@ -49,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_audit(folder: Path) -> None:
+def test_audit(folder):
     """Counts by day and the default table; export and forgetting on demand."""
     said = run("audit", "--log", str(folder), "--export", str(folder / "out"))
     assert said.exit_code == 0, said.output
@@ -69,7 +68,7 @@ def test_audit(folder: Path) -> None:
     assert b"who is the insurer" not in (folder / "audit.sqlite").read_bytes()
 
 
-def test_explain(folder: Path) -> None:
+def test_explain(folder):
     """Prints the vote."""
     shown = run("explain", "r2", "--log", str(folder))
     assert shown.exit_code == 0, shown.output

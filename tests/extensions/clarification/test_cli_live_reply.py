@@ -9,7 +9,6 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -22,16 +21,14 @@ from raglab.store.policies import Policy
 
 
 @pytest.fixture
-def folder(tmp_path: Path, indexed: Path) -> Path:
+def folder(tmp_path, indexed):
     """Return a folder with an index and a policy."""
     shutil.copytree(indexed, tmp_path / "i")
     Policy.from_mapping(OPEN).save(tmp_path / "p.yaml")
     return tmp_path
 
 
-def run(
-    folder: Path, command: str, *arguments: str, code: int = 0, typed: str | None = None
-) -> str:
+def run(folder, command, *arguments, code=0, typed=None):
     """Output of a command over the index that ends with a code."""
     more = ["-p", str(folder / "p.yaml"), "--no-cache"]
     ended = CliRunner().invoke(app, [command, str(folder / "i"), *arguments, *more], input=typed)
@@ -39,14 +36,14 @@ def run(
     return ended.output
 
 
-def asked(folder: Path, *more: str) -> dict[str, object]:
+def asked(folder, *more):
     """What `raglab ask --clarify --json` says to the question of case 1."""
     said = json.loads(run(folder, "ask", QUI, "--document", FRENCH, "--clarify", "--json", *more))
     assert tuple(said) == KEYS
     return dict(said)
 
 
-def test_json_is_a_structure_and_no_prompt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_a_structure_and_no_prompt(folder, monkeypatch):
     """Also on a terminal."""
     monkeypatch.setattr(live, "_on_terminal", lambda: True)
     said = asked(folder, "--session", "ann")
@@ -54,7 +51,7 @@ def test_json_is_a_structure_and_no_prompt(folder: Path, monkeypatch: pytest.Mon
     assert said["clarification"]["proposed_default"] == "1"  # type: ignore[index]
 
 
-def test_a_reply_completes_the_request_by_its_id(folder: Path) -> None:
+def test_a_reply_completes_the_request_by_its_id(folder):
     """The id is all that goes from one to the other."""
     request = str(asked(folder)["request_id"])
     said = json.loads(run(folder, "reply", request, "oui", "--json"))
@@ -65,7 +62,7 @@ def test_a_reply_completes_the_request_by_its_id(folder: Path) -> None:
 COMMAND = "import sys; from raglab.cli import app; app(sys.argv[1:])"
 
 
-def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_reply_in_a_process_of_its_own(tmp_path):
     """With the bundled encoder.
 
     One process indexes, one asks, another replies, this one explains.
@@ -74,7 +71,7 @@ def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
     shutil.copy(BROKER / "documents" / FRENCH, tmp_path / "documents")
 
-    def told(*arguments: str) -> str:
+    def told(*arguments):
         command = [sys.executable, "-c", COMMAND, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -91,7 +88,7 @@ def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert explain(said["request_id"], place).rebuilt
 
 
-def test_without_a_terminal_it_says_how_to_reply(folder: Path) -> None:
+def test_without_a_terminal_it_says_how_to_reply(folder):
     """Question, values, and the command."""
     told = run(folder, "ask", QUI, "--document", FRENCH, "--clarify")
     assert "Est-ce le bon point de départ ?" in told
@@ -101,7 +98,7 @@ def test_without_a_terminal_it_says_how_to_reply(folder: Path) -> None:
     assert f" -p {folder / 'p.yaml'} yes, no, or a value." in told
 
 
-def test_a_terminal_is_prompted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_prompted(folder, monkeypatch):
     """What names nothing is asked for again; enter agrees to what is proposed."""
     monkeypatch.setattr(live, "_on_terminal", lambda: True)
     told = run(folder, "ask", QUI, "--document", FRENCH, "--clarify", typed="perhaps\n\n")
@@ -110,7 +107,7 @@ def test_a_terminal_is_prompted(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert f"sources: {FRENCH}#1" in told
 
 
-def test_off_unless_it_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_off_unless_it_is_asked_for(folder, monkeypatch):
     """The environment says so or the option does, which goes first."""
     said = json.loads(run(folder, "ask", QUI, "--document", FRENCH, "--json"))
     assert said["clarification"] is None
@@ -121,7 +118,7 @@ def test_off_unless_it_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert said["clarification"] is None
 
 
-def test_a_silent_default_is_shown_with_the_request_to_correct(folder: Path) -> None:
+def test_a_silent_default_is_shown_with_the_request_to_correct(folder):
     """People see what was filled in, and the id that a correction takes."""
     run(folder, "reply", str(asked(folder)["request_id"]), "oui")
     told = run(folder, "ask", QUI, "--document", FRENCH, "--clarify", "--explain")
@@ -129,6 +126,6 @@ def test_a_silent_default_is_shown_with_the_request_to_correct(folder: Path) -> 
     assert "request: " in told
 
 
-def test_a_request_there_is_none_of(folder: Path) -> None:
+def test_a_request_there_is_none_of(folder):
     """One line, no stack."""
     assert "nobody" in run(folder, "reply", "nobody", "yes", code=1)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import pytest
 
 from raglab import Corpus, Policy, System, ask, build_index, reply
@@ -38,7 +35,7 @@ Locker lost     £5                   £9
 """
 
 
-def gap_of(question: str, text: str | tuple[str, ...] = CLUB) -> tuple[str, list[str]] | None:
+def gap_of(question, text=CLUB):
     """Kind and values of the first gap of a question to documents."""
     texts = (text,) if isinstance(text, str) else text
     chunks = [Chunk(f"c{at}", own, f"d{at}.md", 1) for at, own in enumerate(texts)]
@@ -62,7 +59,7 @@ def gap_of(question: str, text: str | tuple[str, ...] = CLUB) -> tuple[str, list
         ("Open 9:00 - 30 minutes", "time", "9:00"),
     ],
 )
-def test_a_value_is_whole(text: str, kind: str, value: str) -> None:
+def test_a_value_is_whole(text, kind, value):
     """An address ends in its postcode, hours are one value, a mobile number is a phone."""
     assert (values_in(text)[0].kind, values_in(text)[0].text) == (kind, value)
 
@@ -82,7 +79,7 @@ def test_a_value_is_whole(text: str, kind: str, value: str) -> None:
         ("how much notice do i give?", {"duration"}),
     ],
 )
-def test_what_is_wanted(question: str, kinds: set[str]) -> None:
+def test_what_is_wanted(question, kinds):
     """A time is asked for in several ways, and a price is no telephone."""
     assert wanted_kinds(question) == kinds
 
@@ -97,7 +94,7 @@ def test_what_is_wanted(question: str, kinds: set[str]) -> None:
         ("boathouse hours?", ["boathouse is open in summer", "winter"]),
     ],
 )
-def test_a_vague_question_is_asked_about(question: str, values: list[str]) -> None:
+def test_a_vague_question_is_asked_about(question, values):
     """Under the names that tell the values apart."""
     gap = gap_of(question)
     assert gap is not None
@@ -116,7 +113,7 @@ def test_a_vague_question_is_asked_about(question: str, values: list[str]) -> No
         "How much is the Singleton scull?",  # which is not what begins it
     ],
 )
-def test_a_question_that_names_one_or_none_is_not(question: str) -> None:
+def test_a_question_that_names_one_or_none_is_not(question):
     """What the question says decides, or that the documents do not have it."""
     assert gap_of(question) is None
 
@@ -129,7 +126,7 @@ def test_a_question_that_names_one_or_none_is_not(question: str) -> None:
         ("Pet deposit:   £25\nKey deposit:   £5", {"£25", "£5"}),
     ],
 )
-def test_a_list_is_no_table(text: str, values: set[str]) -> None:
+def test_a_list_is_no_table(text, values):
     """Nor is prose with wide blanks: every value is stated once."""
     rows = statements([Chunk("a", text, "a.md")])
     assert sorted(row.value for row in rows if row.kind == "amount") == sorted(values)
@@ -147,12 +144,12 @@ def test_a_list_is_no_table(text: str, values: set[str]) -> None:
         ("How much is the engine service?", "## Service\nLift out: £210\nPolish: £90"),
     ],
 )
-def test_no_gap(question: str, text: str) -> None:
+def test_no_gap(question, text):
     """Words of every day may name one; what stands above a value says too little of it."""
     assert gap_of(question, text) is None
 
 
-def test_values_of_one_sentence_are_shown_apart() -> None:
+def test_values_of_one_sentence_are_shown_apart():
     """Each by its own words and value."""
     text = "The entry fee is £45 for cruisers and £30 for dinghies."
     chunks = [Chunk("a", text, "a.md", 1)]
@@ -160,7 +157,7 @@ def test_values_of_one_sentence_are_shown_apart() -> None:
     assert [reading.text for reading in gap.readings] == ["for cruisers: £45", "for dinghies: £30"]
 
 
-def test_a_row_that_a_later_sentence_changes() -> None:
+def test_a_row_that_a_later_sentence_changes():
     """Is asked about by its time."""
     text = (
         "| Boat | Fee |\n|---|---|\n| Skiff | £40 |\n\nFrom 1 May 2026 the fee for a skiff is £46."
@@ -170,7 +167,7 @@ def test_a_row_that_a_later_sentence_changes() -> None:
     assert (gap[0], len(gap[1])) == ("date_scope", 2)
 
 
-def test_the_year_of_a_file_is_its_version() -> None:
+def test_the_year_of_a_file_is_its_version():
     """A question of a year is of that file."""
     chunks = [
         Chunk(year, f"Skiff fee: £{fee}", f"fees_{year}.md", 1)
@@ -181,7 +178,7 @@ def test_the_year_of_a_file_is_its_version() -> None:
         assert sum(len(each.readings) for each in gap) == count
 
 
-def test_the_first_line_of_a_paragraph_heads_its_lines() -> None:
+def test_the_first_line_of_a_paragraph_heads_its_lines():
     """A party with its name; a line that states a value heads nothing."""
     heads = {each.value: each.head for each in statements([Chunk("a", CLUB, "a.md")])}
     assert heads["01943 960 111"] == "Club"
@@ -220,7 +217,7 @@ def test_the_first_line_of_a_paragraph_heads_its_lines() -> None:
         ("This contract is between Gull Mutual, the year, and Ada Finch.", {}),
     ],
 )
-def test_roles_of_parties_in_a_sentence(text: str, roles: dict[str, str]) -> None:
+def test_roles_of_parties_in_a_sentence(text, roles):
     """Who a contract is between, and who says what he does; no other sentence with commas."""
     rows = statements([Chunk("a", text, "a.md")])
     assert {row.label: row.value for row in rows if row.form == "role"} == roles
@@ -229,13 +226,13 @@ def test_roles_of_parties_in_a_sentence(text: str, roles: dict[str, str]) -> Non
 class TestWithoutNames:
     """A question that names no document is asked of those that lie near to it."""
 
-    def system(self, folder: Path, chunks: Sequence[Chunk]) -> System:
+    def system(self, folder, chunks):
         """A system that clarifies over some passages."""
         build_index(Corpus("club", tuple(chunks)), folder / "index")
         policy = Policy.from_mapping({"similarity": {"enabled": False}})
         return System.open(folder / "index", policy=policy, clarify=True, cache=False)
 
-    def test_it_is_asked_and_answered(self, tmp_path: Path) -> None:
+    def test_it_is_asked_and_answered(self, tmp_path):
         """As if the document were pinned; what is clear is left to the gates."""
         system = self.system(tmp_path, [Chunk("a#1", CLUB, "a.md", 1)])
         first = ask("phone number?", system=system, request_id="q")
@@ -246,7 +243,7 @@ class TestWithoutNames:
         clear = ask("What is Ms Doyle's phone number?", system=system)
         assert clear["clarification"] is None
 
-    def test_a_trace_says_the_same(self, tmp_path: Path) -> None:
+    def test_a_trace_says_the_same(self, tmp_path):
         """The signal `gaps` of the same documents is above 0 exactly where it is asked live."""
         chunks = [
             Chunk("a#1", CLUB, "a.md", 1),
@@ -259,7 +256,7 @@ class TestWithoutNames:
             live = ask(question, system=system)["clarification"] is not None
             assert live == (signals.gaps(parsed, ("a.md", "b.md"))[0] > 0), question
 
-    def test_few_passages_are_read(self, tmp_path: Path) -> None:
+    def test_few_passages_are_read(self, tmp_path):
         """Of long documents those nearest to the question."""
         filler = [Chunk(f"a#{at}", f"Locker {at} is blue.", "a.md", at) for at in range(2, 300)]
         system = self.system(tmp_path, [Chunk("a#1", CLUB, "a.md", 1), *filler])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from shutil import copy
@@ -22,9 +21,7 @@ from raglab.store.log_tables import EVENTS
 KEY = ("insurer_name", "broker_contract", {})
 
 
-def ask(
-    log: AuditLog, request: str, minute: int, session: str = "ann", question: str = "open Sesame?"
-) -> None:
+def ask(log, request, minute, session="ann", question="open Sesame?"):
     """Open a request and answer it with a default applied silently."""
     now = START + timedelta(minutes=minute)
     parsed = {"entity": ("Sesame", 0.9)}
@@ -48,7 +45,7 @@ def ask(
     log.decided(request, said, [check], {"total": 12.5}, applied=use, now=now)
 
 
-def fill_audit(log: AuditLog) -> None:
+def fill_audit(log):
     """Requests of which every table has an event."""
     for number in range(3):
         ask(log, f"d{number}", number)
@@ -74,7 +71,7 @@ def fill_audit(log: AuditLog) -> None:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled(tmp_path_factory):
     """Return a closed log with events in every table."""
     path = tmp_path_factory.mktemp("logs") / "audit.sqlite"
     log = audit_at(path)
@@ -86,13 +83,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def audit(filled: Path, tmp_path: Path) -> Path:
+def audit(filled, tmp_path):
     """Return the file of an audit log."""
     return Path(copy(filled, tmp_path))
 
 
 @pytest.mark.parametrize("query", ["text", "hash", "none"])
-def test_forgetting(tmp_path: Path, query: Any) -> None:
+def test_forgetting(tmp_path, query):
     """The rows stay, and can be rebuilt; the texts are gone."""
     log = AuditLog(tmp_path / "audit.sqlite", query=query, clock=lambda: START)
     fill_audit(log)
@@ -104,7 +101,7 @@ def test_forgetting(tmp_path: Path, query: Any) -> None:
     log.close()
 
 
-def test_a_log_that_has_not_begun(tmp_path: Path) -> None:
+def test_a_log_that_has_not_begun(tmp_path):
     """Is read as an empty one, and is not there afterwards."""
     log = audit_at(tmp_path / "a.sqlite")
     assert (log.rows(), log.rebuild(), log.settle(now=START)) == ((), (), 0)
@@ -134,9 +131,7 @@ def test_a_log_that_has_not_begun(tmp_path: Path) -> None:
         ("DELETE FROM default_applications", lambda log: log.settle(now=START + timedelta(days=9))),
     ],
 )
-def test_rows_that_were_altered_beyond_reading(
-    audit: Path, statement: str, use: Callable[[AuditLog], object]
-) -> None:
+def test_rows_that_were_altered_beyond_reading(audit, statement, use):
     """Rule, value, remedy."""
     edited(audit, statement)
     log = audit_at(audit)

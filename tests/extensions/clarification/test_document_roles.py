@@ -10,7 +10,7 @@ from raglab.extensions.clarification.document_roles import document_roles
 SCHEDULE, CONTRACT = {"doc_type": "schedule"}, {"doc_type": "contract"}
 
 
-def test_the_order_of_what_tells() -> None:
+def test_the_order_of_what_tells():
     """Kind, then recency, then language, vendor and product, then the file's name."""
     assert document_roles({"a.md": SCHEDULE, "b.md": CONTRACT}) == {
         "a.md": "doc_type schedule",
@@ -36,7 +36,7 @@ def test_the_order_of_what_tells() -> None:
     assert document_roles({"a": CONTRACT, "b": CONTRACT}) == {"a": "a", "b": "b"}
 
 
-def test_several_of_one_kind_beside_another() -> None:
+def test_several_of_one_kind_beside_another():
     """Among those of its kind it is told apart, if not among all."""
     found = document_roles(
         {
@@ -52,7 +52,7 @@ def test_several_of_one_kind_beside_another() -> None:
     }
 
 
-def test_what_has_no_order_is_not_read_as_one() -> None:
+def test_what_has_no_order_is_not_read_as_one():
     """A version in words, or a day before its month, is no recency; 1.10 comes after 1.9."""
     assert document_roles({"a": {"version": "final"}, "b": {"version": "draft"}}) == {
         "a": "a",
@@ -69,7 +69,7 @@ def test_what_has_no_order_is_not_read_as_one() -> None:
     assert document_roles({"a": {"version": " "}, "b": {"version": "2"}}) == {"a": "a", "b": "b"}
 
 
-def test_the_role_carries_over_to_the_next_portfolio() -> None:
+def test_the_role_carries_over_to_the_next_portfolio():
     """Other names, vendors and years: the endorsement is the endorsement, the newest the newest."""
     last = document_roles(
         {"acme-2024.md": {"version": "2024"}, "acme-2025.md": {"version": "2025"}}
@@ -92,7 +92,7 @@ def test_the_role_carries_over_to_the_next_portfolio() -> None:
         max_size=5,
     )
 )
-def test_every_document_has_a_role_of_its_own(portfolio: list[dict[str, str]]) -> None:
+def test_every_document_has_a_role_of_its_own(portfolio):
     """All different, short enough to be learned, and the same in any order."""
     tags = {f"{number}.md": of for number, of in enumerate(portfolio)}
     found = document_roles(tags)

@@ -8,9 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ import raglab
 from live_worlds import SMALL, PairEncoder, WordEncoder
 from raglab.default_learner import DefaultLearner
 from raglab.live import retriever
-from raglab.values import Corpus
 
 ROOT = Path(raglab.__file__).parents[1]
 FEES = """# Fees
@@ -45,14 +42,14 @@ OPEN = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "confid
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[Any]:
+def script():
     """Return the script as a module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path, str(ROOT)])
         yield importlib.import_module("experiments.asking")
 
 
-def test_measures_by_hand(script: Any) -> None:
+def test_measures_by_hand(script):
     """Asked rightly 1 of 2, needlessly 1 of 4.
 
     A situation and a clear question are the answers that may be wrong.
@@ -84,7 +81,7 @@ def test_measures_by_hand(script: Any) -> None:
     assert "a week later: right" not in values  # nothing to count
 
 
-def _runs(script: Any, better: int) -> tuple[list[Any], list[Any]]:
+def _runs(script, better):
     """Two runs of two sets of 60 questions; the new one asks rightly about so many more in each."""
     runs = []
     for more in (better, 0):
@@ -102,7 +99,7 @@ def _runs(script: Any, better: int) -> tuple[list[Any], list[Any]]:
     return runs[0], runs[1]
 
 
-def test_the_difference_is_paired_and_pooled(script: Any) -> None:
+def test_the_difference_is_paired_and_pooled(script):
     """The sets count apart and together; the interval is that of the questions that changed."""
     new, old = _runs(script, 6)
     cells = {
@@ -122,16 +119,14 @@ def test_the_difference_is_paired_and_pooled(script: Any) -> None:
     assert list(script.comparison(new, old, seed=2)) == list(script.comparison(new, old, seed=2))
 
 
-def test_runs_of_other_questions_are_not_compared(script: Any) -> None:
+def test_runs_of_other_questions_are_not_compared(script):
     """The message counts what is of one run alone."""
     new, old = _runs(script, 0)
     with pytest.raises(ValueError, match="got 3 of one alone"):
         script.check_same(new[3:], old)
 
 
-def test_a_set_of_tables_end_to_end(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_of_tables_end_to_end(script, tmp_path, monkeypatch):
     """Questions and replies of one's own: asked, chosen, declined.
 
     The file holds no text of them.
@@ -178,14 +173,14 @@ def test_a_set_of_tables_end_to_end(
     assert "deposit" not in (tmp_path / "run.jsonl").read_text(encoding="utf-8")
 
 
-def _with_small_settings(build: Any) -> Any:
-    def small(corpus: Corpus, folder: Path, **more: Any) -> str:
+def _with_small_settings(build):
+    def small(corpus, folder, **more):
         return str(build(corpus, folder, arms=("hybrid",), cache=None, **SMALL, **more))
 
     return small
 
 
-def test_the_price_of_splits() -> None:
+def test_the_price_of_splits():
     """Noise splits most rows under the source's rule and hardly one under evidence.
 
     The true column splits all.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +20,7 @@ POLICY = {"pack": str(BROKER / "pack"), "l2": {"enabled": False}, "similarity": 
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[Any]:
+def script():
     """Return the script as a module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path, str(ROOT / "experiments")])
@@ -30,7 +28,7 @@ def script() -> Iterator[Any]:
     del sys.modules["situations"]
 
 
-def asking(*texts: str) -> Response:
+def asking(*texts):
     """Return a response that offers these readings, valued by their numbers in letters."""
     values = ["one", "two", "three"][: len(texts)]
     options = [
@@ -55,9 +53,7 @@ def asking(*texts: str) -> Response:
         ("21 days’ notice", "21 days' notice", True),
     ],
 )
-def test_an_answer_is_held_whole_whatever_its_blanks_and_case(
-    script: Any, text: str, wanted: str, *, held: bool
-) -> None:
+def test_an_answer_is_held_whole_whatever_its_blanks_and_case(script, text, wanted, *, held):
     """Thin blanks, case and apostrophes do not matter; a part of another figure is no figure."""
     assert script.holds(text, wanted) is held
 
@@ -72,7 +68,7 @@ def test_an_answer_is_held_whole_whatever_its_blanks_and_case(
         ("Table des matières", True),
     ],
 )
-def test_a_reading_is_offered_by_its_own_words(script: Any, wanted: str, *, offered: bool) -> None:
+def test_a_reading_is_offered_by_its_own_words(script, wanted, *, offered):
     """A page is its number; the words that every option has tell nothing.
 
     Accents and case do not matter.
@@ -83,7 +79,7 @@ def test_a_reading_is_offered_by_its_own_words(script: Any, wanted: str, *, offe
     )
 
 
-def test_words_that_all_options_share_tell_no_reading(script: Any) -> None:
+def test_words_that_all_options_share_tell_no_reading(script):
     """`The excess for storm` is not what a user wants who wants the excess for flood."""
     assert script.offers(asking("the excess for storm", "the excess for flood"), "excess for flood")
     assert not script.offers(
@@ -91,9 +87,7 @@ def test_words_that_all_options_share_tell_no_reading(script: Any) -> None:
     )
 
 
-def test_two_situations_run_end_to_end(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_situations_run_end_to_end(script, tmp_path, monkeypatch):
     """Cases 1 and 2 in French and English, and case 12, each on a log of its own.
 
     The table counts both.
@@ -122,8 +116,8 @@ def test_two_situations_run_end_to_end(
     assert any("proposes toc" in line for line in script.listing(outcomes[1]))
 
 
-def _with_small_settings(build: Any) -> Any:
-    def small(corpus: Corpus, folder: Path, **more: Any) -> str:
+def _with_small_settings(build):
+    def small(corpus, folder, **more):
         return str(build(corpus, folder, arms=("hybrid",), cache=None, **SMALL, **more))
 
     return small

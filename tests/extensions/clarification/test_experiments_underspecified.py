@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def experiment() -> Iterator[Any]:
+def experiment():
     """The module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT))
@@ -23,14 +21,14 @@ def experiment() -> Iterator[Any]:
         yield importlib.import_module("experiments.underspecified")
 
 
-def test_the_threshold_keeps_to_five_percent(experiment: Any) -> None:
+def test_the_threshold_keeps_to_five_percent(experiment):
     """Two of 40 others lie above it, and none where they are all alike."""
     scores, vague = np.arange(60.0), np.arange(60) >= 40
     assert (scores[~vague] > experiment.threshold(scores, vague)).sum() == 2
     assert experiment.threshold(np.ones(60), vague) == 1.0
 
 
-def test_rates_at_both_thresholds(experiment: Any) -> None:
+def test_rates_at_both_thresholds(experiment):
     """Scores of one domain lie 100 higher: its own threshold holds there, a moved one asks all."""
     vague, domain = np.tile(np.arange(40) >= 20, 2), np.repeat(["a", "b"], 40)
     scores = np.tile(np.arange(40.0), 2) + np.repeat([0.0, 100.0], 40)
@@ -40,12 +38,12 @@ def test_rates_at_both_thresholds(experiment: Any) -> None:
     assert needless.startswith("20/40 ")
 
 
-def test_a_score_is_made_of_the_rest_alone(experiment: Any) -> None:
+def test_a_score_is_made_of_the_rest_alone(experiment):
     """It gets the turns that are not held out."""
     vague, domain = np.tile(np.arange(40) >= 20, 2), np.repeat(["a", "b"], 40)
     rest: list[set[str]] = []
 
-    def score(rows: Any) -> Any:
+    def score(rows):
         rest.append({*domain[rows]})
         return np.zeros(80)
 

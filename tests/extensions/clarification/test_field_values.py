@@ -68,7 +68,7 @@ MARINA = pack_of(
 )
 
 
-def value(field: str, *texts: str, about: str = "") -> str | None:
+def value(field, *texts, about=""):
     """What is read of passages under one heading."""
     chunks = [
         Chunk(f"m#{n}", f"Marina > Terms\n{text}", "m.md", n) for n, text in enumerate(texts, 1)
@@ -127,12 +127,12 @@ def value(field: str, *texts: str, about: str = "") -> str | None:
         ("notice", "Give us 28 days' warning.\nNotice period: six weeks", None),
     ],
 )
-def test_a_field_is_read_beside_its_label(field: str, text: str, expected: str | None) -> None:
+def test_a_field_is_read_beside_its_label(field, text, expected):
     """In rows, labelled lines, sentences and roles; wrong is worse than none."""
     assert value(field, text) == expected
 
 
-def test_the_words_of_a_question_choose_among_patterns() -> None:
+def test_the_words_of_a_question_choose_among_patterns():
     """A pattern for some words is not read without them, and one against them is read."""
     text = "Give us 28 days' warning; we give you 90 days."
     assert value("notice", text) == "28 days"
@@ -153,9 +153,7 @@ def test_the_words_of_a_question_choose_among_patterns() -> None:
         ("notice period", "The notice period was 14 days.", None),
     ],
 )
-def test_a_field_that_no_pack_has_is_read_by_its_own_words(
-    field: str, text: str, expected: str | None
-) -> None:
+def test_a_field_that_no_pack_has_is_read_by_its_own_words(field, text, expected):
     """All of them, and a label that says more is another's."""
     assert value(field, text) == expected
 
@@ -166,7 +164,7 @@ def test_a_field_that_no_pack_has_is_read_by_its_own_words(
     st.sampled_from(["", "visitor ", "winter ", "owner's ", "early "]),
     st.sampled_from(["{label}: {sum}", "| {label} | {sum} |", "The {label} is {sum}."]),
 )
-def test_a_word_before_the_label_makes_it_anothers(amount: str, word: str, form: str) -> None:
+def test_a_word_before_the_label_makes_it_anothers(amount, word, form):
     """Whatever it is, and in whatever form."""
     text = form.format(label=f"{word}berth fee", sum=amount)
     assert value("berth_fee", text) == (None if word else amount)

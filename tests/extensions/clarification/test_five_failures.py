@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -60,7 +59,7 @@ LEAST = 4  # of five phrasings
 
 
 @pytest.mark.parametrize("kind", PHRASINGS)
-def test_each_is_asked_and_answered(kind: str, tmp_path: Path, indexed: Path) -> None:
+def test_each_is_asked_and_answered(kind, tmp_path, indexed):
     """In at least four of five phrasings the gap is of its kind, and the reply gets the answer.
 
     It leads to the wanted answer.

@@ -5,8 +5,6 @@ Times of a sentence, its neighbour, documents, other words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from raglab.extensions.clarification.field_values import is_quoted
@@ -19,7 +17,6 @@ from raglab.extensions.clarification.question_parsing import (
     wanted_kinds,
 )
 from raglab.extensions.clarification.statements import statements
-from raglab.live.clarifier import QuestionGap
 from raglab.values import Chunk
 
 HIRE = """## Hire charges
@@ -40,13 +37,13 @@ The delivery fee is £25. Until April 2026 it was £20.
 """
 
 
-def gaps(question: str, text: str | Sequence[Chunk]) -> tuple[QuestionGap, ...]:
+def gaps(question, text):
     """Gaps of a question to a document."""
     chunks = [Chunk("a", text, "a.md", 1)] if isinstance(text, str) else list(text)
     return find_gaps(parse_question(question, chunks), chunks)
 
 
-def sections(text: str) -> list[Chunk]:
+def sections(text):
     """A passage for each section."""
     parts = [part for part in text.split("## ") if part.strip()]
     return [
@@ -62,7 +59,7 @@ class TestTimes:
         ("question", "values"),
         [("How much does a tower cost?", 2), ("What is the delivery fee?", 2)],
     )
-    def test_several_times_are_asked_about(self, question: str, values: int) -> None:
+    def test_several_times_are_asked_about(self, question, values):
         """In one sentence, and in the sentence behind that names hardly more than its time."""
         (gap,) = gaps(question, HIRE)
         assert (gap.kind, len(gap.readings)) == ("date_scope", values)
@@ -71,11 +68,11 @@ class TestTimes:
         "question",
         ["What is the delivery fee in 2027?", "How much did the delivery cost in January 2026?"],
     )
-    def test_no_gap_where_one_thing_has_one_value(self, question: str) -> None:
+    def test_no_gap_where_one_thing_has_one_value(self, question):
         """A value that stands alone is no choice."""
         assert gaps(question, "The delivery fee is £25. The tower is £40.") == ()
 
-    def test_the_neighbour_of_another_matter_is_no_other_time(self) -> None:
+    def test_the_neighbour_of_another_matter_is_no_other_time(self):
         """A clause that names more than its time goes on about something else."""
         assert (
             gaps(
@@ -89,7 +86,7 @@ class TestTimes:
 class TestSentences:
     """Values of one sentence go by what is said behind them."""
 
-    def test_label_and_words_behind(self) -> None:
+    def test_label_and_words_behind(self):
         """The label of the first holds for the next."""
         (first, second) = statements(
             [Chunk("a", "Calibration: £54 for jobs of 2025, £58 for jobs of 2026.", "a.md")]
@@ -97,7 +94,7 @@ class TestSentences:
         assert (first.label, first.head) == ("Calibration", "for jobs of 2025")
         assert (second.label, second.head) == ("Calibration", "for jobs of 2026")
 
-    def test_a_value_that_the_question_names(self) -> None:
+    def test_a_value_that_the_question_names(self):
         """Words behind one of them say which is meant."""
         text = "Court days: £250 a day for a partner, £125 a day for other staff."
         assert gaps("How much a day for a partner?", text) == ()
@@ -105,7 +102,7 @@ class TestSentences:
     @pytest.mark.parametrize(
         "line", ["- décès du conjoint : 6 jours", "Opening\t09:30", "**Deposit:** £40"]
     )
-    def test_every_statement_can_be_quoted(self, line: str) -> None:
+    def test_every_statement_can_be_quoted(self, line):
         """Blanks before a colon, tabs and emphasis as printed."""
         chunk = Chunk("a", line, "a.md")
         made = statements([chunk])
@@ -133,7 +130,7 @@ class TestDocuments:
         ),
     )
 
-    def test_documents_of_two_makers(self) -> None:
+    def test_documents_of_two_makers(self):
         """Each has a date for it."""
         gap = gaps("When does the employment begin?", self.LETTERS)[0]
         assert gap.kind == "document"
@@ -142,12 +139,12 @@ class TestDocuments:
             "vendor Birch Council",
         ]
 
-    def test_a_matter_of_one_of_them(self) -> None:
+    def test_a_matter_of_one_of_them(self):
         """Only one speaks of it: nothing is missing."""
         own = (self.LETTERS[0], self.LETTERS[1]._replace(text="Your leave begins on 9 June 2025."))
         assert gaps("When does the employment begin?", own) == ()
 
-    def test_complementary_documents_are_no_choice(self) -> None:
+    def test_complementary_documents_are_no_choice(self):
         """A contract and a schedule of one maker."""
         made = [
             chunk._replace(tags={"vendor": "Acorn", "doc_type": kind})
@@ -171,18 +168,18 @@ class TestParsing:
             ("combien d'heures par semaine ?", {"duration"}),
         ],
     )
-    def test_kinds(self, text: str, kinds: set[str]) -> None:
+    def test_kinds(self, text, kinds):
         """`when` that opens a clause asks for no date."""
         assert kinds <= wanted_kinds(text)
         assert ("date" in kinds) == ("date" in wanted_kinds(text))
 
-    def test_notice(self) -> None:
+    def test_notice(self):
         """A paper, or a time."""
         assert topic_words("what notice applies?") == ("notice",)
         assert topic_words("que dit la notice ?") == ()
 
 
-def dated(year: str, text: str, at: str) -> Chunk:
+def dated(year, text, at):
     """A passage of a version of one product."""
     return Chunk(
         at, text, f"{at}.md", 1, tags={"product": "Hire", "vendor": "Lintop", "version": year}
@@ -192,7 +189,7 @@ def dated(year: str, text: str, at: str) -> Chunk:
 class TestNoMoreThanIsOpen:
     """What a question settles is not asked about, and what it leaves open is not answered."""
 
-    def test_a_title_states_nothing(self) -> None:
+    def test_a_title_states_nothing(self):
         """`France` in a title is no answer that a choice among documents could lead to."""
         texts = (
             "The deposit is £90. Capital letters are read.",
@@ -212,7 +209,7 @@ class TestNoMoreThanIsOpen:
         assert gaps("What is the capital of France?", chunks) == ()
         assert gaps("What is the deposit?", chunks)[0].kind == "document"
 
-    def test_a_title_is_no_part(self) -> None:
+    def test_a_title_is_no_part(self):
         """Parts are those below the title."""
         title = Chunk(
             "t",
@@ -226,7 +223,7 @@ class TestNoMoreThanIsOpen:
         (gap,) = gaps("What does it say?", parts)
         assert "Hire guide" not in [reading.value for reading in gap.readings]
 
-    def test_versions_are_asked_about_but_for_another_year(self) -> None:
+    def test_versions_are_asked_about_but_for_another_year(self):
         """Two versions state a value under labels that differ; a year before both has neither."""
         chunks = [
             dated(
@@ -247,7 +244,7 @@ class TestNoMoreThanIsOpen:
         assert other is not None  # its price of 2025 is no answer, and there is none
         assert unmet(plain(question.question), other.statement, chunks[1:]) == {"2024"}
 
-    def test_the_column_that_is_named_is_read(self) -> None:
+    def test_the_column_that_is_named_is_read(self):
         """Not left unasked and unread."""
         table = "| Data | Lintop Duo | Lintop Max |\n|---|---|---|\n| Weight | 14 kg | 19 kg |"
         chunks = [Chunk("a", table, "a.md", 1)]
@@ -256,7 +253,7 @@ class TestNoMoreThanIsOpen:
         assert clear is not None
         assert clear.statement.value == "19 kg"
 
-    def test_a_word_does_not_tell_values_of_a_sentence_apart(self) -> None:
+    def test_a_word_does_not_tell_values_of_a_sentence_apart(self):
         """A sentence with two amounts answers no question that names one word of it."""
         text = (
             "A quotation may put repair costs in the limit, which for a £1,000 cover may leave "
@@ -268,7 +265,7 @@ class TestNoMoreThanIsOpen:
             is None
         )
 
-    def test_after_an_event_is_not_during_it(self) -> None:
+    def test_after_an_event_is_not_during_it(self):
         """Each side has its own answer."""
         text = "During the trial hire the deposit is £20. After the trial hire the deposit is £70."
         chunks = [Chunk("a", text, "a.md", 1)]
@@ -279,7 +276,7 @@ class TestNoMoreThanIsOpen:
             assert clear is not None
             assert clear.statement.value == value
 
-    def test_roles_of_either_gender_are_meant(self) -> None:
+    def test_roles_of_either_gender_are_meant(self):
         """`assuré` means the `assurée` too."""
         text = (
             "| Nom | Rôle |\n|---|---|\n| Claire Vasseur | Assurée |\n| Jules Vasseur | Assuré "
@@ -294,22 +291,22 @@ class TestNoMoreThanIsOpen:
     @pytest.mark.parametrize(
         "question", ["Do I get paid when I'm ill?", "Is theft covered?", "Am I insured?"]
     )
-    def test_whether_is_read(self, question: str) -> None:
+    def test_whether_is_read(self, question):
         """Of English as of French."""
         assert parse_question(question).intent.value == "check"
 
     @pytest.mark.parametrize(
         "question", ["Can you tell me the deposit?", "Do you know how much it is?"]
     )
-    def test_politeness_asks_for_the_value(self, question: str) -> None:
+    def test_politeness_asks_for_the_value(self, question):
         """`can you` alone asks for no yes or no."""
         assert parse_question(question).intent.value == "lookup"
 
-    def test_how_long_asks_for_a_time(self) -> None:
+    def test_how_long_asks_for_a_time(self):
         """Whatever thing it names."""
         assert wanted_kinds("how long are phone calls kept?") == {"duration"}
 
-    def test_an_overview_of_no_document_may_be_of_several_parts(self) -> None:
+    def test_an_overview_of_no_document_may_be_of_several_parts(self):
         """The parts that speak of its topic are on offer; a document that is named is summed up."""
         chunks = sections("## Hire\n\nA tower is lent.\n\n## Care\n\nA tower is cleaned.\n")
         (gap,) = gaps("Give me an overview of towers", chunks)

@@ -5,8 +5,6 @@ A policy that uses them is not replayed over it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from decided import with_constant_columns as with_columns
@@ -28,7 +26,7 @@ MODEL = {
 class TestRefusal:
     """A policy is not replayed over a trace that lacks what it uses."""
 
-    def test_a_gate(self) -> None:
+    def test_a_gate(self):
         """The message names the signal and the remedy; with the column it decides."""
         bare, gated = random_trace(0), policy(signals={"gaps": {"max": 0}})
         with pytest.raises(
@@ -37,7 +35,7 @@ class TestRefusal:
             decide(bare, gated)
         assert len(decide(with_columns(bare), gated).status) == len(bare)
 
-    def test_a_model(self) -> None:
+    def test_a_model(self):
         """So with a model that decides by it, and with none under the rule chain."""
         bare = random_trace(0)
         deciding = policy(decision={"rule": "expected_cost", "model": MODEL})
@@ -49,7 +47,7 @@ class TestRefusal:
         check_stored(bare, [idle])
 
     @pytest.mark.parametrize("replayed", [tally, sweep])
-    def test_any_of_many(self, replayed: Any) -> None:
+    def test_any_of_many(self, replayed):
         """Policies of one structure are asked one by one."""
         with pytest.raises(ValueError, match="uses the signal gap_options"):
             replayed(random_trace(0), [policy(), policy(signals={"gap_options": {"max": 1}})])

@@ -20,14 +20,14 @@ FILES = {"acme-premier-home-schedule-2024.md", "northmark-fleetguard-schedule-20
 MOST_LINES = 15  # of a parser of one's own
 
 
-def blocks(page: str) -> list[str]:
+def blocks(page):
     """Code of a page."""
     return re.findall(
         r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL
     )
 
 
-def run(page: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def run(page, root, monkeypatch):
     """What a page's blocks define, run in turn in a copy of the project with an index."""
     from raglab.live.system import build_index
 
@@ -44,13 +44,13 @@ def run(page: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
     return defined
 
 
-def test_a_parser_of_ones_own_takes_fifteen_lines() -> None:
+def test_a_parser_of_ones_own_takes_fifteen_lines():
     """In the guide."""
     (own,) = (block for block in blocks("docs/clarification.md") if "def customer_words" in block)
     assert len([line for line in own.splitlines() if line.strip()]) <= MOST_LINES
 
 
-def test_the_page_on_clarification_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_on_clarification_runs(tmp_path, monkeypatch):
     """A vague question is asked about; noise is no vote.
 
     A parser of one's own answers what the default refuses.
@@ -70,9 +70,7 @@ def test_the_page_on_clarification_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert set(names["arguments"]) == {"parser", "gap_finder", "reply_reader", "field_reader"}
 
 
-def test_the_page_on_pinned_documents_runs(
-    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_on_pinned_documents_runs(built, tmp_path, monkeypatch):
     """Its tables are what it prints, and the second system answers a question the first refuses."""
     (tmp_path / "out" / "broker").mkdir(parents=True)
     shutil.copyfile(built, tmp_path / "out" / "broker" / "trace.parquet")

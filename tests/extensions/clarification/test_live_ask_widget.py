@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,20 +17,20 @@ from raglab.words.text import NO_MATH
 
 
 @pytest.fixture
-def system(tmp_path: Path, indexed: Path) -> System:
+def system(tmp_path, indexed):
     """Return a system that clarifies."""
     shutil.copytree(indexed, tmp_path / "i")
     return System.open(tmp_path / "i", policy=Policy.from_mapping(OPEN), clarify=True, cache=False)
 
 
-def parts(box: Any) -> tuple[Any, dict[str, Any], Any, Any]:
+def parts(box):
     """Question, buttons by what they say, the field for other words, and the output."""
     head, row, other, shown = box.children
     own, send = other.children
     return head, {one.description: one for one in (*row.children, send)}, own, shown
 
 
-def test_a_button_each_for_what_can_be_said(system: System) -> None:
+def test_a_button_each_for_what_can_be_said(system):
     """Yes, no, every other value, and a field for the rest, in the question's language."""
     said = ask(QUI, system=system, documents=[FRENCH], now=START)
     head, row, own, _ = parts(buttons(said, system=system))
@@ -47,7 +45,7 @@ def test_a_button_each_for_what_can_be_said(system: System) -> None:
     assert list(parts(buttons(english, system=system))[1])[:2] == ["Yes", "No"]
 
 
-def test_no_leaves_the_buttons_that_are_left(system: System) -> None:
+def test_no_leaves_the_buttons_that_are_left(system):
     """What was declined has none any more."""
     box = buttons(
         ask("What is the excess?", system=system, documents=[COVER], now=START), system=system
@@ -60,7 +58,7 @@ def test_no_leaves_the_buttons_that_are_left(system: System) -> None:
 
 
 @pytest.mark.parametrize("label", ["No", "Yes"])
-def test_the_second_click_of_two_says_nothing(system: System, label: str) -> None:
+def test_the_second_click_of_two_says_nothing(system, label):
     """It comes to a button that is gone: no vote, and what the first led to stays."""
     box = buttons(
         ask("What is the excess?", system=system, documents=[COVER], now=START), system=system
@@ -75,7 +73,7 @@ def test_the_second_click_of_two_says_nothing(system: System, label: str) -> Non
 
 
 @pytest.mark.parametrize("label", ["Oui", "tout le document"])
-def test_a_click_answers(system: System, label: str) -> None:
+def test_a_click_answers(system, label):
     """The answer stands where the buttons were, and goes to whoever waits for it."""
     got: list[Response] = []
     box = buttons(
@@ -89,7 +87,7 @@ def test_a_click_answers(system: System, label: str) -> None:
     assert len(box.children) == 2
 
 
-def test_other_words_and_a_reply_that_is_refused(system: System) -> None:
+def test_other_words_and_a_reply_that_is_refused(system):
     """What is no reply is said, and the buttons stay."""
     box = buttons(ask(QUI, system=system, documents=[FRENCH], now=START), system=system)
     _, row, own, shown = parts(box)
@@ -101,7 +99,7 @@ def test_other_words_and_a_reply_that_is_refused(system: System) -> None:
     assert f"{FRENCH}#1" in shown.outputs[-1]["data"]["text/html"]
 
 
-def test_a_response_that_asks_nothing(system: System) -> None:
+def test_a_response_that_asks_nothing(system):
     """Has no buttons."""
     with pytest.raises(ValueError, match="need a response that asks"):
         buttons(ask("weather", system=system, now=START), system=system)

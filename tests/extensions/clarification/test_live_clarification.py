@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +28,7 @@ from broker_documents import (
     WHO,
     WORDING,
 )
+from extensions.clarification.asked_questions import ASKING, audit, logged, put, voted
 from generators import Fixed
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
@@ -44,7 +43,7 @@ from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.live.pipeline import case_trace
 from raglab.live.response import KEYS, CheckedAnswer, Response, answer_sets
-from raglab.live.system import System, unpack_depths
+from raglab.live.system import unpack_depths
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
@@ -54,54 +53,23 @@ from raglab.store.log_tables import (
     REPLIES,
     REQUESTS,
 )
-from raglab.values import Case, Chunk, Status, TraceData
+from raglab.values import Case, Chunk, Status
 from raglab.words.languages import Reason, say
 
 NUMBERS = ("confidence", "support")  # of an answer, null where missing
-ASKING: dict[str, Any] = {
-    "gap": {"enabled": True, "min_gap": 4.0},
-    "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
-}
 
 
-def put(
-    system: System,
-    question: str = WHO,
-    document: str = ENGLISH,
-    request: str = "q",
-    *,
-    now: datetime = START,
-    **more: Any,
-) -> Response:
-    """Response to a question about one document."""
-    return ask(question, system=system, documents=[document], request_id=request, now=now, **more)
-
-
-def answered(
-    system: System, words: str = "yes", request: str = "q", *, now: datetime = START
-) -> Response:
+def answered(system, words="yes", request="q", *, now=START):
     """Response to a reply."""
     return reply(request, words, system=system, now=now)
 
 
-def audit(system: System) -> AuditLog:
-    """The audit log, which must be there."""
-    assert system.audit is not None
-    return system.audit
-
-
-def votes(system: System) -> Any:
+def votes(system):
     """Votes of the first row that was learned."""
     return audit(system).rows()[0].candidate_votes
 
 
-def logged(system: System, table: str, **where: Any) -> list[dict[str, Any]]:
-    """Rows of the audit log."""
-    with audit(system).log.reading() as log:
-        return list(log.rows(table, **where))
-
-
-def became(system: System, request: str) -> TraceData:
+def became(system, request):
     """Trace of a clarified request, from the log alone: its query, its hits, and its answer."""
     (row,) = logged(system, EVIDENCE, request_id=request)
     case = Case(request, row["query"], "ok", selected_sources=tuple(row["documents"]))
@@ -117,32 +85,7 @@ def became(system: System, request: str) -> TraceData:
     return dataclasses.replace(trace, answers=answers)
 
 
-def voted(
-    system: System, votes: float, refused: int, *, field: str = "insurer_name", value: str = "1"
-) -> None:
-    """Give the schedules row whole and half votes for a value, and rejections naming no other."""
-    whole = int(votes + refused)
-    signals = ["explicit_yes"] * whole + ["implicit_ok"] * round(2 * (votes + refused - whole))
-    for number, signal in enumerate([*signals, *["explicit_no"] * refused]):
-        request = f"before-{number}"
-        about: dict[str, Any] = {
-            "policy": system.policy,
-            "fingerprint": system.fingerprint,
-            "models": {},
-        }
-        audit(system).opened(request, WHO, now=START - timedelta(days=9), **about)
-        key: tuple[str, str, dict[str, str]] = (field, "schedule", {})
-        audit(system).signal(
-            request,
-            key,
-            value,
-            signal,
-            conditions={"page_1_kind": "body"},
-            now=START - timedelta(days=9),
-        )
-
-
-def silent(system: System) -> System:
+def silent(system):
     """The system, which has answered a request of ann's by its default in silence."""
     voted(system, 9.5, 1)
     assert put(system, session="ann")["default_applied"] is not None
@@ -169,9 +112,7 @@ class TestWhatItBecame:
         ],
         ids=["open", "l2", "similarity", "generation"],
     )
-    def test_replay_decides_as_live(
-        self, opened: Callable[..., System], policy: dict[str, Any]
-    ) -> None:
+    def test_replay_decides_as_live(self, opened, policy):
         """Status and reason, of what was answered and of what was refused."""
         system, seen = opened(policy), []
         for number, (question, document, answer) in enumerate(self.QUESTIONS):
@@ -194,7 +135,7 @@ class TestWhatItBecame:
         assert seen
         assert policy or "ok" in seen
 
-    def test_nobody_is_asked_only_to_be_refused(self, opened: Callable[..., System]) -> None:
+    def test_nobody_is_asked_only_to_be_refused(self, opened):
         """Where no value leads to an answer, the question is answered or refused as it is."""
         system = opened({"l2": {"enabled": True, "max_l2": 1e-9, "soft_max_l2": 1e-9}})
         said = put(system, "what about pollution", WORDING)
@@ -202,7 +143,7 @@ class TestWhatItBecame:
         assert logged(system, CLARIFICATIONS) == []
         assert said.record.evidence is None
 
-    def test_the_hits_are_of_the_scope(self, opened: Callable[..., System]) -> None:
+    def test_the_hits_are_of_the_scope(self, opened):
         """Only passages of the page that the user named."""
         system = opened()
         said = put(system, "what does page 5 say?", COVER)
@@ -213,7 +154,7 @@ class TestWhatItBecame:
 class TestTheArticle:
     """Rule S5.9: the cases of the clarification article."""
 
-    def test_case_1_in_french(self, opened: Callable[..., System]) -> None:
+    def test_case_1_in_french(self, opened):
         """The first time the user is asked, says yes, gets page 1, and the default gets a vote.
 
         The vote is the first, and page 1 is where the answer comes from.
@@ -266,7 +207,7 @@ class TestTheArticle:
         assert row.strata["page_1_kind"].keys() == {"body"}
         assert audit(system).rebuild() == (row,)
 
-    def test_case_2_in_english(self, opened: Callable[..., System]) -> None:
+    def test_case_2_in_english(self, opened):
         """9.5 votes from 12 requests are 0.79: the default is applied in silence and named."""
         system = opened()
         voted(system, 9.5, 1)
@@ -305,7 +246,7 @@ class TestTheArticle:
         assert later.candidate_votes == {"1": 10.0}
         assert "implicit_ok" in {one["signal"] for one in logged(system, CHANGES, request_id="two")}
 
-    def test_case_12(self, opened: Callable[..., System]) -> None:
+    def test_case_12(self, opened):
         """A silent default fails on a cover sheet; the table of contents is asked for and read."""
         system = opened()
         voted(system, 9.5, 1)
@@ -332,11 +273,11 @@ class TestTheArticle:
     @pytest.mark.parametrize(("rule", "questions"), [("vote_share", 3), ("posterior", 1)])
     def test_twelve_bodies_and_a_cover_sheet(
         self,
-        opened: Callable[..., System],
-        monkeypatch: pytest.MonkeyPatch,
-        rule: str,
-        questions: int,
-    ) -> None:
+        opened,
+        monkeypatch,
+        rule,
+        questions,
+    ):
         """Twelve bodies, asked or in silence, a cover sheet, the contents: split there.
 
         Both then in silence.
@@ -372,9 +313,7 @@ class TestTheArticle:
                 assert explain_request(request, audit(system)).rebuilt
         assert audit(system).rebuild() == audit(system).rows()
 
-    def test_evidence_waits_for_the_second(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_evidence_waits_for_the_second(self, opened, monkeypatch):
         """The rule beside it: a setting, with its alpha."""
         monkeypatch.setenv("RAGLAB_CLARIFY_SPLIT", "evidence")
         monkeypatch.setenv("RAGLAB_CLARIFY_ALPHA", "0.05")
@@ -410,13 +349,13 @@ class TestFailures:
     )
     def test_asked_once_and_answered(
         self,
-        opened: Callable[..., System],
-        kind: str,
-        question: str,
-        documents: tuple[str, ...],
-        value: str,
-        words: tuple[str, ...],
-    ) -> None:
+        opened,
+        kind,
+        question,
+        documents,
+        value,
+        words,
+    ):
         """The user names another value than the proposed one.
 
         It gains what that one loses, and is answered from.
@@ -438,7 +377,7 @@ class TestFailures:
         assert row.candidate_votes[proposed] == -1.0
         assert explain_request("q", audit(system)).rebuilt
 
-    def test_a_version_scopes_the_answer(self, opened: Callable[..., System]) -> None:
+    def test_a_version_scopes_the_answer(self, opened):
         """The old schedule and the renewal answer the same question apart."""
         question, documents = "What is the excess for escape of water?", [COVER, RENEWAL]
         sources = {}
@@ -453,7 +392,7 @@ class TestFailures:
 class TestReplies:
     """What a reply means, and what it does."""
 
-    def test_no_shows_what_is_left_once(self, opened: Callable[..., System]) -> None:
+    def test_no_shows_what_is_left_once(self, opened):
         """A value that is declined loses a vote and is not answered.
 
         A second no ends the request with its reason.
@@ -478,7 +417,7 @@ class TestReplies:
         with pytest.raises(ValueError, match="takes one reply"):
             answered(system)
 
-    def test_a_no_that_leaves_no_choice_is_a_refusal(self, opened: Callable[..., System]) -> None:
+    def test_a_no_that_leaves_no_choice_is_a_refusal(self, opened):
         """Fewer than two values are left: the last one is not taken for the user's."""
         system = opened()
         asked = put(system, QUI, FRENCH)
@@ -490,9 +429,7 @@ class TestReplies:
     @pytest.mark.parametrize(
         "said", ["other", "something else", "Something else.", "4", "cancel", "stop"]
     )
-    def test_something_else_and_cancel_end_it_without_a_vote(
-        self, opened: Callable[..., System], said: str
-    ) -> None:
+    def test_something_else_and_cancel_end_it_without_a_vote(self, opened, said):
         """By the option's value, text or number, or by words that drop the matter."""
         system = opened()
         asked = ask("the policyholder", system=system, documents=[ROLES], request_id="q", now=START)
@@ -502,7 +439,7 @@ class TestReplies:
         assert votes(system) == {}
         assert explain_request("q", audit(system)).rebuilt
 
-    def test_what_is_not_understood_changes_nothing(self, opened: Callable[..., System]) -> None:
+    def test_what_is_not_understood_changes_nothing(self, opened):
         """The request is shown again as it was, and a yes then answers it; twice ends it."""
         system = opened()
         for name, last, status in (("a", "oui", "ok"), ("b", "perhaps", "refuse")):
@@ -518,9 +455,7 @@ class TestReplies:
             if status == "ok":
                 system = opened()
 
-    def test_a_page_that_finds_nothing_ends_the_request(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_a_page_that_finds_nothing_ends_the_request(self, opened):
         """No other page is taken for the user's; the page's failure is noted."""
         system = opened()
         put(system)
@@ -535,7 +470,7 @@ class TestReplies:
         assert signals == ["explicit_no", "failure"]
         assert votes(system) == {"1": -1.0, "3": 1.0}
 
-    def test_a_silent_default_is_corrected(self, opened: Callable[..., System]) -> None:
+    def test_a_silent_default_is_corrected(self, opened):
         """A value takes its place, under the same id, with a second decision.
 
         Silence then says nothing.
@@ -547,16 +482,14 @@ class TestReplies:
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(hours=1))
         assert votes(system) == {"1": 8.5, "document": 1.0}
 
-    def test_a_silent_default_is_confirmed(self, opened: Callable[..., System]) -> None:
+    def test_a_silent_default_is_confirmed(self, opened):
         """Yes is a whole vote, and no half one follows."""
         system = silent(opened())
         answered(system)
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(hours=1))
         assert votes(system) == {"1": 10.5}
 
-    def test_silence_of_a_day_is_acceptance_whoever_asks_next(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_silence_of_a_day_is_acceptance_whoever_asks_next(self, opened):
         """After 24 hours any request settles it, not before."""
         system = silent(opened())
         ask("Is theft covered?", system=system, session="bob", now=START + timedelta(hours=23))
@@ -564,7 +497,7 @@ class TestReplies:
         ask("Is flood covered?", system=system, session="bob", now=START + timedelta(hours=25))
         assert votes(system) == {"1": 10.0}
 
-    def test_a_correction_after_a_day_is_too_late(self, opened: Callable[..., System]) -> None:
+    def test_a_correction_after_a_day_is_too_late(self, opened):
         """Also where nobody has asked anything since."""
         system = silent(opened())
         with pytest.raises(ValueError, match="within 24 hours, and 'q' was settled"):
@@ -572,7 +505,7 @@ class TestReplies:
 
         assert votes(system) == {"1": 10.0}
 
-    def test_what_cannot_be_replied_to(self, opened: Callable[..., System]) -> None:
+    def test_what_cannot_be_replied_to(self, opened):
         """Unknown, settled, replied already, never asked: each says so."""
         system = opened()
         with pytest.raises(ValueError, match="nobody"):
@@ -599,9 +532,7 @@ class TestReplies:
         with pytest.raises(ValueError, match="policy_id that asked"):
             reply("p", "yes", system=other)
 
-    def test_a_log_without_texts_needs_the_question_again(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_log_without_texts_needs_the_question_again(self, opened, monkeypatch):
         """The same question completes it, another is refused."""
         monkeypatch.setenv("RAGLAB_AUDIT_QUERY", "hash")
         system = opened()
@@ -612,16 +543,14 @@ class TestReplies:
             reply("q", "oui", system=system, question=WHO)
         assert reply("q", "oui", system=system, question=QUI)["sources"] == [f"{FRENCH}#1"]
 
-    def test_a_number_names_an_option_where_no_page_is_meant(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_a_number_names_an_option_where_no_page_is_meant(self, opened):
         """The second of the values is the second option."""
         system = opened()
         asked = put(system, "What is the excess?", COVER)
         answered(system, " 2 ")
         assert votes(system)[asked["options"][1]["value"]] == 1.0
 
-    def test_the_figure_stands_before_a_row_of_several(self, opened: Callable[..., System]) -> None:
+    def test_the_figure_stands_before_a_row_of_several(self, opened):
         """An old and a new figure in one row: the answer says which was read."""
         asks = "What is the escape of water excess from the 2025 renewal?"
         said = ask(asks, system=opened(), documents=[RENEWAL], now=START)
@@ -630,9 +559,7 @@ class TestReplies:
             "ok",
         )
 
-    def test_a_bandit_chooses_once_more_for_a_correction(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_a_bandit_chooses_once_more_for_a_correction(self, opened):
         """A silent default the chain answered is corrected under the same id, by its own choice."""
         system = opened(arm="bandit")
         put(system, "the cancellation section", WORDING, "a")
@@ -649,9 +576,7 @@ class TestReplies:
         assert list(system.online.frame()["request_id"]) == ["a", "b", "b~reply"]
         assert votes(system) == {"cite": 0.0, "summarise": 1.0}
 
-    def test_nothing_found_anywhere_is_a_refusal(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_nothing_found_anywhere_is_a_refusal(self, opened, monkeypatch):
         """If the user's page and all that is left find nothing, the reason names what was read."""
         system = opened()
         put(system, QUI, FRENCH)
@@ -667,7 +592,7 @@ class TestReplies:
         assert (plain["clarification"], plain["arm"]) == (None, "hybrid")
         assert any("l'assureur est introuvable ici" in text for text in plain["warnings"])
 
-    def test_a_value_of_the_documents_wins(self, opened: Callable[..., System]) -> None:
+    def test_a_value_of_the_documents_wins(self, opened):
         """A value that is not on offer is answered as the documents state it of the field asked."""
         system = opened()
         asked = put(system, "What is the excess?", COVER)
@@ -684,7 +609,7 @@ class TestReplies:
 class TestGates:
     """What is refused is refused first, and what is read is judged."""
 
-    def test_a_denied_question_is_not_asked_about(self, opened: Callable[..., System]) -> None:
+    def test_a_denied_question_is_not_asked_about(self, opened):
         """The domain gate goes before any clarification."""
         system = opened()
         said = ask(
@@ -694,7 +619,7 @@ class TestGates:
         assert logged(system, CLARIFICATIONS) == []
         assert [row["status"] for row in logged(system, DECISIONS)] == ["refuse"]
 
-    def test_a_read_answer_meets_the_gates_on_answers(self, opened: Callable[..., System]) -> None:
+    def test_a_read_answer_meets_the_gates_on_answers(self, opened):
         """Confidence of the extraction below the policy's is a refusal with the usual reason."""
         system = opened({"generation": {"min_generation_confidence": 0.99}})
         put(system, QUI, FRENCH)
@@ -710,16 +635,14 @@ class TestGates:
         }
 
     @pytest.mark.parametrize("cost", ["1", "11"])
-    def test_below_ask_below_the_user_is_always_asked(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch, cost: str
-    ) -> None:
+    def test_below_ask_below_the_user_is_always_asked(self, opened, monkeypatch, cost):
         """However dear a question is, and though all pages answer alike (rule S5.5)."""
         monkeypatch.setenv("RAGLAB_CLARIFY_QUESTION_COST", cost)
         for question, document in ((WHO, ROLES), (QUI, FRENCH)):
             said = ask(question, system=opened(), documents=[document], now=START)
             assert (said["status"], said["default_applied"]) == ("ambiguous", None)
 
-    def test_a_document_there_is_none_of(self, opened: Callable[..., System]) -> None:
+    def test_a_document_there_is_none_of(self, opened):
         """An error as ever, and a query without a decision."""
         system = opened()
         with pytest.raises(ValueError, match="must name documents of the corpus"):
@@ -731,9 +654,7 @@ class TestGates:
 class TestAudit:
     """Every question is logged, and nothing is changed by it."""
 
-    def test_with_and_without_the_log_the_response_is_the_same(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_with_and_without_the_log_the_response_is_the_same(self, opened):
         """Byte for byte, for answers, refusals and options."""
         questions = [
             (WHO, [ENGLISH]),
@@ -753,9 +674,7 @@ class TestAudit:
                 ]
                 assert said[0] == said[1]
 
-    def test_every_question_has_its_row_also_from_the_cache(
-        self, opened: Callable[..., System]
-    ) -> None:
+    def test_every_question_has_its_row_also_from_the_cache(self, opened):
         """A cached answer is a decision too; an id used twice is two requests."""
         system = opened(clarify=False, cache=True)
         for _ in range(2):
@@ -768,19 +687,19 @@ class TestAudit:
         )
         assert one == two
 
-    def test_where_it_clarifies_an_id_is_taken_once(self, opened: Callable[..., System]) -> None:
+    def test_where_it_clarifies_an_id_is_taken_once(self, opened):
         """A reply must know which request it is to."""
         system = opened()
         put(system, WHO, ENGLISH, "r")
         with pytest.raises(ValueError, match="must be new, got 'r'"):
             put(system, WHO, ENGLISH, "r")
 
-    def test_clarifying_needs_the_log(self, opened: Callable[..., System]) -> None:
+    def test_clarifying_needs_the_log(self, opened):
         """What was learned would be lost."""
         with pytest.raises(ValueError, match="need the audit log"):
             opened(audit=False)
 
-    def test_a_time_without_a_zone_is_utc(self, opened: Callable[..., System]) -> None:
+    def test_a_time_without_a_zone_is_utc(self, opened):
         """As the learner takes it; what is no time is refused before anything is logged."""
         system = opened()
         with pytest.raises(ValueError, match="now must be a datetime"):
@@ -791,9 +710,7 @@ class TestAudit:
             "2026-01-05T00:00:00.000000+00:00"
         ]
 
-    def test_a_killed_reply_can_be_given_again(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_killed_reply_can_be_given_again(self, opened, monkeypatch):
         """Neither its vote nor its answer is in the log; it is taken as if it came first."""
         system = opened()
         put(system, QUI, FRENCH)
@@ -806,18 +723,14 @@ class TestAudit:
         assert answered(system, "oui")["status"] == "ok"
         assert votes(system) == {"1": 1.0}
 
-    def test_a_reply_in_another_process(
-        self, opened: Callable[..., System], tmp_path: Path
-    ) -> None:
+    def test_a_reply_in_another_process(self, opened, tmp_path):
         """All that it needs is in the folder."""
         put(opened(), QUI, FRENCH)
         second = opened()
         assert answered(second, "oui")["sources"] == [f"{FRENCH}#1"]
         assert (tmp_path / "index" / "audit.sqlite").is_file()
 
-    def test_explain_reads_what_happened(
-        self, opened: Callable[..., System], tmp_path: Path
-    ) -> None:
+    def test_explain_reads_what_happened(self, opened, tmp_path):
         """A clarified, a silent and a plain request are rebuilt from the log."""
         system = opened()
         put(system, QUI, FRENCH, "a")
@@ -843,7 +756,7 @@ class TestDocuments:
 
     EXCESS = "What is the excess for escape of water on Acme Premier Home?"
 
-    def test_versions_are_values(self, opened: Callable[..., System]) -> None:
+    def test_versions_are_values(self, opened):
         """Two documents state it for two times.
 
         The user is asked which, and the next question is not asked.
@@ -865,7 +778,7 @@ class TestDocuments:
         assert silent["sources"] == said["sources"]
         assert explain_request("c", audit(system)).rebuilt
 
-    def test_a_date_says_which(self, opened: Callable[..., System]) -> None:
+    def test_a_date_says_which(self, opened):
         """Nothing is asked where the question names a year."""
         system = opened()
         question = "What was the excess for escape of water on Acme Premier Home in 2024?"
@@ -873,7 +786,7 @@ class TestDocuments:
         assert said["clarification"] is None
 
 
-def _killed(*_: object, **__: object) -> None:
+def _killed(*_, **__):
     raise KeyboardInterrupt
 
 
@@ -882,7 +795,7 @@ class TestOptions:
 
     QUESTION = "What is covered?"
 
-    def test_off_they_teach_nothing(self, opened: Callable[..., System]) -> None:
+    def test_off_they_teach_nothing(self, opened):
         """Options are as they were, however often one is chosen."""
         system = opened(ASKING)
         first = ask(self.QUESTION, system=system, request_id="a", now=START)
@@ -893,9 +806,7 @@ class TestOptions:
         assert dict(again) | {"request_id": "a"} == dict(first)
         assert audit(system).rows() == ()
 
-    def test_on_a_choice_settles_the_next(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_on_a_choice_settles_the_next(self, opened, monkeypatch):
         """The chosen option answers in silence, named, and a reply undoes it."""
         monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
         system = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
@@ -917,9 +828,7 @@ class TestOptions:
 
 
 @pytest.mark.parametrize("policy", [{}, ASKING], ids=["open", "asking"])
-def test_a_week_is_rebuilt_from_the_log(
-    opened: Callable[..., System], policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_week_is_rebuilt_from_the_log(opened, policy, monkeypatch):
     """Fifty requests of several users, replied to in every way or not at all.
 
     Each decision follows from the log.
@@ -977,7 +886,7 @@ def test_a_week_is_rebuilt_from_the_log(
     assert audit(system).rebuild() == audit(system).rows()
 
 
-def test_a_schedule_and_no_coin(opened: Callable[..., System]) -> None:
+def test_a_schedule_and_no_coin(opened):
     """Between the thresholds each fifth request of a row is asked about (rule S5.5)."""
     system = opened()
     voted(system, 9.5, 1, field="excess", value="Storm and wind")
@@ -993,7 +902,7 @@ def test_a_schedule_and_no_coin(opened: Callable[..., System]) -> None:
     assert seen == [False, False, False, False, True] * 2
 
 
-def test_a_refresh_that_can_change_nothing_is_left_out(opened: Callable[..., System]) -> None:
+def test_a_refresh_that_can_change_nothing_is_left_out(opened):
     """Where the schedule asks but all values answer alike, the default is applied all the same."""
     system = opened()
     voted(system, 9.5, 1)
@@ -1002,7 +911,7 @@ def test_a_refresh_that_can_change_nothing_is_left_out(opened: Callable[..., Sys
         assert said["default_applied"] is not None
 
 
-def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[..., System]) -> None:
+def test_the_keys_of_a_response_are_those_of_every_response(opened):
     """Rule S0.3 holds for what is asked and what is read.
 
     Both are JSON, and a notebook shows the question's words.
@@ -1018,7 +927,7 @@ def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[...
     assert "question_to_user" not in page
 
 
-def turns(system: System, request: str, *said: Response) -> None:
+def turns(system, request, *said):
     """What the responses of a request's turns name, its log and its explanation are one.
 
     Null is none.
@@ -1044,7 +953,7 @@ def turns(system: System, request: str, *said: Response) -> None:
 class TestCoherence:
     """`default_applied` of response, log and `explain` agree on every path (rules S0.3, S5.8)."""
 
-    def test_asked_and_answered(self, opened: Callable[..., System]) -> None:
+    def test_asked_and_answered(self, opened):
         """Nothing was applied, whatever the user said."""
         system = opened()
         for request, words in (("a", "yes"), ("b", "toc"), ("c", "no"), ("d", "page 2")):
@@ -1052,7 +961,7 @@ class TestCoherence:
             replied = [] if asked["clarification"] is None else [answered(system, words, request)]
             turns(system, request, asked, *replied)
 
-    def test_applied_and_corrected_or_confirmed(self, opened: Callable[..., System]) -> None:
+    def test_applied_and_corrected_or_confirmed(self, opened):
         """The first turn names the default, the second is the user's own."""
         system = opened()
         voted(system, 14.0, 0)
@@ -1065,9 +974,7 @@ class TestCoherence:
                     again = [answered(system, words, f"q{number}")]
             turns(system, f"q{number}", said, *again)
 
-    def test_tried_in_vain(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_tried_in_vain(self, opened, monkeypatch):
         """A learned page that reads nothing was not applied.
 
         Asked instead, or nothing is left to ask.
@@ -1087,7 +994,7 @@ class TestCoherence:
             if row["kind"] == "signal"
         ] == ["failure"]
 
-    def test_applied_and_refused_by_a_gate(self, opened: Callable[..., System]) -> None:
+    def test_applied_and_refused_by_a_gate(self, opened):
         """A default that filled in an answer which a gate refuses was applied, and is named."""
         system = opened({"generation": {"min_generation_confidence": 0.999}})
         voted(system, 14.0, 0)
@@ -1095,9 +1002,7 @@ class TestCoherence:
         assert (said["status"], said["default_applied"]["value"]) == ("refuse", "1")
         turns(system, "q", said)
 
-    def test_stopped_before_its_decision(
-        self, opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_stopped_before_its_decision(self, opened, monkeypatch):
         """A default goes into the log with its decision.
 
         A process killed before applied none, whatever comes later.
@@ -1118,7 +1023,7 @@ class TestCoherence:
             put(system, now=START + timedelta(days=1)),
         )
 
-    def test_what_a_question_rests_on(self, opened: Callable[..., System]) -> None:
+    def test_what_a_question_rests_on(self, opened):
         """Audits of questions to users name models, parser, prompt, pack, learner and versions."""
         system = opened()
         asked = put(system, QUI, FRENCH)
@@ -1142,7 +1047,7 @@ class TestCoherence:
 class TestLanguage:
     """A French question has a French response; a policy's own words stay."""
 
-    def test_a_refusal(self, opened: Callable[..., System]) -> None:
+    def test_a_refusal(self, opened):
         """Message, reason and warnings.
 
         The log keeps what was said, and the explanation adds up.
@@ -1165,7 +1070,7 @@ class TestLanguage:
         own = opened(strict | {"refusal_message": "Nope."})
         assert ask("Le vol est-il couvert ?", system=own, now=START)["answer"] == "Nope."
 
-    def test_an_invalid_choice(self, opened: Callable[..., System]) -> None:
+    def test_an_invalid_choice(self, opened):
         """Is refused in its words, and derived as such."""
         system = opened()
         said = ask(
@@ -1175,9 +1080,7 @@ class TestLanguage:
         assert explain_request("q", audit(system)).rebuilt
 
 
-def test_texts_older_than_the_setting_are_blanked_on_opening(
-    opened: Callable[..., System], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_texts_older_than_the_setting_are_blanked_on_opening(opened, monkeypatch):
     """RAGLAB_AUDIT_KEEP_DAYS: what was asked before is gone from the log, its decision stays."""
     # long ago by the clock
     put(opened(), QUI, FRENCH, "old")
@@ -1188,7 +1091,7 @@ def test_texts_older_than_the_setting_are_blanked_on_opening(
     assert raglab.explain("old", system=system).rebuilt
 
 
-def test_the_last_page_is_that_of_each_document() -> None:
+def test_the_last_page_is_that_of_each_document():
     """A learned `last` reads the field on the last page of another document, however long it is."""
     chunks = [
         Chunk(f"b#{n}", text, "b.md", n)

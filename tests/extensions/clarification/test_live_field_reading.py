@@ -20,7 +20,7 @@ TEXT = (
 )
 
 
-def chunks(text: str) -> list[Chunk]:
+def chunks(text):
     """One passage."""
     return [Chunk("a#1", text, "a.md", 1, "1")]
 
@@ -41,15 +41,13 @@ def chunks(text: str) -> list[Chunk]:
         ("start_date", "A > B\nThe fair runs from 1 May 2025 to 3 May 2025 in the yard.", None),
     ],
 )
-def test_the_generic_pack_reads_what_any_document_may_state(
-    field: str, text: str, value: str | None
-) -> None:
+def test_the_generic_pack_reads_what_any_document_may_state(field, text, value):
     """Without a pack, in any trade."""
     found = raglab.live.read_field(field, chunks(text))
     assert (None if found is None else found.value) == value
 
 
-def test_a_pack_is_taken_by_value_or_path() -> None:
+def test_a_pack_is_taken_by_value_or_path():
     """As `load_pack` takes it."""
     page = chunks("A > B\nInsurer: Zenith Insurance plc")
     by_value = raglab.live.read_field("insurer_name", page, pack=INSURANCE)
@@ -73,15 +71,13 @@ def test_a_pack_is_taken_by_value_or_path() -> None:
         ("claims_phone", "Claims: 0800 123 4567", "0800 123 4567"),
     ],
 )
-def test_the_insurance_pack_reads_ordinary_phrasings(
-    field: str, text: str, value: str | None
-) -> None:
+def test_the_insurance_pack_reads_ordinary_phrasings(field, text, value):
     """Of documents that its patterns were not written on."""
     found = raglab.live.read_field(field, chunks(f"A > B\n{text}"), pack=INSURANCE)
     assert (None if found is None else found.value) == value
 
 
-def test_words_of_the_documents_name_a_field() -> None:
+def test_words_of_the_documents_name_a_field():
     """A field that no pack has is read by its own words; several values leave it open."""
     lease = chunks("A > B\nPet deposit: £250\nNotice period: 28 days\nNotice period: two months")
     assert raglab.live.read_field("pet deposit", lease) == FieldValue("£250", "Pet deposit: £250")
@@ -91,7 +87,7 @@ def test_words_of_the_documents_name_a_field() -> None:
         raglab.live.read_field(" ", lease)
 
 
-def test_another_reader_must_quote_the_passages() -> None:
+def test_another_reader_must_quote_the_passages():
     """What it gives is taken where its quote stands there, else the default reads."""
     lease = chunks("A > B\nPet deposit: £250")
     assert (
@@ -107,7 +103,7 @@ def test_another_reader_must_quote_the_passages() -> None:
         )
 
 
-def test_contents_are_read_with_any_pack() -> None:
+def test_contents_are_read_with_any_pack():
     """The generic pack knows its titles."""
     page = chunks("A > Sommaire\nCongés ...... 1\nPréavis ...... 1\nFrais ...... 1")
     assert [entry.title for entry in raglab.live.read_contents(page)] == [

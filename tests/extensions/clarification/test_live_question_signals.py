@@ -8,8 +8,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ import pytest
 
 from broker_documents import broker
 from generators import Drawn, Fixed, Weighed
-from live_worlds import CASES, CORPUS, SMALL, Calls, WordEncoder, opener
+from live_worlds import CASES, CORPUS, SMALL, opener
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED
 from raglab.extensions.clarification import question_signals
@@ -43,7 +41,7 @@ from trades import BROKER, INSURANCE
 GATED = {"signals": {"gaps": {"max": 0}}}
 
 
-def hits_of(*found: tuple[int, ...]) -> Hits:
+def hits_of(*found):
     """Hits of one arm and depth.
 
     Of each case these chunks, in this final order, by l2 the other way round.
@@ -63,7 +61,7 @@ def hits_of(*found: tuple[int, ...]) -> Hits:
 class TestByHead:
     """Worked examples."""
 
-    def test_what_a_question_leaves_out(self) -> None:
+    def test_what_a_question_leaves_out(self):
         """Two deposits: one gap, two options; all slots but field and intent are empty."""
         chunks = (
             Chunk("a", "Pet deposit: £250\n\nKey deposit: £50", "a.md", 1),
@@ -79,9 +77,7 @@ class TestByHead:
         assert np.isnan([seen["gaps"][1, 0, 0], seen["gap_options"][1, 0, 0]]).all()
         assert seen["empty_slots"][1, 0, 0] < 6
 
-    def test_the_whole_documents_of_the_first_eight_hits(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_whole_documents_of_the_first_eight_hits(self, monkeypatch):
         """In the arm's final order, each document once, with the passages that were not hit.
 
         Labels are never read.
@@ -99,7 +95,7 @@ class TestByHead:
         QuestionSignals(chunks, GENERIC).columns(trace)
         assert read == [[str(n) for first in order[:8] for n in (first, first + 1)]]
 
-    def test_arms_that_find_the_same_are_read_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_arms_that_find_the_same_are_read_once(self, monkeypatch):
         """Another arm or depth over the same documents costs nothing."""
         chunks = tuple(Chunk(str(n), f"text {n}", f"{n}.md", 1) for n in range(3))
         read: list[int] = []
@@ -112,7 +108,7 @@ class TestByHead:
         assert seen["gaps"].shape == (1, 2, 1)
 
 
-def test_a_changed_parser_has_another_version() -> None:
+def test_a_changed_parser_has_another_version():
     """What the rules read of bundled questions is that of this version.
 
     Where it changes, raise `VERSION` and this.
@@ -135,9 +131,9 @@ class TestTrace:
 
     def test_a_trace_holds_them(
         self,
-        tmp_path: Path,
-        made: Callable[..., Trace],
-    ) -> None:
+        tmp_path,
+        made,
+    ):
         """By case, arm and depth, with parser and pack.
 
         Saved, loaded, cut and alone they are the same.
@@ -157,7 +153,7 @@ class TestTrace:
             assert np.array_equal(one.columns[name], column[[4]], equal_nan=True)
             assert renamed.columns[name] is column
 
-    def test_a_label_changes_nothing(self, made: Callable[..., Trace]) -> None:
+    def test_a_label_changes_nothing(self, made):
         """Cases of other labels and expected sources have the same columns."""
         blind = [
             case._replace(expect_status="refuse", expect_sources=("faq.txt",)) for case in CASES
@@ -169,11 +165,11 @@ class TestTrace:
     @pytest.mark.parametrize("older", ["none", "version", "pack"])
     def test_an_older_trace_is_completed(
         self,
-        tmp_path: Path,
-        made: Callable[..., Trace],
-        calls: Calls,
-        older: str,
-    ) -> None:
+        tmp_path,
+        made,
+        calls,
+        older,
+    ):
         """A file without the columns gets them and is not retrieved again.
 
         The same is true of a file with those of another parser or pack.
@@ -204,16 +200,16 @@ class TestTrace:
 
     def test_the_very_same_trace_where_nothing_lacks(
         self,
-        made: Callable[..., Trace],
-    ) -> None:
+        made,
+    ):
         """Nothing is parsed twice."""
         trace = made()
         assert with_document_signals(trace, DocumentReader(CORPUS.chunks, GENERIC)) is trace
 
     def test_a_trace_without_columns_keeps_its_hash(
         self,
-        made: Callable[..., Trace],
-    ) -> None:
+        made,
+    ):
         """Files from before are as they were written.
 
         With a column the hash hangs on its values.
@@ -231,7 +227,7 @@ class TestTrace:
 class TestLive:
     """A question asked live has the values of the trace."""
 
-    def test_bundled_questions(self, tmp_path: Path, encoder: WordEncoder) -> None:
+    def test_bundled_questions(self, tmp_path, encoder):
         """Case for case, depth for depth, with the pack of the policy."""
         del encoder
         corpus, cases = broker()
@@ -271,9 +267,9 @@ class TestLive:
 
     def test_a_gate_on_gaps_decides_alike(
         self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-    ) -> None:
+        tmp_path,
+        encoder,
+    ):
         """What a gate on a signal of the parser refuses in the replay, it refuses live."""
         del encoder
         stated = GATED | {"l2": {"enabled": False}, "gap": {"enabled": False}}
@@ -287,9 +283,9 @@ class TestLive:
 
     def test_the_answer_to_all_hits(
         self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-    ) -> None:
+        tmp_path,
+        encoder,
+    ):
         """Confidence and support needed before answer choice are those of the recorded answers."""
         del encoder
         stated = {"signals": {"support": {"min": 0.5}}, "chosen": {"final_k": 2}}
@@ -313,9 +309,9 @@ class TestLive:
 
     def test_an_answer_that_is_needed_twice_is_written_once(
         self,
-        tmp_path: Path,
-        encoder: WordEncoder,
-    ) -> None:
+        tmp_path,
+        encoder,
+    ):
         """The answer that decides is the one that is given.
 
         Without such a gate nothing is written for a refusal.
@@ -326,7 +322,7 @@ class TestLive:
         class Counted:
             name = "counted"
 
-            def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+            def answer(self, question, passages):
                 asked.append(question)
                 return (
                     Generation(f"The excess is £250, {len(asked)}.", 0.9, (0,))

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import multiprocessing
 import re
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
@@ -22,8 +20,6 @@ from log_samples import check_numbers
 from raglab.audit.log import AuditLog
 from raglab.extensions.clarification.replies import read_reply
 from raglab.live.ask import ask, reply
-from raglab.live.clarifier import Reply, ReplyRequest
-from raglab.live.system import System
 from raglab.store.log_tables import CHANGES, DECISIONS, REPLIES
 from raglab.values import Chunk
 
@@ -40,11 +36,11 @@ REFUSED = re.compile("must be the first to what was shown|takes one reply")
 class Together:
     """A reader of replies that lets none go on before all have come."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         """Wait for nobody, as while the system is opened."""
         self.barrier: Any = None
 
-    def __call__(self, text: str, request: ReplyRequest, /) -> Reply:
+    def __call__(self, text, request, /):
         """What the default says of it."""
         if self.barrier is not None:
             self.barrier.wait(timeout=20)
@@ -52,7 +48,7 @@ class Together:
 
 
 @pytest.fixture(scope="module")
-def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[System, Together]]:
+def harbour(tmp_path_factory):
     """Return a system over the price list of a harbour, and the reader that its replies meet at."""
     place, together = tmp_path_factory.mktemp("harbour"), Together()
     chunk = Chunk("a#1", TEXT, "prices.md", 1, tags={"doc_type": "price list"})
@@ -61,9 +57,7 @@ def harbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[System, 
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def desk(
-    request: pytest.FixtureRequest, tmp_path: Path, harbour: tuple[System, Together]
-) -> Callable[[], System]:
+def desk(request, tmp_path, harbour):
     """Return a maker of systems, each with its own connection to one log, like another process."""
     server: Server | None = (
         None if request.param == "sqlite" else request.getfixturevalue("postgresql")
@@ -72,7 +66,7 @@ def desk(
     return lambda: replace(harbour[0], audit=AuditLog(place))
 
 
-def outcome(system: System, request: str, text: str) -> str:
+def outcome(system, request, text):
     """Status of the response to a reply, or the message that refuses it."""
     try:
         return str(reply(request, text, system=system, now=START)["status"])
@@ -80,13 +74,11 @@ def outcome(system: System, request: str, text: str) -> str:
         return str(error)
 
 
-def at_once(
-    labs: Sequence[System], request: str, texts: Sequence[str], together: Together
-) -> list[str]:
+def at_once(labs, request, texts, together):
     """Outcomes of replies by threads that all have read the request before one of them answers."""
     outcomes: dict[int, str] = {}
 
-    def work(number: int) -> None:
+    def work(number):
         outcomes[number] = outcome(labs[number], request, texts[number])
 
     together.barrier = Barrier(len(labs))
@@ -99,14 +91,14 @@ def at_once(
     return [outcomes[number] for number in range(len(labs))]
 
 
-def assert_whole(system: System) -> None:
+def assert_whole(system):
     """The log's numbers have no gap, and its changes make the rows that it has."""
     assert system.audit is not None
     check_numbers(system.audit)
     assert system.audit.rebuild() == system.audit.rows()
 
 
-def logged(system: System, request: str) -> dict[str, int]:
+def logged(system, request):
     """How many replies, decisions and signals of a request the log has."""
     assert system.audit is not None
     with system.audit.log.reading() as log:
@@ -118,7 +110,7 @@ def logged(system: System, request: str) -> dict[str, int]:
         }
 
 
-def asked(system: System, request: str) -> None:
+def asked(system, request):
     """Ask the question, which is asked back or answered by a default."""
     response = ask(QUESTION, system=system, documents=["prices.md"], request_id=request, now=START)
     assert (response["clarification"] is None) == (response["default_applied"] is not None)
@@ -129,9 +121,7 @@ def asked(system: System, request: str) -> None:
     [("yes", "2", "the guest one"), ("no", "no", "no"), ("none of these", "banana", "yes")],
     ids=["values", "no", "mixed"],
 )
-def test_the_first_is_taken_and_the_rest_are_refused(
-    desk: Callable[[], System], harbour: tuple[System, Together], texts: tuple[str, ...]
-) -> None:
+def test_the_first_is_taken_and_the_rest_are_refused(desk, harbour, texts):
     """Whatever they say, of a question or of a default: one is answered, voted for and logged."""
     labs = [desk() for _ in texts]
     for number in range(ROUNDS):
@@ -148,15 +138,15 @@ def test_the_first_is_taken_and_the_rest_are_refused(
     assert_whole(labs[0])
 
 
-def test_processes_take_turns(tmp_path: Path, harbour: tuple[System, Together]) -> None:
+def test_processes_take_turns(tmp_path, harbour):
     """Two processes reply to each of many requests as fast as they can: one of the two is taken."""
     context = multiprocessing.get_context("fork")
     barrier, results = context.Barrier(2), context.SimpleQueue()
 
-    def desk() -> System:
+    def desk():
         return replace(harbour[0], audit=AuditLog(tmp_path / "log"))
 
-    def work() -> None:
+    def work():
         system = desk()
         for number in range(PAIRS):
             barrier.wait(timeout=20)
@@ -180,9 +170,7 @@ def test_processes_take_turns(tmp_path: Path, harbour: tuple[System, Together]) 
 
 
 @pytest.mark.parametrize("method", ["signal", "replied", "decided"])
-def test_a_killed_reply_leaves_nothing(
-    desk: Callable[[], System], monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+def test_a_killed_reply_leaves_nothing(desk, monkeypatch, method):
     """Neither what it teaches nor what it is answered with, wherever it was killed.
 
     Given again it is taken whole.
@@ -191,7 +179,7 @@ def test_a_killed_reply_leaves_nothing(
     asked(system, "q")
     before = logged(system, "q")
 
-    def killed(*about: Any, **more: Any) -> None:
+    def killed(*about, **more):
         real(*about, **more)
         raise KeyboardInterrupt
 
@@ -205,9 +193,7 @@ def test_a_killed_reply_leaves_nothing(
     assert_whole(system)
 
 
-def test_a_default_that_silence_settles_meanwhile(
-    desk: Callable[[], System], harbour: tuple[System, Together]
-) -> None:
+def test_a_default_that_silence_settles_meanwhile(desk, harbour):
     """Its correction comes too late, and takes nothing back."""
     system = desk()
     asked(system, "before")
@@ -215,7 +201,7 @@ def test_a_default_that_silence_settles_meanwhile(
     asked(system, "q")
 
     class Late:
-        def wait(self, timeout: float) -> None:
+        def wait(self, timeout):
             system.audit.settle(now=START + timedelta(hours=timeout + 5))
 
     harbour[1].barrier = Late()

@@ -5,9 +5,7 @@ End to end (S5.1, S5.2, S5.4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,6 @@ import pytest
 from broker_documents import START, system_over
 from raglab.audit.log import AuditLog
 from raglab.live.ask import ask, reply
-from raglab.live.response import Response
-from raglab.live.system import System
 from raglab.store.log_tables import CLARIFICATIONS
 from raglab.values import Chunk
 
@@ -50,7 +46,7 @@ TAGS, VENDORS = {"doc_type": "paper"}, {"flying.md": {"vendor": "Kestrel School"
 
 
 @pytest.fixture(scope="module")
-def club(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def club(tmp_path_factory):
     """Return a system over the papers of some clubs."""
     chunks = (
         Chunk(
@@ -68,11 +64,11 @@ def club(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
 
 
 @pytest.fixture
-def put(club: System, tmp_path: Path) -> Callable[..., Response]:
+def put(club, tmp_path):
     """Return what asks a question of a document, with a reply where one is given, over one log."""
     system, numbers = replace(club, audit=AuditLog(tmp_path / "log")), iter(range(1000))
 
-    def asked(question: str, document: str, said: str | None = None) -> Response:
+    def asked(question, document, said=None):
         request = f"q{next(numbers)}"
         response = ask(question, system=system, documents=[document], request_id=request, now=START)
         return response if said is None else reply(request, said, system=system, now=START)
@@ -81,7 +77,7 @@ def put(club: System, tmp_path: Path) -> Callable[..., Response]:
     return asked
 
 
-def votes(put: Callable[..., Response]) -> dict[str, dict[str, float]]:
+def votes(put):
     """Votes by field, of the rows that have any."""
     rows = put.system.audit.rows()  # type: ignore[attr-defined]
     return {row.target_field: dict(row.candidate_votes) for row in rows if row.candidate_votes}
@@ -91,9 +87,7 @@ def votes(put: Callable[..., Response]) -> dict[str, dict[str, float]]:
     ("narrow", "plain"),
     [("deposit for pets?", "What is the deposit?"), ("deposit for a puppy?", "deposit?")],
 )
-def test_a_narrower_question_votes_on_its_own_row(
-    put: Callable[..., Response], narrow: str, plain: str
-) -> None:
+def test_a_narrower_question_votes_on_its_own_row(put, narrow, plain):
     """A vote for pets says nothing of every deposit, and the other way round."""
     assert put(narrow, "kennel.md", "dogs")["status"] == "ok"
     (field,) = votes(put)
@@ -117,9 +111,7 @@ def test_a_narrower_question_votes_on_its_own_row(
         ),
     ],
 )
-def test_the_same_words_are_one_row(
-    put: Callable[..., Response], document: str, first: str, later: str, said: str
-) -> None:
+def test_the_same_words_are_one_row(put, document, first, later, said):
     """In another order or form they ask for the same field."""
     assert put(first, document, said)["status"] == "ok"
     applied = put(later, document)["default_applied"]
@@ -153,9 +145,7 @@ LIMITED = (
 
 
 @pytest.mark.parametrize(("document", "first", "said", "limited"), LIMITED)
-def test_what_limits_a_question_is_part_of_what_it_asks(
-    put: Callable[..., Response], document: str, first: str, said: str, limited: str
-) -> None:
+def test_what_limits_a_question_is_part_of_what_it_asks(put, document, first, said, limited):
     """A size, a time, a number, a place.
 
     What was learned without it is not applied to a question that states it.
@@ -166,7 +156,7 @@ def test_what_limits_a_question_is_part_of_what_it_asks(
 
 
 @pytest.mark.parametrize("limited", ["What is the minimum deposit?", "What was the deposit?"])
-def test_a_limited_question_learns_for_itself(put: Callable[..., Response], limited: str) -> None:
+def test_a_limited_question_learns_for_itself(put, limited):
     """And its vote is none on the question without the limit."""
     assert put(limited, "kennel.md", "cats")["status"] == "ok"
     assert put(limited, "kennel.md")["default_applied"]["value"] == "Deposit (cats)"
@@ -177,13 +167,13 @@ def test_a_limited_question_learns_for_itself(put: Callable[..., Response], limi
     "later",
     ["price of mooring?", "What does mooring cost?", "Can you tell me the mooring fee now?"],
 )
-def test_a_word_for_what_is_paid_makes_no_row(put: Callable[..., Response], later: str) -> None:
+def test_a_word_for_what_is_paid_makes_no_row(put, later):
     """Fee, price and cost of one thing are asked for alike."""
     assert put("What is the mooring fee?", "boats.md", "summer")["status"] == "ok"
     assert put(later, "boats.md")["default_applied"]["value"] == "Mooring fee, summer"
 
 
-def test_a_year_is_learned_of_the_table_that_offers_it(put: Callable[..., Response]) -> None:
+def test_a_year_is_learned_of_the_table_that_offers_it(put):
     """2025 is the latest here and the earliest there: the next table is asked about."""
     assert put("How much is loom hire?", "looms.md", "2025")["status"] == "ok"
     assert put("loom hire?", "looms.md")["default_applied"]["value"] == "2025"
@@ -193,7 +183,7 @@ def test_a_year_is_learned_of_the_table_that_offers_it(put: Callable[..., Respon
     ]
 
 
-def test_a_value_that_a_question_names_whole_is_not_overruled(put: Callable[..., Response]) -> None:
+def test_a_value_that_a_question_names_whole_is_not_overruled(put):
     """Also where one of its words is in the name of the document's maker."""
     assert put("Who is the head?", "flying.md", "gliders")["status"] == "ok"
     assert "Ben Farr" in put("Who is the head?", "flying.md")["answer"]
@@ -202,8 +192,8 @@ def test_a_value_that_a_question_names_whole_is_not_overruled(put: Callable[...,
 
 
 def test_what_a_user_named_beside_the_offer_is_known_the_next_time(
-    put: Callable[..., Response],
-) -> None:
+    put,
+):
     """The same wording is answered without a question."""
     assert put("What is the deposit?", "stable.md", "the saddle")["status"] == "ok"
     later = put("What is the deposit?", "stable.md")
@@ -211,7 +201,7 @@ def test_what_a_user_named_beside_the_offer_is_known_the_next_time(
     assert "£7" in later["answer"]
 
 
-def test_what_was_done_with_a_part_before_is_done_again(put: Callable[..., Response]) -> None:
+def test_what_was_done_with_a_part_before_is_done_again(put):
     """Also where it is none of the tasks that are offered."""
     assert put("the launching section", "sailing.md", "what not to do")["status"] == "ok"
     later = put("the launching section", "rowing.md")
@@ -220,7 +210,7 @@ def test_what_was_done_with_a_part_before_is_done_again(put: Callable[..., Respo
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_was_turned_down_is_offered_last(put: Callable[..., Response], seed: int) -> None:
+def test_what_was_turned_down_is_offered_last(put, seed):
     """The order is that of the documents, but for values with votes below 0, the lowest last."""
     rng = np.random.default_rng(seed)
     order = put("What is the mooring fee?", "boats.md")["clarification"]["candidate_values"]
@@ -244,8 +234,8 @@ def test_what_was_turned_down_is_offered_last(put: Callable[..., Response], seed
 
 
 def test_a_default_that_is_declined_leaves_the_rest_in_that_order(
-    put: Callable[..., Response],
-) -> None:
+    put,
+):
     """What others turned down is proposed last there too."""
     question, (winter, summer, guest) = "What is the mooring fee?", ("winter", "summer", "guest")
     for said in ("no, the guest one", "guest", "guest"):
@@ -259,7 +249,7 @@ def test_a_default_that_is_declined_leaves_the_rest_in_that_order(
 
 
 @pytest.mark.parametrize("said", ["no", "banana", "neither that nor banana", "non"])
-def test_a_repeated_request_is_the_same_request(put: Callable[..., Response], said: str) -> None:
+def test_a_repeated_request_is_the_same_request(put, said):
     """The same id and the same text, and the log has one question."""
     first = put("What is the mooring fee?", "boats.md")
     again = reply(first["request_id"], said, system=put.system, now=START)

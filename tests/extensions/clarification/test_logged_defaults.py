@@ -9,17 +9,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any
+from datetime import timedelta
 
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from databases import Places
 from log_samples import OK, ROOT, START, check_numbers
 from log_samples import open_request as opened
 from log_samples import rows_of as events
@@ -66,33 +62,31 @@ ASKED = {"status": "ambiguous", "answer": None, "clarification": {}}
 
 
 @pytest.fixture
-def log(audit_logs: Callable[..., AuditLog]) -> AuditLog:
+def log(audit_logs):
     """Return a log under the published settings."""
     return audit_logs()
 
 
-def apply(log: AuditLog, request: str, row: ClarificationDefault, **more: Any) -> None:
+def apply(log, request, row, **more):
     """Log that a row filled in a request."""
     about = {"row": row, "value": "1", "gate": "apply", "conditions": PLAIN, "kind": "page_scope"}
     log.applied(request, **{**about, **more})
 
 
 def vote(
-    log: AuditLog,
-    request: str,
-    value: str = "1",
-    signal: str = "explicit_yes",
-    corrected: str | None = None,
-    now: datetime | None = None,
-    **conditions: str,
-) -> tuple[ClarificationDefault, ...]:
+    log,
+    request,
+    value="1",
+    signal="explicit_yes",
+    corrected=None,
+    now=None,
+    **conditions,
+):
     """New versions by a signal of a request."""
     return log.signal(request, KEY, value, signal, corrected, conditions=conditions, now=now)
 
 
-def filled(
-    log: AuditLog, request: str, said: dict[str, Any] | None = OK, **more: Any
-) -> ClarificationDefault:
+def filled(log, request, said=OK, **more):
     """A request that is answered with a default applied silently."""
     opened(log, request, **more)
     row = log.met(request, KEY, now=more.get("now", START))
@@ -102,7 +96,7 @@ def filled(
     return row
 
 
-def asked(log: AuditLog, request: str, row: ClarificationDefault) -> None:
+def asked(log, request, row):
     """Ask about a request."""
     about = ClarificationRequest(
         target_field=KEY[0],
@@ -115,7 +109,7 @@ def asked(log: AuditLog, request: str, row: ClarificationDefault) -> None:
     )
 
 
-def agrees(log: AuditLog) -> None:
+def agrees(log):
     """Rows rebuilt from the changes are those kept to the byte; no gap in versions and numbers.
 
     What is open was applied and not settled.
@@ -136,7 +130,7 @@ def agrees(log: AuditLog) -> None:
         assert told[0] in {0, 1}
 
 
-def split(log: AuditLog) -> tuple[ClarificationDefault, ...]:
+def split(log):
     """The rows of the signal by which the evidence splits a row."""
     log.learner = DefaultLearner(split="evidence")
     for number in range(7):
@@ -160,7 +154,7 @@ class TestRequests:
             lambda log: apply(log, "no", init(*KEY[:2], now=START)),
         ],
     )
-    def test_an_unknown_request(self, log: AuditLog, said: Callable[[AuditLog], object]) -> None:
+    def test_an_unknown_request(self, log, said):
         """Whatever is said of it is refused, and leaves no trace."""
         with pytest.raises(
             ValueError, match="request_id must be that of a request in the log, got 'no'"
@@ -168,7 +162,7 @@ class TestRequests:
             said(log)
         assert all(events(log, table.name) == [] for table in EVENTS)
 
-    def test_what_was_asked_waits_for_a_reply(self, log: AuditLog) -> None:
+    def test_what_was_asked_waits_for_a_reply(self, log):
         """Another process finds it whole; a reply ends it; a request is asked about once."""
         opened(
             log,
@@ -198,7 +192,7 @@ class TestRequests:
 class TestRows:
     """The default table."""
 
-    def test_the_first_case(self, log: AuditLog) -> None:
+    def test_the_first_case(self, log):
         """One request, one yes: version 1 counts the request, version 2 has the vote.
 
         The first stays as it was.
@@ -217,7 +211,7 @@ class TestRows:
         assert log.rows("limit") == ()
         agrees(log)
 
-    def test_a_request_counts_once(self, log: AuditLog) -> None:
+    def test_a_request_counts_once(self, log):
         """Met again, it is the same row; a second signal of a kind changes nothing.
 
         Another kind does.
@@ -241,16 +235,14 @@ class TestRows:
             ("1", "explicit_no", "1", "corrected_to must be another"),
         ],
     )
-    def test_what_is_no_signal(
-        self, log: AuditLog, value: str, signal: str, corrected: str | None, told: str
-    ) -> None:
+    def test_what_is_no_signal(self, log, value, signal, corrected, told):
         """Is refused whole: no event and no version."""
         opened(log, "r1")
         with pytest.raises(ValueError, match=told):
             vote(log, "r1", value, signal, corrected)
         assert events(log, CHANGES) == events(log, VERSIONS) == []
 
-    def test_it_is_the_learners_arithmetic(self, log: AuditLog) -> None:
+    def test_it_is_the_learners_arithmetic(self, log):
         """Rows are what `met` and `update` give, signal by signal."""
         row, body = init(*KEY[:2], now=START), {"page_1_kind": "body"}
         for number, signal in enumerate((*SIGNALS, "explicit_yes")):
@@ -264,7 +256,7 @@ class TestRows:
             )
         assert log.rows() == (row,)
 
-    def test_a_split(self, log: AuditLog) -> None:
+    def test_a_split(self, log):
         """Failures under coversheets alone.
 
         The row splits in the signal's transaction, and all is rebuilt.
@@ -313,9 +305,7 @@ class TestRows:
             (("toc", "failure"), 1),
         ],
     )
-    def test_a_success_beside_a_failure_splits(
-        self, log: AuditLog, said: tuple[str, ...], rows: int
-    ) -> None:
+    def test_a_success_beside_a_failure_splits(self, log, said, rows):
         """As the source document has it: with another value, under the same condition."""
         votes = (("body", "1"), ("coversheet", "1", "failure"), ("coversheet", *said))
         for number, (kind, *about) in enumerate(votes):
@@ -324,7 +314,7 @@ class TestRows:
         assert len(log.rows()) == rows
         agrees(log)
 
-    def test_a_split_leaves_a_row_that_is_there(self, log: AuditLog) -> None:
+    def test_a_split_leaves_a_row_that_is_there(self, log):
         """What it has learned is not written over by what was voted before."""
         for request in ("r1", "r2"):
             opened(log, request)
@@ -336,13 +326,13 @@ class TestRows:
         assert log.rows()[-1] == scan
         agrees(log)
 
-    def test_a_signal_that_splits_is_counted_once(self, log: AuditLog) -> None:
+    def test_a_signal_that_splits_is_counted_once(self, log):
         """The signal under which the row was split, given again, is not one of the new row."""
         assert len(split(log)) == 3
         assert vote(log, "r6", page_1_kind="body") == ()
         agrees(log)
 
-    def test_silence_adds_nothing_to_a_signal_that_came_after_a_split(self, log: AuditLog) -> None:
+    def test_silence_adds_nothing_to_a_signal_that_came_after_a_split(self, log):
         """The default was applied from the whole row; the no went to the row of its condition."""
         filled(log, "early", session="bob")
         split(log)
@@ -353,7 +343,7 @@ class TestRows:
         assert ("implicit_ok", "early") not in counted(log)
         agrees(log)
 
-    def test_a_row_of_a_condition_takes_its_votes_alone(self, log: AuditLog) -> None:
+    def test_a_row_of_a_condition_takes_its_votes_alone(self, log):
         """A vote for another value, under a condition with a row, does not pull the parent."""
         split(log)
         before = log.rows()
@@ -365,7 +355,7 @@ class TestRows:
         assert elsewhere.sub_conditions == {}
         agrees(log)
 
-    def test_a_clock_that_goes_backwards(self, log: AuditLog) -> None:
+    def test_a_clock_that_goes_backwards(self, log):
         """The later moment stays on the row, the event keeps the told one, the rebuild agrees."""
         for number, day in enumerate((3, 1, 2)):
             now = START + timedelta(days=day)
@@ -397,10 +387,10 @@ class TestRows:
     )
     def test_any_sequence_is_rebuilt(
         self,
-        tmp_path_factory: pytest.TempPathFactory,
-        said: list[tuple[str, str, str | None, str, int]],
-        learner: DefaultLearner,
-    ) -> None:
+        tmp_path_factory,
+        said,
+        learner,
+    ):
         """Whatever came in any order, split or not, the changes alone give the rows to the byte."""
         log = AuditLog(tmp_path_factory.mktemp("any") / "log.sqlite", learner=learner)
         for number, (value, signal, other, kind, hours) in enumerate(said):
@@ -412,7 +402,7 @@ class TestRows:
         agrees(log)
         log.close()
 
-    def test_a_row_that_was_edited_is_noticed(self, log: AuditLog, places: Places) -> None:
+    def test_a_row_that_was_edited_is_noticed(self, log, places):
         """A vote written into the table by hand is not what the changes give."""
         opened(log, "r1")
         vote(log, "r1")
@@ -425,7 +415,7 @@ class TestRows:
 class TestSilence:
     """implicit_ok (rule S5.4)."""
 
-    def test_the_sessions_next_request(self, log: AuditLog) -> None:
+    def test_the_sessions_next_request(self, log):
         """Settles it once: half a vote; settling again gives nothing."""
         filled(log, "r1")
         assert log.settle(now=START) == 0
@@ -437,7 +427,7 @@ class TestSilence:
         assert [row["outcome"] for row in events(log, SETTLEMENTS)] == ["silent"]
         agrees(log)
 
-    def test_twenty_four_hours(self, log: AuditLog) -> None:
+    def test_twenty_four_hours(self, log):
         """Settle it too, and not a moment sooner; a request of no session waits for them."""
         filled(log, "r1", session="")
         opened(log, "r2", "and the limit?", session="", now=START + timedelta(hours=1))
@@ -456,12 +446,12 @@ class TestSilence:
     )
     def test_what_silence_could_not_confirm(
         self,
-        log: AuditLog,
-        row: ClarificationDefault | None,
-        value: str,
-        conditions: Any,
-        told: str,
-    ) -> None:
+        log,
+        row,
+        value,
+        conditions,
+        told,
+    ):
         """Is refused when applied, so that it never stands in the way of settling the others."""
         opened(log, "r1")
         row = row or log.met("r1", KEY)
@@ -471,7 +461,7 @@ class TestSilence:
         assert log.settle(now=LATER) == 1
         agrees(log)
 
-    def test_rephrasing(self, log: AuditLog) -> None:
+    def test_rephrasing(self, log):
         """Nearly the same question of the same documents within a day: no vote."""
         filled(log, "r1")
         filled(
@@ -507,13 +497,13 @@ class TestSilence:
             ({"question": "who is the insurer?", "now": START - timedelta(hours=1)}, 0),
         ],
     )
-    def test_what_is_no_rephrasing(self, log: AuditLog, more: dict[str, Any], votes: int) -> None:
+    def test_what_is_no_rephrasing(self, log, more, votes):
         """The same words of another document, a day later, or of somebody else."""
         filled(log, "r1")
         opened(log, "r2", **more)
         assert log.settle(now=START + timedelta(hours=2)) == votes
 
-    def test_when_silence_confirms_is_a_setting(self, audit_logs: Callable[..., AuditLog]) -> None:
+    def test_when_silence_confirms_is_a_setting(self, audit_logs):
         """An hour is enough where the log says so.
 
         Where all words must be the same, no other question rephrases.
@@ -537,9 +527,7 @@ class TestSilence:
             (None, lambda *_: None, "unanswered", 0),
         ],
     )
-    def test_what_is_not_silence(
-        self, log: AuditLog, said: Any, more: Callable[..., object], outcome: str, size: int
-    ) -> None:
+    def test_what_is_not_silence(self, log, said, more, outcome, size):
         """A word, an empty field, a question back, a refusal, no answer: no half vote besides."""
         more(log, filled(log, "r1", said))
         assert log.settle(now=LATER) == 0
@@ -548,7 +536,7 @@ class TestSilence:
         agrees(log)
 
     @pytest.mark.parametrize(("signal", "votes"), [("explicit_yes", 1.5), ("explicit_no", -0.5)])
-    def test_told_after_silence_was_settled(self, log: AuditLog, signal: str, votes: float) -> None:
+    def test_told_after_silence_was_settled(self, log, signal, votes):
         """The half vote stays, and what is told counts besides.
 
         Nothing is undone, and the rebuild agrees.
@@ -559,7 +547,7 @@ class TestSilence:
         assert log.rows()[0].candidate_votes == {"1": votes}
         agrees(log)
 
-    def test_a_default_is_applied_once_a_request(self, log: AuditLog) -> None:
+    def test_a_default_is_applied_once_a_request(self, log):
         """A second application of the same row to a request is none."""
         row = filled(log, "r1")
         apply(log, "r1", row)
@@ -570,7 +558,7 @@ class TestSilence:
 class TestWords:
     """What people wrote, and how it is forgotten."""
 
-    def test_forgetting(self, log: AuditLog) -> None:
+    def test_forgetting(self, log):
         """Votes and rows stay; what was asked without its words still takes its reply."""
         row = filled(log, "r1")
         vote(log, "r1")
@@ -589,7 +577,7 @@ class TestWords:
 class TestFiles:
     """The default table in files."""
 
-    def test_export(self, log: AuditLog, tmp_path: Path) -> None:
+    def test_export(self, log, tmp_path):
         """Every table of events and the rows; whole numbers are whole."""
         filled(log, "r1", parsed={"entity": ("Acme", 0.9)}, now=START.astimezone())
         vote(log, "r1", now=START)
@@ -655,7 +643,7 @@ log
 AT_ONCE = f"{WORKER}\nwork(sys.argv[4], int(sys.argv[5]))\n"
 
 
-def worked(places: Places, script: str, *more: str) -> subprocess.Popen[str]:
+def worked(places, script, *more):
     """A process at work on a log."""
     told = str(places.folder / "told")
     command = [sys.executable, "-c", script, str(ROOT), str(places("audit.sqlite")), told, *more]
@@ -663,13 +651,13 @@ def worked(places: Places, script: str, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=known, stderr=subprocess.PIPE, text=True)
 
 
-def counted(log: AuditLog) -> dict[tuple[str, str], int]:
+def counted(log):
     """Signals in the log by kind and request."""
     signals = (row for row in events(log, CHANGES) if row["kind"] == "signal")
     return Counter((row["signal"], row["request_id"]) for row in signals)
 
 
-def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
+def test_killed_in_the_middle(places, log):
     """SIGKILL at fifty moments, a dozen on a server.
 
     A signal told is in the log once, the rows rebuild to the byte.
@@ -702,7 +690,7 @@ def test_killed_in_the_middle(places: Places, log: AuditLog) -> None:
     agrees(log)
 
 
-def test_six_processes_at_once(places: Places, log: AuditLog) -> None:
+def test_six_processes_at_once(places, log):
     """Six writers of 20 requests each, of 8 on a server.
 
     None is lost, none is doubled, one table.

@@ -30,18 +30,18 @@ ASKED = ReplyRequest(
 )
 
 
-def read_field(name: str, passage: str) -> object:
+def read_field(name, passage):
     """Read a field."""
     return field_values.read_value(name, [chunk(passage)], pack=PACK)
 
 
-def contents_in_lines(passage: str) -> object:
+def contents_in_lines(passage):
     """Read a table of contents of many lines."""
     lines = "\n".join(passage[at : at + 300] for at in range(0, len(passage), 300))
     return contents.contents([chunk(f"Contents\n{lines}")])
 
 
-def gaps_of(text: str) -> object:
+def gaps_of(text):
     """Find gaps of a question in a document of the same text."""
     return gaps.find_gaps(question_parsing.parse_question(text), [chunk(text), chunk(EXCESS)])
 
@@ -62,7 +62,7 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_reader_takes_any_long_text_in_no_time(reader: str) -> None:
+def test_a_reader_takes_any_long_text_in_no_time(reader):
     """Of every kind."""
     with alarm():
         assert slow(READERS[reader], READER_LIMIT) == {}

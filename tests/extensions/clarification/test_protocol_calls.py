@@ -9,9 +9,8 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,18 +31,14 @@ from raglab.live.clarifier import (
     ParsedQuestion,
     QuestionGap,
     Reply,
-    ReplyRequest,
     Slot,
 )
-from raglab.live.response import Response
-from raglab.live.system import System
 from raglab.store.log_tables import DECISIONS
-from raglab.values import Chunk
 
 EXCESS = "What is the excess?"
 
 
-def my_parser(question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
+def my_parser(question, documents):
     """Ask for the last word of a question."""
     del documents
     word = question.strip(" ?.!").split()[-1].lower() if question.strip(" ?.!") else "nothing"
@@ -52,9 +47,7 @@ def my_parser(question: str, documents: Sequence[Chunk]) -> ParsedQuestion:
     )
 
 
-def my_gap_finder(
-    parsed: ParsedQuestion, documents: Sequence[Chunk], hits: Sequence[Chunk]
-) -> list[QuestionGap]:
+def my_gap_finder(parsed, documents, hits):
     """Offer the first two lines that hold a price."""
     del hits
     lines = [
@@ -68,7 +61,7 @@ def my_gap_finder(
     )
 
 
-def my_reply_reader(text: str, request: ReplyRequest) -> Reply:
+def my_reply_reader(text, request):
     """Take the value whose first letter is typed."""
     for reading in request.readings:
         if text.strip().lower() == reading.value[0].lower():
@@ -76,7 +69,7 @@ def my_reply_reader(text: str, request: ReplyRequest) -> Reply:
     return Reply("declined") if text.strip().lower() == "n" else Reply("not_understood")
 
 
-def my_field_reader(field: str, chunks: Sequence[Chunk]) -> FieldValue | None:
+def my_field_reader(field, chunks):
     """Read the first line that names a field, up to its end."""
     for chunk in chunks:
         for line in chunk.text.splitlines():
@@ -95,7 +88,7 @@ OWN: dict[str, Callable[..., Any]] = {
 }
 
 
-def called(calls: ProtocolCalls, role: str) -> object:
+def called(calls, role):
     """What a role gives for the example."""
     parsed = parse_question(EXAMPLE_QUESTION, (EXAMPLE,))
     return {
@@ -106,7 +99,7 @@ def called(calls: ProtocolCalls, role: str) -> object:
     }[role]()
 
 
-def gives_way(role: str, own: Callable[..., object]) -> ProtocolCalls:
+def gives_way(role, own):
     """Calls of which one role fails, so that the default answers; said once, kept twice."""
     calls, default = ProtocolCalls(**{role: own, "timeout_s": 0.5}), called(ProtocolCalls(), role)
     with pytest.warns(UserWarning, match=f"{role} .*the default stands in"):
@@ -118,13 +111,13 @@ def gives_way(role: str, own: Callable[..., object]) -> ProtocolCalls:
     return calls
 
 
-def test_ones_own_is_short() -> None:
+def test_ones_own_is_short():
     """Fifteen lines each, with head and docstring."""
     assert all(len(inspect.getsource(call).splitlines()) <= MOST_LINES for call in OWN.values())
 
 
 @pytest.mark.parametrize("role", OWN)
-def test_ones_own_is_called(role: str) -> None:
+def test_ones_own_is_called(role):
     """What it gives is taken."""
     calls = ProtocolCalls(**{role: OWN[role]})
     calls.check()
@@ -133,25 +126,24 @@ def test_ones_own_is_called(role: str) -> None:
     assert calls.names()[role] == OWN[role].__name__
 
 
-def _raises(*_: object) -> object:
+def _raises(*_):
     msg = "the server burns"
     raise RuntimeError(msg)
 
 
-def _nonsense(*_: object) -> object:
+def _nonsense(*_):
     return {"value": ["a", 7]}
 
 
-def _sleeps(*_: object) -> object:
+def _sleeps(*_):
     time.sleep(5.0)
-    return None
 
 
 @pytest.mark.parametrize("role", OWN)
-def test_opening_tries_an_example(role: str) -> None:
+def test_opening_tries_an_example(role):
     """What can never work is refused with what it must be; what fails this once is said."""
 
-    async def later(*_: object) -> None: ...
+    async def later(*_): ...
 
     model = type("ModelReader", (), {"read": lambda *_: None})()
     for never in (model, lambda: None, lambda *_, must: must, later):
@@ -167,7 +159,7 @@ class Odd(str):
 
     __slots__ = ()
 
-    def _refuse(self, *_: object) -> Any:
+    def _refuse(self, *_):
         msg = "no"
         raise SystemExit(msg)
 
@@ -177,7 +169,7 @@ class Odd(str):
 class Stop(BaseException):
     """An error whose text ends the process."""
 
-    def __str__(self) -> str:
+    def __str__(self):
         raise SystemExit(3)
 
 
@@ -185,47 +177,46 @@ class Versions:
     """A callable that cannot say what it is."""
 
     @property
-    def version(self) -> str:
+    def version(self):
         """Fail."""
         raise SystemExit(2)
 
     prompt_version = "\ud800\0"
 
-    def __call__(self, *_: object) -> object:
+    def __call__(self, *_):
         """Nothing of any protocol."""
         return {}
 
 
-async def _later(*_: object) -> None:
+async def _later(*_):
     """Give a coroutine."""
 
 
-def raising(error: BaseException) -> Callable[..., object]:
+def raising(error):
     """A callable that raises an error."""
 
-    def call(*_: object) -> object:
+    def call(*_):
         raise error
 
     return call
 
 
-def _endless(*_: object) -> Iterator[int]:
+def _endless(*_):
     while True:
         yield 1
 
 
-def _itself(*_: object) -> object:
+def _itself(*_):
     parts: list[object] = []
     parts.append(parts)
     return parts
 
 
-def _writes(*given: Any) -> object:
+def _writes(*given):
     passages = next(
         part for part in (*given, *given[-1]) if isinstance(part, tuple) and part[0] == EXAMPLE
     )
     passages[0].tags["title"] = "mine"
-    return None
 
 
 @pytest.mark.parametrize("role", OWN)
@@ -254,7 +245,7 @@ def _writes(*given: Any) -> object:
         lambda *_: ("Pet deposit", "Pet deposit"),
     ],
 )
-def test_what_fails_gives_way_to_the_default(role: str, broken: Callable[..., object]) -> None:
+def test_what_fails_gives_way_to_the_default(role, broken):
     """Whatever it raises or gives: reasons are kept that any log takes, nothing is changed."""
     calls = gives_way(role, broken)
     assert all(fallback.reason.encode().isascii() for fallback in calls.fallbacks)
@@ -269,7 +260,7 @@ PET, KEY = (
 TWO = QuestionGap("field_type", "deposit", (PET, KEY))
 
 
-def gap(*readings: GapReading) -> list[QuestionGap]:
+def gap(*readings):
     """What a finder gives."""
     return [TWO._replace(readings=readings)]
 
@@ -303,7 +294,7 @@ def gap(*readings: GapReading) -> list[QuestionGap]:
         ("reply_reader", Reply("page", "99")),
     ],
 )
-def test_what_the_documents_do_not_hold_is_not_taken(role: str, value: object) -> None:
+def test_what_the_documents_do_not_hold_is_not_taken(role, value):
     """One part that is not on offer, or not there letter for letter: the whole gives way."""
     gives_way(role, lambda *_: value)
 
@@ -326,7 +317,7 @@ PARSED = ParsedQuestion(documents=(EXAMPLE.document,), question=EXAMPLE_QUESTION
         ("reply_reader", Reply("yes", doubted=True), Reply("chosen", PET.value, doubted=True)),
     ],
 )
-def test_what_is_taken(role: str, value: object, expected: object) -> None:
+def test_what_is_taken(role, value, expected):
     """Parts that the documents hold, and the user's own words beside a value on offer."""
     calls = ProtocolCalls(**{role: lambda *_: value})
     taken = called(calls, role)
@@ -334,7 +325,7 @@ def test_what_is_taken(role: str, value: object, expected: object) -> None:
     assert not calls.fallbacks
 
 
-def test_what_is_taken_is_a_copy_in_plain_types() -> None:
+def test_what_is_taken_is_a_copy_in_plain_types():
     """What a callable changes later, or overrides, is not ours."""
     shared = [PET, KEY._replace(value=Odd("Key deposit"))]
     calls = ProtocolCalls(gap_finder=lambda *_: [TWO._replace(readings=shared)])
@@ -344,15 +335,15 @@ def test_what_is_taken_is_a_copy_in_plain_types() -> None:
     assert type(own.readings[1].value) is str
 
 
-def test_a_call_that_hangs_is_not_repeated_in_its_request() -> None:
+def test_a_call_that_hangs_is_not_repeated_in_its_request():
     """Nor is one begun within itself."""
     counts = {"hanging": 0, "nested": 0}
 
-    def hanging(*_: object) -> None:
+    def hanging(*_):
         counts["hanging"] += 1
         time.sleep(0.3)
 
-    def nested(*_: object) -> FieldValue | None:
+    def nested(*_):
         counts["nested"] += 1
         return inner.value("boat", (EXAMPLE,))
 
@@ -366,7 +357,7 @@ def test_a_call_that_hangs_is_not_repeated_in_its_request() -> None:
     assert counts == {"hanging": 1, "nested": 1}
 
 
-def test_all_four_live(opened: Callable[..., System]) -> None:
+def test_all_four_live(opened):
     """A system with all four asks by the finder, takes the reader's reply and logs who did what."""
     system = opened(**OWN)
     asked = ask(EXCESS, system=system, documents=[COVER], request_id="q", now=START)
@@ -381,7 +372,7 @@ def test_all_four_live(opened: Callable[..., System]) -> None:
     assert values[1].split(",")[0] in said["answer"]
 
 
-def _talk(system: System, log: Path) -> list[Response]:
+def _talk(system, log):
     """Two questions, each asked back and replied to, which call all four; with a log of its own."""
     own = replace(system, audit=AuditLog(log))
     responses = []
@@ -396,10 +387,10 @@ def _talk(system: System, log: Path) -> list[Response]:
     return responses
 
 
-def test_the_four_share_the_time_of_a_question() -> None:
+def test_the_four_share_the_time_of_a_question():
     """What one used up is gone for the others; the next question has it anew."""
 
-    def slow(*_: Any) -> None:
+    def slow(*_):
         time.sleep(0.3)
 
     roles = dict.fromkeys(OWN, slow)
@@ -417,16 +408,14 @@ def test_the_four_share_the_time_of_a_question() -> None:
 
 @pytest.mark.parametrize("role", OWN)
 @pytest.mark.parametrize("failure", [_raises, _nonsense, _sleeps])
-def test_a_failure_live_is_said_once_and_logged(
-    opened: Callable[..., System], tmp_path: Path, role: str, failure: Callable[..., object]
-) -> None:
+def test_a_failure_live_is_said_once_and_logged(opened, tmp_path, role, failure):
     """Questions and answers are the default's.
 
     One warning for all of them, and each response and its log say why.
     """
     state = {"works": True}
 
-    def fragile(*values: Any) -> object:
+    def fragile(*values):
         return (OWN[role] if state["works"] else failure)(*values)
 
     system, plain = opened(**{role: fragile}, reader_timeout_s=0.3), opened()
@@ -453,9 +442,7 @@ def test_a_failure_live_is_said_once_and_logged(
 
 
 @pytest.mark.parametrize("role", OWN)
-def test_without_clarification_it_is_said_that_nothing_is_called(
-    opened: Callable[..., System], role: str
-) -> None:
+def test_without_clarification_it_is_said_that_nothing_is_called(opened, role):
     """What the user gave is not dropped in silence."""
     with pytest.warns(UserWarning, match=f"{role}: .*clarify=True"):
         opened(clarify=False, **{role: OWN[role]})

@@ -5,7 +5,6 @@ What is offered and why, in the language of the question, and quotes with French
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ from raglab.extensions.clarification.field_values import is_quoted
 from raglab.extensions.clarification.question_texts import field_text, option_rows, question_text
 from raglab.extensions.clarification.statements import statements
 from raglab.live.ask import ask, reply
-from raglab.live.clarifier import GapKind, GapReading, QuestionGap
-from raglab.live.system import System
+from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.store.strict_yaml import load_yaml
 from raglab.values import Chunk
 
@@ -28,7 +26,7 @@ KEYS = (GapReading("Caution pour les clés"), GapReading("Caution pour dommages"
 @pytest.mark.parametrize(
     "kind", ["field_type", "implicit_entity", "date_scope", "document", "intent"]
 )
-def test_words_of_a_question_are_quoted(kind: GapKind, language: str, words: str) -> None:
+def test_words_of_a_question_are_quoted(kind, language, words):
     """A field that no pack words is shown as a quotation, so that it reads in any sentence."""
     assert words in question_text(
         QuestionGap(kind, "caution", KEYS), language, proposed=KEYS[0].value
@@ -36,7 +34,7 @@ def test_words_of_a_question_are_quoted(kind: GapKind, language: str, words: str
 
 
 @pytest.mark.parametrize("language", ["en", "fr"])
-def test_a_question_that_names_nobody_shows_no_key(language: str) -> None:
+def test_a_question_that_names_nobody_shows_no_key(language):
     """`person` is a key of the log, no word of a user."""
     text = question_text(
         QuestionGap("implicit_entity", "person:role", KEYS), language, proposed=KEYS[0].value
@@ -45,7 +43,7 @@ def test_a_question_that_names_nobody_shows_no_key(language: str) -> None:
     assert all(reading.value in text for reading in KEYS)
 
 
-def test_a_proposal_gives_a_reason_that_holds() -> None:
+def test_a_proposal_gives_a_reason_that_holds():
     """Where candidates are equally good, that it comes first.
 
     Of earlier replies, that these meant it.
@@ -58,7 +56,7 @@ def test_a_proposal_gives_a_reason_that_holds() -> None:
     assert "meant before" in learned
 
 
-def test_a_field_is_shown_in_the_words_of_the_question() -> None:
+def test_a_field_is_shown_in_the_words_of_the_question():
     """With their accents, where they are the key's words.
 
     A key of other words is shown as it is.
@@ -75,7 +73,7 @@ def test_a_field_is_shown_in_the_words_of_the_question() -> None:
     )
 
 
-def test_an_option_that_is_a_sentence_ends_with_one_full_stop() -> None:
+def test_an_option_that_is_a_sentence_ends_with_one_full_stop():
     """The list has a full stop of its own."""
     readings = (GapReading("Notice is one month."), GapReading("Notice is two weeks."))
     text = question_text(
@@ -85,7 +83,7 @@ def test_an_option_that_is_a_sentence_ends_with_one_full_stop() -> None:
     assert ".." not in text
 
 
-def test_another_page_is_offered_beside_pages_alone() -> None:
+def test_another_page_is_offered_beside_pages_alone():
     """Headings are no pages."""
     pages, parts = (
         (GapReading("1"), GapReading("toc")),
@@ -96,7 +94,7 @@ def test_another_page_is_offered_beside_pages_alone() -> None:
     assert "page" not in last[1]
 
 
-def test_a_statement_with_a_french_colon_is_quoted() -> None:
+def test_a_statement_with_a_french_colon_is_quoted():
     """French sets a blank before the colon.
 
     What is read from such a line must be found in it again.
@@ -113,7 +111,7 @@ def test_a_statement_with_a_french_colon_is_quoted() -> None:
     assert all(is_quoted(one.text, chunks) is not None for one in read)
 
 
-def test_what_yes_takes_after_a_no_is_shown(opened: Callable[..., System]) -> None:
+def test_what_yes_takes_after_a_no_is_shown(opened):
     """The question's text is the first one's.
 
     The new proposal is said beside it, and is what a yes takes.
@@ -128,14 +126,14 @@ def test_what_yes_takes_after_a_no_is_shown(opened: Callable[..., System]) -> No
     assert (answered["status"], values[1] in answered["answer"]) == ("ok", True)
 
 
-def test_the_words_of_languages_state_every_key_once() -> None:
+def test_the_words_of_languages_state_every_key_once():
     """A second list under a key would replace the first in silence."""
     text = Path(language_words.__file__).with_name("words.yaml").read_text(encoding="utf-8")
     assert load_yaml(text, "words.yaml", "a list of words") == language_words.language_parts()
 
 
 @pytest.mark.parametrize(("language", "text"), [("en", "the person"), ("fr", "la personne")])
-def test_a_default_shows_no_key(language: str, text: str) -> None:
+def test_a_default_shows_no_key(language, text):
     """Whom to turn to is a person, and what a field is split by is not shown."""
     assert field_text("person:role", language) == text
     assert field_text("deposit:date:not", language) == "deposit"

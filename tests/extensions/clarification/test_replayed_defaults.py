@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from log_samples import PASSES, POLICY, START, check_edited, check_unreadable
 from log_samples import response_of as response
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, DefaultUse
-from raglab.decision.checks import Check
 from raglab.default_learner import ClarificationRequest, DefaultLearner, asks, gate, lookup
 from raglab.extensions.clarification.question_texts import applied_default
 from raglab.replay import decide
@@ -24,7 +21,7 @@ DOCTYPE = "broker_contract"
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[AuditLog]:
+def log(tmp_path):
     """Return a log, closed at the end."""
     made = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
     yield made
@@ -37,14 +34,14 @@ class Week:
     The loop asks, applies, learns.
     """
 
-    def __init__(self, log: AuditLog, seed: int) -> None:
+    def __init__(self, log, seed):
         self.log, self.rng = log, np.random.default_rng(seed)
         self.trace = random_trace(seed, n_cases=40, depths=2)
         self.policies = random_policies(seed, 3)
         self.said = [decide(self.trace, policy) for policy in self.policies]
         self.now, self.ids = START, []
 
-    def play(self, requests: int) -> list[str]:
+    def play(self, requests):
         """Ids of the requests that were played."""
         for number in range(requests):
             self.now += timedelta(minutes=float(self.rng.integers(1, 7 * 24 * 60 // requests * 2)))
@@ -52,7 +49,7 @@ class Week:
             self.one(f"q{number:03d}")
         return self.ids
 
-    def one(self, request: str) -> None:
+    def one(self, request):
         """One request, whichever way it goes."""
         rng, log, now = self.rng, self.log, self.now
         which, row = int(rng.integers(len(self.policies))), int(rng.integers(len(self.trace)))
@@ -109,7 +106,7 @@ class Week:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
+def test_a_simulated_week(tmp_path, seed):
     """Fifty random requests of a week of 150.
 
     Each decision, row, gate and margin is rebuilt identically.
@@ -137,9 +134,7 @@ def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
     log.close()
 
 
-def answered(
-    log: AuditLog, checks: list[Check], status: str = "ok", *, reads_before: bool = False
-) -> None:
+def answered(log, checks, status="ok", *, reads_before=False):
     """One request with a silent default and a decision; its row read before it counts, or after."""
     log.opened(
         "r1",
@@ -175,7 +170,7 @@ def answered(
 class TestExplain:
     """One request."""
 
-    def test_what_it_says(self, log: AuditLog) -> None:
+    def test_what_it_says(self, log):
         """The default, its version, votes and confidence then, the gate, each check with margin."""
         answered(log, [PASSES])
         later = ("insurer_name", DOCTYPE, {})
@@ -205,14 +200,14 @@ class TestExplain:
         assert said.frame()["margin_anew"].tolist() == [pytest.approx(0.2)]
 
     @pytest.mark.parametrize(("reads_before", "version"), [(True, 6), (False, 7)])
-    def test_a_request_counts_once(self, log: AuditLog, reads_before: bool, version: int) -> None:
+    def test_a_request_counts_once(self, log, reads_before, version):
         """Whether the version that it used counts it already, or not yet."""
         answered(log, [PASSES], reads_before=reads_before)
         said = explain_request("r1", log)
         (then,) = said.defaults
         assert (then.version, then.requests, said.differences) == (version, 4, ())
 
-    def test_it_is_json(self, log: AuditLog) -> None:
+    def test_it_is_json(self, log):
         """Every part, without NaN."""
         answered(
             log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse"
@@ -269,14 +264,12 @@ class TestExplain:
             ),
         ],
     )
-    def test_an_edited_log_is_noticed(
-        self, log: AuditLog, tmp_path: Path, change: str, told: str
-    ) -> None:
+    def test_an_edited_log_is_noticed(self, log, tmp_path, change, told):
         """Whatever was written over afterwards is named among the differences."""
         answered(log, [PASSES])
         check_edited(log, tmp_path, change, told)
 
-    def test_a_row_that_the_log_has_not(self, log: AuditLog, tmp_path: Path) -> None:
+    def test_a_row_that_the_log_has_not(self, log, tmp_path):
         """Is told as such, without a stack."""
         answered(log, [PASSES])
         check_unreadable(log, tmp_path, "UPDATE default_applications SET row_id = 'zzz'")

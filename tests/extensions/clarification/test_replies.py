@@ -108,12 +108,12 @@ ROWS = yaml.safe_load(
 )
 
 
-def read(text: str, request: ReplyRequest) -> Reply:
+def read(text, request):
     """A reply as the loop takes it."""
     return checked_reply(read_reply(text, request), request)
 
 
-def said(text: str, request: ReplyRequest) -> str:
+def said(text, request):
     """What a reply says, as the table of rows puts it."""
     reply = read(text, request)
     if reply.value:
@@ -122,7 +122,7 @@ def said(text: str, request: ReplyRequest) -> str:
 
 
 @pytest.mark.parametrize("name", sorted({*ROWS} - {"any"}))
-def test_rows(name: str) -> None:
+def test_rows(name):
     """By name, number, place, figure or own words; what is set aside, and what is neither."""
     heard = [
         (text, told, said(text, NAMED[name]))
@@ -133,14 +133,14 @@ def test_rows(name: str) -> None:
 
 
 @pytest.mark.parametrize("told", ROWS["any"])
-def test_rows_of_any_request(told: str) -> None:
+def test_rows_of_any_request(told):
     """Yes and no in other words; ordinals and values with what the rules cannot resolve."""
     for text in ROWS["any"][told].split(" | "):
         for request in REQUESTS:
             assert said(text, request) == told.replace("proposed", str(request.proposed)), text
 
 
-def test_a_cell_of_a_column_that_is_asked_for() -> None:
+def test_a_cell_of_a_column_that_is_asked_for():
     """If the question names no column, any of a row's values names it."""
     kit = NAMED["kit"]._replace(question="Which one?", field="kit")
     assert read("£130", kit).value == "Crampons"
@@ -160,7 +160,7 @@ def test_a_cell_of_a_column_that_is_asked_for() -> None:
         (("£5", "£5"), None),
     ],
 )
-def test_the_lower_of_some_values(sums: tuple[str, str], lower: int | None) -> None:
+def test_the_lower_of_some_values(sums, lower):
     """By their figures, of one unit; what is not comparable, or is the same, is none."""
     readings = tuple(
         GapReading(f"Item {name}", f"Item {name}: {value}")
@@ -177,7 +177,7 @@ def test_the_lower_of_some_values(sums: tuple[str, str], lower: int | None) -> N
     ) == expected
 
 
-def test_a_page_names_what_stands_on_it_alone() -> None:
+def test_a_page_names_what_stands_on_it_alone():
     """One of two numbers is on page 2, both on page 3."""
     documents = tuple(
         Chunk(f"a#{page}", text, "a.md", page)
@@ -248,7 +248,7 @@ def test_a_page_names_what_stands_on_it_alone() -> None:
         ),
     ],
 )
-def test_two_candidates_joined_in_any_way(join: str) -> None:
+def test_two_candidates_joined_in_any_way(join):
     """Of two that are named none is chosen, and none is turned down."""
     names = (
         ("the pet deposit", "pet", "1", "the first", "£250"),
@@ -261,7 +261,7 @@ def test_two_candidates_joined_in_any_way(join: str) -> None:
                 assert read_reply(reply, DEPOSITS).kind == "not_understood", reply
 
 
-def test_a_name_that_begins_with_no() -> None:
+def test_a_name_that_begins_with_no():
     """The no is the name's."""
     held = (("No smoking fee", "No smoking fee; £9"), ("Dog fee", "Dog fee; £8"))
     fees = asked("Fee?", "field_type", "fee", "", *held)._replace(proposed=None)
@@ -270,7 +270,7 @@ def test_a_name_that_begins_with_no() -> None:
     assert checked_reply(Reply("yes"), fees).kind == "not_understood"
 
 
-def test_a_long_reply_is_not_understood() -> None:
+def test_a_long_reply_is_not_understood():
     """It would take seconds to read, and says no more than a short one."""
     for text in ("pet deposit ", "no. ", "not "):
         assert read_reply(text * 5_000, DEPOSITS).kind == "not_understood"

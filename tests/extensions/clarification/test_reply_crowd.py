@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 import raglab
 from broker_documents import COVER, FRENCH, OPEN, START, WORDING
-from raglab.default_learner import ClarificationDefault
 from raglab.extensions.clarification.protocol_calls import checked_reply
 from raglab.extensions.clarification.replies import read_reply
 from raglab.extensions.clarification.reply_turns import FEWEST
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import Reply
-from raglab.live.response import Response
 from raglab.live.system import System
 from raglab.store.policies import Policy
 from reply_crowd import SCENES, Line, Scene, doubtful, forms, hostile, naming, negated, rejected
@@ -27,7 +24,7 @@ STRIDE = 7  # of the products of many forms, every seventh is read
 MANY = {"two candidates", "stated stranger", "stranger", "rejection"}
 
 
-def some(lines: Iterable[Line]) -> Iterator[Line]:
+def some(lines):
     """All lines of small kinds, and some of the large ones."""
     for number, line in enumerate(lines):
         if line.kind not in MANY or number % STRIDE == 0:
@@ -55,7 +52,7 @@ CROWD: Mapping[str, tuple[Callable[[Scene], Iterator[Line]], Callable[[Line, Rep
 
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize("kind", CROWD)
-def test_what_a_reply_says(kind: str, name: str) -> None:
+def test_what_a_reply_says(kind, name):
     """Nothing is voted for that was not named, and what is named is understood."""
     scene, (lines, holds) = SCENES[name], CROWD[kind]
     heard = [
@@ -87,7 +84,7 @@ ODD = (
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, indexed: Path) -> Callable[[str], System]:
+def fresh(tmp_path, indexed):
     """Return what opens a system that has learned nothing."""
     shutil.copytree(indexed, tmp_path / "index")
     system = System.open(
@@ -100,9 +97,7 @@ def fresh(tmp_path: Path, indexed: Path) -> Callable[[str], System]:
     )
 
 
-def exchange(
-    system: System, kind: str, *texts: str
-) -> tuple[list[Response], tuple[ClarificationDefault, ...]]:
+def exchange(system, kind, *texts):
     """Responses to a question and to replies, `{0}` and `{1}` in them the first two on offer.
 
     And the rows after.
@@ -121,9 +116,7 @@ def exchange(
 class TestEndToEnd:
     """What a reply becomes in the log of a system."""
 
-    def test_what_names_nothing_changes_nothing(
-        self, kind: str, fresh: Callable[[str], System]
-    ) -> None:
+    def test_what_names_nothing_changes_nothing(self, kind, fresh):
         """The request is shown again, the same and once.
 
         The second time it ends, and no row holds a vote.
@@ -138,7 +131,7 @@ class TestEndToEnd:
         assert (last["status"], bool(last["refusal_reason"])) == ("refuse", True)
         assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
 
-    def test_no_is_against_the_proposal(self, kind: str, fresh: Callable[[str], System]) -> None:
+    def test_no_is_against_the_proposal(self, kind, fresh):
         """It is a vote against it, and what is left is shown once.
 
         Then, or with one left, the request is refused.
@@ -161,15 +154,13 @@ class TestEndToEnd:
             *_, again = exchange(fresh("twice"), kind, "no", "no")[0]
         assert (again["status"], bool(again["refusal_reason"])) == ("refuse", True)
 
-    def test_a_doubt_answers_and_is_no_vote(
-        self, kind: str, fresh: Callable[[str], System]
-    ) -> None:
+    def test_a_doubt_answers_and_is_no_vote(self, kind, fresh):
         """The request ends with what it names, and no row has learned of it."""
         (_, last), rows = exchange(fresh("doubt"), kind, "I think {1}")
         assert (last["status"], last["clarification"]) in {("ok", None), ("refuse", None)}
         assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
 
-    def test_what_is_named_wins(self, kind: str, fresh: Callable[[str], System]) -> None:
+    def test_what_is_named_wins(self, kind, fresh):
         """The second on offer is answered with, and is what is learned.
 
         The proposal has a vote against it.

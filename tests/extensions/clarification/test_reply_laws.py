@@ -6,9 +6,7 @@ What names nothing is no vote, and what names a value is always that value (S5.4
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,13 +17,12 @@ from raglab.audit.log import AuditLog
 from raglab.extensions.clarification.protocol_calls import checked_reply
 from raglab.extensions.clarification.replies import read_reply
 from raglab.live.ask import ask, reply
-from raglab.live.clarifier import GapReading, Reply, ReplyRequest
-from raglab.live.response import Response
+from raglab.live.clarifier import GapReading, Reply
 from raglab.values import Chunk
 from reply_requests import DEPOSITS, FEES, HALL, REQUESTS
 
 
-def read(text: str, request: ReplyRequest) -> Reply:
+def read(text, request):
     """A reply as the loop takes it."""
     return checked_reply(read_reply(text, request), request)
 
@@ -108,15 +105,13 @@ class TestLaws:
         st.sampled_from(REQUESTS),
         st.lists(st.sampled_from(NOISE), min_size=1, max_size=6).map(" ".join),
     )
-    def test_noise_is_no_vote(self, request: ReplyRequest, text: str) -> None:
+    def test_noise_is_no_vote(self, request, text):
         """Words that no document has, with words of refusal and of joining: nothing is chosen."""
         assert read(text, request).value == ""
 
     @settings(max_examples=300, deadline=None)
     @given(st.sampled_from(REQUESTS), st.integers(0, 2), st.sampled_from((*AGAINST, *DOUBT)))
-    def test_what_is_turned_down_or_doubted_is_no_vote(
-        self, request: ReplyRequest, place: int, form: str
-    ) -> None:
+    def test_what_is_turned_down_or_doubted_is_no_vote(self, request, place, form):
         """A name in the words of a no or of a doubt, in both languages."""
         reading = request.readings[place % len(request.readings)]
         said = read(form.format(reading.text or reading.value), request)
@@ -140,7 +135,7 @@ class TestLaws:
             )
         ),
     )
-    def test_a_name_is_that_value(self, request: ReplyRequest, place: int, form: str) -> None:
+    def test_a_name_is_that_value(self, request, place, form):
         """The text of an option, its label and its number name it, with or without manners."""
         place %= len(request.readings)
         reading = request.readings[place]
@@ -166,7 +161,7 @@ class TestLaws:
 
     @settings(max_examples=300, deadline=None)
     @given(replies)
-    def test_names_are_on_offer(self, reply: str) -> None:
+    def test_names_are_on_offer(self, reply):
         """A value is a candidate, or stands in the documents with its quote.
 
         What is declined is a candidate.
@@ -184,7 +179,7 @@ class TestLaws:
 
     @settings(max_examples=200, deadline=None)
     @given(st.text(alphabet="acdfghjlmoqrtuvwxz \n!?'", max_size=40))
-    def test_noise_names_nothing(self, reply: str) -> None:
+    def test_noise_names_nothing(self, reply):
         """Letters that make up no name and no place of a value are no vote.
 
         `no` and `not` may decline.
@@ -206,9 +201,7 @@ class TestLaws:
         st.sampled_from(["", "Pet deposit; £250", "The boat is £7."]),
         st.sampled_from([(), ("Pet deposit",), ("Boat",)]),
     )
-    def test_a_reader_of_ones_own_is_checked(
-        self, kind: str, value: str, quote: str, declined: tuple[str, ...]
-    ) -> None:
+    def test_a_reader_of_ones_own_is_checked(self, kind, value, quote, declined):
         """What names a value that is nowhere is not understood, whoever read it."""
         answer = checked_reply(Reply(kind, value, quote, declined), DEPOSITS)
         assert (
@@ -219,12 +212,12 @@ class TestLaws:
 
 
 @pytest.fixture
-def put(tmp_path: Path) -> Iterator[Callable[..., tuple[Response, dict[str, float]]]]:
+def put(tmp_path):
     """Return what asks the hall, gives replies, and returns the last response with the votes."""
     chunk = Chunk("hall#1", HALL, "hall.md", 1, tags={"doc_type": "leaflet"}, section=("Prices",))
     with system_over([chunk], tmp_path / "i") as opened:
 
-        def exchange(question: str, *texts: str) -> tuple[Response, dict[str, float]]:
+        def exchange(question, *texts):
             system = replace(
                 opened, audit=AuditLog(tmp_path / f"{'-'.join(texts)}.sqlite".replace(" ", "_"))
             )
@@ -242,8 +235,8 @@ def put(tmp_path: Path) -> Iterator[Callable[..., tuple[Response, dict[str, floa
 
 
 def test_the_answer_begins_with_the_cell(
-    put: Callable[..., tuple[Response, dict[str, float]]],
-) -> None:
+    put,
+):
     """The vote is for the value of the cell, and no row's other cell is answered with."""
     answered, votes = put("How much is an evening ticket?", "£8.50")
     assert answered["answer"].startswith("£8.50")
@@ -253,8 +246,8 @@ def test_the_answer_begins_with_the_cell(
 
 
 def test_a_declined_value_comes_back_by_its_name_alone(
-    put: Callable[..., tuple[Response, dict[str, float]]],
-) -> None:
+    put,
+):
     """Its name is a correction by the user; a cell of its row is not."""
     refused, votes = put("How much is an evening ticket?", "no", "£5.00")
     assert (refused["status"], votes) == ("refuse", {"Child": -1.0})

@@ -5,9 +5,7 @@ Papers of a climbing hall, a pottery, a ferry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,7 +19,6 @@ from raglab.extensions.clarification.language_words import plain
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.extensions.clarification.statements import statements
 from raglab.live.ask import ask, reply
-from raglab.live.system import System
 from raglab.values import Chunk
 
 HALL = """## Entry
@@ -62,12 +59,12 @@ PEOPLE = """## Rota
 """
 
 
-def chunk(text: str) -> Chunk:
+def chunk(text):
     """A document of 2025."""
     return Chunk("a", text, "a.md", 1, tags={"version": "2025"})
 
 
-def clear(question: str, text: str) -> str | None:
+def clear(question, text):
     """Value of the only statement that a question means and that meets it."""
     chunks = [chunk(text)]
     candidate = clear_statement(parse_question(question, chunks), chunks, chunks)
@@ -91,16 +88,16 @@ class TestCellsWithoutAValue:
             ("Who is the route setter on weekdays?", PEOPLE, "Ida Brandt"),
         ],
     )
-    def test_the_column_that_is_named_is_read(self, question: str, text: str, value: str) -> None:
+    def test_the_column_that_is_named_is_read(self, question, text, value):
         """No other column's value stands in."""
         assert clear(question, text) == value
 
-    def test_who_holds_a_post_in_one_of_two_columns(self) -> None:
+    def test_who_holds_a_post_in_one_of_two_columns(self):
         """Nobody at the weekend is an answer too."""
         (gap,) = find_gaps(parse_question("Who is the route setter?"), [chunk(PEOPLE)])
         assert [reading.value for reading in gap.readings] == ["Weekdays", "Weekend"]
 
-    def test_a_row_of_a_column_of_several_kinds_has_its_own(self) -> None:
+    def test_a_row_of_a_column_of_several_kinds_has_its_own(self):
         """What a cell says instead of a value is of the kind of its row."""
         text = (
             "| Cover | Each | All |\n|---|---|---|\n| Fire | not covered | £9,000 |\n"
@@ -109,7 +106,7 @@ class TestCellsWithoutAValue:
         kinds = {fact.value: fact.kind for fact in statements([chunk(text)])}
         assert kinds["not covered"] == "amount"
 
-    def test_words_of_a_column_of_words_have_no_kind(self) -> None:
+    def test_words_of_a_column_of_words_have_no_kind(self):
         """One typed cell among several notes makes no column of values."""
         text = "| Kit | Price | Note |\n|---|---|---|\n" + "".join(
             f"| {name} | £{at} | {note} |\n"
@@ -142,7 +139,7 @@ class TestNumbers:
             ("How much is a single crossing for a 7 m unicorn van?", FERRY, None),
         ],
     )
-    def test_a_range(self, question: str, text: str, value: str | None) -> None:
+    def test_a_range(self, question, text, value):
         """Its ends are of it but for `under` and `over`.
 
         What the measure is of needs no other name.
@@ -150,7 +147,7 @@ class TestNumbers:
         assert clear(question, text) == value
 
     @given(st.integers(1, 400))
-    def test_every_length_has_one_price(self, tenths: int) -> None:
+    def test_every_length_has_one_price(self, tenths):
         """Law: a length selects a column that holds it; at the bound of two, each may be meant."""
         length = tenths / 10
         value = clear(f"How much is a single crossing for a {length:g} m van?", FERRY)
@@ -178,11 +175,11 @@ class TestLimits:
             ("Who is the floor manager?", "Floor manager: Ida Brandt", "Ida Brandt"),
         ],
     )
-    def test_a_limit_must_be_stated(self, question: str, text: str, value: str | None) -> None:
+    def test_a_limit_must_be_stated(self, question, text, value):
         """An adjective states a unit; a name answers no question for a place."""
         assert clear(question, text) == value
 
-    def test_two_columns_that_are_named_are_not_one(self) -> None:
+    def test_two_columns_that_are_named_are_not_one(self):
         """Neither is read."""
         assert clear("What is a single crossing up to 6 m and over 9 m?", FERRY) is None
 
@@ -205,7 +202,7 @@ class TestOtherSides:
             ("How much is the locker key fee in 2019?", HALL, None),
         ],
     )
-    def test_a_side(self, question: str, text: str, value: str | None) -> None:
+    def test_a_side(self, question, text, value):
         """What is stated of the other side, or of another year, answers nothing."""
         assert clear(question, text) == value
 
@@ -222,20 +219,20 @@ class TestOtherSides:
             ("How long is the rope?", "Maximum rope length", True),
         ],
     )
-    def test_words(self, question: str, label: str, *, is_met: bool) -> None:
+    def test_words(self, question, label, *, is_met):
         """A minimum under a maximum, a place or a way for a sum."""
         chunks = [chunk(HALL + POTERIE)]
         (fact,) = [fact for fact in statements(chunks) if fact.label == label]
         assert (not unmet(plain(question), fact, chunks)) is is_met
 
-    def test_how_many_of_what(self) -> None:
+    def test_how_many_of_what(self):
         """Minutes are no children."""
         chunks = [chunk(HALL)]
         fact = next(fact for fact in statements(chunks) if fact.value == "90 minutes")
         assert unmet("how many children may climb?", fact, chunks)
         assert not unmet("how many minutes may children climb?", fact, chunks)
 
-    def test_a_field_is_read_on_the_side_that_is_named(self) -> None:
+    def test_a_field_is_read_on_the_side_that_is_named(self):
         """Of two limits the one that the question means; without a question none."""
         chunks = [chunk("Maximum rope length: 60 m\nMinimum rope length: 30 m")]
         read = read_value("rope length", chunks, about="What is the minimum rope length?")
@@ -260,12 +257,12 @@ class TestSeveral:
             ),
         ],
     )
-    def test_two_values_of_a_sentence(self, question: str, text: str) -> None:
+    def test_two_values_of_a_sentence(self, question, text):
         """Neither is taken."""
         (gap,) = find_gaps(parse_question(question), [chunk(text)])
         assert len(gap.readings) == 2
 
-    def test_one_that_meets_it_comes_first_where_words_are_left(self) -> None:
+    def test_one_that_meets_it_comes_first_where_words_are_left(self):
         """It is proposed and not read."""
         text = "Minimum water depth: 2 m\nMaximum water depth: 5 m"
         (gap,) = find_gaps(parse_question("What is the maximum depth of dry water?"), [chunk(text)])
@@ -273,7 +270,7 @@ class TestSeveral:
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[System]:
+def system(tmp_path):
     """Return a system over the paper of a hall."""
     chunk = Chunk("a.md#1-0", HALL, "a.md", 1, tags={"version": "2025"})
     with system_over([chunk], tmp_path / "index") as opened:
@@ -289,14 +286,14 @@ def system(tmp_path: Path) -> Iterator[System]:
         ("How much is the locker key fee?", "ok", "£6"),
     ],
 )
-def test_end_to_end(system: System, question: str, status: str, word: str) -> None:
+def test_end_to_end(system, question, status, word):
     """A refusal that says which word is not met; the answer to a clear question."""
     response = ask(question, system=system, documents=["a.md"], now=NOW)
     assert response["status"] == status
     assert word in (response["refusal_reason"] or response["answer"])
 
 
-def test_a_row_is_quoted_whole_with_its_heads(system: System) -> None:
+def test_a_row_is_quoted_whole_with_its_heads(system):
     """Where the question names no column of the row that the user means."""
     ask("How much is entry?", system=system, documents=["a.md"], request_id="r", now=NOW)
     answered = reply("r", "the day ticket", system=system, now=NOW)
