@@ -23,7 +23,7 @@ BUDGETS: dict[str, Size] = {
     ".": Size(21_886, 1541, 5265),
     "answering": Size(15_948, 778, 0),
     "arguments": Size(1352, 63, 0),
-    "audit": Size(9936, 487, 0),
+    "audit": Size(9871, 487, 0),
     "bandit": Size(19_358, 1663, 0),
     "calibration": Size(4615, 186, 0),
     "cli": Size(11_474, 1775, 0),
@@ -32,7 +32,7 @@ BUDGETS: dict[str, Size] = {
     "displays": Size(22_380, 1459, 0),
     "extensions": Size(1, 0, 0),
     "extensions/budgets": Size(6067, 679, 0),
-    "extensions/clarification": Size(41_668, 1164, 39_637),
+    "extensions/clarification": Size(35_735, 1028, 39_533),
     "extensions/cockpit": Size(8461, 482, 97_961),
     "extensions/graph_table": Size(8605, 309, 0),
     "extensions/imports": Size(7491, 581, 0),
@@ -41,7 +41,7 @@ BUDGETS: dict[str, Size] = {
     "extensions/scale": Size(6340, 357, 0),
     "gating": Size(3107, 184, 0),
     "lab": Size(87_432, 5995, 11_129),
-    "live": Size(31_118, 1816, 0),
+    "live": Size(31_117, 1816, 0),
     "loops": Size(1074, 82, 0),
     "metrics": Size(11_460, 545, 0),
     "models": Size(5027, 484, 0),
@@ -50,11 +50,11 @@ BUDGETS: dict[str, Size] = {
     "replaying": Size(4222, 11, 0),
     "retrieval": Size(8973, 228, 0),
     "store": Size(51_899, 3812, 0),
-    "words": Size(14_484, 543, 69_110),
+    "words": Size(14_484, 543, 69_039),
 }
 FOLDERS: dict[str, Size] = {
-    "experiments": Size(60_869, 3509, 265),
-    "tests": Size(571_980, 64_978, 46_104),
+    "experiments": Size(60_885, 3509, 265),
+    "tests": Size(548_149, 65_430, 46_258),
 }
 
 
