@@ -49,6 +49,8 @@ def made():
     }
 
 
+for room in ("budgets", "monitoring"):  # where their displays come from
+    pytest.importorskip(f"raglab.extensions.{room}")
 DRAWN, AGAIN = made(), made()
 every_display = pytest.mark.parametrize("name", DRAWN)
 
