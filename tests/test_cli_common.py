@@ -17,6 +17,8 @@ import raglab.progress
 from commands import run
 from labelled import labelled
 from raglab.cli.common import (
+    AsJson,
+    Quiet,
     parse_columns,
     parse_costs,
     parse_shares,
@@ -155,7 +157,7 @@ def test_no_bar_stands_beside_json(
 
     @command.command()
     # read by their callbacks
-    def count(quiet=False, as_json=False):  # noqa: ARG001
+    def count(quiet: Quiet = False, as_json: AsJson = False):  # noqa: ARG001
         """Count to three on a standard error that is looked at."""
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         list(progress(range(3), "count"))

@@ -52,18 +52,9 @@ _ROLE_APPOSED = re.compile(
     r"(?:er|or|ee|ant|ent|lord|ed|eur|euse|rice|aire|ée?))(?=[,.;]|\s(?:and|et)\s)"
 )
 # Who writes is what he says he does: `We, Gull Mutual, insure you`.
-_DOERS = {
-    "insure": "insurer",
-    "employ": "employer",
-    "lend": "lender",
-    "supply": "supplier",
-    "assurons": "assureur",
-    "employons": "employeur",
-    "prêtons": "prêteur",
-    "fournissons": "fournisseur",
-}
 _WE = re.compile(
-    rf"\b(?:[Ww]e|[Nn]ous),\s(?P<name>{NAME}),\s(?:vous\s)?(?P<role>{'|'.join(_DOERS)})\b"
+    rf"\b(?:[Ww]e|[Nn]ous),\s(?P<name>{NAME}),\s(?:vous\s)?"
+    r"(?P<role>insure|employ|lend|supply|assurons|employons|prêtons|fournissons)\b"
 )
 _CLAUSE = re.compile(r"[,;:–—]\s|\s(?:and|but|or|et|mais|ou)\s|\.\s")
 _RATE = re.compile(
@@ -343,7 +334,9 @@ def _sentence_statements(sentence: str) -> Iterator[Statement]:
     for form in (_ROLE_AFTER, _ROLE_APPOSED) if _PARTIES.search(sentence) else forms:
         for match in form.finditer(sentence):
             role = match["role"].strip()
-            role = _DOERS.get(role, role)
+            if form is _WE:  # who supplies is a supplier
+                stem_of = re.sub(r"(?<=[^aeo])y$", "i", role).removesuffix("ons").rstrip("e")
+                role = stem_of + ("eur" if role.endswith("ons") else "er")
             yield Statement(role, "", match["name"], "name", sentence, form="role")
 
 
