@@ -339,9 +339,8 @@ def _time_gap(
     if len({value_key(each.statement.value) for each in good}) > 1:
         return None
     beside = _beside(best, documents)
-    changes = [each for each in beside if _is_change(each)] or _later(
-        good[0], ranked, topic, documents
-    )
+    changes = [each for each in beside if _is_change(each) and not _is_meant(text, best, each)]
+    changes = changes or _later(good[0], ranked, topic, documents)
     changed = in_time([best, *changes], scope, documents)
     if len(changed) > 1:
         texts = [f"{best.name} {best.heading} {best.text} {best.table}"]
@@ -432,6 +431,17 @@ def _is_open(text: str, best: Statement, beside: Statement) -> bool:
     is_named = 2 * len(shared_stems(names[0], stems(text))) > len(names[0])
     own = names[1] - names[0] | {*stems(first.head)} - names[1]
     return not is_named and not shared_stems(words, own)
+
+
+def _is_meant(text: str, best: Statement, beside: Statement) -> bool:
+    """Whether words of a question are of a value's own name in a sentence, none of another's."""
+    words = [stem(word) for word in topic_words(text)]
+    own, others = ({*stems(f"{side.label} {side.head}")} for side in (best, beside))
+    return (
+        best.text == beside.text
+        and bool(shared_stems(words, frozenset(own - others)))
+        and not shared_stems(words, frozenset(others - own))
+    )
 
 
 def _tells_apart(text: str, listed: Sequence[Statement]) -> bool:

@@ -274,6 +274,10 @@ def _lead(block: Sequence[str]) -> str:
     return block[0] if _name_in(match["value"]) else ""
 
 
+# A number, or capitals alone, and no end of a sentence
+_PLAIN_HEAD = re.compile(r"(?:\d{1,2}[.)]? +|(?=[^a-zà-ÿ]*$))(?P<name>[^\W\d][^.:;!?]{1,60})$")
+
+
 def _line_statements(text: str, top: str) -> Iterator[Statement]:
     """Lines of the form `label: value`; a value is what its line says of it, not a sentence.
 
@@ -284,6 +288,9 @@ def _line_statements(text: str, top: str) -> Iterator[Statement]:
     for line in text.splitlines():
         bare = re.sub(r"\*+", "", line.strip())
         if not bare:
+            # `2. LITTLE WENHAM`, a line by itself, is the heading of a plain text
+            head = _PLAIN_HEAD.match(block[0]) if len(block) == 1 else None
+            heading = head["name"] if head else heading
             block = []
         if bare.startswith("#"):
             heading = bare.lstrip("# ").strip()

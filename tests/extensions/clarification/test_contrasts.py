@@ -149,6 +149,39 @@ def test_no_gap(question, text):
     assert gap_of(question, text) is None
 
 
+QUAYS = """1. NORTH QUAY
+
+Harbour master: Ann Lee
+Phone: 01943 960 111
+
+EAST QUAY
+
+Harbour master: Bo Kay
+Phone: 01943 960 222
+
+Please pay at once.
+
+After that we charge £42 a day at North Quay and £33 a day at East Quay.
+Visitors leave after 10 days in summer and after 14 days in winter."""
+
+
+@pytest.mark.parametrize(
+    ("question", "values"),
+    [
+        ("harbour master?", ["NORTH QUAY", "EAST QUAY"]),
+        ("Who is the harbour master at East Quay?", None),
+        ("phone number of North Quay?", None),
+        ("What do you charge a day after that at North Quay?", None),
+        ("What do you charge a day after that?", ["a day at North Quay", "a day at East Quay"]),
+    ],
+)
+def test_a_line_by_itself_heads_a_plain_text(question, values):
+    """A number or capitals alone; words of one value in a sentence say that it is meant."""
+    gap = gap_of(question, QUAYS)
+    assert (gap is None) == (values is None)
+    assert gap is None or gap[1] == values
+
+
 def test_values_of_one_sentence_are_shown_apart():
     """Each by its own words and value."""
     text = "The entry fee is £45 for cruisers and £30 for dinghies."
