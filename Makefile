@@ -16,7 +16,7 @@ test: $(READY)  ## what a contributor runs: lint, types, all tests but those of 
 	$(BIN)/mypy
 	FUZZ_CASES=$${FUZZ_CASES:-100} $(PYTEST) -m "not full and not weekly" --durations=15
 
-test-all: $(READY) local-llm  ## what CI runs: browsers, crowds, a removal test of the rooms that a change touches, too
+test-all: $(READY)  ## what CI runs: browsers, crowds, a removal test of the rooms that a change touches, too
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check --no-cache .
 	$(BIN)/mypy

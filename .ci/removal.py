@@ -7,7 +7,7 @@ Rooms are taken out of a copy of the tree in `out/removal`. Where rooms are name
 core run without each of them in turn. Where none is, they run once without all rooms; and without
 each room in turn the tests of what asks for rooms run. No room imports another one
 (tests/test_layers.py), so a room that is missing alone shows there or nowhere. With `--changed`
-only rooms count that a change touches, each by the tests of what asks for rooms; all rooms count
+the tests of what asks for rooms run once without all rooms that a change touches; all rooms go
 where it touches a table of the core. The change is what is newer than the commit BASE of the
 environment, else than four hours before the last commit. The copies lie in one place, so that
 what Python and numba compiled serves all runs.
@@ -126,9 +126,7 @@ def main(words: list[str]) -> int:
         rooms = touched_rooms(changed_files())
         if not rooms:
             print("The change touches no room and no table of the core: nothing is taken out.")
-        runs = [([room], doors) for room in rooms]
-        if rooms == ROOMS:
-            runs.insert(0, (ROOMS, CORE))
+        runs = [(rooms, doors)] if rooms else []
     else:
         if unknown := set(words) - set(ROOMS):
             names = ", ".join(sorted(unknown))
