@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-all test-weekly removal fuzz stress service package minimum lab mlflow bench bench-large bench-index league local-llm notebooks docs lock clean
+.PHONY: demo test test-all types test-weekly removal fuzz stress service package minimum lab mlflow bench bench-large bench-index league local-llm notebooks docs lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -19,12 +19,12 @@ test: $(READY)  ## what a contributor runs: lint, types, all tests but those of 
 test-all: $(READY)  ## what CI runs: browsers, crowds, a removal test of the rooms that a change touches, too
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check --no-cache .
-	$(BIN)/mypy
 	FUZZ_CASES=$${FUZZ_CASES:-400} $(PYTEST) -m "not weekly" --durations=30
 	$(BIN)/python .ci/removal.py --changed
-	$(MAKE) stress SCALE=0.1
-	$(MAKE) service
-	$(MAKE) package
+	$(MAKE) -j 2 --output-sync stress types service package SCALE=0.1
+
+types: $(READY)
+	$(BIN)/mypy
 
 test-weekly: $(READY) local-llm  ## long simulations, all notebooks, 1,000 inputs at every door; dates its pass in experiments/README.md
 	$(PYTEST) -m weekly --durations=30
