@@ -49,6 +49,7 @@ OPPOSED = (
     ("starting", "ending"),
     ("during", "once_over"),
     ("ahead", "once_over"),
+    ("weekday", "weekend"),
 )
 MEASURES = frozenset({"amount", "percentage", "duration", "quantity", "number"})
 LIGHT = 0.25  # weight of a word that says what kind of value is meant

@@ -348,7 +348,9 @@ def _time_gap(
     variants = [
         each
         for each in beside
-        if best.form == each.form == "sentence" and _is_open(text, best, each)
+        if best.form == each.form == "sentence"
+        and _is_open(text, best, each)
+        and not _is_meant(text, best, each, 2)
     ]
     variants = in_time([best, *variants], scope, documents)
     if len(variants) > 1:
@@ -433,13 +435,13 @@ def _is_open(text: str, best: Statement, beside: Statement) -> bool:
     return not is_named and not shared_stems(words, own)
 
 
-def _is_meant(text: str, best: Statement, beside: Statement) -> bool:
-    """Whether words of a question are of a value's own name in a sentence, none of another's."""
+def _is_meant(text: str, best: Statement, beside: Statement, matches: int = 1) -> bool:
+    """Whether so many words of a question name a value in a sentence, and none the value beside."""
     words = [stem(word) for word in topic_words(text)]
     own, others = ({*stems(f"{side.label} {side.head}")} for side in (best, beside))
     return (
         best.text == beside.text
-        and bool(shared_stems(words, frozenset(own - others)))
+        and len(shared_stems(words, frozenset(own - others))) >= matches
         and not shared_stems(words, frozenset(others - own))
     )
 

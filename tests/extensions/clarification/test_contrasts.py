@@ -132,6 +132,25 @@ def test_a_list_is_no_table(text, values):
     assert sorted(row.value for row in rows if row.kind == "amount") == sorted(values)
 
 
+MEALS = (
+    "Heron: the restaurant Alder serves dinner from 8.30 pm to 11.00 pm and breakfast "
+    "from 6.00 am to 7.45 am."
+)
+HOURS = """| Opening hours | Monday to Friday | Saturday |
+|---|---|---|
+| Boat drop-off | 7.30 am to 5.30 pm | 8.00 am to noon |
+
+Atelier, du lundi au vendredi : de 8 h à 18 h
+Atelier, samedi et dimanche : de 9 h à 12 h"""
+
+
+def test_days_that_a_question_does_not_name_are_open():
+    """Hours of the week and of its end are set apart."""
+    gap = gap_of("When is boat drop-off?", HOURS)
+    assert gap is not None
+    assert gap[1] == ["Monday to Friday", "Saturday"]
+
+
 @pytest.mark.parametrize(
     ("question", "text"),
     [
@@ -142,6 +161,9 @@ def test_a_list_is_no_table(text, values):
             "| Boat | Fee |\n|---|---|\n| Skiff | £4 |\n\nSince 1990 the fee fund raised £9,000.",
         ),
         ("How much is the engine service?", "## Service\nLift out: £210\nPolish: £90"),
+        ("At what time does Alder start serving dinner?", MEALS),
+        ("boat drop-off on weekdays?", HOURS),
+        ("L'atelier est ouvert quand en semaine ?", HOURS),
     ],
 )
 def test_no_gap(question, text):
