@@ -438,11 +438,11 @@ def _is_open(text: str, best: Statement, beside: Statement) -> bool:
 def _is_meant(text: str, best: Statement, beside: Statement, matches: int = 1) -> bool:
     """Whether so many words of a question name a value in a sentence, and none the value beside."""
     words = [stem(word) for word in topic_words(text)]
-    own, others = ({*stems(f"{side.label} {side.head}")} for side in (best, beside))
+    own, beyond = ({*stems(f"{side.label} {side.head}")} for side in (best, beside))
     return (
         best.text == beside.text
-        and len(shared_stems(words, frozenset(own - others))) >= matches
-        and not shared_stems(words, frozenset(others - own))
+        and len(shared_stems(words, frozenset(own - beyond))) >= matches
+        and not shared_stems(words, frozenset(beyond - own))
     )
 
 
