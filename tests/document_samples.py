@@ -10,7 +10,6 @@ from raglab.store.document_reading import DOCUMENT_LIMITS, BlockReader
 from raglab.store.encodings import decode_text, page_encoding
 from raglab.store.files import Where
 
-
 READER = BlockReader(is_cached=False)
 atexit.register(READER.__exit__)
 

@@ -370,73 +370,36 @@ def test_any_page_is_read_or_refused(page):
 
 
 UNITS = (
+    *("<", "<a ", "<!-- -->", "</", "<a b='", '<a b="x" ', "<a/", "<!", "&", "='", "<tr>", "<pre>"),
     *(
-        "<",
-        "<a",
-        "<a ",
-        "<!-- -->",
-        "</",
-        "<a b='",
-        '<a b="x" ',
-        "<a/",
-        "<!",
-        "&",
-        "='",
         "<td colspan=1000>",
         "<td colspan=1000>x",
-        "<div>",
-    ),
-    *(
-        "<table>",
-        "<table><tr><td>",
         "<tr><td rowspan=1000>",
-        "<tr>",
+        "<table><tr><td>",
         "<ul>",
-        "<dt>",
-        "<html a",
-        "<img alt ",
-        "<pre>",
     ),
+    *("<dt>", "<html a", "<img alt ", "<b>x<p>", "<ul><li>", "<code>x", "<dl><dt>x", "<li><p>x"),
     *(
-        "<b>x<p>",
-        "<ul><li>",
-        "<code>x",
-        "<dl><dt>x",
         "<blockquote>",
-        "<li><p>x",
         "<svg>",
         "<select><option>x",
-    ),
-    *(
         "<a href=#><a href=#>",
         "<h1><table>",
-        "<span style=display:none>",
-        "<p hidden>",
-        "<a><div>",
-        "<noscript>",
-    ),
-    *(
         "<main>",
-        "<article><h2>x",
-        "<h1><button>",
-        "<header>",
-        "<div role=main>",
-        "<article></article>x",
-        "<button>",
     ),
+    *("<span style=display:none>", "<p hidden>", "<a><div>", "<noscript>", "<article><h2>x"),
+    *("<h1><button>", "<header>", "<article></article>x", "<button>"),
 )
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_time_and_size_are_linear_in_the_page(unit):
-    """A fifth of a megabyte of anything takes seconds at most, and says little more than it has."""
-    page = f"<table><p>x</p>{unit * (200_000 // len(unit))}"
-    began = time.perf_counter()
+    """40,000 characters of anything take a second at most, and say little more than they have."""
+    page = f"<table><p>x</p>{unit * (40_000 // len(unit))}"
+    began = time.process_time()
     with suppress(InputError):
-        blocks = document("HTML", page).blocks
-        assert sum(len(block.text) for block in blocks) < 15 * len(page)
-    # eight seconds of computing, when other programs leave a fifth
-    assert time.perf_counter() - began < 40
+        assert sum(len(block.text) for block in html_document(page).blocks) < 15 * len(page)
+    assert time.process_time() - began < 10
 
 
 def test_a_page_of_100000_elements_in_one_another_is_bounded():
@@ -451,7 +414,7 @@ def test_a_page_of_100000_elements_in_one_another_is_bounded():
 def test_a_large_page_is_read_by_a_process_of_its_own():
     """With the same blocks, title and tags; and what it refuses is refused."""
     page = (
-        f"<title>T</title><html lang=de><h1>A</h1>{'<p>word <b>word</b>' * 20_000}<table><tr><th>a"
+        f"<title>T</title><html lang=de><h1>A</h1>{'<p>word <b>word</b>' * 6_000}<table><tr><th>a"
         "<tr><td>b</table>"
     )
     assert document("HTML", page) == html_document(page)

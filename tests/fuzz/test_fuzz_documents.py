@@ -116,7 +116,9 @@ def sheet_file():
 
 def mutated_xml(rng, raw):
     """XML with values of attributes, texts or empty elements changed."""
-    tokens = re.findall(r'(?<==)"[^"]*"|<[^<>]*/>|(?<=>)[^<>]+(?=<)|.', raw.decode("utf-8", "replace"), re.DOTALL)
+    tokens = re.findall(
+        r'(?<==)"[^"]*"|<[^<>]*/>|(?<=>)[^<>]+(?=<)|.', raw.decode("utf-8", "replace"), re.DOTALL
+    )
     places = [place for place, token in enumerate(tokens) if len(token) > 1]
     values = (
         "",
