@@ -79,7 +79,7 @@ def test_near_duplicates_stay_together():
     assert near_duplicates(["?", "!", "? "], near=0.1) == [[0, 2], [1]]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(questions, max_size=25), st.sampled_from([0.1, 0.25, 0.5, 0.7, 1.0]))
 def test_groups_are_the_components_of_the_plain_definition(asked, near):
     """The search by rarest words finds the pairs that comparing all pairs finds."""
@@ -95,7 +95,7 @@ def test_groups_are_the_components_of_the_plain_definition(asked, near):
     assert near_duplicates(asked, near) == sorted(plain.values())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(labelled, st.sampled_from(SHARES), st.integers(0, 3))
 def test_a_partition_that_parts_no_near_duplicates(rows, shares, seed):
     """Every case has one split, none of share 0.
@@ -110,7 +110,7 @@ def test_a_partition_that_parts_no_near_duplicates(rows, shares, seed):
         assert split == split_of_other or (jaccard(*words) < NEAR and case.query != other.query)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.sampled_from(LABELS), min_size=1, max_size=40),
     st.sampled_from(SHARES),
@@ -125,7 +125,7 @@ def test_shares_are_within_one_case_of_each_label(labels, shares, seed):
             assert abs(counts[label, name] - share * n) < 1.0 + 1e-9
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(labelled, st.sampled_from(SHARES), st.randoms(use_true_random=False))
 def test_the_same_in_any_order(rows, shares, random):
     """Neither the order of the cases nor their ids matter, and a second time gives the same."""

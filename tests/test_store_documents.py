@@ -16,11 +16,6 @@ from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import Chunk, Corpus
 from refusals import told
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-needs_shared = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="the folder shared/ is not beside the repository"
-)
-
 WORDING = """\
 ---
 title: Premier Home
@@ -293,9 +288,7 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
     ("record", "said"),
     [
         ({"id": "a", "source": "s"}, "line 2, id a: text is required … add text"),
-        ({"source": "s", "text": "t"}, "line 2: id is required … add id"),
         ({**CHUNK, "text": 7}, "text … got 7"),
-        ({**CHUNK, "text": " "}, "text must not be blank"),
         (
             {**CHUNK, "id": "first"},
             "id must be unique … 'first' again … rename or remove",
@@ -304,16 +297,7 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             {**CHUNK, "page": "2"},
             "page … integer, got '2'",
         ),
-        ({**CHUNK, "page": 2.0}, "page … integer"),
         ({**CHUNK, "page": True}, "page … integer"),
-        (
-            {**CHUNK, "page": 0},
-            "page … got 0",
-        ),
-        (
-            {**CHUNK, "page": 2**31},
-            "page … 2147483647",
-        ),
         (
             {**CHUNK, "page": 10**4000},
             "page … 2147483647",
@@ -321,10 +305,6 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
         (
             {**CHUNK, "id": "a" * 1001},
             "id must have at most 1000 characters",
-        ),
-        (
-            {**CHUNK, "source": "a" * 1001},
-            "source must have at most 1000 characters",
         ),
         (
             {**CHUNK, "page_label": "a" * 1001},
@@ -335,14 +315,6 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             "entities … at most 1000 long, got 20000",
         ),
         (
-            {**CHUNK, "entities": ["e" * 1001]},
-            "at most 1000",
-        ),
-        (
-            {**CHUNK, "tags": {"t" * 1001: ""}},
-            "at most 1000",
-        ),
-        (
             {**CHUNK, "tags": {"t": "a" * 10_001}},
             "a tag … at most 10000 long, got 10001",
         ),
@@ -350,20 +322,13 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             {**CHUNK, "tags": dict.fromkeys(map(str, range(201)), "")},
             "tags … at most 200 long, got 201",
         ),
-        ({**CHUNK, "tags": {"t" * 10**5: 1}}, "tags.ttt … got 1"),
-        ({**CHUNK, "tags": ["x"]}, "tags … got a list of 1"),
         (
             {**CHUNK, "tags": {"version": 2025}},
             "tags.version … got 2025",
         ),
-        ({**CHUNK, "entities": "Acme"}, "entities … got 'Acme'"),
         (
             {**CHUNK, "entities": ["Acme", 1]},
             "entities.1 … got 1",
-        ),
-        (
-            {**CHUNK, "label": "i"},
-            "label is no field … under tags",
         ),
         (
             {**CHUNK, "url": "x", "year": 1, "author": None},
@@ -373,7 +338,6 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             {**CHUNK, **dict.fromkeys(map(str, range(10**4)), 0)},
             "0 is no field … more kinds of faults",
         ),
-        ({**CHUNK, "title": 7}, "title … got 7"),
     ],
 )
 def test_a_wrong_chunk_line_is_told_so(tmp_path, record, said):
@@ -428,17 +392,8 @@ def test_further_keys_of_a_beir_document_are_named_together(tmp_path):
         ({"source": "b.md"}, "pages is required … add pages"),
         ({"source": "b.md", "pages": {}}, "pages … got an object of 0"),
         (
-            {"source": "b.md", "pages": ["x"]},
-            "pages.0 … got 'x'",
-        ),
-        (
             {"source": "b.md", "pages": [{"text": "x"}]},
             "pages.0.page is required",
-        ),
-        ({"source": "b.md", "pages": [{"page": 1}]}, "pages.0.text is required"),
-        (
-            {"source": "b.md", "pages": [{"page": "1", "text": "x"}]},
-            "pages.0.page … integer",
         ),
         (
             {"source": "b.md", "pages": [{"page": n, "text": "x"} for n in (2, 2)]},
@@ -458,10 +413,8 @@ def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
     ("content", "said"),
     [
         (b"", "a file must not be empty … one JSON object a line"),
-        (b"\n \n", "a file must not be empty … one JSON object a line"),
         (b'{"corpus": "n"}\n', "pages (a document)"),
         (b'{"id": "a"', "line 1: text must be valid JSON … at column … correct or remove it"),
-        (b"[1]\n", 'line 1: a line must be a JSON object, got a list of 1 … write {"key"'),
         (b'{"id": NaN}', "line 1: text must be valid JSON, got 'NaN' … correct or remove it"),
         (
             b'{"id": "a", "id": "b"}',
@@ -476,16 +429,8 @@ def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
             "line 1: text must be valid JSON, got nesting too deep … correct or remove it",
         ),
         (
-            b'{"a":' * 10**6,
-            "line 1: text must be valid JSON, got nesting too deep … correct or remove it",
-        ),
-        (
             b'{"id": 1e400}',
             ("line 1: text must be valid JSON, got '1e400', which is no finite number … correct"),
-        ),
-        (
-            b'{"a": [-1e400]}',
-            "line 1: text must be valid JSON, got '-1e400', which is no finite … correct",
         ),
         (
             b'{"a": %s}' % (b"9" * 5000),
@@ -499,8 +444,6 @@ def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
             b'{"query": "x"}',
             ("pages (a document), text (a chunk), _id (BEIR)"),
         ),
-        (b'{"_id": 7, "text": ""}', "line 1: _id … got 7"),
-        (b'{"_id": "7"}', "line 1: text is required"),
         (
             b'{"_id": "7", "text": ""}\n{"_id": "7", "text": ""}',
             "line 2, id 7: a chunk's id must be unique",
@@ -520,29 +463,12 @@ def test_wrong_json_lines_are_told_so(tmp_path, content, said):
         (b"# Only\n## Headings\n", "a document must have text … fill it or take it away"),
         (b"x\ny\xff", "line 2: text must be UTF-8, got byte 0xff … save the file as UTF-8"),
         (
-            b"---\ntitle: a: b\n---\nx",
-            "line 2: front matter must be valid YAML … correct",
-        ),
-        (b"---\na: 1\nb: [x\n---\nx", "front matter must be valid YAML … correct"),
-        (
             b"---\na: 1\n\xef\xbb\xbfb: 2\n---\nx",
             "line 3: front matter must hold no byte-order mark … take it away",
         ),
         (
-            b"---\na: !!timestamp foo\n---\nx",
-            "line 2: front matter must be valid YAML … timestamp",
-        ),
-        (
             b"---\na: 1\nb: !!python/object/apply:os.system [ls]\n---\nx",
             "line 3: front matter must be valid YAML … python/object/apply:os.system",
-        ),
-        (
-            b"---\n<<: {a: 1}\n---\nx",
-            "line 2: front matter must be valid YAML … the merge <<",
-        ),
-        (
-            b"---\na: &x 1\nb: &x 2\n---\nx",
-            "line 3: front matter must be valid YAML … second occurrence",
         ),
         (
             b"---\na: " + b"[" * 60_000 + b"\n---\nx",
@@ -552,34 +478,18 @@ def test_wrong_json_lines_are_told_so(tmp_path, content, said):
             b"---\na: " + b"x" * 2**16 + b"\n---\nx",
             "line 2: front matter must be at most 65536 characters … move",
         ),
-        (b"---\na: \x07\n---\nx", "front matter must be valid YAML … correct"),
         (
             b"---\na: 1\na: 2\n---\nx",
             "line 3: front matter must be valid YAML … key 'a' twice",
-        ),
-        (
-            b"---\na: 1\n[b]: 1\n---\nx",
-            ("line 3: front matter must be valid YAML … key"),
         ),
         (
             b"---\nentities: Acme\n---\nx",
             "line 2: entities must be a list of strings, got 'Acme' … [Acme, Northmark]",
         ),
         (
-            b"---\nentities: [[x]]\n---\nx",
-            "line 2: entities must be a list of strings … [Acme, Northmark]",
-        ),
-        (
             b'---\na: 1\n---\n<!-- page 1 label="i" -->\nx\n<!-- page 1 label="ii" -->',
             "page numbers must go up … 1 after 1 … 1, 2, 3",
         ),
-        (
-            b"> " * 100 + b"x",
-            "quotes and lists must be nested at most 50 deep … make them flat",
-        ),
-        (b"x\n\n<!-- y", "a comment must end with --> … close it"),
-        (b"+++\na = x\n+++\ny", "line 2: front matter must be valid TOML … quote texts"),
-        (b"<!-- page 0 -->\nx", "page numbers must go up, got 0 after 0 … 1, 2, 3"),
     ],
 )
 def test_wrong_markdown_is_told_so(tmp_path, content, said):
@@ -588,31 +498,10 @@ def test_wrong_markdown_is_told_so(tmp_path, content, said):
     told(refusal(tmp_path), str(path), said)
 
 
-def test_wrong_pdfs_are_told_so(tmp_path):
-    """Broken, encrypted and pictures only: three rules, three remedies."""
-    broken, locked, scanned = (
-        tmp_path / name for name in ("broken.pdf", "locked.pdf", "scanned.pdf")
-    )
-    told(
-        refusal(write_file(broken, b"%PDF-1.4 nothing")),
-        str(broken),
-        "a document must be readable … save it again",
-    )
-    told(
-        refusal(write_file(broken, pdf_bytes("x")[:-200])),
-        str(broken),
-        "a document must be readable … save it again",
-    )
-    told(
-        refusal(write_file(locked, pdf_bytes("x", locked=True))),
-        str(locked),
-        "must open without a password … save it without one",
-    )
-    told(
-        refusal(write_file(scanned, pdf_bytes("", ""))),
-        str(scanned),
-        "2 of 2 pages have no text … need OCR",
-    )
+def test_a_broken_pdf_is_told_so(tmp_path):
+    """By its file and the remedy."""
+    path = write_file(tmp_path / "broken.pdf", pdf_bytes("x")[:-200])
+    told(refusal(path), str(path), "a document must be readable … save it again")
 
 
 def test_wrong_paths_are_told_so(tmp_path):
@@ -644,8 +533,6 @@ def test_wrong_paths_are_told_so(tmp_path):
     ("data", "said"),
     [
         (7, "data … got 7"),
-        ([{"paragraphs": []}], "data.0.title is required"),
-        ([{"title": "T"}], "data.0.paragraphs is required"),
         (
             [{"title": "T", "paragraphs": [{}]}],
             "data.0.paragraphs.0.context is required",
@@ -712,20 +599,6 @@ def test_limits_have_ranges(tmp_path, limits, message):
     """A chunk holds some words, and shares at most half of them."""
     with pytest.raises(ValueError, match=message):
         load_corpus(tmp_path, **limits)
-
-
-@needs_shared
-def test_the_public_corpora_have_their_published_counts():
-    """SQuAD's half dev set has 646 paragraphs of 16 articles, SciFact 5,183 abstracts."""
-    squad = load_corpus(SHARED / "data" / "squad2-dev-cs224n" / "dev-v2.0.json")
-    scifact = load_corpus(SHARED / "data" / "beir-scifact")
-    paragraphs = {chunk.shown for chunk in squad.chunks}
-    assert (len(paragraphs), len({chunk.source for chunk in squad.chunks})) == (646, 16)
-    assert (squad.chunks[0].chunk_id, squad.chunks[0].page) == ("Normans#1-1", 1)
-    assert (scifact.name, len({chunk.document for chunk in scifact.chunks})) == (
-        "beir-scifact",
-        5183,
-    )
 
 
 def write_csv(path, content):
@@ -823,19 +696,15 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path):
     [
         ("", "a file must not be empty"),
         ("a,b\n", "a table must have heads and a row … got 1 records"),
-        (",\n,,\n", "a table must have heads and a row … got 0 records"),
         (
             "a,b\n1,2\n\n1,2,3\n",
             (", line 4: … must have as many cells as there are heads, got 3 instead of 2 … quote"),
         ),
-        ("a,b\n1\n", ", line 2:  … got 1 instead of 2"),
         ('a,b\n1,"2\n3,4\n', "a .csv file must be valid CSV … close each quote"),
-        ('a,b\n1,"2"3\n', "line 2: a .csv file must be valid CSV"),
         (
             "a,b\n1," + "x" * 200_000,
             "a .csv file must be valid CSV, got field larger than field limit",
         ),
-        (b"a,b\n1,\xe9\n", "line 2: text must be UTF-8"),
         (
             "a," * 10_001 + "b\n1,2\n",
             "line 1: the heads of a table must be at most 20000 characters … shorten",

@@ -307,26 +307,28 @@ def too_long_a_tag(path):
 
 
 BAD = {
-    "no PDF": ("x.pdf", lambda path: path.write_bytes(b"%PDF-1.7 nothing")),
-    "an encrypted office file": ("x.docx", lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0")),
-    "a ragged table": ("x.csv", lambda path: path.write_text("a,b\n1,2,3\n")),
-    "a comment without an end": ("x.html", lambda path: path.write_text("<p>Text<!-- more")),
-    "no notebook": ("x.ipynb", lambda path: path.write_text("{")),
-    "no picture": ("x.png", lambda path: path.write_bytes(b"GIF89a")),
-    "front matter": ("x.md", lambda path: path.write_text("---\na: 1\na: 2\n---\nText.")),
-    "chunks beyond a limit": ("x.md", too_long_a_tag),
+    "no.pdf": lambda path: path.write_bytes(b"%PDF-1.7 nothing"),
+    "encrypted.docx": lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0"),
+    "no.csv": lambda path: path.write_text("a,b\n1,2,3\n"),
+    "open.html": lambda path: path.write_text("<p>Text<!-- more"),
+    "no.ipynb": lambda path: path.write_text("{"),
+    "no.png": lambda path: path.write_bytes(b"GIF89a"),
+    "front.md": lambda path: path.write_text("---\na: 1\na: 2\n---\nText."),
+    "tag.md": too_long_a_tag,
 }
 
 
-@pytest.mark.parametrize(("name", "write"), BAD.values(), ids=BAD.keys())
-def test_whatever_is_wrong_with_one_file_the_others_load(corpus, name, write):
+def test_whatever_is_wrong_with_one_file_the_others_load(corpus):
     """Of any format; the same file by its own name is refused."""
-    write(corpus / name)
-    with pytest.warns(UserWarning, match=f"1 files or links that cannot be read: .*{name}"):
+    for name, write in BAD.items():
+        write(corpus / name)
+    with pytest.warns(UserWarning, match=f"{len(BAD)} files or links that cannot") as caught:
         loaded = load_corpus(corpus)
+    assert all(name in str(caught[0].message) for name in BAD)
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
-    with pytest.raises(InputError, match=name):
-        load_corpus(corpus / name)
+    for name in ("no.csv", "no.pdf"):
+        with pytest.raises(InputError, match=name):
+            load_corpus(corpus / name)
 
 
 def test_of_many_bad_files_the_first_ten_are_named(corpus):

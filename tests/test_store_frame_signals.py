@@ -5,10 +5,8 @@ By hand first, then laws, then hostile ones.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +19,6 @@ from raglab.decision.measurement import measured_tables
 from raglab.lab.certification import certify_policy
 from raglab.lab.certification_families import declared_family
 from raglab.lab.gate_fitting import answer_outcomes
-from raglab.lab.signal_audit import audit_signals
-from raglab.lab.slice_rates import slices
 from raglab.lab.study import tune
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.csv_tables import MAX_TABLE_ROWS as MAX_ROWS
@@ -38,8 +34,6 @@ SCORE: dict[str, Any] = {"higher": "surer", "unit": "probability"}
 NODE = {"node_score": SCORE}
 ALL_OFF = ["l2", "density", "gap", "similarity", "confidence"]
 HALF = Policy.from_mapping({"signals": {"node_score": {"min": 0.5}}})
-HINT3 = Path(raglab.__file__).parents[2] / "shared" / "data" / "hint3-sofmattress"
-PLATFORMS = ("bert", "dialogflow", "haptik", "luis", "rasa")
 NOTHING = "NO_NODES_DETECTED"
 NO_ANSWERS = answers_from_rows([[]] * 40, "generator", "scorer")
 
@@ -221,13 +215,10 @@ class TestWithoutLabels:
         "count",
         [
             lambda trace: sweep(trace, [HALF]),
-            lambda trace: tally(trace, [HALF], engine="numpy"),
             lambda trace: steps(trace, HALF, path="signals.node_score.min"),
             lambda trace: decide(trace, HALF).right,
             lambda trace: certify_policy(trace, HALF, targets={"hallucination_rate": 0.1}),
             tune,
-            audit_signals,
-            lambda trace: slices(decide(trace, HALF)),
             lambda trace: answer_outcomes(dataclasses.replace(trace, answers=NO_ANSWERS), HALF),
             raglab.fit_decision,
             raglab.fit_fused_gate,
@@ -379,16 +370,6 @@ def test_rates_of_a_made_platform():
     rates_agree(rows)
 
 
-@pytest.mark.skipif(not HINT3.is_dir(), reason="the shared data sets are not here")
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_rates_of_the_platforms(platform):
-    """What five platforms said to 397 messages, with their probability and no distance."""
-    with (HINT3 / "preds" / f"{platform}_sofmattress.csv").open(
-        encoding="utf-8", newline=""
-    ) as file:
-        rates_agree(list(csv.DictReader(file)))
-
-
 class TestHostile:
     """Frames that are too large, contradict themselves or hold no numbers."""
 
@@ -431,10 +412,7 @@ class TestHostile:
                 float("inf"),
                 "row 1, column node_score: node_score must be a number from 0 to 1",
             ),
-            ("node_score", -float("inf"), "row 1, column node_score"),
             ("node_score", 1.5, "got 1.5"),
-            ("node_score", "high", "got 'high'; write a number"),
-            ("node_score", True, "got True"),
             ("query", "x" * (LONGEST_QUESTION + 1), f"at most {LONGEST_QUESTION} characters"),
             ("case_id", "1", "a case must have one query, got 'b?' after 'a?'"),
         ],
@@ -466,9 +444,6 @@ class TestHostile:
         ("signals", "parts"),
         [
             ({"node_score": {}}, "must state higher and unit"),
-            ({"node_score": "probability"}, "must state higher and unit"),
-            ({"node_score": {**SCORE, "low": "0"}}, "must state higher and unit"),
-            ({"node_score": {**SCORE, "column": 3}}, "the column 3 is required"),
             (
                 {"node_score": {**SCORE, "higher": "better"}},
                 "higher of signal node_score must be one of surer, ask",

@@ -75,8 +75,6 @@ def test_a_page_as_a_reader_sees_it():
         ("if a < b and c > d, or <3", "if a < b and c > d, or <3"),
         ("<p title='a > b'>x</p><p don't>y", "x\n\ny"),
         ("<P>x<!-- a --><!-->y<!doctype z><?php z ?>", "xy"),
-        ("x <b>bold</b>, <a href=b.html>link</a>", "x bold, link"),
-        ("a<div>b<span>c</span></div>d", "a\n\nbc\n\nd"),
         ("<img alt='A plan' src=x.png><svg><text>no</text></svg>", "A plan"),
         ("<pre>a  b\n  c</pre>", "```\na  b\n  c\n```"),
         ("<pre class=language-py>a<br>```</pre>", "````py\na\n```\n````"),
@@ -93,7 +91,6 @@ def test_a_page_as_a_reader_sees_it():
         ("<ul><li>a<p>b</ul><li>c", "- a\n\n  b\n\n- c"),
         ("<ol start=3><li>a<li>b</ol>", "3. a\n\n4. b"),
         ("<dl><dt>a<dd><pre>b</pre><dt>c<dt>d<dd>e</dl>", "a:\n\n```\nb\n```\n\nc: d: e"),
-        ("<table><tr><td>a<td>b</table>", "| a | b |"),
         (
             "<table><tr><th>Insurer<td>Acme<tr><th>Term<td>A year</table>",
             "| Insurer | Acme |\n| Term | A year |",
@@ -104,10 +101,8 @@ def test_a_page_as_a_reader_sees_it():
             "## Menu\n\nx\n\n| y |\n|---|\n| z |\n\nw\n\nv",
         ),
         ("<table><tr><td>a<td><p>b<p>c<ul><li>d</ul></table>", "| a | b c d |"),
-        ("x<table></table>y<table><tr><td></table>", "x\n\ny"),
         ("</p></table></td></ul>x</dl><dd>y", "x\n\ny"),
         ("x <y never ends", "x"),
-        ("<b><p>x</b>y</p><i>z", "xy\n\nz"),
         ("&#0;&#xD800;&nosuch;&lt;b&gt;", "\ufffd\ufffd&nosuch;<b>"),
         (
             "<article><h2>A</h2>b</article><article><h2>C</h2>d</article>e",
@@ -125,7 +120,6 @@ def test_parts(page, text):
 HIDDEN = {
     "a comment": "<!-- {} -->",
     "hidden": "<p hidden>{}</p>",
-    "hidden with a value": "<div HIDDEN='hidden'><ul><li>{}</ul></div>",
     "aria-hidden": "<span aria-hidden=true>{}</span>",
     "noscript": "<noscript><p>{}</noscript>",
     "template": "<template><p>{}</p></template>",
@@ -218,10 +212,8 @@ def test_what_stands_around_the_content_is_left_out(markup):
         ("<p>Skip</p><main><header>a</header>b</main><p>c", "a\n\nb"),
         ("<p>Skip</p><div role='MAIN x'>b</div><p>c", "b"),
         ("a<main hidden>b</main><main>c</main>", "c"),
-        ("a<main>b</main><main>c</main>", "a\n\nb\n\nc"),
         ("a<main> <h1>b</h1></main>c", "a\n\n# b\n\n# \n\nc"),
         ("<h3> <button>Is hail covered?</button> </h3><p>Yes.", "### Is hail covered?\n\nYes."),
-        ("<main><h2>A</h2>b", "## A\n\nb"),
         ("<p role=note>a<p role='x note'>b<p role>c<aside>d</aside>", "a\n\nb\n\nc\n\nd"),
     ],
 )
@@ -274,11 +266,8 @@ def test_what_would_hide_the_rest_is_refused(page, name):
 PAGES = {
     "shift_jis": ("Shift_JIS", "cp932", "保険 ①"),
     "gb2312": ("gb2312", "gb18030", "保险条款"),
-    "gb18030": ("gb18030", "gb18030", "保险 𠀀"),
     "euc-kr": ("euc-kr", "cp949", "보험 똠"),
     "big5": ("big5", "big5", "保險"),
-    "iso-2022-jp": ("iso-2022-jp", "iso2022_jp", "保険"),
-    "windows-1251": ("windows-1251", "cp1251", "Страхование"),
     "latin": ("iso-8859-1", "cp1252", "é€"),
     "iso-8859-15": ("ISO-8859-15", "iso-8859-15", "€"),
     "utf-8 all the same": ("latin1", "utf-8", "é€"),

@@ -362,23 +362,15 @@ def test_restructuredtext():
     ("text", "blocks"),
     [
         (".. only:: html and not x\n\n   a", ["a"]),
-        (".. ifconfig:: x in (1, 2)\n\n   a", ["a"]),
         (".. literalinclude:: x.py\n   :language: python", []),
-        (".. py:module:: x.y\n   :synopsis: Long\n      words.", []),
         (".. image:: x.png\n   :zoom: 3\n   :alt: A\n      plan", ["A plan"]),
-        (".. figure:: x.png\n   :zoom: 3\n   :alt: A\n      plan\n\n   The plan.", ["The plan."]),
         (
             ".. code-block:: c\n   :caption: C\n   :emphasize-lines: 1\n\n   :x: 1\n     y",
             ["```c\n:x: 1\n  y\n```"],
         ),
-        (".. code-block:: c\n   :caption: C", []),
         (".. code-block:: c d e\n   :caption: C\n\n   x", ["```c\nx\n```"]),
         (".. tab-item:: One\n   :sync: 1\n\n   :func:`x` is", ["One", "`x` is"]),
         (":variable:`CMAKE_CXX … <CMAKE_<LANG>_<X>>`", ["`CMAKE_CXX …`"]),
-        (
-            ":variable:`CMAKE_<LANG>_FLAGS`, :variable:`X_<CONFIG>`",
-            ["`CMAKE_<LANG>_FLAGS`, `X_<CONFIG>`"],
-        ),
         (":ref:`A<b>` :std:doc:`C\n<d>` :ref:`<e>`", ["`A` `C` `<e>`"]),
         (":opt:`a < b` :menu:`A --> B` :class:`~a.B` :x:`!y`", ["`a < b` `A --> B` `a.B` `y`"]),
         (".. contents:: In it\n\nA\n=\n\nx", ["A", "x"]),
@@ -637,15 +629,10 @@ DATED = {
         "At |t| on |d|, |t|.\n\n.. |d| date:: %Y\n.. |t| Date:: %H:%M\n",
         ["At |t| on |d|, |t|."],
     ),
-    "in an unknown directive": (
-        ".. foo:: x\n\n   On |d|.\n\n   .. |d| date:: %d\n",
-        ["x", "On |d|."],
-    ),
     "in another substitution": (
         "|e|.\n\n.. |d| date::\n.. |e| replace:: until |d|\n",
         ["until |d|."],
     ),
-    "a name of two words": ("On |The Day|.\n\n.. |The Day| date::\n", ["On |The Day|."]),
     "none": (
         "So |x| and |y|\n\n.. |x| replace:: a date:: of\n.. |y| unicode:: 0xA9\n",
         ["So a date:: of and ©"],
@@ -678,7 +665,6 @@ def test_a_type_that_is_told_of_is_none():
 
 
 HIDDEN_LINES = {
-    "a row": ([3], {}, "3 hidden cells", ["c1 c2 c3", "r2c1 r2c2 r2c3", "r4c1 r4c2 r4c3"]),
     "rows and a column": (
         [2, 3],
         {"B": "B"},

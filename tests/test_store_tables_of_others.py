@@ -10,7 +10,7 @@ import warnings
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
@@ -96,6 +96,7 @@ CHUNKS = st.builds(
 )
 
 
+@settings(max_examples=25)
 @given(st.lists(CHUNKS, min_size=1, max_size=4))
 def test_a_frame_of_a_corpus_loads_as_the_same_chunks(chunks):
     """Every field of every chunk, with missing pages and tags named like columns."""

@@ -35,6 +35,7 @@ def test_every_reason_has_its_words():
         for path in ROOT.rglob("*.py")
         if path.parent.name != "cli"  # where `say` prints
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant | ast.Call)
     ]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
     keys: set[object] = set()
@@ -76,10 +77,10 @@ def test_the_published_refusal_is_in_the_language():
     assert refusal("fr", "No.") == "No."
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_decision_is_the_same_in_french(seed):
     """Numbers, verdicts and statuses are those of the English one."""
-    trace = random_trace(seed, n_cases=12, depths=2)
+    trace = random_trace(seed, n_cases=6, depths=2)
     for policy in (*random_policies(seed, 4), *with_signals(random_policies(seed, 2), seed)):
         english = decide(record_answers(trace, policy, Drawn(), Weighed()), policy)
         french = replace(english, language="fr")

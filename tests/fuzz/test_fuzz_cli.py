@@ -22,7 +22,7 @@ import pytest
 import typer
 
 from fuzz.mutation import WORDS, mutated_bytes, pick, shown
-from fuzz.outcomes import CLEAR, HalfWrittenError, Trial, fuzz, report
+from fuzz.outcomes import CASES, CLEAR, HalfWrittenError, Trial, fuzz, report
 from fuzz.shop import shop, words_for_models
 from raglab.cli import app, main
 from raglab.store.files import InputError
@@ -681,7 +681,7 @@ def test_every_command_ends_with_a_code_and_a_line(made, monkeypatch):
         return Trial(f"{kind} {shown(call, 500)}", partial(shelf.tried, call, kind))
 
     gc.freeze()  # what is loaded by now is not searched for garbage after each case
-    failures = fuzz("command line", draw, made)
+    failures = fuzz("command line", draw, made, -(-CASES // 4))
     assert not failures, report(failures)
 
 

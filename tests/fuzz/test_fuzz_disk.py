@@ -130,7 +130,7 @@ def test_a_write_that_is_ended_at_any_byte(tmp_path, written):
         call = partial(written_or_whole, writer, folder, partial(no_file_longer, size), whole[2])
         return Trial(f"{writer.name} over {old}, ended at {size}", call, lambda wrong: wrong)
 
-    failures = fuzz("disk: ended writes", draw, tmp_path, -(-CASES // 2))
+    failures = fuzz("disk: ended writes", draw, tmp_path, -(-CASES // 5))
     assert not failures, report(failures)
 
 
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_or_read_only(tmp_path, written):
             left = "read-only" if locked else f"{pages} pages left"
             return Trial(f"{writer.name} over {old}, {left}", call, lambda wrong: wrong)
 
-        failures = fuzz("disk: full or read-only", draw, disk, -(-CASES // 4))
+        failures = fuzz("disk: full or read-only", draw, disk, -(-CASES // 20))
     assert not failures, report(failures)
 
 
@@ -229,7 +229,7 @@ def test_a_log_that_finds_no_room(tmp_path):
         size = max(beside) + int(rng.integers(-9_000, 18_000)) if rng.random() < 0.8 else 2**24
         return Trial(f"an event with {size}", partial(checked, partial(ask, number, size)), check)
 
-    failures = fuzz("disk: logs", draw, None, -(-CASES // 10))
+    failures = fuzz("disk: logs", draw, None, -(-CASES // 20))
     log.close()
     assert not failures, report(failures)
     assert json.loads(looks.read_text().splitlines()[0])["cases_hash"] == "cases"

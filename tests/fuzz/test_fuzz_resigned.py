@@ -39,7 +39,7 @@ def test_re_signed_traces(tmp_path):
 
         return Trial(change.what, lambda: decided_alike(Trace.load(target)), problem)
 
-    failures = fuzz("re-signed: traces", draw, tmp_path, CASES // 4)
+    failures = fuzz("re-signed: traces", draw, tmp_path, -(-CASES // 10))
     assert not failures, report(failures)
 
 
@@ -77,5 +77,5 @@ def test_re_signed_learners(tmp_path):
             shown(signed, 400), chosen, lambda arms: "" if set(arms) <= set(range(99)) else "no arm"
         )
 
-    failures = fuzz("re-signed: learners", draw, tmp_path, CASES)
+    failures = fuzz("re-signed: learners", draw, tmp_path, -(-CASES // 4))
     assert not failures, report(failures)

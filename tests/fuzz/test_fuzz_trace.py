@@ -131,7 +131,7 @@ def test_a_trace_with_mutated_bytes(tmp_path):
             f"{len(changed)} bytes of {len(saved()[1])}", lambda: Trace.load(path), problem
         )
 
-    failures = fuzz("trace: bytes", draw, tmp_path, CASES // 2)
+    failures = fuzz("trace: bytes", draw, tmp_path, -(-CASES // 8))
     assert not failures, report(failures)
 
 
@@ -145,7 +145,7 @@ def test_a_trace_with_a_mutated_field(tmp_path):
         pq.write_table(changed, path)
         return Trial(what, lambda: Trace.load(path), problem)
 
-    failures = fuzz("trace: fields", draw, tmp_path, CASES - CASES // 2)
+    failures = fuzz("trace: fields", draw, tmp_path, -(-CASES // 8))
     assert not failures, report(failures)
 
 
@@ -158,5 +158,5 @@ def test_a_trace_with_mutated_latencies(tmp_path):
         (tmp_path / "t.parquet.latency").write_bytes(mutated_bytes(rng, saved()[2]))
         return Trial("latencies", lambda: Trace.load(path), problem)
 
-    failures = fuzz("trace: latencies", draw, tmp_path, CASES // 10)
+    failures = fuzz("trace: latencies", draw, tmp_path, -(-CASES // 20))
     assert not failures, report(failures)
