@@ -527,10 +527,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestServer",
         ),
         "test_store_encodings.py": ("test_what_looks_binary_is_called_so",),
-        "test_store_files.py": (
-            "test_a_full_disk_costs_the_runs_only",
-            "test_no_look_is_lost_among_four_writers",
-        ),
+        "test_store_files.py": ("test_a_full_disk_costs_the_runs_only",),
         "test_store_frame_signals.py": ("TestHostile.test_arrays_far_larger_than_the_frame",),
         "test_store_html.py": (
             "test_a_page_of_100000_elements_in_one_another_is_bounded",
@@ -645,10 +642,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "fuzz/test_fuzz_logs.py": (
             "test_a_question_over_an_altered_log",
             "test_each_door_refuses_or_does",
-        ),
-        "fuzz/test_fuzz_log_cells.py": (
-            "test_a_question_over_a_changed_log",
-            "test_changed_logs_at_each_door",
         ),
         "test_lab_table_study.py": (
             "TestBudget",

@@ -27,7 +27,6 @@ from raglab.store.case_labels import (
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, save_cases
-from raglab.store.tables import NEAR_NAMES, near_fields
 from raglab.values import Case
 from refusals import told
 
@@ -212,13 +211,6 @@ class TestNames:
         assert {*keys, "lang", "line"} <= KNOWN_EXTRAS
         for path in (ROOT.parent / "datasets").rglob("cases.jsonl"):
             assert noted(lambda path=path: load_cases(path))[1] == [], path
-
-    def test_other_names_are_of_fields(self):
-        """The table proposes fields of a case alone, and none of our own names."""
-        assert NEAR_NAMES.keys() <= {*Case._fields}
-        assert {*Case._fields}.isdisjoint(name for names in NEAR_NAMES.values() for name in names)
-        names = {name: name for name in Case._fields}
-        assert not [name for name in ("team", "notes_of_mine") if near_fields(name, names, names)]
 
 
 PAIR = ("Ann", "Anna")

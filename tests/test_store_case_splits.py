@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -297,15 +296,3 @@ def test_shares_of_numpy_deal_as_plain_ones():
         assert dealt(cases, shares, near=kind(0.8), seed=np.int64(1)) == plain
     third = np.float32(1 / 3)
     assert Counter(dealt(cases[:60], (third, third, third))) == dict.fromkeys(SPLITS, 20)
-
-
-def test_the_bundled_sets_are_dealt():
-    """Each label fills each split as the shares say, within one and the size of the few groups."""
-    known = raglab.load_cases(Path(raglab.__file__).parent.parent / "datasets" / "broker")
-    cases = [case._replace(split=None) for case in known]
-    counts = Counter(
-        zip((case.expect_status for case in cases), dealt(cases, (0.4, 0.3, 0.3)), strict=True)
-    )
-    for label, n in Counter(case.expect_status for case in cases).items():
-        for name, share in zip(SPLITS, (0.4, 0.3, 0.3), strict=True):
-            assert abs(counts[label, name] - share * n) <= 2.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from itertools import groupby, pairwise
 
 import pytest
 from hypothesis import example, given, settings
@@ -328,11 +327,3 @@ def test_reading_is_linear_in_the_length():
 
     work(25)  # words are remembered
     assert work(100) < 6 * work(25)
-
-
-def test_pages_of_sections_stay_together():
-    """Chunks of a page are consecutive."""
-    blocks = [Block("text", text(40), page=n) for n in (1, 2, 3)]
-    made = chunks_of(*blocks)
-    assert [page for page, _ in groupby(made, key=lambda c: c.page)] == [1, 2, 3]
-    assert all(before.chunk_id != after.chunk_id for before, after in pairwise(made))

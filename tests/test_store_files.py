@@ -257,17 +257,6 @@ def _processes(target, arguments):
         assert one.exitcode == 0
 
 
-def test_no_look_is_lost_among_four_writers(tmp_path):
-    """Four processes note ten each: forty are there."""
-    path = tmp_path / "looks.jsonl"
-    _processes(_note_some, [(path, writer, 10) for writer in range(4)])
-    kept = list(recorded_looks(path, "cases"))
-    assert len(kept) == 40
-    for writer in range(4):
-        own = [key for key in kept if key.startswith(f"{writer}-")]
-        assert own == [f"{writer}-{number}" for number in range(10)]
-
-
 def _take(path, key, out):
     noted = look(path, key)
     (out / f"{key}.json").write_text(json.dumps([noted.number, noted.spent]))

@@ -277,30 +277,6 @@ def test_what_cannot_matter_is_left_out_with_a_count(corpus, *, follow_links):
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
 
 
-def test_one_bad_file_does_not_stop_a_folder(corpus):
-    """Two documents that cannot be read and a link that is not followed.
-
-    One warning, a count, each with its reason.
-    """
-    (corpus / "b.md").write_text("x\n<!-- page 2 -->\n<!-- page 2 -->")
-    (corpus / "c.md").write_bytes(b"x\n\xff")
-    (corpus / "d.md").symlink_to("a.md")
-    with pytest.warns(UserWarning, match="left out") as caught:
-        loaded = load_corpus(corpus)
-    assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
-    (message,) = (str(warning.message) for warning in caught)
-    assert message.startswith(
-        f"{corpus}: left out of the corpus: 3 files or links that cannot be read: "
-    )
-    for part in (
-        "b.md: page numbers must go up",
-        "c.md, line 2: text must be UTF-8",
-        "got a link to 'a.md'",
-    ):
-        assert part in message
-    assert message.isprintable()
-
-
 def too_long_a_tag(path):
     """A document whose chunks no index would hold."""
     path.write_text(f"---\nnote: {'x' * 10_001}\n---\nText.")
@@ -340,18 +316,6 @@ def test_of_many_bad_files_the_first_ten_are_named(corpus):
     ) as caught:
         load_corpus(corpus)
     assert str(caught[0].message).count("must be UTF-8") == 10
-
-
-def test_a_message_names_ten_problems_at_most(corpus):
-    """And counts the others, where nothing can be read."""
-    (corpus / "a.md").unlink()
-    for number in range(40):
-        (corpus / f"{number:02}.md").write_bytes(b"\xff")
-    with pytest.raises(
-        InputError, match=r"40 files or links that cannot be read: .*00\.md.*; and 30 more\.$"
-    ) as caught:
-        load_corpus(corpus)
-    assert str(caught.value).count("must be UTF-8") == 10
 
 
 def test_a_folder_of_stubs_alone_is_refused(corpus):

@@ -6,7 +6,6 @@ By hand first, then laws, then hostile ones.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ SCORE: dict[str, Any] = {"higher": "surer", "unit": "probability"}
 NODE = {"node_score": SCORE}
 ALL_OFF = ["l2", "density", "gap", "similarity", "confidence"]
 HALF = Policy.from_mapping({"signals": {"node_score": {"min": 0.5}}})
-NOTHING = "NO_NODES_DETECTED"
 NO_ANSWERS = answers_from_rows([[]] * 40, "generator", "scorer")
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*so the gates.*are off:UserWarning")
@@ -299,75 +297,6 @@ class TestLaws:
         assert declared_family(HALF, ALL_OFF) == ("signals.node_score.min",)
         assert declared_family(HALF) == declared_family(HALF, ["l2", "density", "gap"])
         assert declared_family(HALF, ALL_OFF[:4]) == ("confidence.tau_default",)
-
-
-def tallied(rows, least):
-    """Rates of a threshold on a platform's score, counted from its rows without the library."""
-    seen: Counter[str] = Counter()
-    for row in rows:
-        found, wanted = row["predicted_node"], row["label"]
-        answers = found != NOTHING and float(row["predicted_node_score"]) >= least
-        seen["ok"] += wanted != NOTHING
-        seen["answered"] += answers
-        seen["wrong"] += answers and found != wanted
-        seen["refused_ok"] += wanted != NOTHING and not answers
-        seen["passed"] += (answers and found == wanted) or (not answers and wanted == NOTHING)
-    return {
-        "false_refusal_rate": (seen["refused_ok"], seen["ok"]),
-        "hallucination_rate": (seen["wrong"], seen["answered"]),
-        "coverage": (seen["answered"], len(rows)),
-        "pass_rate": (seen["passed"], len(rows)),
-    }
-
-
-def platform_frame(rows):
-    """Frame of a platform's rows.
-
-    Its one intent is the hit, and the document that the case expects.
-    """
-    records = []
-    for number, row in enumerate(rows):
-        one: dict[str, Any] = {"case_id": str(number), "query": row["sentence"], "label": "refuse"}
-        if row["label"] != NOTHING:
-            one |= {"label": "ok", "expect_sources": [row["label"]]}
-        if row["predicted_node"] != NOTHING:
-            score = float(row["predicted_node_score"])
-            one |= {
-                "hit_id": row["predicted_node"],
-                "source": row["predicted_node"],
-                "node_score": score,
-            }
-        records.append(one)
-    return pd.DataFrame(records)
-
-
-def rates_agree(rows):
-    """Check that rates of several thresholds are those counted by hand."""
-    levels = (0.0, 0.25, 0.5, 0.75, 0.9)
-    policies = [HALF.replace("signals.node_score.min", least) for least in levels]
-    table = sweep(scored(platform_frame(rows)), policies).to_dict("records")
-    for least, row in zip(levels, table, strict=True):
-        wanted = tallied(rows, least)
-        assert {name: (row[f"{name}_k"], row[f"{name}_n"]) for name in wanted} == wanted
-
-
-def test_rates_of_a_made_platform():
-    """Three intents, scores on a grid, a quarter out of scope, a tenth not found."""
-    rng = np.random.default_rng(3)
-    labels = rng.choice(["A", "B", "C", NOTHING], 200)
-    found = np.where(rng.random(200) < 0.6, labels, rng.choice(["A", "B", "C", NOTHING], 200))
-    rows = [
-        {
-            "sentence": f"s{n}",
-            "label": label,
-            "predicted_node": node,
-            "predicted_node_score": str(score),
-        }
-        for n, (label, node, score) in enumerate(
-            zip(labels, found, rng.integers(0, 21, 200) / 20, strict=True)
-        )
-    ]
-    rates_agree(rows)
 
 
 class TestHostile:

@@ -125,11 +125,8 @@ def test_a_frame_of_a_folder_loads_as_its_chunks(tmp_path):
     ("column", "field"),
     [
         ("sources", "expect_sources"),
-        ("gold", "expect_sources"),
-        ("expected_source", "expect_sources"),
         ("Gold Document", "expect_sources"),
         ("expect_souces", "expect_sources"),
-        ("relevant_docs", "expect_sources"),
     ],
 )
 def test_a_near_name_is_proposed(column, field):
@@ -139,7 +136,12 @@ def test_a_near_name_is_proposed(column, field):
 
 
 @pytest.mark.parametrize(
-    "column", ["text", "claim", "prompt", "message", "Utterance", "user_input"]
+    "column",
+    [
+        "text",
+        "prompt",
+        "Utterance",
+    ],
 )
 def test_a_near_name_of_the_question_is_proposed(column):
     """As public sets of labels call it."""
@@ -205,11 +207,3 @@ def test_chunks_without_ids_are_numbered(tmp_path, ending):
     ]
     with_ids = raglab.load_corpus(frame.assign(chunk_id=["x", "y"]))
     assert [chunk.chunk_id for chunk in with_ids] == ["x", "y"]
-
-
-def test_columns_of_a_log_of_others_are_named():
-    """Those that are missing, and the call that renames them."""
-    names = ["item_id", "click", "propensity_score"]
-    log = pd.DataFrame([(0, 1.0, 0.5), (1, 0.0, 0.5)], columns=names)
-    with pytest.raises(ValueError, match=r"got \['item_id', .*'propensity'\] .*log\.rename"):
-        raglab.off_policy.estimate(log, [0.5, 0.5])

@@ -125,8 +125,6 @@ SHOWN: dict[str, Callable[[], str]] = {
     "checks": lambda: repr(Checks([Check("l2", "S2.3", 1.0, 1.0, 0.0, passes=True, text=SCRIPT)])),
     "response": lambda: repr(_response()),
     "part": lambda: repr(Part(SCRIPT, (0.0,), (0.0,))),
-    "model": lambda: repr(_model()),
-    "comparison": lambda: repr(compare(labelled(3, {"tune": 8}), Policy.load(), Policy.load())),
     "page of a response": lambda: _response()._repr_html_(),
 }
 

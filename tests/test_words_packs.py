@@ -81,8 +81,6 @@ class TestLoading:
                 "field: reader}",
                 r"roles\.borrower\.field must name one that exists, got 'reader'",
             ),
-            ("roles:", "synonyms: {}\nroles:", r"pack\.yaml: synonyms: unknown key"),
-            ("roles:", "name: twice\nroles:", r"'name' twice"),
         ],
     )
     def test_what_is_wrong_is_named(self, tmp_path, old, new, message):

@@ -16,7 +16,9 @@ from fuzz.mutation import WORDS, hostile_value, mutated_bytes, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from fuzz.shop import QUESTIONS
 from labelled import free_policy
+from raglab.audit.live_rates import live_rates
 from raglab.live.ask import ask
+from raglab.live.settings import open_audit, open_online
 from raglab.live.system import System
 from raglab.store.log_tables import CHOICE_TABLES, REQUEST_TABLES
 
@@ -45,6 +47,31 @@ TRAPS = (
     "UPDATE audit_numbers SET value = 3 WHERE name = 'schema'",
     "DELETE FROM audit_numbers",
 )
+
+
+def _rebuild(place, _):
+    log, online = open_audit(place), open_online(place)
+    try:
+        log.rebuild()
+        online.rebuild()
+        online.arms_frame()
+        live_rates(log)
+    finally:
+        log.close()
+        online.close()
+
+
+def _ask_bandit(place, _):
+    system = System.open(place, policy=free_policy(), arm="bandit")
+    try:
+        ask(QUESTIONS[1], system=system, request_id="new")
+    finally:
+        _close(system)
+
+
+def _close(system):
+    for log in filter(None, (system.audit, system.online, system.caches)):
+        log.close()
 
 
 def stored(place, *files):
@@ -231,10 +258,11 @@ def test_a_log_that_was_altered_is_read_or_refused(whole, tmp_path):
     assert not failures, report(failures)
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", [*DOORS, "rebuild", "bandit"])
 def test_each_door_refuses_or_does(whole, tmp_path, name):
     """Over an altered log; a hundredth of the cases for each door."""
     place, out = tmp_path / "i", tmp_path / "out"
+    door = {**DOORS, "rebuild": _rebuild, "bandit": _ask_bandit}[name]
     shutil.copytree(whole, place)
 
     def check(_, what):
@@ -248,7 +276,7 @@ def test_each_door_refuses_or_does(whole, tmp_path, name):
     def draw(rng):
         clear_away(place)
         what = spoil(rng, whole, place)
-        return Trial(what, partial(DOORS[name], place, out), partial(check, what=what))
+        return Trial(what, partial(door, place, out), partial(check, what=what))
 
     failures = fuzz(f"logs: {name}", draw, tmp_path, -(-CASES // 100))
     assert not failures, report(failures)
@@ -270,8 +298,7 @@ def test_a_question_over_an_altered_log(whole, tmp_path):
         try:
             return ask(QUESTIONS[0], system=system, request_id="new")
         finally:
-            if system.audit is not None:
-                system.audit.close()
+            _close(system)
 
     def draw(rng):
         clear_away(place)
