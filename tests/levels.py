@@ -665,7 +665,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_live_trace_building.py": ("TestBatches.test_stopped_before_the_trace_was_written",),
         "test_mix_certificates.py": ("test_many_candidates_and_shards_give_the_same",),
-        "test_store_files.py": ("test_there_is_one_door_to_write_by",),
         "test_words_languages_texts.py": ("test_every_reason_has_its_words",),
     },
 }

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import warnings
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,7 +18,6 @@ import raglab
 from raglab.decision.answer_text import gold_answers, may_be_judged
 from raglab.lab.study_cases import study_splits
 from raglab.store.case_labels import (
-    KNOWN_EXTRAS,
     SPLITS,
     check_split_names,
 )
@@ -30,7 +27,6 @@ from raglab.store.loaders import load_cases, save_cases
 from raglab.values import Case
 from refusals import told
 
-ROOT = Path(raglab.__file__).parent
 QUESTIONS = [
     "Who pays for broken glass?",
     "How do I cancel a journey?",
@@ -202,15 +198,6 @@ class TestNames:
         assert dict(found[0].extra) == {"lang": "en", "priority": 1, "team": "x"}
         assert len(notes) == 1
         told(notes[0], "frame: … 'priority' (3), 'team' (4)")
-
-    def test_keys_that_the_code_reads_are_known(self):
-        """Every key of `extra` that a module names is silent, and so is each in bundled sets."""
-        text = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
-        keys = re.findall(r"""extra(?:\.get\(|\[)"([a-z_]+)\"""", text)
-        assert "earlier_turns" in keys
-        assert {*keys, "lang", "line"} <= KNOWN_EXTRAS
-        for path in (ROOT.parent / "datasets").rglob("cases.jsonl"):
-            assert noted(lambda path=path: load_cases(path))[1] == [], path
 
 
 PAIR = ("Ann", "Anna")

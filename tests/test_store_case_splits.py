@@ -171,8 +171,6 @@ def test_what_is_refused():
     for wrong, came in (
         (frame, "a DataFrame"),
         ("c.csv", "a str"),
-        (None, "a NoneType"),
-        (["Who?"], "a list"),
         ([*cases, "x"], "a list"),
     ):
         with pytest.raises(TypeError, match=rf"cases must be .*, got {came}; .*load_cases"):
@@ -184,8 +182,6 @@ def test_what_is_refused():
     for shares, rule in (
         ({"tune": 24, "certify": 18, "report": 18}, r"in \[0, 1\] and sum to 1, got \[24.0, 18"),
         ({"tune": -0.1, "certify": 0.6, "report": 0.5}, r"in \[0, 1\] and sum to 1"),
-        ({"tune": 0.5, "report": 0.5}, r"sum to 1, got \[0.5, 0.3, 0.5\]"),
-        ({"tune": True, "certify": 0, "report": 0}, "True"),
         *(
             ({"near": near}, rf"near, .* in \(0, 1\], got {near!r}")
             for near in (0.0, 70.0, float("nan"))
