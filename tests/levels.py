@@ -544,7 +544,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_store_optional_documents.py": (
             "test_a_sheet_of_a_billion_cells_costs_little",
-            "test_large_files_are_read_by_a_process_of_their_own",
             "test_time_of_restructuredtext_is_bounded",
         ),
         "test_store_pdf.py": (

@@ -139,20 +139,6 @@ class TestNames:
             of_hits = hits().drop(columns="label").assign(**{label: frame[label]})
             refusal(lambda: trace_from_frame(of_hits), told)
 
-    def test_several_at_once(self):
-        """One message names all of them, with one map.
-
-        Of several that one field may be, the first is proposed.
-        """
-        frame = table(docs=[None] * 4, sources=[None] * 4, fold=[None] * 4, gold=[None] * 4)
-        refusal(
-            lambda: load_cases(frame),
-            (
-                "'docs' … 'sources' … 'fold' … 'gold', which looks like expect_sources or answer "
-                '… columns={"expect_sources": "docs", "split": "fold"}'
-            ),
-        )
-
     def test_json_lines(self, tmp_path):
         """Keys likewise, where no line has the field."""
         first = {"id": "a", "query": "Who pays?", "expect_status": "ok"}

@@ -542,14 +542,6 @@ def test_a_sheet_of_a_billion_cells_costs_little():
     assert texts("Excel", changed(workbook([["a"]]), sheet1=sheet))[1] == ("text", 0, "1")
 
 
-def test_large_files_are_read_by_a_process_of_their_own():
-    """With the same blocks."""
-    rows = [["n", "text"], *([n, "word " * 20] for n in range(6_000))]
-    blocks = texts("Excel", workbook(rows))
-    assert [text.count("\n") for _, _, text in blocks] == [0, 6_001]
-    assert blocks[-1][2].endswith(f"| 5999 | {'word ' * 19}word |")
-
-
 @pytest.mark.parametrize(
     ("reader", "module"),
     [("Word", "mammoth"), ("Excel", "openpyxl"), ("reStructuredText", "docutils")],
@@ -694,25 +686,6 @@ def test_hidden_rows_and_columns_are_left_out(rows, columns, counts, wanted):
     (table,) = [block.text for block in page.blocks if block.kind == "table"]
     lines = [" ".join(line.strip("| ").split(" | ")) for line in table.split("\n")]
     assert lines[:1] + lines[2:] == wanted
-
-
-def test_rows_that_a_filter_hides_are_left_out():
-    """They part no table either; a sheet with all its rows hidden is none."""
-    book = openpyxl.Workbook()
-    for number in range(1, 5):
-        book.active.append([f"a{number}", f"b{number}"])
-    book.active.auto_filter.ref = "A1:B4"
-    all_hidden = book.create_sheet("All")
-    all_hidden.append(["SECRET"])
-    all_hidden.row_dimensions[1].hidden = book.active.row_dimensions[2].hidden = True
-    raw = BytesIO()
-    book.save(raw)
-    page = read("Excel", raw.getvalue())
-    assert page.notes[0].endswith(": 3 hidden cells")
-    assert [block.text for block in page.blocks] == [
-        "Sheet",
-        "| a1 | b1 |\n|---|---|\n| a3 | b3 |\n| a4 | b4 |",
-    ]
 
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

@@ -120,21 +120,6 @@ def test_a_frame_of_a_folder_loads_as_its_chunks(tmp_path):
     assert corpus._replace(chunks=()).frame().empty
 
 
-# Kind O: tables of labels.
-@pytest.mark.parametrize(
-    ("column", "field"),
-    [
-        ("sources", "expect_sources"),
-        ("Gold Document", "expect_sources"),
-        ("expect_souces", "expect_sources"),
-    ],
-)
-def test_a_near_name_is_proposed(column, field):
-    """Nothing is scored by status alone since a column has another name."""
-    with pytest.raises(InputError, match=f"which looks like {field}"):
-        raglab.load_cases(ASKED.assign(**{column: "a.md"}))
-
-
 @pytest.mark.parametrize(
     "column",
     [
