@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from functools import cache, partial
+from functools import partial
 
-from fuzz.log_cells import CellChange, cell_changes, change_cell
+from fuzz.log_cells import CellChange, change_cell, changes_of
 from fuzz.logs import AUDIT, BANDIT, read
 from fuzz.mutation import pick
 from fuzz.outcomes import CASES, Trial, fuzz, report
@@ -24,20 +24,6 @@ def changed(rng, whole, place):
         change: CellChange = pick(rng, changes_of(whole / file))
         if change_cell(place / file, change):
             return change
-
-
-@cache
-def changes_of(path):
-    """Changes of a log, a table as likely as another whatever its size."""
-    by_column: dict[tuple[str, str], list[CellChange]] = {}
-    for change in cell_changes(path):
-        by_column.setdefault((change.table, change.column), []).append(change)
-    longest = max(map(len, by_column.values()))
-    return [
-        change
-        for some in by_column.values()
-        for change in (some * (longest // len(some)))[:longest]
-    ]
 
 
 def test_changed_logs_are_read(whole, tmp_path):
