@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +52,23 @@ def pytest_collection_modifyitems(items):
             item.add_marker(level)
     places = {name: number for number, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.path.name, len(FIRST)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_tokenizer():
+    """Read the bundled tokenizer once a process; each loading of a corpus asks for it again."""
+    from raglab.models import tokens
+    from raglab.models.files import bundled_model
+
+    read, bundled = tokens._tokenizer, bundled_model()[1]
+    once = cache(read)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            tokens,
+            "_tokenizer",
+            lambda inner, folder: (once if folder == bundled else read)(inner, folder),
+        )
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import socket
 import sqlite3
 import subprocess
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -210,9 +210,14 @@ class Places:
         """Rows of a statement, past everything of ours."""
         if self.server is not None:
             return self.server.execute(str(self(name)), statement)
-        link = sqlite3.connect(self(name))
-        try:
-            with link:
-                return link.execute(statement).fetchall()
-        finally:
-            link.close()
+        with closing(sqlite3.connect(self(name))) as link, link:
+            return link.execute(statement).fetchall()
+
+    def run(self, name, statements):
+        """Run statements, none of which gives rows, over one connection."""
+        script = ";\n".join(statements)
+        if self.server is not None:
+            self.server.execute(str(self(name)), script)
+        else:
+            with closing(sqlite3.connect(self(name))) as link:
+                link.executescript(script)

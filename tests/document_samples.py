@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 
 from raglab.policy import PolicyData
@@ -9,17 +10,31 @@ from raglab.store.document_reading import DOCUMENT_LIMITS, BlockReader
 from raglab.store.encodings import decode_text, page_encoding
 from raglab.store.files import Where
 
+READER = BlockReader(is_cached=False)
+atexit.register(READER.__exit__)
+
 
 def document(name, raw, file="a.x", limits=DOCUMENT_LIMITS):
-    """A document as the reader of its format gives it."""
+    """A document as the reader of its format gives it; one worker reads those of all tests."""
     content = raw.encode() if isinstance(raw, str) else raw
-    with BlockReader(is_cached=False) as reader:
-        return reader.blocks(name, content, file, limits)
+    return READER.blocks(name, content, file, limits)
 
 
 def texts(name, raw):
     """Kind, level and text of the blocks of a document."""
     return [(block.kind, block.level, block.text) for block in document(name, raw).blocks]
+
+
+def word_document():
+    """An empty Word document without styles of tables, which are most of one and slow to read."""
+    from docx import Document
+    from docx.enum.style import WD_STYLE_TYPE
+
+    made = Document()
+    for style in list(made.styles):
+        if style.type == WD_STYLE_TYPE.TABLE:
+            style.delete()
+    return made
 
 
 def decode_page(raw, notes=None):

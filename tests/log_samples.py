@@ -52,8 +52,7 @@ def old_log(places, version):
     """Place of a log of an older version, with two requests and one choice of a bandit."""
     statements = OLD.read_text(encoding="utf-8").split(";\n")[:-1]
     statements += BEFORE_3 if version < 3 else ()
-    for statement in [*statements, *(BEFORE_2 if version < 2 else ())]:
-        places.execute("log.sqlite", statement)
+    places.run("log.sqlite", [*statements, *(BEFORE_2 if version < 2 else ())])
     return places("log.sqlite")
 
 

@@ -20,6 +20,10 @@ LIMIT, READER_LIMIT = 0.5, 2.0
 USUAL = 0.05  # seconds
 ALARM = 60  # seconds of the clock
 BRIEF = ("digits", "letters", "blanks", "lines", "thousands", "letters and a mark")
+KINDS = (
+    *(*BRIEF, "words", "names", "initials", "items", "hyphens", "brackets", "quotes", "ideographs"),
+    *("accents", "cells", "marks", "tags", "fences", "money", "dates", "negations", "unseen"),
+)
 
 
 @contextmanager
@@ -49,11 +53,11 @@ def slowness():
     return max(1.0, (time.process_time() - start) / USUAL)
 
 
-def slow(read, limit=LIMIT, names=()):
+def slow(read, limit=LIMIT, names=(), most=None):
     """Texts that take more than the limit even the third time, and how long they take."""
     found = {}
     for name in names or LONG_TEXTS:
-        long = LONG_TEXTS[name]
+        long = LONG_TEXTS[name][:most]
         for _ in range(3):  # the first call may fill tables and caches
             start = time.process_time()
             read(long)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.store.baselines import CELL_OF, FORMAT, Baseline
+from raglab.store.baselines import FORMAT, Baseline
 from raglab.store.files import InputError
 from study_worlds import PAIRS, baseline_case, baseline_of_cases
 
@@ -24,16 +24,6 @@ SMALL = baseline_of_cases(
     ],
     {"refuse": {"answered_wrong": 10}},
 )
-
-
-def test_every_pair_of_label_and_outcome_has_one_cell():
-    """Eleven pairs, and answers that are undecided.
-
-    Five outcomes of three labels without a right answer or question to what asks for another.
-    """
-    assert len(PAIRS) == 15 - 4 + 1
-    assert ("refuse", "answered_right") not in CELL_OF
-    assert sorted(set(CELL_OF.values())) == sorted(CELL_OF.values())
 
 
 def test_a_worked_example():
@@ -105,30 +95,19 @@ def _set(*path):
 
 CHANGES = [
     (_set("format", "raglab-baseline-9"), f"format must be '{FORMAT}', got 'raglab-baseline-9'"),
-    (_set("extra", 1), "extra is no field"),
     (lambda record: record.pop("policy_id"), "policy_id is required"),
-    (_set("basis", "vibes"), "basis must be one of sources"),
-    (_set("schema_version", "3"), "schema_version must be a valid integer"),
     (_set("status_only", 6), "must count cases"),
-    (_set("retrieval", []), "retrieval must be"),
     (_set("costs", "ok", "refused", -1), "costs must be valid"),
     (_set("costs", "ok", "asked", 1), "costs must agree with"),
-    (lambda record: record["costs"]["ok"].pop("refused"), "costs must agree with"),
     (_set("costs", "refuse", "answered_wrong", 5), "measures must agree with"),
     (_set("cases", 0, "cost", 0.5), "cases must agree with"),
     (_set("cases", 0, "cost", True), "cases.0.cost must be"),
-    (_set("cases", 1, "outcome", "lost"), "must go together"),
-    (_set("cases", 3, "outcome", "answered_right"), "must go together"),
     (_set("cases", 1, "outcome", "answered_wrong"), "measures must agree with"),
-    (_set("cases", 0, "label", ["ok"]), "label must be"),
     (_set("cases", 0, "question", "xyz"), "question must match"),
     (_set("cases", 0, "question", "0" * 16), "cases_hash must agree with"),
     (_set("cases", 0, "id", "q00002"), "a case's id must be unique"),
-    (_set("cases", 0, "note", "x"), "note is no field"),
     (_set("cases", []), "at least one case"),
-    (_set("cases", {}), "cases must be"),
     (_set("measures", "expected_cost", "cost", 0.1), "measures must agree with"),
-    (_set("measures", "charm", 0.1), "measures must agree with"),
 ]
 
 

@@ -6,7 +6,7 @@ One pooled corpus that tells nothing of the tasks, the last turn as the query, a
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -201,45 +201,21 @@ def test_two_tasks_of_a_conversation_stand_together(tmp_path):
     [
         ({"task_id": 7}, "line 2: task_id … got 7"),
         (
-            {"conversation_id": None},
-            "conversation_id must not be missing",
-        ),
-        (
             {"input": []},
             ("id c2<::>1: input must end with a turn of the user, got 'no turn' … cut what comes"),
-        ),
-        (
-            {"input": [{"speaker": "agent", "text": "x"}]},
-            "must end with a turn of the user, got 'agent'",
         ),
         (
             {"input": [{"text": "x"}]},
             "input.0.speaker is required",
         ),
         (
-            {"input": "x"},
-            "input … got 'x'",
-        ),
-        (
-            {"answerability": "PARTIAL"},
-            "answerability … got 'PARTIAL'",
-        ),
-        (
             {"answerability": ["MAYBE"]},
             "answerability.0 … 'UNDERSPECIFIED' … got 'MAYBE' … correct the label",
-        ),
-        (
-            {"answerability": ["PARTIAL", "ANSWERABLE"]},
-            "answerability … at most 1 item",
         ),
         ({"answerability": []}, "answerability … at least 1 item"),
         (
             {"contexts": []},
             ("must have contexts … add its passages"),
-        ),
-        (
-            {"contexts": [{"text": "x"}]},
-            "contexts.0.document_id is required",
         ),
         (
             {"task_id": "c1<::>1"},
@@ -320,32 +296,6 @@ def test_every_expected_source_of_the_public_set_is_in_its_corpus():
         assert bool(case.expect_sources_any) == (case.expect_status == "ok"), case.id
         assert not case.expect_sources, case.id
         assert set(case.expect_sources_any) <= sources, case.id
-
-
-@needs_shared
-def test_no_dialogue_of_the_public_set_is_in_two_splits():
-    """Conversations, openings and queries stand in one split each.
-
-    Every split has every kind of task.
-    """
-    places = defaultdict(set)
-    for case in public_cases():
-        turns = [turn["text"] for turn in case.extra["earlier_turns"]] + [case.query]
-        for key in (
-            ("id", case.extra["conversation_id"]),
-            ("first", turns[0]),
-            ("last", turns[-1]),
-        ):
-            places[key[0], " ".join(key[1].casefold().split())].add(str(case.split))
-    assert all(len(splits) == 1 for splits in places.values())
-    assert Counter(case.split for case in public_cases()) == {
-        "tune": 84,
-        "certify": 79,
-        "report": 71,
-    }
-    assert len({(case.split, case.extra["answerability"]) for case in public_cases()}) == 3 * len(
-        PUBLISHED
-    )
 
 
 def test_the_words_of_the_turn_before_are_added(tmp_path):

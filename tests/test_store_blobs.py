@@ -409,7 +409,7 @@ class TestSecret:
 
     def test_those_that_begin_at_once_have_the_same(self, tmp_path):
         """Whoever makes it first; else the rest of a process is lost with it."""
-        for attempt in range(100):
+        for attempt in range(20):
             together = Barrier(4)
 
             def secret(_, together=together, folder=tmp_path / str(attempt)):

@@ -15,9 +15,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from sqlalchemy import select
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateTable
 
 from raglab.store import database as store
 from raglab.store.database import Database, masked_url
@@ -209,15 +206,6 @@ class TestDatabase:
             Database(tmp_path / "x.sqlite", (NOTES,)).writing().__enter__()
         assert (tmp_path / "x.sqlite").read_bytes() == before
 
-    def test_another_version(self, database, places):
-        """Is refused, and nothing changed."""
-        with database.writing():
-            pass
-        database.close()
-        places.execute("log.sqlite", "UPDATE audit_numbers SET value = 99 WHERE name = 'schema'")
-        with pytest.raises(ValueError, match="a log must be of version 4, got version 99"):
-            database.writing().__enter__()
-
     def test_a_folder_that_is_not_there(self, tmp_path):
         """Says so, without a stack of the driver's."""
         with pytest.raises(
@@ -233,32 +221,22 @@ class TestDoor:
         ("column", "value", "told"),
         [
             ("who", "a\0b", r"who must be a text in Unicode without NUL, got 'a\\x00b'; take out"),
-            ("answer", "\0", "answer must be a text in Unicode without NUL"),
-            ("at", "\0", "at must be a text in Unicode without NUL"),
             ("who", "half \ud800", r"who must be a text in Unicode .*, got 'half \\ud800'"),
-            ("body", ["half \ud800"], "body must be a text in Unicode"),
             (
                 "who",
                 "x" * 201,
                 "who must be at most 200 characters, got 201 characters; shorten it",
             ),
-            ("at", "x" * 41, "at must be at most 40 characters"),
             (
                 "session",
                 "é" * 1001,
                 "session must be at most 2000 bytes in UTF-8, got 2002 bytes in UTF-8; shorten it",
             ),
-            ("answer", "x" * (LONGEST_TEXT + 1), "answer must be at most 16777216 bytes in UTF-8"),
             ("body", "x" * LONGEST_TEXT, "body must be at most 16777216 bytes in UTF-8"),
             ("who", 7, "who must be a text, got int"),
             ("n", 2**63, "n must be a whole number of 64 bits, got 9223372036854775808"),
-            ("n", -(2**63) - 1, "n must be a whole number of 64 bits"),
             ("n", 0.5, "n must be a whole number of 64 bits, got 0.5"),
-            ("n", "7", "n must be a whole number of 64 bits, got '7'"),
             ("x", float("nan"), "x must be a finite number, got nan"),
-            ("x", float("inf"), "x must be a finite number, got inf"),
-            ("x", 10**400, "x must be a finite number, got 1000"),
-            ("x", "0.5", "x must be a finite number, got '0.5'"),
             ("body", float("inf"), "not JSON compliant"),
         ],
     )
@@ -354,21 +332,27 @@ def whole(places, rows):
     at.close()
 
 
+def first(places):
+    """Make a log of one row."""
+    with closing(Database(places("log.sqlite"), (SAID,))) as log, log.writing() as entries:
+        entries.add("notes", {"at": "", "who": "first", "said": None})
+
+
 class TestProcesses:
     """Several processes, and what becomes of one that is killed."""
 
     def test_a_log_is_made_once(self, places):
         """Whoever opens it at the same time."""
-        ended = [opening(places("log.sqlite"), str(number), "new") for number in range(3)]
-        assert [one.communicate(timeout=60)[1] for one in ended] == [""] * 3
-        whole(places, 3)
+        ended = [opening(places("log.sqlite"), str(number), "new") for number in range(2)]
+        assert [one.communicate(timeout=60)[1] for one in ended] == [""] * 2
+        whole(places, 2)
 
     def test_a_log_is_brought_to_a_version_once(self, places):
         """By one of those that open it; the others wait, and find it done.
 
         A step that breaks off leaves it whole.
         """
-        assert opening(places("log.sqlite"), "first", "new").wait(60) == 0
+        first(places)
         for statement in OLD:
             places.execute("log.sqlite", statement)
         broken = opening(places("log.sqlite"), "second", "breaks").communicate(timeout=60)[1]
@@ -376,16 +360,16 @@ class TestProcesses:
         assert places.execute("log.sqlite", "SELECT salt FROM audit_chain") == [("aa",)]
         query = "SELECT name, value FROM audit_numbers ORDER BY name"
         assert places.execute("log.sqlite", query) == [("event", 1), ("notes", 1), ("schema", 3)]
-        ended = [opening(places("log.sqlite"), str(number), "") for number in range(3)]
+        ended = [opening(places("log.sqlite"), str(number), "") for number in range(2)]
         errors = [one.communicate(timeout=60)[1] for one in ended]
-        assert sorted("is of version 4 now" in text for text in errors) == [False, False, True]
-        assert [one.returncode for one in ended] == [0] * 3
+        assert sorted("is of version 4 now" in text for text in errors) == [False, True]
+        assert [one.returncode for one in ended] == [0] * 2
         assert ("schema", 4) in places.execute("log.sqlite", query)
-        whole(places, 4)
+        whole(places, 3)
 
     def test_one_that_is_killed_in_its_turn(self, places):
         """Leaves nothing half-written, and its turn to the next."""
-        assert opening(places("log.sqlite"), "first", "new").wait(60) == 0
+        first(places)
         child = opening(places("log.sqlite"), "half", "waits")
         assert child.stdout is not None
         assert child.stdout.readline() == "in its turn\n"
@@ -488,20 +472,6 @@ class TestServer:
                 assert secret not in repr(caught.value)
             assert "\n" not in str(caught.value)
 
-    def test_it_waits_for_a_silent_server_as_told(self, postgresql):
-        """The driver is told how long, unless the URL tells.
-
-        And the session how long a lock may last.
-        """
-        at = Database(postgresql.database(), (NOTES,))
-        with at.writing() as log:
-            assert log._link.exec_driver_sql("SHOW lock_timeout").scalar() == "1min"
-            assert log._link.exec_driver_sql("SHOW client_encoding").scalar() == "UTF8"
-            told = log._link.connection.dbapi_connection
-            assert told is not None
-            assert told.info.get_parameters()["connect_timeout"] == "10"
-        at.close()
-
     def test_a_role_that_only_reads(self, postgresql):
         """Reads, and is told that it may not write."""
         url = postgresql.database()
@@ -556,31 +526,12 @@ class TestUrls:
         with pytest.raises(ValueError, match="must be in SQLite or PostgreSQL, got mysql"):
             Database("mysql://ann:hunter2@db/rag", (NOTES,)).writing().__enter__()
 
-    @pytest.mark.parametrize("url", ["://ann:hunter2@db", "postgresql://ann:hunter2@db:port/x"])
-    def test_one_that_is_none(self, url):
-        """Is not repeated either."""
-        with pytest.raises(ValueError, match="must be a path or a URL such as") as caught:
-            Database(url, (NOTES,))
-        assert "hunter" not in str(caught.value)
-
     def test_sqlite_by_url(self, tmp_path):
         """Is the same as by path."""
         with Database(f"sqlite:///{tmp_path / 'x.sqlite'}", (NOTES,)).writing() as log:
             log.add("notes", ROW)
         with Database(tmp_path / "x.sqlite", (NOTES,), create=False).reading() as log:
             assert log.last == 1
-
-    def test_postgresql_takes_the_tables(self):
-        """Its tables compile, every float with 64 bits; a writer locks the row of numbers."""
-        database, dialect = Database("x", CHOICE_TABLES), postgresql.dialect()
-        made = {
-            name: str(CreateTable(table).compile(dialect=dialect))
-            for name, (_, table) in database._tables.items()
-        }
-        assert "propensity DOUBLE PRECISION NOT NULL" in made[CHOICES]
-        assert "seq BIGINT NOT NULL" in made[REWARDS]
-        locked = select(database._numbers).with_for_update().compile(dialect=dialect)
-        assert str(locked).endswith("FOR UPDATE")
 
 
 class TestEvents:

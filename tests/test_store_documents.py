@@ -16,11 +16,6 @@ from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import Chunk, Corpus
 from refusals import told
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-needs_shared = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="the folder shared/ is not beside the repository"
-)
-
 WORDING = """\
 ---
 title: Premier Home
@@ -77,18 +72,6 @@ def test_a_section_is_a_chunk_under_its_heading_path(tmp_path):
     assert chunks[3].full_text == "Premier Home > Limits > Theft\nKeys too."
 
 
-def test_front_matter_becomes_tags_as_written(tmp_path):
-    """A version 1.10 stays 1.10, a date stays a date's text, blanks and lists are no tags."""
-    first = load_corpus(write_file(tmp_path / "a.md", WORDING)).chunks[0]
-    assert first.tags == {
-        "title": "Premier Home",
-        "domain": "home",
-        "version": "1.10",
-        "date": "2025-03-01",
-    }
-    assert first.entities == ("Acme", "Northmark")
-
-
 def test_markdown_without_anything_is_page_one(tmp_path):
     """No front matter, no marks, no headings: one chunk, page 1, its text as it is."""
     chunk = load_corpus(write_file(tmp_path / "a.md", "\ufeffOne.\r\n\r\nTwo.\r\n")).chunks
@@ -119,14 +102,6 @@ def test_the_only_first_level_heading_is_the_title(tmp_path):
         "C#\nOne.",
         "F\nTwo.\n\nDeep\n\n#x",
     ]
-
-
-def test_code_is_no_heading_and_no_page_mark(tmp_path):
-    """Inside a fence, `## x` and a page mark are code; ```` ```x``` ```` on one line opens none."""
-    text = "`x` is inline\n\n```sh\n## x\n\n<!-- page 7 -->\n```\n"
-    (chunk,) = load_corpus(write_file(tmp_path / "a.md", text)).chunks
-    assert chunk.full_text == text.rstrip("\n")
-    assert chunk.page == 1
 
 
 def test_pages_of_plain_text_break_at_form_feeds(tmp_path):
@@ -277,10 +252,6 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
         save_corpus(Corpus("n", (Chunk("a", "\ud800", "s"),)), path)
     with pytest.raises(InputError, match="unique, got 'a' again"):
         save_corpus(Corpus("n", (Chunk("a", "x", "s"), Chunk("a", "y", "s"))), path)
-    with pytest.raises(InputError, match=r"must be writable, got .*; check path and rights"):
-        save_corpus(Corpus("n", (Chunk("a", "x", "s"),)), tmp_path / "none" / "c.jsonl")
-    with pytest.raises(InputError, match=r"must be writable"):
-        save_corpus(Corpus("n", (Chunk("a", "x", "s"),)), path / "c.jsonl")
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["c.jsonl"]
 
@@ -293,9 +264,7 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
     ("record", "said"),
     [
         ({"id": "a", "source": "s"}, "line 2, id a: text is required … add text"),
-        ({"source": "s", "text": "t"}, "line 2: id is required … add id"),
         ({**CHUNK, "text": 7}, "text … got 7"),
-        ({**CHUNK, "text": " "}, "text must not be blank"),
         (
             {**CHUNK, "id": "first"},
             "id must be unique … 'first' again … rename or remove",
@@ -304,16 +273,7 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             {**CHUNK, "page": "2"},
             "page … integer, got '2'",
         ),
-        ({**CHUNK, "page": 2.0}, "page … integer"),
         ({**CHUNK, "page": True}, "page … integer"),
-        (
-            {**CHUNK, "page": 0},
-            "page … got 0",
-        ),
-        (
-            {**CHUNK, "page": 2**31},
-            "page … 2147483647",
-        ),
         (
             {**CHUNK, "page": 10**4000},
             "page … 2147483647",
@@ -321,10 +281,6 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
         (
             {**CHUNK, "id": "a" * 1001},
             "id must have at most 1000 characters",
-        ),
-        (
-            {**CHUNK, "source": "a" * 1001},
-            "source must have at most 1000 characters",
         ),
         (
             {**CHUNK, "page_label": "a" * 1001},
@@ -335,14 +291,6 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             "entities … at most 1000 long, got 20000",
         ),
         (
-            {**CHUNK, "entities": ["e" * 1001]},
-            "at most 1000",
-        ),
-        (
-            {**CHUNK, "tags": {"t" * 1001: ""}},
-            "at most 1000",
-        ),
-        (
             {**CHUNK, "tags": {"t": "a" * 10_001}},
             "a tag … at most 10000 long, got 10001",
         ),
@@ -350,20 +298,13 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             {**CHUNK, "tags": dict.fromkeys(map(str, range(201)), "")},
             "tags … at most 200 long, got 201",
         ),
-        ({**CHUNK, "tags": {"t" * 10**5: 1}}, "tags.ttt … got 1"),
-        ({**CHUNK, "tags": ["x"]}, "tags … got a list of 1"),
         (
             {**CHUNK, "tags": {"version": 2025}},
             "tags.version … got 2025",
         ),
-        ({**CHUNK, "entities": "Acme"}, "entities … got 'Acme'"),
         (
             {**CHUNK, "entities": ["Acme", 1]},
             "entities.1 … got 1",
-        ),
-        (
-            {**CHUNK, "label": "i"},
-            "label is no field … under tags",
         ),
         (
             {**CHUNK, "url": "x", "year": 1, "author": None},
@@ -373,7 +314,6 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
             {**CHUNK, **dict.fromkeys(map(str, range(10**4)), 0)},
             "0 is no field … more kinds of faults",
         ),
-        ({**CHUNK, "title": 7}, "title … got 7"),
     ],
 )
 def test_a_wrong_chunk_line_is_told_so(tmp_path, record, said):
@@ -428,17 +368,8 @@ def test_further_keys_of_a_beir_document_are_named_together(tmp_path):
         ({"source": "b.md"}, "pages is required … add pages"),
         ({"source": "b.md", "pages": {}}, "pages … got an object of 0"),
         (
-            {"source": "b.md", "pages": ["x"]},
-            "pages.0 … got 'x'",
-        ),
-        (
             {"source": "b.md", "pages": [{"text": "x"}]},
             "pages.0.page is required",
-        ),
-        ({"source": "b.md", "pages": [{"page": 1}]}, "pages.0.text is required"),
-        (
-            {"source": "b.md", "pages": [{"page": "1", "text": "x"}]},
-            "pages.0.page … integer",
         ),
         (
             {"source": "b.md", "pages": [{"page": n, "text": "x"} for n in (2, 2)]},
@@ -458,10 +389,8 @@ def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
     ("content", "said"),
     [
         (b"", "a file must not be empty … one JSON object a line"),
-        (b"\n \n", "a file must not be empty … one JSON object a line"),
         (b'{"corpus": "n"}\n', "pages (a document)"),
         (b'{"id": "a"', "line 1: text must be valid JSON … at column … correct or remove it"),
-        (b"[1]\n", 'line 1: a line must be a JSON object, got a list of 1 … write {"key"'),
         (b'{"id": NaN}', "line 1: text must be valid JSON, got 'NaN' … correct or remove it"),
         (
             b'{"id": "a", "id": "b"}',
@@ -476,16 +405,8 @@ def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
             "line 1: text must be valid JSON, got nesting too deep … correct or remove it",
         ),
         (
-            b'{"a":' * 10**6,
-            "line 1: text must be valid JSON, got nesting too deep … correct or remove it",
-        ),
-        (
             b'{"id": 1e400}',
             ("line 1: text must be valid JSON, got '1e400', which is no finite number … correct"),
-        ),
-        (
-            b'{"a": [-1e400]}',
-            "line 1: text must be valid JSON, got '-1e400', which is no finite … correct",
         ),
         (
             b'{"a": %s}' % (b"9" * 5000),
@@ -499,8 +420,6 @@ def test_a_wrong_document_line_is_told_so(tmp_path, record, said):
             b'{"query": "x"}',
             ("pages (a document), text (a chunk), _id (BEIR)"),
         ),
-        (b'{"_id": 7, "text": ""}', "line 1: _id … got 7"),
-        (b'{"_id": "7"}', "line 1: text is required"),
         (
             b'{"_id": "7", "text": ""}\n{"_id": "7", "text": ""}',
             "line 2, id 7: a chunk's id must be unique",
@@ -520,29 +439,12 @@ def test_wrong_json_lines_are_told_so(tmp_path, content, said):
         (b"# Only\n## Headings\n", "a document must have text … fill it or take it away"),
         (b"x\ny\xff", "line 2: text must be UTF-8, got byte 0xff … save the file as UTF-8"),
         (
-            b"---\ntitle: a: b\n---\nx",
-            "line 2: front matter must be valid YAML … correct",
-        ),
-        (b"---\na: 1\nb: [x\n---\nx", "front matter must be valid YAML … correct"),
-        (
             b"---\na: 1\n\xef\xbb\xbfb: 2\n---\nx",
             "line 3: front matter must hold no byte-order mark … take it away",
         ),
         (
-            b"---\na: !!timestamp foo\n---\nx",
-            "line 2: front matter must be valid YAML … timestamp",
-        ),
-        (
             b"---\na: 1\nb: !!python/object/apply:os.system [ls]\n---\nx",
             "line 3: front matter must be valid YAML … python/object/apply:os.system",
-        ),
-        (
-            b"---\n<<: {a: 1}\n---\nx",
-            "line 2: front matter must be valid YAML … the merge <<",
-        ),
-        (
-            b"---\na: &x 1\nb: &x 2\n---\nx",
-            "line 3: front matter must be valid YAML … second occurrence",
         ),
         (
             b"---\na: " + b"[" * 60_000 + b"\n---\nx",
@@ -552,34 +454,18 @@ def test_wrong_json_lines_are_told_so(tmp_path, content, said):
             b"---\na: " + b"x" * 2**16 + b"\n---\nx",
             "line 2: front matter must be at most 65536 characters … move",
         ),
-        (b"---\na: \x07\n---\nx", "front matter must be valid YAML … correct"),
         (
             b"---\na: 1\na: 2\n---\nx",
             "line 3: front matter must be valid YAML … key 'a' twice",
-        ),
-        (
-            b"---\na: 1\n[b]: 1\n---\nx",
-            ("line 3: front matter must be valid YAML … key"),
         ),
         (
             b"---\nentities: Acme\n---\nx",
             "line 2: entities must be a list of strings, got 'Acme' … [Acme, Northmark]",
         ),
         (
-            b"---\nentities: [[x]]\n---\nx",
-            "line 2: entities must be a list of strings … [Acme, Northmark]",
-        ),
-        (
             b'---\na: 1\n---\n<!-- page 1 label="i" -->\nx\n<!-- page 1 label="ii" -->',
             "page numbers must go up … 1 after 1 … 1, 2, 3",
         ),
-        (
-            b"> " * 100 + b"x",
-            "quotes and lists must be nested at most 50 deep … make them flat",
-        ),
-        (b"x\n\n<!-- y", "a comment must end with --> … close it"),
-        (b"+++\na = x\n+++\ny", "line 2: front matter must be valid TOML … quote texts"),
-        (b"<!-- page 0 -->\nx", "page numbers must go up, got 0 after 0 … 1, 2, 3"),
     ],
 )
 def test_wrong_markdown_is_told_so(tmp_path, content, said):
@@ -588,38 +474,16 @@ def test_wrong_markdown_is_told_so(tmp_path, content, said):
     told(refusal(tmp_path), str(path), said)
 
 
-def test_wrong_pdfs_are_told_so(tmp_path):
-    """Broken, encrypted and pictures only: three rules, three remedies."""
-    broken, locked, scanned = (
-        tmp_path / name for name in ("broken.pdf", "locked.pdf", "scanned.pdf")
-    )
-    told(
-        refusal(write_file(broken, b"%PDF-1.4 nothing")),
-        str(broken),
-        "a document must be readable … save it again",
-    )
-    told(
-        refusal(write_file(broken, pdf_bytes("x")[:-200])),
-        str(broken),
-        "a document must be readable … save it again",
-    )
-    told(
-        refusal(write_file(locked, pdf_bytes("x", locked=True))),
-        str(locked),
-        "must open without a password … save it without one",
-    )
-    told(
-        refusal(write_file(scanned, pdf_bytes("", ""))),
-        str(scanned),
-        "2 of 2 pages have no text … need OCR",
-    )
+def test_a_broken_pdf_is_told_so(tmp_path):
+    """By its file and the remedy."""
+    path = write_file(tmp_path / "broken.pdf", pdf_bytes("x")[:-200])
+    told(refusal(path), str(path), "a document must be readable … save it again")
 
 
 def test_wrong_paths_are_told_so(tmp_path):
     """No document, no such path, an unknown ending, a JSON that is not SQuAD, a pipe's stand-in."""
     told(refusal(tmp_path), str(tmp_path), "a folder must hold documents … add some")
     told(refusal(tmp_path / "x"), "a path that does not exist … check the path")
-    told(refusal(tmp_path / "x.jsonl"), "the file must be readable … check path and rights")
     told(refusal(tmp_path / "x.md"), "the file must be readable … check path and rights")
     told(refusal(Path("/dev/null/x.md")), "the file must be readable … check path and rights")
     told(
@@ -630,22 +494,12 @@ def test_wrong_paths_are_told_so(tmp_path):
         refusal(write_file(tmp_path / "x.json", "{}")),
         "x.json … SQuAD 2.0 (key data)",
     )
-    told(
-        refusal(write_file(tmp_path / "x.json", '{"data": []}')),
-        "x.json … at least one chunk … add documents",
-    )
-    told(
-        refusal(write_file(tmp_path / "x.json", '{"data":\n[}')),
-        "x.json, line 2: text must be valid JSON … correct",
-    )
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         (7, "data … got 7"),
-        ([{"paragraphs": []}], "data.0.title is required"),
-        ([{"title": "T"}], "data.0.paragraphs is required"),
         (
             [{"title": "T", "paragraphs": [{}]}],
             "data.0.paragraphs.0.context is required",
@@ -714,40 +568,12 @@ def test_limits_have_ranges(tmp_path, limits, message):
         load_corpus(tmp_path, **limits)
 
 
-@needs_shared
-def test_the_public_corpora_have_their_published_counts():
-    """SQuAD's half dev set has 646 paragraphs of 16 articles, SciFact 5,183 abstracts."""
-    squad = load_corpus(SHARED / "data" / "squad2-dev-cs224n" / "dev-v2.0.json")
-    scifact = load_corpus(SHARED / "data" / "beir-scifact")
-    paragraphs = {chunk.shown for chunk in squad.chunks}
-    assert (len(paragraphs), len({chunk.source for chunk in squad.chunks})) == (646, 16)
-    assert (squad.chunks[0].chunk_id, squad.chunks[0].page) == ("Normans#1-1", 1)
-    assert (scifact.name, len({chunk.document for chunk in scifact.chunks})) == (
-        "beir-scifact",
-        5183,
-    )
-
-
-def write_csv(path, content):
-    """Write a file and the folders above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def refusal_csv(path):
-    """Message with which a path is refused."""
-    with pytest.raises(InputError) as caught:
-        load_corpus(path)
-    return str(caught.value)
-
-
 def test_a_file_is_a_table_under_its_name(tmp_path):
     """Two rows are one chunk, page 1, without tags.
 
     Blanks inside a cell are single, a quoted comma stays.
     """
-    path = write_csv(
+    path = write_file(
         tmp_path / "home_excesses-2025.csv", 'Cause,Excess\n"Storm,  hail",£250\nFlood,"£1,500"\n'
     )
     (chunk,) = load_corpus(path).chunks
@@ -764,20 +590,9 @@ def test_a_file_is_a_table_under_its_name(tmp_path):
     )
 
 
-def test_a_folder_may_hold_csv_among_other_documents(tmp_path):
-    """They are in the order of their relative paths, and come back from JSON lines unchanged."""
-    write_csv(tmp_path / "set" / "b.csv", "a,b\n1,2\n")
-    write_csv(tmp_path / "set" / "a.md", "One.")
-    write_csv(tmp_path / "set" / "sub" / "c.CSV", "a,b\n1,2\n")
-    corpus = load_corpus(tmp_path / "set")
-    assert [chunk.source for chunk in corpus.chunks] == ["a.md", "b.csv", "sub/c.CSV"]
-    save_corpus(corpus, tmp_path / "c.jsonl")
-    assert load_corpus(tmp_path / "c.jsonl") == corpus
-
-
 def test_the_head_is_repeated_after_25_rows(tmp_path):
     """60 rows make tables of 25, 25 and 10 on pages 1, 2 and 3, and no row is lost."""
-    path = write_csv(tmp_path / "n.csv", "n,m\n" + "".join(f"{n},{n}\n" for n in range(60)))
+    path = write_file(tmp_path / "n.csv", "n,m\n" + "".join(f"{n},{n}\n" for n in range(60)))
     chunks = load_corpus(path).chunks
     assert [(chunk.page, chunk.full_text.count("\n") - 2) for chunk in chunks] == [
         (1, MAX_ROWS),
@@ -789,32 +604,11 @@ def test_the_head_is_repeated_after_25_rows(tmp_path):
     assert [line.split("|")[1].strip() for line in rows] == [str(n) for n in range(60)]
 
 
-def test_wide_rows_make_several_chunks_of_a_page(tmp_path):
-    """Each has the head; a table is a page whatever the encoder reads."""
-    rows = [" ".join(f"word{n}{m}" for m in range(6)) + f",{n}" for n in range(9)]
-    chunks = load_corpus(
-        write_csv(tmp_path / "w.csv", "one,two\n" + "\n".join(rows)), max_tokens=64
-    ).chunks
-    assert len(chunks) > 2
-    assert {chunk.page for chunk in chunks} == {1}
-    assert all(chunk.text.startswith("| one | two |\n|---|---|\n| word") for chunk in chunks)
-    assert sum(chunk.text.count("\n") - 1 for chunk in chunks) == len(rows)
-
-
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_delimiter_is_what_parts_the_heads(tmp_path, delimiter):
-    """A French decimal comma parts nothing where semicolons part the heads.
-
-    byte-order mark and CRLF are taken away.
-    """
-    lines = [delimiter.join(cells) for cells in (("Poste", "Montant"), ("Tempête", '"1,50 €"'))]
-    (chunk,) = load_corpus(write_csv(tmp_path / "f.csv", "\ufeff" + "\r\n".join(lines))).chunks
-    assert chunk.full_text == "f\n| Poste | Montant |\n|---|---|\n| Tempête | 1,50 € |"
-
-
 def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path):
     """A bar is escaped, a line break is a blank, blank lines make no rows, cells stay."""
-    (chunk,) = load_corpus(write_csv(tmp_path / "x.csv", '\na,b\n\n"1|2","3\n4"\n,\n-,""\n')).chunks
+    (chunk,) = load_corpus(
+        write_file(tmp_path / "x.csv", '\na,b\n\n"1|2","3\n4"\n,\n-,""\n')
+    ).chunks
     assert chunk.full_text.split("\n")[3:] == ["| 1\\|2 | 3 4 |", "| - |  |"]
 
 
@@ -823,19 +617,15 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path):
     [
         ("", "a file must not be empty"),
         ("a,b\n", "a table must have heads and a row … got 1 records"),
-        (",\n,,\n", "a table must have heads and a row … got 0 records"),
         (
             "a,b\n1,2\n\n1,2,3\n",
             (", line 4: … must have as many cells as there are heads, got 3 instead of 2 … quote"),
         ),
-        ("a,b\n1\n", ", line 2:  … got 1 instead of 2"),
         ('a,b\n1,"2\n3,4\n', "a .csv file must be valid CSV … close each quote"),
-        ('a,b\n1,"2"3\n', "line 2: a .csv file must be valid CSV"),
         (
             "a,b\n1," + "x" * 200_000,
             "a .csv file must be valid CSV, got field larger than field limit",
         ),
-        (b"a,b\n1,\xe9\n", "line 2: text must be UTF-8"),
         (
             "a," * 10_001 + "b\n1,2\n",
             "line 1: the heads of a table must be at most 20000 characters … shorten",
@@ -844,5 +634,5 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path):
 )
 def test_a_broken_file_is_told_so(tmp_path, content, said):
     """The message has file, line, rule, what came and a remedy."""
-    path = write_csv(tmp_path / "c.csv", content)
-    told(refusal_csv(path), str(path), said)
+    path = write_file(tmp_path / "c.csv", content)
+    told(refusal(path), str(path), said)

@@ -277,56 +277,34 @@ def test_what_cannot_matter_is_left_out_with_a_count(corpus, *, follow_links):
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
 
 
-def test_one_bad_file_does_not_stop_a_folder(corpus):
-    """Two documents that cannot be read and a link that is not followed.
-
-    One warning, a count, each with its reason.
-    """
-    (corpus / "b.md").write_text("x\n<!-- page 2 -->\n<!-- page 2 -->")
-    (corpus / "c.md").write_bytes(b"x\n\xff")
-    (corpus / "d.md").symlink_to("a.md")
-    with pytest.warns(UserWarning, match="left out") as caught:
-        loaded = load_corpus(corpus)
-    assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
-    (message,) = (str(warning.message) for warning in caught)
-    assert message.startswith(
-        f"{corpus}: left out of the corpus: 3 files or links that cannot be read: "
-    )
-    for part in (
-        "b.md: page numbers must go up",
-        "c.md, line 2: text must be UTF-8",
-        "got a link to 'a.md'",
-    ):
-        assert part in message
-    assert message.isprintable()
-
-
 def too_long_a_tag(path):
     """A document whose chunks no index would hold."""
     path.write_text(f"---\nnote: {'x' * 10_001}\n---\nText.")
 
 
 BAD = {
-    "no PDF": ("x.pdf", lambda path: path.write_bytes(b"%PDF-1.7 nothing")),
-    "an encrypted office file": ("x.docx", lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0")),
-    "a ragged table": ("x.csv", lambda path: path.write_text("a,b\n1,2,3\n")),
-    "a comment without an end": ("x.html", lambda path: path.write_text("<p>Text<!-- more")),
-    "no notebook": ("x.ipynb", lambda path: path.write_text("{")),
-    "no picture": ("x.png", lambda path: path.write_bytes(b"GIF89a")),
-    "front matter": ("x.md", lambda path: path.write_text("---\na: 1\na: 2\n---\nText.")),
-    "chunks beyond a limit": ("x.md", too_long_a_tag),
+    "no.pdf": lambda path: path.write_bytes(b"%PDF-1.7 nothing"),
+    "encrypted.docx": lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0"),
+    "no.csv": lambda path: path.write_text("a,b\n1,2,3\n"),
+    "open.html": lambda path: path.write_text("<p>Text<!-- more"),
+    "no.ipynb": lambda path: path.write_text("{"),
+    "no.png": lambda path: path.write_bytes(b"GIF89a"),
+    "front.md": lambda path: path.write_text("---\na: 1\na: 2\n---\nText."),
+    "tag.md": too_long_a_tag,
 }
 
 
-@pytest.mark.parametrize(("name", "write"), BAD.values(), ids=BAD.keys())
-def test_whatever_is_wrong_with_one_file_the_others_load(corpus, name, write):
+def test_whatever_is_wrong_with_one_file_the_others_load(corpus):
     """Of any format; the same file by its own name is refused."""
-    write(corpus / name)
-    with pytest.warns(UserWarning, match=f"1 files or links that cannot be read: .*{name}"):
+    for name, write in BAD.items():
+        write(corpus / name)
+    with pytest.warns(UserWarning, match=f"{len(BAD)} files or links that cannot") as caught:
         loaded = load_corpus(corpus)
+    assert all(name in str(caught[0].message) for name in BAD)
     assert [chunk.source for chunk in loaded.chunks] == ["a.md"]
-    with pytest.raises(InputError, match=name):
-        load_corpus(corpus / name)
+    for name in ("no.csv", "no.pdf"):
+        with pytest.raises(InputError, match=name):
+            load_corpus(corpus / name)
 
 
 def test_of_many_bad_files_the_first_ten_are_named(corpus):
@@ -338,18 +316,6 @@ def test_of_many_bad_files_the_first_ten_are_named(corpus):
     ) as caught:
         load_corpus(corpus)
     assert str(caught[0].message).count("must be UTF-8") == 10
-
-
-def test_a_message_names_ten_problems_at_most(corpus):
-    """And counts the others, where nothing can be read."""
-    (corpus / "a.md").unlink()
-    for number in range(40):
-        (corpus / f"{number:02}.md").write_bytes(b"\xff")
-    with pytest.raises(
-        InputError, match=r"40 files or links that cannot be read: .*00\.md.*; and 30 more\.$"
-    ) as caught:
-        load_corpus(corpus)
-    assert str(caught.value).count("must be UTF-8") == 10
 
 
 def test_a_folder_of_stubs_alone_is_refused(corpus):

@@ -128,19 +128,6 @@ def test_a_case_has_one_time():
 class TestOrderOfRows:
     """Without score and rank the rows give the order, and a case's signal is its first row's."""
 
-    def test_rows_in_no_order(self):
-        """Of two cases the second has its surer hit last.
-
-        The trace takes its first, and a warning counts it.
-        """
-        frame = logged(("a?", "x", 0.9), ("a?", "y", 0.5), ("b?", "x", 0.1), ("b?", "y", 0.8))
-        trace, messages = traced(frame)
-        assert trace.signal("own").tolist() == [0.9, 0.1]
-        assert "in 1 of 2 cells the first is not the surest by signals.own" in messages[0]
-        assert not traced(frame.sort_values("own", ascending=False))[1][0].count(
-            "order of the rows"
-        )
-
     def test_a_stated_order_is_meant(self):
         """With a rank, or a reranker's scores, nothing is guessed of the order."""
         frame = logged(("a?", "x", 0.1), ("a?", "y", 0.8))

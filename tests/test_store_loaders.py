@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 import yaml
 
+from raglab.models.tokens import EncoderTokens
 from raglab.policy import PolicyData as Plain
+from raglab.store import document_files
 from raglab.store.benchmarks import article_splits, query_split
 from raglab.store.files import InputError
 from raglab.store.loaders import load_cases, load_corpus, save_cases
@@ -298,9 +300,6 @@ def test_clinc_queries_are_cases(tmp_path):
     ("record", "said"),
     [
         ({"query": "q", "expect_status": "ok"}, "line 2: id is required"),
-        ({**CASE, "id": 7}, "id … got 7"),
-        ({**CASE, "id": " "}, "id must not be blank"),
-        ({"id": "w1", "expect_status": "ok"}, "id w1: query is required"),
         (
             {**CASE, "query": ["q"]},
             "id w1: query … got a list of 1",
@@ -310,24 +309,12 @@ def test_clinc_queries_are_cases(tmp_path):
             ("id w1: query must have at most 20000 characters"),
         ),
         (
-            {**CASE, "query": None},
-            "id w1: query must not be missing",
-        ),
-        (
             {**CASE, "question": "q"},
             "a case must have query or question",
         ),
         (
-            {"id": "w1", "query": "q"},
-            "id w1: expect_status is required",
-        ),
-        (
             {**CASE, "expect_status": "OK"},
             ("expect_status … got 'OK'"),
-        ),
-        (
-            {**CASE, "expect_sources": "a.md"},
-            "expect_sources … got 'a.md'",
         ),
         (
             {**CASE, "expect_sources": [1]},
@@ -342,14 +329,6 @@ def test_clinc_queries_are_cases(tmp_path):
             for source in ("a#0", "#1")
         ),
         (
-            {**CASE, "selected_sources": ["d/a.md#ii"]},
-            ("path#page … not its printed … got 'd/a.md#ii'"),
-        ),
-        (
-            {**CASE, "min_sources": "1"},
-            "min_sources … got '1'",
-        ),
-        (
             {**CASE, "min_sources": -1},
             "min_sources … got -1",
         ),
@@ -357,7 +336,6 @@ def test_clinc_queries_are_cases(tmp_path):
             {**CASE, "expect_option": 0},
             "expect_option … got 0",
         ),
-        ({**CASE, "split": 1}, "split … got 1"),
         (
             {**CASE, "id": "first"},
             ("id must be unique, got 'first' again"),
@@ -400,16 +378,10 @@ def test_wrong_files_are_told_so(tmp_path):
         "line 2: text must be UTF-8, got byte 0xff … save the file as UTF-8",
     )
     told(
-        refusal(write(path, "\n\n{'id'}")),
-        "line 3: text must be valid JSON",
-    )
-    told(
         refusal(write(path, "x" * 11), max_line_bytes=10),
         "line 1: a line must be at most 10 bytes … max_line_bytes",
     )
     told(refusal(tmp_path / "x"), "a path that does not exist … check the path")
-    told(refusal(tmp_path / "x.jsonl"), "the file must be readable … check path and rights")
-    told(refusal(tmp_path), str(tmp_path), "cases.jsonl … check the path")
     other = write(tmp_path / "x.json", '{"a": 1}')
     told(
         refusal(other),
@@ -417,8 +389,6 @@ def test_wrong_files_are_told_so(tmp_path):
         "SQuAD 2.0 … CLINC150",
     )
     told(refusal(other, max_file_bytes=4), "a file must be at most 4 bytes … raise max_file_bytes")
-    told(refusal(write(other, "[]")), "SQuAD 2.0 … got a list of 0")
-    told(refusal(write(other, '{"data": []}')), "at least one case")
 
 
 @pytest.mark.parametrize(
@@ -428,11 +398,6 @@ def test_wrong_files_are_told_so(tmp_path):
             {"question": "q", "answers": [{"text": "a"}]},
             "qas.0.id is required",
         ),
-        (
-            {"id": "1", "answers": [{"text": "a"}]},
-            "qas.0.question is required",
-        ),
-        ({"id": "1", "question": "q"}, "must have an answer"),
         (
             {"id": "1", "question": "q", "answers": []},
             "must have an answer … set is_impossible",
@@ -458,18 +423,9 @@ def test_wrong_squad_questions_are_told_so(tmp_path, question, said):
             {"test": "a\tD1\n"},
             ("test.tsv, line 2, id a: a row must be query-id, corpus-id … got 'a D1'"),
         ),
-        ({"test": "a\t\t1\n"}, "test.tsv, line 2, id a: a row must be"),
-        (
-            {"test": "a\tD1\tyes\n"},
-            ("test.tsv, line 2, id a … score … got 'a D1 yes'"),
-        ),
         (
             {"test": "a\tD1\t1\na\tD1\t0\n"},
             ("test.tsv, line 3, id a: a query must have one split … got report 0 after report 1"),
-        ),
-        (
-            {"test": "a\tD1\t1\n", "train": "a\tD2\t1\n"},
-            "id a: a query must have one split … certify 1 after report 1",
         ),
         (
             {"test": "y\tD1\t1\nz\tD1\t1\n"},
@@ -497,16 +453,8 @@ def test_a_repeated_beir_query_is_told_so(tmp_path):
     ("data", "said"),
     [
         (
-            {"train": {}},
-            "train … got an object of 0",
-        ),
-        (
             {"train": [["a"]]},
             "train.0 … 2 items … got a list of 1",
-        ),
-        (
-            {"train": [["a", 1]]},
-            "train.0.1 … got 1",
         ),
         ({"train": []}, "at least one case"),
     ],
@@ -520,14 +468,17 @@ def test_wrong_clinc_is_told_so(tmp_path, data, said):
 
 @needs_shared
 def test_squad_has_its_published_counts():
-    """6,078 questions, 3,168 impossible; 16 articles make 5, 7 and 4.
+    """6,078 questions, 3,168 impossible; 646 paragraphs; 16 articles make 5, 7 and 4.
 
     Each expected source is a chunk.
     """
     path = SHARED / "data" / "squad2-dev-cs224n" / "dev-v2.0.json"
     cases = load_cases(path)
     articles = {case.extra["article"]: case.split for case in cases}
-    sources = {f"{chunk.source}#{chunk.page}" for chunk in load_corpus(path).chunks}
+    chunks = load_corpus(path).chunks
+    sources = {f"{chunk.source}#{chunk.page}" for chunk in chunks}
+    assert (len(sources), len({chunk.source for chunk in chunks})) == (646, 16)
+    assert (chunks[0].chunk_id, chunks[0].page) == ("Normans#1-1", 1)
     assert Counter(case.expect_status for case in cases) == {"refuse": 3168, "ok": 2910}
     assert Counter(articles.values()) == {"tune": 5, "certify": 7, "report": 4}
     assert Counter(case.split for case in cases) == {"tune": 1873, "certify": 2734, "report": 1471}
@@ -535,11 +486,14 @@ def test_squad_has_its_published_counts():
 
 
 @needs_shared
-def test_scifact_has_its_published_counts():
-    """809 training and 300 test queries, 919 and 339 judgements, each of an existing document."""
+def test_scifact_has_its_published_counts(monkeypatch):
+    """809 training and 300 test queries, 919 and 339 judgements, each of one of 5,183 abstracts."""
+    tokens = EncoderTokens(None, 256, lambda texts: [len(text) // 8 for text in texts])
+    monkeypatch.setattr(document_files, "encoder_tokens", lambda _: tokens)
     folder = SHARED / "data" / "beir-scifact"
     cases = load_cases(folder)
     sources = {chunk.source for chunk in load_corpus(folder).chunks}
+    assert len(sources) == 5183
     assert Counter(case.split for case in cases) == {"tune": 325, "certify": 484, "report": 300}
     assert {case.expect_status for case in cases} == {"ok"}
     assert sum(len(case.expect_sources_any) for case in cases) == 919 + 339
@@ -586,16 +540,6 @@ class TestLoad:
         assert Policy.load().policy_id == published.policy_id
         for content in ("# nothing stated\n", "{}", "---\n"):
             assert Policy.load(written(tmp_path, content)).model_dump() == published.model_dump()
-
-    def test_a_partial_file_is_filled_in(self, tmp_path):
-        """One stated threshold changes that one, not its neighbours in the section."""
-        policy = Policy.load(written(tmp_path, "l2:\n  max_l2: 0.6\n"))
-        assert policy == Policy.load().replace("l2.max_l2", 0.6)
-        assert (policy.l2.max_l2, policy.l2.soft_max_l2, policy.l2.enabled) == (0.6, 1.05, True)
-
-    def test_null_unsets(self, tmp_path):
-        """A threshold that may be unset is unset by null; the published one is not filled in."""
-        assert Policy.load(written(tmp_path, "l2: {soft_max_l2: null}")).l2.soft_max_l2 is None
 
     def test_a_byte_order_mark_and_other_line_ends(self, tmp_path):
         """A file from an editor that marks UTF-8 and ends lines with CR LF is read."""
@@ -662,38 +606,6 @@ class TestRoundTrip:
         assert list(tmp_path.iterdir()) == []
 
 
-class TestId:
-    """The policy_id is that of what decides."""
-
-    def test_notes_and_certificate_do_not_count(self, tmp_path):
-        """Words about a policy leave its id as it is.
-
-        A threshold, a switch and a pattern change it.
-        """
-        known = Policy.load().policy_id
-        assert (
-            Policy.load(
-                written(tmp_path, "notes: tuned on Monday\ncertificate: {delta: 0.1}")
-            ).policy_id
-            == known
-        )
-        for content in (
-            "l2: {max_l2: 0.81}",
-            "gap: {enabled: false}",
-            "patterns: {deny: [x]}",
-            "refusal_message: No.",
-        ):
-            assert Policy.load(written(tmp_path, content)).policy_id != known
-
-    def test_form_does_not_count(self, tmp_path):
-        """Order, flow style, and a value stated as published leave the id as it is."""
-        known = Policy.load(
-            written(tmp_path, "l2: {max_l2: 0.6, enabled: true}\nrefine: {max_depth: 2}")
-        ).policy_id
-        other = "refine:\n  max_depth: 2\nl2:\n  soft_max_l2: 1.05\n  max_l2: 0.60\n"
-        assert Policy.load(written(tmp_path, other)).policy_id == known
-
-
 class TestRefused:
     """What breaks a rule stops with file, key or line, value and rule."""
 
@@ -701,21 +613,6 @@ class TestRefused:
         ("content", "said"),
         [
             ("l2: {maxl2: 0.6}", "l2.maxl2 … unknown key"),
-            ("thresholds: {}", "thresholds … unknown key"),
-            (
-                "l2: {max_l2: 70}",
-                "l2.max_l2 … less than or equal to 4 … got 70 … squared L2 distance",
-            ),
-            (
-                "similarity: {min_similarity: 70}",
-                "similarity.min_similarity … got 70 … not a percentage",
-            ),
-            ("similarity: {min_similarity: .nan}", "similarity.min_similarity … got nan"),
-            ("l2: {max_l2: .inf}", "l2.max_l2 … got inf"),
-            ("density: {min_keep: 0}", "density.min_keep … got 0"),
-            ("chosen: {order: random}", "chosen.order … 'rank' or 'l2' … got 'random'"),
-            ("confidence: {tau_default: high}", "confidence.tau_default … got 'high'"),
-            ("l2: 0.6", "l2 … got 0.6"),
             ("1: {}", "1 … keys should be strings"),
         ],
     )
@@ -726,47 +623,19 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("content", "said"),
         [
-            (
-                "patterns: {deny: ['(']}",
-                "patterns.deny … linear-time regular expression … got '('",
-            ),
-            (
-                "patterns: {generic: ['(?=.*a)b']}",
-                "patterns.generic … look-around … a list",
-            ),
-            ("patterns: {facet: ['(a)\\1']}", "patterns.facet … linear-time"),
-            ("patterns: {deny: [[a, '(?!x)']]}", "patterns.deny … got '(?!x)' … look-around"),
-            ("patterns: {entities: {fleet: ['*']}}", "patterns.entities … got '*'"),
-            ("patterns: {deny: x}", "patterns.deny … got 'x'"),
-        ],
-    )
-    def test_patterns(self, tmp_path, content, said):
-        """A bad expression and a look-ahead are told with key, expression and replacement."""
-        told(refusal_policies(tmp_path, content), said)
-
-    @pytest.mark.parametrize(
-        ("content", "said"),
-        [
-            ("l2: {max_l2: 0.6", "line 1 … must be valid YAML"),
             ("l2:\n\tmax_l2: 0.6", "line 2 … must be valid YAML … '\\t'"),
             (
                 "l2:\n  max_l2: 0.6\n  max_l2: 0.7\n",
                 "line 3 … key 'max_l2' twice in one mapping",
             ),
-            ("l2: {}\ngap: {}\nl2: {max_l2: 0.6}\n", "line 3 … key 'l2' twice in one mapping"),
             (
                 "patterns:\n  deny: &a [x]\n  allow: *a\n",
                 "line 3 … the alias *a; write the value out",
             ),
             ("notes: !!python/object/apply:os.getcwd []", "line 1 … must be valid YAML … tag"),
-            ("notes: 2026-13-45", "must be valid YAML … month"),
-            ("[" * 2000 + "]" * 2000, "must be valid YAML … nesting too deep"),
-            ("? [1]\n: 2", "line 1 … unhashable key"),
             ("- l2\n", "must be a mapping of sections … got list"),
-            ("just words", "must be a mapping of sections … got str"),
             (" \n", "must not be empty"),
             (b"l2:\n  max_l2: 0.6 # \xff\n", "line 2 … must be UTF-8 … 0xff"),
-            ("l2: {}".encode("utf-16"), "must be UTF-8"),
         ],
     )
     def test_form(self, tmp_path, content, said):

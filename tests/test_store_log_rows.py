@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from shutil import copy
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzz.outcomes import is_clear
 from log_samples import START, ask, audit_at, bandit_at, choose, edited, fill_audit
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, blank_texts
-from raglab.audit.log_summary import days
 from raglab.bandit import Bandit, dumps
 from raglab.live.online_bandit import Online
 from raglab.reward import RewardWeights
@@ -95,7 +92,7 @@ class TestForgetting:
     @pytest.mark.parametrize(
         "table", [table for table in EVENTS if table.without is not None], ids=lambda one: one.name
     )
-    @settings(deadline=None, derandomize=True, max_examples=60)
+    @settings(deadline=None, derandomize=True, max_examples=15)
     @given(data=st.data())
     def test_what_is_forgotten_stays_forgotten(self, table, data):
         """A row without its texts, once or twice, is the same, also after JSON and back."""
@@ -201,14 +198,12 @@ class TestAlteredRows:
         ("statement", "use"),
         [
             ("UPDATE query_log SET models = '7'", lambda log: log.pack()),
-            ("UPDATE query_log SET documents = '7'", lambda log: explain_request("r3", log)),
             ("UPDATE query_log SET session = x'79'", lambda log: explain_request("r3", log)),
             (
                 "UPDATE decisions SET checks = '7'",
                 lambda log: log.forget(before=START + timedelta(days=1)),
             ),
             ("UPDATE decisions SET confidence = 'x'", lambda log: log.export("out")),
-            ("UPDATE decisions SET ms = '{bad'", lambda log: log.export("out")),
         ],
     )
     def test_the_audit_log(
@@ -231,7 +226,6 @@ class TestAlteredRows:
         ("statement", "use"),
         [
             ("UPDATE bandit_snapshots SET state = '{}'", lambda online: online.state()),
-            ("UPDATE bandit_snapshots SET sums = '[]'", lambda online: choose(online, "x")),
             (
                 'UPDATE bandit_snapshots SET sums = \'{"n": [1], "total": [1]}\'',
                 lambda online: choose(online, "x"),
@@ -240,16 +234,10 @@ class TestAlteredRows:
                 "UPDATE bandit_snapshots SET sums = replace(sums, '.', '9e999 ,')",
                 lambda online: online.state(),
             ),
-            ("UPDATE bandit_snapshots SET seq = 99", lambda online: choose(online, "x")),
             ("UPDATE bandit_snapshots SET seq = 'x'", lambda online: choose(online, "x")),
             ("DELETE FROM bandit_choices", lambda online: online.rebuild()),
             ("UPDATE bandit_choices SET arms = '7'", lambda online: online.frame()),
-            (
-                'UPDATE bandit_rewards SET components = \'{"margin": "x"}\'',
-                lambda online: online.rebuild(),
-            ),
             ("UPDATE bandit_rewards SET components = '7'", lambda online: online.frame()),
-            ("UPDATE bandit_choices SET mask = '7'", lambda online: online.frame()),
         ],
     )
     def test_the_bandits_log(self, bandit, statement, use):
@@ -279,68 +267,3 @@ class TestAlteredRows:
         online = bandit_at(bandit)
         choose(online, "x")
         assert online.state().n.tolist() == online.rebuild().n.tolist()
-
-    @pytest.mark.parametrize("kind", ["audit", "bandit"])
-    def test_a_hundred_cells(self, audit, bandit, kind):
-        """Whichever cell of whichever table: the log is read, or refused in one clear line."""
-        path, refused = audit if kind == "audit" else bandit, 0
-        rng = np.random.default_rng(7)
-        link = sqlite3.connect(path, isolation_level=None)
-        filled = [
-            name
-            for name in sorted(known_tables(path))
-            if "_of_" not in name
-            and not name.startswith("sqlite")
-            and link.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
-        ]
-        assert len(filled) >= 5
-        for number in range(100):
-            table = filled[number % len(filled)]
-            columns = [row[1] for row in link.execute(f"PRAGMA table_info({table})")]
-            column = columns[int(rng.integers(len(columns)))]
-            cells = link.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
-            place, value = cells[int(rng.integers(len(cells)))]
-            change = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"
-            with suppress(sqlite3.IntegrityError):
-                link.execute(change, (altered(value, rng), place))
-                log = audit_at(path) if kind == "audit" else bandit_at(path)
-                with closing(log):
-                    error = refusal(log)
-                assert error is None or is_clear(error), (table, column, str(error))
-                refused += error is not None
-                link.execute(change, (value, place))
-        assert refused >= 10
-        link.close()
-
-
-def altered(value, rng):
-    """Another value of a cell."""
-    if isinstance(value, str) and value and rng.random() < 0.8:
-        place = int(rng.integers(len(value)))
-        return value[:place] + chr(33 + int(rng.integers(90))) + value[place + 1 :]
-    if isinstance(value, int | float) and rng.random() < 0.8:
-        return value + int(rng.integers(1, 5))
-    return [None, "x", 7, b"\x01"][int(rng.integers(4))]
-
-
-def refusal(log):
-    """Error of reading a log by all its doors, None where it is read."""
-    try:
-        read_all(log)
-    except ValueError as error:
-        return error
-    return None
-
-
-def read_all(log):
-    """Read a log by all its doors."""
-    if isinstance(log, Online):
-        log.state()
-        log.rebuild()
-        log.frame()
-        return
-    log.pack()
-    days(log)
-    for number in range(4):
-        explain_request(f"r{number}", log)
-    log.export(Path(log.log.place).with_name("out"))

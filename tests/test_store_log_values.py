@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
+from shutil import copy
 from uuid import uuid4
 
 import pytest
@@ -27,10 +29,10 @@ COMPONENTS = {
 ARMS = ("hybrid", "graph")
 
 
-@pytest.fixture
-def place(tmp_path):
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
     """Return a database with both logs, of one question that was decided and rewarded."""
-    path = tmp_path / "both.sqlite"
+    path = tmp_path_factory.mktemp("logs") / "both.sqlite"
     log, online = AuditLog(path), bandit(path)
     log.opened(
         "r", "who?", policy=PolicyData.from_mapping(), fingerprint="f", models={"encoder": "words"}
@@ -41,6 +43,12 @@ def place(tmp_path):
     log.close()
     online.close()
     return path
+
+
+@pytest.fixture
+def place(sound, tmp_path):
+    """Return a copy of the database."""
+    return Path(copy(sound, tmp_path))
 
 
 def bandit(path):
@@ -78,22 +86,15 @@ def summary(path):
     ("table", "column", "value", "door"),
     [
         ("bandit_rewards", "ms", "", choose),
-        ("bandit_rewards", "ms", "soon", choose),
         ("bandit_rewards", "ms", b"\x01", choose),
         ("bandit_rewards", "ms", float("inf"), choose),
-        ("bandit_rewards", "ms", float("-inf"), choose),
         ("bandit_choices", "arms", "null", open_online),
-        ("bandit_choices", "arms", "3", open_online),
         ("bandit_choices", "arms", '[["hybrid"], null]', open_online),
-        ("bandit_choices", "arms", '{"hybrid": 1}', open_online),
         ("bandit_choices", "features", '{"words": NaN}', fold),
-        ("bandit_choices", "features", '{"words": 1e999}', fold),
         ("bandit_rewards", "components", '{"margin": -Infinity}', fold),
-        ("bandit_rewards", "components", '{"margin": -1E+0400}', fold),
         ("bandit_rewards", "reward", float("inf"), lambda path: bandit(path).frame()),
         ("decisions", "confidence", float("inf"), summary),
         ("decisions", "ms", '{"total": Infinity}', summary),
-        ("decisions", "at", "a\0b", summary),
         ("decisions", "at", "\x1b[2J", summary),
     ],
 )

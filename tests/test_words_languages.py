@@ -5,14 +5,12 @@ What a file must be, the union, and a third language without a line of code.
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-import raglab
 from raglab.answering.extractive import Kind
 from raglab.decision.signal_values import intent_rules
 from raglab.words.languages import LANGUAGES, Language, expression, parse_language, union
@@ -155,75 +153,6 @@ def test_all_languages_share_the_names_of_their_months_and_of_one_to_ten():
     assert all(LANGUAGES.months)
     assert {*range(11)} <= LANGUAGES.numerals.numbers.keys()
     assert isinstance(LANGUAGES, Language)
-
-
-READERS = (
-    "text",
-    "numerals",
-    "retrieval",
-    "decision",
-    *(f"answering/{name}" for name in ("support", "hygiene", "extractive", "compression")),
-    "words/claim_words",
-    "words/answer_match",
-)
-
-
-def test_readers_of_text_hold_no_words_of_a_language():
-    """Months, numerals, negations, accented words are in language files, except for docstrings."""
-    numerals = LANGUAGES.numerals
-    some = [
-        LANGUAGES.months,
-        numerals.numbers.values(),
-        numerals.scales.values(),
-        [LANGUAGES.negation.negators],
-    ]
-    listed = {word for lists in some for words in lists for word in words}
-    accented = {word for word in LANGUAGES.words.stop if not word.isascii()}
-    # words of messages and of names too
-    common = {"no", "none", "not", "nothing", "may", "without", "one", "two"}
-    word = re.compile(
-        rf"(?<!\w)(?:{'|'.join(sorted(map(re.escape, (listed | accented) - common)))})(?!\w)"
-    )
-    root = Path(raglab.__file__).parent
-    files = [
-        path
-        for reader in READERS
-        for path in (*root.glob(f"{reader}.py"), *root.glob(f"{reader}/*.py"))
-    ]
-    held = {
-        (path.name, found)
-        for path in files
-        for text in _texts(path)
-        for found in word.findall(text)
-    }
-    assert len(files) > len(READERS)
-    assert held == set()
-
-
-def _texts(path):
-    """Texts of a module without docstrings and messages."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    left = {
-        id(node.body[0].value)
-        for node in nodes
-        if isinstance(node, DOCUMENTED) and _documented(node)
-    }
-    for node in nodes:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id == "msg"
-        ):
-            left |= {id(part) for part in ast.walk(node)}
-    constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in left]
-    return [node.value for node in constants if isinstance(node.value, str)]
-
-
-DOCUMENTED = (ast.Module, ast.FunctionDef, ast.ClassDef)
-
-
-def _documented(node):
-    return bool(node.body) and isinstance(node.body[0], ast.Expr)
 
 
 def test_numbers_need_no_language():

@@ -5,7 +5,7 @@ Decisions are the same in each.
 
 from __future__ import annotations
 
-import ast
+import re
 import string
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from raglab.words.languages import BY_NAME, TEXTS, Reason, refusal, say
 from worlds import random_policies, random_trace, with_signals
 
 ROOT = Path(raglab.__file__).parent
-SAYING = {"Reason", "say", "counted"}
+SAID = re.compile(r'\b(?:Reason|say|counted)\(\s*"(\w+)"(?:\s+if [^\n]*?\s+else "(\w+)")?')
 
 
 def names(template):
@@ -30,22 +30,16 @@ def names(template):
 
 def test_every_reason_has_its_words():
     """In all languages, with the same values; each key stands in the code, and none is missing."""
-    nodes = [
-        node
+    code = "\n".join(
+        path.read_text(encoding="utf-8")
         for path in ROOT.rglob("*.py")
         if path.parent.name != "cli"  # where `say` prints
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    ]
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
-    keys: set[object] = set()
-    for node in nodes:
-        if isinstance(node, ast.Call) and node.args:
-            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            if name in SAYING and isinstance(node.args[0], ast.Constant | ast.IfExp):
-                stated = ast.walk(node.args[0])
-                keys |= {part.value for part in stated if isinstance(part, ast.Constant)}
+    )
+    texts = set(re.findall(r'"(\w+)"', code))
+    keys = {key for said in SAID.findall(code) for key in said if key}
     english = TEXTS["en"]
-    assert {key for key in keys if isinstance(key, str)} - english.keys() - BY_NAME.keys() == set()
+    assert len(keys) > 50
+    assert keys - english.keys() - BY_NAME.keys() == set()
     made = {"signature_similarity", "anchor_similarity"}  # of what they compare
     assert english.keys() - texts - made == set()
     for texts_of in TEXTS.values():
@@ -76,10 +70,10 @@ def test_the_published_refusal_is_in_the_language():
     assert refusal("fr", "No.") == "No."
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_decision_is_the_same_in_french(seed):
     """Numbers, verdicts and statuses are those of the English one."""
-    trace = random_trace(seed, n_cases=12, depths=2)
+    trace = random_trace(seed, n_cases=6, depths=2)
     for policy in (*random_policies(seed, 4), *with_signals(random_policies(seed, 2), seed)):
         english = decide(record_answers(trace, policy, Drawn(), Weighed()), policy)
         french = replace(english, language="fr")

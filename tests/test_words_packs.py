@@ -1,7 +1,4 @@
-"""Packs: what a trade calls things is data; another trade is another pack.
-
-No module of the package names one.
-"""
+"""Packs: what a trade calls things is data; another trade is another pack."""
 
 from __future__ import annotations
 
@@ -81,8 +78,6 @@ class TestLoading:
                 "field: reader}",
                 r"roles\.borrower\.field must name one that exists, got 'reader'",
             ),
-            ("roles:", "synonyms: {}\nroles:", r"pack\.yaml: synonyms: unknown key"),
-            ("roles:", "name: twice\nroles:", r"'name' twice"),
         ],
     )
     def test_what_is_wrong_is_named(self, tmp_path, old, new, message):
@@ -244,48 +239,7 @@ class TestAnotherPack:
             system.replace(Policy.load(BROKER / "policy.yaml"))
 
 
-# Words of the insurance pack that the package says of itself, of statistics or of anything; each
-# with its reason.
-OWN: dict[str, str] = {
-    "policy": "the YAML of thresholds",
-    "aggregate": "of rows",
-    "occurrence": "of a word",
-    "policies": "of them",
-    "coverage": "share of cases answered; share of an interval",
-    "covered": "of a question's words by passages; by an interval",
-    "covers": "likewise",
-    "claim": "a sentence that evidence must support",
-    "claims": "of them",
-    "excess": "what goes beyond a target; excess AURC",
-    "excesses": "in an example of a table of figures",
-    "loss": "of a certificate; what is minimised",
-    "empty": "nothing in it",
-    "auto": "an engine that is chosen by itself",
-    "escape": "of HTML and of regular expressions",
-    "parties": "persons in tables of roles",
-    "schedule": "of asking, by counts",
-    "driver": "of a database",
-    "home": "of a user: the folder",
-    "damage": "of a file",
-    "legal": "of a firm's name: its form",
-    "storm": "weather, in examples",
-    "glass": "what hail breaks, in examples",
-    "fire": "in examples",
-    "water": "in examples",
-    "renewal": "of figures: the newer ones, in English",
-    "cancellation": "of digits in a difference",
-}
 _WORD = re.compile(r"[^\W\d_]+")
-
-
-def terms(pack):
-    """Words that name the trade: of fields, roles, amounts and wording."""
-    named = [*pack.fields, *pack.roles]
-    named += [word for words in pack.language_words.values() for word in words]
-    named += [word for words in pack.amounts.values() for word in words]
-    for wording in pack.wording.values():
-        named += [said.the for said in wording.fields.values()]
-    return {word for name in named for word in _WORD.findall(name.lower()) if len(word) > 3}
 
 
 def found(words, text):
@@ -341,22 +295,6 @@ def test_what_nothing_reads_is_said(stated, message):
     """A section of another language, or of a field the pack lacks, would do nothing silently."""
     with pytest.warns(UserWarning, match=message):
         pack_of(stated)
-
-
-def test_no_module_names_a_trade():
-    """No code or docstring has an insurance-pack term that is not the package's own word."""
-    root = Path(raglab.__file__).parent
-    generic = set(
-        _WORD.findall((root / "words" / "generic_pack.yaml").read_text(encoding="utf-8").lower())
-    )
-    trade = terms(INSURANCE) - generic - OWN.keys()
-    assert len(trade) > 20
-    hits = {
-        (path.relative_to(root).as_posix(), word)
-        for path in root.rglob("*.py")
-        for word in found(trade, path.read_text(encoding="utf-8"))
-    }
-    assert hits == set()
 
 
 def test_the_generic_pack_names_no_trade():

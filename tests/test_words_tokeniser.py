@@ -352,8 +352,8 @@ def test_bm25_finds_other_scripts(query, text):
 def test_sentences_of_a_long_line_take_no_longer_each():
     """What follows an end is looked at in its first characters alone.
 
-    A line of 8 MB took three minutes.
+    A line of 2 MB would take ten seconds and more.
     """
     start = process_time()
-    assert list(sentence_ends("e.g. " * 1_600_000)) == []
-    assert process_time() - start < 20
+    assert list(sentence_ends("e.g. " * 400_000)) == []
+    assert process_time() - start < 5

@@ -6,6 +6,7 @@ import json
 import math
 import sqlite3
 from contextlib import closing
+from functools import cache
 from typing import Any, NamedTuple
 
 from fuzz.resigned import json_changes
@@ -76,6 +77,20 @@ def cell_changes(path):
                         f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (rowid,)
                     ).fetchone()[0]
                     yield from _changes(table, column, rowid, held)
+
+
+@cache
+def changes_of(path):
+    """Changes of a log, a table as likely as another whatever its size."""
+    by_column: dict[tuple[str, str], list[CellChange]] = {}
+    for change in cell_changes(path):
+        by_column.setdefault((change.table, change.column), []).append(change)
+    longest = max(map(len, by_column.values()))
+    return [
+        change
+        for some in by_column.values()
+        for change in (some * (longest // len(some)))[:longest]
+    ]
 
 
 def _changes(table, column, rowid, held):

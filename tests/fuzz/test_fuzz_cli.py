@@ -9,6 +9,7 @@ import gc
 import io
 import os
 import re
+import shlex
 import shutil
 import socket
 import sys
@@ -22,7 +23,7 @@ import pytest
 import typer
 
 from fuzz.mutation import WORDS, mutated_bytes, pick, shown
-from fuzz.outcomes import CLEAR, HalfWrittenError, Trial, fuzz, report
+from fuzz.outcomes import CASES, CLEAR, HalfWrittenError, Trial, fuzz, report
 from fuzz.shop import shop, words_for_models
 from raglab.cli import app, main
 from raglab.store.files import InputError
@@ -46,212 +47,42 @@ LOGGING = {"ask", "reply", "feedback", "audit"}
 TRACE, POLICY, OUT = "t.parquet", "p.yaml", "out/new"
 # A call of each command that does its work, and how often it is drawn; what takes long is drawn
 # seldom.
-CALLS: tuple[tuple[float, tuple[str, ...]], ...] = (
-    (12, ("policy", "-p", POLICY, "--json")),
-    (12, ("decide", TRACE, "-p", POLICY, "--case", "q0001", "--json")),
-    (8, ("decide", TRACE, "-p", POLICY, "--split", "tune", "--strict", "--out", OUT)),
-    (8, ("sweep", TRACE, POLICY, "q.yaml", "--cost", "refuse.answered_wrong=10", "-o", OUT)),
-    (8, ("sweep", TRACE, "--path", "similarity.min_similarity", "-p", POLICY, "--split", "report")),
-    (
-        12,
+CALLS: tuple[tuple[float, tuple[str, ...]], ...] = tuple(
+    (often, tuple(shlex.split(line)))
+    for often, line in (
+        (12, "policy -p p.yaml --json"),
+        (12, "decide t.parquet -p p.yaml --case q0001 --json"),
+        (8, "decide t.parquet -p p.yaml --split tune --strict --out out/new"),
+        (8, "sweep t.parquet p.yaml q.yaml --cost refuse.answered_wrong=10 -o out/new"),
+        (8, "sweep t.parquet --path similarity.min_similarity -p p.yaml --split report"),
+        (12, "evaluate-log log.csv --target best:1 -e snips,ips --level 0.9 --clip 3"),
+        (8, "evaluate-log log.csv -t target.csv --arm 0 --arm 1 --seed 3 -o out/new"),
+        (4, "evaluate-log i --json"),
+        (8, "explain r1 --log i --json"),
+        (8, "audit --log i --json"),
+        (6, "audit --log i/audit.sqlite"),
+        (4, "audit --log i --export out/tables"),
+        (4, "audit --log i --forget 2020-01-01 --json"),
+        (8, "metrics i --out out/new"),
+        (8, "feedback i r2 --up"),
+        (12, "simulate --means 0.7,0.6 -b ucb1 --rounds 9 --replications 2 --seed 1"),
+        (2, "simulate t.parquet -p p.yaml --weights w.json --rounds 9 --replications 2 -o out/new"),
+        (4, "certify t.parquet -p p.yaml -t hallucination_rate=0.5 --delta 0.1 -o out/new --again"),
+        (2, "certify t.parquet -p p.yaml -p q.yaml --best -t over_ask_rate=0.5 --again --json"),
+        (4, "check c.yaml --cases t.parquet --split report --again"),
+        (4, "check p.yaml --cases t.parquet --baseline b.json --rate coverage --min-effect 0.1"),
         (
-            "evaluate-log",
-            "log.csv",
-            "--target",
-            "best:1",
-            "-e",
-            "snips,ips",
-            "--level",
-            "0.9",
-            "--clip",
-            "3",
+            2,
+            "check p.yaml --cases t.parquet --save-baseline out/new --cost ok.refused=0.5",
         ),
-    ),
-    (
-        8,
-        (
-            "evaluate-log",
-            "log.csv",
-            "-t",
-            "target.csv",
-            "--arm",
-            "0",
-            "--arm",
-            "1",
-            "--seed",
-            "3",
-            "-o",
-            OUT,
-        ),
-    ),
-    (4, ("evaluate-log", "i", "--json")),
-    (8, ("explain", "r1", "--log", "i", "--json")),
-    (8, ("audit", "--log", "i", "--json")),
-    (6, ("audit", "--log", "i/audit.sqlite")),
-    (4, ("audit", "--log", "i", "--export", "out/tables")),
-    (4, ("audit", "--log", "i", "--forget", "2020-01-01", "--json")),
-    (8, ("metrics", "i", "--out", OUT)),
-    (8, ("feedback", "i", "r2", "--up")),
-    (
-        12,
-        (
-            "simulate",
-            "--means",
-            "0.7,0.6",
-            "-b",
-            "ucb1",
-            "--rounds",
-            "9",
-            "--replications",
-            "2",
-            "--seed",
-            "1",
-        ),
-    ),
-    (
-        2,
-        (
-            "simulate",
-            TRACE,
-            "-p",
-            POLICY,
-            "--weights",
-            "w.json",
-            "--rounds",
-            "9",
-            "--replications",
-            "2",
-            "-o",
-            OUT,
-        ),
-    ),
-    (
-        4,
-        (
-            "certify",
-            TRACE,
-            "-p",
-            POLICY,
-            "-t",
-            "hallucination_rate=0.5",
-            "--delta",
-            "0.1",
-            "-o",
-            OUT,
-            "--again",
-        ),
-    ),
-    (
-        2,
-        (
-            "certify",
-            TRACE,
-            "-p",
-            POLICY,
-            "-p",
-            "q.yaml",
-            "--best",
-            "-t",
-            "over_ask_rate=0.5",
-            "--again",
-            "--json",
-        ),
-    ),
-    (4, ("check", "c.yaml", "--cases", TRACE, "--split", "report", "--again")),
-    (
-        4,
-        (
-            "check",
-            POLICY,
-            "--cases",
-            TRACE,
-            "--baseline",
-            "b.json",
-            "--rate",
-            "coverage",
-            "--min-effect",
-            "0.1",
-        ),
-    ),
-    (
-        2,
-        (
-            "check",
-            POLICY,
-            "--cases",
-            TRACE,
-            "--split",
-            "tune",
-            "--save-baseline",
-            OUT,
-            "--cost",
-            "ok.refused=0.5",
-        ),
-    ),
-    (
-        2,
-        (
-            "ask",
-            "i",
-            "What is the motor excess?",
-            "-p",
-            POLICY,
-            "--arm",
-            "hybrid",
-            "--session",
-            "ann",
-            "--json",
-        ),
-    ),
-    (2, ("reply", "i", "r1", "yes", "-p", POLICY, "--question", "What?")),
-    (
-        3,
-        (
-            "index",
-            "corpus.jsonl",
-            "--out",
-            "out/index",
-            "--arm",
-            "hybrid",
-            "--policy",
-            POLICY,
-            "--quiet",
-        ),
-    ),
-    (
-        3,
-        (
-            "trace",
-            "documents",
-            "--out",
-            OUT,
-            "--cases",
-            "documents/cases.jsonl",
-            "--rerank-k",
-            "5",
-            "--quiet",
-        ),
-    ),
-    (
-        0.4,
-        (
-            "tune",
-            "s.parquet",
-            "-p",
-            POLICY,
-            "--out",
-            "out/study",
-            "--trials",
-            "2",
-            "--no-track",
-            "--quiet",
-        ),
-    ),
-    (0.4, ("report", "s.parquet", "-p", POLICY, "--incumbent", "q.yaml", "--out", "out/r.html")),
-    (
-        0.4,
-        ("demo", "--data", "absent", "--out", "out/demo", "--trials", "2", "--mlruns", "out/runs"),
-    ),
+        (2, 'ask i "What is the motor excess?" -p p.yaml --arm hybrid --session ann --json'),
+        (2, 'reply i r1 yes -p p.yaml --question "What?"'),
+        (3, "index corpus.jsonl --out out/index --arm hybrid --policy p.yaml --quiet"),
+        (3, "trace documents --out out/new --cases documents/cases.jsonl --rerank-k 5 --quiet"),
+        (0.4, "tune s.parquet -p p.yaml --out out/study --trials 2 --no-track --quiet"),
+        (0.4, "report s.parquet -p p.yaml --incumbent q.yaml --out out/r.html"),
+        (0.4, "demo --data absent --out out/demo --trials 2 --mlruns out/runs"),
+    )
 )
 # Work that is asked for is done: these say how much, and are given no large number that is a right
 # one.
@@ -681,7 +512,7 @@ def test_every_command_ends_with_a_code_and_a_line(made, monkeypatch):
         return Trial(f"{kind} {shown(call, 500)}", partial(shelf.tried, call, kind))
 
     gc.freeze()  # what is loaded by now is not searched for garbage after each case
-    failures = fuzz("command line", draw, made)
+    failures = fuzz("command line", draw, made, -(-CASES // 4))
     assert not failures, report(failures)
 
 

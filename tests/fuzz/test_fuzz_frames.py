@@ -208,7 +208,7 @@ def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path):
             lambda made: trace_problem(made, tmp_path),
         )
 
-    failures = fuzz("frames", draw, tmp_path, CASES)
+    failures = fuzz("frames", draw, tmp_path, -(-CASES // 4))
     assert not failures, report(failures)
 
 
@@ -299,7 +299,7 @@ def test_a_mutated_table_loads_whole_or_is_told(kind, tmp_path):
             f"columns {columns}: {what}", partial(doors[0], changed, columns=columns), wrong
         )
 
-    failures = fuzz(f"frames: {kind}", draw, tmp_path, -(-CASES // 2))
+    failures = fuzz(f"frames: {kind}", draw, tmp_path, -(-CASES // 8))
     assert not failures, report(failures)
 
 
@@ -373,7 +373,7 @@ def test_a_mutated_frame_of_rewards_is_a_table_or_is_told():
             told, lambda: Table.from_frame(changed, features=features, costs=costs, **more), wrong
         )
 
-    failures = fuzz("frames: rewards", draw, None, -(-CASES // 5))
+    failures = fuzz("frames: rewards", draw, None, -(-CASES // 10))
     assert not failures, report(failures)
 
 
@@ -425,20 +425,7 @@ def test_a_mutated_log_of_a_bandit_is_estimated_or_is_told():
         changed, what = mutated_frame(rng, whole)
         target: Any = [0.25, 0.75]
         if rng.random() < 0.2:
-            target = pick(
-                rng,
-                (
-                    [0.5],
-                    [0.5, 0.6],
-                    [-1.0, 2.0],
-                    [np.nan, 1.0],
-                    [[0.5, 0.5]] * 3,
-                    "ab",
-                    None,
-                    [],
-                    [1.0, 0.0],
-                ),
-            )
+            target = pick(rng, TARGETS)
             what = f"{what}; target {target!r}"
         session = "session" if rng.random() < 0.3 else None
         return Trial(
@@ -447,5 +434,5 @@ def test_a_mutated_log_of_a_bandit_is_estimated_or_is_told():
             impossible,
         )
 
-    failures = fuzz("frames: bandit log", draw, None, -(-CASES // 5))
+    failures = fuzz("frames: bandit log", draw, None, -(-CASES // 10))
     assert not failures, report(failures)

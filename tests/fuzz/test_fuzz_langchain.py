@@ -74,5 +74,5 @@ def test_a_store_that_gives_other_things_is_a_trace_or_is_told(tmp_path):
         call = partial(trace_from_langchain, source, ASKED, distance=distance, k=3)
         return Trial(f"{distance}: {what}", call, lambda made: trace_problem(made, tmp_path))
 
-    failures = fuzz("langchain", draw, tmp_path, -(-CASES // 4))
+    failures = fuzz("langchain", draw, tmp_path, -(-CASES // 10))
     assert not failures, report(failures)

@@ -100,7 +100,7 @@ def test_what_is_no_question(system):
         asked = state(rng)
         return Trial(shown(asked, 500), partial(both, system, graph, asked), unlike)
 
-    failures = fuzz("ask and LangGraph", draw, None, -(-CASES // 10))
+    failures = fuzz("ask and LangGraph", draw, None, -(-CASES // 20))
     assert not failures, report(failures)
 
 

@@ -6,14 +6,13 @@ Each in a process of its own that is ended.
 from __future__ import annotations
 
 import json
-import os
-import resource
 import time
 from functools import partial
 
 import pytest
 
 from document_samples import document as read
+from fuzz.forks import forked
 from fuzz.mutation import mutated_bytes, pick
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from pdf_samples import (
@@ -29,11 +28,9 @@ from pdf_samples import (
     stream,
     with_content,
 )
-from raglab.store import document_worker
-from raglab.store.document_reading import answered
 from raglab.store.files import InputError
 from raglab.store.pdf import PDF_LIMITS
-from raglab.store.workers import SECONDS, DocumentWorker
+from raglab.store.workers import DocumentWorker
 
 LABELS = (
     b"<< /Type /Catalog /Pages 2 0 R /PageLabels << /Nums [0 << /S /r >> 1 << /S /D /P (a) >>] >> "
@@ -139,29 +136,6 @@ def mutated_pdf(rng):
     return out
 
 
-def forked(_worker, raw, request):
-    """What the worker's own code says of a PDF, in a fork that spends as much as a worker may.
-
-    A fork has pypdf loaded already, which is what most of a worker's time goes to. Memory is left
-    as it is: the process of the tests has more of it than a worker may take.
-    """
-    there, here = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(there)
-            document_worker._allow(request["seconds"], resource.RLIM_INFINITY)
-            of, text = answered(request["reader"], raw, request["limits"])
-            os.write(here, (of.encode() + b" " + text)[:60_000])  # a pipe holds so much
-        finally:
-            os._exit(0)
-    os.close(here)
-    with os.fdopen(there, "rb") as pipe:
-        kind, _, answer = pipe.read().partition(b" ")
-    _, status = os.waitpid(child, 0)
-    return ("limit", SECONDS) if os.WIFSIGNALED(status) else (kind.decode(), answer)
-
-
 def pdf(raw, limits=PDF_LIMITS):
     """A PDF as it is read."""
     return read("PDF", raw, "a.pdf", limits)
@@ -177,7 +151,7 @@ def check(document):
 
 
 def test_an_altered_pdf_is_read_or_told(monkeypatch):
-    """Its pages, or one line; a fifth of the cases, each in a fork."""
+    """Its pages, or one line; a tenth of the cases, each in a fork."""
     monkeypatch.setattr(DocumentWorker, "answer", forked)
     limits = PDF_LIMITS._replace(seconds=4)
 
@@ -185,7 +159,7 @@ def test_an_altered_pdf_is_read_or_told(monkeypatch):
         raw = mutated_pdf(rng)
         return Trial(f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf, raw, limits), check)
 
-    failures = fuzz("PDF", draw, None, -(-CASES // 5))
+    failures = fuzz("PDF", draw, None, -(-CASES // 10))
     assert not failures, report(failures)
 
 

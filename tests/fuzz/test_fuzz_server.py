@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 
 from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_value, pick, shown
-from fuzz.outcomes import Trial, fuzz, report
+from fuzz.outcomes import CASES, Trial, fuzz, report
 from local_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 from raglab.answering.generation import ModelGenerator
 from raglab.answering.openai_client import OpenAIClient
@@ -26,7 +26,7 @@ from raglab.words.characters import visible
 
 pytest.importorskip("openai")
 
-WAIT_S = 0.3
+WAIT_S = 0.15
 STATUSES = (
     200,
     200,
@@ -187,5 +187,5 @@ def test_whatever_a_server_says(server):
         call = partial(generator.answer, "What is the excess?", PASSAGES)
         return Trial(shown(server.sent, 500), partial(asked, call), wrong)
 
-    failures = fuzz("model server", draw)
+    failures = fuzz("model server", draw, None, -(-CASES // 2))
     assert not failures, report(failures)

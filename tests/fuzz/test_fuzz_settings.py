@@ -105,7 +105,7 @@ def test_a_mutated_file_states_what_holds_or_is_told(tmp_path):
             shown(raw, 900), lambda: with_environment({}, lambda: read(path)), partial(lost, stated)
         )
 
-    failures = fuzz("settings: file", draw, tmp_path, CASES // 2)
+    failures = fuzz("settings: file", draw, tmp_path, -(-CASES // 8))
     assert not failures, report(failures)
 
 
@@ -129,7 +129,7 @@ def test_a_mutated_environment_states_what_holds_or_is_told():
             partial(lost, text),
         )
 
-    failures = fuzz("settings: environment", draw, None, CASES - CASES // 2)
+    failures = fuzz("settings: environment", draw, None, -(-CASES // 8))
     assert not failures, report(failures)
 
 
