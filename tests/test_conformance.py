@@ -59,11 +59,6 @@ def test_the_sample_covers_every_rule():
     assert [rule for rule in rules if rule not in why] == []
     assert {case["expect"]["status"] for case in SAMPLE[1:]} == {"ok", "refuse", "ambiguous"}
     assert {case["expect"]["stage"] for case in SAMPLE[1:]} == {"ood", "retrieval", "coverage"}
-    tied = [
-        case for case in SAMPLE[1:] if len({hit["l2"] for hit in case["hits"]}) < len(case["hits"])
-    ]
-    assert len(tied) >= 10
-    assert len(SAMPLE) > 40
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not beside the repository")

@@ -126,10 +126,6 @@ def test_what_was_not_measured_is_named_once(docs, tmp_path):
     system = open_system(docs, {})
     trace = docs.trace
     (note,) = unmeasured_note(trace, system.policy)
-    assert "generation, support, hygiene" in note
-    assert "raglab.record_answers" in note
-    (other,) = unmeasured_note(trace, raglab.Policy.from_mapping(POLICIES["hygiene"]))
-    assert "hygiene is not measured" in other
     assert (
         unmeasured_note(
             raglab.record_answers(trace, system.policy, system.generator, system.scorer),
