@@ -159,10 +159,7 @@ def test_a_server_that_cannot_weigh_words_is_refused_where_that_is_needed(server
 
 
 def test_a_probe_has_one_deadline(server):
-    """Two requests of 0.6 s each do not fit into one second.
-
-    Nothing is kept of it.
-    """
+    """Two requests of 0.6 s each do not fit into one second."""
 
     def behave(*_):
         server.released.wait(0.6)

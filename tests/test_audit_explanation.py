@@ -111,7 +111,7 @@ class TestExplain:
     """One request."""
 
     def test_what_it_says(self, log):
-        """The question, every check with its margin, and whether it all follows."""
+        """It all follows, and every check has its margin."""
         answered(log, [PASSES])
         said = explain_request("r1", log)
         assert said.rebuilt, said.differences

@@ -131,10 +131,7 @@ class TestLearnedState:
 
     @pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
     def test_the_compiled_loop_goes_on_alike(self, policy):
-        """Arm for arm, with prior means and costs too.
-
-        Of a learner without a context it is refused.
-        """
+        """Arm for arm, with prior means and costs too."""
         pytest.importorskip("numba")
         world = table(300, costs={"a": 0.0, "b": 0.2}, order="replacement")
         for prior_mean in (0.0, 0.5, 1.0):
@@ -186,7 +183,7 @@ class TestLearnedState:
 
     @pytest.mark.parametrize("policy", ["thompson_nig", "lin_ucb"])
     def test_a_state_of_another_world_is_refused(self, policy):
-        """Other arms, a batch, another window; a policy that learns nothing has no state."""
+        """Of more arms, or of a batch; a policy that learns nothing has no state."""
         bandit, world = Bandit(policy), table()
         for state in (
             init(3, bandit=bandit, n_features=2),
@@ -221,7 +218,7 @@ class TestBefore:
         assert loads(dumps(saved.state, saved.bandit)).bandit == saved.bandit
 
     def test_new_ones_are_marked_and_the_rest_is_as_it_was(self):
-        """A linear learner keeps its prior_mean; the mark on any other is refused."""
+        """A linear learner keeps its prior_mean."""
         for policy in POLICIES:
             bandit = Bandit(policy, prior_mean=0.25)
             text = dumps(init(2, bandit=bandit, n_features=1), bandit)
@@ -286,10 +283,7 @@ class TestOnline:
             )
 
     def test_the_environment_names_it(self, tmp_path, monkeypatch):
-        """RAGLAB_BANDIT_PRIOR of a linear learner is a file that dumps wrote.
-
-        Of another learner it is refused.
-        """
+        """RAGLAB_BANDIT_PRIOR of a linear learner is a file of the same settings."""
         bandit = Bandit("lin_ucb")
         initial = init(2, bandit=bandit, n_features=1 + len(FEATURES) + 2)._replace(
             n=np.array([3.0, 0.0])

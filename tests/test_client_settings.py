@@ -105,10 +105,7 @@ class TestWrongSettings:
     )
     @pytest.mark.parametrize("some", [UNGATED, policy()])
     def test_recording_ends_with_its_first_batch(self, server, status, remedy, at_once, some):
-        """The rest is missing as not asked, and the warning says what to correct.
-
-        Corrected, all are asked.
-        """
+        """The warning says what to correct; corrected, all are asked."""
         server.failing = {f"question {n}": error(status, "no such model") for n in range(N)}
         with pytest.warns(MissingAnswersWarning, match=f"it ended at: .*{remedy}, then ask"):
             made = record_answers(

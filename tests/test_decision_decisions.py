@@ -99,7 +99,7 @@ def _three():
 
 
 def test_a_contract_says_in_what_it_is_met():
-    """The wrong status first, then other sources than expected; without a label nothing."""
+    """The wrong status first, then sources that were not expected."""
     answers = policy(confidence={"enabled": False})
     frame = decide(_three(), answers).frame()
     assert frame["correct"].tolist() == [True, False, None]
@@ -138,10 +138,7 @@ def test_changed_cases_are_named_with_what_they_were():
 
 
 def test_numbers_that_go_by_l2_are_of_the_nearest_hit():
-    """The first in the arm's order is another.
-
-    Cosine and gap are of the nearest hits, and the messages say so.
-    """
+    """The first in the arm's order is another."""
     hits = [Hit(0.5, "near.md", rank=1), Hit(0.9, "first.md", rank=0)]
     checks = {
         check.gate: check.text for check in decide(trace_of((ask(), [hits])), policy()).explain("q")

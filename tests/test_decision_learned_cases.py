@@ -109,10 +109,7 @@ def test_an_old_policy_is_known_by_the_whole_set_alone():
 
 
 def test_a_few_equal_questions_are_repeats():
-    """At most one in twenty does not count, and is stated; one more counts.
-
-    A whole set always counts.
-    """
+    """At most one in twenty does not count, and is stated; one more counts."""
     policy = with_tuned_cases(Policy.load(), ["hello", "thanks", "x"])
     new = [f"q{n}" for n in range(19)]
     (few,) = learned_cases([policy], {"report": ["hello", *new]})
@@ -240,7 +237,7 @@ def test_a_report_declares_no_winner_on_learned_cases(trace, fitted, tmp_path):
 
 
 def test_a_study_leaves_a_record(trace):
-    """The policy names its cases; missed targets are among the notes."""
+    """The policy names its cases."""
     goal = Goal(targets={"hallucination_rate": 0.001})
     result = tune(trace, policy=free_policy(), trials=16, batch_size=8, goal=goal)
     queries = [case.query for case in trace.split("tune").cases]

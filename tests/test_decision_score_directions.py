@@ -109,7 +109,7 @@ def test_labels_that_say_nothing(frame):
 
 @pytest.mark.parametrize(("higher", "sign"), [("surer", 1.0), ("ask", -1.0)])
 def test_signals_of_the_user(higher, sign):
-    """From a frame, and added to a trace, once."""
+    """From a frame, and added to a trace."""
     frame = hits().assign(own=lambda rows: sign * rows["score"])
     for declared in ("surer", "ask"):
         own = {"own": {"higher": declared, "unit": "marks"}}

@@ -102,7 +102,7 @@ def test_a_study(tuned, tmp_path):
 
 
 def test_a_certificate_and_its_check():
-    """Count, reason and lines; a policy file holds the reason."""
+    """Reason and lines; a check says it too."""
     trace = status_alone({"tune": 150, "certify": 150, "report": 60})
     told = status_alone_sentence(trace.split("certify"))
     found = raglab.certify_policy(trace, POLICY, targets={"hallucination_rate": 0.5})

@@ -152,7 +152,7 @@ def test_threshold_draws_its_steps():
 
 
 def test_candidates_stand_by_their_cost():
-    """Cheapest cross-fitted on top, three marks a row, one-error bars each way, selected bold."""
+    """Cheapest cross-fitted first, three marks a row, bars of one error each way."""
     (on,) = figures.candidate_costs(CANDIDATES, "always-answer", "always-refuse").axes
     assert curve(on, "cross-fitted: by versions that never saw the case").get_xdata().tolist() == [
         0.3,

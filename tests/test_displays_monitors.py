@@ -13,7 +13,7 @@ from refusals import refused
 
 
 def test_panels_of_each_promise():
-    """Both sides as they are, the bar at 0, the promise in the rate's panel; table and repr."""
+    """Both sides as they are, the bar at 0, the promise in the rate's panel."""
     rows = monitored()
     display = MonitorDisplay.from_monitor(rows)
     assert len(display.axes_) == 4

@@ -211,10 +211,7 @@ def test_every_module_is_an_attribute():
 
 
 def test_a_damaged_room_is_not_reported_as_missing(rooms, tmp_path):
-    """A lost module raises as Python does; a lost `__init__.py` is named.
-
-    A folder of caches alone is no room.
-    """
+    """A lost module raises as Python does; a lost `__init__.py` is named."""
     rooms(cockpit="POINTS = {}")
     with pytest.raises(
         ModuleNotFoundError, match=r"^No module named 'raglab\.extensions\.cockpit\.display'$"

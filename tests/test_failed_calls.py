@@ -78,7 +78,7 @@ class TestLeftOut:
         assert int(row["false_refusal_rate_k"]) == 0
 
     def test_every_headline_states_the_count(self):
-        """Of decisions, tables, comparisons, reviews, cockpit and report."""
+        """Of decisions, tables, comparisons and reviews."""
         trace = recorded_of_failing(castle(20), [1, 4, 7, 10, 13, 16])
         sentence = failed_sentence(6, 14)
         assert sentence in repr(decide(trace, GATED))

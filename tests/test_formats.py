@@ -51,7 +51,7 @@ def test_a_trace_decides_as_it_did(name, samples, expected):
 
 
 def test_the_trace_holds_all_that_it_held(samples):
-    """Cases with splits, hits, embeddings of chunks, and latencies beside it."""
+    """Cases with splits, hits, embeddings of chunks, and latencies."""
     trace = raglab.Trace.load(samples / "trace.parquet")
     assert [len(trace.split(name)) for name in ("tune", "certify", "report")] == [36, 12, 12]
     assert sorted(chunk.text for chunk in trace.chunks) == sorted(DOCUMENTS.values())
@@ -73,7 +73,7 @@ def test_shards_decide_as_the_trace(samples, expected):
 
 
 def test_a_policy_is_the_policy_that_it_was(samples):
-    """Its identifier is the one in the file's first line, and that of the same values today."""
+    """Its identifier is that of the same values today."""
     loaded = raglab.Policy.load(samples / "policy.yaml")
     assert loaded.policy_id == policy().policy_id
 

@@ -168,10 +168,7 @@ def test_the_gates_of_the_chain_do_not_decide():
 
 
 def test_an_unfit_answer_is_asked_back_where_answering_costs_more_than_asking():
-    """A ratio's steps know the case whose answer would be refused.
-
-    Asking it back changes its status.
-    """
+    """A ratio's steps know the case whose answer would be refused."""
     chosen = by_cost(policy(), (1.0, 0.0, 0.0, 1.0), asked_right=1.0)
     trace = record_answers(
         trace_of((ask(expect_status="ambiguous"), [TWO])), chosen, Fixed(text=""), Weighed()
@@ -231,7 +228,7 @@ def test_numbers_that_are_none_are_refused(path, value):
 
 
 def test_a_policy_with_a_model_comes_back_from_yaml(tmp_path):
-    """Same id, same decisions: a model is numbers."""
+    """Same id, same numbers."""
     part = {"center": 0.1, "scale": 1.0 / 3.0, "missing": 0.25, "weights": (0.1, -0.2, 0.3, 1e-7)}
     stated = by_cost(Policy.load(), (0.1, 0.2, -30.0, 0.0), {"groups": part, "gap": part})
     stated = stated.replace("decision.ratio", 2.5, "decision.costs.refuse.answered_wrong", 10.0)

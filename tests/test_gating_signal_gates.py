@@ -156,10 +156,7 @@ def test_a_refusal_by_a_signal_is_refined_like_one_by_similarity():
 
 
 def test_steps_of_a_bound_are_counted_by_hand():
-    """Cosines 0.875 and 0.75.
-
-    A bound that the policy states, one it does not, and one up to the other bound.
-    """
+    """Cosines 0.875 and 0.75, of a bound that is stated, of none, and up to the bound beside it."""
     trace = trace_of((ask(), [[Hit(0.25)]]), (ask(), [[Hit(0.5)]]))
     columns = ["low", "high", "coverage_k"]
     bare = policy(**CONFIDENT)
@@ -228,10 +225,7 @@ def test_what_is_no_gate_on_a_signal_is_refused(path, value, told):
 
 
 def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them():
-    """No bound that the policy leaves open; of two, each up to the middle.
-
-    A certificate's grid drops what crosses.
-    """
+    """No bound that the policy leaves open; of two, each up to the middle."""
     trace = trace_of(*((ask(), [[Hit(0.25 * n)]]) for n in range(1, 5)))
     bare = policy(**CONFIDENT, l2={"enabled": False})
     assert not any(path.startswith("signals.") for path in full_space(trace, bare))

@@ -63,10 +63,7 @@ class TestStrata:
     """`label_strata`."""
 
     def test_names_and_sizes(self):
-        """Decision, gate and margin; all requests are of one.
-
-        The nearest quarter and its ties are near.
-        """
+        """Decision, gate and margin; all requests are of one."""
         trace, _ = traffic()
         strata = label_strata(trace, LENIENT, None, 0.25)
         assert strata.sizes == dict(sorted(Counter(strata.names).items()))
@@ -113,10 +110,7 @@ class TestSample:
         assert (len(sample), sample["request_id"].is_unique) == (n, True)
 
     def test_columns_and_texts(self):
-        """Those of an audit sample, then policy and margin.
-
-        The reason names its numbers, the label is empty.
-        """
+        """Those of an audit sample, then policy and margin; the label is empty."""
         trace, _ = traffic()
         sample = sample_for_labels(trace, LENIENT, 40, seed=1)
         assert (tuple(sample), SAMPLE_COLUMNS[: len(COLUMNS)]) == (SAMPLE_COLUMNS, COLUMNS)
@@ -179,10 +173,7 @@ class TestLabelsBack:
         assert sum(case.expect_status is not None for case in back.cases) == 28
 
     def test_a_label_takes_the_place_of_feedback(self):
-        """With the count.
-
-        A second sample takes the place of the first, whose labels then are of requests not drawn.
-        """
+        """With the count; a second sample takes the place of the first."""
         trace, labels = traffic()
         thumbs = replace(
             trace, cases=tuple(case._replace(expect_status="ambiguous") for case in trace.cases)

@@ -105,10 +105,7 @@ class TestByHand:
     def test_a_page_that_is_first_of_itself_and_its_document_gains_both(
         self, pages, gained, number
     ):
-        """a.md has grade 1, its page 2 has 2.
-
-        The best order has the page first, for 3 in all, or for two sources.
-        """
+        """a.md has grade 1, its page 2 has 2; the best order has the page first."""
         grades = {"a.md": 1, "a.md#2": 2}
         case = ask(expect_sources_any=tuple(grades), extra={"source_grades": grades})
         trace = trace_of(

@@ -56,10 +56,7 @@ def rows_of(audit):
 
 
 def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes():
-    """Concordance 1, and the learner ends on the worst arm.
-
-    The headline says so, and no note says it works.
-    """
+    """Concordance 1, and the learner ends on the worst arm. The headline says so."""
     audit = audit_rewards(misleading(), **SMALL)
     assert audit.correlations["concordance"].tolist() == [1.0]
     assert audit.arms["success_share"].round(2).tolist() == [1.0, 0.98, 0.98]

@@ -224,10 +224,7 @@ def test_the_expected_cost_decision_is_selected_where_classes_are_separable():
 
 
 def test_on_noise_a_free_policy_is_kept():
-    """Signals that know nothing.
-
-    The incumbent stays, and the second note says what so few cases cannot tell.
-    """
+    """Of signals that know nothing."""
     for seed in range(3):
         trace = labelled(seed, {"tune": 100, "report": 60}, wrong=0.35)
         result = tune(trace, policy=free_policy(), trials=16, batch_size=8)
@@ -248,10 +245,7 @@ def test_where_no_case_is_ambiguous_no_candidate_asks():
 
 
 def test_a_study_by_the_chain_and_by_candidates_of_the_user():
-    """`rule="chain"` lets the chain compete; a named policy competes by its own name.
-
-    All costs stand beside.
-    """
+    """`rule="chain"` lets the chain compete; a named policy competes by its own name."""
     trace = separable(120, seed=4)
     cut = len(trace) // 2
     split = tuple(

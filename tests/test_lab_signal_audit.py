@@ -63,10 +63,7 @@ def test_a_constant_signal_tells_nothing_and_is_worth_nothing():
 
 
 def test_constant_signals_come_last():
-    """Behind every signal that varies, whatever it is worth.
-
-    Behind them only those that no case has.
-    """
+    """Behind every signal that varies, also one that costs."""
     rng = np.random.default_rng(3)
     weak = [
         min(0.95, max(0.02, 0.25 + 0.25 * tells + 0.35 * rng.standard_normal())) for tells in TELLS

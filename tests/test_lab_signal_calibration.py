@@ -108,10 +108,7 @@ def test_too_few_cases_of_a_kind_are_refused(n):
 
 
 def test_groups_must_be_known():
-    """A case without one is in no group with the others that have none.
-
-    Labels of several types are compared.
-    """
+    """A case without a group is in no group with others that have none."""
     trace = low_scores(100)
     for missing in (None, float("nan")):
         groups = [*(f"d{n}" for n in range(99)), missing]

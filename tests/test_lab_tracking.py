@@ -29,10 +29,7 @@ from study_worlds import study_world
 
 
 def test_the_curve_holds_the_best_cost_by_trial_to_the_last():
-    """One that keeps the targets is better than one that does not, whatever it costs.
-
-    At most some 500 steps.
-    """
+    """A trial that keeps the targets is better than one that does not, whatever it costs."""
     parts = {
         "costs": pd.DataFrame({"in_sample": [0.2], "cross_validated": [0.3]}, index=["chain"]),
         "selected": "chain",

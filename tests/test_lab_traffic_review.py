@@ -87,10 +87,7 @@ class TestByHand:
         assert made.counts["without day"] == 1
 
     def test_curve_of_a_threshold(self):
-        """Each distance is a step.
-
-        The policy's own is marked, and the nearest change on either side.
-        """
+        """Each distance is a step; the policy's own is marked."""
         made = review(self.traffic(), policy(l2={"max_l2": 0.5, "soft_max_l2": None}))
         curve = made.gates.query("path == 'l2.max_l2'")
         assert curve["low"].tolist()[1:] == pytest.approx([0.2, 0.4, 0.6])
@@ -218,7 +215,7 @@ class TestLabels:
     """Rates from labels."""
 
     def test_labels_that_nobody_drew(self):
-        """Speak for the labelled requests alone: no interval, and the note says so."""
+        """They speak for the labelled requests alone: no interval."""
         trace = labelled(1, {"": 60})
         made = review(trace, free_policy())
         rows = made.frame().query("basis == 'labelled requests'").set_index("rate")

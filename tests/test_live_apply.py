@@ -70,7 +70,7 @@ class TestByHand:
         assert [row.get("signals.node_score") for row in said["margins"]] == [0.25, -0.25, None]
 
     def test_a_missing_measurement_has_no_margin(self):
-        """It is None, as JSON writes it; gates that are off are left out."""
+        """It is None, as JSON writes it."""
         said = decide_frame(scores(("a?", "x", float("nan"))), OFF, score=None, signals=NODE)
         assert said["margins"][0]["signals.node_score"] is None
         assert (

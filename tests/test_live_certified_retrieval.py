@@ -121,7 +121,7 @@ class TestOtherScores:
         return trace_from_frame(pd.DataFrame(rows, columns=columns), score="cosine")
 
     def test_a_tuned_one_is_refused(self, frame, index, tmp_path):
-        """By a system that opens, and an open one; its frame is decided as ever."""
+        """By a system that opens, and by an open one."""
         policy = tune(frame, trials=4, batch_size=4).policy
         policy.save(tmp_path / "policy.yaml")
         rule = "must be tuned on scores of raglab's retrieval, got one of cosine scores"

@@ -119,10 +119,7 @@ def test_hygiene_refuses_no_answerable_question(docs):
 
 
 def test_what_was_not_measured_is_named_once(docs, tmp_path):
-    """In the notes of study, certificate and report.
-
-    With recorded answers, or of other systems' hits, it is not.
-    """
+    """In the notes of study, certificate and report; with recorded answers it is not."""
     system = open_system(docs, {})
     trace = docs.trace
     (note,) = unmeasured_note(trace, system.policy)

@@ -121,10 +121,7 @@ class TestRegistry:
             SignalFunction("judge", len, **fields)
 
     def test_the_code_is_part_of_the_identity(self):
-        """A function that is edited is another one, whatever its version says.
-
-        The same one is so in every process.
-        """
+        """A function that is edited is another, in every process."""
         texts = [
             "lambda rows, k=1: rows * k",
             "lambda rows, k=2: rows * k",

@@ -85,7 +85,7 @@ def test_rates_of_ten_cases():
 
 
 def test_nothing_of_nothing_meets_no_target():
-    """Who answers nothing has no hallucination rate, and NaN is not <= 0.01."""
+    """Who answers nothing has no hallucination rate."""
     value = rates(np.array([5, 0, 0, 0, 0, 0]), np.array([5, 0, 0]))
     assert np.isnan(value[RATES.index("hallucination_rate")])
     assert np.isnan(rates(np.zeros(6, dtype=np.int64), np.zeros(3, dtype=np.int64))).all()

@@ -98,7 +98,7 @@ def test_one_that_asks_back_needs_two_options():
 
 
 def test_steps_flips_and_space_know_its_threshold():
-    """Cosines 0.875 and 0.75: the steps of the gate are those of the gate on that signal."""
+    """Cosine 0.75 flips just above it."""
     trace = trace_of((ask(), [[Hit(0.25)]]), (ask(), [[Hit(0.5)]]))
     chosen = policy(**CONFIDENT, gates={"near": {"least": 0.1}})
     flipped = flips(trace, chosen, "q1").set_index("path").loc["gates.near.least"]
@@ -130,7 +130,7 @@ def test_an_order_decides_which_gate_is_named_and_what_is_asked():
 
 
 def test_a_gate_left_out_is_off():
-    """Also the gates on signals and of the user; what is empty is refused all the same."""
+    """What is empty is refused all the same."""
     trace = trace_of((ask(), [[Hit(3.0)]]), (ask(""), [[Hit(0.5)]]), (ask(), [[]]))
     strict = policy(gates={"near": {"least": 0.9}}, signals={"words": {"min": 90.0}})
     said = decide(trace, strict.replace("decision.order", ["domain", "gap"]))

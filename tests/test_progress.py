@@ -106,10 +106,7 @@ def test_a_loop_that_failed_does_not_silence_the_next(shown):
 
 
 def test_a_wait_is_shown_with_its_seconds(shown):
-    """Where it is long and somebody looks.
-
-    What it raises is raised, and nothing is shown inside a counted loop.
-    """
+    """Where it is long and somebody looks, and never inside a counted loop."""
 
     def wait():
         with waiting("load"):

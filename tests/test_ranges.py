@@ -72,7 +72,7 @@ class TestHits:
         check_n_hits(MOST_HITS)
 
     def test_a_trace_of_a_file_is_refused(self, tmp_path):
-        """At save; and a padded one within the limit decides as before."""
+        """At save."""
         trace = stored_world()
         fields = (trace.cases, trace.chunks, trace.arms)
         wide = Trace(*fields, _widened(trace.hits, MOST_HITS + 1), None, trace.meta)

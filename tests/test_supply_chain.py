@@ -53,10 +53,7 @@ def test_the_service_takes_some_of_them():
 
 
 def test_every_licence_is_listed():
-    """Each pinned distribution has its row.
-
-    Those whose licence asks something of a product are marked.
-    """
+    """Each pinned distribution has its row; licences that ask something of a product are marked."""
     rows = [
         line.split("|")[1:-1]
         for line in (ROOT / "LICENSES.md").read_text(encoding="utf-8").splitlines()
@@ -163,7 +160,7 @@ class TestEnvironment:
         assert not any("--constraint" in command for command in pip.commands)
 
     def test_all_extras_come(self, environment):
-        """As pyproject.toml has them, and the Makefile installs by this script alone."""
+        """As pyproject.toml has them."""
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
             "optional-dependencies"
         ]
