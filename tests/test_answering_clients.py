@@ -124,6 +124,15 @@ def test_a_schema_is_sent_in_the_form_that_the_server_takes(server):
     ] * 3
 
 
+def test_where_no_form_is_taken_the_object_is_read_out_of_the_text(server):
+    """The first one that stands in it."""
+    behaving(server, forms=())
+    asked = client(server)
+    asked.capabilities()
+    server.behave = lambda *_: completion(f"Here it is: {WET}.")
+    assert asked.complete(ASK, schema={"type": "object"}).text == WET
+
+
 def test_alternatives_are_as_many_as_the_server_takes(server):
     """It is tried with twenty, then with five, and never asked for more than it gave."""
     five = [

@@ -215,6 +215,10 @@ def test_rounding_counts_as_the_end_of_the_range():
     assert judged.columns["judge"].max() == 1.0
     with pytest.warns(UserWarning, match="1 of 2 score of frame lie beyond"):
         assert raglab.trace_from_frame(HITS.assign(score=[beyond, 0.5])).hits.l2.min() == 0.0
+    with pytest.warns(UserWarning, match="1 of 12 propensity lie beyond"):
+        off_policy.overlap(LOG.assign(propensity=[beyond, *[0.5] * 11]), [0.5, 0.5])
+    with pytest.warns(UserWarning, match="1 of 1 reward lie beyond"):
+        bandit.update(bandit.init(2), 0, beyond, bandit.Bandit())
     with pytest.warns(UserWarning, match="1 of 12 correct lie beyond"):
         certify.certify([beyond, *OUTCOMES[1:]], SHARES, alpha=0.5)
 

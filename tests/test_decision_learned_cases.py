@@ -22,6 +22,7 @@ from raglab.decision.learned_cases import (
     learning_parts,
     question_codes,
     text_codes,
+    with_learned_cases,
     with_tuned_cases,
 )
 from raglab.lab.certificate_checks import check_policy
@@ -247,3 +248,14 @@ def test_a_study_leaves_a_record(trace):
     assert row.k == len(queries)
     with pytest.raises(ValueError, match="must not be fitted on cases of this trace"):
         tune(trace, policy=free_policy(), trials=16, candidates={"mine": result.policy})
+
+
+def test_two_parts_are_counted_once():
+    """A fused gate and a study of overlapping cases: each case counts once."""
+    policy = Policy.load().replace(
+        "fused.parts", {"gap": {"x": [0.0], "y": [0.0]}}, "fused.enabled", True
+    )
+    policy = policy.replace("fused.fitted_on", hash_queries(["a", "b"]))
+    policy = with_tuned_cases(with_learned_cases(policy, ["a", "b"]), ["b", "c"])
+    (row,) = learned_cases([policy], {None: ["a", "b", "c", "d"]})
+    assert (row.parts, row.k) == (("fused gate", "policy"), 3)

@@ -155,6 +155,22 @@ def test_a_refusal_by_a_signal_is_refined_like_one_by_similarity():
     assert (said.stage(0), said.outcome.depth.tolist()) == ("signals_ask", [0])
 
 
+def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_from():
+    """Coverage judged the first hit, which has the entity.
+
+    The options, which have it as well, change nothing of it.
+    """
+    hull = Hit(0.25, "x/a.md", 1, {"product": "hull"}, entities=("hull",))
+    trace = trace_of((ask("explain hull"), [[hull, FAR]]))
+    patterns = {"coverage_generic": ["explain"], "entities": {"hull": ["hull"]}}
+    chosen = policy(**CONFIDENT, patterns=patterns, signals={"gap": {"min": 0.3, "on_fire": "ask"}})
+    said = decide(trace, chosen)
+    assert said.stage(0) == "signals_ask"
+    assert [check.passes for check in said.explain("q") if check.gate == "coverage"] == [True]
+    assert said.judged_slot(0) == 2
+    assert said.outcome.slot.tolist() != [2]
+
+
 def test_steps_of_a_bound_are_counted_by_hand():
     """Cosines 0.875 and 0.75, of a bound that is stated, of none, and up to the bound beside it."""
     trace = trace_of((ask(), [[Hit(0.25)]]), (ask(), [[Hit(0.5)]]))
