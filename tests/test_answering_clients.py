@@ -345,12 +345,9 @@ def test_a_model_that_is_nowhere_is_a_reason(name):
 
 
 def test_a_model_in_gguf_names_the_extra_that_it_needs(monkeypatch, tmp_path):
-    """Of several files in a folder one must be named."""
+    """By file, and by its folder."""
     (tmp_path / "a.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr("raglab.models.loaders.find_spec", lambda _: None)
     for name in (tmp_path, tmp_path / "a.gguf"):
         with pytest.raises(ImportError, match=r"pip install \"raglab-toolkit\[local\]\""):
             LocalModel(str(name)).load()
-    (tmp_path / "b.gguf").write_bytes(b"GGUF")
-    with pytest.raises(ValueError, match=r"got 2: a\.gguf, b\.gguf; name the file"):
-        LocalModel(str(tmp_path)).load()

@@ -37,11 +37,3 @@ def test_the_blocks_give_reward_and_spend_apart(names):
     assert shown.loc["ridge with a price", "spend_low"] <= 0.5
     assert names["regret"].frame()["spend"].notna().any()
     assert {"ridge with a price", "best fixed mixture"} <= set(names["frontier"].frame()["policy"])
-
-
-def test_what_the_page_says_of_a_study(names):
-    """It is judged on later rows, and the warm start is another run than the cold one."""
-    assert names["study"].settings["split"] == "two tables"
-    assert names["study"].settings["tune_rows"] == names["study"].settings["judge_rows"] == 300
-    assert names["study"].budget.price == names["study"].price
-    assert names["cold"].spend[0, -1] / 300 == pytest.approx(0.5, abs=0.1)

@@ -138,28 +138,14 @@ def test_every_expected_source_is_a_page_with_a_chunk():
             ), case.id
 
 
-def test_doctype_is_that_of_an_expected_source():
-    """Where a case names a type of document, one of its expected sources is of that type."""
-    for case in cases():
-        if case.doctype:
-            types = {
-                documents()[source.partition("#")[0]].tags["doc_type"] for source in expected(case)
-            }
-            assert case.doctype in types, case.id
-
-
 def test_situations_are_of_five_gaps_in_two_languages():
-    """24 situations.
-
-    Four or more of each gap, eight or more in French, two each of cases 1 and 12 of the source.
-    """
+    """24 situations, at least four a gap."""
     names = [one["id"] for one in situations()]
     assert len(set(names)) == len(names) == 24
     gaps = Counter(one["gap"] for one in situations())
     assert set(gaps) == GAPS
     assert min(gaps.values()) >= 4
     assert Counter(one["lang"] for one in situations())["fr"] >= 8
-    assert all(sum(name.startswith(case) for name in names) >= 2 for case in ("case1-", "case12-"))
 
 
 def test_situations_have_an_answer_on_a_page_of_their_documents_and_recur_on_others():

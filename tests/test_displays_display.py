@@ -51,9 +51,6 @@ def test_a_display_is_its_data_and_its_drawing():
     pair = list(canvas.empty_figure().subplots(1, 2))
     assert shown.plot(pair, name="other").axes_ == pair
     assert (shown.ax_.get_xlabel(), shown.name) == ("other", "mine")
-    one = canvas.empty_figure().subplots()
-    assert shown.plot(one).figure_ is one.figure
-    assert not one.axison
     frame = shown.frame()
     frame["level"] = 0.0
     assert shown.frame().equals(ROWS)

@@ -101,8 +101,6 @@ def test_legends_and_labels_do_not_overlap(name):
     whole = drawn_figures()[name]
     data = png(whole)
     assert data.startswith(PNG)
-    assert data == png(drawn_figures()[name])
-    assert b"Software" not in data
     legends = [*whole.legends, *(legend for on in whole.axes if (legend := on.get_legend()))]
     for legend in legends:
         box = legend.get_window_extent()

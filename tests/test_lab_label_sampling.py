@@ -157,7 +157,6 @@ class TestLabelsBack:
         rest = [case for case in back.cases if case.id not in set(sample["request_id"])]
         assert all(case.expect_status is None and set(case.extra) == {"stratum"} for case in rest)
         assert back.fingerprint != trace.fingerprint
-        assert [case.id for case in back.cases] == [case.id for case in trace.cases]
 
     def test_by_a_frame_of_a_spreadsheet(self, tmp_path):
         """Read back by pandas: an empty label is NaN, and counts as unknown.

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.lab.slice_rates import ndcg_by_case, ranking
-from raglab.metrics import graded_ndcg
 from raglab.values import TraceData, source_grades
 from refusals import refused
 from worlds import Hit, ask, trace_of
@@ -126,16 +125,6 @@ class TestByHand:
         """They are refused with rule, value and case."""
         case = ask(expect_sources=("a.md",), extra={"source_grades": stated})
         refused(told, ranking, trace_of((case, found("a.md"))))
-
-    def test_other_gains_and_impossible_hits_are_refused(self):
-        """There are two kinds of gains, and a ranking holds no more than there is."""
-        refused(
-            "gains must be one of graded, binary, got 'exponential'",
-            ndcg_by_case,
-            trace_of((ask(), found("a.md"))),
-            "exponential",
-        )  # type: ignore[arg-type]
-        refused("count a document once", graded_ndcg, np.array([[2.0, 2.0]]), np.array([[2.0]]))
 
 
 GRADES = st.lists(st.integers(0, 3), min_size=1, max_size=14)

@@ -17,7 +17,7 @@ from raglab import reward
 from raglab.bandit import Bandit, Table
 from raglab.bandit.fixed_plans import FIXED as BEST
 from raglab.bandit.fixed_plans import UNIFORM
-from raglab.lab.reward_audit import audit_rewards, audit_table
+from raglab.lab.reward_audit import audit_rewards
 from raglab.lab.reward_simulation import SimulationSizes, simulate_learner, verdict
 from refusals import refused
 
@@ -197,4 +197,3 @@ def test_a_table_takes_no_policy_and_a_trace_needs_one():
         weights=reward.RewardWeights(margin=1.0),
     )
     refused("got a trace alone", audit_rewards, object())  # type: ignore[arg-type] # of no known kind
-    refused("tables must be", audit_table, misleading(), Bandit(), SimulationSizes(200, 20, 0), 100)

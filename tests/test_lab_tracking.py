@@ -105,10 +105,8 @@ def test_a_study_is_one_run_over_one_trace(result, mlruns, tmp_path):
         == whole
     )
     assert whole in page.read_text(encoding="utf-8")
-    assert result.judged_on.fingerprint not in page.read_text(encoding="utf-8")
     assert sorted(parent.data.metrics)[:3] == list(HEADLINE)
     judged = sweep(result.judged_on, list(result.policies.values()))
-    assert parent.data.metrics["judged/expected_cost_high"] == judged["expected_cost_high"][1]
     nested = client.search_runs([run.experiment_id], f"tags.mlflow.parentRunId = '{run.run_id}'")
     assert {one.info.run_name for one in nested} == set(result.policies)
     seen = {one.info.run_name: one.data.metrics["expected_cost"] for one in nested}
