@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 import raglab
-from raglab.default_learner.simulated_users import MOST_NUMBERED, world
 from raglab.gates import n_relevant
 from raglab.live.retriever import check_settings
 from raglab.policy import PolicyData
@@ -90,16 +89,6 @@ def _widened(hits, width):
         return np.pad(field, [(0, 0)] * 3 + [(0, width - field.shape[3])], constant_values=empty)
 
     return map_fields(hits, padded)
-
-
-class TestNumbered:
-    """What a simulated world numbers in 16 bits."""
-
-    @pytest.mark.parametrize("size", [MOST_NUMBERED + 1, 70_000, 2**31])
-    def test_levels_of_noise(self, size):
-        """Before, a message of NumPy."""
-        with pytest.raises(ValueError, match="noise_levels must be at most 32,767"):
-            world({"a": {"x": 1.0}}, noise_columns=1, noise_levels=size)
 
 
 LISTS = ("deny", "allow", "generic", "facet", "compare", "coverage_generic")
