@@ -110,6 +110,14 @@ class TestByHand:
         ) == (1, 2, 1, 4)
         assert made.days["changed"].tolist() == [0, 0, 1]
 
+    def test_gates_that_judge_nothing(self):
+        """Off in the policy, or since nobody measured what they compare."""
+        traffic = self.traffic()
+        off = {**traffic.meta, "gates_off": ["similarity"]}
+        judged = policy(l2={"enabled": False}, similarity={"enabled": True})
+        gates = review(replace(traffic, meta=off), judged).off
+        assert (gates["l2"], gates["similarity"]) == ("policy", "trace")
+
     def test_missing_values_are_counted(self):
         """Two hits of which one has no cosine; the request without a hit is no missing value."""
         cosine = np.array(self.traffic().hits.cosine)
