@@ -124,15 +124,6 @@ class TestSearch:
         )
         assert list(shown["policy"]) == [TUNED, UNTUNED, FIXED, UNIFORM, ORACLE]
 
-    def test_the_same_seed_gives_the_same_study(self):
-        """Settings, trials, comparison and notes."""
-        left, right = (
-            raglab.tune_bandit(priced(), bandit="thompson_nig", **SMALL) for _ in range(2)
-        )
-        assert (left.bandit, left.price, left.notes) == (right.bandit, right.price, right.notes)
-        pd.testing.assert_frame_equal(left.trials, right.trials)
-        pd.testing.assert_frame_equal(left.comparison, right.comparison)
-
     def test_a_learner_of_successes_is_switched_and_said(self):
         """thompson_beta cannot follow costs: a warning, a note, and thompson_nig in the result."""
         with pytest.warns(UserWarning, match="thompson_nig is played"):
