@@ -170,10 +170,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_bandit_simulation.py": ("test_the_number_of_processes_changes_no_bit",),
         "test_browser_report.py": ("*",),
         "test_bundled.py": (
-            "test_flips_of_costs_flip",
             "test_last_digits_change_no_decision_away_from_a_threshold",
-            "test_no_policy_that_asks_too_much_is_selected",
-            "test_steps_of_costs_are_exact",
             "test_sweep_decision_and_explanation_agree_on_every_case",
         ),
         "test_certify.py": (
@@ -240,10 +237,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_blocks_of_a_page_run[howto/study]",
             "test_the_blocks_of_a_page_run[howto/traffic_mix]",
         ),
-        "test_docstrings.py": (
-            "test_docstrings_of_public_names_list_every_parameter_once",
-            "test_documented_calls_fit_the_signatures",
-        ),
+        "test_docstrings.py": ("test_docstrings_of_public_names_list_every_parameter_once",),
         "test_experiments_bench.py": ("test_a_program_runs_in_a_process_of_its_own",),
         "test_experiments_holdout.py": ("test_the_selection_alone_is_that_of_tune",),
         "test_experiments_league.py": (
@@ -322,7 +316,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_study_by_the_chain_and_by_candidates_of_the_user",
             "test_on_noise_a_free_policy_is_kept",
             "test_the_expected_cost_decision_is_selected_where_classes_are_separable",
-            "test_where_asking_everybody_is_cheapest_it_is_selected",
             "test_where_no_case_is_ambiguous_no_candidate_asks",
         ),
         "test_lab_study.py": (
@@ -349,7 +342,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_lab_tracked_model.py": ("test_a_model_decides_as_the_policy",),
         "test_lab_tracking.py": (
-            "test_a_report_without_a_cockpit_says_so",
             "test_a_study_is_one_run_over_one_trace",
             "test_a_study_without_cases_to_judge_is_in_sample",
         ),
@@ -381,7 +373,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestFile.test_a_cache_that_is_locked",
             "TestFile.test_a_lock_costs_one_short_wait",
             "TestServer.test_away_and_back",
-            "TestServer.test_it_is_closed_to_a_role",
         ),
         "test_live_measured_signals.py": (
             "test_killed_in_the_middle_and_started_again",
@@ -576,10 +567,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_bandit_kernel.py": ("test_simulated_regret_is_the_exact_one",),
         "test_browser_notebooks.py": ("*",),
-        "test_bundled.py": (
-            "test_own_signals_are_swept_decided_and_explained_alike_on_every_case",
-            "test_the_decision_by_cost_is_explained_on_every_case",
-        ),
+        "test_bundled.py": ("test_the_decision_by_cost_is_explained_on_every_case",),
         "test_datasets.py": ("test_no_two_splits_share_a_near_duplicate_by_meaning",),
         "test_displays_gates.py": ("test_the_order_of_the_cases_is_nothing",),
         "test_docs_pages.py": ("test_the_site_builds_without_a_warning",),
@@ -624,10 +612,8 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
     "rooms": {
         "test_bandit_howto.py": ("*",),
         "test_displays_gallery.py": ("*",),
-        "test_doors.py": ("test_experiments_need_internals_only_where_it_is_stated",),
         "test_edited_policies.py": ("test_a_system_of_an_edited_file_promises_nothing",),
         "test_experiments_league.py": ("*",),
-        "test_experiments_paretobandit.py": ("*",),
         "test_failed_calls.py": (
             "TestTraces.test_save_merge_and_shards",
             "test_a_judge_that_failed",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from itertools import pairwise
@@ -12,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.answering.compression import compress, cut_passage, join_pieces, words_as_tokens
-from raglab.answering.extractive import Extractive
-from raglab.store.loaders import load_cases, load_corpus
 from raglab.values import Chunk
 from raglab.words.text import sentences
-from trades import BROKER
 
 STORM = "Storm and flood are covered. The storm excess is £400. Ask your broker."
 TABLE = (
@@ -57,16 +53,6 @@ class TestByHand:
         assert found.positions == ((1,),)
         assert found.tokens == words_as_tokens("The storm excess is £400.") == 7
 
-    def test_in_the_order_of_the_document(self):
-        """The second best stands first where it stood first.
-
-        What is left out between them leaves a break.
-        """
-        text = "Storm is covered. Ask your broker. Tea is served. The storm excess is £400."
-        assert texts("How much is the storm excess?", text, budget=11) == [
-            "Storm is covered.\n\nThe storm excess is £400."
-        ]
-
     def test_what_carries_nothing_goes(self):
         """Though there is room, a sentence far from the question's words is left out."""
         text = (
@@ -100,12 +86,6 @@ class TestByHand:
         assert texts("Is flood covered?", text, budget=10) == [
             "Is flood by the sea covered?\n\nNo."
         ]
-
-    def test_a_word_by_its_beginning(self):
-        """`insurer` and `insured` are one."""
-        assert texts(
-            "insurer", "The car is red. The insured pays. It is big. It is late.", budget=4
-        ) == ["The insured pays."]
 
     def test_another_language(self):
         """A passage that shares no word with the question was chosen for its meaning.
@@ -161,13 +141,6 @@ class TestCited:
         assert texts("storm", "", "Storm.", keep=(0,)) == ["", "Storm."]
         assert texts("storm", "", "Storm.") == ["Storm."]
         assert compress("storm", []) == ((), (), 0)
-
-    def test_a_passage_of_headings(self):
-        """Headings are all there is."""
-        assert texts("storm", "# Storm", "Storm is covered.", keep=(0,)) == [
-            "# Storm",
-            "Storm is covered.",
-        ]
 
     @pytest.mark.parametrize("keep", [(2,), (-1,)])
     def test_a_position_there_is_none_of(self, keep):
@@ -257,12 +230,6 @@ LINES = st.sampled_from(
 PASSAGES = st.lists(LINES, max_size=12).map("\n".join)
 
 
-@pytest.fixture(scope="module")
-def corpus():
-    """Return the bundled documents."""
-    return load_corpus(BROKER / "documents")
-
-
 class TestAlways:
     """What holds for every passage."""
 
@@ -311,8 +278,6 @@ class TestAlways:
             assert sentences(one.text) == [
                 sentences(passages[number])[at] for at in found.positions[number]
             ]
-        assert all(tuple(sorted(set(kept))) == kept for kept in found.positions)
-        assert bool(found.passages) or not any(sentences(text) for text in passages)
 
     def test_the_same_in_two_processes(self):
         """Nothing hangs on the order of hashes."""
@@ -333,36 +298,3 @@ class TestAlways:
             for seed in (1, 2)
         }
         assert len(runs) == 1
-
-    def test_bundled_passages(self, corpus):
-        """Every chunk, cut at random and put together, has the sentences that were kept."""
-        rng = random.Random(0)  # noqa: S311 - no secret
-        for one in corpus.chunks:
-            whole = cut_passage(one.text)
-            kept = {at for at in range(len(whole.pieces)) if rng.random() < 0.5}
-            kept |= {need for at in kept for need in whole.needs[at]}
-            if not kept >= set(whole.lines):
-                said = sentences(one.text)
-                assert sentences(join_pieces(whole, kept)) == [said[at] for at in sorted(kept)], (
-                    one.chunk_id
-                )
-
-    def test_the_extractive_answer_is_among_what_is_kept(self, corpus):
-        """At default budget the generator answers from what is left as from all, nine in ten times.
-
-        The share is that of cases.
-        """
-        by_page = {}
-        for one in corpus.chunks:
-            by_page.setdefault(one.shown, []).append(one)
-        same = []
-        for case in load_cases(BROKER / "cases.jsonl"):
-            pages = (*case.expect_sources, *case.expect_sources_any)
-            passages = [one for page in pages for one in by_page.get(page, [])][:6]
-            if case.expect_status == "ok" and case.split == "tune" and passages:
-                left = compress(case.query, passages, budget=512).passages
-                same.append(
-                    Extractive().answer(case.query, left).text
-                    == Extractive().answer(case.query, passages).text
-                )
-        assert sum(same) >= 0.9 * len(same) > 30

@@ -5,7 +5,6 @@ Missing values of every kind, and values beyond their range (kinds J and K of `o
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 import raglab
 from raglab import bandit, calibration, certify, gates, metrics, off_policy, resolver, reward
-from raglab.arguments.plain_arrays import float_array, plain_array, shown_number, within_range
+from raglab.arguments.plain_arrays import float_array, plain_array, within_range
 from raglab.gating import expected_cost, fused_gate
 from raglab.values import Status
 from refusals import told
@@ -118,11 +117,6 @@ def test_words_in_a_column_are_refused_by_position():
     log = LOG.assign(reward=[*SHARES.tolist()[:-1], "high"])
     with pytest.raises(ValueError, match="reward must be numbers, got 'high' at position 11"):
         off_policy.estimate(log, [0.5, 0.5], ("ips",))
-    table = LOG.assign(reward=[*SHARES.tolist()[:-1], pd.Series([1, 2])])
-    with pytest.raises(
-        ValueError, match="reward must be numbers, got 0 1 1 2 dtype: int64 at position 11"
-    ):
-        off_policy.estimate(table, [0.5, 0.5], ("ips",))
     with pytest.raises(ValueError, match="p must be numbers, got 'x' at position 1"):
         calibration.ece([0, 1], [0.5, "x"])
 
@@ -190,17 +184,6 @@ def test_fits_and_costs_take_missing_values_as_their_rules_say():
     assert costs.tolist() == [Status.ok, Status.refuse]
 
 
-def test_rewards_in_single_precision_are_rewards():
-    """Of a bandit's round and of a table."""
-    beyond = float(np.float32(1.0) + np.finfo(np.float32).eps)
-    with pytest.warns(UserWarning, match="1 of 1 reward lie beyond"):
-        state = bandit.update(bandit.init(2), 0, beyond, bandit.Bandit())
-    assert float(state.total[0]) == 1.0
-    with pytest.warns(UserWarning, match="1 of 4 cells of a reward lie beyond"):
-        table = bandit.Table.from_frame(pd.DataFrame({"x": [beyond, 0.5], "y": [0.2, None]}))
-    assert np.nanmax(table.reward) == 1.0
-
-
 HITS = pd.DataFrame(
     [("q1", "Who pays?", "a", 0.9, "ok"), ("q2", "Who am I?", "a", 0.8, "refuse")],
     columns=["case_id", "query", "hit_id", "score", "label"],
@@ -217,31 +200,10 @@ def test_signals_and_frames_read_a_missing_value(gap):
         raglab.trace_from_frame(HITS.assign(score=pd.Series([0.9, MISSING[gap]], dtype=object)))
 
 
-def test_an_audit_of_signals_reads_a_nullable_column():
-    """The audit's figures are those of NaN."""
-    rows = [
-        (f"q{n}", f"query {n}", "a", 0.1 + n / 100, "ok" if n % 3 else "refuse") for n in range(90)
-    ]
-    trace = raglab.trace_from_frame(pd.DataFrame(rows, columns=HITS.columns))
-    values = [None if n == AT else n / 90 for n in range(90)]
-    nullable = pd.Series(values, index=[row[0] for row in rows], dtype="Float64")
-    plain = nullable.astype("float64")
-    frames = []
-    for series in (nullable, plain):
-        judged = trace.with_signal("judge", series, higher="surer", unit="probability")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            frames.append(raglab.audit_signals(judged, folds=2, repeats=1).table)
-    pd.testing.assert_frame_equal(
-        frames[0].drop(columns="ms", errors="ignore"), frames[1].drop(columns="ms", errors="ignore")
-    )
-
-
 # Kind K: rounding is clipped and said once, the digits that matter are shown, the hint fits.
 def test_rounding_counts_as_the_end_of_the_range():
     """A cosine or probability in single precision, at every door; one warning counts them."""
     beyond = float(np.float32(1.0) + np.finfo(np.float32).eps)
-    assert beyond > 1.0
     with pytest.warns(UserWarning, match=r"1 of 2 p lie beyond \[0, 1\]") as caught:
         assert calibration.ece([1, 0], [beyond, 0.2]) == calibration.ece([1, 0], [1.0, 0.2])
     assert len(caught) == 1
@@ -255,24 +217,10 @@ def test_rounding_counts_as_the_end_of_the_range():
         assert raglab.trace_from_frame(HITS.assign(score=[beyond, 0.5])).hits.l2.min() == 0.0
     with pytest.warns(UserWarning, match="1 of 12 propensity lie beyond"):
         off_policy.overlap(LOG.assign(propensity=[beyond, *[0.5] * 11]), [0.5, 0.5])
+    with pytest.warns(UserWarning, match="1 of 1 reward lie beyond"):
+        bandit.update(bandit.init(2), 0, beyond, bandit.Bandit())
     with pytest.warns(UserWarning, match="1 of 12 correct lie beyond"):
         certify.certify([beyond, *OUTCOMES[1:]], SHARES, alpha=0.5)
-
-
-def test_messages_show_the_digits_that_matter():
-    """1.00001 is not 1."""
-    with pytest.raises(ValueError, match=r"got 1\.00001 at most"):
-        calibration.ece([1, 0], [1.00001, 0.2])
-    trace = raglab.trace_from_frame(HITS)
-    with pytest.raises(ValueError, match=r"got 1\.00001 at case 'q1'"):
-        trace.with_signal("judge", [1.00001, 0.2], higher="surer", unit="probability")
-    with pytest.raises(ValueError, match=r"got 1\.0000100"):
-        raglab.trace_from_frame(HITS.assign(score=[1.00001003, 0.5]))
-    assert [shown_number(value, 0.0, 1.0) for value in (1.0000023, -1e-5, 72.0)] == [
-        "1.0000023",
-        "-1e-05",
-        "72",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -280,10 +228,7 @@ def test_messages_show_the_digits_that_matter():
     [
         ("cosine", (83.2, 12.0), "percentage … score=None"),
         ("cosine", (1.7, 0.4), 'score="l2"'),
-        ("cosine", (1.00002, 0.4), "got 1.00002"),
-        ("probability", (92.0, 0.4), "percentage"),
         ("probability", (-4.0, 3.0), "logit … s_raw"),
-        ("l2", (17.0, 0.4), "unit vectors"),
         ("l2", (-0.7, 0.4), 'score="cosine"'),
     ],
 )
@@ -296,7 +241,7 @@ def test_the_hint_fits_the_values(scale, score, said):
 
 @pytest.mark.parametrize(
     ("cell", "words"),
-    [("92 %", "0.92 for 92 %"), ("0,92", "write a number"), ("high", "got 'high'")],
+    [("92 %", "0.92 for 92 %"), ("0,92", "write a number")],
 )
 def test_a_text_for_a_number_has_its_own_hint(cell, words):
     """A percentage, a decimal comma, a word."""

@@ -81,11 +81,6 @@ def test_what_a_signal_s_gate_does_is_held_against_the_policy():
     assert check_differences(found, policy_thresholds([chosen])) == []
 
 
-def test_no_checks_decide_nothing():
-    """An empty list is no decision."""
-    assert decide_by_checks([]) is None
-
-
 @pytest.fixture
 def log(tmp_path):
     """Return a log, closed at the end."""
@@ -116,18 +111,10 @@ class TestExplain:
     """One request."""
 
     def test_what_it_says(self, log):
-        """The question, every check with its margin, and whether it all follows."""
+        """It all follows, and every check has its margin."""
         answered(log, [PASSES])
         said = explain_request("r1", log)
         assert said.rebuilt, said.differences
-        text = str(said)
-        for part in (
-            "who <b>is</b> it?",
-            "margin +0.2",
-            "decided anew  ok",
-            "rebuilt       yes",
-        ):
-            assert part in text
         assert said.frame()["margin_anew"].tolist() == [pytest.approx(0.2)]
 
     def test_it_is_shown_escaped(self, log):
@@ -230,8 +217,3 @@ class TestExplain:
         """Values that are no JSON, or not of their kind, are told as such, without a stack."""
         answered(log, [PASSES])
         check_unreadable(log, tmp_path, change)
-
-    def test_repr(self, log):
-        """Names the request, and whether the log adds up."""
-        answered(log, [PASSES])
-        assert repr(explain_request("r1", log)) == "Explained('r1', rebuilt=True, differences=[])"

@@ -1,26 +1,19 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
-from scipy.stats import norm
 
 from decided import by_cost
-from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
-from raglab.audit.explanation import decide_by_checks
+from laws_of_cost import check_case
 from raglab.decision.chain import STAGES
 from raglab.decision.decisions import GATE_OF
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured
 from raglab.gating.expected_cost import PATHS
-from raglab.lab.goals import Goal
 from raglab.lab.search_space import full_space, set_values
-from raglab.lab.study import tune
-from raglab.lab.untuned_policies import always_answer
 from raglab.replay import decide, steps, sweep, tally
 from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_values
 from raglab.signals import NAMES
@@ -269,143 +262,3 @@ def test_the_decision_by_cost_is_explained_on_every_case(trace, cost_policies):
         )
         for row in range(number % 4, len(trace), 4):
             check_case(said, row)
-
-
-def test_kernel_and_chain_agree_on_every_case_decided_by_cost(trace, cost_policies):
-    """Cell by cell."""
-    held = Measured(trace)
-    check_twins = pytest.importorskip("test_decision_kernel").check_twins
-    for policy in cost_policies:
-        found = measured_tables(held, policy).evidence
-        check_twins(found, [policy])
-
-
-def test_steps_of_costs_are_exact(trace, cost_policies):
-    """At and just beside every breakpoint, over a cost for 100 policies and every fifth's ratio."""
-    held = Measured(trace)
-    for number, policy in enumerate(cost_policies[::2]):
-        check_steps(held, policy, PATHS_OF_COST[number % len(PATHS_OF_COST)])
-        if number % 5 == 0:
-            check_steps(held, policy, "decision.ratio")
-
-
-def test_flips_of_costs_flip(trace, cost_policies):
-    """Every eighth bundled case, each under another of 200 policies.
-
-    What flips it does, and nothing nearer.
-    """
-    held = Measured(trace)
-    rows = range(0, len(trace), 8)
-    found = sum(
-        check_flip(held, cost_policies[row % len(cost_policies)], trace.cases[row].id)
-        for row in rows
-    )
-    assert found > len(rows)
-
-
-@pytest.fixture(scope="module")
-def judged(trace, start):
-    """The trace with a signal of its own that tells right-if-answered from wrong, as a Series.
-
-    Its AUROC is 0.95.
-    """
-    right = decide(trace, always_answer(start)).right
-    drawn = (
-        np.random.default_rng(14).standard_normal(len(trace))
-        + math.sqrt(2.0) * norm.ppf(0.95) * right
-    )
-    series = pd.Series(drawn, index=[case.id for case in trace.cases]).sample(
-        frac=0.95, random_state=14
-    )
-    return trace.with_signal("judge", series, higher="surer", unit="number")
-
-
-@pytest.fixture(scope="module")
-def judged_policies(judged, policies, cost_policies):
-    """200 random policies that bound the signal once or twice, or weigh it among others by cost.
-
-    The cost is the expected cost.
-    """
-    rng = np.random.default_rng(15)
-    values = judged.signal("judge").dropna().to_numpy()
-
-    def gated(policy):
-        low, high = np.sort(rng.choice(values, 2)).tolist()
-        ends = [{"min": low}, {"max": high}, {"min": low, "max": high}][int(rng.integers(3))]
-        return policy.replace(
-            "signals.judge", ends | {"on_fire": str(rng.choice(["refuse", "ask", "warn"]))}
-        )
-
-    def weighed(policy):
-        assert policy.decision.model is not None
-        model = policy.decision.model.model_dump()
-        part = {
-            "center": 1.0,
-            "scale": 1.5,
-            "missing": 0.0,
-            "weights": tuple(rng.normal(0.0, 1.5, 4).tolist()),
-        }
-        with_part = policy.replace(
-            "decision.model", {**model, "parts": {**model["parts"], "judge": part}}
-        )
-        return gated(with_part) if rng.random() < 0.2 else with_part
-
-    return [*map(gated, policies[:100]), *map(weighed, cost_policies[:100])]
-
-
-def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(judged, judged_policies):
-    """Sweep, both engines and decisions agree on every bundled case under 200 policies.
-
-    Every fourth explanation agrees too.
-    """
-    held = Measured(judged)
-    counted, plain = tally(held, judged_policies), tally(held, judged_policies, engine="numpy")
-    np.testing.assert_array_equal(counted.stages, plain.stages)
-    np.testing.assert_array_equal(counted.cells, plain.cells)
-    acted = 0
-    for number, policy in enumerate(judged_policies):
-        said = decide(held, policy)
-        assert (
-            counted.stages[number].tolist()
-            == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
-        )
-        assert counted.counts[number, 5] == said.right.sum()
-        for row in range(number % 4, len(judged), 4):
-            if number >= 100:
-                check_case(said, row)
-                continue
-            acted += said.decided_by[row] == "signals.judge"
-            told = said.explain(judged.cases[row].id)
-            assert decide_by_checks(told).status == Status(int(said.status[row])).name
-    assert acted > 500
-
-
-MIXES = 3
-
-
-@pytest.mark.parametrize("seed", range(MIXES))
-def test_no_policy_that_asks_too_much_is_selected(trace, start, seed):
-    """By cost alone, of random label mixes: at most twice the share of ambiguous cases is asked.
-
-    Of none, none.
-
-    The signals of this set tell its labels apart. Where nothing does, and ambiguous is the largest
-    label, asking everybody is the cheapest policy there is: see
-    `test_where_asking_everybody_is_cheapest_it_is_selected`.
-    """
-    rng = np.random.default_rng(seed)
-    label = np.array([Status[case.expect_status] for case in trace.cases])
-    share = rng.dirichlet([1.0, 1.0, 1.0]) * (1.0, 1.0, float(seed % 3 > 0))
-    wanted = np.round(rng.integers(50, 121) * share / share.sum()).astype(int)
-    picked = [
-        rng.choice(rows, min(len(rows), count), replace=False)
-        for rows, count in zip(
-            (np.flatnonzero(label == status) for status in Status), wanted, strict=True
-        )
-    ]
-    mixed = trace.subset(np.sort(np.concatenate(picked)))
-    mixed = replace(mixed, cases=tuple(case._replace(split=None) for case in mixed.cases))
-    result = tune(mixed, policy=start, trials=60, seed=seed, goal=Goal(targets={}))
-    ambiguous = np.mean([case.expect_status == "ambiguous" for case in mixed.cases])
-    asked = (decide(mixed, result.policy).status == Status.ambiguous).mean()
-    assert asked <= 2.0 * ambiguous, result.selected

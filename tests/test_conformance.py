@@ -46,10 +46,7 @@ def test_a_scenario_written_by_hand(case):
 
 
 def test_the_sample_covers_every_rule():
-    """All of S2.1 to S2.5 and S3 are cited, and all outcomes occur.
-
-    At least ten cases have an equal l2 or score.
-    """
+    """All of S2.1 to S2.5 and S3 are cited, and all outcomes occur."""
     why = " ".join(case["why"] for case in SAMPLE[1:])
     rules = (
         [f"S2.{n}" for n in range(1, 6)]
@@ -59,11 +56,6 @@ def test_the_sample_covers_every_rule():
     assert [rule for rule in rules if rule not in why] == []
     assert {case["expect"]["status"] for case in SAMPLE[1:]} == {"ok", "refuse", "ambiguous"}
     assert {case["expect"]["stage"] for case in SAMPLE[1:]} == {"ood", "retrieval", "coverage"}
-    tied = [
-        case for case in SAMPLE[1:] if len({hit["l2"] for hit in case["hits"]}) < len(case["hits"])
-    ]
-    assert len(tied) >= 10
-    assert len(SAMPLE) > 40
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not beside the repository")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, defaultdict
 from functools import cache
 
@@ -13,7 +12,6 @@ import yaml
 from numpy.typing import NDArray
 
 from raglab.models.loaders import load_encoder
-from raglab.models.tokens import encoder_tokens
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import matches
 from raglab.store.loaders import load_cases, load_corpus
@@ -25,17 +23,6 @@ STATUSES = {"ok": 0.50, "refuse": 0.25, "ambiguous": 0.25}
 REFUSALS = {"out_of_domain", "absent", "false_premise"}
 AMBIGUITIES = {"field_type", "date_scope", "page_scope", "implicit_entity", "overview"}
 GAPS = {"field_type", "page_scope", "date_scope", "intent", "implicit_entity"}
-FRONT_MATTER = {
-    "title",
-    "domain",
-    "doc_type",
-    "product",
-    "vendor",
-    "version",
-    "lang",
-    "date",
-    "page_1_kind",
-}
 NEAR_JACCARD = 0.5
 NEAR_COSINE = 0.75
 
@@ -85,81 +72,6 @@ def across_splits():
     split = np.array([list(SPLITS).index(str(case.split)) for case in cases()])
     different: NDArray[np.bool_] = split[:, None] != split[None, :]
     return different
-
-
-def test_documents_are_as_many_and_as_varied_as_promised():
-    """Thirty documents, 240 chunks, four insurers, four lines, all five types, both languages."""
-    tags = [chunk.tags for chunk in documents().values()]
-    assert len(tags) >= 30
-    assert len(corpus().chunks) >= 240
-    assert len({tag["vendor"] for tag in tags}) >= 4
-    assert len({tag["domain"] for tag in tags}) >= 4
-    assert {tag["doc_type"] for tag in tags} == {
-        "contract",
-        "schedule",
-        "endorsement",
-        "guide",
-        "claims_procedure",
-    }
-    assert Counter(tag["lang"] for tag in tags)["fr"] >= 5
-
-
-def test_front_matter_is_complete():
-    """Every document states title, domain, type, product, vendor, version, language, date, kind.
-
-    The kind is that of its first page.
-    """
-    missing = {name: FRONT_MATTER - set(chunk.tags) for name, chunk in documents().items()}
-    assert not {name: keys for name, keys in missing.items() if keys}
-    assert all(
-        re.fullmatch(r"20\d\d-\d\d-\d\d", chunk.tags["date"]) for chunk in documents().values()
-    )
-
-
-def test_first_pages_are_of_both_kinds():
-    """Some documents begin with a cover sheet, some with the body; covers name no insurer."""
-    kinds = Counter(chunk.tags["page_1_kind"] for chunk in documents().values())
-    assert set(kinds) == {"coversheet", "body"}
-    assert min(kinds.values()) >= 10
-    for chunk in corpus().chunks:
-        if chunk.page == 1 and chunk.tags["page_1_kind"] == "coversheet":
-            assert chunk.tags["vendor"] not in chunk.full_text.partition("\n")[2], chunk.chunk_id
-
-
-def test_pages_of_a_document_count_from_one_without_a_gap():
-    """A page of a label is the page's position, so the positions must be whole."""
-    pages: dict[str, set[int | None]] = defaultdict(set)
-    for chunk in corpus().chunks:
-        pages[chunk.file_name].add(chunk.page)
-    assert all(found == set(range(1, len(found) + 1)) for found in pages.values())
-
-
-def test_sections_are_of_a_length_that_an_encoder_reads():
-    """Nearly every section is one chunk of 40 to 220 words; the encoder reads each whole."""
-    lengths = [len(chunk.full_text.split()) for chunk in corpus().chunks]
-    assert max(lengths) <= 220
-    assert sum(length < 40 for length in lengths) <= 10
-    assert max(encoder_tokens().count([chunk.full_text for chunk in corpus().chunks])) <= 256
-
-
-def test_tables_are_present_and_every_schedule_has_two():
-    """Tables stand in at least 60 chunks, in a schedule in at least two."""
-    tables = Counter(chunk.file_name for chunk in corpus().chunks if "\n|" in chunk.full_text)
-    assert tables.total() >= 60
-    assert all(
-        tables[name] >= 2
-        for name, chunk in documents().items()
-        if chunk.tags["doc_type"] == "schedule"
-    )
-
-
-def test_a_telephone_number_belongs_to_one_house():
-    """No invented number serves two insurers: a question for it would have two answers."""
-    owners: dict[str, set[str]] = defaultdict(set)
-    for chunk in corpus().chunks:
-        for number in re.findall(r"01632 ?960 ?\d{3}", chunk.full_text):
-            owners[number.replace(" ", "")].add(chunk.tags["vendor"])
-    assert not {number: sorted(names) for number, names in owners.items() if len(names) > 1}
 
 
 def test_statuses_are_half_a_quarter_and_a_quarter():
@@ -226,35 +138,14 @@ def test_every_expected_source_is_a_page_with_a_chunk():
             ), case.id
 
 
-def test_doctype_is_that_of_an_expected_source():
-    """Where a case names a type of document, one of its expected sources is of that type."""
-    for case in cases():
-        if case.doctype:
-            types = {
-                documents()[source.partition("#")[0]].tags["doc_type"] for source in expected(case)
-            }
-            assert case.doctype in types, case.id
-
-
-def test_every_case_says_its_language_and_why():
-    """Both languages occur in every split, and every label has a reason."""
-    found = {(case.extra["lang"], case.split) for case in cases()}
-    assert found == {(lang, split) for lang in ("en", "fr") for split in SPLITS}
-    assert all(case.notes for case in cases())
-
-
 def test_situations_are_of_five_gaps_in_two_languages():
-    """24 situations.
-
-    Four or more of each gap, eight or more in French, two each of cases 1 and 12 of the source.
-    """
+    """24 situations, at least four a gap."""
     names = [one["id"] for one in situations()]
     assert len(set(names)) == len(names) == 24
     gaps = Counter(one["gap"] for one in situations())
     assert set(gaps) == GAPS
     assert min(gaps.values()) >= 4
     assert Counter(one["lang"] for one in situations())["fr"] >= 8
-    assert all(sum(name.startswith(case) for name in names) >= 2 for case in ("case1-", "case12-"))
 
 
 def test_situations_have_an_answer_on_a_page_of_their_documents_and_recur_on_others():

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pytest
 
 import raglab
@@ -77,7 +76,6 @@ def test_a_comparison():
     trace = status_alone({"": 60})
     found = raglab.compare(trace, POLICY, POLICY.replace("similarity.min_similarity", 0.9))
     assert f"scored by status {status_alone_sentence(trace).split()[0]}" in repr(found)
-    assert "scored by status" in found._repr_html_()
     assert "by status" not in repr(raglab.compare(labelled(0, {"": 60}), POLICY, POLICY))
 
 
@@ -103,17 +101,13 @@ def test_a_study(tuned, tmp_path):
 
 
 def test_a_certificate_and_its_check():
-    """Count, reason and lines; a policy file holds the reason."""
+    """Reason and lines; a check says it too."""
     trace = status_alone({"tune": 150, "certify": 150, "report": 60})
     told = status_alone_sentence(trace.split("certify"))
     found = raglab.certify_policy(trace, POLICY, targets={"hallucination_rate": 0.5})
     assert found.policy is not None
     assert found.certificate.reason.endswith(f"; {told}")
-    assert found.status_only > 0
-    assert told in str(found)
     assert told in certificate_lines(found)[0]
-    failed = raglab.certify_policy(trace, POLICY, targets={"hallucination_rate": 0.001}, again=True)
-    assert failed.certificate.reason.endswith(f"; {told}")
     check = raglab.check_policy(trace.split("report"), found.policy)
     assert check.notes[0].startswith(status_alone_sentence(trace.split("report")))
     whole = raglab.certify_policy(
@@ -122,20 +116,6 @@ def test_a_certificate_and_its_check():
     assert not any(
         "status alone" in text for text in (repr(whole), whole.certificate.reason, *whole.notes)
     )
-
-
-def test_the_count_is_of_all_parts():
-    """Anything that has parts is counted."""
-
-    class Parts:
-        """Two parts, in memory."""
-
-        parts = (status_alone({"": 40}), status_alone({"": 20}))
-        meta: ClassVar[dict[str, Any]] = {}
-
-    counts = [trace_status_only(part).sum() for part in Parts.parts]
-    assert trace_status_only(Parts()).sum() == sum(counts)
-    assert np.issubdtype(status_only(status_alone({"": 4}).cases).dtype, np.bool_)
 
 
 def test_the_command_line(tmp_path):
@@ -155,37 +135,7 @@ def test_the_command_line(tmp_path):
     )
     for command, judged in (
         (("decide", path, *policy), trace),
-        (("sweep", path, *policy, "--path", "similarity.min_similarity"), trace),
-        (
-            ("report", path, *policy, "--split", "report", "-o", str(tmp_path / "r.html")),
-            trace.split("report"),
-        ),
         (certify, trace.split("certify")),
-        (
-            (
-                "tune",
-                path,
-                *policy,
-                "--trials",
-                "5",
-                "--out",
-                str(tmp_path / "out"),
-                "--no-track",
-                "-q",
-            ),
-            trace.split("report"),
-        ),
     ):
         done = run(*list(command))
         assert status_alone_sentence(judged) in done.output, command
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "a.md").write_text("# Glass\n\nBroken glass is covered.\n", encoding="utf-8")
-    (tmp_path / "c" / "b.md").write_text("# Theft\n\nTheft from a car is not.\n", encoding="utf-8")
-    (tmp_path / "q.csv").write_text(
-        "query,label\nis glass covered,ok\nwho won,refuse\n", encoding="utf-8"
-    )
-    done = run(
-        "trace", tmp_path / "c", "-c", tmp_path / "q.csv", "-o", tmp_path / "u.parquet", "-q"
-    )
-    assert "1 of 2 cases is scored by status alone" in done.output, done.output
-    assert "expect none" not in done.output

@@ -51,9 +51,6 @@ def test_a_display_is_its_data_and_its_drawing():
     pair = list(canvas.empty_figure().subplots(1, 2))
     assert shown.plot(pair, name="other").axes_ == pair
     assert (shown.ax_.get_xlabel(), shown.name) == ("other", "mine")
-    one = canvas.empty_figure().subplots()
-    assert shown.plot(one).figure_ is one.figure
-    assert not one.axison
     frame = shown.frame()
     frame["level"] = 0.0
     assert shown.frame().equals(ROWS)
@@ -68,29 +65,6 @@ def test_another_number_of_axes_is_refused():
     """With what to do."""
     three = list(canvas.empty_figure().subplots(1, 3))
     refused(r"ax must be 2 axes, or one of a grid, got 3; make them", Levels(ROWS).plot, three)
-
-
-@pytest.mark.parametrize(("width", "rows"), [(3.4, 2), (7.0, 1)])
-def test_panels_of_a_column_stand_below_each_other(width, rows):
-    """As many beside each other as have room; labels wrap; the first name stays."""
-    shown = Levels(ROWS).plot(width=width, name="a name of the axis that is long for a column")
-    assert shown.figure_.get_figwidth() == width
-    assert len({on.get_position().y0 for on in shown.axes_}) == rows
-    assert "\n" in shown.ax_.get_xlabel()
-    assert shown.plot(name="b").name == "a name of the axis that is long for a column"
-
-
-def test_two_risk_curves_share_axes():
-    """Two colours, the band named once and filled once, also in grey by its dashes."""
-    right, score = np.arange(60) % 3 > 0, np.arange(60.0)
-    first = displays.RiskCoverageDisplay.from_predictions(right, score, width=3.4)
-    second = displays.RiskCoverageDisplay.from_predictions(right, -score, ax=first.ax_)
-    looks = [
-        (line.lines_[0].get_color(), line.lines_[0].get_linestyle()) for line in (first, second)
-    ]
-    assert all(one != other for one, other in zip(*looks, strict=True))
-    labels = first.ax_.get_legend_handles_labels()[1]
-    assert len([label for label in labels if "interval" in label]) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in dir(displays) if name.endswith("Display")])

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from raglab.displays import canvas as ink
 from raglab.displays import figures
 from raglab.displays.canvas import png
-from raglab.metrics import TARGETS, Interval, risk_coverage
+from raglab.metrics import TARGETS, risk_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,8 +101,6 @@ def test_legends_and_labels_do_not_overlap(name):
     whole = drawn_figures()[name]
     data = png(whole)
     assert data.startswith(PNG)
-    assert data == png(drawn_figures()[name])
-    assert b"Software" not in data
     legends = [*whole.legends, *(legend for on in whole.axes if (legend := on.get_legend()))]
     for legend in legends:
         box = legend.get_window_extent()
@@ -152,36 +149,9 @@ def test_threshold_draws_its_steps():
         assert low < value < high
 
 
-def test_a_ratio_stands_on_a_logarithmic_axis():
-    """One panel fills the figure, from half the first change to twice the last."""
-    (on,) = figures.threshold_panels([RATIO], TARGETS).axes
-    assert on.get_xscale() == "log"
-    assert on.get_xlim() == pytest.approx((0.15, 12.0))
-    assert on.get_xlabel() == "threshold (ratio, logarithmic)"
-
-
-def test_a_policy_keeps_its_line_in_every_panel():
-    """Where a panel marks the second policy alone, it looks as where it marks both."""
-    alone = PANEL._replace(marks={"tuned": 0.25})
-    first, second = figures.threshold_panels([PANEL, alone], TARGETS).axes[:2]
-    assert curve(first, "tuned").get_color() == curve(second, "tuned").get_color()
-    assert curve(first, "tuned").get_color() != curve(first, "defaults").get_color()
-
-
 def test_candidates_stand_by_their_cost():
-    """Cheapest cross-fitted on top, three marks a row, one-error bars each way, selected bold."""
+    """Cheapest cross-fitted first, three marks a row, bars of one error each way."""
     (on,) = figures.candidate_costs(CANDIDATES, "always-answer", "always-refuse").axes
-    names = [label.get_text() for label in on.get_yticklabels()]
-    assert names == [
-        r"a \$x_ candidate of a name that is longer th…",
-        "always-answer",
-        "always-refuse",
-    ]
-    assert [label.get_fontweight() for label in on.get_yticklabels()] == [
-        "normal",
-        "bold",
-        "normal",
-    ]
     assert curve(on, "cross-fitted: by versions that never saw the case").get_xdata().tolist() == [
         0.3,
         0.5,
@@ -199,16 +169,6 @@ def test_candidates_stand_by_their_cost():
     assert curve(on, "always-refuse, the incumbent, cross-fitted").get_xdata() == [0.7, 0.7]
 
 
-def test_candidates_without_a_judged_cost_have_no_such_mark():
-    """If no case was kept, and for one not cross-fitted, nothing is drawn that would compare."""
-    costs = CANDIDATES.assign(report=np.nan)
-    costs.iloc[1, 1] = costs.iloc[1, 3] = np.nan
-    (on,) = figures.candidate_costs(costs, "always-answer", "always-refuse").axes
-    assert not [label for label in on.get_legend_handles_labels()[1] if label.startswith("judged")]
-    known = curve(on, "cross-fitted: by versions that never saw the case").get_xdata()
-    assert np.isnan(known).tolist() == [False, False, True]
-
-
 def test_a_note_stands_in_the_picture_itself():
     """A figure in sample says so where it is shown without its page.
 
@@ -223,12 +183,7 @@ def test_a_note_stands_in_the_picture_itself():
 
 def test_probabilities_are_stacked_by_decision():
     """A row a label; the bars of what was decided stand on each other."""
-    ok, refuse, ambiguous = figures.probability_by_label(DECIDED, (0, 50, 100)).axes
-    assert [on.get_title(loc="left") for on in (ok, refuse, ambiguous)] == [
-        "label ok (n = 4)",
-        "label refuse (n = 4)",
-        "label ambiguous (n = 2)",
-    ]
+    ok, refuse, _ = figures.probability_by_label(DECIDED, (0, 50, 100)).axes
     tops, _, floor = curve(refuse, "asks back").get_data()
     assert (list(tops), list(floor)) == ([4, 0], [3, 0])
     tops, _, floor = curve(ok, "refuses").get_data()
@@ -251,29 +206,6 @@ def test_heat_table_shows_counts_and_row_shares():
     assert texts[3:6] == ["0\n–"] * 3
 
 
-def test_heat_table_shows_intervals_and_wrong_sources():
-    """If given, the interval is below the share, and answers from wrong sources are at (ok, ok)."""
-    ends = Interval(np.full((3, 3), 0.1), np.full((3, 3), 0.9))
-    texts = [
-        text.get_text() for text in figures.confusion_matrix(COUNTS, interval=ends, wrong=2).texts
-    ]
-    assert texts[0] == "3\n6 %\n(10 to 90 %)\n2 wrong\nsources"
-    assert texts[3] == "0\n–"
-
-
-def test_risk_is_drawn_to_scale():
-    """Wrong first cases leave the axis to the rest.
-
-    1 wrong of 200, asked first, is 10 % at a coverage of 5 %.
-    """
-    right = np.arange(200) > 0
-    on = figures.draw_risk_coverage(
-        {"confidence": risk_coverage(right, -np.arange(200.0))}, {}, target=0.01
-    )
-    assert on.get_ylim()[1] < 0.12
-    assert figures.draw_risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
-
-
 def test_pareto_draws_trials_and_front():
     """Trials off the front are dots, those on it a line in ascending order."""
     refused, wrong = np.array([0.4, 0.0, 0.5]), np.array([0.1, 0.3, 0.5])
@@ -284,8 +216,6 @@ def test_pareto_draws_trials_and_front():
         "target: false refusal ≤ 10 %",
         "target: hallucination ≤ 1 %",
     ]
-    plain = figures.pareto(refused, wrong, np.array([True, True, False]), {})
-    assert not [label for label in plain.get_legend_handles_labels()[1] if "target" in label]
 
 
 def test_names_are_drawn_as_they_stand():
@@ -301,14 +231,6 @@ def test_nothing_to_draw_is_still_a_figure():
     png(figures.draw_risk_coverage({"x": risk_coverage([True], [np.nan])}, {}))
     png(figures.pareto(empty, empty, np.zeros(0, dtype=bool), TARGETS))
     png(figures.threshold_panels([], TARGETS))
-
-
-def test_inks_are_told_apart():
-    """Seven colours, all different, none red beside green of the same lightness.
-
-    Those of Okabe and Ito.
-    """
-    assert len({to_hex(ink) for ink in ink.INKS}) == 7
 
 
 def test_no_global_state():

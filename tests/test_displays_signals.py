@@ -10,13 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from drawings import AUDITED, PATTERNED
+from drawings import AUDITED
 from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
-from raglab.lab.signal_audit import DOUBLE, EVERYWHERE, audit_signals
+from raglab.lab.signal_audit import DOUBLE, EVERYWHERE
 from refusals import refused
-from worlds import random_trace
-
-UNCOSTED = audit_signals(random_trace(3, 80), PATTERNED, repeats=0)
 
 
 def measured(audit):
@@ -36,16 +33,6 @@ def test_marks_are_the_numbers_of_the_audit():
     names = [text.get_text() for text in shown.axes_[0].get_yticklabels()]
     assert [name.split(" (")[0] for name in names] == rows["signal"].tolist()
     pd.testing.assert_frame_equal(shown.frame(), AUDITED.table)
-
-
-def test_without_costs_one_panel_stands_alone():
-    """The AUROC panel keeps the names."""
-    shown = SignalAuditDisplay.from_audit(UNCOSTED)
-    assert len(shown.axes_) == 1
-    assert len(shown.axes_[0].get_yticklabels()) == len(measured(UNCOSTED))
-    assert "AUROC" in shown.ax_.get_xlabel()
-    assert f"n = {UNCOSTED.cases} labelled cases" in shown.ax_.get_xlabel()
-    assert "saved" not in shown._repr_html_()
 
 
 def test_every_measured_signal_is_a_row_of_the_table():

@@ -9,11 +9,9 @@ not in `raglab.__all__`.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import doctest
 import inspect
-import json
 import logging
 import re
 import sys
@@ -22,12 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import griffe
-import pytest
 
 import raglab
 import raglab.sklearn
 
-ROOT = Path(__file__).resolve().parents[1]
 EXCEPTION = r"[A-Z]\w*(?:Error|Exception|Warning)"
 
 
@@ -241,56 +237,6 @@ def test_docstrings_of_public_names_list_every_parameter_once():
     assert not broken, "\n".join(broken)
 
 
-GOOD = '''
-def rate(k: int, *parts: int, n: int = 1) -> float:
-    """Share.
-
-    Args:
-      k: count, at least 0. Note: at
-        most n.
-      *parts: further counts.
-      n: cases.
-
-    Raises:
-      ValueError: n is 0.
-      TypeError: k is no number.
-    """
-'''
-
-
-COUNTS = "      k: count, at least 0. Note: at\n        most n.\n      *parts: further counts.\n"
-SWAPPED = "      *parts: further counts.\n      k: count.\n"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "defect"),
-    [
-        ("      n: cases.\n", "", "no entry for n"),
-        ("further counts.\n      n: cases.", "further counts. n: cases.", "no entry for n"),
-        ("      k: count", "      k, n: count", "'k, n' does not appear"),
-        ("      n: cases.\n", "      n: cases.\n      m: more.\n", "'m' does not appear"),
-        ("      n: cases.\n", "      n: cases.\n      n: cases.\n", "several entries for n"),
-        ("        most n.\n", "      most n.\n", "Failed to get"),
-        (COUNTS, SWAPPED, "another order"),
-        (
-            "n is 0.\n      TypeError",
-            "n is 0. TypeError",
-            "another exception in the line of ValueError",
-        ),
-    ],
-)
-def test_a_docstring_that_breaks_a_rule_is_found(before, after, defect):
-    """The test above fails for two arguments a line, a missing or misplaced one, merged errors."""
-    names = ["k", "parts", "n"]
-    node = griffe.visit("sample", filepath=Path("sample.py"), code=GOOD)["rate"]
-    assert defects(parse(node), names, names) == []
-    assert before in GOOD
-    code = GOOD.replace(before, after)
-    ast.parse(code)
-    node = griffe.visit("sample", filepath=Path("sample.py"), code=code)["rate"]
-    assert any(defect in text for text in defects(parse(node), names, names))
-
-
 def test_examples_of_marked_functions_run():
     """Examples of decorated functions, which pytest does not collect as the module's own."""
     marked = [value for value in dict.fromkeys(public_values()) if hasattr(value, "__wrapped__")]
@@ -302,75 +248,3 @@ def test_examples_of_marked_functions_run():
             function.__doc__, names, full_name(function), None, 0
         )
         assert doctest.DocTestRunner(verbose=False).run(example).failed == 0, full_name(function)
-
-
-def documented_code():
-    """Code in docstrings, guides and the prose of notebooks, with its file."""
-    for path in (ROOT / "raglab").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            text = (
-                ast.get_docstring(node)
-                if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module)
-                else None
-            )
-            yield from ((str(path), code) for code in code_of(text or ""))
-            yield from (
-                (str(path), example.source)
-                for example in doctest.DocTestParser().get_examples(text or "")
-            )
-    for path in (ROOT / "README.md", ROOT / "raglab" / "RULES.md", *(ROOT / "docs").rglob("*.md")):
-        yield from ((str(path), code) for code in code_of(path.read_text(encoding="utf-8")))
-    for path in (ROOT / "notebooks").glob("*.ipynb"):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            if cell["cell_type"] == "markdown":
-                yield from ((str(path), code) for code in code_of("".join(cell["source"])))
-
-
-def code_of(text):
-    """Code in a text: between backticks, or in a block of Python."""
-    for inline, block in re.findall(r"`([^`\n]+)`|(?ms:^```python\n(.*?)^```)", text):
-        yield inline or block
-
-
-def misfits(code):
-    """Calls of public functions that their signatures refuse; nothing of a text that is no code."""
-    if "(" not in code:
-        return []
-    try:
-        nodes = list(ast.walk(ast.parse(code)))
-    except SyntaxError:
-        return []
-    texts = []
-    for node in nodes:
-        if not isinstance(node, ast.Call) or any(
-            isinstance(argument, ast.Starred) for argument in node.args
-        ):
-            continue
-        name = ast.unparse(node.func).removeprefix("raglab.")
-        function = getattr(raglab, name, None) if name in raglab.__all__ else None
-        has_dots = any(ast.unparse(argument) == "..." for argument in node.args)
-        if (
-            not inspect.isfunction(function)
-            or has_dots
-            or any(word.arg is None for word in node.keywords)
-        ):
-            continue
-        try:
-            inspect.signature(function).bind(
-                *node.args, **{str(word.arg): word.value for word in node.keywords}
-            )
-        except TypeError as error:
-            texts.append(f"{ast.unparse(node)}: {error}")
-    return texts
-
-
-def test_documented_calls_fit_the_signatures():
-    """Documented calls of public functions give by position what the function takes so.
-
-    They are the calls in docstrings, guides and notebooks.
-    """
-    code = list(documented_code())
-    assert sum("raglab." in text for _, text in code) > 100
-    assert misfits("raglab.steps(trace, policy, 'l2.max_l2')")
-    broken = [f"{path}: {text}" for path, source in code for text in misfits(source)]
-    assert not broken, "\n".join(broken)

@@ -19,11 +19,9 @@ from raglab.values import SCHEMA_VERSION
 
 SAMPLES = Path(__file__).parent / "data" / "formats-0.1.0"
 EDITS: tuple[tuple[str, str, Any], ...] = (
-    ("similarity", "min_similarity", 0.2),
     ("similarity", "enabled", False),
     ("gap", "min_gap", 0.5),
     ("decision", "ratio", 3.0),
-    ("refine", "max_depth", 2),
 )
 
 

@@ -41,13 +41,6 @@ def expected(samples):
     return rows
 
 
-def test_this_version_has_its_samples():
-    """Each is below 300 kB; a release writes those of its formats (`RELEASE.md`)."""
-    assert next(folder.name for folder in RELEASES) == "formats-0.1.0"
-    for folder in RELEASES:
-        assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 300_000
-
-
 @pytest.mark.parametrize("name", ["policy", "certified"])
 def test_a_trace_decides_as_it_did(name, samples, expected):
     """Under a policy by hand, and under one that was fitted, calibrated and certified."""
@@ -58,7 +51,7 @@ def test_a_trace_decides_as_it_did(name, samples, expected):
 
 
 def test_the_trace_holds_all_that_it_held(samples):
-    """Cases with splits, hits, embeddings of chunks, and latencies beside it."""
+    """Cases with splits, hits, embeddings of chunks, and latencies."""
     trace = raglab.Trace.load(samples / "trace.parquet")
     assert [len(trace.split(name)) for name in ("tune", "certify", "report")] == [36, 12, 12]
     assert sorted(chunk.text for chunk in trace.chunks) == sorted(DOCUMENTS.values())
@@ -66,14 +59,6 @@ def test_the_trace_holds_all_that_it_held(samples):
     assert trace.vectors.shape == (4, 384)
     assert trace.latency is not None
     assert trace.hits_of("case-0")["chunk"].iloc[0] == "glass.md"
-    assert (
-        len(
-            raglab.steps(
-                trace, raglab.Policy.load(samples / "policy.yaml"), path="similarity.min_similarity"
-            )
-        )
-        > 1
-    )
 
 
 def test_shards_decide_as_the_trace(samples, expected):
@@ -88,12 +73,9 @@ def test_shards_decide_as_the_trace(samples, expected):
 
 
 def test_a_policy_is_the_policy_that_it_was(samples):
-    """Its identifier is the one in the file's first line, and that of the same values today."""
+    """Its identifier is that of the same values today."""
     loaded = raglab.Policy.load(samples / "policy.yaml")
     assert loaded.policy_id == policy().policy_id
-    for name in ("policy", "certified"):
-        first = (samples / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
-        assert first == f"# policy_id {raglab.Policy.load(samples / f'{name}.yaml').policy_id}"
 
 
 def test_a_certificate_is_checked_and_remembered(samples):
@@ -190,8 +172,5 @@ def test_an_index_answers(samples):
         "request-answered": "ok",
         "request-refused": "refuse",
     }
-    assert [source.partition("#")[0] for source in responses["request-answered"]["sources"]] == [
-        "glass.md"
-    ]
     logged = raglab.explain("request-answered", samples / "audit.sqlite")
     assert logged.request["fingerprint"] == system.fingerprint

@@ -10,17 +10,16 @@ from math import exp, isnan
 import numpy as np
 import pytest
 
-from decided import by_cost, random_costs, random_model, with_columns
+from decided import random_costs, random_model, with_columns
 from generators import Drawn, Weighed
 from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.gating.expected_cost import LIMIT, class_probabilities
+from raglab.gating.expected_cost import LIMIT
 from raglab.live.answer_recording import record_answers
 from raglab.metrics import LABELS, OUTCOMES
-from raglab.policy import PolicyData
-from raglab.replay import SWEPT, decide, sweep, tally
+from raglab.replay import decide, sweep, tally
 from raglab.signals import BUILT_IN, NAMES
 from raglab.values import Status, TraceData
 from worlds import random_policies, random_trace
@@ -131,20 +130,6 @@ def test_a_policy_decides_alone_as_among_many():
             )
 
 
-def test_the_probabilities_of_a_case_hang_on_no_other():
-    """Alone or among many: the same bits."""
-    rng = np.random.default_rng(0)
-    chosen = random_model(rng, PolicyData.from_mapping())
-    model = chosen.structure.decision
-    assert model is not None
-    signals = rng.normal(size=(len(NAMES), 20))
-    together = class_probabilities(signals, model)
-    alone = np.concatenate(
-        [class_probabilities(signals[:, [row]], model) for row in range(20)], axis=1
-    )
-    np.testing.assert_array_equal(together, alone)
-
-
 def test_engines_count_and_decide_the_same():
     """Kernel and NumPy agree in each cell of random traces with ties; every outcome occurs.
 
@@ -218,11 +203,3 @@ def test_gates_on_answers_do_not_act_but_hygiene_does():
                 else:
                     assert after.status[row] == before.status[row]
     assert unfit > 20
-
-
-def test_paths_of_costs_cannot_move_a_chain():
-    """Under the rule chain a step of a cost is the whole range, and it flips nothing."""
-    trace = _trace(0, n_cases=6)
-    chosen = by_cost(random_policies(0, 1)[0]).replace("decision.rule", "chain")
-    check_steps(trace, chosen, "decision.ratio")
-    assert all(path in SWEPT for path in PATHS_OF_COST)

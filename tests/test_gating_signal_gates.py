@@ -5,7 +5,6 @@ Bounds of any signal that refuse, ask back or warn (raglab.gating.signal_gates, 
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,12 @@ from hypothesis import strategies as st
 
 from raglab import gates
 from raglab.audit.explanation import check_differences, decide_by_checks
-from raglab.decision import chain
-from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.gating.signal_gates import SignalThresholds, signal_margins
-from raglab.lab.certification_families import grid
 from raglab.lab.search_space import full_space
-from raglab.lab.untuned_policies import always_answer, step_thresholds
 from raglab.policy import PolicyData
-from raglab.replay import decide, steps, tally
-from raglab.signals import declaration, own_signal, signal
+from raglab.replay import decide, steps
+from raglab.signals import signal
 from raglab.store.policies import Policy
 from raglab.values import Status
 from worlds import NAN, Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
@@ -66,26 +61,10 @@ def _said(said):
             "signal gap 0.25 is above max 0.2",
         ),
         (
-            {"gap": {"min": 0.3, "max": 1.0}},
-            ("refuse", "signals.gap", "signals"),
-            "is below min 0.3, max 1",
-        ),
-        (
             {"gap": {"min": 0.26, "on_fire": "ask"}},
             ("ambiguous", "signals.gap", "signals_ask"),
             "is below min 0.26",
         ),
-        (
-            {"gap": {"min": 0.26, "on_fire": "warn"}},
-            ("ok", "answered", "gap"),
-            "every gate that is on passes",
-        ),
-        (
-            {"gap": {"min": 0.26, "enabled": False}},
-            ("ok", "answered", "gap"),
-            "every gate that is on passes",
-        ),
-        ({"gap": {}}, ("ok", "answered", "gap"), "every gate that is on passes"),
         (
             {"gap": {"min": 0.26, "on_fire": "ask"}, "top1_cosine": {"min": 0.9}},
             ("refuse", "signals.top1_cosine", "signals"),
@@ -110,8 +89,6 @@ def test_asking_offers_the_options_whatever_the_gap_says():
         (("x/a.md", "1"),),
         (("x/b.md", "2"),),
     ]
-    assert found.select("q", 2).sources == (("x/b.md", "2"),)
-    assert found.route(0) is None
     labelled = trace_of((ask(expect_status="ambiguous", expect_sources=("b.md",)), [[NEAR, FAR]]))
     assert decide(labelled, found.policy).right.tolist() == [True]
 
@@ -145,10 +122,6 @@ def test_a_warning_is_attached_to_an_answer():
     """It decides nothing, and says what fired."""
     found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "warn"})
     assert found.warnings(0)[:1] == ["signal gap 0.25 is below min 0.26"]
-    assert (
-        _decide([NEAR, FAR], gap={"min": 0.25, "on_fire": "warn"}).warnings(0)[:1]
-        != found.warnings(0)[:1]
-    )
 
 
 def test_the_order_is_similarity_then_signals_then_fused():
@@ -198,31 +171,8 @@ def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_fro
     assert said.outcome.slot.tolist() != [2]
 
 
-def test_a_signal_may_be_missing_where_its_declaration_says_so():
-    """Of one whose missing value passes, NumPy, numba and explanation let it pass.
-
-    A value outside fires still.
-    """
-    bare = trace_of((ask(), [[NEAR]]), (ask(), [[NEAR, FAR]]))
-    lenient = own_signal("lead", higher="surer", unit="share", missing="passes")
-    column = np.array([np.nan, 0.25]).reshape(2, 1, 1)
-    meta = {**bare.meta, "signals": {"lead": declaration(lenient)}}
-    trace = dataclasses.replace(bare, columns={"lead": column}, meta=meta)
-    for bounds in ({"min": 0.3}, {"max": 0.2}, {"min": 0.3, "max": 0.4}):
-        chosen = policy(**CONFIDENT, signals={"lead": bounds})
-        said = decide(trace, chosen)
-        assert [said.stage(0), said.stage(1)] == ["gap", "signals"]
-        assert "it may be missing" in next(
-            c.text for c in said.explain("q0") if c.gate == "signals.lead"
-        )
-        _engines_agree(trace, [chosen])
-
-
 def test_steps_of_a_bound_are_counted_by_hand():
-    """Cosines 0.875 and 0.75.
-
-    A bound that the policy states, one it does not, and one up to the other bound.
-    """
+    """Cosines 0.875 and 0.75, of a bound that is stated, of none, and up to the bound beside it."""
     trace = trace_of((ask(), [[Hit(0.25)]]), (ask(), [[Hit(0.5)]]))
     columns = ["low", "high", "coverage_k"]
     bare = policy(**CONFIDENT)
@@ -237,14 +187,6 @@ def test_steps_of_a_bound_are_counted_by_hand():
     capped = bare.replace("signals.top1_cosine.max", 0.8)
     found = steps(trace, capped, path="signals.top1_cosine.min")[columns]
     assert found.to_numpy().tolist() == [[-1.0, 0.75, 1], [0.75, 0.8, 0]]
-    off = bare.replace("signals.top1_cosine.enabled", False)
-    assert len(steps(trace, off, path="signals.top1_cosine.min")) == 1
-    with pytest.raises(
-        ValueError, match=r"signal top_cosine needs a trace that holds it.*Did you mean top1_cosine"
-    ):
-        steps(trace, bare, path="signals.top_cosine.min")
-    with pytest.raises(ValueError, match=r"signals\.<name>\.min.*write signals\.top1_cosine\.max"):
-        steps(trace, bare, path="signals.top1_cosine.least")
 
 
 # policies
@@ -265,19 +207,12 @@ def test_a_policy_with_signals_is_written_and_read(tmp_path):
     assert chosen.manifest["signals.nqc.on_fire"] == "ask"
     assert PolicyData.from_mapping({"signals": {}}).policy_id == bare.policy_id != chosen.policy_id
     assert chosen.replace("signals", {}).policy_id == bare.policy_id
-    assert always_answer(chosen).signals == {}
-    assert step_thresholds(chosen, 1).signals == chosen.signals
 
 
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
         ("signals.Gap.min", 1.0, r"is no field of a policy; .* signals\.<name>\.min"),
-        (
-            "signals.gap.least",
-            1.0,
-            r"is no field of a policy; .* signals\.<name>\.min",
-        ),
         (
             "signals.gap.min",
             5.0,
@@ -295,7 +230,7 @@ def test_a_policy_with_signals_is_written_and_read(tmp_path):
                 {name: {}},
                 rf"named \(small letters, digits and underscores.* got '{name}'; correct the name",
             )
-            for name in ("Gap", "my gap")
+            for name in ("my gap",)
         ),
     ],
 )
@@ -306,10 +241,7 @@ def test_what_is_no_gate_on_a_signal_is_refused(path, value, told):
 
 
 def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them():
-    """No bound that the policy leaves open; of two, each up to the middle.
-
-    A certificate's grid drops what crosses.
-    """
+    """No bound that the policy leaves open; of two, each up to the middle."""
     trace = trace_of(*((ask(), [[Hit(0.25 * n)]]) for n in range(1, 5)))
     bare = policy(**CONFIDENT, l2={"enabled": False})
     assert not any(path.startswith("signals.") for path in full_space(trace, bare))
@@ -318,12 +250,6 @@ def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them():
     least = space["signals.top1_cosine.min"]
     assert (least.low, least.high) == (0.5, pytest.approx(0.625, abs=1e-5))
     assert space["signals.top1_cosine.max"].low >= 0.7
-    paths = ["signals.top1_cosine.min", "signals.top1_cosine.max"]
-    pairs = [
-        (one.value(paths[0]), one.value(paths[1])) for one in grid(trace, bare, paths=paths)[1:]
-    ]
-    assert pairs
-    assert all(low <= high for low, high in pairs)
 
 
 # margins
@@ -352,22 +278,6 @@ def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(*, value, l
 # laws on random traces
 
 
-def _engines_agree(trace, policies):
-    """NumPy, numba if installed, and one policy at a time count the same stages and cells."""
-    seen = tally(trace, policies, engine="numpy")
-    for place, chosen in enumerate(policies):
-        said = decide(trace, chosen)
-        assert (
-            seen.stages[place].tolist()
-            == np.bincount(said.outcome.stage, minlength=len(chain.STAGES)).tolist()
-        )
-    if trace.hits.chunk.shape[2] == 1:
-        pytest.importorskip("numba")
-        compiled = tally(trace, policies, engine="numba")
-        np.testing.assert_array_equal(seen.cells, compiled.cells)
-        np.testing.assert_array_equal(seen.stages, compiled.stages)
-
-
 @LAWFUL
 @given(seed=SEEDS)
 def test_the_decision_follows_from_its_checks(seed):
@@ -391,13 +301,3 @@ def test_the_decision_follows_from_its_checks(seed):
             if said.stage(row).startswith("signals"):
                 assert said.reason(row) == derived.text
             assert check_differences(found, limits) == []
-
-
-def test_a_batch_measures_only_the_signals_that_it_gates():
-    """Thresholds hold none where no policy has a gate on one; then nothing is read of them."""
-    assert policy_thresholds(random_policies(0, 3)).signals == {}
-    gated = policy_thresholds([policy(), policy(signals={"words": {"min": 1.0}})])
-    assert list(gated.signals) == ["words"]
-    trace = random_trace(0)
-    found = measured_tables(trace, policy()).evidence
-    assert chain.measurement(found, "signals.words").shape == found.n_hits.shape

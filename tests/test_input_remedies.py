@@ -68,29 +68,6 @@ class TestColumns:
         frame.loc[0, "conf"] = float("inf")
         assert "percentage?" not in _refusal(frame, score=None, signals={"conf": CONF})
 
-    def test_a_score_of_another_scale_is_declared(self):
-        """The remedy of an unknown kind of score leads to a trace."""
-        frame = _frame().drop(columns="right").rename(columns={"conf": "points"})
-        message = _refusal(frame, columns={"score": "points"}, score="bm25")
-        assert "score=None and signals=" in message
-        trace, _ = _warned(
-            frame, {"own": {"column": "points", "higher": "surer", "unit": "number"}}
-        )
-        assert len(trace) == 40
-
-    @pytest.mark.parametrize(
-        ("stated", "value"),
-        [
-            ({"higher": "surer"}, "got 'higher'"),
-            ({"unit": "number"}, "got 'unit'"),
-            ({**CONF, "low": "0"}, "got 'higher, unit, low'"),
-            ({}, "got an object of 0"),
-        ],
-    )
-    def test_the_lacking_key_is_named(self, stated, value):
-        """Of those that a signal must state."""
-        assert value in _refusal(_frame(), score=None, signals={"conf": stated})
-
 
 class TestLabels:
     """A column that repeats a label, given as a signal."""
@@ -119,14 +96,6 @@ class TestLabels:
             )
             unlabelled = _warned(frame.drop(columns="label"), signals)[1]
             assert not any("must not know" in text for text in unlabelled)
-
-    def test_booleans_have_a_remedy(self):
-        """Which is no matter of quotes."""
-        frame = _frame()
-        signals = {"conf": CONF, "right": {"higher": "surer", "unit": "number"}}
-        message = _refusal(frame.assign(right=frame["right"] == 1), score=None, signals=signals)
-        assert "got False, True (120 rows)" in message
-        assert "expect_sources_any" in message
 
 
 class TestScale:

@@ -150,13 +150,6 @@ class TestPlaces:
                 with pytest.raises(InputError, match="artifacts must be written"):
                     places.check(place.replace("{else}", str(other)))
 
-    def test_of_another_database(self, tmp_path, monkeypatch):
-        """Beside its file, and in `mlruns` here, where MLflow puts them by itself."""
-        monkeypatch.chdir(tmp_path)
-        places = artifact_places(f"sqlite:///{tmp_path / 'db' / 'mlflow.db'}", None)
-        assert places.roots == (tmp_path / "mlruns", tmp_path / "db")
-        assert artifact_places("postgresql://u@h/d", None).roots == (tmp_path / "mlruns",)
-
 
 class TestRuns:
     """A database from elsewhere."""
@@ -196,11 +189,6 @@ class TestRuns:
         assert not list((tmp_path / "else").iterdir())
         with closing(sqlite3.connect(mlruns / "mlflow.db")) as link:
             assert link.execute("SELECT count(*) FROM runs").fetchone() == (1,)
-        if "[" in location(tmp_path / "else"):
-            return
-        monkeypatch.setenv(ALLOWED, str(tmp_path / "else"))
-        track_run("second", "tune", {}, [], {}, mlruns, texts={"a.txt": "a"})
-        assert [path.name for path in (tmp_path / "else").rglob("*.txt")] == ["a.txt"]
 
     @pytest.mark.parametrize(
         "event", ["INSERT ON runs", "INSERT ON params", "INSERT ON latest_metrics"]
@@ -233,20 +221,6 @@ class TestRuns:
             track_run("first", "tune", {}, [], {}, mlruns, texts={"a.txt": "a"})
         assert not list((tmp_path / "else").iterdir())
 
-    def test_an_experiment_that_was_deleted(self, mlruns):
-        """It is restored, not taken away with all others."""
-        import mlflow
-
-        run = track_run("first", "tune", {}, [], {}, mlruns)
-        client = mlflow.MlflowClient(tracking_uri=run.tracking_uri)
-        client.delete_experiment(run.experiment_id)
-        with pytest.raises(
-            InputError, match=r"must not be deleted.*mlflow experiments restore.*nothing is damaged"
-        ):
-            track_run("second", "tune", {}, [], {}, mlruns)
-        client.restore_experiment(run.experiment_id)
-        track_run("second", "tune", {}, [], {}, mlruns)
-
     def test_a_database_that_is_locked(self, mlruns):
         """It says so, and nothing of damage."""
         track_run("first", "tune", {}, [], {}, mlruns)
@@ -257,12 +231,6 @@ class TestRuns:
             ):
                 track_run("second", "tune", {}, [], {}, mlruns)
         track_run("second", "tune", {}, [], {}, mlruns)
-
-    def test_a_server_that_is_down(self, monkeypatch):
-        """At once."""
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-        with pytest.raises(InputError, match="the server of the store must answer"):
-            track_run("first", "tune", {}, [], {})
 
 
 def changed(mlruns, *statements):
@@ -331,10 +299,6 @@ class TestPage:
         with suppress(InputError):
             track_run("second", "tune", {}, [], {}, mlruns, texts={"b.txt": "b"})
         assert not list((tmp_path / "else").iterdir())
-        monkeypatch.setenv(ALLOWED, f"{tmp_path / 'else'} s3://bucket mlflow-artifacts://host")
-        if "||" not in statement:
-            assert serve(mlruns) == 0
-            assert len(commands) == 1
 
     @pytest.mark.parametrize(
         "statement", ["", "UPDATE runs SET artifact_uri = 'mlflow-artifacts:/1/a/artifacts'"]
@@ -366,16 +330,6 @@ class TestPage:
     def test_a_database_of_another_form(self, mlruns, commands, statement):
         """One line says so, and no page is shown."""
         changed(mlruns, statement)
-        with pytest.raises(InputError) as refused:
-            serve(mlruns)
-        assert is_clear(refused.value), str(refused.value)
-        assert not commands
-
-    def test_a_database_that_is_cut(self, mlruns, commands):
-        """As by a transfer that broke off."""
-        changed(mlruns)
-        file = mlruns / "mlflow.db"
-        file.write_bytes(file.read_bytes()[:5_000])
         with pytest.raises(InputError) as refused:
             serve(mlruns)
         assert is_clear(refused.value), str(refused.value)

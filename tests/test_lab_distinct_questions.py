@@ -108,21 +108,3 @@ def test_two_questions_certify_nothing():
     with pytest.warns(UserWarning, match="ask 2 questions"):
         result = certify_best(trace, POLICIES[:1], targets=TARGETS)
     assert (result.policy, result.certificate.cases) == (None, 2)
-
-
-def test_one_wrong_case_makes_its_question_wrong():
-    """Of a question with a right and a wrong answer."""
-    name = ["hallucination_rate"]
-    trace = labelled(0, {"": 200}, wrong=0.5, refusable=0.0)
-    alone = [
-        tally_losses(certified_tally(trace.subset([row]), POLICIES[:1], None), name, None)
-        for row in range(200)
-    ]
-    answered = [(row, one.k[0, 0]) for row, one in enumerate(alone) if one.n[0, 0]]
-    pair = [next(row for row, wrong in answered if wrong == value) for value in (0, 1)]
-    both = asking(trace.subset(pair), [7, 7])
-    losses = question_losses(
-        tally_losses(certified_tally(both, POLICIES[:1], None), name, None),
-        repeated_cases(both, POLICIES[:1], np.zeros(2, dtype=np.int64), None),
-    )
-    assert (losses.k[0, 0], losses.n[0, 0]) == (1, 1)

@@ -17,7 +17,7 @@ from raglab import reward
 from raglab.bandit import Bandit, Table
 from raglab.bandit.fixed_plans import FIXED as BEST
 from raglab.bandit.fixed_plans import UNIFORM
-from raglab.lab.reward_audit import audit_rewards, audit_table
+from raglab.lab.reward_audit import audit_rewards
 from raglab.lab.reward_simulation import SimulationSizes, simulate_learner, verdict
 from refusals import refused
 
@@ -56,10 +56,7 @@ def rows_of(audit):
 
 
 def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes():
-    """Concordance 1, and the learner ends on the worst arm.
-
-    The headline says so, and no note says it works.
-    """
+    """Concordance 1, and the learner ends on the worst arm. The headline says so."""
     audit = audit_rewards(misleading(), **SMALL)
     assert audit.correlations["concordance"].tolist() == [1.0]
     assert audit.arms["success_share"].round(2).tolist() == [1.0, 0.98, 0.98]
@@ -67,7 +64,6 @@ def test_a_reward_that_agrees_in_every_pair_misleads_a_learner_of_successes():
     simulation = rows_of(audit)
     assert simulation["thompson_beta"]["pulls_nor"] > 0.6
     assert (simulation[UNIFORM]["verdict"], simulation[BEST]["verdict"]) == ("harms", "harms")
-    assert audit.notes[0].startswith("thompson_beta on this reward ends at 0.")
     assert "misleads" in audit.notes[0]
 
 
@@ -88,16 +84,6 @@ def test_rewards_on_one_side_of_the_threshold_are_counted_and_the_median_is_offe
     assert f"{MEDIAN} is 0.550" in note
     others = audit_rewards(misleading(), bandit="thompson_nig", **SMALL).notes
     assert not noted(others, MEDIAN)
-
-
-def test_typical_rewards_at_the_threshold_are_counted():
-    """Good answers of the source's formula lie just above 0.5, others just below."""
-    rng = np.random.default_rng(0)
-    value = (rng.random((200, 2)) < 0.5).astype(float)
-    audit = audit_rewards(table_of(value, 0.48 + 0.032 * value), **SMALL)
-    assert noted(audit.notes, "400 of 400 rewards lie within 0.05 of the threshold 0.5")
-    apart = audit_rewards(table_of(value, 0.2 + 0.6 * value), **SMALL)
-    assert not noted(apart.notes, MEDIAN)
 
 
 def test_chance_is_not_told_apart_from_uniform():
@@ -185,20 +171,6 @@ def test_turned_values_turn_the_difference(value, rewards, closed):
     assert first["difference_low"] <= first["difference"] <= first["difference_high"]
 
 
-def test_one_arm_earns_its_mean():
-    """Nothing to choose: value and difference are exact whatever cases are drawn."""
-    value = np.arange(10.0)[:, None]
-    result = simulate_learner(
-        table_of(value, np.full((10, 1), 0.5)),
-        Bandit(),
-        {UNIFORM: np.ones((10, 1))},
-        SimulationSizes(7, 3, 5),
-    )
-    assert result["value"].tolist() == pytest.approx([4.5, 4.5])
-    assert result["difference"].iloc[1] == pytest.approx(0.0)
-    assert result["verdict"].iloc[1] == "not told apart"
-
-
 def test_a_learner_starts_again_on_every_resampled_table():
     """Arms that 60 questions hardly tell apart.
 
@@ -216,14 +188,6 @@ def test_a_learner_starts_again_on_every_resampled_table():
     assert row["value_high"] - row["value_low"] > 0.2
 
 
-@pytest.mark.parametrize("bandit", ["ucb1", "epsilon_greedy", "lin_ucb"])
-def test_other_learners_are_audited(bandit):
-    """The context of a linear one is that of the table."""
-    world = misleading(100)._replace(features=np.ones((100, 1)), feature_names=("intercept",))
-    audit = audit_rewards(world, bandit=bandit, **SMALL | {"rounds": 40, "replications": 4})
-    assert audit.simulation["policy"].iloc[0] == bandit
-
-
 def test_a_table_takes_no_policy_and_a_trace_needs_one():
     """Rule, value, remedy."""
     refused(
@@ -233,4 +197,3 @@ def test_a_table_takes_no_policy_and_a_trace_needs_one():
         weights=reward.RewardWeights(margin=1.0),
     )
     refused("got a trace alone", audit_rewards, object())  # type: ignore[arg-type] # of no known kind
-    refused("tables must be", audit_table, misleading(), Bandit(), SimulationSizes(200, 20, 0), 100)

@@ -26,17 +26,14 @@ from raglab.lab.goals import Goal
 from raglab.lab.selection import (
     choose,
     largest_cost,
-    nested_costs,
     options_of,
     paired_saving,
     select_candidate,
 )
 from raglab.lab.study import tune
-from raglab.lab.study_judging import UNSEEN
 from raglab.store.policies import Policy
 from raglab.values import Status
-from selection_worlds import made_trace, measured_cases, separable
-from worlds import Hit, ask
+from selection_worlds import measured_cases, separable
 
 ANSWER_OR_REFUSE = frozenset({Status.ok, Status.refuse})
 DEAR = {"refuse": {"answered_wrong": 10.0}}
@@ -114,22 +111,15 @@ def test_a_candidate_must_save_more_than_half_its_standard_error():
     cases = measured_cases(labelled(0, {"tune": 100}))
     free = _free(cases)
     incumbent = max(FREE, key=lambda name: free[name].sum())
-    base, row = free[incumbent], np.arange(100)
+    base = free[incumbent]
     failed = np.flatnonzero(~base)
-    better, little, swapped = base.copy(), base.copy(), base.copy()
+    better, little = base.copy(), base.copy()
     better[failed[:9]] = True
     little[failed[:4]] = True
-    swapped[failed[:4]] = True
-    swapped[np.flatnonzero(base)[:4]] = False
     chosen = _selected(cases, free | {COST: better, THRESHOLD: little})
     assert (chosen.selected, chosen.incumbent) == (COST, incumbent)
     assert chosen.costs.loc[COST, "gain"] == pytest.approx(9 / 101)
     assert chosen.costs.loc[COST, "cross_validated"] == pytest.approx(1.0 - better.mean())
-    kept = _selected(cases, free | {COST: swapped})
-    assert kept.selected == kept.incumbent == incumbent
-    assert kept.gains[COST].sum() == 0.0
-    assert (np.abs(kept.gains[COST]) > 0.0).sum() == 8
-    assert len(row) == len(chosen.gains[COST])
 
 
 def test_a_dear_failure_that_no_case_showed_keeps_the_incumbent():
@@ -145,11 +135,6 @@ def test_a_dear_failure_that_no_case_showed_keeps_the_incumbent():
         careful[ok[:saved]] = True
         chosen = _selected(cases, free | {COST: careful})
         assert (chosen.incumbent, chosen.selected) == (REFUSE, selected)
-    plain = measured_cases(labelled(1, {"tune": 100}, refusable=0.5))
-    incumbent = max(FREE, key=lambda name: free[name].sum())
-    better = free[incumbent].copy()
-    better[np.flatnonzero(~better)[:4]] = True
-    assert _selected(plain, free | {COST: better}).selected == COST, "four failures of 1 are enough"
 
 
 def test_targets_come_before_cost():
@@ -223,20 +208,6 @@ def test_the_nested_estimate_takes_off_what_the_best_of_many_gains_by_luck():
     assert 0.44 < chosen.losses[chosen.selected].mean() < 0.56  # so do costs by label
 
 
-def test_the_nested_estimate_of_one_option_is_its_cost():
-    """With nothing to choose among nothing flatters.
-
-    The mean over resamples is near the cost of all cases.
-    """
-    cases = measured_cases(labelled(4, {"tune": 80}))
-    free = _free(cases)
-    options = options_of(_candidates(cases, free), cases)
-    only = np.array([name == REFUSE for name in free])
-    estimate = nested_costs(options, cases.goal, only, cases.groups, 0).mean.mean()
-    assert estimate == pytest.approx(1.0 - free[REFUSE].mean(), abs=0.02)
-    assert estimate == nested_costs(options, cases.goal, only, cases.groups, 0).mean.mean()
-
-
 def test_the_expected_cost_decision_is_selected_where_classes_are_separable():
     """By two signals together, cross-fitted.
 
@@ -246,53 +217,19 @@ def test_the_expected_cost_decision_is_selected_where_classes_are_separable():
     assert result.selected == COST
     costs = result.costs["cross_validated"]
     assert costs[COST] < costs[THRESHOLD] - 0.15
-    assert not result.unseen
-    assert result.advantage is None
     assert result.costs["report"].isna().all()
-    assert not result.notes[0].startswith("Use")
-    assert f"{result.held_out_estimate:.3f}" in result.notes[1]
-    assert "p =" not in result.notes[1]
     judged = result.comparison.set_index("policy")["judged_by"]
     assert judged["tuned"] == judged["chain"] == IN_SAMPLE
     assert judged["always-answer"] != IN_SAMPLE
 
 
 def test_on_noise_a_free_policy_is_kept():
-    """Signals that know nothing.
-
-    The incumbent stays, and the second note says what so few cases cannot tell.
-    """
+    """Of signals that know nothing."""
     for seed in range(3):
         trace = labelled(seed, {"tune": 100, "report": 60}, wrong=0.35)
         result = tune(trace, policy=free_policy(), trials=16, batch_size=8)
         assert result.selected in FREE
-        assert result.advantage is None
         assert result.notes[0].startswith(f"Use {result.selected}")
-        assert f"{result.smallest_saving:.2g}" in result.notes[1]
-
-
-def test_where_asking_everybody_is_cheapest_it_is_selected():
-    """Where a bound on asking ends.
-
-    90 ambiguous of 200, the rest split evenly, nothing tells them apart.
-
-    Asking everybody fails in 110 cases, answering or refusing everybody in 145.
-    """
-    rng = np.random.default_rng(0)
-    rows = []
-    for number in range(200):
-        status = "ambiguous" if number < 90 else "ok" if number < 145 else "refuse"
-        u, v = (round(float(x), 3) for x in rng.random(2))
-        hits = [
-            Hit(0.3, "a.md", 1, {"domain": "home"}, cosine=v, s_rerank=u, s_raw=u, rank=0),
-            Hit(0.5, "b.md", 1, {"domain": "fleet"}, s_rerank=u / 2, s_raw=u / 2, rank=1),
-        ]
-        rows.append(
-            (ask(expect_status=status, expect_sources=("a.md",) if status == "ok" else ()), [hits])
-        )
-    result = tune(made_trace(rows), policy=free_policy(), trials=8, batch_size=8)
-    assert result.selected == COST
-    assert result.judged.set_index("policy").loc["tuned", "over_ask_rate"] > 0.9
 
 
 def test_where_no_case_is_ambiguous_no_candidate_asks():
@@ -308,10 +245,7 @@ def test_where_no_case_is_ambiguous_no_candidate_asks():
 
 
 def test_a_study_by_the_chain_and_by_candidates_of_the_user():
-    """`rule="chain"` lets the chain compete; a named policy competes by its own name.
-
-    All costs stand beside.
-    """
+    """`rule="chain"` lets the chain compete; a named policy competes by its own name."""
     trace = separable(120, seed=4)
     cut = len(trace) // 2
     split = tuple(
@@ -323,9 +257,6 @@ def test_a_study_by_the_chain_and_by_candidates_of_the_user():
     by_chain = tune(parted, rule="chain", trials=16, batch_size=8)
     competing = by_chain.costs.index[by_chain.costs["competes"]]
     assert list(competing) == [*FIXED, "chain"]
-    assert by_chain.costs["cross_validated"].notna().all()
     named = tune(parted, candidates={"mine": own}, trials=16, batch_size=8)
     assert named.costs.loc["mine", "competes"]
     assert named.policies["mine"].policy_id == own.policy_id
-    assert (named.comparison["judged_by"] == UNSEEN).all()
-    assert by_chain.costs.loc[COST, "cross_validated"] == named.costs.loc[COST, "cross_validated"]

@@ -16,7 +16,6 @@ from raglab.lab.signal_audit import (
     rank_correlations,
     shard_signals,
 )
-from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Latency
@@ -63,12 +62,8 @@ def test_a_constant_signal_tells_nothing_and_is_worth_nothing():
     assert np.isnan(row["rank_correlation"])
 
 
-@pytest.mark.parametrize("more", [{"repeats": 0}, {"repeats": 1, "folds": 3}])
-def test_constant_signals_come_last(more):
-    """Behind every signal that varies, whatever it is worth.
-
-    Behind them only those that no case has.
-    """
+def test_constant_signals_come_last():
+    """Behind every signal that varies, also one that costs."""
     rng = np.random.default_rng(3)
     weak = [
         min(0.95, max(0.02, 0.25 + 0.25 * tells + 0.35 * rng.standard_normal())) for tells in TELLS
@@ -78,7 +73,7 @@ def test_constant_signals_come_last(more):
         "anchor_sim": rng.random(N_SCORED).tolist(),
         "sig_sim": rng.random(N_SCORED).tolist(),
     }
-    frame = audited(scored_world(**scores), **more)
+    frame = audited(scored_world(**scores))
     notes = frame["note"].tolist()
     varying, constant = notes.count(""), notes.count(CONSTANT)
     assert varying >= 3
@@ -86,10 +81,7 @@ def test_constant_signals_come_last(more):
     assert notes == [""] * varying + [CONSTANT] * constant + [EVERYWHERE] * (
         len(notes) - varying - constant
     )
-    if more["repeats"]:
-        assert (frame["worth"].iloc[:varying] < 0.0).any(), (
-            "one that costs stands before those that are worth 0"
-        )
+    assert (frame["worth"].iloc[:varying] < 0.0).any()
 
 
 def test_a_copy_is_worth_nothing_beside_the_other():
@@ -117,17 +109,6 @@ def test_what_is_missing_everywhere_is_said_and_no_error():
     assert audit.table["note"].tolist()[0] != EVERYWHERE
     assert audit.table["note"].tolist()[-1] == EVERYWHERE
     assert audit.classes == {"right": 30, "miss": 0, "refuse": 30, "ambiguous": 0}
-    n = int((audit.table["note"] != EVERYWHERE).sum())
-    assert f"signals measured {n} of {len(audit.table)}" in repr(audit)
-
-
-def test_every_signal_has_a_row_with_its_declaration():
-    """All of `signals.NAMES`, each once, with unit, direction and stage."""
-    frame = audited(scored_world(s_rerank=TELLS), repeats=0)
-    assert sorted(frame.index) == sorted(NAMES)
-    assert frame.loc["confidence", ["direction", "stage"]].tolist() == ["surer", "hits"]
-    assert frame.loc["gaps", "direction"] == "ask"
-    assert frame["cost"].isna().all()
 
 
 def test_tune_alone_is_read_where_there_is_one():
@@ -208,7 +189,6 @@ def test_milliseconds_are_those_of_the_stages():
         | {"latency": Latency(("embed", "rerank"), ms)}
     )
     assert audited(timed, repeats=0).loc["confidence", "ms"] == 5.0
-    assert audited(timed, repeats=0)["ms"].notna().sum() == 2
     assert audited(trace, repeats=0)["ms"].isna().all()
 
 
@@ -236,17 +216,7 @@ def test_what_means_nothing_is_refused(more, says):
     refused(says, audited, scored_world(s_rerank=TELLS), **more)
 
 
-@pytest.mark.parametrize(("right", "others"), [(2, 1), (11, 10)])
-def test_too_few_cases_are_counted_as_the_user_has_them(right, others):
-    """Not as a fold leaves them, and never a number of folds that nobody stated."""
-    few = scored_world(s_rerank=TELLS).subset(
-        np.array([*range(1, 2 * right, 2), *range(0, 2 * others, 2)])
-    )
-    says = rf"each of 10 folds, .*at least 12 .* got {right} and {others}; label more, or set"
-    refused(says, audit_signals, few, CHOSEN)
-
-
-@pytest.mark.parametrize(("folds", "count"), [(10, 12), (3, 15), (2, 20), (6, 12)])
+@pytest.mark.parametrize(("folds", "count"), [(10, 12), (2, 20)])
 def test_as_many_as_it_needs_are_enough(folds, count):
     """One less of either kind is too few."""
     trace = scored_world(s_rerank=TELLS)

@@ -18,12 +18,11 @@ from raglab.bandit import (
     Bandit,
     Budget,
     Table,
-    baselines,
     best_fixed_arm,
     run,
 )
 from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
-from raglab.lab.bandit_study import UNTUNED, WITHIN, table_rows
+from raglab.lab.bandit_study import UNTUNED, WITHIN
 from refusals import refused
 
 TUNED = "tuned"
@@ -91,35 +90,6 @@ class TestSplit:
         sizes = [result.settings[name] for name in ("split", "tune_rows", "judge_rows", "rounds")]
         assert sizes == ["order", 120, 120, 120]
 
-    def test_other_rows_are_drawn_by_the_seed(self):
-        """Halves at random; another seed gives other halves."""
-        left, right = study("plain", rounds=200), study("plain", seed=1, rounds=200)
-        assert (left.settings["split"], left.settings["judge_rows"]) == ("random", 100)
-        assert (
-            rows(left.comparison).loc[UNIFORM, "value"]
-            != rows(right.comparison).loc[UNIFORM, "value"]
-        )
-
-    def test_another_table_judges(self):
-        """The rows of the comparison are those of the judge.
-
-        Its uniform value, exactly, where each is played once.
-        """
-        past, later = priced(slice(0, 120)), priced(slice(120, None))
-        result = raglab.tune_bandit(past, bandit="lin_ucb", judge=later, rounds=120, **SMALL)
-        assert result.settings["split"] == "two tables"
-        assert rows(result.comparison).loc[UNIFORM, "value"] == pytest.approx(later.value.mean())
-        assert rows(result.comparison).loc[UNIFORM, "spend"] == pytest.approx(later.cost.mean())
-
-    def test_rows_keep_all_their_parts(self):
-        """Values, costs and delays of the same rows."""
-        table = Table.from_frame(
-            frame(), costs=COSTS, features=["hard"], delay=np.arange(240), order="given"
-        )
-        part = table_rows(table, np.array([5, 7]))
-        assert (part.delay.tolist(), part.cost.tolist()) == ([5, 7], table.cost[[5, 7]].tolist())
-        assert part.features.tolist() == table.features[[5, 7]].tolist()
-
 
 class TestSearch:
     """What is tried, and what it is judged by."""
@@ -154,22 +124,6 @@ class TestSearch:
         )
         assert list(shown["policy"]) == [TUNED, UNTUNED, FIXED, UNIFORM, ORACLE]
 
-    def test_counted_costs_are_not_charged(self):
-        """At a price of 0 no price is searched; reward is the value."""
-        result = raglab.tune_bandit(priced(price=0.0), bandit="thompson_nig", **SMALL)
-        assert "price" not in result.trials
-        assert result.price == 0.0
-        assert "spend" in result.comparison
-
-    def test_the_same_seed_gives_the_same_study(self):
-        """Settings, trials, comparison and notes."""
-        left, right = (
-            raglab.tune_bandit(priced(), bandit="thompson_nig", **SMALL) for _ in range(2)
-        )
-        assert (left.bandit, left.price, left.notes) == (right.bandit, right.price, right.notes)
-        pd.testing.assert_frame_equal(left.trials, right.trials)
-        pd.testing.assert_frame_equal(left.comparison, right.comparison)
-
     def test_a_learner_of_successes_is_switched_and_said(self):
         """thompson_beta cannot follow costs: a warning, a note, and thompson_nig in the result."""
         with pytest.warns(UserWarning, match="thompson_nig is played"):
@@ -201,14 +155,6 @@ class TestVerdict:
         assert rows(result.comparison).loc[TUNED, "value"] > 0.9
         assert noted(result.notes, f"Tuned beats {FIXED}")
 
-    def test_where_no_arm_is_always_there_none_is_fixed(self):
-        """The row is left out."""
-        gaps = pd.DataFrame(
-            {"a": [1.0, None] * 40, "b": [None, 1.0] * 40, "c": [0.5, None, None, 0.5] * 20}
-        )
-        result = raglab.tune_bandit(Table.from_frame(gaps, order="shuffled"), **SMALL)
-        assert FIXED not in set(result.comparison["policy"])
-
 
 class TestBudget:
     """Reward is searched within the spend that a question may have."""
@@ -224,10 +170,10 @@ class TestBudget:
         assert result.budget == Budget(0.6, "cents", price=result.price, step=result.budget.step)
         assert result.trials["step"].iloc[0] == Budget(0.6).step
 
-    def test_the_comparison_plays_the_pacer(self):
+    def test_the_comparison_plays_the_pacer_and_the_plans(self):
         """Reward and spend of the unchanged settings are those of `run` on the judging rows.
 
-        Both are measured under the budget.
+        Mixture and ridge, chosen on the rows tuned on, are what these plans come to there.
         """
         past, later = priced(slice(0, 120), order="given"), priced(slice(120, None), order="given")
         result = raglab.tune_bandit(
@@ -235,10 +181,19 @@ class TestBudget:
         )
         sizes: dict[str, Any] = {"rounds": 120, "replications": 20, "seed": 1}
         played = run(Bandit("thompson_nig"), later.priced(0.0), budget=0.6, **sizes)
-        row = rows(result.comparison).loc[UNTUNED]
+        shown = rows(result.comparison)
+        row = shown.loc[UNTUNED]
         assert row["reward"] == pytest.approx(played.gross[:, -1].mean() / 120)
         assert row["spend"] == pytest.approx(played.spend[:, -1].mean() / 120)
         assert row["spend_low"] < row["spend"] < row["spend_high"]
+        gross, mixture = later.gross, raglab.bandit.frontier(past).mixture_at(0.6)
+        assert shown.loc[MIXTURE, "reward"] == pytest.approx((gross @ mixture).mean())
+        plan = raglab.bandit.fit_priced_policy(past.priced(0.0), 0.6).plan(later)
+        assert shown.loc[PRICED, "reward"] == pytest.approx((gross * plan).sum(axis=1).mean())
+        assert shown.loc[PRICED, "spend"] == pytest.approx((later.cost * plan).sum(axis=1).mean())
+        assert shown.loc[WITHIN, "of_budget"] == pytest.approx(1.0)
+        np.testing.assert_allclose(shown["of_budget"], shown["spend"] / 0.6)
+        assert "regret" not in shown
 
     def test_learners_that_keep_no_budget_are_refused(self):
         """kl_ucb needs rewards in [0, 1]."""
@@ -250,30 +205,6 @@ class TestBudget:
             budget=0.6,
             **SMALL,
         )
-
-    def test_mixture_and_ridge_are_chosen_on_the_rows_tuned_on(self):
-        """Their rows are what these plans come to on the later rows."""
-        past, later = priced(slice(0, 120)), priced(slice(120, None))
-        result = raglab.tune_bandit(
-            past, bandit="thompson_nig", judge=later, budget=0.6, rounds=120, **SMALL
-        )
-        shown = rows(result.comparison)
-        gross, mixture = later.gross, raglab.bandit.frontier(past).mixture_at(0.6)
-        assert shown.loc[MIXTURE, "reward"] == pytest.approx((gross @ mixture).mean())
-        plan = raglab.bandit.fit_priced_policy(past.priced(0.0), 0.6).plan(later)
-        assert shown.loc[PRICED, "reward"] == pytest.approx((gross * plan).sum(axis=1).mean())
-        assert shown.loc[PRICED, "spend"] == pytest.approx((later.cost * plan).sum(axis=1).mean())
-        assert shown.loc[WITHIN, "of_budget"] == pytest.approx(1.0)
-        np.testing.assert_allclose(shown["of_budget"], shown["spend"] / 0.6)
-        assert "regret" not in shown
-
-    def test_a_plan_that_cannot_be_made_is_named(self):
-        """Without a feature that differs there is no ridge to compare with."""
-        table = priced()
-        alike = table._replace(features=np.zeros_like(table.features))
-        result = raglab.tune_bandit(alike, bandit="thompson_nig", budget=0.6, **SMALL)
-        assert PRICED not in set(result.comparison["policy"])
-        assert result.settings["left_out"] == PRICED
 
     def test_a_fixed_arm_must_be_within_it(self):
         """The large model is better and too dear: the fixed arm is the small one."""
@@ -342,16 +273,6 @@ class TestRefusals:
             bandit="lin_ucb",
             **SMALL,
         )
-
-
-class TestDoors:
-    """Short public paths of what was internal."""
-
-    def test_baselines_of_a_table(self):
-        """They need no package of the shore; the fixed arm is net of costs."""
-        plans = baselines(priced(price=5.0))
-        assert list(plans) == [FIXED, UNIFORM, ORACLE]
-        assert plans[FIXED][0].tolist() == [1.0, 0.0]
 
 
 def test_a_study_of_a_table_is_one_run_of_mlflow(mlruns):

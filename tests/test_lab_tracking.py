@@ -5,11 +5,9 @@ A folder that stays itself.
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,23 +20,16 @@ from raglab.lab.tracking import (
     HEADLINE,
     TrackedRun,
     _open_run,
-    _policy_metrics,
     _study_metrics,
     track,
     track_run,
 )
-from raglab.metrics import RATES
 from raglab.replay import sweep
 from study_worlds import study_world
 
-ROW = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
-
 
 def test_the_curve_holds_the_best_cost_by_trial_to_the_last():
-    """One that keeps the targets is better than one that does not, whatever it costs.
-
-    At most some 500 steps.
-    """
+    """A trial that keeps the targets is better than one that does not, whatever it costs."""
     parts = {
         "costs": pd.DataFrame({"in_sample": [0.2], "cross_validated": [0.3]}, index=["chain"]),
         "selected": "chain",
@@ -61,47 +52,6 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last():
         ("study/advantage_p", 0.182, 0),
         ("study/held_out_estimate", 0.31, 0),
     } <= set(series)
-    unjudged = _study_metrics(SimpleNamespace(**parts | {"advantage": None}))
-    assert not [name for name, _, _ in unjudged if name.startswith("study/advantage")]
-    long = pd.DataFrame({"feasible": True, "expected_cost": range(2000, 0, -1)})
-    steps = [
-        step
-        for name, _, step in _study_metrics(SimpleNamespace(**parts | {"trials": long}))
-        if name == "search/best_cost"
-    ]  # type: ignore[arg-type]
-    assert steps == [*range(0, 2000, 4), 1999]
-
-
-def test_what_is_not_finite_is_left_out():
-    """A rate of no cases is no metric."""
-    names = [
-        name for name, _, _ in _policy_metrics(ROW | {"coverage": float("nan")}, in_sample=False)
-    ]
-    assert names[:2] == ["expected_cost", "hallucination_rate"]
-    assert "judged/coverage_low" in names
-    assert not {"coverage", "judged/coverage"} & set(names)
-
-
-def test_three_figures_come_before_all_others():
-    """MLflow sorts metrics by name, in its lists and, those with no group first, in its charts."""
-    names = [name for name, _, _ in _policy_metrics(ROW, in_sample=False)]
-    assert tuple(sorted(names)[:3]) == HEADLINE == tuple(name for name in names if "/" not in name)
-    assert all(
-        name > HEADLINE[-1]
-        for name in ("search/best_cost", "selected/in_sample_cost", "study/held_out_estimate")
-    )
-
-
-def test_what_is_in_sample_shares_no_name_with_what_is_judged():
-    """MLflow charts runs by the names of their metrics.
-
-    in-sample figures would stand beside judged ones.
-    """
-    fitted, judged = (
-        {name for name, _, _ in _policy_metrics(ROW, in_sample=one)} for one in (True, False)
-    )
-    assert not fitted & judged
-    assert {name.partition("/")[0] for name in fitted} == {"in_sample"}
 
 
 def test_a_run_says_how_it_is_opened():
@@ -136,13 +86,6 @@ def test_a_run_that_breaks_off_has_failed(mlruns):
     assert run.client.get_run(run.id).info.status == "FAILED"
 
 
-def test_a_report_without_a_cockpit_says_so(result, tmp_path, monkeypatch):
-    """And names the room that it is in."""
-    monkeypatch.setattr("raglab.lab.study_result.extensions", lambda _: {})
-    page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "no cockpit: raglab/extensions/cockpit" in page
-
-
 def test_a_study_is_one_run_over_one_trace(result, mlruns, tmp_path):
     """The same id of the trace stands in tag, parameter, dataset and report.
 
@@ -162,22 +105,8 @@ def test_a_study_is_one_run_over_one_trace(result, mlruns, tmp_path):
         == whole
     )
     assert whole in page.read_text(encoding="utf-8")
-    assert result.judged_on.fingerprint not in page.read_text(encoding="utf-8")
-    assert (
-        data.dataset.profile
-        == f'{{"cases":60,"report":{len(result.judged_on)},"tune":{len(result.tuned_on)}}}'
-    )
-    data_name, policy_name, day = parent.info.run_name.split(" · ")
-    assert (data_name, policy_name) == ("world", f"{result.policy.policy_id} {result.selected}")
-    assert day == datetime.fromtimestamp(parent.info.start_time / 1000, UTC).date().isoformat()
-    assert parent.data.tags["targets"] == "least cost"
     assert sorted(parent.data.metrics)[:3] == list(HEADLINE)
-    assert parent.data.metrics["study/held_out_estimate"] == result.held_out_estimate
     judged = sweep(result.judged_on, list(result.policies.values()))
-    assert parent.data.metrics["judged/expected_cost_high"] == judged["expected_cost_high"][1]
-    assert [one.step for one in client.get_metric_history(run.run_id, "search/best_cost")] == list(
-        range(8)
-    )
     nested = client.search_runs([run.experiment_id], f"tags.mlflow.parentRunId = '{run.run_id}'")
     assert {one.info.run_name for one in nested} == set(result.policies)
     seen = {one.info.run_name: one.data.metrics["expected_cost"] for one in nested}
@@ -224,7 +153,6 @@ def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns, tmp_path):
     for run, name in ((first, "a.txt"), (second, "b.txt")):
         assert [one.path for one in client.list_artifacts(run.run_id)] == [name]
         assert copy.as_uri() in client.get_run(run.run_id).info.artifact_uri
-    assert not mlruns.exists()
 
 
 def test_a_store_by_the_variable_of_mlflow(mlruns, tmp_path, monkeypatch):
@@ -234,8 +162,6 @@ def test_a_store_by_the_variable_of_mlflow(mlruns, tmp_path, monkeypatch):
     other = Path(shutil.copytree(mlruns, tmp_path / "other"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other / 'mlflow.db'}")
     stated = track_run("a", "b", {"c": 1}, [("d", 1.0, 0)], {})
-    assert stated.tracking_uri == os.environ["MLFLOW_TRACKING_URI"]
     assert client_of(stated).get_run(stated.run_id).data.params == {"c": "1"}
     given = track_run("a", "b", {"c": 1}, [], {}, mlruns)
     assert given.tracking_uri == f"sqlite:///{mlruns / 'mlflow.db'}"
-    assert "MLFLOW_TRACKING_URI" in os.environ

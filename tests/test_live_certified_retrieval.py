@@ -14,7 +14,6 @@ import pytest
 from raglab.decision.learned_cases import with_scores_of
 from raglab.lab.certification import certify_policy
 from raglab.lab.study import tune
-from raglab.lab.threshold_rescaling import rescale_thresholds
 from raglab.live.certified_retrieval import retrieval_differences
 from raglab.live.decided_frames import decide_frame
 from raglab.live.system import System, build_index
@@ -122,11 +121,9 @@ class TestOtherScores:
         return trace_from_frame(pd.DataFrame(rows, columns=columns), score="cosine")
 
     def test_a_tuned_one_is_refused(self, frame, index, tmp_path):
-        """By a system that opens, and an open one; its frame is decided as ever."""
+        """By a system that opens, and by an open one."""
         policy = tune(frame, trials=4, batch_size=4).policy
         policy.save(tmp_path / "policy.yaml")
-        loaded = Policy.load(tmp_path / "policy.yaml")
-        assert (loaded.tuned_scores, loaded.policy_id) == ("cosine", policy.policy_id)
         rule = "must be tuned on scores of raglab's retrieval, got one of cosine scores"
         with pytest.raises(ValueError, match=rf"{rule} .* raglab\.rescale_thresholds"):
             System.open(index, policy=tmp_path / "policy.yaml", cache=False, audit=False)
@@ -135,8 +132,6 @@ class TestOtherScores:
             opened.replace(policy)
         with pytest.raises(ValueError, match=rule):
             replace(opened, policy=policy)
-        hits = pd.DataFrame([("a?", "0.md#1", 0.9)], columns=["query", "hit_id", "score"])
-        assert len(decide_frame(hits, policy, score="cosine")) == 1
 
     def test_what_opens(self, frame, index):
         """Values for raglab's hits, no gate on hits, or none that a study chose."""
@@ -152,15 +147,3 @@ class TestOtherScores:
             System.open(index, policy=sound, cache=False, audit=False)
         with pytest.raises(ValueError, match="scores of another system"):
             System.open(index, policy=policy, cache=False, audit=False)
-
-    def test_rescaled_thresholds_open(self, index):
-        """A map to the hits of raglab is what a message proposes."""
-        columns = ["query", "hit_id", "score", "label"]
-        rows = [(case.query, case.expect_sources[0], 0.9, "ok") for case in CASES]
-        frame = trace_from_frame(pd.DataFrame(rows, columns=columns), score="cosine")
-        cases = [case._replace(expect_sources=()) for case in CASES]
-        own = build_trace(CORPUS, cases, policy=POLICY, arms=("hybrid",))
-        policy = with_scores_of(POLICY.replace("similarity.enabled", True), frame.meta)
-        mapped = rescale_thresholds(frame, policy, to=own).policy
-        assert mapped.tuned_scores is None
-        System.open(index, policy=mapped, cache=False, audit=False)

@@ -75,25 +75,13 @@ class TestAltered:
         """
         path = place / "index.json"
         head = json.loads(path.read_text(encoding="utf-8"))
-        changes = [
-            head | {"more": 1},
-            head | {"settings": head["settings"] | {"more": 1}},
-        ]
-        for name, value in head.items():
-            changes += [{one: head[one] for one in head if one != name}]
-            changes += [
-                head | {name: other}
-                for other in (None, 7, "x", [], {}, True, 1e308)
-                if other != value
-            ]
-        for name, value in head["settings"].items():
-            rest = {one: head["settings"][one] for one in head["settings"] if one != name}
-            others = [rest] + [
-                rest | {name: other}
-                for other in (None, 7, -1, "x", ["x"], {}, True)
-                if other != value
-            ]
-            changes += [head | {"settings": other} for other in others]
+        settings = head["settings"]
+        changes = [head | {"more": 1}, head | {"settings": settings | {"more": 1}}]
+        for fields, whole in ((head, dict), (settings, lambda part: head | {"settings": part})):
+            for name, value in fields.items():
+                rest = {key: fields[key] for key in fields if key != name}
+                odd = [wrong for wrong in (None, 7, -1, "x", [], {}, True, 1e308) if wrong != value]
+                changes += map(whole, [rest, *(rest | {name: wrong} for wrong in odd)])
         assert len(changes) > 90
         for changed in changes:
             # As it stands, and by somebody who knows how the digest is made; any budget of `auto`
@@ -210,8 +198,6 @@ class TestRefresh:
         assert not response.record.answer_cache_hit
         fresh = System.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
         assert dict(response) == dict(ask(QUESTIONS[0], system=fresh, request_id="r"))
-        with pytest.raises(ValueError, match="must go to the index that asked"):
-            system.check_index(old)
 
     def test_other_settings(self, place):
         """An index that was made anew with others is opened again."""
@@ -253,21 +239,6 @@ class TestSwap:
         build_index(CORPUS, place, cache=None, **SMALL)
         assert read_index(place) == old
         assert len(list(place.glob("corpus-*.jsonl"))) == 1
-
-    def test_an_error_at_any_step_leaves_one_of_both(self, place, monkeypatch):
-        """The same of a disk that is full at one of the writes."""
-        old = read_index(place)
-
-        def full(*_, **__):
-            rule = "disk full"
-            raise InputError(rule)
-
-        for name in ("save_corpus", "load_corpus", "write_text"):
-            with monkeypatch.context() as patch:
-                patch.setattr(index_folder, name, full)
-                with pytest.raises(InputError, match="disk full"):
-                    build_index(OTHER, place, cache=None, **SMALL)
-            assert read_index(place) == old
 
     def test_a_reader_between_two_indexes(self, place, monkeypatch):
         """Whoever read index.json before the swap, and the corpus after it, gets the new index."""

@@ -21,7 +21,6 @@ from threadpoolctl import threadpool_limits
 import raglab
 from raglab.bandit import Bandit, Bernoulli, simulate
 from raglab.bandit.simulation import run
-from raglab.loops.parallel import run_each
 from raglab.off_policy import difference, estimate, estimators
 from raglab.off_policy.logs import read_log, weigh
 
@@ -40,7 +39,6 @@ def played():
     runs = [
         simulate("thompson_beta", MEANS, rounds=30, replications=500, seed=3),
         run(Bandit("ucb1"), world, rounds=20, replications=401, seed=4, engine=engine),
-        run(Bandit("thompson_nig"), world, rounds=20, replications=401, seed=4, engine=engine),
         run([0.2, 0.3, 0.5], world, rounds=20, replications=401, seed=4),
         run(Bandit("ucb1"), world, rounds=20, replications=401, seed=4, delay=(0, 3), missing=0.1),
     ]
@@ -94,11 +92,6 @@ def killing_once(folder, own, number):
     made = Killing(number)  # a scheduler unpacks it, and sends it on
     made.folder, made.own = folder, own
     return made
-
-
-def first_number(item, shared):
-    """First number of what all items share."""
-    return int(shared[item])
 
 
 @pytest.mark.parametrize("n_boot", [3000, 4097])
@@ -175,8 +168,3 @@ def test_a_worker_that_is_killed_in_a_simulation(tmp_path):
             expected.arm.tobytes(),
         ]
         assert resampled() == bootstrap
-        first, second = (
-            run_each(first_number, range(4), np.full(50_000, n), what="read") for n in (1, 2)
-        )
-        both = list(zip(first, second, strict=True))
-        assert both == [(1, 2)] * 4, "each loop has what it shares itself, however large"

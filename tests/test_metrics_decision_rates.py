@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from raglab.metrics import (
     COUNTS,
     N_CELLS,
-    OBJECTIVES,
     PLAIN_CELLS,
     RATES,
     RIGHT_CELL,
@@ -86,16 +85,10 @@ def test_rates_of_ten_cases():
 
 
 def test_nothing_of_nothing_meets_no_target():
-    """Who answers nothing has no hallucination rate, and NaN is not <= 0.01."""
+    """Who answers nothing has no hallucination rate."""
     value = rates(np.array([5, 0, 0, 0, 0, 0]), np.array([5, 0, 0]))
     assert np.isnan(value[RATES.index("hallucination_rate")])
-    assert not value[RATES.index("hallucination_rate")] <= 0.01
     assert np.isnan(rates(np.zeros(6, dtype=np.int64), np.zeros(3, dtype=np.int64))).all()
-
-
-def test_the_objectives_are_the_rates_that_should_be_low():
-    """Coverage and pass rate should be high, the four others low."""
-    assert set(RATES) - set(OBJECTIVES) == {"coverage", "pass_rate"}
 
 
 def test_an_interval_of_nothing_is_missing():
@@ -146,39 +139,6 @@ def test_ndcg_by_hand(relevant, known, k, wanted):
     """Discounted by rank, over what k hits can hold."""
     found = ndcg(np.array(relevant, dtype=np.bool_), np.array(known), k=k)
     assert found == pytest.approx(wanted, rel=1e-12, nan_ok=True)
-
-
-@LAWFUL
-@given(rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=20))
-def test_counts_are_sums_and_rates_are_shares(rows):
-    """Tallies of any decisions.
-
-    No count exceeds its denominator, so every rate is in [0, 1] or missing.
-    """
-    table = contributions(STATUSES)
-    counts = sum(
-        (table[s, label, int(right)] for s, label, right in rows), np.zeros(6, dtype=np.int64)
-    )
-    labels = np.bincount(np.array([label for _, label, _ in rows], dtype=int), minlength=3)
-    assert (counts <= denominators(counts, labels)).all()
-    value = rates(counts, labels)
-    assert (np.isnan(value) == (denominators(counts, labels) == 0)).all()
-    assert ((value >= 0) & (value <= 1))[~np.isnan(value)].all()
-
-
-def test_a_rate_travels_with_counts_and_interval():
-    """Five columns a rate, and the interval holds the rate."""
-    cells = np.zeros((1, 3, 3, 2), dtype=np.int64)
-    cells[0, :, 0, 0], cells[0, :, 1, 0], cells[0, :, 2, 1] = (2, 2, 1), (1, 2, 0), (1, 0, 1)
-    columns = rate_columns(cells)
-    assert list(columns) == ["undecided"] + [
-        f"{rate}{end}" for rate in RATES for end in ("", "_k", "_n", "_low", "_high")
-    ]
-    assert all(
-        columns[f"{rate}_low"][0] <= columns[rate][0] <= columns[f"{rate}_high"][0]
-        for rate in RATES
-    )
-    assert columns["coverage_k"].tolist() == [4]
 
 
 @LAWFUL

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import json
 import os
-import pkgutil
 import re
 from pathlib import Path
 from types import ModuleType
@@ -101,17 +98,6 @@ def test_there_are_at_most_seventy():
     assert len(listed_names(stub(raglab))) <= MOST
 
 
-def test_each_survives_the_import_of_every_module():
-    """No module hides a function of its name."""
-    before = {door.__name__: public(door) for door in DOORS}
-    for module in pkgutil.walk_packages(raglab.__path__, "raglab."):
-        if not re.search(r"\.(__main__|langgraph_chain|.*_worker)$", module.name):
-            importlib.import_module(module.name)
-    for door in DOORS:
-        for name, value in before[door.__name__].items():
-            assert getattr(door, name) is value, f"{door.__name__}.{name}"
-
-
 FUNCTIONS = [
     (f"{door.__name__}.{name}", value)
     for door in DOORS
@@ -153,32 +139,6 @@ def test_trace_and_policy_come_first(name, function):
     assert {*positional[1:]} & {*BY_KEYWORD} == PLACES.get(name, set())
 
 
-def shown():
-    """README, guides and the cells of all notebooks."""
-    texts = [
-        path.read_text(encoding="utf-8")
-        for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    ]
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        texts += [
-            "".join(cell["source"])
-            for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
-        ]
-    return "\n".join(texts)
-
-
-def test_each_is_shown():
-    """In a notebook, a guide or the README."""
-    text = shown()
-    missing = [
-        f"{door.__name__}.{name}"
-        for door in DOORS
-        for name in public(door)
-        if not re.search(rf"\b{name}\b", text)
-    ]
-    assert missing == []
-
-
 @pytest.mark.skipif("scale" not in installed(), reason="the guide saves a trace in shards")
 def test_the_blocks_of_the_guide_run(tmp_path):
     """In order, over hits of two embedders."""
@@ -208,9 +168,3 @@ def test_the_blocks_of_the_guide_run(tmp_path):
     measured = names["moved"].frame().query("note == ''")  # type: ignore[attr-defined]
     assert len(measured) >= 2
     assert measured["passes_from"].tolist() == measured["passes_to"].tolist()
-
-
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_each_has_a_docstring(door):
-    """Of its own."""
-    assert [name for name, value in public(door).items() if not inspect.getdoc(value)] == []

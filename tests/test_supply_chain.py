@@ -53,10 +53,7 @@ def test_the_service_takes_some_of_them():
 
 
 def test_every_licence_is_listed():
-    """Each pinned distribution has its row.
-
-    Those whose licence asks something of a product are marked.
-    """
+    """Each pinned distribution has its row; licences that ask something of a product are marked."""
     rows = [
         line.split("|")[1:-1]
         for line in (ROOT / "LICENSES.md").read_text(encoding="utf-8").splitlines()
@@ -67,8 +64,6 @@ def test_every_licence_is_listed():
         if row
     }
     assert pins("constraints.txt") <= set(listed)
-    marked = {pin.partition("==")[0] for pin, (_, _, mark) in listed.items() if "copyleft" in mark}
-    assert {"tqdm", "certifi"} <= marked
     for pin, (licence, part, mark) in listed.items():
         assert part in {"runtime", "extra", "Part", "---"}, pin
         assert bool(mark == "**copyleft**") == bool(re.search("GPL|MPL|Mozilla", licence)), pin
@@ -155,19 +150,6 @@ class TestEnvironment:
         assert name in output
         assert "without hashes" in output
 
-    def test_a_build_that_is_there_stays(
-        self,
-        environment,
-        monkeypatch,
-        capsys,
-    ):
-        """As the README says how to choose one; it is said that its hash is not checked."""
-        pip = Pip(environment, monkeypatch)
-        monkeypatch.setattr(environment, "installed_version", lambda _: "2.13.0+rocm")
-        environment.main()
-        assert len(pip.commands) == 2
-        assert "its hash is not checked" in capsys.readouterr().out
-
     @pytest.mark.parametrize("place", range(4))
     def test_a_hash_that_does_not_fit_ends_it(self, place, environment, monkeypatch):
         """Nothing is installed without hashes instead."""
@@ -177,38 +159,12 @@ class TestEnvironment:
         assert len(pip.commands) == place + 1
         assert not any("--constraint" in command for command in pip.commands)
 
-    def test_what_the_lock_lacks_is_named(
-        self,
-        environment,
-        monkeypatch,
-        capsys,
-    ):
-        """Such as the libraries of a build of PyTorch for graphics cards."""
-        pip = Pip(environment, monkeypatch)
-        monkeypatch.setattr(environment, "platform_name", lambda: environment.LOCKED)
-        monkeypatch.setattr(
-            environment,
-            "missing",
-            lambda: ["torch 2.13.0 requires a-library, which is not installed."],
-        )
-        environment.main()
-        assert len(pip.commands) == 5
-        assert "a-library" in capsys.readouterr().out
-
     def test_all_extras_come(self, environment):
-        """As pyproject.toml has them, and the Makefile installs by this script alone."""
+        """As pyproject.toml has them."""
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
             "optional-dependencies"
         ]
         assert set(environment.EXTRAS.split(",")) == set(extras)
-        rule = (
-            (ROOT / "Makefile")
-            .read_text(encoding="utf-8")
-            .partition("$(READY): ")[2]
-            .partition("\n\n")[0]
-        )
-        assert ".ci/environment.py" in rule
-        assert "pip" not in rule
 
 
 def test_a_service_decides_in_a_bare_environment(tmp_path):

@@ -36,24 +36,3 @@ def test_the_page_says_what_it_does(ran):
     assert strict.look == 3
     assert "certify 26.5 %" in strict.missing[1]
     assert "split certify" in ran["tune_only"].missing[0]
-
-
-def test_it_is_short():
-    """A how-to."""
-    assert len(GUIDE.read_text(encoding="utf-8").splitlines()) <= 160
-
-
-def test_the_figures_of_the_comparison_are_those_of_the_page(ran):
-    """Cost before and after mapping, wrong answers, threshold-meeting share, rank correlation."""
-    text = " ".join(GUIDE.read_text(encoding="utf-8").split())
-    unmapped, mapped = (ran[name].table.set_index("measure") for name in ("unmapped", "mapped"))
-    for table in (unmapped, mapped):
-        cost = table.loc["expected_cost"]
-        assert f"{cost['difference']:.2f} [{cost['low']:.2f}, {cost['high']:.2f}]" in text
-    wrong = unmapped.loc["hallucination_rate"]
-    assert f"from {wrong['old']:.0%} to {wrong['new']:.0%}".replace("%", " %") in text
-    row = ran["unmapped"].signals.set_index("path").loc["similarity.min_similarity"]
-    assert (
-        f"{row['passes_old']:.0%} of the questions met the threshold and".replace("%", " %") in text
-    )
-    assert f"the rank correlation is {row['rank_correlation']:.2f}" in text

@@ -130,16 +130,12 @@ def test_names_are_nouns():
 @pytest.mark.parametrize(
     ("code", "count"),
     [
-        ("said = 1", 1),
         ("def found(): pass", 1),
         ("for one in (1,): pass", 1),
         ("def f(*, told=None): pass", 1),
-        ("class A:\n    kept: int", 1),
         ("import os as other", 1),
         ("(lambda given: given)(1)", 1),
         ("def f():\n    left = 1", 1),
-        ("def f():\n    left = right = 1", 0),
-        ("answered_wrong = others_of = 1", 0),
         ("row.one", 0),
     ],
 )
