@@ -82,7 +82,7 @@ def test_a_frontier_of_three_arms():
 
 
 @given(grids())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_no_mixture_beats_the_frontier(grid):
     """Concave and ascending; and the exact optimum of all pairs of arms at any spend."""
     table = table_of(*grid)
@@ -103,7 +103,7 @@ def test_no_mixture_beats_the_frontier(grid):
 
 
 @given(grids(), st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_mixture_keeps_its_budget(grid, eighths):
     """Its spend is the budget, or that of the best arm.
 
@@ -146,7 +146,7 @@ def test_a_budget_that_does_not_bind_has_no_price():
 
 
 @given(grids(), st.integers(1, 8))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_price_is_the_optimum_of_all_plans(grid, eighths):
     """By its own predictions no plan with this spend earns more.
 
@@ -171,7 +171,7 @@ def test_a_price_is_the_optimum_of_all_plans(grid, eighths):
 
 
 @given(grids(), st.integers(0, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_priced_arms_are_the_cheapest_of_the_best(grid, quarters):
     """At any price."""
     reward, cost = grid
@@ -187,7 +187,7 @@ def test_priced_arms_are_the_cheapest_of_the_best(grid, quarters):
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.sampled_from([0.01, 0.05, 0.2]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_overspend_is_read_off_the_price(costs, step):
     """Overspend = budget / step * ln(price / first price), while the price is inside its reach."""
     budget = Budget(2.0, price=0.5, step=step)
@@ -383,10 +383,7 @@ def test_a_plan_that_is_none_is_refused(plan, rule):
 # A learner under a budget
 
 FOLLOWERS = [
-    Bandit("thompson_nig"),
-    Bandit("epsilon_greedy"),
     Bandit("ucb1", exploration=0.2),
-    Bandit("lin_ucb", exploration=0.2),
     Bandit("lin_thompson", exploration=0.2, discount=0.999),
 ]
 

@@ -1,4 +1,4 @@
-"""The five failures of the source on bundled documents, five phrasings each.
+"""The five failures of the source on bundled documents, three phrasings each.
 
 Asked, then answered (S5.1).
 """
@@ -21,49 +21,35 @@ SUBSIDENCE = "Subsidence, heave or landslip"
 PHRASINGS = {  # kind: question, documents, reply, what the answer holds
     "field_type": (
         ("What is the excess?", (COVER,), "storm and wind", "£250"),
-        ("what's the excess", (COVER,), "the theft one", "£250"),
-        ("How much is the excess?", (COVER,), "flood", "£500"),
         ("excess?", (COVER,), "escape of water", "£350"),
         ("Tell me the excess please", (COVER,), SUBSIDENCE, "£1,000"),
     ),
     "page_scope": (
         ("Who is the insurer?", (ENGLISH,), "yes", "Castellan Specialty"),
-        ("who's the insurer", (ENGLISH,), "page 1", "Castellan Specialty"),
         ("Which insurer is it?", (ROLES,), "the whole document", "Northmark Mutual"),
         ("Qui est l'assureur ?", (FRENCH,), "oui", "Vauban Assurances"),
-        ("what is the policy number?", (ROLES,), "yes", "NM-FG-4417"),
     ),
     "date_scope": (
         ("What is the excess for escape of water?", BOTH, "the older one", "£350"),
-        ("excess for escape of water?", BOTH, "the newer one", "£500"),
         ("How much is the escape of water excess?", BOTH, "2024", "£350"),
-        ("storm and wind excess", BOTH, "oldest", "£250"),
         ("What's the excess for storm and wind?", BOTH, "the latest", "£400"),
     ),
     "intent": (
         ("the cancellation section", (WORDING,), "summarise it", "cancel"),
         ("cancellation", (WORDING,), "quote it", "cancel"),
-        ("The cancellation clause", (WORDING,), "list the conditions", "cancel"),
         ("what about cancellation?", (WORDING,), "summarise", "cancel"),
-        ("cancellation?", (WORDING,), "cite", "cancel"),
     ),
     "implicit_entity": (
         ("the policyholder", (ROLES,), "loss payee", "Arden Vehicle Leasing"),
         ("who is the insured?", (COVER,), "the policyholder", "Eleanor Whitcombe"),
-        ("the insured", (ROLES,), "additional insured", "Brightwater Holdings"),
-        ("the beneficiary", (COVER,), "loss payee", "Cotswold Building Society"),
         ("who do I contact at Northmark?", (ROLES,), "policyholder", "Brightwater Logistics"),
     ),
 }
-LEAST = 4  # of five phrasings
 
 
 @pytest.mark.parametrize("kind", PHRASINGS)
 def test_each_is_asked_and_answered(kind, tmp_path, indexed):
-    """In at least four of five phrasings the gap is of its kind, and the reply gets the answer.
-
-    It leads to the wanted answer.
-    """
+    """The gap is of its kind, and the reply leads to the wanted answer."""
     shutil.copytree(indexed, tmp_path / "index")
     system = System.open(
         tmp_path / "index", policy=Policy.from_mapping(OPEN), cache=False, clarify=True
@@ -81,4 +67,4 @@ def test_each_is_asked_and_answered(kind, tmp_path, indexed):
         said = reply("q", text, system=fresh, now=START)
         if said["status"] != "ok" or expected.lower() not in said["answer"].lower():
             failures.append((question, said["status"], said["answer"] or said["refusal_reason"]))
-    assert len(PHRASINGS[kind]) - len(failures) >= LEAST, failures
+    assert failures == []

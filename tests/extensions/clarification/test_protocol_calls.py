@@ -101,7 +101,7 @@ def called(calls, role):
 
 def gives_way(role, own):
     """Calls of which one role fails, so that the default answers; said once, kept twice."""
-    calls, default = ProtocolCalls(**{role: own, "timeout_s": 0.5}), called(ProtocolCalls(), role)
+    calls, default = ProtocolCalls(**{role: own, "timeout_s": 0.1}), called(ProtocolCalls(), role)
     with pytest.warns(UserWarning, match=f"{role} .*the default stands in"):
         assert called(calls, role) == default
     with warnings.catch_warnings():
@@ -406,8 +406,15 @@ def test_the_four_share_the_time_of_a_question():
         assert [text.partition(":")[0] for text in late] == ["TimeoutError"] * 2
 
 
-@pytest.mark.parametrize("role", OWN)
-@pytest.mark.parametrize("failure", [_raises, _nonsense, _sleeps])
+@pytest.mark.parametrize(
+    ("role", "failure"),
+    [
+        ("parser", _raises),
+        ("gap_finder", _nonsense),
+        ("reply_reader", _sleeps),
+        ("field_reader", _raises),
+    ],
+)
 def test_a_failure_live_is_said_once_and_logged(opened, tmp_path, role, failure):
     """Questions and answers are the default's.
 
@@ -418,7 +425,7 @@ def test_a_failure_live_is_said_once_and_logged(opened, tmp_path, role, failure)
     def fragile(*values):
         return (OWN[role] if state["works"] else failure)(*values)
 
-    system, plain = opened(**{role: fragile}, reader_timeout_s=0.3), opened()
+    system, plain = opened(**{role: fragile}, reader_timeout_s=0.2), opened()
     expected = _talk(plain, tmp_path / "plain.sqlite")
     assert [response["status"] for response in expected] == ["ambiguous", "ok"] * 2
     state["works"] = False
@@ -441,8 +448,7 @@ def test_a_failure_live_is_said_once_and_logged(opened, tmp_path, role, failure)
     assert logged == named
 
 
-@pytest.mark.parametrize("role", OWN)
-def test_without_clarification_it_is_said_that_nothing_is_called(opened, role):
+def test_without_clarification_it_is_said_that_nothing_is_called(opened):
     """What the user gave is not dropped in silence."""
-    with pytest.warns(UserWarning, match=f"{role}: .*clarify=True"):
-        opened(clarify=False, **{role: OWN[role]})
+    with pytest.warns(UserWarning, match=r"parser: .*clarify=True"):
+        opened(clarify=False, parser=my_parser)

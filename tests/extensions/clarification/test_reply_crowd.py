@@ -20,7 +20,7 @@ from raglab.live.system import System
 from raglab.store.policies import Policy
 from reply_crowd import SCENES, Line, Scene, doubtful, forms, hostile, naming, negated, rejected
 
-STRIDE = 7  # of the products of many forms, every seventh is read
+STRIDE = 37  # of the products of many forms, every 37th is read
 MANY = {"two candidates", "stated stranger", "stranger", "rejection"}
 
 
@@ -60,7 +60,7 @@ def test_what_a_reply_says(kind, name):
         for line in some(lines(scene))
     ]
     assert [(line, read) for line, read in heard if not holds(line, read)] == []
-    assert len(heard) > {"hostile": 200}.get(kind, 10)
+    assert len(heard) > {"hostile": 150}.get(kind, 10)
 
 
 ASKED = {  # question, documents
@@ -69,17 +69,12 @@ ASKED = {  # question, documents
     "intent": ("cancellation", (WORDING,)),
 }
 ODD = (
-    *forms("anything", "injection")[::4],
-    *forms("anything", "quote")[::3],
-    *(
-        "banana",
-        "ça dépend",
-        "page 77",
-        "{0} and the weather",
-        "{0} if it rains",
-        "why {0}?",
-        "{0} or {1}",
-    ),
+    forms("anything", "injection")[0],
+    forms("anything", "quote")[0],
+    "ça dépend",
+    "page 77",
+    "{0} if it rains",
+    "{0} or {1}",
 )
 
 
@@ -126,7 +121,6 @@ class TestEndToEnd:
             assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == [], text
             assert again["status"] == first["status"] == "ambiguous", text
             assert again["clarification"] == first["clarification"], text
-            assert exchange(fresh(f"b{number}"), kind, text)[1] == rows
         (_, _, last), rows = exchange(fresh("end"), kind, "banana", "mango")
         assert (last["status"], bool(last["refusal_reason"])) == ("refuse", True)
         assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []

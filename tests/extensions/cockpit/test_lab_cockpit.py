@@ -114,7 +114,7 @@ class TestNumbers:
             check_rates(cockpit)
 
     @given(st.integers(0, 400))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=5, deadline=None)
     def test_random_policies_show_what_sweep_says(self, seed):
         """Policies with all gates and rules, over hits with ties."""
         trace, policies = drawn(seed)
@@ -214,7 +214,7 @@ class TestAxes:
     """A slider moves over exact steps."""
 
     @given(st.integers(0, 400))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=4, deadline=None)
     def test_every_position_is_an_exact_step(self, seed):
         """Low and high are those of `raglab.steps`, and the policy of a step has its cells."""
         trace, policies = drawn(seed)

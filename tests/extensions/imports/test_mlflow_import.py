@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -62,10 +63,10 @@ mlflow.log_expectation(trace_id=names[2], name="expected_answer", value="yes", s
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def store(tmp_path_factory, empty_runs):
     """Address of a store with three requests, feedback on two, and a trace without retriever."""
     folder = tmp_path_factory.mktemp("mlflow")
-    uri = f"sqlite:///{folder / 'mlflow.db'}"
+    uri = f"sqlite:///{shutil.copy(empty_runs, folder / 'mlflow.db')}"
     about = [text for question, score in QUESTIONS.items() for text in (question, str(score))]
     subprocess.run(
         [sys.executable, "-c", APPLICATION, uri, EXPERIMENT, *about], check=True, cwd=folder

@@ -196,7 +196,7 @@ def test_a_late_reply_is_charged_in_full(server):
     Every byte of the prompt could be a token.
     """
     server.behave = lambda *_: Reply(0)
-    made = judge(server, timeout=2.0)
+    made = judge(server, timeout=0.3)
     assert math.isnan(made.score("Who pays?", PASSAGES))
     texts = [message["content"] for message in server.bodies[0]["messages"]]
     assert made.client.counts.prompt_tokens == sum(len(text.encode()) for text in texts) + OVERHEAD
@@ -396,7 +396,7 @@ def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(llama, reply
     The next case has its score.
     """
     llama.text = '{"score": 0.5}'
-    asked = client(llama, timeout=3.0 if reply.pause else 10.0)
+    asked = client(llama, timeout=0.4 if reply.pause else 10.0)
     for made in (
         scorer(signal_models.judge, asked),
         scorer(signal_models.yes_no, asked, least_mass=0.0),

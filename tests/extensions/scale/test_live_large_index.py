@@ -133,7 +133,7 @@ class TestSearch:
     """Exact, over vectors in float16."""
 
     @pytest.mark.parametrize("grid", [True, False])
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", range(1))
     def test_hits_are_those_of_the_exact_index(self, tmp_path, seed, *, grid):
         """To the bit and with every tie, for any number of hits, and within any scope.
 
@@ -238,12 +238,13 @@ class TestChanged:
 
         assert walk(changes(), lambda _: made(tmp_path), answers)["refused"] > 40
 
-    @pytest.mark.parametrize("name", [FAISS, FILES[1], FILES[3]])
-    @pytest.mark.parametrize("size", [0, 64, None])
+    @pytest.mark.parametrize(
+        ("name", "size"), [(FAISS, 0), (FAISS, 64), (FILES[1], 0), (FILES[3], 64), (FILES[3], None)]
+    )
     def test_a_file_that_changes_while_it_is_searched(self, tmp_path, name, size):
         """Cut or written over: an error before the search, and never the end of the process."""
         index = made(tmp_path)
-        assert outcome(lambda: answers(index)) == "answered"
+        answers(index)
         if size is None:
             os.utime(index.folder / name)
         else:
@@ -254,7 +255,13 @@ class TestChanged:
             lambda: index.vectors[np.arange(N)],
             lambda: index.bm25.search(["fence"], 3),
         ]
-        assert [outcome(search) for search in searches] == ["InputError"] * 4
+
+        def refused():
+            for search in searches:
+                with pytest.raises(InputError):
+                    search()
+
+        assert outcome(refused) == "answered"
 
     def test_a_file_that_changes_while_it_is_opened(self, tmp_path, monkeypatch):
         """What is mapped is what was hashed."""
@@ -507,7 +514,7 @@ class TestTokens:
 
     def test_a_locked_cache_costs_one_wait(self, tmp_path, monkeypatch):
         """And not one for each passage; they are encoded all the same."""
-        monkeypatch.setattr(indexes, "CACHE_PATIENCE_S", 1.0)
+        monkeypatch.setattr(indexes, "CACHE_PATIENCE_S", 0.3)
         path = tmp_path / "e.sqlite"
         StoredTokens(WordEncoder(), EmbeddingCache(path))["motor excess"]
         tokens = StoredTokens(WordEncoder(), EmbeddingCache(path))
@@ -516,4 +523,4 @@ class TestTokens:
             start = time.monotonic()
             for number in range(5):
                 assert len(tokens[f"passage {number}"])
-            assert 1.0 < time.monotonic() - start < 4.0  # five waits take 5 s
+            assert 0.3 < time.monotonic() - start < 1.4  # five waits take 1.5 s

@@ -10,8 +10,6 @@ import json
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extensions.scale.shard_builds import split_world
+from processes import at_once
 from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.decision.trace_view import Measured
 from raglab.extensions.scale import sharded_traces
@@ -351,7 +350,7 @@ class TestVersions:
         with pytest.raises(KeyError, match="case must be one of"):
             shards.hits_of("none")
 
-    def test_a_killed_write_leaves_the_version_before(self, tmp_path):
+    def test_a_killed_write_leaves_the_version_before(self, tmp_path, monkeypatch):
         """SIGKILL between two shards.
 
         The old manifest and its shards stand, and the write goes through again.
@@ -359,26 +358,20 @@ class TestVersions:
         first = save_shards([split_world()], tmp_path / "t", shard=3)
         save_shards([named(split_world(6, seed=1), "x")], tmp_path / "more", shard=6)
         before = ids(first)
-        code = f"""
-import os, signal
-from raglab.extensions.scale import sharded_traces
-from raglab.store.traces import Trace
-done = sharded_traces.shard_row
-def killed(trace, path):
-    if path.name.endswith("00001.parquet"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return done(trace, path)
-sharded_traces.shard_row = killed
-Trace.open({str(tmp_path / "t")!r}).append(Trace.open({str(tmp_path / "more")!r}), shard=2)
-"""
-        run = subprocess.run(
-            [sys.executable, "-c", code], check=False, env=dict(os.environ), capture_output=True
-        )
-        assert run.returncode == -signal.SIGKILL
+        more, done = Trace.open(tmp_path / "more"), sharded_traces.shard_row
+
+        def killed(trace, path):
+            if path.name.endswith("00001.parquet"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done(trace, path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sharded_traces, "shard_row", killed)
+            assert at_once([lambda: first.append(more, shard=2)]) == [-signal.SIGKILL]
         assert (tmp_path / "t" / "v2-00001.parquet").exists()
         opened = Trace.open(tmp_path / "t")
         assert (opened.version, ids(opened)) == (1, before)
-        again = opened.append(Trace.open(tmp_path / "more"), shard=2)
+        again = opened.append(more, shard=2)
         assert (again.version, len(again)) == (2, 13)
 
 
