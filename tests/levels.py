@@ -20,7 +20,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_reply_in_a_process_of_its_own",
             "test_json_is_a_structure_and_no_prompt",
         ),
-        "extensions/clarification/test_five_failures.py": ("test_each_is_asked_and_answered",),
         "extensions/clarification/test_guides.py": (
             "test_the_page_on_clarification_runs",
             "test_the_page_on_pinned_documents_runs",
@@ -48,7 +47,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_failure_live_is_said_once_and_logged",
         ),
         "extensions/clarification/test_reply_crowd.py": (
-            "TestEndToEnd.test_no_is_against_the_proposal",
             "TestEndToEnd.test_what_names_nothing_changes_nothing",
             "test_what_a_reply_says",
         ),
@@ -578,7 +576,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/clarification/test_long_questions.py": (
             "test_a_reader_takes_any_long_text_in_no_time",
         ),
-        "extensions/clarification/test_replayed_defaults.py": ("test_a_simulated_week",),
         "extensions/cockpit/test_browser.py": (
             "TestKernel.test_a_tab_opened_again_shows_the_same",
         ),

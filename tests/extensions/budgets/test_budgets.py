@@ -433,22 +433,6 @@ def test_net_sums_are_those_of_net_rewards():
         assert np.allclose(state.gram[number], x[at].T @ x[at])
 
 
-def test_a_ledger_of_history_saves_what_exploring_costs():
-    """Warm play earns more at the same budget, and its history is no spend."""
-    past, table = market(0), market(1, order="shuffled")
-    bandit, budget = Bandit("thompson_nig", exploration=0.5), Budget(0.6, step=0.02)
-    rng = np.random.default_rng(1)
-    arm = rng.integers(3, size=400)
-    rows = np.arange(400)
-    ledger = learned_ledger(
-        arm, past.gross[rows, arm], past.cost[rows, arm], bandit, budget, n_arms=3
-    )
-    plays: dict[str, Any] = {"rounds": 400, "replications": 20, "seed": 5, "budget": budget}
-    cold, warm = run(bandit, table, **plays), run(bandit, table, initial=ledger, **plays)
-    assert float(warm.gross[:, -1].mean()) > float(cold.gross[:, -1].mean())
-    assert float(ledger.pacer.spend) == 0.0
-
-
 def test_a_budget_ignores_the_price_of_a_table():
     """A ledger learns gross rewards, and charges costs itself."""
     plays: dict[str, Any] = {"rounds": 60, "replications": 2, "budget": 3.0}
@@ -553,12 +537,6 @@ def test_an_arm_that_was_never_measured_is_named():
     mask[1:, 2] = False
     with pytest.raises(ValueError, match="two measured rows of each arm, got 1 of arm2"):
         fit_priced_policy(table._replace(mask=mask), 0.6)
-
-
-def test_few_questions_are_noted():
-    """Resampling them gives intervals that are too narrow."""
-    assert "9 questions" in compare_plans(market(0, 9), {"a": [1.0, 0.0, 0.0]}).attrs["notes"][0]
-    assert compare_plans(market(0, 10), {"a": [1.0, 0.0, 0.0]}).attrs["notes"] == ()
 
 
 def test_no_price_is_chosen_on_numbers_that_are_none():

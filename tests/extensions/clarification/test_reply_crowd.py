@@ -13,7 +13,6 @@ import raglab
 from broker_documents import COVER, FRENCH, OPEN, START, WORDING
 from raglab.extensions.clarification.protocol_calls import checked_reply
 from raglab.extensions.clarification.replies import read_reply
-from raglab.extensions.clarification.reply_turns import FEWEST
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import Reply
 from raglab.live.system import System
@@ -125,45 +124,8 @@ class TestEndToEnd:
         assert (last["status"], bool(last["refusal_reason"])) == ("refuse", True)
         assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
 
-    def test_no_is_against_the_proposal(self, kind, fresh):
-        """It is a vote against it, and what is left is shown once.
-
-        Then, or with one left, the request is refused.
-        """
-        (first, again), (row, *_) = exchange(fresh("no"), kind, "no")
-        assert first["clarification"] is not None
-        offered = first["clarification"]["candidate_values"]
-        proposed = first["clarification"]["proposed_default"]
-        assert dict(row.candidate_votes) == {proposed: -1.0}
-        assert again["request_id"] == first["request_id"]
-        if len(offered) > FEWEST:
-            assert again["clarification"] is not None
-            assert (
-                again["clarification"]["question_to_user"]
-                == first["clarification"]["question_to_user"]
-            )
-            assert again["clarification"]["candidate_values"] == [
-                value for value in offered if value != proposed
-            ]
-            *_, again = exchange(fresh("twice"), kind, "no", "no")[0]
-        assert (again["status"], bool(again["refusal_reason"])) == ("refuse", True)
-
     def test_a_doubt_answers_and_is_no_vote(self, kind, fresh):
         """The request ends with what it names, and no row has learned of it."""
         (_, last), rows = exchange(fresh("doubt"), kind, "I think {1}")
         assert (last["status"], last["clarification"]) in {("ok", None), ("refuse", None)}
         assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
-
-    def test_what_is_named_wins(self, kind, fresh):
-        """The second on offer is answered with, and is what is learned.
-
-        The proposal has a vote against it.
-        """
-        (first, last), (row, *_) = exchange(fresh("named"), kind, "no, {1}")
-        assert first["clarification"] is not None
-        named = first["clarification"]["candidate_values"][1]
-        # a part that does not state the field is said to be empty
-        assert last["status"] in {"ok", "refuse"}
-        assert last["status"] == "ok" or kind == "page_scope"
-        assert row.candidate_votes.get(first["clarification"]["proposed_default"], 0.0) < 0.0
-        assert max(row.candidate_votes, key=lambda value: row.candidate_votes[value]) == named

@@ -381,14 +381,6 @@ def test_a_sliver_of_mass_is_no_score(yes, no, least, *, is_scored):
     assert made.counts.missing.total() == (not is_scored)
 
 
-def test_neither_yes_nor_no_is_missing():
-    """And its reason counted."""
-    for top in ([("Well", -0.1)], []):
-        made = scorer(signal_models.yes_no, Fixed(top))
-        assert math.isnan(made.score("Who pays?", PASSAGES))
-        assert made.counts.missing.total() == 1
-
-
 @pytest.mark.parametrize(("reply", "kind"), QUIRKS.values(), ids=QUIRKS)
 def test_a_quirk_of_a_server_is_a_missing_score_and_never_a_low_one(llama, reply, kind):
     """Counted with its reason, or an error where every case would meet it.

@@ -116,17 +116,6 @@ class TestDrawnCases:
         share = np.array(n) * sizes[common].sum() / max(1, np.array(n)[common].sum())
         assert np.all(np.abs(sizes - share)[common] < 1.0 + 1e-9)
 
-    def test_few_of_very_many_are_there(self):
-        """By head: of 400,000 cases 200 ambiguous would be 10 in a sample of 20,000.
-
-        Nine are all drawn.
-        """
-        for rare, drawn in ((200, 30), (9, 9)):
-            label = np.repeat(np.array([0, 1, 2], dtype=np.int8), [250_000, 150_000 - rare, rare])
-            rows = study_cases._stratified_rows(label, 20_000, 0)
-            assert np.bincount(label[rows]).tolist()[2] == drawn
-            assert len(rows) == 20_000
-
     def test_counts_are_those_of_the_whole(self, sharded):
         """By split and label, whichever way the trace is held.
 

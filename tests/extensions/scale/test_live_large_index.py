@@ -468,18 +468,6 @@ class TestEndToEnd:
         with pytest.raises(InputError, match=r"settings\.index must be .* make it again with `rag"):
             opened(tmp_path)
 
-    def test_one_earlier_index_is_kept(self, tmp_path):
-        """A system that has a deleted one open answers from it as before."""
-        replies, system = [], None
-        for count in (9, 10, 11, 12):
-            some = CORPUS._replace(chunks=CORPUS.chunks[:count])
-            build_index(some, tmp_path, cache=None, **{**SMALL, "index": "sqfp16"})
-            system = system or opened(tmp_path)
-            replies.append(ask(QUESTION, system=system, request_id="r"))
-            assert len(list(tmp_path.glob("large-*"))) == min(count - 8, 2)
-        assert all(reply["sources"] == replies[0]["sources"] for reply in replies)
-        assert not system.retriever.indexes.folder.exists()
-
     def test_few_chunks_are_in_memory(self, tmp_path, monkeypatch):
         """No name, auto and flat are one index; above the size it is on disk, without tokens."""
         named = ({}, {"index": "auto"}, {"index": "flat"})

@@ -25,7 +25,6 @@ from live_worlds import CASES, CORPUS, SMALL
 from raglab.extensions.scale import shard_building
 from raglab.extensions.scale.shard_building import (
     MARK,
-    WAIT_S,
     WORK,
     ShardWork,
     build_shards,
@@ -268,11 +267,6 @@ def test_a_build_takes_away_what_killed_writes_left(tmp_path):
         "v2-00000.parquet",
         "v2-00000.parquet.latency",
     ]
-
-
-def test_a_shard_is_waited_for_a_day():
-    """As long as a large index: one of many cases takes hours."""
-    assert WAIT_S == 24 * 3600
 
 
 @pytest.mark.usefixtures("encoder")

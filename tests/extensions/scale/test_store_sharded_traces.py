@@ -118,16 +118,6 @@ class TestByHead:
         assert (len(opened), len(opened.parts), opened.fingerprint) == (7, 1, trace.fingerprint)
         assert_same_trace(trace, next(opened.shards()))
 
-    def test_it_shows_itself(self, made, tmp_path):
-        """A line in a shell; in a notebook its facts and shards, without loading one."""
-        for path in tmp_path.glob("*.parquet"):
-            path.unlink()
-        assert "cases 7 in 3 shards; arms hybrid, iterative" in repr(made)
-        assert made.frame()["cases"].tolist() == [3, 3, 1]
-        page = made._repr_html_()
-        assert "v1-00002.parquet" in page
-        assert len(page) < 20_000
-
 
 class TestLaws:
     """What holds of any cut."""
