@@ -580,7 +580,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestKernel.test_a_tab_opened_again_shows_the_same",
         ),
         "extensions/cockpit/test_lab_cockpit.py": (
-            "TestNumbers.test_a_thousand_moves_show_what_sweep_says",
             "TestNumbers.test_counts_beside_gates_are_the_matrix",
         ),
         "extensions/monitoring/test_judge_intervals.py": ("test_coverage",),

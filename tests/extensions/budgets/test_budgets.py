@@ -546,10 +546,8 @@ def test_no_price_is_chosen_on_numbers_that_are_none():
         ([[np.nan, 1.0]], [[1.0, 2.0]], None, "reward of an available arm must be finite"),
         ([[0.5, 1.0]], [[1.0, np.inf]], None, "cost of an available arm must be finite"),
         ([[0.5, 1.0]], [[1.0]], None, r"must be \[Q, A\]"),
-        ([0.5, 1.0], [1.0, 2.0], None, r"must be \[Q, A\]"),
         (np.zeros((0, 2)), np.zeros((0, 2)), None, "of a question at least"),
         (rows, rows, nothing, "an arm for each question"),
-        (rows, rows, nothing.astype(int), "mask must be booleans"),
     ]
     for reward, cost, mask, rule in cases:
         with pytest.raises(ValueError, match=rule):
@@ -564,10 +562,8 @@ def test_a_history_of_costs_is_checked():
     cases: list[tuple[Bandit, list[float], Any, str]] = [
         (bandit, [1.0, np.nan], None, "number from 0, got nan, one of 1"),
         (bandit, [1.0, -3.0], None, "number from 0, got -3"),
-        (bandit, [1.0], None, r"must be \[N\] each"),
         (ridge, [1.0, 1.0], [[1.0]], "of 2 rounds"),
         (ridge, [1.0, 1.0], [[1.0], [np.nan]], "must be finite"),
-        (ridge, [1.0, 1.0], [1.0, 1.0], "of 2 rounds"),
     ]
     for learner, cost, context, rule in cases:
         with pytest.raises(ValueError, match=rule):
@@ -587,9 +583,6 @@ def test_what_no_policy_can_be_fitted_or_played_on_is_refused():
         fit_priced_policy(table, 0.6, logged=[0, 1])
     with pytest.raises(ValueError, match="pacer of one play"):
         play_paced(fit_priced_policy(table, 0.6), table, pacer=start_pacer(0.6, (3,)))
-    for wrong in ({"n_boot": 0}, {"seed": -1}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            compare_plans(table, {"a": [1.0, 0.0, 0.0]}, **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

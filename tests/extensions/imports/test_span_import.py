@@ -339,12 +339,6 @@ class TestLabels:
         assert str(case.expect_status) == label
         assert words in f"{text} {case.notes}"
 
-    def test_many_names_of_judgements(self, tmp_path):
-        """A message names some of them."""
-        events = "".join(f" ; !name {number}=so-so" for number in range(2_000))
-        rows = spans_of(f"a-0 RETRIEVER one? | x 0.9\na-1 CHAIN one?{events}")
-        assert len(of(tmp_path, *rows)[1]) < 10_000
-
     def test_cases_by_trace_or_question(self, tmp_path):
         """They go before feedback; an id is no question, and a question no id."""
         cases = [
@@ -482,12 +476,6 @@ class TestCounts:
         assert "halves of characters" in text
         trace.save(tmp_path / "trace.parquet")
         assert raglab.Trace.load(tmp_path / "trace.parquet").cases == trace.cases
-
-    def test_attributes_without_a_name(self, tmp_path):
-        """They are counted."""
-        row = span("a", 0, retriever("q", ("x", 0.5)))
-        row["attributes"] += [{"value": {}}, "text", {"key": "top_k"}, {"key": "top_k"}]
-        assert "3 attributes have no name" in of(tmp_path, row)[1]
 
 
 # --- the same content in other brackets

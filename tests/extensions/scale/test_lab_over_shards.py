@@ -21,7 +21,6 @@ from generators import Weighed
 from labelled import free_policy, labelled
 from parts import Parts, alike, in_parts, same
 from raglab.decision.outcome_codes import CELL_OF_CODE
-from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.displays.boundary import decision_boundary
 from raglab.extension_points import installed
 from raglab.extensions.scale.sharded_traces import save_shards
@@ -224,20 +223,6 @@ class TestLines:
         }
         assert min(of_line.values()) > 0
 
-    def test_a_shard_holds_one_chunk_that_tells_a_line(self):
-        """Of what a case expects, or else of what its user named; none of what it does not."""
-        whole = unretrieved()
-        expects = next(
-            row for row, case in enumerate(whole.cases) if case.expect_sources == ("other.md",)
-        )
-        named = whole.cases[expects]._replace(expect_sources=(), selected_sources=("else.md",))
-        both = named._replace(expect_sources_any=("other.md#2",))
-        for case, ids in ((whole.cases[expects], {"3"}), (named, {"4"}), (both, {"3"})):
-            kept = keep_used_chunks(replace(whole.subset([expects]), cases=(case,)))
-            assert {chunk.chunk_id for chunk in kept.chunks} - {
-                chunk.chunk_id for chunk in whole.chunks[:-3]
-            } == ids
-
 
 def test_a_shard_of_fewer_hits_ranks_as_the_whole():
     """By head: of four cases the first two have at most three hits, in a shard three wide."""
@@ -416,13 +401,6 @@ class TestFittedGates:
             lambda here: compare_gates(here.split("report"), one.policy, resamples=20),
         ):
             alike(of(parts), of(whole))
-
-    def test_too_few_cases_are_refused_as_of_one_piece(self, tmp_path):
-        """The message is that of the trace in memory."""
-        whole = labelled(6, {"tune": 20})
-        for here in (whole, save_shards([whole], tmp_path, shard=6)):
-            with pytest.raises(ValueError, match=r"at least .* got .* label more"):
-                fit_fused_gate(here, free_policy())
 
     def test_answers(self):
         """The curve of the generator's confidence; the first shard holds no answer."""

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import weakref
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -210,27 +209,6 @@ def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
     encoder.seen.clear()
     assert build_apart(monkeypatch, tmp_path, cases[4:8]).items
     assert encoder.seen == []
-
-
-@pytest.mark.usefixtures("encoder")
-def test_a_worker_lets_go_of_what_it_built_with(tmp_path, monkeypatch):
-    """One plan for all shards, and its corpus, models and indexes are gone soon after the build."""
-    monkeypatch.setattr(shard_building, "LOOK_S", 0.01)
-    plans: list[weakref.ref[Any]] = []
-    own = shard_building._plan_of
-
-    def noted(work):
-        plan = own(work)
-        plans.append(weakref.ref(plan.reader))  # a plan itself has no weak reference
-        return plan
-
-    monkeypatch.setattr(shard_building, "_plan_of", noted)
-    build_apart(monkeypatch, tmp_path, inputs()[1][:6])
-    assert len(plans) == 3
-    until = time.monotonic() + 10
-    while (shard_building._PLANS or any(plan() for plan in plans)) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert (shard_building._PLANS, [plan() for plan in plans]) == ({}, [None] * 3)
 
 
 @pytest.mark.usefixtures("encoder")

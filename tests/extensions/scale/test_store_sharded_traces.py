@@ -437,12 +437,8 @@ class TestRefusals:
         altered: list[Any] = [
             {**rows, "cases": 8},
             {**rows, "version": 2},
-            {**rows, "shards": rows["shards"][:2]},
             {**rows, "more": 1},
-            {**rows, "shared": {}},
             [],
-            {**rows, "shards": 3},
-            {**rows, "shards": []},
             {**rows, "schema_version": 2},
         ]
         for other in altered:
@@ -465,33 +461,6 @@ class TestRefusals:
         (tmp_path / "a" / MANIFEST).write_text(json.dumps(manifest._replace(shards=(row,)).rows))
         with pytest.raises(TraceError, match="altered content"):
             Trace.open(tmp_path / "a")
-
-    def test_a_manifest_that_someone_wrote(self, tmp_path):
-        """With hashes that fit.
-
-        Counts that do not add up, numbers that are none, more cases than the file holds.
-        """
-        save_shards([split_world()], tmp_path, shard=7)
-        manifest = read_manifest(tmp_path)
-        row = manifest.shards[0]
-        for other in (
-            manifest._replace(shards=(row._replace(cases=8),)),
-            manifest._replace(version=0),
-            manifest._replace(shards=(row._replace(counts={"tune": {"ok": "7"}}),)),
-            manifest._replace(shared={}),
-            manifest._replace(shared={**manifest.shared, "arms": "hybrid"}),
-        ):
-            (tmp_path / MANIFEST).write_text(json.dumps(other.rows))
-            with pytest.raises(
-                TraceError, match=r"manifest.json: a manifest must be as it was written"
-            ):
-                Trace.open(tmp_path)
-        more = manifest._replace(shards=(row._replace(cases=8, counts={"tune": {"ok": 8}}),))
-        (tmp_path / MANIFEST).write_text(json.dumps(more.rows))
-        with pytest.raises(
-            TraceError, match="a shard must hold as many cases as its manifest counts, got 7 for 8"
-        ):
-            list(Trace.open(tmp_path).shards())
 
     def test_a_pipe_is_never_opened(self, tmp_path):
         """It would be waited for for ever; it is no file, so that none is there."""
