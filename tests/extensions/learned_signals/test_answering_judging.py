@@ -449,15 +449,6 @@ def test_a_judge_holds_the_server_to_its_schema(server):
     assert math.isnan(made.score("And who?", PASSAGES))
 
 
-def test_a_judge_reads_nothing_out_of_a_text(server):
-    """A server that takes no form of a schema gets none, and words around a score are no score."""
-    told = client(server)
-    told._state.known = _Known(Capabilities(True, 5, "text"))
-    server.behave = lambda *_: completion('So: {"score": 1}')
-    assert math.isnan(scorer(signal_models.judge, told).score("Who pays?", PASSAGES))
-    assert all("response_format" not in body for body in server.bodies)
-
-
 @pytest.mark.parametrize("make", [signal_models.judge, signal_models.yes_no])
 @pytest.mark.parametrize("limit", [400, 1400])
 def test_a_prompt_of_a_judge_is_shortened(make, limit):

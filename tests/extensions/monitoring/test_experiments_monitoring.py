@@ -70,14 +70,6 @@ def test_the_promise_holds_at_every_row(script, setting):
         assert excess.min() == pytest.approx(-0.5)
 
 
-def test_the_past_matters(script):
-    """After an error p is half of alpha; it is above alpha where enough was saved."""
-    streams = drawn(script, "by the past", "equal", (50, 1000))
-    p = np.diff(streams.excess, axis=1) + 0.1
-    assert p[:, 1:][streams.kinds[:, :-1] == 1] == pytest.approx(0.05)
-    assert p.max() == pytest.approx(0.15)
-
-
 def test_weighted_rows_have_the_mean_of_the_requests(script):
     """Both levels, at the bound.
 
@@ -88,19 +80,6 @@ def test_weighted_rows_have_the_mean_of_the_requests(script):
     assert set(np.unique(streams.kinds)) == {0, 1, 2, 3}
     assert abs(steps.mean()) < 4.0 * steps.std() / sqrt(steps.size)
     assert (streams.kinds % 2).mean() > 0.13
-
-
-@pytest.mark.parametrize("window", [None, 100, 250])
-def test_processes_share_half_of_delta(script, window):
-    """At most; each but the first opens after whole windows and lives four of them."""
-    starts, stops, shares = zip(*script.processes(window, 10_000), strict=True)
-    assert sum(shares) <= script.DELTA / 2.0 + 1e-12
-    assert (starts[0], stops[0]) == (0, 10_000)
-    assert list(starts[1:]) == (list(range(window, 10_000, window)) if window else [])
-    assert all(
-        stop == min(10_000, start + 4 * (window or 0))
-        for start, stop in zip(starts[1:], stops[1:], strict=True)
-    )
 
 
 @pytest.mark.parametrize(("alpha", "rival"), [(0.1, 0.2), (0.1, 0.05), (0.02, 0.04)])
