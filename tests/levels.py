@@ -63,6 +63,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "extensions/cockpit/test_fuzz_cockpit.py": ("test_whatever_a_page_sends",),
         "extensions/cockpit/test_lab_cockpit.py": (
             "TestAxes.test_every_position_is_an_exact_step",
+            "TestNumbers.test_counts_beside_gates_are_the_matrix",
             "TestNumbers.test_random_policies_show_what_sweep_says",
         ),
         "extensions/graph_table/test_retrieval_entity_graph.py": (
@@ -578,9 +579,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "extensions/cockpit/test_browser.py": (
             "TestKernel.test_a_tab_opened_again_shows_the_same",
-        ),
-        "extensions/cockpit/test_lab_cockpit.py": (
-            "TestNumbers.test_counts_beside_gates_are_the_matrix",
         ),
         "extensions/monitoring/test_judge_intervals.py": ("test_coverage",),
         "extensions/monitoring/test_monitoring.py": ("test_false_alarms_are_rare",),
