@@ -121,5 +121,5 @@ def test_whatever_a_page_sends(tmp_path, monkeypatch):
         sent = message(rng)
         return Trial(shown(sent, 500), partial(take, sent))
 
-    failures = fuzz("cockpit messages", draw, tmp_path, -(-CASES // 12))
+    failures = fuzz("cockpit messages", draw, tmp_path, -(-CASES // 8))
     assert not failures, report(failures)
