@@ -94,6 +94,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "extensions/scale/test_lab_over_shards.py": (
             "TestPolicies.test_cells_of_every_case",
+            "TestReport.test_a_decision_by_cost",
             "TestReport.test_every_section",
         ),
         "extensions/scale/test_lab_study_shards.py": (

@@ -313,31 +313,39 @@ def test_policies_of_several_orders_of_their_gates():
 class TestReport:
     """The page over shards, with all cases, beside that over the trace in one piece."""
 
-    def test_every_section(self, tmp_path):
-        """Two chains and a decision by cost, a signal of one's own, by two threads.
+    def pages(self, folder, whole, policies):
+        """Bytes of both pages, which name one trace, and of their figures."""
+        parts = save_shards([whole], folder / "shards", shard=20)
+        pages = []
+        for name, here in {"whole": whole, "parts": parts}.items():
+            page = write_report(here, policies, out=folder / f"{name}.html", trace_id="the whole")
+            figures = sorted((folder / f"{name}_figures").iterdir())
+            pages.append(b"".join(file.read_bytes() for file in (page, *figures)))
+        return pages
 
-        Slices name the line of a document that no case hits; the model's probabilities are of all
-        cases.
+    def test_every_section(self, tmp_path):
+        """Of two chains, by two threads: reliability, risk and coverage, boundary, flips.
+
+        Slices name the line of a document that no case hits.
         """
         base = Policy.load().replace("refine.max_depth", 0)
         loose = base.replace("similarity.min_similarity", 0.4, "confidence.tau_default", 10.0)
+        policies = {"defaults": base, "tuned": loose}
+        with parallel_workers("threads", 2):
+            one, two = self.pages(tmp_path, unretrieved(missing=0.1), policies)
+        assert one == two
+        for head in (b"Risk and coverage", b"Decision boundary", b"most harmful first", b"home"):
+            assert head in one
+
+    def test_a_decision_by_cost(self, tmp_path):
+        """The model's probabilities, of all cases, with a signal of one's own."""
         rng = np.random.default_rng(0)
-        whole = unretrieved(missing=0.1).with_signal(
+        whole = labelled(3, {"": 60}).with_signal(
             "own", rng.random(60), higher="surer", unit="probability"
         )
-        policies = {"defaults": base, "tuned": loose, "by cost": fit_decision(whole)}
-        parts, pages = save_shards([whole], tmp_path / "shards", shard=20), []
-        for name, here in {"whole": whole, "parts": parts}.items():
-            with parallel_workers("threads", 2):
-                page = write_report(
-                    here, policies, out=tmp_path / f"{name}.html", trace_id="the whole"
-                )
-            figures = sorted((tmp_path / f"{name}_figures").iterdir())
-            pages.append(b"".join(file.read_bytes() for file in (page, *figures)))
-        assert pages[0] == pages[1]
-        heads = (b"Risk and coverage", b"Decision boundary", b"most harmful first")
-        for head in (*heads, b"home", b"P(right)"):
-            assert head in pages[0]
+        one, two = self.pages(tmp_path, whole, {"defaults": fit_decision(whole)})
+        assert one == two
+        assert b"P(right)" in one
 
 
 @WORLDS
