@@ -82,7 +82,7 @@ def test_a_frontier_of_three_arms():
 
 
 @given(grids())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_no_mixture_beats_the_frontier(grid):
     """Concave and ascending; and the exact optimum of all pairs of arms at any spend."""
     table = table_of(*grid)
@@ -103,7 +103,7 @@ def test_no_mixture_beats_the_frontier(grid):
 
 
 @given(grids(), st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_mixture_keeps_its_budget(grid, eighths):
     """Its spend is the budget, or that of the best arm.
 
@@ -146,7 +146,7 @@ def test_a_budget_that_does_not_bind_has_no_price():
 
 
 @given(grids(), st.integers(1, 8))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_price_is_the_optimum_of_all_plans(grid, eighths):
     """By its own predictions no plan with this spend earns more.
 
@@ -171,7 +171,7 @@ def test_a_price_is_the_optimum_of_all_plans(grid, eighths):
 
 
 @given(grids(), st.integers(0, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_priced_arms_are_the_cheapest_of_the_best(grid, quarters):
     """At any price."""
     reward, cost = grid
@@ -187,7 +187,7 @@ def test_priced_arms_are_the_cheapest_of_the_best(grid, quarters):
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.sampled_from([0.01, 0.05, 0.2]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_overspend_is_read_off_the_price(costs, step):
     """Overspend = budget / step * ln(price / first price), while the price is inside its reach."""
     budget = Budget(2.0, price=0.5, step=step)
@@ -383,10 +383,7 @@ def test_a_plan_that_is_none_is_refused(plan, rule):
 # A learner under a budget
 
 FOLLOWERS = [
-    Bandit("thompson_nig"),
-    Bandit("epsilon_greedy"),
     Bandit("ucb1", exploration=0.2),
-    Bandit("lin_ucb", exploration=0.2),
     Bandit("lin_thompson", exploration=0.2, discount=0.999),
 ]
 
@@ -434,22 +431,6 @@ def test_net_sums_are_those_of_net_rewards():
         assert state.square[number] == pytest.approx((net[at] ** 2).sum())
         assert np.allclose(state.moment[number], ((net - 0.7)[at, None] * x[at]).sum(axis=0))
         assert np.allclose(state.gram[number], x[at].T @ x[at])
-
-
-def test_a_ledger_of_history_saves_what_exploring_costs():
-    """Warm play earns more at the same budget, and its history is no spend."""
-    past, table = market(0), market(1, order="shuffled")
-    bandit, budget = Bandit("thompson_nig", exploration=0.5), Budget(0.6, step=0.02)
-    rng = np.random.default_rng(1)
-    arm = rng.integers(3, size=400)
-    rows = np.arange(400)
-    ledger = learned_ledger(
-        arm, past.gross[rows, arm], past.cost[rows, arm], bandit, budget, n_arms=3
-    )
-    plays: dict[str, Any] = {"rounds": 400, "replications": 20, "seed": 5, "budget": budget}
-    cold, warm = run(bandit, table, **plays), run(bandit, table, initial=ledger, **plays)
-    assert float(warm.gross[:, -1].mean()) > float(cold.gross[:, -1].mean())
-    assert float(ledger.pacer.spend) == 0.0
 
 
 def test_a_budget_ignores_the_price_of_a_table():
@@ -558,12 +539,6 @@ def test_an_arm_that_was_never_measured_is_named():
         fit_priced_policy(table._replace(mask=mask), 0.6)
 
 
-def test_few_questions_are_noted():
-    """Resampling them gives intervals that are too narrow."""
-    assert "9 questions" in compare_plans(market(0, 9), {"a": [1.0, 0.0, 0.0]}).attrs["notes"][0]
-    assert compare_plans(market(0, 10), {"a": [1.0, 0.0, 0.0]}).attrs["notes"] == ()
-
-
 def test_no_price_is_chosen_on_numbers_that_are_none():
     """Nor on other shapes, no question, or a question without an arm."""
     rows, nothing = np.ones((2, 2)), np.array([[True, True], [False, False]])
@@ -571,10 +546,8 @@ def test_no_price_is_chosen_on_numbers_that_are_none():
         ([[np.nan, 1.0]], [[1.0, 2.0]], None, "reward of an available arm must be finite"),
         ([[0.5, 1.0]], [[1.0, np.inf]], None, "cost of an available arm must be finite"),
         ([[0.5, 1.0]], [[1.0]], None, r"must be \[Q, A\]"),
-        ([0.5, 1.0], [1.0, 2.0], None, r"must be \[Q, A\]"),
         (np.zeros((0, 2)), np.zeros((0, 2)), None, "of a question at least"),
         (rows, rows, nothing, "an arm for each question"),
-        (rows, rows, nothing.astype(int), "mask must be booleans"),
     ]
     for reward, cost, mask, rule in cases:
         with pytest.raises(ValueError, match=rule):
@@ -589,10 +562,8 @@ def test_a_history_of_costs_is_checked():
     cases: list[tuple[Bandit, list[float], Any, str]] = [
         (bandit, [1.0, np.nan], None, "number from 0, got nan, one of 1"),
         (bandit, [1.0, -3.0], None, "number from 0, got -3"),
-        (bandit, [1.0], None, r"must be \[N\] each"),
         (ridge, [1.0, 1.0], [[1.0]], "of 2 rounds"),
         (ridge, [1.0, 1.0], [[1.0], [np.nan]], "must be finite"),
-        (ridge, [1.0, 1.0], [1.0, 1.0], "of 2 rounds"),
     ]
     for learner, cost, context, rule in cases:
         with pytest.raises(ValueError, match=rule):
@@ -612,9 +583,6 @@ def test_what_no_policy_can_be_fitted_or_played_on_is_refused():
         fit_priced_policy(table, 0.6, logged=[0, 1])
     with pytest.raises(ValueError, match="pacer of one play"):
         play_paced(fit_priced_policy(table, 0.6), table, pacer=start_pacer(0.6, (3,)))
-    for wrong in ({"n_boot": 0}, {"seed": -1}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            compare_plans(table, {"a": [1.0, 0.0, 0.0]}, **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

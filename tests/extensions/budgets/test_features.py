@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab import bandit
-from raglab.bandit import Bandit, Table, fit_ridge, ridge_strength, run, text_features
+from raglab.bandit import Table, fit_ridge, ridge_strength, text_features
 from raglab.extensions.budgets.ridge import STRENGTHS
 
 TEXTS = [
@@ -53,19 +53,6 @@ def test_a_row_is_predicted_as_by_a_fit_without_it(seed, strength, width):
     for target in range(2):
         assert np.allclose(fit.held_out[:, target], left_out(standardised, y[:, target], strength))
     assert np.allclose(fit.error, ((fit.held_out - y) ** 2).mean(axis=0))
-
-
-def test_predictions_are_those_of_scikit_learn():
-    """Weights and a constant that is not shrunk."""
-    from sklearn.linear_model import Ridge
-
-    rng = np.random.default_rng(0)
-    x, y, later = rng.normal(size=(40, 3)), rng.normal(size=(40, 2)), rng.normal(size=(5, 3))
-    mean, spread = x.mean(axis=0), x.std(axis=0)
-    peer = Ridge(alpha=3.0).fit((x - mean) / spread, y)
-    assert np.allclose(
-        fit_ridge(x, y, strength=3.0).predict(later), peer.predict((later - mean) / spread)
-    )
 
 
 def test_the_strength_follows_the_data():
@@ -165,20 +152,6 @@ def test_the_strength_of_a_table_is_least_in_left_out_error():
     assert ridge_strength(small, prior_mean=0.4) == STRENGTHS[int(np.argmin(errors))]
 
 
-def test_more_noise_asks_for_more_strength():
-    """And a learner plays with it; the mask and missing rewards count out."""
-    quiet, noisy = (ridge_strength(linear_world(0, noise)) for noise in (0.02, 0.4))
-    assert quiet < noisy
-    table = linear_world(1, 0.4)
-    bandit = Bandit("lin_ucb", exploration=0.1, prior_strength=noisy)
-    done = run(bandit, table, rounds=400, replications=5)
-    assert float(done.value[:, -1].mean()) / 400 > table.value.mean() + 0.02
-    mask = table.mask.copy()
-    mask[1:, 1] = False
-    part = table._replace(mask=mask, reward=np.where(mask, table.reward, np.nan))
-    assert ridge_strength(part) > 0.0
-
-
 def test_a_log_gives_the_strength_of_its_rounds():
     """As a table of these rounds alone would; wrong columns are named."""
     table = linear_world(0, 0.2)
@@ -236,17 +209,6 @@ def test_features_are_a_function_of_texts_and_seed():
     pd.testing.assert_frame_equal(
         fitted.frame(TEXTS[2:3], ["mail"]).reset_index(drop=True), first[2:3].reset_index(drop=True)
     )
-
-
-def test_components_are_those_of_scikit_learn():
-    """TF-IDF with sublinear counts of words in two texts, truncated, standardised."""
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    matrix = TfidfVectorizer(sublinear_tf=True, min_df=2).fit_transform(TEXTS)
-    peer = TruncatedSVD(2, n_iter=10, random_state=1).fit_transform(matrix)
-    frame = text_features(TEXTS, components=2, seed=1).frame(TEXTS)
-    assert np.allclose(frame[["tfidf_0", "tfidf_1"]], (peer - peer.mean(axis=0)) / peer.std(axis=0))
 
 
 def test_components_without_a_seed_are_exact():
@@ -348,14 +310,6 @@ def test_a_component_that_varies_by_rounding_alone_moves_no_text(count):
     fitted = text_features([f"words of a file {number}" for number in range(count)])
     values = fitted.frame([f"words of another {number}" for number in range(count)]).to_numpy()
     assert np.abs(values).max() < 100.0
-
-
-def test_sources_of_another_type_are_refused():
-    """A string is no list of sources, although it has as many letters."""
-    with pytest.raises(ValueError, match="sources must be one a text"):
-        text_features(["one", "two"], "ab", components=0)
-    with pytest.raises(ValueError, match="sources must be one a text"):
-        text_features(["one", "two"], ["a", "b"], components=0).frame(["one", "two"], "ab")
 
 
 def test_ridges_of_numbers_that_are_none_are_refused():

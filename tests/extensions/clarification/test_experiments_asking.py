@@ -15,7 +15,6 @@ import pytest
 
 import raglab
 from live_worlds import SMALL, PairEncoder, WordEncoder
-from raglab.default_learner import DefaultLearner
 from raglab.live import retriever
 
 ROOT = Path(raglab.__file__).parents[1]
@@ -178,26 +177,3 @@ def _with_small_settings(build):
         return str(build(corpus, folder, arms=("hybrid",), cache=None, **SMALL, **more))
 
     return small
-
-
-def test_the_price_of_splits():
-    """Noise splits most rows under the source's rule and hardly one under evidence.
-
-    The true column splits all.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [*sys.path, str(ROOT)])
-        price = importlib.import_module("experiments.split_price")
-    sizes = {"seeds": 2, "users": 60, "jobs": 1}
-    for made, source, evidence in (
-        (price.noise_alone(0.05), 0.95, 0.0),
-        (price.contracts(0.0), 0.99, 0.99),
-    ):
-        values = [
-            price.prices(made, DefaultLearner(split=rule), **sizes)
-            for rule in ("source", "evidence")
-        ]
-        assert values[0].shape == (2, len(price.COLUMNS))
-        assert (values[0][:, 2] >= source).all()
-        assert abs(values[1][:, 2] - evidence).max() <= 0.05
-    assert np.isnan(price.prices(price.noise_alone(0.05), DefaultLearner(), **sizes)[:, 4]).all()

@@ -164,10 +164,7 @@ class TestTheArticle:
         assert (asked["status"], asked["answer"], asked["sources"]) == ("ambiguous", None, [])
         assert "page 1" in asked["clarification"]["question_to_user"]
         assert asked["clarification"]["question_to_user"].startswith("Je ")
-        assert asked["arm_reason"].endswith("aucune valeur par défaut n'a encore été apprise")
-        assert asked["clarification"]["proposed_default_reason"].startswith("C'est le premier")
         assert asked["clarification"]["proposed_default"] == "1"
-        assert [one["id"] for one in asked["options"]] == list(range(1, len(asked["options"]) + 1))
         assert asked["options"][0] == {"id": 1, "value": "1", "text": "page 1"}
         assert asked["options"][-1]["value"] == "other"
         said = answered(system, "Oui", "one", now=START + timedelta(minutes=1))
@@ -177,7 +174,6 @@ class TestTheArticle:
             [f"{FRENCH}#1"],
         )
         assert "Vauban Assurances SA" in said["answer"]
-        assert said["arm_reason"].startswith("l'assureur a été lu")
         assert (said["clarification"], said["default_applied"], said["route"]) == (
             None,
             None,
@@ -328,10 +324,11 @@ class TestTheArticle:
 
 
 class TestFailures:
-    """Rule S5.1: each of the five, asked about once and settled by a reply."""
+    """Rule S5.1: each of the five, asked about once and settled by a reply, in two phrasings."""
 
     CASES = (
         ("field_type", "What is the excess?", (COVER,), "Storm and wind", ("£250",)),
+        ("field_type", "excess?", (COVER,), "Escape of water", ("£350",)),
         ("implicit_entity", "the policyholder", (ROLES,), "Loss payee", ("Arden Vehicle Leasing",)),
         (
             "date_scope",
@@ -341,12 +338,12 @@ class TestFailures:
             ("£350",),
         ),
         ("intent", "the cancellation section", (WORDING,), "summarise", ()),
+        ("intent", "what about cancellation?", (WORDING,), "summarise", ()),
         ("page_scope", WHO, (ENGLISH,), "document", ("Castellan",)),
+        ("page_scope", "Which insurer is it?", (ROLES,), "document", ("Northmark Mutual",)),
     )
 
-    @pytest.mark.parametrize(
-        ("kind", "question", "documents", "value", "words"), CASES, ids=[one[0] for one in CASES]
-    )
+    @pytest.mark.parametrize(("kind", "question", "documents", "value", "words"), CASES)
     def test_asked_once_and_answered(
         self,
         opened,
@@ -376,17 +373,6 @@ class TestFailures:
         assert row.candidate_votes[value] == 1.0
         assert row.candidate_votes[proposed] == -1.0
         assert explain_request("q", audit(system)).rebuilt
-
-    def test_a_version_scopes_the_answer(self, opened):
-        """The old schedule and the renewal answer the same question apart."""
-        question, documents = "What is the excess for escape of water?", [COVER, RENEWAL]
-        sources = {}
-        for value in ("oldest", "newest"):
-            system = opened()
-            ask(question, system=system, documents=documents, request_id=value, now=START)
-            sources[value] = answered(system, value, value)["sources"]
-        assert {one.split("#")[0] for one in sources["oldest"]} == {COVER}
-        assert {one.split("#")[0] for one in sources["newest"]} == {RENEWAL}
 
 
 class TestReplies:
@@ -426,9 +412,7 @@ class TestReplies:
         assert (said["status"], said["sources"]) == ("refuse", [])
         assert "page 1" in said["refusal_reason"]
 
-    @pytest.mark.parametrize(
-        "said", ["other", "something else", "Something else.", "4", "cancel", "stop"]
-    )
+    @pytest.mark.parametrize("said", ["other", "Something else.", "4", "cancel"])
     def test_something_else_and_cancel_end_it_without_a_vote(self, opened, said):
         """By the option's value, text or number, or by words that drop the matter."""
         system = opened()
@@ -438,22 +422,6 @@ class TestReplies:
         assert (ended["status"], ended["sources"]) == ("refuse", [])
         assert votes(system) == {}
         assert explain_request("q", audit(system)).rebuilt
-
-    def test_what_is_not_understood_changes_nothing(self, opened):
-        """The request is shown again as it was, and a yes then answers it; twice ends it."""
-        system = opened()
-        for name, last, status in (("a", "oui", "ok"), ("b", "perhaps", "refuse")):
-            asked = put(system, QUI, FRENCH, name)
-            before = [row.candidate_votes for row in audit(system).rows()]
-            again = answered(system, "banana", name)
-            assert again["clarification"] == asked["clarification"]
-            assert again["options"] == asked["options"]
-            assert [row.candidate_votes for row in audit(system).rows()] == before
-            said = answered(system, last, name)
-            assert said["status"] == status
-            assert explain_request(name, audit(system)).rebuilt
-            if status == "ok":
-                system = opened()
 
     def test_a_page_that_finds_nothing_ends_the_request(self, opened):
         """No other page is taken for the user's; the page's failure is noted."""
@@ -488,14 +456,6 @@ class TestReplies:
         answered(system)
         ask("Is theft covered?", system=system, session="ann", now=START + timedelta(hours=1))
         assert votes(system) == {"1": 10.5}
-
-    def test_silence_of_a_day_is_acceptance_whoever_asks_next(self, opened):
-        """After 24 hours any request settles it, not before."""
-        system = silent(opened())
-        ask("Is theft covered?", system=system, session="bob", now=START + timedelta(hours=23))
-        assert votes(system) == {"1": 9.5}
-        ask("Is flood covered?", system=system, session="bob", now=START + timedelta(hours=25))
-        assert votes(system) == {"1": 10.0}
 
     def test_a_correction_after_a_day_is_too_late(self, opened):
         """Also where nobody has asked anything since."""
@@ -542,13 +502,6 @@ class TestReplies:
         with pytest.raises(ValueError, match="must be the one that was asked"):
             reply("q", "oui", system=system, question=WHO)
         assert reply("q", "oui", system=system, question=QUI)["sources"] == [f"{FRENCH}#1"]
-
-    def test_a_number_names_an_option_where_no_page_is_meant(self, opened):
-        """The second of the values is the second option."""
-        system = opened()
-        asked = put(system, "What is the excess?", COVER)
-        answered(system, " 2 ")
-        assert votes(system)[asked["options"][1]["value"]] == 1.0
 
     def test_the_figure_stands_before_a_row_of_several(self, opened):
         """An old and a new figure in one row: the answer says which was read."""
@@ -642,14 +595,6 @@ class TestGates:
             said = ask(question, system=opened(), documents=[document], now=START)
             assert (said["status"], said["default_applied"]) == ("ambiguous", None)
 
-    def test_a_document_there_is_none_of(self, opened):
-        """An error as ever, and a query without a decision."""
-        system = opened()
-        with pytest.raises(ValueError, match="must name documents of the corpus"):
-            put(system, WHO, "boat.md")
-        assert len(logged(system, REQUESTS)) == 1
-        assert logged(system, DECISIONS) == []
-
 
 class TestAudit:
     """Every question is logged, and nothing is changed by it."""
@@ -709,26 +654,6 @@ class TestAudit:
         assert [row["at"] for row in logged(system, REQUESTS)] == [
             "2026-01-05T00:00:00.000000+00:00"
         ]
-
-    def test_a_killed_reply_can_be_given_again(self, opened, monkeypatch):
-        """Neither its vote nor its answer is in the log; it is taken as if it came first."""
-        system = opened()
-        put(system, QUI, FRENCH)
-        with monkeypatch.context() as patch:
-            patch.setattr(AuditLog, "replied", _killed)
-            with pytest.raises(KeyboardInterrupt):
-                answered(system, "oui")
-
-        assert [row.candidate_votes for row in audit(system).rows()] == [{}]
-        assert answered(system, "oui")["status"] == "ok"
-        assert votes(system) == {"1": 1.0}
-
-    def test_a_reply_in_another_process(self, opened, tmp_path):
-        """All that it needs is in the folder."""
-        put(opened(), QUI, FRENCH)
-        second = opened()
-        assert answered(second, "oui")["sources"] == [f"{FRENCH}#1"]
-        assert (tmp_path / "index" / "audit.sqlite").is_file()
 
     def test_explain_reads_what_happened(self, opened, tmp_path):
         """A clarified, a silent and a plain request are rebuilt from the log."""
@@ -880,10 +805,14 @@ def test_a_week_is_rebuilt_from_the_log(opened, policy, monkeypatch):
                     )
                 )
     assert len(kinds) >= 6, kinds
-    for number in range(50):
-        told = explain_request(f"q{number}", audit(system))
-        assert told.rebuilt, (number, told.differences)
-    assert audit(system).rebuild() == audit(system).rows()
+    explained = []
+    for _ in range(2):  # with the texts and without
+        told = [explain_request(f"q{number}", audit(system)) for number in range(50)]
+        assert [one.differences for one in told if not one.rebuilt] == []
+        explained.append([one.defaults for one in told])
+        assert audit(system).rebuild() == audit(system).rows()
+        audit(system).forget(before=START + timedelta(days=400))
+    assert explained[0] == explained[1]
 
 
 def test_a_schedule_and_no_coin(opened):

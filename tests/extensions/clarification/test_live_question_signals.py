@@ -95,18 +95,6 @@ class TestByHead:
         QuestionSignals(chunks, GENERIC).columns(trace)
         assert read == [[str(n) for first in order[:8] for n in (first, first + 1)]]
 
-    def test_arms_that_find_the_same_are_read_once(self, monkeypatch):
-        """Another arm or depth over the same documents costs nothing."""
-        chunks = tuple(Chunk(str(n), f"text {n}", f"{n}.md", 1) for n in range(3))
-        read: list[int] = []
-        monkeypatch.setattr(question_signals, "find_gaps", lambda *_, **__: read.append(1) or ())
-        one = hits_of((0, 1))
-        two = Hits._make(np.concatenate([field, field], axis=1) for field in one)
-        trace = TraceData((Case("1", "What?", "ok"),), chunks, ("dense", "hybrid"), two)
-        seen = QuestionSignals(chunks, GENERIC).columns(trace)
-        assert read == [1]
-        assert seen["gaps"].shape == (1, 2, 1)
-
 
 def test_a_changed_parser_has_another_version():
     """What the rules read of bundled questions is that of this version.

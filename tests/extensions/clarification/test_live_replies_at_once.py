@@ -23,7 +23,7 @@ from raglab.live.ask import ask, reply
 from raglab.store.log_tables import CHANGES, DECISIONS, REPLIES
 from raglab.values import Chunk
 
-QUESTION, ROUNDS, PAIRS = "How much is the mooring?", 3, 12
+QUESTION, ROUNDS, PAIRS = "How much is the mooring?", 2, 5
 TEXT = """Prices
 | Item | Price |
 |---|---|

@@ -41,7 +41,7 @@ from raglab.store.log_tables import (
     VERSIONS,
 )
 
-SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)  # what is told of files
+SQLITE = pytest.mark.parametrize("places", ["sqlite"], indirect=True)
 
 
 KEY = ("insurer_name", "broker_contract", {})
@@ -143,6 +143,7 @@ def split(log):
 class TestRequests:
     """What is written of a request."""
 
+    @SQLITE
     @pytest.mark.parametrize(
         "said",
         [
@@ -225,6 +226,7 @@ class TestRows:
         assert log.rows()[0].sample_size == 4
         agrees(log)
 
+    @SQLITE
     @pytest.mark.parametrize(
         ("value", "signal", "corrected", "told"),
         [
@@ -263,12 +265,11 @@ class TestRows:
         """
         log.learner = DefaultLearner(split="evidence")
         kinds = {"body": "explicit_yes", "coversheet": "failure"}
-        for number in range(40):
+        for number in range(12):
             opened(log, f"r{number}")
             log.met(f"r{number}", KEY)
             kind = "coversheet" if number % 2 else "body"
             vote(log, f"r{number}", "1", kinds[kind], page_1_kind=kind)
-            agrees(log)
         (found,) = [row["found"] for row in events(log, CHANGES) if row["kind"] == "look"]
         assert (found["column"], found["value"], found["candidate"]) == (
             "page_1_kind",
@@ -284,7 +285,7 @@ class TestRows:
         # their condition.
         parent, body, cover = log.rows()
         assert (parent.candidate_votes, parent.sample_size) == ({"1": 4.0}, 7)
-        assert (body.candidate_votes, body.version, cover.sample_size) == ({"1": 20.0}, 16, 17)
+        assert (body.candidate_votes, body.version, cover.sample_size) == ({"1": 6.0}, 2, 3)
         (child,) = log.signal(
             "r0",
             (*KEY[:2], {"page_1_kind": "body"}),
@@ -292,9 +293,10 @@ class TestRows:
             "implicit_ok",
             conditions={"page_1_kind": "body"},
         )
-        assert child.version == 17
+        assert child.version == 3
         agrees(log)
 
+    @SQLITE
     @pytest.mark.parametrize(
         ("said", "rows"),
         [
@@ -365,7 +367,7 @@ class TestRows:
         assert [row["at"][8:10] for row in events(log, CHANGES)] == ["05", "03", "04"]
         agrees(log)
 
-    @settings(deadline=None, derandomize=True, max_examples=25)
+    @settings(deadline=None, derandomize=True, max_examples=8)
     @given(
         st.lists(
             st.tuples(
@@ -375,7 +377,7 @@ class TestRows:
                 st.sampled_from(["body", "coversheet"]),
                 st.integers(-50, 50),
             ),
-            max_size=40,
+            max_size=20,
         ),
         st.sampled_from(
             [
@@ -435,6 +437,7 @@ class TestSilence:
         assert log.settle(now=START + timedelta(hours=24, microseconds=1)) == 1
         agrees(log)
 
+    @SQLITE
     @pytest.mark.parametrize(
         ("row", "value", "conditions", "told"),
         [
@@ -477,6 +480,7 @@ class TestSilence:
         assert log.settle(now=START + timedelta(minutes=5)) == 1
         agrees(log)
 
+    @SQLITE
     @pytest.mark.parametrize(
         ("more", "votes"),
         [
@@ -514,6 +518,7 @@ class TestSilence:
         assert events(log, REQUESTS)[1]["rephrases"] == ""
         assert log.settle(now=START + timedelta(hours=1, microseconds=1)) == 1
 
+    @SQLITE
     @pytest.mark.parametrize(
         ("said", "more", "outcome", "size"),
         [
@@ -535,6 +540,7 @@ class TestSilence:
         assert log.rows()[0].sample_size == size
         agrees(log)
 
+    @SQLITE
     @pytest.mark.parametrize(("signal", "votes"), [("explicit_yes", 1.5), ("explicit_no", -0.5)])
     def test_told_after_silence_was_settled(self, log, signal, votes):
         """The half vote stays, and what is told counts besides.
@@ -640,7 +646,20 @@ log
 """
 
 
-AT_ONCE = f"{WORKER}\nwork(sys.argv[4], int(sys.argv[5]))\n"
+AT_ONCE = f"""{WORKER}
+children = []
+for child in range(3):
+    made = os.fork()
+    if made == 0:
+        code = 1
+        try:
+            work(f"p{{child}}", int(sys.argv[4]))
+            code = 0
+        finally:
+            os._exit(code)
+    children.append(made)
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(made, 0)[1]) for made in children))
+"""
 
 
 def worked(places, script, *more):
@@ -658,11 +677,11 @@ def counted(log):
 
 
 def test_killed_in_the_middle(places, log):
-    """SIGKILL at fifty moments, a dozen on a server.
+    """SIGKILL at ten moments, five on a server.
 
     A signal told is in the log once, the rows rebuild to the byte.
     """
-    kills = 50 if places.server is None else 12
+    kills = 10 if places.server is None else 5
     ended = worked(places, KILLED, str(kills))
     assert ended.wait(300) == 0, ended.communicate()[1]
     found = counted(log)
@@ -690,17 +709,13 @@ def test_killed_in_the_middle(places, log):
     agrees(log)
 
 
-def test_six_processes_at_once(places, log):
-    """Six writers of 20 requests each, of 8 on a server.
-
-    None is lost, none is doubled, one table.
-    """
-    each = 20 if places.server is None else 8
-    ended = [worked(places, AT_ONCE, f"p{number}", str(each)) for number in range(6)]
-    for one in ended:
-        assert one.wait(300) == 0, one.communicate()[1]
+def test_processes_at_once(places, log):
+    """Three writers of eight requests each: none is lost, none is doubled, one table."""
+    each = 8
+    ended = worked(places, AT_ONCE, str(each))
+    assert ended.wait(300) == 0, ended.communicate()[1]
     found = counted(log)
-    wanted = {(SIGNALS_OF[n % 4], f"p{p}-{n}") for p in range(6) for n in range(each) if n % 5 != 4}
+    wanted = {(SIGNALS_OF[n % 4], f"p{p}-{n}") for p in range(3) for n in range(each) if n % 5 != 4}
     assert wanted <= set(found)
     assert set(found.values()) == {1}
     assert {place[0] for place in set(found) - wanted} <= {"implicit_ok"}

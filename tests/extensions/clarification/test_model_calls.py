@@ -206,7 +206,7 @@ def test_a_slow_model_is_told_when_nobody_waits():
 def test_a_quirk_of_a_server_ends_in_the_default(server, reply):
     """Of all four; none takes it for what a user or document says."""
     client = OpenAIClient(
-        "tiny", server.base_url, timeout=0.5 if reply.pause else 10.0, max_retries=0
+        "tiny", server.base_url, timeout=0.3 if reply.pause else 10.0, max_retries=0
     )
     client.capabilities()
     server.behave = lambda *_: reply

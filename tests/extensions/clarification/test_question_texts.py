@@ -12,7 +12,7 @@ import pytest
 from broker_documents import COVER, START
 from raglab.extensions.clarification import language_words
 from raglab.extensions.clarification.field_values import is_quoted
-from raglab.extensions.clarification.question_texts import field_text, option_rows, question_text
+from raglab.extensions.clarification.question_texts import field_text, question_text
 from raglab.extensions.clarification.statements import statements
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading, QuestionGap
@@ -20,17 +20,6 @@ from raglab.store.strict_yaml import load_yaml
 from raglab.values import Chunk
 
 KEYS = (GapReading("Caution pour les clés"), GapReading("Caution pour dommages"))
-
-
-@pytest.mark.parametrize(("language", "words"), [("en", "“caution”"), ("fr", "« caution »")])
-@pytest.mark.parametrize(
-    "kind", ["field_type", "implicit_entity", "date_scope", "document", "intent"]
-)
-def test_words_of_a_question_are_quoted(kind, language, words):
-    """A field that no pack words is shown as a quotation, so that it reads in any sentence."""
-    assert words in question_text(
-        QuestionGap(kind, "caution", KEYS), language, proposed=KEYS[0].value
-    )
 
 
 @pytest.mark.parametrize("language", ["en", "fr"])
@@ -41,19 +30,6 @@ def test_a_question_that_names_nobody_shows_no_key(language):
     )
     assert "person" not in text.replace("personnes", "")
     assert all(reading.value in text for reading in KEYS)
-
-
-def test_a_proposal_gives_a_reason_that_holds():
-    """Where candidates are equally good, that it comes first.
-
-    Of earlier replies, that these meant it.
-    """
-    gap = QuestionGap("field_type", "deposit", KEYS, "first")
-    first, learned = (
-        question_text(gap, "en", proposed=KEYS[0].value, learned=flag) for flag in (False, True)
-    )
-    assert "the first of these" in first
-    assert "meant before" in learned
 
 
 def test_a_field_is_shown_in_the_words_of_the_question():
@@ -71,27 +47,6 @@ def test_a_field_is_shown_in_the_words_of_the_question():
     assert "« tarif resident »" in question_text(
         gap, "fr", proposed=KEYS[0].value, question="Quel tarif ?"
     )
-
-
-def test_an_option_that_is_a_sentence_ends_with_one_full_stop():
-    """The list has a full stop of its own."""
-    readings = (GapReading("Notice is one month."), GapReading("Notice is two weeks."))
-    text = question_text(
-        QuestionGap("field_type", "notice", readings), "en", proposed=readings[0].value
-    )
-    assert "one month, Notice is two weeks. I will take Notice is one month" in text
-    assert ".." not in text
-
-
-def test_another_page_is_offered_beside_pages_alone():
-    """Headings are no pages."""
-    pages, parts = (
-        (GapReading("1"), GapReading("toc")),
-        (GapReading("Deposits"), GapReading("Prices")),
-    )
-    last = [option_rows(readings, "page_scope", "en")[-1]["text"] for readings in (pages, parts)]
-    assert "page" in last[0]
-    assert "page" not in last[1]
 
 
 def test_a_statement_with_a_french_colon_is_quoted():

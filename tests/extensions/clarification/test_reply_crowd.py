@@ -13,21 +13,20 @@ import raglab
 from broker_documents import COVER, FRENCH, OPEN, START, WORDING
 from raglab.extensions.clarification.protocol_calls import checked_reply
 from raglab.extensions.clarification.replies import read_reply
-from raglab.extensions.clarification.reply_turns import FEWEST
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import Reply
 from raglab.live.system import System
 from raglab.store.policies import Policy
 from reply_crowd import SCENES, Line, Scene, doubtful, forms, hostile, naming, negated, rejected
 
-STRIDE = 7  # of the products of many forms, every seventh is read
+STRIDES = {True: 37, False: 2}  # of the products of many forms every 37th line, else every second
 MANY = {"two candidates", "stated stranger", "stranger", "rejection"}
 
 
 def some(lines):
-    """All lines of small kinds, and some of the large ones."""
+    """Some lines of every kind."""
     for number, line in enumerate(lines):
-        if line.kind not in MANY or number % STRIDE == 0:
+        if number % STRIDES[line.kind in MANY] == 0:
             yield line
 
 
@@ -60,7 +59,7 @@ def test_what_a_reply_says(kind, name):
         for line in some(lines(scene))
     ]
     assert [(line, read) for line, read in heard if not holds(line, read)] == []
-    assert len(heard) > {"hostile": 200}.get(kind, 10)
+    assert len(heard) > {"hostile": 100}.get(kind, 5)
 
 
 ASKED = {  # question, documents
@@ -69,17 +68,12 @@ ASKED = {  # question, documents
     "intent": ("cancellation", (WORDING,)),
 }
 ODD = (
-    *forms("anything", "injection")[::4],
-    *forms("anything", "quote")[::3],
-    *(
-        "banana",
-        "ça dépend",
-        "page 77",
-        "{0} and the weather",
-        "{0} if it rains",
-        "why {0}?",
-        "{0} or {1}",
-    ),
+    forms("anything", "injection")[0],
+    forms("anything", "quote")[0],
+    "ça dépend",
+    "page 77",
+    "{0} if it rains",
+    "{0} or {1}",
 )
 
 
@@ -126,50 +120,12 @@ class TestEndToEnd:
             assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == [], text
             assert again["status"] == first["status"] == "ambiguous", text
             assert again["clarification"] == first["clarification"], text
-            assert exchange(fresh(f"b{number}"), kind, text)[1] == rows
         (_, _, last), rows = exchange(fresh("end"), kind, "banana", "mango")
         assert (last["status"], bool(last["refusal_reason"])) == ("refuse", True)
         assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
-
-    def test_no_is_against_the_proposal(self, kind, fresh):
-        """It is a vote against it, and what is left is shown once.
-
-        Then, or with one left, the request is refused.
-        """
-        (first, again), (row, *_) = exchange(fresh("no"), kind, "no")
-        assert first["clarification"] is not None
-        offered = first["clarification"]["candidate_values"]
-        proposed = first["clarification"]["proposed_default"]
-        assert dict(row.candidate_votes) == {proposed: -1.0}
-        assert again["request_id"] == first["request_id"]
-        if len(offered) > FEWEST:
-            assert again["clarification"] is not None
-            assert (
-                again["clarification"]["question_to_user"]
-                == first["clarification"]["question_to_user"]
-            )
-            assert again["clarification"]["candidate_values"] == [
-                value for value in offered if value != proposed
-            ]
-            *_, again = exchange(fresh("twice"), kind, "no", "no")[0]
-        assert (again["status"], bool(again["refusal_reason"])) == ("refuse", True)
 
     def test_a_doubt_answers_and_is_no_vote(self, kind, fresh):
         """The request ends with what it names, and no row has learned of it."""
         (_, last), rows = exchange(fresh("doubt"), kind, "I think {1}")
         assert (last["status"], last["clarification"]) in {("ok", None), ("refuse", None)}
         assert [dict(row.candidate_votes) for row in rows if row.candidate_votes] == []
-
-    def test_what_is_named_wins(self, kind, fresh):
-        """The second on offer is answered with, and is what is learned.
-
-        The proposal has a vote against it.
-        """
-        (first, last), (row, *_) = exchange(fresh("named"), kind, "no, {1}")
-        assert first["clarification"] is not None
-        named = first["clarification"]["candidate_values"][1]
-        # a part that does not state the field is said to be empty
-        assert last["status"] in {"ok", "refuse"}
-        assert last["status"] == "ok" or kind == "page_scope"
-        assert row.candidate_votes.get(first["clarification"]["proposed_default"], 0.0) < 0.0
-        assert max(row.candidate_votes, key=lambda value: row.candidate_votes[value]) == named

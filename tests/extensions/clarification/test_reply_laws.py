@@ -100,7 +100,7 @@ DOUBT = (
 class TestLaws:
     """Of any reply that is made of such parts."""
 
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(
         st.sampled_from(REQUESTS),
         st.lists(st.sampled_from(NOISE), min_size=1, max_size=6).map(" ".join),
@@ -109,7 +109,7 @@ class TestLaws:
         """Words that no document has, with words of refusal and of joining: nothing is chosen."""
         assert read(text, request).value == ""
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(st.sampled_from(REQUESTS), st.integers(0, 2), st.sampled_from((*AGAINST, *DOUBT)))
     def test_what_is_turned_down_or_doubted_is_no_vote(self, request, place, form):
         """A name in the words of a no or of a doubt, in both languages."""
@@ -118,7 +118,7 @@ class TestLaws:
         assert not said.value or (said.value, said.doubted) == (reading.value, True)
         assert set(said.declined) <= {reading.value, request.proposed}
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(
         st.sampled_from(REQUESTS),
         st.integers(0, 2),
@@ -159,7 +159,7 @@ class TestLaws:
     )
     replies = st.one_of(st.text(max_size=60), st.lists(words, max_size=9).map(" ".join))
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(replies)
     def test_names_are_on_offer(self, reply):
         """A value is a candidate, or stands in the documents with its quote.
@@ -177,7 +177,7 @@ class TestLaws:
         else:
             assert answer.value in values
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(st.text(alphabet="acdfghjlmoqrtuvwxz \n!?'", max_size=40))
     def test_noise_names_nothing(self, reply):
         """Letters that make up no name and no place of a value are no vote.
@@ -192,7 +192,7 @@ class TestLaws:
             "declined",
         }
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(
         st.sampled_from(
             ["chosen", "own_value", "page", "yes", "declined", "corrected", "not_understood", "odd"]

@@ -47,7 +47,7 @@ import sys
 sys.path.insert(0, {str(ROOT / "tests")!r})
 import raglab
 from labelled import free_policy, labelled
-trace = labelled(3, {{"tune": 300, "report": 60, "certify": 60}}, steps=None)
+trace = labelled(3, {{"tune": 120, "report": 30, "certify": 30}}, steps=None)
 goal = raglab.Goal(targets={{"false_refusal_rate": 0.4, "coverage": 0.5}})
 cockpit = raglab.cockpit(trace, free_policy(), goal=goal)
 cockpit
@@ -187,13 +187,12 @@ def window(fresh):
 class TestLayout:
     """What is seen in windows of two sizes, JupyterLab's file browser open as it starts."""
 
-    @pytest.mark.parametrize("size", [(1280, 800), (1440, 900)])
-    def test_nothing_is_cut(self, window, size):
+    def test_nothing_is_cut(self, window):
         """No word, unit or number is wider than its place, in numbers, cases and an open case."""
-        window.set_viewport_size({"width": size[0], "height": size[1]})
+        window.set_viewport_size({"width": 1280, "height": 800})
         slide(window, PATH, 0.95)
         window.mouse.up()
-        window.wait_for_timeout(500)
+        window.wait_for_timeout(300)
         assert cut_elements(window) == []
         show_pane(window, "cases")
         assert cut_elements(window) == []
@@ -202,8 +201,7 @@ class TestLayout:
         assert cut_elements(window) == []
         window.keyboard.press("Escape")
 
-    @pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (900, 900)])
-    def test_the_moved_slider_stays_in_view(self, window, size):
+    def test_the_moved_slider_stays_in_view(self, window):
         """At its release, and in a window of another size.
 
         The expected cost is in view beside it or below it.
@@ -217,11 +215,12 @@ class TestLayout:
         window.mouse.up()
         turned(window, first)
         assert cockpit_of(window).locator(threshold).bounding_box() == before
-        window.set_viewport_size({"width": size[0], "height": size[1]})
-        window.wait_for_timeout(500)
-        cockpit_of(window).evaluate("(one) => one.scrollIntoView()")
-        assert is_within(window, threshold, ".left")
-        assert is_within(window, ".headline", ".centre")
+        for width in (1280, 900):
+            window.set_viewport_size({"width": width, "height": 900})
+            window.wait_for_timeout(300)
+            cockpit_of(window).evaluate("(one) => one.scrollIntoView()")
+            assert is_within(window, threshold, ".left")
+            assert is_within(window, ".headline", ".centre")
 
     def test_targets_have_their_numbers(self, window):
         """What was asked and what is attained stand in one line, while dragging too."""
@@ -279,7 +278,7 @@ class TestFrozen:
     def test_unseen_characters_are_shown_as_escapes(self, opened, tmp_path):
         """Texts and tooltips of the page, as Python shows them."""
         odd = "\u202egpj.exe\u2066 a\u2028b\x1b[2J\x85\ufeff\U000e0041 e\u0301\u200dé 日本"
-        trace = labelled(3, {"tune": 40}, steps=None)
+        trace = labelled(3, {"tune": 12}, steps=None)
         cases = tuple(
             case._replace(id=f"{odd}{row}", query=odd) for row, case in enumerate(trace.cases)
         )

@@ -12,11 +12,10 @@ import numpy as np
 
 import raglab
 from labelled import free_policy, labelled
-from raglab.extensions.cockpit import state, views
+from raglab.extensions.cockpit import state, views, widget
 from raglab.extensions.cockpit.state import CockpitState
-from raglab.extensions.cockpit.widget import TRIALS
 
-WAIT_S = 60.0
+WAIT_S, TRIALS = 60.0, 150
 
 
 def opened():
@@ -40,6 +39,7 @@ class Pages:
         self.sent: list[dict[str, Any]] = []
         self.batch, self.go_on = threading.Event(), threading.Event()
         monkeypatch.setattr(self.widget, "send", lambda message, _=None: self.sent.append(message))
+        monkeypatch.setattr(widget, "TRIALS", TRIALS)
         tried_policies = state.tried_policies
 
         def slowly(job, on_batch, **sizes):
@@ -179,14 +179,16 @@ class TestMoves:
     def test_messages_of_many_threads_lose_nothing(self):
         """Each is a page with its own number, every move is in the history, each page is whole."""
         cockpit = opened()
-        widget, first = cockpit.widget, cockpit.widget.page["number"]
+        first = cockpit.widget.page["number"]
         seen: list[dict[str, Any]] = []
-        widget.observe(lambda change: seen.append(change["new"]), "page")
+        cockpit.widget.observe(lambda change: seen.append(change["new"]), "page")
 
         def moves(thread):
             for step in range(5):
                 value = round(0.1 + 0.1 * thread + 0.01 * step, 3)
-                widget.take({"do": "set", "path": "similarity.min_similarity", "value": value})
+                cockpit.widget.take(
+                    {"do": "set", "path": "similarity.min_similarity", "value": value}
+                )
 
         threads = [threading.Thread(target=moves, args=(number,)) for number in range(4)]
         for thread in threads:

@@ -11,7 +11,7 @@ from typing import Any
 
 import raglab
 from fuzz.mutation import hostile_value, mutated_value, pick, shown
-from fuzz.outcomes import HalfWrittenError, Trial, fuzz, report
+from fuzz.outcomes import CASES, HalfWrittenError, Trial, fuzz, report
 from labelled import free_policy, labelled
 from raglab.store.policies import Policy
 
@@ -67,15 +67,16 @@ def message(rng):
 
 def held(cockpit):
     """All that a message may change, but looks."""
+    page = cockpit.page()
     return [
         cockpit.policy.policy_id,
         cockpit.locked,
         cockpit.filter,
         cockpit.goal,
         len(cockpit.trials),
-        cockpit.page()["undo"],
-        cockpit.page()["redo"],
-        cockpit.page()["cases"],
+        page["undo"],
+        page["redo"],
+        page["cases"],
     ]
 
 
@@ -120,5 +121,5 @@ def test_whatever_a_page_sends(tmp_path, monkeypatch):
         sent = message(rng)
         return Trial(shown(sent, 500), partial(take, sent))
 
-    failures = fuzz("cockpit messages", draw, tmp_path)
+    failures = fuzz("cockpit messages", draw, tmp_path, -(-CASES // 8))
     assert not failures, report(failures)

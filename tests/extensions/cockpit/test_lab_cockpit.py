@@ -22,12 +22,10 @@ from raglab.extensions.cockpit.views import Filter
 from raglab.extensions.cockpit.widget import axis_message
 from raglab.lab.line_search import round_between
 from raglab.metrics import N_CELLS, cell_costs
-from raglab.policy import PolicyData
 from raglab.replay import SWEPT, case_cells
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.words.characters import visible
-from tfidf import hits
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 
 SPLITS = {"tune": 60, "report": 40, "certify": 50}
@@ -97,24 +95,8 @@ class TestNumbers:
             assert views.case_view(cockpit.here, case_id, labelled=True)["correct"] is correct
         assert views.case_view(cockpit.here, next(iter(marks)), labelled=False)["correct"] is None
 
-    def test_a_thousand_moves_show_what_sweep_says(self):
-        """Any threshold to any value, a thousand times."""
-        cockpit, rng = opened(), np.random.default_rng(11)
-        paths = [one.path for one in views.swept_rows(cockpit.here)]
-        for _ in range(1_000):
-            path = paths[rng.integers(len(paths))]
-            swept = SWEPT[path]
-            value = (
-                int(rng.integers(1, 4))
-                if swept.whole
-                else round(float(rng.uniform(swept.low, swept.high)), 3)
-            )
-            cockpit.set(path, value)
-            assert cockpit.policy.value(path) == value
-            check_rates(cockpit)
-
     @given(st.integers(0, 400))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=5, deadline=None)
     def test_random_policies_show_what_sweep_says(self, seed):
         """Policies with all gates and rules, over hits with ties."""
         trace, policies = drawn(seed)
@@ -161,19 +143,19 @@ class TestNumbers:
             assert bool(text) == (len(steps) == 1), path
 
     @given(st.integers(0, 400))
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=2, deadline=None)
     def test_counts_beside_gates_are_the_matrix(self, seed):
         """By decision they sum to the table; each filter lists exactly those cases.
 
         A gate that is off has none.
         """
         trace, policies = drawn(seed)
-        signals = with_signals([*map(PolicyData.model_validate, map(dict, policies))], seed)
-        for policy in [
-            *policies,
-            *(Policy.model_validate(dict(one)) for one in signals),
+        (gated,) = with_signals(policies[1:2], seed)
+        for policy in (
+            policies[0],
+            Policy.from_mapping(gated.model_dump(exclude={"policy_id"})),
             by_cost(policies[0]),
-        ]:
+        ):
             cockpit = raglab.cockpit(trace, policy)
             page = cockpit.page()
             counts = np.array([row["decided"] for row in page["gates"]])
@@ -214,7 +196,7 @@ class TestAxes:
     """A slider moves over exact steps."""
 
     @given(st.integers(0, 400))
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=4, deadline=None)
     def test_every_position_is_an_exact_step(self, seed):
         """Low and high are those of `raglab.steps`, and the policy of a step has its cells."""
         trace, policies = drawn(seed)
@@ -318,14 +300,6 @@ class TestMoves:
         with pytest.raises(ValueError, match="label the cases"):
             raglab.cockpit(bare, free_policy()).tune(trials=50)
 
-    def test_a_refused_value_leaves_the_policy(self):
-        """And nothing to undo."""
-        cockpit = opened()
-        with pytest.raises(ValueError, match="less than or equal to 1"):
-            cockpit.set("similarity.min_similarity", 1.5)
-        assert cockpit.policy == free_policy()
-        assert not cockpit.page()["undo"]
-
     def test_code_and_file_give_the_policy_back(self, tmp_path):
         """As a user would run the one and load the other."""
         policy = free_policy()
@@ -424,17 +398,6 @@ class TestOddTraces:
         assert len(cockpit.trace) == SPLITS["tune"] - 7
         assert "7 of 60" in cockpit.notes[0]
 
-    def test_cases_scored_by_status_alone_are_counted(self):
-        """A note of the cases that are shown (S6.3)."""
-        trace = made()
-        cases = tuple(case._replace(expect_sources=()) for case in trace.cases)
-        cockpit = raglab.cockpit(dataclasses.replace(trace, cases=cases), free_policy())
-        n_ok = sum(case.expect_status == "ok" for case in cockpit.trace.cases)
-        assert any(
-            note.startswith(f"{n_ok} of 60 cases are scored by status alone")
-            for note in cockpit.notes
-        )
-
     def test_what_learned_from_the_shown_cases_is_in_sample(self):
         """The starting policy and the baseline, each with the count (S6.5, S6.11)."""
         trace = made()
@@ -450,12 +413,6 @@ class TestOddTraces:
             f"The baseline is {says}" in raglab.cockpit(trace, free_policy(), compare=fitted).notes
         )
         assert not any("in sample" in note for note in raglab.cockpit(trace, free_policy()).notes)
-
-    def test_a_gate_that_refuses_nearly_all_is_named(self):
-        """As a note (S2.19)."""
-        trace = raglab.trace_from_frame(hits(), score="cosine")
-        cockpit = raglab.cockpit(trace, Policy.load())
-        assert "gate l2 refuses 56 of 60 cases labelled ok" in cockpit.notes[-1]
 
     def test_a_trace_of_shards_is_refused(self):
         """With the remedy."""
@@ -476,14 +433,6 @@ class TestOddTraces:
         """With what to do."""
         with pytest.raises(ValueError, match="must have cases"):
             raglab.cockpit(made().subset([]), free_policy())
-
-    def test_two_cockpits_on_one_trace_are_apart(self):
-        """A move in one is none in the other."""
-        trace = made()
-        one, two = raglab.cockpit(trace, free_policy()), raglab.cockpit(trace, free_policy())
-        one.set("similarity.enabled", False)
-        assert two.policy == free_policy()
-        assert two.diff().empty
 
     @pytest.mark.parametrize(
         "text",

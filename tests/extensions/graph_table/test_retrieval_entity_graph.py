@@ -236,15 +236,14 @@ class TestWalk:
         ours = [
             one.tobytes().hex() for one in pickle.loads(pickle.dumps(broker[1])).search(query, 20)
         ]
-        for seed in ("1", "2"):
-            out = subprocess.run(
-                [sys.executable, "-c", code, str(BROKER), query],
-                env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(BROKER.parent.parent)},
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            assert out.stdout.strip() == str(ours)
+        out = subprocess.run(
+            [sys.executable, "-c", code, str(BROKER), query],
+            env={"PYTHONHASHSEED": "1", "PYTHONPATH": str(BROKER.parent.parent)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert out.stdout.strip() == str(ours)
 
     def test_a_query_takes_little_work(self, broker):
         """Some thousand lines of Python at 420 chunks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from contextlib import suppress
 from functools import partial
@@ -72,10 +73,12 @@ def test_an_import_leaves_no_text_elsewhere(tmp_path, spans, step, *, sharded):
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_run_that_is_tracked(tmp_path, monkeypatch, *, stored):
+def test_a_run_that_is_tracked(tmp_path, empty_runs, monkeypatch, *, stored):
     """Its tables lie in the folder of the store, or in `mlruns` where the store is none of ours."""
     temporary, folder = tmp_path / "tmp", tmp_path / "mlruns"
     temporary.mkdir()
+    (tmp_path / "mlruns").mkdir()
+    shutil.copy(empty_runs, folder / "mlflow.db" if stored else tmp_path / "own.db")
     monkeypatch.chdir(tmp_path)
     if not stored:
         monkeypatch.setenv(tracking.VARIABLE, f"sqlite:///{tmp_path}/own.db")

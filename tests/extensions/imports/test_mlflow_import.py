@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
-import subprocess
-import sys
 import warnings
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from processes import at_once
 from raglab.extensions.imports.mlflow_traces import trace_from_mlflow
 from raglab.store.files import InputError
 
@@ -19,57 +20,50 @@ EXPERIMENT = "help desk"
 QUESTIONS = {"what is the excess?": 0.9, "who won the cup?": 0.2, "is water covered?": 0.6}
 
 
-# Tracing of MLflow has one store a process, which other tests set too: the application runs in a
-# process of its own.
-APPLICATION = """
-import sys
-import mlflow
-from mlflow.entities import AssessmentSource
+def log_traces(uri, experiment):
+    """Log traces of an application: MLflow has one store a process, which other tests set too."""
+    import mlflow
+    from mlflow.entities import AssessmentSource
 
-uri, experiment, *questions = sys.argv[1:]
-mlflow.set_tracking_uri(uri)
-mlflow.set_experiment(experiment)
-names = []
-for question, score in zip(questions[::2], map(float, questions[1::2])):
-    with mlflow.start_span(name="answer", span_type="CHAIN") as root:
-        root.set_inputs({"question": question})
-        mlflow.update_current_trace(tags={"tenant": "north" if score > 0.5 else "south"})
-        with mlflow.start_span(name="search", span_type="RETRIEVER") as search:
-            search.set_inputs({"query": question})
-            metadata = {"score": score, "doc_uri": "policy.md", "page": 2}
-            search.set_outputs([{"page_content": "The excess is £250.", "metadata": metadata, \
-"id": "p2"}])
-        root.set_outputs({"answer": "£250"})
-    names.append(root.trace_id)
-with mlflow.start_span(name="ping"):
-    pass
-with mlflow.start_span(name="answer", span_type="CHAIN") as root:
-    root.set_inputs({"question": "is hail covered?"})
-    try:
-        with mlflow.start_span(name="search", span_type="RETRIEVER") as search:
-            search.set_inputs({"query": "is hail covered?"})
-            raise TimeoutError("the store is away")
-    except TimeoutError:
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_experiment(experiment)
+    names = []
+    for question, score in QUESTIONS.items():
+        with mlflow.start_span(name="answer", span_type="CHAIN") as root:
+            root.set_inputs({"question": question})
+            mlflow.update_current_trace(tags={"tenant": "north" if score > 0.5 else "south"})
+            with mlflow.start_span(name="search", span_type="RETRIEVER") as search:
+                search.set_inputs({"query": question})
+                metadata = {"score": score, "doc_uri": "policy.md", "page": 2}
+                hit = {"page_content": "The excess is £250.", "metadata": metadata, "id": "p2"}
+                search.set_outputs([hit])
+            root.set_outputs({"answer": "£250"})
+        names.append(root.trace_id)
+    with mlflow.start_span(name="ping"):
         pass
-mlflow.flush_trace_async_logging()
-person = AssessmentSource(source_type="HUMAN", source_id="ann")
-judge = AssessmentSource(source_type="LLM_JUDGE", source_id="small")
-mlflow.log_feedback(trace_id=names[0], name="thumb", value=True, source=person)
-mlflow.log_feedback(trace_id=names[1], name="grounded", value="no", source=judge)
-mlflow.log_expectation(trace_id=names[1], name="expected_answer", value="yes", source=person)
-mlflow.log_expectation(trace_id=names[2], name="expected_answer", value="yes", source=person)
-"""
+    with mlflow.start_span(name="answer", span_type="CHAIN") as root:
+        root.set_inputs({"question": "is hail covered?"})
+        with (
+            suppress(TimeoutError),
+            mlflow.start_span(name="search", span_type="RETRIEVER") as search,
+        ):
+            search.set_inputs({"query": "is hail covered?"})
+            raise TimeoutError
+    mlflow.flush_trace_async_logging()
+    person = AssessmentSource(source_type="HUMAN", source_id="ann")
+    judge = AssessmentSource(source_type="LLM_JUDGE", source_id="small")
+    mlflow.log_feedback(trace_id=names[0], name="thumb", value=True, source=person)
+    mlflow.log_feedback(trace_id=names[1], name="grounded", value="no", source=judge)
+    for name in names[1:]:
+        mlflow.log_expectation(trace_id=name, name="expected_answer", value="yes", source=person)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def store(tmp_path_factory, empty_runs):
     """Address of a store with three requests, feedback on two, and a trace without retriever."""
     folder = tmp_path_factory.mktemp("mlflow")
-    uri = f"sqlite:///{folder / 'mlflow.db'}"
-    about = [text for question, score in QUESTIONS.items() for text in (question, str(score))]
-    subprocess.run(
-        [sys.executable, "-c", APPLICATION, uri, EXPERIMENT, *about], check=True, cwd=folder
-    )
+    uri = f"sqlite:///{shutil.copy(empty_runs, folder / 'mlflow.db')}"
+    assert at_once([partial(log_traces, uri, EXPERIMENT)]) == [0]
     return uri
 
 

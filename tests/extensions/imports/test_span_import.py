@@ -339,12 +339,6 @@ class TestLabels:
         assert str(case.expect_status) == label
         assert words in f"{text} {case.notes}"
 
-    def test_many_names_of_judgements(self, tmp_path):
-        """A message names some of them."""
-        events = "".join(f" ; !name {number}=so-so" for number in range(2_000))
-        rows = spans_of(f"a-0 RETRIEVER one? | x 0.9\na-1 CHAIN one?{events}")
-        assert len(of(tmp_path, *rows)[1]) < 10_000
-
     def test_cases_by_trace_or_question(self, tmp_path):
         """They go before feedback; an id is no question, and a question no id."""
         cases = [
@@ -482,12 +476,6 @@ class TestCounts:
         assert "halves of characters" in text
         trace.save(tmp_path / "trace.parquet")
         assert raglab.Trace.load(tmp_path / "trace.parquet").cases == trace.cases
-
-    def test_attributes_without_a_name(self, tmp_path):
-        """They are counted."""
-        row = span("a", 0, retriever("q", ("x", 0.5)))
-        row["attributes"] += [{"value": {}}, "text", {"key": "top_k"}, {"key": "top_k"}]
-        assert "3 attributes have no name" in of(tmp_path, row)[1]
 
 
 # --- the same content in other brackets
@@ -728,13 +716,17 @@ INPUTS = {
 @pytest.mark.parametrize("name", INPUTS)
 def test_work_is_linear_in_the_input(tmp_path, name):
     """In one, two and four times of it, gzipped: what can be packed small is not read for long."""
+    path, rows = tmp_path / "rows.jsonl.gz", lines(request("a", "one?", ("x", 0.9)))
+
+    def write(n):
+        path.write_bytes(gzip.compress(f"{rows}{INPUTS[name](n)}\n{rows}".encode(), 1))
+
     work = []
     for times in (0, 1, 2, 4):  # the first fills what is imported and compiled
-        path = tmp_path / f"{times}.jsonl.gz"
-        rows = lines(request("a", "one?", ("x", 0.9)))
-        path.write_bytes(gzip.compress(f"{rows}{INPUTS[name](10_000 * times)}\n{rows}".encode()))
-        work.append(lines_run(lambda path=path: imported(path)))
+        write(2_500 * times)
+        work.append(lines_run(lambda: imported(path)))
     assert work[3] - work[2] < 2.2 * (work[2] - work[1]) + 1_000
+    write(40_000)
     start = time.process_time()
     imported(path)
     assert time.process_time() - start < 10  # where the work is that of C
@@ -845,7 +837,7 @@ SCORES = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, -1.0, math.nan])
 RANKINGS = st.lists(st.tuples(st.sampled_from("abcd"), SCORES), max_size=5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     requests=st.lists(st.tuples(RANKINGS, RANKINGS), min_size=1, max_size=5),
     order=st.randoms(use_true_random=False),

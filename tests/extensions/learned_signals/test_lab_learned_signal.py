@@ -264,11 +264,6 @@ def test_targets():
         labelled_rows(trace, "sure")
 
 
-def test_a_missing_value_ranks_last():
-    """NaN counts below every probability."""
-    assert signal_report(np.array([True, True, False]), np.array([0.2, 0.1, np.nan])).auroc == 1.0
-
-
 def record():
     """A file's content."""
     x, y, groups = random_cases(12, 6)

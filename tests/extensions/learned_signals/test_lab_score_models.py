@@ -156,16 +156,6 @@ def test_a_broken_file_is_refused():
             parse_model(record | changes, GROUPS)
 
 
-def test_folds_are_of_like_size():
-    """Of some thirty groups of unlike sizes."""
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        groups, y = rng.integers(30, size=200), rng.random(200) < 0.7
-        groups = np.unique(groups, return_inverse=True)[1]
-        fold = grouped_folds(y, groups, 5, np.random.default_rng(seed))
-        assert np.bincount(fold, minlength=5).min() > 20
-
-
 def test_the_recipe_that_tells_is_chosen():
     """Noise alone loses against the group that the labels hang on; one recipe is taken as it is."""
     x, y = cases()

@@ -384,25 +384,25 @@ def hits_csv(folder, questions):
 
 
 def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server, tmp_path):
-    """370 cases; killed during the request of the 186th case, which alone is asked again.
+    """Forty cases; killed during the request of the 21st case, which alone is asked again.
 
     One case gets words in place of JSON, one a 429 and one a 500 before its score; one is never
     scored.
     """
-    questions = [f"What is {n}?" for n in range(370)]
+    questions = [f"What is {n}?" for n in range(40)]
     hits_csv(tmp_path, questions)
     odd = {
-        "What is 20?": completion("Surely 0.9"),
-        "What is 60?": Reply(429, headers=(("retry-after", "1"),)),
-        "What is 200?": Reply(500),
+        "What is 5?": completion("Surely 0.9"),
+        "What is 8?": Reply(429, headers=(("retry-after", "1"),)),
+        "What is 25?": Reply(500),
     }
     running: list[subprocess.Popen[str]] = []
 
     def behave(question, place):
-        if question == "What is 185?" and place == 1:
+        if question == "What is 20?" and place == 1:
             os.kill(running[0].pid, signal.SIGKILL)
             return Reply(0)
-        if question == "What is 300?":
+        if question == "What is 30?":
             return completion('{"score": "high"}')
         return odd[question] if question in odd and place == 1 else graded(question)
 
@@ -425,15 +425,15 @@ def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server, tmp_path)
             assert running[0].wait(120) == code
         server.released.set()
     asked = {question: server.asked.count(question) for question in questions}
-    twice = {*odd, "What is 185?"}  # by a further attempt, or killed before its reply
-    assert asked == {one: 2 if one in {*twice, "What is 300?"} else 1 for one in questions}
+    twice = {*odd, "What is 20?"}  # by a further attempt, or killed before its reply
+    assert asked == {one: 2 if one in {*twice, "What is 30?"} else 1 for one in questions}
     assert all(
-        server.served[one] == 1 for one in questions if one not in {"What is 20?", "What is 300?"}
+        server.served[one] == 1 for one in questions if one not in {"What is 5?", "What is 30?"}
     )
     column = Trace.load(tmp_path / "trace.parquet").signal("judge")
     assert column.isna().sum() == 1
-    assert column.drop("q300").tolist() == [
-        true_score(one) for one in questions if one != "What is 300?"
+    assert column.drop("q30").tolist() == [
+        true_score(one) for one in questions if one != "What is 30?"
     ]
     assert server.keys == {f"Bearer {KEY}"}
     files = [file for file in tmp_path.rglob("*") if file.is_file()]

@@ -8,7 +8,6 @@ from math import sqrt
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import raglab
@@ -71,14 +70,6 @@ def test_the_promise_holds_at_every_row(script, setting):
         assert excess.min() == pytest.approx(-0.5)
 
 
-def test_the_past_matters(script):
-    """After an error p is half of alpha; it is above alpha where enough was saved."""
-    streams = drawn(script, "by the past", "equal", (50, 1000))
-    p = np.diff(streams.excess, axis=1) + 0.1
-    assert p[:, 1:][streams.kinds[:, :-1] == 1] == pytest.approx(0.05)
-    assert p.max() == pytest.approx(0.15)
-
-
 def test_weighted_rows_have_the_mean_of_the_requests(script):
     """Both levels, at the bound.
 
@@ -89,62 +80,6 @@ def test_weighted_rows_have_the_mean_of_the_requests(script):
     assert set(np.unique(streams.kinds)) == {0, 1, 2, 3}
     assert abs(steps.mean()) < 4.0 * steps.std() / sqrt(steps.size)
     assert (streams.kinds % 2).mean() > 0.13
-
-
-@pytest.mark.parametrize("window", [None, 100, 250])
-def test_processes_share_half_of_delta(script, window):
-    """At most; each but the first opens after whole windows and lives four of them."""
-    starts, stops, shares = zip(*script.processes(window, 10_000), strict=True)
-    assert sum(shares) <= script.DELTA / 2.0 + 1e-12
-    assert (starts[0], stops[0]) == (0, 10_000)
-    assert list(starts[1:]) == (list(range(window, 10_000, window)) if window else [])
-    assert all(
-        stop == min(10_000, start + 4 * (window or 0))
-        for start, stop in zip(starts[1:], stops[1:], strict=True)
-    )
-
-
-@pytest.mark.parametrize("inclusion", ["equal", "two levels"])
-def test_false_alarms_and_false_held_are_rare_at_the_bound(script, inclusion):
-    """Of 300 streams, half of delta each and three standard errors.
-
-    A test repeated without correction is not.
-    """
-    frame = script.measured("at the bound", inclusion, 0.1, (300, 2000), 0)
-    most = script.DELTA / 2.0 + 3.0 * sqrt(0.05 * 0.95 / 300)
-    for column in ("false no window", "false window 500", "false held"):
-        assert (frame[column] < np.inf).mean() <= most
-    if inclusion == "equal":
-        assert (frame["last 500"] < np.inf).mean() > 2.0 * most
-
-
-def test_an_alarm_may_be_true_of_its_window_alone(script):
-    """In blocks the windows that open with a bad one alarm truly.
-
-    Such alarms are not counted as false.
-    """
-    frame = script.measured("blocks of 0.5 and 1.5 alpha", "equal", 0.1, (200, 10_000), 0)
-    assert (frame["alarm window 500"] < np.inf).sum() > 2 * (
-        frame["false window 500"] < np.inf
-    ).sum()
-    assert (frame["false window 500"] >= frame["alarm window 500"]).all()
-
-
-def test_a_window_shortens_the_delay(script):
-    """After a break at row 600 of 3,000.
-
-    Delays count from the break, and streams that alarm before are left out.
-    """
-    frame = script.measured("0.5, then 2 alpha", "equal", 0.1, (100, 3000), 0)
-    assert (frame["rupture"] == 600.0).all()
-    late = {
-        name: (frame[f"alarm {name}"] - frame["rupture"]).median()
-        for name in ("no window", "window 250")
-    }
-    assert late["window 250"] < late["no window"]
-    rows = pd.DataFrame({"alarm x": [50.0, 130.0, 150.0, np.inf], "rupture": 100.0})
-    assert script.delay(rows, "x").endswith("]: 50; –")
-    assert script.delay(rows, "x").startswith("0.667 ")
 
 
 @pytest.mark.parametrize(("alpha", "rival"), [(0.1, 0.2), (0.1, 0.05), (0.02, 0.04)])

@@ -169,15 +169,6 @@ def test_rates_that_are_none():
             checked_rates(names)
 
 
-def test_the_frame_is_not_changed():
-    """Neither its rows nor its values."""
-    rows = frame(inclusion_probability=[0.5] * 4)
-    before = rows.copy(deep=True)
-    judged_requests(rows)
-    pd.testing.assert_frame_equal(rows, before)
-    assert isinstance(judged_requests(rows).status, np.ndarray)
-
-
 class TestDrawDependence:
     """Whether what the judge says depends on who was drawn."""
 
@@ -221,28 +212,6 @@ class TestDrawDependence:
             )
         assert refused <= DRAW_LEVEL
         assert refused > 0.0 or (named, share) in {(4, 0.1), (4, 0.5), (60, 0.1)}
-
-    def test_honest_frames(self):
-        """None of 200 is refused, by the probabilities or by the shares of two strata.
-
-        A judge silent on some.
-        """
-        for seed in range(200):
-            rng = np.random.default_rng(seed)
-            hard, wrong = rng.random(2000) < 0.3, rng.random(2000) < 0.1
-            chance = np.where(hard, 0.3, 0.1)
-            drawn = rng.random(2000) < chance
-            judge = np.where(rng.random(2000) < 0.9, np.where(wrong ^ hard, 3, 1), -1)
-            told = JudgedRequests(
-                np.where(hard, 1, 0),
-                judge,
-                np.where(drawn, 1, -1),
-                drawn,
-                chance,
-                hard.astype(np.int64),
-            )
-            share = np.array([drawn[~hard].mean(), drawn[hard].mean()])[told.stratum]
-            assert draw_dependence(told, chance) == draw_dependence(told, share) == ""
 
     def test_a_judge_silent_on_all_undrawn(self):
         """Is refused however few there are; one that is silent on all is not."""

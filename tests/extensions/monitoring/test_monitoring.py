@@ -160,7 +160,7 @@ def test_the_rows_of_an_alarm_by_hand():
         assert monitor(certificate(), rows[cut:], after=first).state == whole.state
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(
     st.integers(0, 2**32),
     st.lists(st.integers(0, 60), max_size=3),
@@ -270,7 +270,7 @@ def test_a_state_is_of_one_certificate():
         monitor(certificate(), answers([False], at="2026-03-02T09:00:00Z"), after=state)
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(st.integers(0, 2**32))
 def test_equal_probabilities_are_as_none(seed):
     """Where every request is drawn with the same probability, the wealth is that of all drawn."""
@@ -281,7 +281,7 @@ def test_equal_probabilities_are_as_none(seed):
         np.testing.assert_allclose(quarter[column], plain[column], rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(st.integers(0, 2**32))
 def test_missing_labels_only_weaken(seed):
     """Of both sides and every promise, whatever the label would have been."""
@@ -304,7 +304,7 @@ def test_what_is_of_no_rate_changes_nothing():
     assert any("1 requests whose model failed" in note for note in result.notes)
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(st.integers(0, 2**32), st.randoms(use_true_random=False))
 def test_the_order_inside_a_sample_is_none(seed, random):
     """A sample is a step.

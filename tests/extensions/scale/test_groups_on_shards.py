@@ -17,11 +17,11 @@ from raglab.store.traces import Trace
 
 
 def test_sharded_is_whole(tmp_path):
-    """Tenants in shards of 70 cases, so that groups and folds are cut."""
+    """Tenants in shards of 30 cases, so that groups and folds are cut."""
     trace = with_tenants(
-        labelled(2, {"": 260}), {"acme": 120, "zeta": 120, "tiny": 15, "": 5}, ("zeta",)
+        labelled(2, {"": 112}), {"acme": 50, "zeta": 50, "tiny": 8, "": 4}, ("zeta",)
     )
-    save_shards([trace], tmp_path / "shards", shard=70)
+    save_shards([trace], tmp_path / "shards", shard=30)
     sharded = Trace.open(tmp_path / "shards")
     with pytest.warns(UserWarning, match="1 of 3 groups"):
         policies = [fit_decision(view, free_policy(), group="tenant") for view in (trace, sharded)]
@@ -39,10 +39,10 @@ def test_sharded_is_whole(tmp_path):
 def test_held_out_groups_on_shards(tmp_path):
     """Folds of whole groups, by attribute and by values, where shards cut groups and splits."""
     trace = with_tenants(
-        labelled(3, {"tune": 180, "report": 80}), {"acme": 90, "zeta": 90, "omega": 80}, ()
+        labelled(3, {"tune": 80, "report": 40}), {"acme": 40, "zeta": 40, "omega": 40}, ()
     )
     trace = trace.subset(np.random.default_rng(1).permutation(len(trace)))
-    save_shards([trace], tmp_path / "shards", shard=70)
+    save_shards([trace], tmp_path / "shards", shard=35)
     sharded = Trace.open(tmp_path / "shards")
     values = [f"{case.extra['groups']['tenant']} {row % 2}" for row, case in enumerate(trace.cases)]
     for groups in ("tenant", values):

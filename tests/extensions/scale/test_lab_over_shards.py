@@ -21,7 +21,6 @@ from generators import Weighed
 from labelled import free_policy, labelled
 from parts import Parts, alike, in_parts, same
 from raglab.decision.outcome_codes import CELL_OF_CODE
-from raglab.decision.recorded_answers import keep_used_chunks
 from raglab.displays.boundary import decision_boundary
 from raglab.extension_points import installed
 from raglab.extensions.scale.sharded_traces import save_shards
@@ -67,7 +66,7 @@ from study_worlds import N_SCORED, scored_world
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as small_policy
 
-SIZES = (1, 2, 3)  # cases of a shard
+WORLDS = pytest.mark.parametrize(("seed", "size"), [(0, 1), (1, 2), (2, 3)])  # cases of a shard
 
 
 def policies_of(seed):
@@ -136,8 +135,7 @@ def test_each_shard_in_order_and_a_trace_in_memory_itself():
     assert sum(field.nbytes for field in arrays) <= 30 * 7
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("seed", range(3))
+@WORLDS
 class TestPolicies:
     """Policies beside each other."""
 
@@ -164,8 +162,7 @@ class TestPolicies:
         both(trace, size, lambda here: contests(here, named, roles))
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("seed", range(4))
+@WORLDS
 class TestRanking:
     """Ranking measures and slices."""
 
@@ -194,12 +191,12 @@ class TestRanking:
             slices(decide(in_parts(trace, size), policy), by={"half": [0]})
 
 
-def unretrieved():
+def unretrieved(**options):
     """Cases that expect guide.md, which is hit, or other.md, which is never.
 
     A line by product, or of nobody's.
     """
-    drawn = labelled(3, {"report": 60})
+    drawn = labelled(3, {"report": 60}, **options)
     hit = tuple(chunk._replace(tags={"product": "motor"}) for chunk in drawn.chunks)
     more = (Chunk("2", "", "other.md"), Chunk("3", "", "other.md", tags={"product": "home"}))
     return replace(drawn, chunks=(*hit, *more, Chunk("4", "", "else.md", tags={"domain": "cyber"})))
@@ -225,20 +222,6 @@ class TestLines:
             NONE: 60 - expecting.total(),
         }
         assert min(of_line.values()) > 0
-
-    def test_a_shard_holds_one_chunk_that_tells_a_line(self):
-        """Of what a case expects, or else of what its user named; none of what it does not."""
-        whole = unretrieved()
-        expects = next(
-            row for row, case in enumerate(whole.cases) if case.expect_sources == ("other.md",)
-        )
-        named = whole.cases[expects]._replace(expect_sources=(), selected_sources=("else.md",))
-        both = named._replace(expect_sources_any=("other.md#2",))
-        for case, ids in ((whole.cases[expects], {"3"}), (named, {"4"}), (both, {"3"})):
-            kept = keep_used_chunks(replace(whole.subset([expects]), cases=(case,)))
-            assert {chunk.chunk_id for chunk in kept.chunks} - {
-                chunk.chunk_id for chunk in whole.chunks[:-3]
-            } == ids
 
 
 def test_a_shard_of_fewer_hits_ranks_as_the_whole():
@@ -269,7 +252,7 @@ def told(**fields):
     return replace(trace, cases=cases, **fields)
 
 
-@pytest.mark.parametrize("size", [7, 20])
+@pytest.mark.parametrize("size", [20])
 class TestSignals:
     """The audit of signals, and fits of a decision."""
 
@@ -332,38 +315,27 @@ class TestReport:
 
     def pages(self, folder, whole, policies):
         """Bytes of both pages, which name one trace, and of their figures."""
-        parts = save_shards([whole], folder / "shards", shard=7)
-        told = []
+        parts = save_shards([whole], folder / "shards", shard=20)
+        pages = []
         for name, here in {"whole": whole, "parts": parts}.items():
             page = write_report(here, policies, out=folder / f"{name}.html", trace_id="the whole")
             figures = sorted((folder / f"{name}_figures").iterdir())
-            told.append(b"".join(one.read_bytes() for one in (page, *figures)))
-        return told
+            pages.append(b"".join(file.read_bytes() for file in (page, *figures)))
+        return pages
 
     def test_every_section(self, tmp_path):
-        """Of two chains: reliability, risk and coverage, AURC, thresholds, boundary, flips.
+        """Of two chains, by two threads: reliability, risk and coverage, boundary, flips.
 
-        By two threads.
+        Slices name the line of a document that no case hits.
         """
         base = Policy.load().replace("refine.max_depth", 0)
         loose = base.replace("similarity.min_similarity", 0.4, "confidence.tau_default", 10.0)
+        policies = {"defaults": base, "tuned": loose}
         with parallel_workers("threads", 2):
-            one, two = self.pages(
-                tmp_path,
-                labelled(3, {"report": 60}, missing=0.1),
-                {"defaults": base, "tuned": loose},
-            )
+            one, two = self.pages(tmp_path, unretrieved(missing=0.1), policies)
         assert one == two
-        for head in (b"Risk and coverage", b"Decision boundary", b"most harmful first"):
+        for head in (b"Risk and coverage", b"Decision boundary", b"most harmful first", b"home"):
             assert head in one
-
-    def test_lines_of_what_was_never_retrieved(self, tmp_path):
-        """The slices of the page name the line of a document that no case hits."""
-        one, two = self.pages(
-            tmp_path, unretrieved(), {"defaults": Policy.load().replace("refine.max_depth", 0)}
-        )
-        assert one == two
-        assert b"home" in one
 
     def test_a_decision_by_cost(self, tmp_path):
         """The model's probabilities, of all cases, with a signal of one's own."""
@@ -376,8 +348,7 @@ class TestReport:
         assert b"P(right)" in one
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("seed", range(3))
+@WORLDS
 class TestAnswerSignals:
     """Columns of a report."""
 
@@ -439,13 +410,6 @@ class TestFittedGates:
         ):
             alike(of(parts), of(whole))
 
-    def test_too_few_cases_are_refused_as_of_one_piece(self, tmp_path):
-        """The message is that of the trace in memory."""
-        whole = labelled(6, {"tune": 20})
-        for here in (whole, save_shards([whole], tmp_path, shard=6)):
-            with pytest.raises(ValueError, match=r"at least .* got .* label more"):
-                fit_fused_gate(here, free_policy())
-
     def test_answers(self):
         """The curve of the generator's confidence; the first shard holds no answer."""
         chosen = Policy.from_mapping(small_policy().model_dump())
@@ -461,9 +425,9 @@ class TestFittedGates:
         for of in (answer_outcomes, calibrate_answers):
             both(whole, 1, lambda here, of=of: of(here, chosen))
 
-    @pytest.mark.parametrize("size", [7, 25])
-    def test_the_cosine_and_thresholds_of_another_embedder(self, size):
+    def test_the_cosine_and_thresholds_of_another_embedder(self):
         """Knots, moved thresholds and the shares that pass, to the bit."""
+        size = 25
         base = Policy.load().replace("refine.max_depth", 0)
         source, target = (labelled(seed, {"": 60}, missing=0.05) for seed in (6, 7))
         target = replace(target, cases=source.cases)

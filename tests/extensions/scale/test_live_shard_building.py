@@ -10,12 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-import weakref
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import raglab
@@ -24,7 +24,6 @@ from live_worlds import CASES, CORPUS, SMALL
 from raglab.extensions.scale import shard_building
 from raglab.extensions.scale.shard_building import (
     MARK,
-    WAIT_S,
     WORK,
     ShardWork,
     build_shards,
@@ -37,7 +36,7 @@ from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus
 from raglab.store.traces import Trace
-from tiny_models import save_encoder
+from worlds import random_policies
 
 TESTS = Path(__file__).parents[2]
 BUILD = """
@@ -47,7 +46,7 @@ sys.path.insert(0, sys.argv[1])
 import raglab
 from extensions.scale.shard_builds import OPTIONS, inputs, read_words, workers_read_words
 if __name__ == "__main__":
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, \
+    options = {"n_workers": 1, "processes": False, "dashboard_address": None, \
 "local_directory": sys.argv[3]}
     read_words()
     with LocalCluster(**options) as cluster, Client(cluster) as client, \
@@ -71,17 +70,8 @@ def kill_once(mark):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """Shards as one process builds them."""
-    folder = tmp_path_factory.mktemp("alone")
-    build_shards(*inputs(), folder, **OPTIONS)
-    return written(folder)
-
-
 @pytest.fixture
-# the fixture
-def alone_by_words(tmp_path, encoder):
+def alone(tmp_path, encoder):
     """Shards as one process builds them that reads by the encoder of words."""
     del encoder
     build_shards(*inputs(), tmp_path / "alone", **OPTIONS)
@@ -127,6 +117,7 @@ def build_apart(
     folder,
     cases,
     before=bool,
+    **options,
 ):
     """Build by the code of another process, in this one; a build that is killed ends there."""
     sent = Sent(before)
@@ -136,9 +127,8 @@ def build_apart(
         suppress(KeyboardInterrupt),
     ):
         inside.setattr(shard_building, "run_each", sent)
-        build_shards(
-            inputs()[0], cases, folder, **(OPTIONS | {"cache": EmbeddingCache(folder / "e.sqlite")})
-        )
+        cache = EmbeddingCache(folder / "e.sqlite")
+        build_shards(inputs()[0], cases, folder, **(OPTIONS | {"cache": cache} | options))
     return sent
 
 
@@ -222,27 +212,6 @@ def test_shards_of_other_cases_leave_the_embeddings_to_this_process(
 
 
 @pytest.mark.usefixtures("encoder")
-def test_a_worker_lets_go_of_what_it_built_with(tmp_path, monkeypatch):
-    """One plan for all shards, and its corpus, models and indexes are gone soon after the build."""
-    monkeypatch.setattr(shard_building, "LOOK_S", 0.01)
-    plans: list[weakref.ref[Any]] = []
-    own = shard_building._plan_of
-
-    def noted(work):
-        plan = own(work)
-        plans.append(weakref.ref(plan.reader))  # a plan itself has no weak reference
-        return plan
-
-    monkeypatch.setattr(shard_building, "_plan_of", noted)
-    build_apart(monkeypatch, tmp_path, inputs()[1][:6])
-    assert len(plans) == 3
-    until = time.monotonic() + 10
-    while (shard_building._PLANS or any(plan() for plan in plans)) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert (shard_building._PLANS, [plan() for plan in plans]) == ({}, [None] * 3)
-
-
-@pytest.mark.usefixtures("encoder")
 def test_a_folder_of_others_is_never_deleted(tmp_path):
     """A build refuses to write into it; where the trace stands already, it stays; its own goes."""
     corpus, cases = inputs()
@@ -278,42 +247,37 @@ def test_a_build_takes_away_what_killed_writes_left(tmp_path):
     ]
 
 
-def test_a_shard_is_waited_for_a_day():
-    """As long as a large index: one of many cases takes hours."""
-    assert WAIT_S == 24 * 3600
-
-
-def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path):
-    """Two processes of this machine search one index on disk, which was made once."""
+@pytest.mark.usefixtures("encoder")
+def test_a_mapped_index_gives_the_bytes_of_one_process(tmp_path, monkeypatch):
+    """The code of another process searches the index on disk, which was made once."""
     corpus, cases = inputs()
-    model = str(save_encoder(tmp_path / "model"))
-    found = []
-    for name, n in (("alone", 1), ("apart", 2)):
-        cache = EmbeddingCache(tmp_path / name / "cache" / "e.sqlite")
-        options = OPTIONS | {"cache": cache, "encoder": model, "index": "sqfp16"}
-        with raglab.lab.parallel_workers("joblib", n=n):
-            build_shards(corpus, cases, tmp_path / name / "t", **options)
-        assert len(list(cache.path.parent.glob("large-*/manifest.txt"))) == 1
-        found.append(written(tmp_path / name / "t"))
-    assert found[0] == found[1]
-    assert len(found[0]) == 6
+    alone, apart = tmp_path / "alone", tmp_path / "apart"
+    cache = EmbeddingCache(alone / "e.sqlite")
+    build_shards(corpus, cases, alone, **OPTIONS | {"cache": cache, "index": "sqfp16"})
+    assert len(build_apart(monkeypatch, apart, cases, index="sqfp16").items) == 4
+    assert written(alone) == written(apart)
+    for folder in (alone, apart):
+        assert len(list(folder.glob("large-*/manifest.txt"))) == 1
+        assert not (folder / WORK).exists()
 
 
-@pytest.mark.parametrize("kind", ["threads", "joblib"])
-def test_workers_of_this_machine_build_the_same(kind, alone, tmp_path):
-    """Two of either kind; nothing is left of what they read."""
-    with raglab.lab.parallel_workers(kind, n=2):
+def test_threads_build_the_same(alone, tmp_path):
+    """Two of them; nothing is left of what they read."""
+    with raglab.lab.parallel_workers("threads", n=2):
         made = build_shards(
             *inputs(),
             tmp_path / "t",
             **(OPTIONS | {"cache": EmbeddingCache(tmp_path / "e.sqlite")}),
         )
-    assert (written(tmp_path / "t"), len(made)) == (alone, 10)
+    assert (written(tmp_path / "t"), len(made)) == (alone, 8)
     assert not (tmp_path / "t" / WORK).exists()
 
 
-def test_a_killed_worker_of_a_cluster(alone_by_words, tmp_path):
-    """One of two processes is killed with a shard in hand: it is built again, to the same bytes."""
+def test_a_killed_worker_of_a_cluster(alone, tmp_path):
+    """One of two processes is killed with a shard in hand: it is built again, to the same bytes.
+
+    The cluster counts over the shards as one process does.
+    """
     distributed = pytest.importorskip("distributed", reason="raglab-toolkit[dask] is not installed")
     options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with (
@@ -322,12 +286,19 @@ def test_a_killed_worker_of_a_cluster(alone_by_words, tmp_path):
         raglab.lab.parallel_workers(client),
     ):
         workers_read_words(client, partial(kill_once, tmp_path / "killed"))
-        build_shards(*inputs(), tmp_path / "t", **OPTIONS)
+        made = build_shards(*inputs(), tmp_path / "t", **OPTIONS)
+        counts = raglab.sweep(made, random_policies(4, 3))
+        with (
+            pytest.raises(ValueError, match="n must be left out of a cluster, got 2"),
+            raglab.lab.parallel_workers(client, n=2),
+        ):
+            pass
     assert (tmp_path / "killed").exists()
-    assert written(tmp_path / "t") == alone_by_words
+    assert written(tmp_path / "t") == alone
+    pd.testing.assert_frame_equal(counts, raglab.sweep(made, random_policies(4, 3)))
 
 
-def test_a_lost_scheduler(alone_by_words, tmp_path):
+def test_a_lost_scheduler(alone, tmp_path):
     """Cluster and client are killed with the last shard in hand.
 
     The next build leaves the first as it is.
@@ -351,7 +322,7 @@ def test_a_lost_scheduler(alone_by_words, tmp_path):
     build_shards(*inputs(), folder, **OPTIONS)
     after = (folder / "v1-00000.parquet").stat()
     assert (after.st_mtime_ns, after.st_ino) == (first.st_mtime_ns, first.st_ino)
-    assert written(folder) == alone_by_words
+    assert written(folder) == alone
 
 
 class TestShards:

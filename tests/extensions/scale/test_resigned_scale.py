@@ -49,7 +49,7 @@ def rewritten(folder, change):
 
 
 def test_the_manifest_of_shards(shards, tmp_path):
-    """Every place of a manifest with each change."""
+    """Every ninth of the changes of each place of a manifest."""
     folder = tmp_path / "t"
     shutil.copytree(shards, folder)
     whole = json.loads((shards / MANIFEST).read_text())
@@ -60,9 +60,9 @@ def test_the_manifest_of_shards(shards, tmp_path):
 
     changes = resigned_documents(whole, "content", json_hash)
     counts = walk(
-        (change for number, change in enumerate(changes) if number % 3 == 0), read, shard_decisions
+        (change for number, change in enumerate(changes) if number % 9 == 0), read, shard_decisions
     )
-    assert counts["refused"] > 100
+    assert counts["refused"] > 33
     assert not counts["another"]
 
 
