@@ -235,8 +235,9 @@ class TestComparisons:
         result = tune(
             without(trace, [1, 2, 3, 5, 6, 7]),
             policy=PLAIN,
-            trials=20,
-            batch_size=10,
+            trials=4,
+            folds=3,
+            repeats=1,
             goal=Goal(targets={}),
         )
         answers = result.findings.set_index("key").loc["answers", "text"]
@@ -258,17 +259,18 @@ class TestComparisons:
             (trace, None, "text", 0.5),
             (replace(trace, answers=None), None, "sources", 0.75),
         ):
-            goal = Goal(targets={})
-            found = tune(each, policy=PLAIN, trials=20, batch_size=10, goal=goal, basis=basis)
+            asked = {"trials": 2, "folds": 2, "repeats": 1, "goal": Goal(targets={})}
+            found = tune(each, policy=PLAIN, basis=basis, **asked)
             assert found.basis == expected
             rates = found.comparison.set_index("policy")["pass_rate"]
             assert rates["always-answer"] == rate
 
-    def test_a_report_says_so(self, tmp_path):
+    def test_a_report_says_so(self, tmp_path, monkeypatch):
         """The page names the basis and whom it does not compare.
 
         Nothing wins that is not compared.
         """
+        monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
         trace = without(many(TWO_THIRDS), range(0, 80, 5))
         policies = {"tuned": FREE_OF_GATES, "defaults": PLAIN}
         page = write_report(trace, policies, out=tmp_path / "page.html").read_text("utf-8")
@@ -322,7 +324,7 @@ def drawn(seed, depths=1):
 class TestLaws:
     """Over random traces, chains and answers."""
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=8)
     @given(st.integers(0, 200), st.integers(1, 2))
     def test_right_answers_change_nothing_and_wrong_ones_leave_nothing_correct(self, seed, depths):
         """Of the same decisions."""
@@ -337,7 +339,7 @@ class TestLaws:
         assert right.passes.tolist() == bare.passes.tolist()
         assert not (wrong.passes & (wrong.status == 0)).any()
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=8)
     @given(st.integers(0, 200))
     def test_outcomes_are_what_decide_calls_correct(self, seed):
         """Exactly, case by case, also of answers without a confidence."""
@@ -349,7 +351,7 @@ class TestLaws:
             table["right"], "case_id"
         ].tolist()
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=8)
     @given(st.integers(0, 200), st.integers(1, 2))
     def test_sweep_steps_and_decisions_count_alike(self, seed, depths):
         """Also where answers are missing, over depths."""
@@ -370,7 +372,7 @@ class TestLaws:
             inside = pd.IntervalIndex.from_arrays(table["low"], table["high"], closed)
             assert table["pass_rate_k"][inside.contains(value)].iloc[0] == passed
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=8)
     @given(st.integers(0, 100), st.integers(1, 3))
     def test_shards_count_as_one_piece(self, seed, size):
         """Decisions, reasons, sweeps and the basis, also of shards, some with no gold answer."""

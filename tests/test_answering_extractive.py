@@ -322,10 +322,10 @@ def test_it_answers_from_the_bundled_documents(question, answer):
 
 @pytest.mark.parametrize("unit", ["storm ", "storm. ", "| storm |\n", "**storm", "£1,000 "])
 def test_a_long_passage_takes_time_in_proportion(unit):
-    """Forty thousand of anything, a second's work: a square of them would take minutes."""
+    """Ten thousand of anything, a quarter second's work: a square of them would take minutes."""
     start = time.process_time()
-    said("storm excess " * 8_000, unit * 40_000)
-    assert time.process_time() - start < 30.0
+    said("storm excess " * 2_000, unit * 10_000)
+    assert time.process_time() - start < 8.0
 
 
 @pytest.mark.parametrize(

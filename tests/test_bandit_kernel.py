@@ -61,7 +61,7 @@ def worlds():
 WORLDS = worlds()
 CASES = [
     pytest.param(name, policy, id=f"{policy}, {name}")
-    for name in WORLDS
+    for name in ("means", "drifting, masked", "table, masked")
     for policy in POLICIES
     if LEARNERS[policy].compiled and (not LEARNERS[policy].linear or name.startswith("table"))
 ]
@@ -140,12 +140,12 @@ def test_compiled_loops_are_choose_and_update(name, policy, settings):
 
 
 @pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_beta", "thompson_nig"])
-def test_engines_agree_over_thousands_of_rounds(policy):
-    """2,000 rounds of 201 replications, two blocks: the same bits."""
+def test_engines_agree_over_hundreds_of_rounds(policy):
+    """500 rounds of 201 replications, two blocks: the same bits."""
     pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     world = Bernoulli(np.array(FOUR))
     one, other = (
-        run(Bandit(policy), world, rounds=2000, replications=201, engine=name)
+        run(Bandit(policy), world, rounds=500, replications=201, engine=name)
         for name in ("numpy", "numba")
     )
     for left, right in zip(one, other, strict=True):
@@ -153,13 +153,13 @@ def test_engines_agree_over_thousands_of_rounds(policy):
 
 
 @pytest.mark.parametrize("exploration", [1e-12, 1e-3, 1.0, 1e9])
-@pytest.mark.parametrize("means", [[0.5, 0.5, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 0.999]])
+@pytest.mark.parametrize("means", [[0.5, 0.5, 0.5], [1.0, 1.0, 0.999]])
 def test_scores_that_are_nearly_equal_are_told_apart_as_before(means, exploration):
     """Compiled ucb1 compares scores off by last digits, and remakes those that are that close."""
     pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     bandit, world = Bandit("ucb1", exploration=exploration), Bernoulli(np.array(means))
     one, other = (
-        run(bandit, world, rounds=1500, replications=40, engine=name).arm
+        run(bandit, world, rounds=600, replications=40, engine=name).arm
         for name in ("numpy", "numba")
     )
     np.testing.assert_array_equal(one, other)

@@ -30,7 +30,7 @@ from raglab.calibration import (
     venn_abers_interval,
 )
 
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=25)
 STRATEGIES = ("uniform", "quantile", "corp")
 MEASURES = {
     "reliability": lambda y, p: [reliability(y, p, strategy=strategy) for strategy in STRATEGIES],

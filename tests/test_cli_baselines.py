@@ -74,8 +74,8 @@ def world(tmp_path_factory):
 
 
 def test_exit_codes_of_a_process(world):
-    """0 for the same policy, 3 where something is lost; the lost cases are listed."""
-    same = process(world, "check", "same.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
+    """0 for the same policy, 3 of a process where something is lost; the lost cases are listed."""
+    same = run(world, "check", "same.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
     assert (same.code, "verdict: not shown" in same.out) == (0, True)
     worse = process(
         world,
@@ -147,7 +147,7 @@ def test_a_baseline_by_other_costs(world):
     against = ("-c", "t.parquet", "--baseline", "c.json")
     worse = run(world, "check", "worse.yaml", *against, "--json")
     assert json.loads(worse.out)["measures"][0]["loss"] == pytest.approx(0.11)
-    other = process(world, "check", "worse.yaml", *against, "--cost", "ok.refused=2")
+    other = run(world, "check", "worse.yaml", *against, "--cost", "ok.refused=2")
     assert (other.code, other.out, other.err.count("\n")) == (1, "", 1)
     assert "own costs, ok.refused=0.5, got ok.refused=2; leave the costs out" in other.err
 

@@ -26,7 +26,7 @@ from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, document_path
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=6)
 PATHS = ("home/readme.md", "motor/readme.md", "readme.md", "guides/c#/intro.md", "docs/faq.md")
 
 

@@ -564,7 +564,7 @@ def test_the_reasons_are_the_score():
 
 
 def test_long_questions_take_linear_time():
-    """Forty thousand characters of what the patterns begin with.
+    """Ten thousand characters of what the patterns begin with.
 
     A quadratic pattern would take many minutes.
     """
@@ -574,8 +574,8 @@ def test_long_questions_take_linear_time():
     )
     start = time.process_time()
     for word in (*words.split("|"), "a" * 50):
-        intent(word * (40_000 // len(word)))
-    assert time.process_time() - start < 60.0
+        intent(word * (10_000 // len(word)))
+    assert time.process_time() - start < 15.0
 
 
 @pytest.mark.parametrize(

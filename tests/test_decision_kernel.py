@@ -182,8 +182,7 @@ def gated_policies(rng, grid, order):
 WORLDS = [
     (order, width, grid)
     for order in ("rank", "l2")
-    for width in range(1, 7)
-    for grid in (GRID, COARSE, TIGHT)
+    for width, grid in ((1, GRID), (2, TIGHT), (4, COARSE), (5, GRID), (6, TIGHT))
 ]
 
 
@@ -258,11 +257,11 @@ def test_narrow_distances_decide_as_wide_ones(order, width, grid):
         np.testing.assert_array_equal(wide, narrow)
 
 
-@pytest.mark.parametrize(("order", "width", "grid"), WORLDS[::5])
+@pytest.mark.parametrize(("order", "width", "grid"), WORLDS[1::4])
 def test_one_case_is_a_cell_of_many(order, width, grid):
     """One case and one policy at a time decide as all at once."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
-    trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)[:12]
+    trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)[:6]
     found = measured_tables(trace, policies[0]).evidence
     said = decide_cases(found, policy_thresholds(policies), (len(policies), N_CASES))
     stage, slot = one_at_a_time(found, policies)

@@ -73,14 +73,14 @@ def test_the_slots_of_the_options_are_the_last_of_the_winners(trace):
             assert [place for place in chosen.places[row, slot] if place >= 0] == shown
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_known_passes_change_no_decision(seed):
     """Depths that were judged before are taken as they are.
 
     Outcome and whether the loop goes on stay the same.
     """
-    trace, reached = random_trace(seed, 12, depths=3, width=8), 0
-    for given, row in product(random_policies(seed, 6), range(len(trace))):
+    trace, reached = random_trace(seed, 6, depths=3, width=8), 0
+    for given, row in product(random_policies(seed, 4), range(len(trace))):
         limits = policy_thresholds([given])
         passes: list[chain.Pass] = []
         for depths in (1, 2, 3):

@@ -196,7 +196,7 @@ def test_simulation_equals_the_rows_one_by_one(made, learner):
     But for values that tie: rows take the one that was voted on first, arrays the first candidate.
     None tie here.
     """
-    sizes = {"users": 7, "requests": 80, "seed": 2}
+    sizes = {"users": 4, "requests": 60, "seed": 2}
     fast, plain = request_outcomes(made, learner, **sizes), one_by_one(made, learner, **sizes)
     for name in ("question", "error", "unanswered", "unnoticed", "slot", "split"):
         assert np.array_equal(getattr(fast, name), getattr(plain, name)), name

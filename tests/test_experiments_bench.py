@@ -113,11 +113,12 @@ def test_both_trees_are_measured_in_turns(script, tmp_path, monkeypatch, capsys)
 
 
 def test_a_program_runs_in_a_process_of_its_own(script, tmp_path):
-    """The quick size gives rows of this tree; of a package without the function the reason."""
+    """It gives its rows and what failed; of a package without the function the reason."""
     options = script.Options(quick=True, first=False, peers=False, folder=tmp_path / "place")
-    result = script.measured("bandit", ROOT, options)
-    assert result.failed == {}
-    assert result.rows["SNIPS + DR, delta method"].value > 0.0
+    (tmp_path / "bench_toy.py").write_text(PROGRAM, encoding="utf-8")
+    result = script.measured("toy", tmp_path, options)
+    assert result.failed == {"second": "KeyError: 'gone'"}
+    assert result.rows["sweep"].value == 2.0
     (tmp_path / "raglab").mkdir()
     (tmp_path / "raglab" / "__init__.py").write_text("", encoding="utf-8")
     assert script.measured("bandit", tmp_path, options).failed == {
@@ -164,7 +165,7 @@ def test_cases_that_are_made_of_others_all_differ(script):
     assert np.array_equal(scaled.unit, part.unit, equal_nan=True)
 
 
-@pytest.mark.parametrize("program", ["calibration", "replay", "study"])
+@pytest.mark.parametrize("program", ["bandit", "calibration", "replay", "study"])
 def test_a_program_gives_its_rows(script, tmp_path, program):
     """The quick size gives every row as a number, and nothing fails.
 

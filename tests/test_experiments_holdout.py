@@ -87,16 +87,16 @@ def test_a_draw_leaves_cases_to_judge_on(scripts):
 def test_the_selection_alone_is_that_of_tune(scripts):
     """Without the search of the chain: the same candidate, costs, nested estimate and judged cells.
 
-    By each cost matrix.
+    By two of the cost matrices.
     """
     tuners, draw, costs = scripts.tuners, scripts.tuners.Draw(60, 1), scripts.holdout.COSTS
     deals: dict[str, int] = {"folds": 3, "repeats": 2}
     found = dict(tuners.selected(trace(), policy(), draw, costs, **deals))
     assert list(found) == list(costs)
     drawn = tuners.tuning_trace(trace(), draw)
-    for matrix, outcome in found.items():
+    for matrix, outcome in [*found.items()][:2]:
         goal = raglab.Goal(costs=costs[matrix], targets={})
-        study = raglab.tune(drawn, policy=policy(), seed=1, goal=goal, trials=5, **deals)
+        study = raglab.tune(drawn, policy=policy(), seed=1, goal=goal, trials=2, **deals)
         assert (outcome.selected, outcome.expected) == (study.selected, study.held_out_estimate)
         for name in outcome.costs.index:
             for column in ("cross_validated", "gain", "std_error"):

@@ -417,7 +417,7 @@ class TestStudy:
         Notes name small groups.
         """
         results = [
-            raglab.tune(tenants, free_policy(), trials=20, repeats=2, group=group)
+            raglab.tune(tenants, free_policy(), trials=4, repeats=1, group=group)
             for group in ("tenant", None)
         ]
         policies = [result.policies["expected cost"] for result in results]

@@ -299,7 +299,7 @@ def _flattery(trace, fresh, groups):
 
 
 def test_quality_of_unseen_groups_is_not_flattered():
-    """Six worlds of 20 documents.
+    """Three worlds of 20 documents.
 
     The AUROC shown is .32 above that on fresh documents, with groups .05 (measured).
 
@@ -307,13 +307,13 @@ def test_quality_of_unseen_groups_is_not_flattered():
     there the gate ranks unseen documents against their labels.
     """
     fresh = grouped_world(100, n_groups=200, size=4)
-    worlds = [grouped_world(seed, n_groups=20, size=15) for seed in range(6)]
+    worlds = [grouped_world(seed, n_groups=20, size=15) for seed in range(3)]
     plain, held = (
         np.array([_flattery(trace, fresh, groups) for trace in worlds])
         for groups in (None, "document")
     )
     assert plain.mean() > 0.2
-    assert np.isfinite(held).sum() >= 4
+    assert np.isfinite(held).sum() >= 2
     assert np.nanmean(held) < 0.12
 
 
@@ -324,11 +324,11 @@ def test_probabilities_hold_for_unseen_groups():
     """
     fresh, losses = grouped_world(100, n_groups=200, size=4), []
     truth = decision_cases(measured_tables(fresh, free_policy()).evidence).classes
-    for seed in range(6):
+    for seed in range(3):
         trace = grouped_world(seed, n_groups=20, size=15)
         for groups in (None, "document"):
             policy = fit_decision(trace, free_policy(), groups=groups)
             p = measured_tables(fresh, policy).evidence.probability[:, 0]
             losses.append(-float(np.log(p[truth, np.arange(len(truth))]).mean()))
-    plain, held = np.reshape(losses, (6, 2)).T
+    plain, held = np.reshape(losses, (3, 2)).T
     assert (plain - held).mean() > 0.02

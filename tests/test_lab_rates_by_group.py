@@ -96,11 +96,12 @@ def test_cases_without_the_attribute_are_one_group(trace, policy):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_report_shows_groups_beside_the_certificate(trace, tmp_path):
+def test_the_report_shows_groups_beside_the_certificate(trace, tmp_path, monkeypatch):
     """Of a policy with biases of groups, with the sentence that none is promised anything.
 
     Of others nothing.
     """
+    monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
     fitted = fit_decision(trace, free_policy(), group="tenant")
     fresh = with_tenants(labelled(9, {"": 200}), {"acme": 120, "zeta": 70, "": 10}, ("zeta",), 0.4)
     pages = []

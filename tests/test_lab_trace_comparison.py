@@ -292,7 +292,7 @@ def pair(seed):
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=5)
 @given(st.integers(0, 500))
 def test_a_trace_beside_itself_changes_nothing(seed):
     """No case changes, every difference is 0, and every interval of a difference holds 0."""
@@ -309,7 +309,7 @@ def test_a_trace_beside_itself_changes_nothing(seed):
     assert len(result.settings) == 0
 
 
-@settings(max_examples=25)
+@settings(max_examples=5)
 @given(st.integers(0, 500))
 def test_the_other_way_round_all_is_mirrored(seed):
     """Old and new change their places; differences and ends of intervals change their sign."""
@@ -335,7 +335,7 @@ def test_the_other_way_round_all_is_mirrored(seed):
     np.testing.assert_array_equal(there.scores["old"], back.scores["new"])
 
 
-@settings(max_examples=25)
+@settings(max_examples=5)
 @given(st.integers(0, 500), st.permutations(range(7)))
 def test_the_order_of_the_new_cases_is_of_no_account(seed, order):
     """Cases are known by their question and id."""
@@ -346,7 +346,7 @@ def test_the_order_of_the_new_cases_is_of_no_account(seed, order):
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=5)
 @given(st.integers(0, 500))
 def test_two_policies_on_one_trace_are_as_compared(seed):
     """The same table as `compare` gives, and the decisions of `decide`."""
@@ -393,16 +393,18 @@ def test_answers_of_one_trace_alone_are_not_read():
 def test_reranking_and_arms_on_bundled_documents(tmp_path):
     """Rates are the sweep's by trace, hits the ranking's, and unranked scores break a threshold."""
     corpus, _ = broker()
+    few = sorted({chunk.document for chunk in corpus.chunks})[:6]
+    corpus = corpus._replace(chunks=tuple(one for one in corpus if one.document in few))
     names = {chunk.file_name for chunk in corpus.chunks}
     cases = [
         case
-        for case in load_cases(BROKER)[::2]
+        for case in load_cases(BROKER)
         if not case.selected_sources
         and names.issuperset(
             source.partition("#")[0] for source in (*case.expect_sources, *case.expect_sources_any)
         )
     ]
-    policy = Policy.load(BROKER / "policy.yaml")
+    cases, policy = cases[:24], Policy.load(BROKER / "policy.yaml")
     settings_of: dict[str, Any] = {
         "policy": policy,
         "cache": EmbeddingCache(tmp_path / "embeddings.sqlite"),
@@ -417,7 +419,7 @@ def test_reranking_and_arms_on_bundled_documents(tmp_path):
         "confidence.tau_explicit",
         60.0,
     )
-    assert len(cases) > 40
+    assert len(cases) == 24
     bare, arms = (
         compare_traces(old, new, policy=free),
         compare_traces(old, old, policy=free, arm="hybrid", new_arm="bm25"),

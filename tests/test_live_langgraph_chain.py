@@ -158,11 +158,11 @@ def both(system, question, documents=(), **more):
 class TestEquality:
     """Graph and `ask` are one chain."""
 
-    @pytest.mark.parametrize("stated", POLICIES.values(), ids=POLICIES)
-    def test_every_policy(self, opened, stated):
+    @pytest.mark.parametrize("place", range(len(POLICIES)), ids=POLICIES)
+    def test_every_policy(self, opened, place):
         """Whatever the policy does, all fields are equal, at any budget, if no texts are read."""
-        system = opened(stated)
-        for number, case in enumerate(QUESTIONS):
+        system = opened([*POLICIES.values()][place])
+        for number, case in enumerate(QUESTIONS[place % 3 :: 3]):
             plain, said = both(
                 system, case.query, case.selected_sources, budget=(1, 512)[number % 2]
             )
@@ -209,8 +209,9 @@ class TestEquality:
         """The policies above answer, refuse at every gate that they name, refine and ask back."""
         seen = set()
         for stated in POLICIES.values():
+            system = opened(stated)
             for case in QUESTIONS:
-                said = ask(case.query, system=opened(stated), documents=case.selected_sources)
+                said = ask(case.query, system=system, documents=case.selected_sources)
                 seen.add(
                     (said["status"], (said["refusal_reason"] or "").split(" ", 1)[0], said["route"])
                 )

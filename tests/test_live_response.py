@@ -169,7 +169,7 @@ class TestByHead:
             tally(recorded(), [one()], engine="numba")
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=15)
 @given(st.integers(0, 10_000))
 def test_the_chain_says_what_the_rules_say(seed):
     """Plain Python and the arrays agree on cases with answers, at every depth."""

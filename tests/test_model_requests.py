@@ -468,7 +468,7 @@ class TestLocalModel:
 
         Of a question asked live it is part of the request.
         """
-        model = LocalModel(str(folder), timeout=2.0)
+        model = LocalModel(str(folder), timeout=1.0)
         message = [{"role": "user", "content": "what does the policy cover"}]
         model.complete(message, max_tokens=2)  # the first one imports
 
@@ -484,7 +484,7 @@ class TestLocalModel:
             with ThreadPoolExecutor(1) as pool:
                 with model._lock:
                     waiting = pool.submit(ask, live=live)
-                    time.sleep(2.5)
+                    time.sleep(1.2)
                 assert waiting.result() in expected
 
 

@@ -5,6 +5,7 @@ Whole, escaped, the same bytes twice.
 
 from __future__ import annotations
 
+import base64
 import html
 import re
 from dataclasses import replace
@@ -178,16 +179,21 @@ def written(folder, trace, these=None, **more):
     )
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """Report with everything in it, names and frames hostile."""
+@pytest.fixture
+def unpainted(monkeypatch):
+    """Leave out the painting of pictures, which is most of the time of a page."""
+    monkeypatch.setattr(blocks, "png", lambda drawn, note="": str((drawn, note)).encode())
+
+
+def whole_page(folder):
+    """Text of a report with everything in it, names and frames hostile."""
     trials = pd.DataFrame(
         {"false_refusal_rate": [0.0, 0.5, 1.0], "hallucination_rate": [0.5, 0.2, np.nan]}
     )
     flat_ranges = pd.DataFrame({"path": [EVIL], "value": [0.5], "low": [np.nan]})
     these = policies() | {f"$x_{EVIL}": policies()["tuned"]}
     return written(
-        tmp_path_factory.mktemp("report"),
+        folder,
         some_trace(ROWS),
         these,
         trials=trials,
@@ -195,6 +201,12 @@ def page(tmp_path_factory):
         notes=[EVIL],
         targets=TARGETS,
     )
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Report with everything in it, names and frames hostile."""
+    return whole_page(tmp_path_factory.mktemp("report"))
 
 
 def seen(score, right, label):
@@ -409,6 +421,7 @@ def test_page_needs_nothing_else(page):
     assert not re.search(r"https?://|url\(|@import", page)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_hostile_corpus_stays_text(tmp_path):
     """Ids, queries, tags, sources, names, notes.
 
@@ -441,6 +454,7 @@ def test_a_hostile_corpus_stays_text(tmp_path):
     assert "tex2jax_ignore" in display._repr_html_()
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_traffic_has_a_section_where_a_review_is_given(tmp_path):
     """With its picture, its counts and notes; a page without a review has none."""
     trace = some_trace(ROWS)
@@ -452,6 +466,7 @@ def test_traffic_has_a_section_where_a_review_is_given(tmp_path):
     assert "This traffic" not in written(tmp_path, trace)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path):
     """Byte for byte in a sandboxed frame.
 
@@ -496,16 +511,12 @@ def test_sections_stand_in_order(page):
     assert all(f'<details id="{link}"' in page for link in links)
 
 
-def test_same_input_same_bytes(tmp_path):
-    """Written twice, page and figures are equal byte for byte."""
-    for folder in ("one", "two"):
-        write_report(some_trace(ROWS), policies(), out=tmp_path / folder / "page.html")
-    one, two = (sorted((tmp_path / folder).rglob("*.*")) for folder in ("one", "two"))
-    assert [path.name for path in one] == [path.name for path in two]
-    assert len([path for path in one if path.suffix == ".png"]) == 6
-    assert all(
-        first.read_bytes() == second.read_bytes() for first, second in zip(one, two, strict=True)
-    )
+def test_same_input_same_bytes(page, tmp_path):
+    """Written twice, page and figures are equal byte for byte; figures stand in it and beside."""
+    assert whole_page(tmp_path) == page
+    figures = [one.read_bytes() for one in tmp_path.rglob("*.png")]
+    assert len(figures) >= 6
+    assert all(base64.b64encode(one).decode() in page for one in figures)
 
 
 def test_rates_over_nothing_are_dashes(page):
@@ -523,6 +534,7 @@ def test_late_interaction_is_rank_only():
         assert ("until calibrated" in picture.caption) == warned
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_incumbent_alone(tmp_path):
     """Without a tuned policy there is no comparison, and the rest stands."""
     page = written(tmp_path, some_trace(ROWS), {"mine": Policy.load()})
@@ -534,6 +546,7 @@ def test_incumbent_alone(tmp_path):
         written(tmp_path, some_trace(ROWS), {"defaults": Policy.load(), "mine": Policy.load()})
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("label", ["ok", "refuse", "ambiguous"])
 def test_empty_label_classes(tmp_path, label):
     """A set with one label only still has a whole page."""
@@ -544,6 +557,7 @@ def test_empty_label_classes(tmp_path, label):
     Tags(page)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_case_without_hits(tmp_path):
     """A trace whose hits are all missing gives a page: no threshold reaches anything."""
     trace = some_trace(ROWS)
@@ -612,6 +626,7 @@ def in_sample(study):
     return study._replace(unseen=False, in_sample=FITTED, costs=study.costs.assign(report=NAN))
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_page_begins_with_what_was_selected(decided_by_cost, tmp_path):
     """What to use and whether that is shown first; then tuned against each other policy."""
     trace, these, study = decided_by_cost
@@ -652,6 +667,7 @@ def screen(here, study=None):
     return first.first_screen(here, study, None)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost, tmp_path):
     """The old page said in green "Use tuned for its lower cost", p = 1.5e-05.
 
@@ -771,6 +787,7 @@ def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost):
         assert [cells[4].text, cells[5].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_targets_are_those_that_the_user_set(decided_by_cost, tmp_path):
     """Nobody sets 10 % and 1 %, yet they made every result "not met".
 
@@ -943,14 +960,14 @@ def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cos
     assert tested[first.NEXT].code == ""
 
 
-def test_the_page_of_a_study_shows_its_certification(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("unpainted")
+def test_the_page_of_a_study_shows_its_certification(small_study, tmp_path, monkeypatch):
     """Promised or refused, with its look.
 
     In neither case the first screen proposes the test that was made.
     """
     monkeypatch.setattr(TuneResult, "cockpit_page", lambda _: None)
-    trace = labelled(3, {"tune": 80, "certify": 120})
-    result = tune(trace, trials=4)
+    trace, result = small_study
     opening, promised = {}, {}
     for alpha in (None, 0.8, 0.001):
         tested = (
@@ -1006,6 +1023,7 @@ def test_many_flips_are_counted_not_all_shown():
     assert [row[-1].text for row in table.rows] == ["wrong → right"] * 60
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_doors_state_the_rule(tmp_path):
     """No cases, no incumbent, and trials without rates stop with rule and remedy, write nothing."""
     here, base = some_trace(ROWS), Policy.load()
@@ -1052,6 +1070,13 @@ def certified():
     return found.policy
 
 
+@pytest.fixture(scope="module")
+def small_study():
+    """Return a trace with split certify and a study of four trials on it."""
+    trace = labelled(3, {"tune": 80, "certify": 120})
+    return trace, tune(trace, trials=4, folds=3, repeats=1)
+
+
 def whole(trace, subject):
     """What the parts read of one policy."""
     return report_page._report_data(trace, {"mine": subject}, None, "tuned", "mine", "report")
@@ -1065,6 +1090,7 @@ def promised(subject, trace=FRESH, **more):
     return promises.certificate_blocks(whole(trace, subject)._replace(**more))
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_certificate_is_shown_and_tested_again(certified, tmp_path):
     """Promises as certified and, on other cases, the table of the check.
 
@@ -1240,13 +1266,16 @@ def test_the_fused_gate_has_its_line():
     np.testing.assert_array_equal(here.signals.score["fused gate"], said.tables.evidence.fused[0])
 
 
-def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path):
+@pytest.mark.usefixtures("unpainted")
+def test_a_certification_of_other_cases_is_no_promise_of_the_page(
+    small_study, tmp_path, monkeypatch
+):
     """Of another arm, or of candidates that a sequence did not reach.
 
     Of too few cases it was no test.
     """
-    trace = labelled(3, {"tune": 80, "certify": 120})
-    result = tune(trace, trials=4)
+    monkeypatch.setattr(TuneResult, "cockpit_page", lambda _: None)
+    trace, result = small_study
     certified = certify_policy(trace, result.policy, targets={RISK: 0.8})
     of_arm = replace(result, settings={**result.settings, "arm": "dense"})
     with pytest.raises(ValueError, match="certification must be of arm dense, got hybrid"):
@@ -1262,6 +1291,7 @@ def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path):
     assert "Label more questions of split certify" in shown
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_no_certificate_is_proposed_on_cases_that_a_policy_learned_from(tmp_path):
     """By hand as by a study: the next step names no split certify that the policy was fitted on."""
     trace = labelled(3, {"tune": 80, "certify": 120})
