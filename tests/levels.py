@@ -157,10 +157,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_door",
         ),
         "test_bandit_howto.py": ("test_the_blocks_give_reward_and_spend_apart",),
-        "test_bandit_kernel.py": (
-            "test_compiled_loops_are_choose_and_update",
-            "test_policies_are_ordered_as_theory_has_it",
-        ),
+        "test_bandit_kernel.py": ("test_compiled_loops_are_choose_and_update",),
         "test_bandit_learner.py": ("test_many_steps_at_once_are_the_steps_one_by_one",),
         "test_bandit_propensity.py": ("test_choices_are_as_frequent_as_stated",),
         "test_bandit_simulation.py": ("test_the_number_of_processes_changes_no_bit",),
@@ -213,7 +210,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_command_line",
         ),
         "test_default_learner_default_updates.py": ("test_the_published_arithmetic_to_the_bit",),
-        "test_default_learner_stratification.py": ("test_noise_splits_under_five_percent",),
         "test_displays_boundary.py": ("test_no_text_covers_another",),
         "test_displays_figures.py": (
             "test_axes_have_labels_with_units",
@@ -284,7 +280,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_where_no_ratio_keeps_the_targets_the_nearest_competes",
         ),
         "test_lab_certification.py": (
-            "test_certify_takes_the_policy_given_or_the_best_of_several",
             "test_certify_writes_a_policy_and_remembers",
             "test_check_retrieves_new_questions_itself",
             "test_check_speaks_in_exit_codes",
@@ -301,10 +296,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestReplays.test_sweep_decide_and_both_engines",
             "TestStudy.test_the_decision_by_expected_cost_competes_with_groups",
         ),
-        "test_lab_held_out_groups.py": (
-            "test_probabilities_hold_for_unseen_groups",
-            "test_quality_of_unseen_groups_is_not_flattered",
-        ),
+        "test_lab_held_out_groups.py": ("test_quality_of_unseen_groups_is_not_flattered",),
         "test_lab_label_sampling.py": ("test_distances_are_those_of_flips",),
         "test_lab_mix.py": (
             "TestInclusion.test_a_study_of_a_drawn_sample",
@@ -340,7 +332,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_trace_beside_itself_changes_nothing",
             "test_reranking_and_arms_on_bundled_documents",
             "test_the_order_of_the_new_cases_is_of_no_account",
-            "test_the_other_way_round_all_is_mirrored",
             "test_two_policies_on_one_trace_are_as_compared",
         ),
         "test_lab_tracked_model.py": ("test_a_model_decides_as_the_policy",),
@@ -400,10 +391,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestNothing.test_the_same_answers",
             "TestTexts.test_asked_for",
         ),
-        "test_live_trace_building.py": (
-            "TestBundledEncoder.test_the_size_of_a_batch",
-            "test_the_same_bytes_with_one_thread_and_with_two",
-        ),
+        "test_live_trace_building.py": ("test_the_same_bytes_with_one_thread_and_with_two",),
         "test_long_texts.py": (
             "test_a_reader_takes_any_long_text_in_no_time",
             "test_a_reader_takes_digits_letters_and_blanks_in_no_time",
@@ -476,7 +464,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_report_page.py": (
             "test_a_case_without_hits",
             "test_a_certificate_is_shown_and_tested_again",
-            "test_a_certification_of_other_cases_is_no_promise",
+            "test_a_certification_of_other_cases_is_no_promise_of_the_page",
             "test_a_frozen_cockpit_stands_in_a_frame_of_its_own",
             "test_a_hostile_corpus_stays_text",
             "test_empty_label_classes",
@@ -485,7 +473,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_nothing_is_better_on_the_cases_it_was_chosen_on",
             "test_same_input_same_bytes",
             "test_targets_are_those_that_the_user_set",
-            "test_the_model_is_a_table",
             "test_the_page_begins_with_what_was_selected",
             "test_the_page_of_a_study_shows_its_certification",
             "test_traffic_has_a_section_where_a_review_is_given",
@@ -585,11 +572,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "extensions/monitoring/test_judge_intervals.py": ("test_coverage",),
         "extensions/monitoring/test_monitoring.py": ("test_false_alarms_are_rare",),
-        "test_audit_live_rates.py": (
-            "TestRates.test_coverage_of_the_whole_way",
-            "TestStrata.test_exact_coverage",
-        ),
-        "test_bandit_kernel.py": ("test_simulated_regret_is_the_exact_one",),
+        "test_audit_live_rates.py": ("TestStrata.test_exact_coverage",),
         "test_bundled.py": (
             "test_own_signals_are_swept_decided_and_explained_alike_on_every_case",
             "test_the_decision_by_cost_is_explained_on_every_case",
@@ -605,18 +588,11 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_lab_certification.py": ("test_a_certified_cost_holds",),
         "test_lab_fresh_tables.py": ("test_differences_of_learners_hold",),
         "test_lab_label_sampling.py": ("test_intervals_hold_the_truth",),
-        "test_lab_reward_audit.py": (
-            "test_intervals_hold_what_they_say",
-            "test_the_bundled_questions_end_to_end",
-        ),
+        "test_lab_reward_audit.py": ("test_intervals_hold_what_they_say",),
         "test_local_llm.py": ("*",),
         "test_long_texts.py": (
             "test_no_expression_of_a_bundled_pack_takes_long",
             "test_no_expression_of_ours_takes_long",
-        ),
-        "test_metrics_costs.py": ("test_every_bundled_case_under_100_policies",),
-        "test_metrics_selective.py": (
-            "test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not",
         ),
         "test_notebooks.py": (
             "test_a_fresh_execution[04_arms_and_answers]",

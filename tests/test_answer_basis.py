@@ -76,15 +76,6 @@ class TestText:
 class TestDecide:
     """Decisions on a trace with answers."""
 
-    def test_the_replay_reads_recorded_answers(self):
-        """20 of 21 answers passed while `answer_outcomes` found 2 of 21 right (issue 27, "Why")."""
-        trace = recorded(questions(21, refuse=1), right=[3, 7])
-        decisions = decide(trace, FREE_OF_GATES)
-        assert answer_outcomes(trace, FREE_OF_GATES)["right"].sum() == 2
-        assert (decisions.passes & (decisions.status == 0)).sum() == 2
-        counts = ["pass_rate_k", "hallucination_rate_k", "hallucination_rate_n"]
-        assert sweep(trace, [FREE_OF_GATES]).loc[0, counts].tolist() == [2, 19, 21]
-
     def test_why(self):
         """Each verdict has its reason."""
         trace = recorded(questions(5, refuse=1), right=[1])
@@ -120,15 +111,6 @@ class TestDecide:
         assert decisions.status.tolist()[2] == 1
         assert decisions.missing_answers == MissingAnswers(1, 4)
         assert "no answer is recorded" in str(decisions.why(2))
-
-    def test_a_refused_answer_is_not_right(self):
-        """What hygiene leaves nothing of is a refusal, of which no text is judged."""
-        trace = recorded(questions(3), right=range(3))
-        answers = trace.answers
-        none = answers._replace(refused=("nothing is left",) * len(answers.text))
-        said = decide(replace(trace, answers=none), PLAIN)
-        assert said.status.tolist() == [1, 1, 1]
-        assert not said.passes.any()
 
     def test_option_slots_are_judged_by_their_sources(self):
         """A case that is asked back answers nothing, so that no text of it is missing."""
@@ -559,12 +541,6 @@ class TestUndecided:
         assert row["low"] == pytest.approx(min(side.low for side in sided))
         assert row["high"] == pytest.approx(max(side.high for side in sided))
 
-    def test_a_fit_takes_it_for_wrong(self):
-        """`answer_outcomes` names it."""
-        table = answer_outcomes(said(self.TEXTS), FREE_OF_GATES)
-        assert table["right"].sum() == 5
-        assert table["undecided"].sum() == 3
-
 
 class TestColumns:
     """The user's column, then a judge's, then the text, or what is chosen."""
@@ -622,13 +598,6 @@ class TestColumns:
 
 class TestDoors:
     """What reads decisions leaves undecided answers open, and names its basis."""
-
-    def test_two_bases_are_not_compared(self):
-        """The same answers by a column and by their text."""
-        texts = [GOLD] * 20 + [OPEN] * 10
-        by_column, by_text = said(texts, answer_right=[1] * 30), said(texts)
-        with pytest.raises(ValueError, match="judged on one basis"):
-            raglab.compare_traces(by_text, by_column, policy=FREE_OF_GATES)
 
     def test_a_slice_of_undecided_answers_is_not_flagged(self):
         """Its interval reaches from all right to all wrong."""

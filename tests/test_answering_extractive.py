@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
-from dataclasses import FrozenInstanceError
 from itertools import pairwise
 
 import numpy as np
@@ -266,34 +262,6 @@ def test_whatever_comes_the_contract_holds(question, texts):
     )
 
 
-def test_two_processes_say_the_same():
-    """Nothing hangs on the order in which a set is walked."""
-    code = f"""
-from raglab.answering.extractive import Extractive
-from raglab.values import Chunk
-print(Extractive().answer("storm and flood excess basis in May", [Chunk("a", {TABLE!r}, "a.md")]))
-"""
-    runs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert runs == {f"{said('storm and flood excess basis in May', TABLE)}\n"}
-
-
-def test_it_is_a_value():
-    """Two are equal, none can be changed, and its name says which answers it gives."""
-    assert Extractive() == Extractive()
-    assert Extractive().name == "extractive-3"
-    with pytest.raises(FrozenInstanceError):
-        Extractive().name = "other"  # type: ignore[misc]
-
-
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
@@ -388,14 +356,6 @@ def test_a_confidence_that_ranks_the_wrong_way_is_made_flat():
     x, y = fit_answer_confidence([0.1, 0.2, 0.8, 0.9] * 10, [1, 1, 1, 0] * 10)
     assert all(a <= b for a, b in pairwise(y))
     assert np.interp(0.5, x, y) == pytest.approx(0.75, abs=0.01)
-
-
-def test_a_constant_confidence_becomes_the_share_of_right_answers():
-    """One knot is a line too."""
-    x, y = fit_answer_confidence([0.7] * 8, [1, 1, 1, 0] * 2)
-    assert x == (0.7,)
-    assert y[0] == pytest.approx(0.75, abs=1e-6)
-    assert np.interp([0.1, 0.9], x, y).tolist() == [y[0], y[0]]
 
 
 @pytest.mark.parametrize(

@@ -482,12 +482,6 @@ def test_an_empty_answer_is_refused_with_a_reason(answer, why):
     assert why in str(cleaned.refused)
 
 
-def test_refused_is_none_or_a_reason():
-    """So that `if cleaned.refused` says what it seems to say."""
-    assert clean("It is £250.").refused is None
-    assert bool(clean("").refused)
-
-
 NO_ANSWER = """
 The context does not contain enough information.
 The context does not contain enough information to answer the question. It covers travel only.
@@ -787,11 +781,3 @@ def test_time_is_linear_in_the_answer(unit):
     began = time.process_time()
     clean(f"x {unit * (100_000 // len(unit))}!")
     assert time.process_time() - began < 2
-
-
-def test_a_hostile_answer_is_quick():
-    """Marks that never close, in a tenth of a megabyte each."""
-    began = time.process_time()
-    for unit in ("<script ", "<!--", "`", "<x on", "](", "[x](a(b", "```a`b``"):
-        clean("x " + unit * (100_000 // len(unit)) + "!")
-    assert time.process_time() - began < 5

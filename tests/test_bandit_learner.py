@@ -174,23 +174,6 @@ def test_draws_have_the_posterior_that_is_told(policy):
     assert (np.abs(choice.score.mean(axis=0) - expected) < 4.0 * error).all()
 
 
-def test_epsilon_and_floor_share_the_rounds():
-    """Epsilon 0.4 of two available arms.
-
-    The better one in 80 % of 20,000 choices, and with a floor of 0.25 in 65 %.
-    """
-    n, rng = 20000, np.random.default_rng(0)
-    for floor, share in ((0.0, 0.8), (0.25, 0.65)):
-        bandit = Bandit("epsilon_greedy", epsilon=0.4, floor=floor)
-        state = init(3, bandit=bandit, batch=(n,))
-        for arm, reward in enumerate((0.5, 1.0, 0.75)):
-            state = update(state, arm, reward, bandit)
-        _, choice = choose(state, bandit, rng, mask=[True, False, True])
-        counts = np.bincount(choice.arm, minlength=3) / n
-        assert counts[1] == 0.0
-        assert abs(counts[2] - share) < 4.0 * np.sqrt(share * (1.0 - share) / n)
-
-
 def test_ties_fall_to_the_lowest_or_at_random():
     """Equal arms 1 and 2 of three: all on 1, or half on each."""
     n = 20000
@@ -339,25 +322,6 @@ def test_many_steps_at_once_are_the_steps_one_by_one(data):
         folded = fold(folded, steps_of(rows[cut:]), bandit)
     same(folded, state)
     assert [field.dtype for field in folded] == [field.dtype for field in state]
-
-
-@pytest.mark.parametrize(
-    ("row", "rule"),
-    [
-        ((CHOSEN, 3, 0.0, 0.0, 0, []), "arm must be a whole number in"),
-        ((REWARDED, 0, 0.0, float("nan"), 0, []), "reward must be in"),
-        ((REVISED, 0, 2.0, 0.5, 0, []), "reward must be in"),
-        ((REVISED, 0, 0.5, 1.0, 0, []), "an arm without one"),
-        ((REWARDED, 0, 0.0, 0.5, -1, []), "age must be a whole number"),
-        ((CHOSEN, 0, 0.0, 0.0, 0, [1.0]), "context must be"),
-    ],
-)
-def test_a_step_that_breaks_a_rule_is_refused_among_many(row, rule):
-    """As it is one by one."""
-    bandit = Bandit("ucb1")
-    once = fold(fresh(bandit), steps_of([(CHOSEN, 0, 0.0, 0.0, 0, [])]), bandit)
-    with pytest.raises(ValueError, match=rule):
-        fold(once, steps_of([row]), bandit)
 
 
 def test_steps_are_of_one_learner():

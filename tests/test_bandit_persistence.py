@@ -121,25 +121,6 @@ def test_every_bit_comes_back(bandit, rounds, batch):
             np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 2.0**53 + 2.0, np.nextafter(1.0, 2.0)],
-)
-def test_odd_floats_come_back(value):
-    """Denormals, the largest, minus zero, and neighbours of 1."""
-    state = learned(Bandit(), [])
-    state = state._replace(square=np.array([value, 0.0, 1.0]))
-    assert same(loads(dumps(state, Bandit())).state, state)
-
-
-def test_equal_settings_have_equal_bytes():
-    """1 and 1.0, or a NumPy number, are the same setting."""
-    state = init(2)
-    text = dumps(state, Bandit(exploration=1.0, floor=0.0))
-    assert dumps(state, Bandit(exploration=1, floor=0)) == text
-    assert dumps(state, Bandit(exploration=np.float64(1.0), window=np.int64(0))) == text
-
-
 @pytest.mark.parametrize("bits", [np.random.PCG64, np.random.PCG64DXSM])
 def test_a_generator_goes_on_with_the_same_draws(bits):
     """Also in the middle of a pair of 32-bit draws; and so do the choices."""

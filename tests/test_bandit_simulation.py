@@ -385,13 +385,3 @@ def test_it_meets_the_cases_of_a_run():
     assert seen["case"].tolist() == done.case[0].tolist()
     assert seen["action"].tolist() == done.arm[0].tolist()  # nothing is drawn
     assert (seen["propensity"] == 1.0).all()
-
-
-def test_same_seed_same_log():
-    """The log is a function of its arguments."""
-    first, second, other = (
-        log(Bandit(), Bernoulli(np.array([0.2, 0.8])), rounds=50, seed=seed) for seed in (0, 0, 1)
-    )
-    assert first.equals(second)
-    assert not first.equals(other)
-    assert (first["case"] == -1).all()

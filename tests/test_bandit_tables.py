@@ -225,18 +225,6 @@ class TestOrder:
             for order in ("given", "shuffled", "replacement"):
                 Table.from_frame(FRAME[["small"]], order=order)
 
-    @pytest.mark.parametrize("engine", ["numpy", "numba"])
-    @pytest.mark.parametrize("order", ["given", "shuffled"])
-    def test_engines_agree(self, engine, order):
-        """Arm for arm, with costs, for a learner with a compiled loop."""
-        pytest.importorskip("numba")
-        table = priced(order=order, delay=0, features=["length", "late"])
-        for policy in ("ucb1", "thompson_nig", "lin_ucb", "lin_thompson"):
-            done = run(Bandit(policy), table, rounds=4, replications=20, engine=engine)
-            reference = run(Bandit(policy), table, rounds=4, replications=20, engine="numpy")
-            np.testing.assert_array_equal(done.arm, reference.arm, err_msg=policy)
-            np.testing.assert_array_equal(done.spend, reference.spend)
-
 
 class TestSpend:
     """Costs are summed beside the value."""

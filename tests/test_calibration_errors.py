@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -186,21 +185,6 @@ def test_a_score_that_names_an_edge_belongs_to_the_bin_below(bins):
         assert curve.at.tolist() == pytest.approx([(j - 1) / bins, j / bins])
 
 
-@LAWFUL
-@given(rows=ROWS, bins=st.integers(1, 24))
-def test_placing_without_sorting_is_placing_by_search(rows, bins):
-    """The nearest edge and one comparison give the bin that a search over all edges gives."""
-    y, p = _columns(rows, 20.0)
-    edges = np.linspace(0, 1, bins + 1)
-    p = np.concatenate([p, edges, np.nextafter(edges[1:], 0), np.nextafter(edges[:-1], 1)])
-    y = np.resize(y, p.size)
-    place = np.searchsorted(edges[1:-1], p)
-    curve = reliability(y, p, bins=bins)
-    assert curve.n.tolist() == np.bincount(place, minlength=bins).tolist()
-    assert curve.k.tolist() == np.bincount(place[y], minlength=bins).tolist()
-    assert curve.x * curve.n == pytest.approx(np.bincount(place, weights=p), rel=1e-13, abs=1e-15)
-
-
 # laws
 
 
@@ -212,16 +196,6 @@ def test_no_bit_of_a_measure_depends_on_the_order_of_cases(name, rows, data):
     measure = MEASURES[name]
     shuffled = data.draw(st.permutations(rows))
     assert _bits(measure(*_columns(rows))) == _bits(measure(*_columns(shuffled)))
-
-
-@pytest.mark.parametrize("name", MEASURES)
-def test_no_bit_depends_on_the_order_of_many_continuous_scores(name):
-    """70,000 cases: more than one chunk, and scores of every magnitude."""
-    rng = _rng()
-    p = rng.random(70_000) ** 3
-    y = rng.random(70_000) < p
-    order = rng.permutation(70_000)
-    assert _bits(MEASURES[name](y, p)) == _bits(MEASURES[name](y[order], p[order]))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -283,26 +257,6 @@ def test_isotonic_recalibration_leaves_no_error_in_sample(rows):
     p = apply(fit(y, s, method="isotonic"), s)
     assert ece(y, p, strategy="corp", norm="max") == pytest.approx(0.0, abs=1e-15)
     assert brier_decomposition(y, p).mcb == 0.0
-
-
-@LAWFUL
-@given(rows=ROWS)
-def test_corp_rates_rise_and_count_every_case(rows):
-    """Blocks are in strict order, and their counts add up."""
-    y, p = _columns(rows)
-    curve = reliability(y, p, strategy="corp")
-    assert all(a < b for a, b in pairwise(curve.y))
-    assert (curve.n.sum(), curve.k.sum()) == (y.size, y.sum())
-
-
-@LAWFUL
-@given(rows=ROWS)
-def test_mirrored_scores_have_mirrored_reliability(rows):
-    """CORP and the Brier score do not know which outcome is called 1."""
-    y, p = _columns(rows, 32.0)  # so that 1 − p is exact
-    there, back = reliability(y, p, strategy="corp"), reliability(~y, 1 - p, strategy="corp")
-    assert there.y == pytest.approx(1 - back.y[::-1])
-    assert brier_decomposition(y, p) == pytest.approx(brier_decomposition(~y, 1 - p), abs=1e-14)
 
 
 @LAWFUL
@@ -415,12 +369,6 @@ def test_beta_takes_sure_scores_and_temperature_does_not():
 # cross-fitting
 
 
-def test_folds_are_alike_in_size():
-    """103 cases over five folds: 20 or 21 each."""
-    y, s = _world(103)
-    assert set(np.bincount(folds_of(y, s, rng=_rng())).tolist()) == {20, 21}
-
-
 def test_folds_are_blind_to_the_outcome():
     """Of ten true cases among twenty at one score, a fold of ten gets 2 to 8, as chance has it.
 
@@ -508,19 +456,6 @@ def test_the_interval_is_that_of_drawing_rows(levels):
     assert low < ece(y, p, bins=10) < high
 
 
-def test_merging_levels_changes_no_interval_by_more_than_its_noise(
-    monkeypatch,
-):
-    """3,000 levels as they are, and in cells of 1 / 1,024: ends alike to 5 % of the width."""
-    rng = _rng(1)
-    p = rng.random(3000)
-    y = rng.random(3000) < p**1.5
-    merged = ece_interval(y, p, resamples=2000, rng=_rng(2))
-    monkeypatch.setattr(errors, "FINE", 1 << 20)
-    exact = ece_interval(y, p, resamples=2000, rng=_rng(2))
-    assert merged == pytest.approx(exact, abs=0.05 * (exact[1] - exact[0]))
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("n", [60, 4000])
 def test_cells_add_up_to_the_bins(strategy, n):
@@ -538,14 +473,6 @@ def test_cells_add_up_to_the_bins(strategy, n):
     assert np.add.reduceat(count * residual, start) == pytest.approx(
         curve.n * (curve.x - curve.y), abs=1e-10
     )
-
-
-def test_a_seed_gives_the_same_interval_and_a_wider_level_a_wider_one():
-    """Chance comes in as an argument."""
-    y, s = _world(300)
-    ends = [ece_interval(y, s, level=level, rng=_rng(4)) for level in (0.95, 0.95, 0.99)]
-    assert ends[0] == ends[1]
-    assert ends[2][0] < ends[0][0] < ends[0][1] < ends[2][1]
 
 
 # the door
@@ -695,14 +622,3 @@ def test_one_case_one_level_and_one_outcome_are_measured(strategy, y, p):
     assert reliability(y, p, strategy=strategy).n.sum() == len(y)
     assert all(np.isfinite(ece_interval(y, p, strategy=strategy, rng=_rng())))
     assert np.isfinite([smooth_ece(y, p), *brier_decomposition(y, p)]).all()
-
-
-def test_labels_may_be_bool_int_or_float():
-    """And p float32, which is read as the float64 it is."""
-    y, p = _world(50)
-    values = {
-        ece(labels, p)
-        for labels in (y, y.astype(int), y.astype(float), y.astype(np.uint8), y.tolist())
-    }
-    assert len(values) == 1
-    assert ece(y, p.astype(np.float32)) == pytest.approx(values.pop(), abs=1e-7)

@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from labelled import free_policy, labelled
 from raglab.cli import app
 from raglab.store.baselines import Baseline
-from raglab.store.policies import Policy
 
 MAIN = "from raglab.cli import main; main()"
 
@@ -179,15 +178,6 @@ def test_what_is_refused(world, options, message):
     ended = run(world, "check", "same.yaml", "-c", "t.parquet", *options)
     assert (ended.code, message in ended.err) == (1, True), ended.err
     assert {path: path.read_bytes() for path in world.rglob("*") if path.is_file()} == before
-
-
-def test_a_certificate_is_left_alone(world):
-    """A policy with a certificate is compared; the output says what it is not."""
-    worse = Policy.load(world / "worse.yaml")
-    certified = worse.replace("certificate", {"policy_id": worse.policy_id, "promises": []})
-    certified.save(world / "stale.yaml")
-    ended = run(world, "check", "stale.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
-    assert (ended.code, "not re-tested" in ended.out) == (3, True)
 
 
 def test_questions_are_retrieved_as_the_baseline_was(tmp_path):

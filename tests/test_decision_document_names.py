@@ -413,24 +413,6 @@ class TestFolder:
             raglab.build_trace(corpus, cases, cache=None, **SMALL)
         assert encoder.seen == []
 
-    def test_named_documents_scope_the_search(
-        self,
-        folder,
-        encoder,
-    ):
-        """By path, and by a name that one document has."""
-        del encoder
-        cases = [
-            Case(name, "excess", "ok", selected_sources=(name,))
-            for name in ("motor/readme.md", "faq.md", "readme.md")
-        ]
-        trace = raglab.build_trace(load_corpus(folder), cases, cache=None, **SMALL)
-        hit = [
-            {trace.chunks[number].document for number in row if number >= 0}
-            for row in trace.hits.chunk[:, 0, 0]
-        ]
-        assert hit == [{"motor/readme.md"}, {"motor/fleet/faq.md"}, {"readme.md"}]
-
     def test_asking_about_a_document(
         self,
         folder,

@@ -250,52 +250,6 @@ def test_the_oracle_knows_what_a_question_costs():
         assert found.question.mean() == questions
 
 
-def test_users_meet_what_the_world_says():
-    """Traffic, true values, noise, columns and replies have their shares.
-
-    A stray request wants another value.
-    """
-    made = tastes(
-        traffic=[3.0, 1.0], drift=0.0, notices=0.25, detects=0.125, names=0.75, noise_columns=2
-    )
-    met_ = crowd(made, BLOCK, 200, 0, 0)
-    assert (met_.slot == 0).mean() == pytest.approx(0.75, abs=0.01)
-    first = met_.slot == 0
-    assert np.bincount(met_.own[first], minlength=3) / first.sum() == pytest.approx(
-        [0.5, 0.3, 0.2], abs=0.05
-    )
-    assert (met_.wanted != met_.own)[first].mean() == pytest.approx(0.05, abs=0.005)
-    assert (met_.wanted != met_.own)[~first].mean() == pytest.approx(0.1, abs=0.005)
-    assert met_.wanted[~first].max() == 1
-    shares = [part.mean() for part in (met_.notice, met_.detect, met_.name)]
-    assert shares == pytest.approx([0.25, 0.125, 0.75], abs=0.01)
-    assert met_.level.shape == (200, BLOCK, 2)
-    assert met_.level.mean() == pytest.approx(0.5, abs=0.01)
-    by_user = [np.ptp(met_.own[first[:, user], user]) for user in range(BLOCK)]
-    assert max(by_user) == 0
-
-
-def test_drift_draws_true_values_anew():
-    """With certain drift every request draws anew.
-
-    Half of the draws of two equal values differ from the last.
-    """
-    made = world({"a": {"x": 0.5, "y": 0.5}}, drift=1.0)
-    own = crowd(made, 300, 100, 0, 0).own
-    assert (own[1:] != own[:-1]).mean() == pytest.approx(0.5, abs=0.01)
-
-
-def test_a_user_has_so_many_contexts():
-    """Without replacement, the frequent ones more often."""
-    made = world(
-        {str(number): {"x": 1.0} for number in range(10)}, traffic=[91.0, *[1.0] * 9], at_once=3
-    )
-    topic = crowd(made, BLOCK, 2, 0, 0).topic
-    assert topic.shape == (BLOCK, 3)
-    assert all(len(set(row)) == 3 for row in topic.tolist())
-    assert (topic == 0).any(axis=1).mean() > 0.95
-
-
 def test_same_bits_for_any_workers_users_and_company():
     """Two processes, more users and other policies beside change nothing."""
     made, sizes = tastes(), {"requests": 20, "seed": 5}

@@ -66,15 +66,6 @@ def test_a_ratio_above_one_is_better(script):
     assert line.endswith("0.90  0.90 to 0.90  below 0.95")
 
 
-def test_what_compares_within_a_tree_or_stands_in_one_has_no_ratio(script):
-    """Neither a ratio beside a peer nor a row that the other tree lacks."""
-    turns = [turn(script, ("beside", 7.0, "x"), ("new", 1.0, "s"))]
-    assert script.comparison("beside", turns, turns)[1] is None
-    line, value = script.comparison("new", turns, [turn(script)])
-    assert value is None
-    assert line.split()[-2:] == ["1", "-"]
-
-
 def test_both_trees_are_measured_in_turns(script, tmp_path, monkeypatch, capsys):
     """A table with both columns.
 
@@ -143,26 +134,6 @@ def test_without_a_last_version_a_line_says_why(script, base):
     with script.last_version(base) as (tree, what):
         assert tree is None
         assert what.startswith("no last version: ")
-
-
-def test_a_module_is_looked_for_by_its_name(script):
-    """Wherever it lies; several of one name are told apart by their package."""
-    assert script.module("simulation", "bandit").__name__ == "raglab.bandit.simulation"
-    with pytest.raises(ModuleNotFoundError, match="raglab has no module nowhere"):
-        script.module("nowhere")
-
-
-def test_cases_that_are_made_of_others_all_differ(script):
-    """Fractions are scaled by the case, so their order within it stays.
-
-    Whole numbers and NaN stay as they are.
-    """
-    part = script.Row(np.tile([[0.25], [0.5]], 6), np.arange(6.0), np.array([np.nan] * 6))
-    scaled = importlib.import_module("bench_replay").spread(part, np.random.default_rng(0))
-    assert len(np.unique(scaled.name[0])) == 6
-    assert np.all(scaled.name[0] < scaled.name[1])
-    assert np.array_equal(scaled.value, part.value)
-    assert np.array_equal(scaled.unit, part.unit, equal_nan=True)
 
 
 @pytest.mark.parametrize("program", ["bandit", "calibration", "replay", "study"])

@@ -74,16 +74,6 @@ def test_a_draw_takes_of_each_label_its_share(scripts, counts, size, number):
     assert np.array_equal(drawn, scripts.tuners.draw_rows(label, draw)[0])
 
 
-def test_a_draw_leaves_cases_to_judge_on(scripts):
-    """As many cases as there are cannot be drawn."""
-    refused(
-        "must leave cases to judge on, got 3 of 3",
-        scripts.tuners.draw_rows,
-        np.zeros(3, dtype=np.int8),
-        scripts.tuners.Draw(3, 0),
-    )
-
-
 def test_the_selection_alone_is_that_of_tune(scripts):
     """Without the search of the chain: the same candidate, costs, nested estimate and judged cells.
 
@@ -185,14 +175,6 @@ def test_costs_of_a_table_are_those_counted_by_hand(scripts):
     _, row, bare = scripts.holdout.estimate_table({"made, 30": lines, "none": []})
     assert row.startswith("| made, 30 | -0.300 (0.200) |")
     assert bare == "| none | – | – | – |"
-
-
-def test_a_difference_above_its_standard_error_is_bold(scripts):
-    """Above by more than its error, not by less."""
-    assert scripts.holdout.Mean(0.02, 0.01).signed == "**+0.020 (0.010)**"
-    assert scripts.holdout.Mean(0.01, 0.02).signed == "+0.010 (0.020)"
-    assert scripts.holdout.mean([0.0, 0.3, 0.0]).signed == "+0.100 (0.100)"
-    assert scripts.holdout.Mean(-0.02, 0.01).signed == "-0.020 (0.010)"
 
 
 def test_what_a_platform_said_becomes_a_trace(scripts, tmp_path):

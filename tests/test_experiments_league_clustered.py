@@ -16,7 +16,6 @@ from experiments.league.clustered import (
     auroc_lean,
     disjoint_pairs,
     flat_reach,
-    lack_of_clusters,
     lean_spread,
     mean_auroc_difference,
     paired_rows,
@@ -133,29 +132,6 @@ def test_copies_of_a_case_are_no_evidence():
     ]
     assert answers[0].value == pytest.approx(answers[1].value, abs=1e-12)
     assert answers[0].high == pytest.approx(answers[1].high, abs=0.01)
-
-
-def test_it_agrees_with_a_cluster_bootstrap():
-    """Standard errors of AUROC and accuracy differences against 600 resamples of clusters of 5."""
-    rng = np.random.default_rng(3)
-    right, first, second, cluster = world(rng, 500, 5)
-    cells = np.arange(500) % 5
-    draws = []
-    for _ in range(600):
-        rows = (rng.integers(0, 100, 100)[:, None] * 5 + np.arange(5)).ravel()
-        r, a, b, c = right[rows], first[rows], second[rows], cells[rows]
-        by_cell = [auroc(r[c == k], a[c == k]) - auroc(r[c == k], b[c == k]) for k in range(5)]
-        share = (b > -2).mean()
-        accuracies = accuracy_at_coverage(r, a, share), r[b > -2].mean()
-        draws.append((auroc(r, a) - auroc(r, b), np.mean(by_cell), accuracies[0] - accuracies[1]))
-    spread = np.std(draws, axis=0)
-    found = [
-        auroc_difference(right, first, second, clusters=cluster),
-        mean_auroc_difference(right, first, second, cells=cells, clusters=cluster),
-        accuracy_difference(right, first, second > -2, clusters=cluster),
-    ]
-    widths = np.array([one.high - one.low for one in found]) / (2 * 1.98)
-    assert widths / spread == pytest.approx(np.ones(3), abs=0.15)
 
 
 def test_a_mean_over_cells_by_hand():
@@ -357,8 +333,3 @@ def test_shares_out_of_range():
     for coverage in (1.2, 0.0):
         refused(r"coverage must be in \(0, 1\]", accuracy_at_coverage, right, first, coverage)
     refused("second must be 0 or 1", accuracy_difference, right, first, second)
-
-
-def test_a_kind_of_one_cluster_has_no_interval():
-    """Other clusters say nothing of how it varies."""
-    assert lack_of_clusters(20, 1) == "No interval: one cluster holds all cases of a kind."

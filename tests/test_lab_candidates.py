@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ from raglab.lab.candidates import (
     threshold_candidate,
 )
 from raglab.lab.competition import check_competition, competition
-from raglab.lab.decision_fitting import LEAST, policy_with_costs
+from raglab.lab.decision_fitting import LEAST
 from raglab.lab.goals import Goal
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.metrics import N_CELLS
@@ -269,16 +268,6 @@ def test_who_competes():
     assert (entry.limited, entry.policies["deep"].refine.max_depth) == (1, 0)
 
 
-def test_a_rule_and_a_recipe_may_be_spelled_with_blank_or_underscore():
-    """Either way in either place."""
-    for rule in ("expected_cost", "expected cost"):
-        for candidates in (["expected_cost", "one_threshold"], ["expected cost", "one threshold"]):
-            assert check_competition(rule, candidates, 5, 2) == (
-                "expected_cost",
-                {COST: None, THRESHOLD: None},
-            )
-
-
 def test_a_candidate_that_cannot_compete_is_refused():
     """What cannot be fitted, what was fitted on these cases, and names that are none."""
     cases = measured_cases(separable(80), repeats=1)
@@ -302,15 +291,3 @@ def test_a_candidate_that_cannot_compete_is_refused():
         refused(
             r"rule|candidate|folds|repeats", check_competition, rule, candidates, folds, repeats
         )  # type: ignore[arg-type]
-
-
-def test_costs_of_a_policy_are_those_of_the_matrix():
-    """What is not stated goes back to the default."""
-    dear = policy_with_costs(Policy.load(), {"refuse": {"answered_wrong": 10}})
-    assert dear.value("decision.costs.refuse.answered_wrong") == 10.0
-    plain = policy_with_costs(dear, None)
-    for label, outcome in product(
-        ("ok", "refuse", "ambiguous"), ("answered_wrong", "refused", "asked_wrong")
-    ):
-        free = (label, outcome) == ("refuse", "refused")
-        assert plain.value(f"decision.costs.{label}.{outcome}") == (0.0 if free else 1.0)

@@ -123,11 +123,6 @@ def test_a_signal_that_tells_the_classes_apart_is_shrunk_less():
     assert spread[0] > 20.0 * spread[1:].max()
 
 
-def test_signals_of_one_class_share_alike():
-    """Where nothing can be told apart, nothing is preferred."""
-    assert penalty_shares(np.eye(3), np.ones((3, 1))).tolist() == [1.0, 1.0, 1.0]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_weights_obey_the_declared_direction(seed):
     """More of what is surer never speaks against an answer, of what asks never against asking."""
@@ -156,13 +151,6 @@ def test_a_label_that_is_absent_never_gets_its_action(absent):
     assert model.probabilities(cases.signals)[CLASSES.index(absent)].max() < 1e-6
     if absent == "ambiguous":
         assert model.asked_right == 0.0
-
-
-def test_no_ambiguous_case_no_question():
-    """Of a trace without ambiguous labels no case is asked back under the default costs."""
-    trace = labelled(0, {"tune": 150})
-    chosen = fit_decision(trace, free_policy())
-    assert not (decide(trace, chosen).status == Status.ambiguous).any()
 
 
 def test_the_same_bytes_twice():

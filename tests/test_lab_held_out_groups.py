@@ -315,20 +315,3 @@ def test_quality_of_unseen_groups_is_not_flattered():
     assert plain.mean() > 0.2
     assert np.isfinite(held).sum() >= 2
     assert np.nanmean(held) < 0.12
-
-
-def test_probabilities_hold_for_unseen_groups():
-    """A decision's log-loss on fresh documents.
-
-    .72, and .66 where groups are held out (measured, six worlds).
-    """
-    fresh, losses = grouped_world(100, n_groups=200, size=4), []
-    truth = decision_cases(measured_tables(fresh, free_policy()).evidence).classes
-    for seed in range(3):
-        trace = grouped_world(seed, n_groups=20, size=15)
-        for groups in (None, "document"):
-            policy = fit_decision(trace, free_policy(), groups=groups)
-            p = measured_tables(fresh, policy).evidence.probability[:, 0]
-            losses.append(-float(np.log(p[truth, np.arange(len(truth))]).mean()))
-    plain, held = np.reshape(losses, (3, 2)).T
-    assert (plain - held).mean() > 0.02

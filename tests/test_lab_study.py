@@ -13,7 +13,6 @@ from raglab.lab.line_search import line_search
 from raglab.lab.search_space import SearchRange, full_space, own_trial, search_ranges
 from raglab.lab.study import tune
 from raglab.lab.study_cases import study_splits
-from raglab.lab.trial_search import OBJECTIVES
 from raglab.lab.untuned_policies import (
     always_answer,
     always_refuse,
@@ -316,20 +315,6 @@ def test_own_costs_change_what_is_minimised():
     assert result.costs.loc[result.selected, "report"] == pytest.approx(on_report)
 
 
-def test_the_front_is_not_beaten_by_any_trial():
-    """No trial is as good in all objectives and better in one."""
-    result = tune(study_world(), trials=40, batch_size=20)
-    pool = (
-        result.trials[result.trials["feasible"]]
-        if result.trials["feasible"].any()
-        else result.trials
-    )
-    sign = [1.0 if way == "minimize" else -1.0 for way in OBJECTIVES.values()]
-    every = pool[list(OBJECTIVES)].to_numpy() * sign
-    for row in result.pareto[list(OBJECTIVES)].to_numpy() * sign:
-        assert not ((every <= row).all(axis=1) & (every < row).any(axis=1)).any()
-
-
 @pytest.mark.parametrize("settings", [{"trials": 0}, {"batch_size": 0}, {"sampler": "grid"}])
 def test_settings_that_make_no_study_are_refused(settings):
     """The message says what must hold."""
@@ -384,11 +369,3 @@ def _different(trace):
     """The same cases, each with a question of its own."""
     cases = tuple(case._replace(query=f"question {row}") for row, case in enumerate(trace.cases))
     return replace(trace, cases=cases)
-
-
-def test_always_refuse_of_a_fitted_policy_refuses_by_the_chain():
-    """It decides on any hits: the model and its structure do not matter to it."""
-    trace = study_world(120)
-    refused = always_refuse(fit_decision(trace, Policy.load()))
-    assert refused.decision.rule == "chain"
-    assert sweep(trace.split("report"), [refused])["coverage"].tolist() == [0.0]

@@ -22,7 +22,6 @@ from raglab.live.answer_recording import record_answers
 from raglab.live.arm_choice import route_arm
 from raglab.live.ask import ask, reply
 from raglab.live.response import KEYS, Response
-from raglab.live.retriever import RetrievalSettings
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
@@ -132,15 +131,6 @@ class TestResponse:
         )
         assert said["sources"] == ["docs/t2.md#1"]
         assert "£200" in said["answer"]
-
-    def test_an_answer_is_escaped_in_a_notebook(self, opened):
-        """No markup of a model or a document reaches the page."""
-        answer = "a < b & <unknown onclick=x>y</unknown>"
-        said = ask(
-            "What is it?",
-            system=opened(FREE, generator=Fixed(answer)),
-        )
-        assert "<unknown" not in said._repr_html_()
 
 
 class TestSelection:
@@ -597,12 +587,6 @@ class TestIndex:
         assert encoder.seen[0] == "What is the motor excess?"
         assert not {one.text for one in CORPUS.chunks} & set(encoder.seen)
         assert said["status"] in {"ok", "refuse"}
-
-    def test_the_settings_come_back(self, opened):
-        """A loaded index retrieves with the sizes that it was made with."""
-        strategy = opened().retriever.strategies["hybrid"]
-        assert strategy.sizes[:2] == (SMALL["fetch_k"], SMALL["rerank_k"])
-        assert RetrievalSettings().fetch_k == 50
 
 
 ASKED = """

@@ -435,12 +435,6 @@ class TestGraph:
 class TestDoor:
     """What comes in."""
 
-    @pytest.mark.parametrize("question", [None, 3, ["what"]])
-    def test_a_question_that_is_no_text(self, opened, question):
-        """Broken input raises, as it does in `ask`."""
-        with pytest.raises(ValueError, match="question must be a Unicode text"):
-            build_graph(opened()).invoke({"question": question})
-
     def test_lengths_are_those_of_ask(self, opened):
         """A question, documents and an option beyond all measure stop at the first node."""
         graph = build_graph(opened())
@@ -454,11 +448,6 @@ class TestDoor:
         ):
             with pytest.raises(ValueError, match=message):
                 graph.invoke({"question": "What?", **more})
-
-    def test_a_document_there_is_none_of(self, opened):
-        """A name that the corpus does not hold raises."""
-        with pytest.raises(ValueError, match=r"must name documents of the corpus, got 'boat.md'"):
-            build_graph(opened()).invoke({"question": "What?", "documents": ["boat.md"]})
 
     def test_a_budget_of_nothing(self, opened):
         """Stops when the graph is built."""

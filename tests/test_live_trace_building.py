@@ -27,9 +27,6 @@ from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Hits
 
-ROOT = Path(trace_building.__file__).parents[2]
-
-
 NAMES_OF_NONE = ("boat.md", "home.md#9", "faq.txt#None", "sea/home.md")
 
 
@@ -473,13 +470,6 @@ class TestBundledEncoder:
         said = decide(trace, policy).frame().set_index("case_id")
         assert said["sources"]["b"][0] == "docs/motor.md#3"
         assert said["decided_by"]["g"] == "empty_query"
-
-    def test_the_size_of_a_batch(self, tmp_path):
-        """Questions of any length write the same bytes in batches of one and all."""
-        for size in (1, 256):
-            more = {"out": tmp_path / f"{size}.parquet", "batch_size": size, **SMALL}
-            build_trace(CORPUS, CASES, cache=None, **more)
-        assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
 
 
 BUILD = """

@@ -226,18 +226,6 @@ def test_auroc_intervals_where_delong_has_no_width():
     assert auroc_interval([1, 0, 0], [0.5, 0.2, 0.7]) == (0.0, 1.0)
 
 
-def test_auroc_intervals_hold():
-    """Two normals a distance of 1 apart, 60 and 40 cases.
-
-    The true 0.760 is inside in 95 % of 400 samples.
-    """
-    rng = np.random.default_rng(4)
-    right = np.arange(100) < 60
-    ends = [auroc_interval(right, rng.normal(size=100) + right) for _ in range(400)]
-    held = np.mean([low <= 0.7602499 <= high for low, high in ends])
-    assert abs(held - 0.95) < 3 * np.sqrt(0.95 * 0.05 / 400)
-
-
 # --- one coverage, one risk
 
 
@@ -324,42 +312,6 @@ def _bounds(places, ends, step, *, lower):
     return out
 
 
-@pytest.mark.parametrize("kind", ["grid", "continuous", "flat"])
-def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(kind):
-    """In 300 samples: the risk of the answered at all steps together, 95 % promised.
-
-    On the grid also of new cases.
-    """
-    rng = np.random.default_rng(7)
-
-    def chance(score):
-        return np.full(len(score), 0.105) if kind == "flat" else 1 / (1 + np.exp((score - 40) / 9))
-
-    def drawn(n):
-        score = rng.normal(65, 22, n)
-        return np.clip(np.round(score / 5) * 5, 0, 100) if kind == "grid" else score
-
-    held = {"pointwise": 0, "simultaneous": 0, "new": 0}
-    many = drawn(1_000_000) if kind == "grid" else np.zeros(0)
-    of_new = {at: chance(many[many >= at]).mean() for at in np.unique(many)}
-    for _ in range(300):
-        score = drawn(200)
-        curve = risk_coverage(rng.random(200) >= chance(score), score)
-        true = np.array([chance(score[score >= at]).mean() for at in curve.at])
-        bands = {
-            name: risk_band(curve, simultaneous=name == "simultaneous")
-            for name in ("pointwise", "simultaneous")
-        }
-        for name, (low, high) in bands.items():
-            held[name] += bool(((low <= true) & (true <= high)).all())
-        if kind == "grid":
-            fresh, (low, high) = np.array([of_new[at] for at in curve.at]), bands["simultaneous"]
-            held["new"] += bool(((low <= fresh) & (fresh <= high)).all())
-    assert held["simultaneous"] >= 285
-    assert held["pointwise"] < 275
-    assert kind != "grid" or held["new"] >= 285
-
-
 # --- the difference of two signals
 
 
@@ -392,23 +344,6 @@ def test_a_difference_is_that_of_the_areas():
         [right, ~right], first, second, resamples=10, rng=np.random.default_rng(9)
     )
     assert each.value == pytest.approx(aurc(right, first) - aurc(~right, second), abs=1e-14)
-
-
-def test_a_paired_interval_holds_as_the_plain_bootstrap_does():
-    """Its ends are near those of drawing rows one by one, 2,000 times."""
-    rng = np.random.default_rng(10)
-    right = rng.random(120) < 0.6
-    first, second = (
-        np.round(rng.normal(size=120) + right, 1),
-        np.round(rng.normal(size=120) + 0.5 * right),
-    )
-    found = aurc_difference(right, first, second, resamples=2_000, rng=np.random.default_rng(11))
-    picks = rng.integers(0, 120, (2_000, 120))
-    plain = [aurc(right[rows], first[rows]) - aurc(right[rows], second[rows]) for rows in picks]
-    np.testing.assert_allclose(
-        (found.low, found.high), np.quantile(plain, [0.025, 0.975]), atol=0.01
-    )
-    assert found.p_better == pytest.approx(np.mean(np.array(plain) < 0), abs=0.04)
 
 
 def test_resamples_in_blocks_are_the_same_draws(monkeypatch):

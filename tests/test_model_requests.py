@@ -428,12 +428,6 @@ class TestLocalModel:
                 [{"role": "user", "content": "water"}], max_tokens=2
             )
 
-    def test_a_tiny_temperature_is_greedy(self, folder):
-        """Without an overflow."""
-        asked = [{"role": "user", "content": "water"}]
-        cold = LocalModel(str(folder), temperature=1e-320).complete(asked, max_tokens=3)
-        assert cold.text == LocalModel(str(folder)).complete(asked, max_tokens=3).text
-
     def test_threads_share_it(self, folder):
         """Four requests at once get what each gets alone."""
         asked = [

@@ -20,7 +20,7 @@ from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
 from raglab.metrics import N_CELLS, RATES
 from raglab.policy import PolicyData
-from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
+from raglab.replay import decide, decide_policies, flips, steps, sweep
 from raglab.replaying.breakpoints import SWEPT, Moves, sum_moves
 from stored_traces import stored
 from worlds import random_policies, random_trace, with_signals
@@ -36,16 +36,6 @@ PATHS = (
     "signals.gap.max",
     "l2.soft_max_l2",
 )
-
-
-def test_a_trace_in_three_parts_counts_as_whole():
-    """By head: eight cases in parts of 1, 4 and 3; a row a policy, each with all eight."""
-    trace, policies = stored(random_trace(3, n_cases=8)), random_policies(3, 5)
-    parts = cut(trace, [1, 5])
-    assert [len(part) for part in parts.parts] == [1, 4, 3]
-    assert tally(parts, policies).cells.sum(axis=1).tolist() == [8] * 5
-    same(sweep(parts, policies), sweep(trace, policies))
-    same(steps(parts, policies[0]), steps(trace, policies[0]))
 
 
 @REPLAYED
@@ -292,14 +282,3 @@ class TestDecisions:
                 option.sources for option in one.options(case.id)
             ]
             same(flips(parts, policies[0], case.id), flips(trace, policies[0], case.id))
-
-
-def test_a_decision_by_cost_and_recorded_answers_over_shards():
-    """The probabilities of a model, and answers in the frame."""
-    rng = np.random.default_rng(1)
-    chosen = random_costs(rng, random_model(rng, random_policies(1, 1)[0]))
-    base = random_policies(0, 1, support__enabled=True, generation__enabled=True)[0]
-    made = record_answers(stored(random_trace(0, n_cases=6)), base, Drawn(), Weighed())
-    for trace, policy in ((stored(random_trace(1, n_cases=9)), chosen), (made, base)):
-        parts = cut(trace, [1, 2, 6])
-        same(decide(parts, policy).frame(reasons=True), decide(trace, policy).frame(reasons=True))

@@ -28,7 +28,6 @@ from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_words import Certification
 from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.goals import front
 from raglab.lab.report import blocks, rendering
 from raglab.lab.report import first_screen as first
@@ -379,22 +378,6 @@ def test_each_threshold_is_swept_or_idle():
     }
 
 
-def test_every_threshold_has_a_unit():
-    """A unit is what the policy's own schema says of the field."""
-    units = {path: blocks.threshold_unit(path) for path in replay.SWEPT}
-    assert all(unit and "None" not in unit for unit in units.values())
-    assert (units["similarity.min_similarity"], units["density.min_keep"]) == ("cosine", "count")
-
-
-def test_words_of_numbers():
-    """A missing number is a dash, controls are blanks, long text is cut."""
-    assert tables.percent(float("nan")) == "–"
-    assert tables.share_cell(0, 0) == Cell("–", "0/0; –", "number")
-    assert tables.share_cell(1, 8).text == "12.5 %"
-    assert tables.cut_text("a\u202eb\x00c\nd") == "a b c d"
-    assert len(tables.cut_text("x" * 1000)) == tables.LONGEST_TEXT
-
-
 def test_nothing_from_outside_is_markup(page):
     """A script in a query, corpus, policy name, note, frame or test stands as text only."""
     rest = without_own_script(page)
@@ -517,21 +500,6 @@ def test_same_input_same_bytes(page, tmp_path):
     figures = [one.read_bytes() for one in tmp_path.rglob("*.png")]
     assert len(figures) >= 6
     assert all(base64.b64encode(one).decode() in page for one in figures)
-
-
-def test_rates_over_nothing_are_dashes(page):
-    """The policy that refuses everything shows 0/0 and a dash, and no nan stands anywhere."""
-    assert "0/0; –" in page
-    assert "always-refuse" in page
-    text = re.sub(r"base64,[^\"]+", "", page)
-    assert not re.search(r"\b(nan|NaN|None)\b", text)
-
-
-def test_late_interaction_is_rank_only():
-    """The caption warns of uncalibrated confidence exactly if the reranker is late interaction."""
-    for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
-        picture = parts.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
-        assert ("until calibrated" in picture.caption) == warned
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -899,33 +867,6 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     }
 
 
-def test_the_model_is_a_table(decided_by_cost):
-    """A row a signal with weights, centre and scale; then the bias; then the costs.
-
-    A chain has no such section.
-    """
-    trace, these, _ = decided_by_cost
-    here = report_data(trace, these)
-    table, costs = parts.model_section(here)
-    model = these["tuned"].decision.model
-    kept = {name for name, part in model.parts.items() if any(part.weights)}
-    assert {row[0].text for row in table.rows} == kept | {"bias"}
-    by_name = {row[0].text: row for row in table.rows}
-    center = tables.number_text(model.parts["confidence"].center)
-    assert by_name["confidence"][5].text == center
-    assert [cell.text for cell in costs.rows[1]] == ["refuse", "1", "1", "0", "1", "1"]
-    assert parts.model_section(whole(trace, Policy.load())) == []
-
-
-def test_what_changes_names_the_rule(decided_by_cost):
-    """A section that a manifest leaves out at its default still counts as a change."""
-    _, these, _ = decided_by_cost
-    table = blocks.changes_table("a", "b", these["defaults"], these["tuned"])
-    assert ["decision.rule", "chain", "expected_cost"] in [
-        [cell.text for cell in row] for row in table.rows
-    ]
-
-
 def judged(trace, **more):
     """What the parts of a report read."""
     return report_data(trace, policies(), **more)
@@ -996,31 +937,6 @@ def test_the_page_of_a_study_shows_its_certification(small_study, tmp_path, monk
     )
     with pytest.raises(ValueError, match="certification must be of the selected policy"):
         result.report(tmp_path / "page.html", certification=of_another)
-
-
-def test_signals_of_the_trace_are_judged_beside_the_built_in_ones():
-    """Of both directions, each so that more of it is surer.
-
-    One that says nothing alone is no score.
-    """
-    full = stored(some_trace(ROWS))
-    values = np.arange(len(ROWS), dtype=np.float64)
-    own = full.with_signal("sure", values, higher="surer", unit="ratio").with_signal(
-        "far", values, higher="ask", unit="ratio"
-    )
-    score = report_page.answer_signals(own, Policy.load()).score
-    np.testing.assert_array_equal(score["sure"], values)
-    np.testing.assert_array_equal(score["-far"], -values)
-
-
-def test_many_flips_are_counted_not_all_shown():
-    """At most 60 rows, and the count of all."""
-    text, table = parts.flips_section(
-        judged(some_trace([(f"question {number}", "ok", 0.7, 0.7) for number in range(75)]))
-    )
-    assert text.text.startswith("75 of 75 cases change from defaults to tuned: 75 become right")
-    assert table.caption.startswith("60 of 75")
-    assert [row[-1].text for row in table.rows] == ["wrong → right"] * 60
 
 
 @pytest.mark.usefixtures("unpainted")
@@ -1162,14 +1078,6 @@ def test_a_promise_of_further_looks_or_by_asking_is_warned_of(certified):
     assert "with 90 % confidence for this test alone, 85 % for all 2 together" in line
 
 
-def test_a_certified_cost_is_shown_in_its_own_units(certified):
-    """A cost is no share: neither its limit nor its bound is a percentage."""
-    promise = {"name": "expected_cost", "alpha": 1.5, "k": 300.5, "n": 300, "bound": 1.25}
-    own = {"promises": [promise], "costs": {"refuse": {"answered_wrong": 4.0}}}
-    table = promised(certified.replace("certificate", dict(certified.certificate or {}) | own))[0]
-    assert [cell.text for cell in table.rows[0]] == ["expected_cost", "1.5", "300.5", "300", "1.25"]
-
-
 def test_without_a_certificate_the_data_it_needs_are_named():
     """A row a target, the best there is, and what each signal could carry at a target in reach.
 
@@ -1253,17 +1161,6 @@ def test_the_decision_boundary_is_the_subject_s():
     # without the gate the section is a sentence
     (text,) = parts.boundary_section(whole(some_trace(ROWS), always_answer(Policy.load())))
     assert "confidence gate" in text.text
-
-
-def test_the_fused_gate_has_its_line():
-    """A policy with a fused model shows its curve and its row beside the single signals."""
-    trace = wide_trace(200, "report", seed=5)
-    fused = fit_fused_gate(trace, Policy.load()).policy
-    here = whole(trace, fused)
-    (picture,) = parts.risk_coverage_section(here)
-    assert "not fitted on" in picture.caption
-    said = replay.decide(trace, always_answer(fused))
-    np.testing.assert_array_equal(here.signals.score["fused gate"], said.tables.evidence.fused[0])
 
 
 @pytest.mark.usefixtures("unpainted")

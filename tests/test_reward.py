@@ -63,27 +63,6 @@ def test_the_worked_example():
     assert isinstance(reward(ROW), float)
 
 
-def test_the_ends():
-    """The best cached answer at no latency is 1, one that spent all its budget for nothing 0.
-
-    Both are exact.
-    """
-    best = dict.fromkeys(COMPONENTS, 1.0) | {"latency_ratio": 0.0}
-    worst = dict.fromkeys(COMPONENTS, 0.0) | {"latency_ratio": 1.0}
-    assert reward(best) == 1.0
-    assert reward(worst) == 0.0
-    assert raw(worst) == bounds().lo
-    assert raw(best) == bounds().hi
-
-
-def test_a_cache_hit_earns_delta_and_latency_costs_lambda():
-    """A hit adds cache · delta to raw; one budget of latency takes latency · lambda."""
-    weights = RewardWeights(delta=0.5, lambda_=3.0)
-    assert raw(ROW | {"cache_hit": 1.0}, weights) - raw(ROW, weights) == pytest.approx(0.05)
-    assert raw(ROW, weights) - raw(ROW | {"latency_ratio": 1.25}, weights) == pytest.approx(0.6)
-    assert bounds(weights) == pytest.approx(Bounds(-0.6, 0.75))
-
-
 def test_over_budget_hurts_more_until_the_clamp_binds():
     """Of four answers, the last two lie below lo: their reward is 0."""
     late = ROW | {
