@@ -330,7 +330,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_lab_threshold_rescaling_bundled.py": ("test_an_upgrade_of_the_chunks",),
         "test_lab_trace_comparison.py": (
             "test_a_trace_beside_itself_changes_nothing",
-            "test_reranking_and_arms_on_bundled_documents",
             "test_the_order_of_the_new_cases_is_of_no_account",
             "test_two_policies_on_one_trace_are_as_compared",
         ),

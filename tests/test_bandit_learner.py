@@ -362,8 +362,6 @@ def test_a_reward_that_is_none_is_refused(bandit, reward):
     ("call", "rule"),
     [
         (lambda s, b, _: update(s, 3, 0.5, b), r"arm must be a whole number in \[0, 3\), got 3"),
-        (lambda s, b, _: update(s, -1, 0.5, b), r"arm must be a whole number in \[0, 3\), got -1"),
-        (lambda s, b, _: update(s, 1.0, 0.5, b), "arm must be a whole number"),
         (lambda s, b, _: update(s, 1, 0.5, b, age=-1), "age must be a whole number"),
         (lambda s, b, _: revise(s, 1, 0.5, np.nan, b), r"reward must be in \[0, 1\], got nan"),
         (
@@ -374,10 +372,7 @@ def test_a_reward_that_is_none_is_refused(bandit, reward):
             lambda s, b, _: update(s, [1, 2], 0.5, b),
             r"arm must be one for all, or fit the state's batch \(\), got \(2,\)",
         ),
-        (lambda s, b, _: update(s, 1, [0.5], b), "reward must be one for all"),
-        (lambda s, b, _: update(s, 1, 0.5, b, age=[0]), "age must be one for all"),
         (lambda s, b, r: choose(s, b, r, mask=[False] * 3), "mask must leave an arm"),
-        (lambda s, b, r: choose(s, b, r, mask=[True] * 2), "mask must be"),
         (lambda s, b, r: choose(s, b, r, mask=[1, 0, 1]), "mask must be of booleans"),
         (
             lambda s, b, r: choose(s, b._replace(floor=0.4), r),
@@ -427,9 +422,7 @@ def test_a_window_knows_its_rounds():
         ({"algorithm": "softmax"}, "algorithm must be one of epsilon_greedy"),
         ({"ties": "first"}, "ties must be lowest or random"),
         ({"epsilon": 1.5}, r"epsilon must be in \[0, 1\], got 1.5"),
-        ({"exploration": -1.0}, "exploration must be in"),
         ({"exploration": 0.0}, r"exploration must be in \(0"),
-        ({"exploration": np.nan}, "exploration must be in"),
         ({"discount": 0.0}, r"discount must be in \(0, 1\]"),
         ({"prior_mean": 1.0}, "prior_mean of thompson_beta"),
         ({"window": -1}, "window must be a whole number"),
@@ -441,7 +434,6 @@ def test_a_window_knows_its_rounds():
         ),
         ({"history": Stats(*np.full((3, 2), -1.0))}, "square >= 0"),
         ({"history": Stats(np.ones(2), np.full(2, 5.0), np.ones(2))}, "n >= total >= square"),
-        ({"history": Stats(np.ones(2), np.full(2, 0.5), np.ones(2))}, "n >= total >= square"),
     ],
 )
 def test_settings_outside_their_range_are_refused(change, rule):

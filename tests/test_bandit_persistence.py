@@ -207,29 +207,15 @@ def put(*path, value):
             put("bandit", "epsilon", value="0.1"),
             "'bandit.epsilon': Input should be a valid number, stated as '0.1'",
         ),
-        (
-            put("bandit", "window", value=1.5),
-            "'bandit.window': Input should be a valid integer.*, stated as 1.5",
-        ),
         (put("bandit", "window", value=2), r"state.recent_arm must have shape \(2,\), got \(0,\)"),
         (put("bandit", "floor", value=1.5), "floor must be in"),
         (put("bandit", "policy", value="lin_ucb"), "features where the policy is linear"),
         (put("bandit", "more", value=1), "'bandit.more': Extra inputs .*, stated as 1"),
-        (
-            put("bandit", "history", value=[1]),
-            "'bandit.history': Input should be .*, stated as list of 1",
-        ),
         (put("bandit", "history", "n", value=[1.0, 2.0]), "history must be"),
         (put("bandit", "history", "n", value=[1, 2, 3]), "sha256"),
-        (put("state", value=[]), "'state': Input should be .*, stated as list of 0"),
-        (put("state", "n", value=[1.0]), "'state.n': Input should be .*, stated as list of 1"),
         (
             put("state", "n", "values", value=[1.0, 2.0]),
             r"as many values as its shape says, got 2 for \[3\]",
-        ),
-        (
-            put("state", "n", "shape", value=[-3]),
-            "'state.n.shape.0': Input should be greater .*, stated as -3",
         ),
         (
             put("state", "n", "values", 1, value="x"),
@@ -237,16 +223,8 @@ def put(*path, value):
         ),
         (put("state", "n", "values", 1, value=-1.0), "counts must be at least 0"),
         (
-            put("state", "pulls", "values", 1, value=1.0),
-            "'state.pulls.values.1': Input should be a valid integer, stated as 1.0",
-        ),
-        (
             put("state", "pulls", "values", 1, value=2**70),
             f"'state.pulls.values.1': Input should be less .*, stated as {2**70}",
-        ),
-        (
-            put("state", "pulls", value={"shape": [2], "values": [1, 1]}),
-            r"state.pulls must have shape \(3,\), got \(2,\)",
         ),
         (
             put("state", "total", value={"shape": [1, 3], "values": [1.0, 0.0, 0.0]}),
@@ -257,7 +235,6 @@ def put(*path, value):
             put("rng", "bit_generator", value="MT19937"),
             "rng must be a position of PCG64, PCG64DXSM, got .*state must be for a PCG64",
         ),
-        (put("rng", "state", value={}), "rng must be a position of PCG64"),
     ],
 )
 def test_content_that_does_not_fit_is_refused(change, said):

@@ -211,29 +211,6 @@ def test_no_bit_of_a_calibrator_depends_on_the_order_of_cases(method, rows, data
     assert _bits(first) == _bits(second)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("grouped", [False, True])
-def test_cross_fitted_values_do_not_depend_on_the_order_of_cases(method, *, grouped):
-    """Cases alike in outcome and score are interchangeable.
-
-    With groups, so are they inside a group.
-    """
-    y, s = _world(300)
-    groups = _rng(1).integers(0, 40, 300) if grouped else None
-    order = _rng(2).permutation(300)
-    p = cross_fitted(y, s, method=method, groups=groups, rng=_rng(3))
-    again = cross_fitted(
-        y[order],
-        s[order],
-        method=method,
-        groups=None if groups is None else groups[order],
-        rng=_rng(3),
-    )
-    assert sorted(zip(y, s, p, strict=True)) == sorted(zip(y[order], s[order], again, strict=True))
-    if grouped:
-        assert again.tolist() == p[order].tolist()
-
-
 @LAWFUL
 @given(rows=ROWS)
 def test_the_parts_of_the_brier_score_make_it_up(rows):
@@ -560,10 +537,6 @@ def test_one_outcome_teaches_nothing(method, outcome):
         (lambda: ece([0], [0.5], norm="L1"), "norm must be one of l1, l2, max, got 'L1'"),
         (lambda: ece([0], [0.5], debias=True), "debias needs norm='l2', got 'l1'"),
         (
-            lambda: ece_interval([0], [0.5], norm="max", debias=True, rng=_rng()),
-            "debias needs norm='l2'",
-        ),
-        (
             lambda: ece_interval([0], [0.5], level=95, rng=_rng()),
             r"level must be in \(0, 1\), got 95",
         ),
@@ -580,20 +553,12 @@ def test_one_outcome_teaches_nothing(method, outcome):
             r"score must be in \[0, 1\] for beta, got 40.0",
         ),
         (
-            lambda: apply(fit([0, 1], [0.1, 0.2], method="beta"), [0.5, 1.5]),
-            r"score must be in \[0, 1\] for beta, got 1.5",
-        ),
-        (
             lambda: venn_abers_interval(fit([0, 1], [1, 2], method="platt"), 1),
             "need a calibrator of method='venn-abers', got platt",
         ),
         (
             lambda: folds_of([0, 1, 0], [1, 2, 3], folds=4, rng=_rng()),
             "folds must be between 2 and the 3 cases, got 4",
-        ),
-        (
-            lambda: folds_of([0, 1, 0], [1, 2, 3], folds=1, rng=_rng()),
-            "folds must be between 2 and the 3 cases, got 1",
         ),
         (
             lambda: folds_of([0, 1, 0], [1, 2, 3], folds=3, groups=["a", "a", "b"], rng=_rng()),

@@ -168,22 +168,10 @@ def _split_or_not(
 @pytest.mark.parametrize(
     ("made", "learner"),
     [
-        (tastes(), DefaultLearner()),
         (tastes(names=0.5, detects=0.3), DefaultLearner("posterior")),
-        (tastes(notices=1.0), DefaultLearner("posterior", half_life_days=4.0, every=3)),
         (tastes(notices=1.0), DefaultLearner(half_life_days=2.0, ask_below=0.4, apply_above=0.7)),
-        (cover(noise_columns=3), DefaultLearner()),
         (cover(noise_columns=2, noise_levels=3), DefaultLearner("posterior", alpha=0.2)),
-        (
-            cover(noise=0.1, detects=0.8),
-            DefaultLearner("posterior", half_life_days=20.0, alpha=0.2),
-        ),
         (cover(), DefaultLearner("posterior", stratify=False)),
-        (cover(noise_columns=3), DefaultLearner(split="evidence")),
-        (
-            cover(noise_columns=2, noise_levels=3),
-            DefaultLearner("posterior", alpha=0.2, split="evidence"),
-        ),
         (
             cover(noise=0.1, detects=0.8),
             DefaultLearner("posterior", half_life_days=20.0, alpha=0.2, split="evidence"),

@@ -72,20 +72,6 @@ def test_frame_by_head():
     assert frame.equals(undrawn(level=0.9).frame())
 
 
-def test_said_in_words():
-    """Shares that would be right and wrong above the upper threshold, AUROC by head, named case."""
-    facts = dict(undrawn()._facts)
-    pairs = 0.5 + 2.5 + 3.0 + 4.5  # of 5 wrong ones that 20, 35, 40 and 90 rank above, ties half
-    assert facts["at or above tau_default 40"].startswith("4 ")
-    shares = ("2/4 (50.0 %)", "1/1 (100.0 %)", "1/3 (33.3 %)")
-    assert tuple(facts[f"of {group}"] for group in GROUPS[:3]) == shares
-    assert facts["of these the policy answers"] == "4"
-    assert facts["AUROC of right if answered"].startswith(f"{pairs / 20:.3f} (")
-    assert facts["cases that name documents"] == "1"
-    assert facts["of these between the thresholds"].split(", ")[0] == "1"
-    assert all(name in undrawn().says for name in facts)
-
-
 def test_equal_thresholds_leave_no_zone_between():
     """At 40 and 40 two zones stand, at 0 and 0 one, at 100 and 100 the upper is only 100.
 

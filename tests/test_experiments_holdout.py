@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 
 import raglab
 from labelled import labelled
-from raglab.lab.untuned_policies import always_answer
 from raglab.store.policies import Policy
 from raglab.values import Status
-from refusals import refused
 
 FOLDER = Path(raglab.__file__).parents[1] / "experiments"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -175,23 +173,3 @@ def test_costs_of_a_table_are_those_counted_by_hand(scripts):
     _, row, bare = scripts.holdout.estimate_table({"made, 30": lines, "none": []})
     assert row.startswith("| made, 30 | -0.300 (0.200) |")
     assert bare == "| none | – | – | – |"
-
-
-def test_what_a_platform_said_becomes_a_trace(scripts, tmp_path):
-    """A right intent passes, a wrong one fails, out of scope is a refusal, nothing found no hit."""
-    (tmp_path / "preds").mkdir()
-    rows = (
-        "where is my order,WHERE,WHERE,0.9",
-        "hello,NO_NODES_DETECTED,WHERE,0.4",
-        "emi,EMI,WHERE,0.5",
-        "hm,NO_NODES_DETECTED,NO_NODES_DETECTED,0.0",
-    )
-    text = "\n".join(("sentence,label,predicted_node,predicted_node_score", *rows))
-    (tmp_path / "preds" / "luis_sofmattress.csv").write_text(text, encoding="utf-8")
-    made = scripts.sets.hint3_trace(tmp_path, "luis")
-    assert [case.expect_status for case in made.cases] == ["ok", "refuse", "ok", "refuse"]
-    frame = raglab.decide(made, always_answer(policy())).frame()
-    assert frame["status"].tolist() == ["ok", "ok", "ok", "refuse"]
-    assert frame["correct"].tolist() == [True, False, False, True]
-    assert made.hits.s_rerank[:3, 0, 0, 0].tolist() == pytest.approx([0.9, 0.4, 0.5])
-    refused("platform must be one of bert", scripts.sets.hint3_trace, tmp_path, "watson")

@@ -57,11 +57,6 @@ def columns(rows):
     return [np.array(column) for column in zip(*rows, strict=True)]
 
 
-def numbers(value):
-    """Bits of a difference."""
-    return np.array(value[:4], dtype=np.float64).tobytes()
-
-
 # --- AUROC
 
 
@@ -114,26 +109,6 @@ def test_clusters_are_obuchowski():
     )
 
 
-def test_copies_of_a_case_are_no_evidence():
-    """Each case three times, as clusters of three: the interval of the cases alone.
-
-    Unmarked it is far too short.
-    """
-    right, first, second, cluster = world(2, 120, 1)
-    thrice = [np.repeat(column, 3) for column in (right, first, second, cluster)]
-    alone = auroc_difference(right, first, second)
-    marked = auroc_difference(*thrice[:3], clusters=thrice[3])
-    assert np.array(marked[:4]) == pytest.approx(np.array(alone[:4]), abs=1e-12)
-    unmarked = auroc_difference(*thrice[:3])
-    assert unmarked.high - unmarked.low < 0.65 * (alone.high - alone.low)
-    answers = [
-        accuracy_difference(*c[:2], c[2] > 0, clusters=c[3])
-        for c in ([right, first, second, cluster], thrice)
-    ]
-    assert answers[0].value == pytest.approx(answers[1].value, abs=1e-12)
-    assert answers[0].high == pytest.approx(answers[1].high, abs=0.01)
-
-
 def test_a_mean_over_cells_by_hand():
     """Two cells weigh the same.
 
@@ -179,17 +154,6 @@ def test_questions_that_models_share_are_clusters():
 # --- accuracy at a coverage
 
 
-def test_accuracy_at_a_coverage_by_hand():
-    """One right alone; then a tie of right and wrong, half of it; 1.5 cases of four; all."""
-    correct, confidence = [1, 1, 0, 0], [0.9, 0.7, 0.7, 0.1]
-    assert accuracy_at_coverage(correct, confidence, 0.25) == 1.0
-    assert accuracy_at_coverage(correct, confidence, 0.5) == 0.75
-    assert accuracy_at_coverage(correct, confidence, 0.375) == pytest.approx(1.25 / 1.5)
-    assert accuracy_at_coverage(correct, confidence, 1.0) == 0.5
-    assert accuracy_at_coverage(correct, [0.9, 0.7, NAN, NAN], 0.5) == 1.0
-    assert np.isnan(accuracy_at_coverage(correct, [0.9, 0.7, NAN, NAN], 0.51))
-
-
 @settings(LAWFUL, max_examples=50)
 @given(rows=st.lists(ROW, min_size=1, max_size=6), place=st.integers(1, 6))
 def test_ties_are_worth_the_mean_of_their_orders(rows, place):
@@ -229,41 +193,6 @@ def test_a_rule_is_compared_at_its_own_coverage(rows):
 
 
 # --- laws of all
-
-
-@LAWFUL
-@given(rows=ROWS, seed=st.integers(0, 5))
-def test_order_names_and_turns(rows, seed):
-    """The order of rows and a rising change of a signal change no bit.
-
-    Turned round the ends change places.
-    """
-    right, first, second, cluster, cell = columns(rows)
-    order = np.random.default_rng(seed).permutation(len(rows))
-
-    def found(at, a, b):
-        part = right[at], a[at], b[at]
-        return [
-            auroc_difference(*part, clusters=cluster[at]),
-            auroc_difference(*part),
-            mean_auroc_difference(*part, cells=cell[at], clusters=cluster[at]),
-        ]
-
-    plain = found(np.arange(len(rows)), first, second)
-    assert [numbers(one) for one in plain] == [
-        numbers(one) for one in found(order, first**3, second)
-    ]
-    for one, turned in zip(plain, found(order, second, first), strict=True):
-        expected = [-one.value, -one.high, -one.low]
-        assert list(turned[:3]) == pytest.approx(expected, abs=1e-12, nan_ok=True)
-        assert not one.low > one.value
-        assert not one.high < one.value
-    rule = second > 0.25
-    gains = [
-        accuracy_difference(right[at], signal[at], rule[at], clusters=cluster[at])
-        for at, signal in ((order, first), (np.arange(len(rows)), first**3))
-    ]
-    assert numbers(gains[0]) == numbers(gains[1])
 
 
 def test_few_clusters_give_no_interval():

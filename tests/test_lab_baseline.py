@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,9 +18,6 @@ from raglab.lab.baseline import (
 from raglab.lab.comparison import compare
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import RATES
-from raglab.store.baselines import BaselineCase
-from raglab.store.case_labels import label_fingerprint, question_fingerprint
-from raglab.values import Case
 from study_worlds import PAIRS, baseline_case, baseline_of_cases
 
 POLICY = free_policy()
@@ -328,33 +323,3 @@ class TestText:
         assert found.scoring["missing answers before"] == 2
         with pytest.raises(ValueError, match="is not compared"):
             baseline_of(without(trace, answered[:20]), ANSWERING)
-
-
-def test_fingerprints():
-    """Of a question: its words and named documents; of a label: what a case is judged by."""
-    one = Case("a", "What is  the Excess?", "ok", ("a.md", "b.md"))
-    assert question_fingerprint(one) == question_fingerprint(
-        one._replace(id="b", query="what is the excess?")
-    )
-    assert question_fingerprint(one) != question_fingerprint(
-        one._replace(selected_sources=("a.md",))
-    )
-    assert label_fingerprint(one) == label_fingerprint(
-        one._replace(expect_sources=("b.md", "a.md"), query="x")
-    )
-    changes: list[dict[str, Any]] = [
-        {"expect_status": "refuse"},
-        {"expect_sources": ("a.md",)},
-        {"min_sources": 2},
-    ]
-    for change in changes:
-        assert label_fingerprint(one) != label_fingerprint(one._replace(**change))
-    assert label_fingerprint(one, ["Ann"]) != label_fingerprint(one)
-
-
-def test_frames():
-    """Results and baselines give tables."""
-    found = compare_baselines(outcomes(3, 1), outcomes(2, 2))
-    assert isinstance(found.frame(), pd.DataFrame)
-    assert found.frame()["measure"].tolist() == ["expected_cost", *RATES]
-    assert isinstance(BaselineCase(*["x"] * 5), tuple)

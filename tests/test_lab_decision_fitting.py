@@ -54,10 +54,6 @@ def _cases(seed, n=300, names=EITHER, classes=4, steep=1.5):
     return DecisionCases(signals, drawn.astype(np.int64), rng.random(n) < 0.8, rng.random(n) < 0.7)
 
 
-def _log_loss(probability, classes):
-    return -float(np.log(probability[classes, np.arange(len(classes))]).mean())
-
-
 @pytest.mark.parametrize("classes", [4, 3])
 def test_the_gradient_of_the_loss_is_its_slope(classes, monkeypatch):
     """By finite differences, at random weights, with all classes and with one that has no cases."""
@@ -216,37 +212,6 @@ def test_a_missing_value_counts_as_the_mean():
     np.testing.assert_allclose(
         model.probabilities(missing), model.probabilities(central), atol=1e-12
     )
-
-
-def test_calibration_brings_an_overconfident_fit_nearer():
-    """Many signals of noise and few cases, hardly penalised.
-
-    Held out, the temperature lowers the log-loss.
-    """
-    noise = (
-        *EITHER,
-        *SURER,
-        *ASKS,
-        "documents",
-        "entities",
-        "nqc",
-        "score_scale",
-        "score_spread",
-        "hybrid",
-    )
-    gains = []
-    for seed in range(6):
-        cases = _cases(seed, n=1_500, names=noise, steep=0.3)
-        few, rest = np.arange(100), np.arange(100, 1_500)
-        model = fit_model(cases.rows(few), strengths=(3.0,))
-        plain = replace(
-            model, weights=model.weights / model.temperature, bias=model.bias / model.temperature
-        )
-        held = cases.rows(rest)
-        gains.append(_log_loss(plain.probabilities(held.signals), held.classes))
-        gains[-1] -= _log_loss(model.probabilities(held.signals), held.classes)
-        assert model.temperature < 1.0
-    assert min(gains) > 0.0
 
 
 def test_the_policy_says_what_the_fit_says():

@@ -238,22 +238,6 @@ def test_intervals_and_values_are_the_same_for_the_same_seed():
     assert set(first["policy"]) == {"t", FIXED, UNIFORM, ORACLE}
 
 
-def test_a_value_alone_is_that_of_the_cases_as_they_are():
-    """Arm a pays in every case.
-
-    A learner earns nearly the same on every table, though equal arms would vary by .08.
-    """
-    met = world(np.tile([1.0, 0.0], (40, 1)))
-    sizes: dict[str, Any] = {"rounds": 400, "replications": 5, "n_boot": 80}
-    row = compare_learners(
-        met, {"u": Bandit("ucb1")}, baselines(met), reference=UNIFORM, **sizes
-    ).table.iloc[0]
-    assert row["right_high"] - row["right_low"] < 0.05
-    assert row["difference_high"] - row["difference_low"] < 0.1
-    with pytest.raises(ValueError, match="unform"):
-        compare_learners(met, {"u": Bandit("ucb1")}, baselines(met), reference="unform", **sizes)
-
-
 def test_differences_of_learners_hold():
     """A better arm, 60 tables.
 

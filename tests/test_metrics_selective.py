@@ -115,17 +115,6 @@ def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows):
     assert aurc(right, score) == pytest.approx(mean, abs=1e-12)
 
 
-def test_aurc_of_many_cases_is_the_plain_sum():
-    """Expected errors by straight lines over ties, at 200,000 cases on 3,000 levels and on none."""
-    rng = np.random.default_rng(1)
-    for score in (rng.integers(0, 3_000, 200_000) / 3_000, rng.random(200_000)):
-        right = rng.random(len(score)) < 0.3 + 0.5 * score
-        curve = risk_coverage(right, score)
-        k = np.arange(1, len(score) + 1)
-        plain = (np.interp(k, np.append(0, curve.n), np.append(0, curve.k)) / k).mean()
-        assert aurc(right, score) == pytest.approx(plain, abs=1e-12)
-
-
 def test_many_resamples_are_one_by_one():
     """The batch form is the single one, row by row, with empty levels among them."""
     rng = np.random.default_rng(2)
@@ -344,15 +333,6 @@ def test_a_difference_is_that_of_the_areas():
         [right, ~right], first, second, resamples=10, rng=np.random.default_rng(9)
     )
     assert each.value == pytest.approx(aurc(right, first) - aurc(~right, second), abs=1e-14)
-
-
-def test_resamples_in_blocks_are_the_same_draws(monkeypatch):
-    """How many are held at once changes no bit."""
-    rng = np.random.default_rng(12)
-    sides = rng.random(30) < 0.5, rng.random(30), rng.random(30)
-    whole = aurc_difference(*sides, resamples=25, rng=np.random.default_rng(0))
-    monkeypatch.setattr("raglab.metrics.selective.CELLS", 100)
-    assert aurc_difference(*sides, resamples=25, rng=np.random.default_rng(0)) == whole
 
 
 # --- order of rows, degenerate inputs, errors

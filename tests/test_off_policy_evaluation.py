@@ -117,20 +117,6 @@ def test_replay_of_a_uniform_log_takes_every_match():
         assert row["value"] == pytest.approx((0.0 + 1.0 + 0.5 + 1.0) / 4)
 
 
-def test_replay_of_another_log_is_distributed_as_the_target():
-    """What rejection accepts has the target's shares of arms, within sampling error."""
-    rng = np.random.default_rng(3)
-    logging, target = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.3, 0.5])
-    action = rng.choice(3, 30_000, p=logging)
-    for arm in range(3):
-        log = pd.DataFrame(
-            {"action": action, "reward": action == arm, "propensity": logging[action]}
-        )
-        row = estimate(log, target, ("replay",), seed=arm).iloc[0]
-        assert row["low"] <= target[arm] <= row["high"]
-        assert row["ess"] == pytest.approx(30_000 / 5, rel=0.05)  # the largest weight is 0.5 / 0.1
-
-
 @LAWFUL
 @given(SEEDS)
 def test_the_logging_policy_is_worth_its_mean(seed):

@@ -267,21 +267,6 @@ def test_the_diversity_of_hits():
     np.testing.assert_allclose(hit_diversity(many), np.clip(plain, 0.0, 1.0), atol=1e-6)
 
 
-def test_the_consistency_of_two_passes():
-    """Same order 1, reversed 0, one swap of three 2/3, a tie half, fewer than two hits as ties."""
-    assert rank_consistency([0.9, 0.5, 0.1], [0.8, 0.4, 0.2]) == 1.0
-    assert rank_consistency([0.9, 0.5, 0.1], [-2, -1, 0]) == 0.0
-    assert rank_consistency([0.9, 0.5, 0.1], [0.8, 0.2, 0.4]) == pytest.approx(2 / 3)
-    assert rank_consistency([0.9, 0.5], [0.4, 0.4]) == 0.5
-    assert rank_consistency([0.9, NAN], [0.4, NAN]) == rank_consistency([], []) == 0.5
-    np.testing.assert_array_equal(
-        rank_consistency([[0.9, 0.5], [0.9, 0.5]], [[0.4, NAN], [0.4, 0.1]]), [NAN, 1.0]
-    )
-    assert rank_consistency([0.9, 0.5, 0.1], [0.8, NAN, 0.4], [True, False, True]) == 1.0
-    with pytest.raises(ValueError, match=r"same hits, got shapes \(2,\) and \(3,\)"):
-        rank_consistency([0.9, 0.5], [0.4, 0.4, 0.1])
-
-
 def test_consistency_is_kendalls_tau():
     """(1 + tau) / 2 where no scores tie."""
     rng = np.random.default_rng(1)
