@@ -327,7 +327,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_false_certificates_after_an_upgrade_stay_within_delta",
             "test_refit_takes_the_cheapest_that_passes_on_tune",
         ),
-        "test_lab_threshold_rescaling_bundled.py": ("test_an_upgrade_of_the_chunks",),
         "test_lab_trace_comparison.py": (
             "test_a_trace_beside_itself_changes_nothing",
             "test_the_order_of_the_new_cases_is_of_no_account",

@@ -18,7 +18,6 @@ from raglab.answering.extractive import (
     expected_kind,
     fit_answer_confidence,
     passage_lines,
-    phrases,
 )
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
@@ -323,19 +322,6 @@ def test_nouns_of_amounts_are_those_of_the_pack():
     """The generic pack knows none of a trade."""
     assert expected_kind("Quelle est la franchise vol ?") is None
     assert expected_kind("Quel est le montant ?") == "number"
-
-
-def test_phrases_of_each_kind():
-    """A phrase is the longest that is of its kind; a capital inside a sentence makes a name."""
-    text = "On 1 May 2025 Rollo of Rouen paid £1,200.50, twice, and le 3 février 20 % de plus."
-    found = {
-        kind: [text[start:end] for start, end in phrases(kind, text)]
-        for kind in ("date", "money", "number", "name")
-    }  # type: ignore[arg-type]
-    assert found["date"] == ["1 May 2025", "3 février"]
-    assert found["money"] == ["£1,200.50", "20 %"]
-    assert found["name"] == ["May", "Rollo", "Rouen"]
-    assert found["number"] == ["1", "2025", "1,200.50", "3", "20"]
 
 
 def test_a_fitted_confidence_is_a_rising_line_of_few_knots():

@@ -20,7 +20,6 @@ from raglab.calibration import (
     cross_fitted,
     ece,
     ece_interval,
-    errors,
     fit,
     folds_of,
     reliability,
@@ -359,23 +358,6 @@ def test_folds_are_blind_to_the_outcome():
     assert np.var(held) == pytest.approx(25 / 19, rel=0.3)  # hypergeometric
 
 
-def test_cross_fitted_error_does_not_flatter():
-    """Isotonic on 11 levels that say nothing, 300 cases, 80 repeats.
-
-    ECE as on fresh cases or a little above it.
-    """
-    rng = _rng()
-    inside, across, fresh = [], [], []
-    for _ in range(80):
-        (y, new_y), (s, new_s) = rng.random((2, 300)) < 0.5, rng.integers(0, 11, (2, 300)) / 10
-        found = calibrated(y, s, method="isotonic", rng=rng)
-        inside.append(found.in_sample.ece)
-        across.append(found.cross_fitted.ece)
-        fresh.append(ece(new_y, apply(found.calibrator, new_s)))
-    assert 0.95 * np.mean(fresh) < np.mean(across) < 1.35 * np.mean(fresh)
-    assert np.mean(inside) < 0.01 * np.mean(fresh)
-
-
 def test_groups_are_never_parted():
     """Forty groups over five folds: eight a fold, each whole."""
     groups = np.repeat(np.arange(40), 5).astype(str)
@@ -431,25 +413,6 @@ def test_the_interval_is_that_of_drawing_rows(levels):
     assert abs(low - np.quantile(drawn, 0.025)) < 0.25 * spread
     assert abs(high - np.quantile(drawn, 0.975)) < 0.25 * spread
     assert low < ece(y, p, bins=10) < high
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("n", [60, 4000])
-def test_cells_add_up_to_the_bins(strategy, n):
-    """What is resampled has the cases, true ones and gaps of `reliability` bins, merged or not."""
-    rng = _rng(1)
-    p = rng.random(n)
-    y = rng.random(n) < p
-    seen = errors.score_levels(y, p)
-    count, residual, outcome, start = errors._outcome_cells(
-        seen, errors._level_bins(seen, 10, strategy)
-    )
-    curve = reliability(y, p, strategy=strategy)
-    assert np.add.reduceat(count, start).tolist() == curve.n.tolist()
-    assert np.add.reduceat(count * outcome, start).tolist() == curve.k.tolist()
-    assert np.add.reduceat(count * residual, start) == pytest.approx(
-        curve.n * (curve.x - curve.y), abs=1e-10
-    )
 
 
 # the door

@@ -369,34 +369,6 @@ def test_a_simulation_that_breaks_a_rule_is_refused(given, said):
         world({})
 
 
-def test_displays_draw_what_was_found():
-    """Titles, units and legends are there, and a frame gives every number."""
-    made, sizes = tastes(), {"users": 20, "requests": 40, "seed": 0}
-    table = simulate(made, {"published": DefaultLearner(), "oracle": "oracle"}, **sizes)
-    curves = ClarifyDisplay.from_simulation(table, name="tastes")
-    assert [on.get_title(loc="left") for on in curves.axes_][:2] == ["questions", "silent errors"]
-    assert curves.axes_[1].get_yscale() == "asinh"
-    bands = [path.vertices[:, 1] for one in curves.axes_[1].collections for path in one.get_paths()]
-    assert (table["errors_low"] < 0.0).any()
-    # no count is below 0, whatever its interval
-    assert min(float(band.min(initial=0.0)) for band in bands) == 0.0
-    assert all("(" in on.get_ylabel() and "count" in on.get_xlabel() for on in curves.axes_)
-    assert [line.get_label() for line in curves.lines_] == ["published", "oracle"]
-    pd.testing.assert_frame_equal(curves.frame(), table)
-    assert "<img" in curves._repr_html_()
-    rows = {"published": silence(request_outcomes(made, DefaultLearner(), **sizes))}
-    shown = SilenceDisplay.from_silence(rows)
-    assert shown.frame()["share"].is_monotonic_increasing
-    assert "n = 20 users" in curves.figure_.legends[0].get_texts()[-1].get_text()
-    paths = ConfidenceDisplay.from_paths(confidence_paths({"vote_share": DefaultLearner()}, 30))
-    assert "vote_share" in paths._repr_html_()
-    splits = SplitDisplay.from_requests({"page_1_kind": np.array([10.0, 20.0, np.nan])})
-    (label,) = splits.ax_.get_legend_handles_labels()[1]
-    assert "2 of n = 3 rows split, median 15" in label
-    for display in (shown, splits, paths, curves):
-        assert type(display).__name__ in repr(display)
-
-
 def test_displays_refuse_what_is_empty():
     """Nothing is drawn of nothing."""
     never = Silence(np.zeros((1, 1), np.int64), np.full((1, 1), np.nan))

@@ -66,43 +66,6 @@ def test_a_ratio_above_one_is_better(script):
     assert line.endswith("0.90  0.90 to 0.90  below 0.95")
 
 
-def test_both_trees_are_measured_in_turns(script, tmp_path, monkeypatch, capsys):
-    """A table with both columns.
-
-    What is slower, what only one tree has and why is said below it, once.
-    """
-    (tmp_path / "raglab").mkdir()
-    order = []
-
-    def measured(program, tree, options):
-        order.append((program, tree == ROOT, options.first, options.peers))
-        slower = 2.0 if tree == ROOT else 1.0
-        rows = [
-            ("steps", slower, "ms"),
-            ("this" if tree == ROOT else "old", 1.0, "s"),
-            ("beside", 7.0, "x"),
-        ]
-        return turn(script, *rows)._replace(failed={"second": "KeyError: gone"})
-
-    monkeypatch.setattr(script, "measured", measured)
-    script.compare(str(tmp_path), ["study"], quick=False)
-    assert order == [
-        ("study", True, True, True),
-        ("study", False, True, False),
-        ("study", False, False, False),
-        ("study", True, False, False),
-        ("study", True, False, False),
-        ("study", False, False, False),
-    ]
-    out = capsys.readouterr().out
-    assert "bench_study.py\n  steps, ms" in out
-    assert (
-        "\nbelow 0.95: steps 0.50 (0.50 to 0.50)\n- only in this version: this\n- only in the "
-        "last version: old\n" in out
-    )
-    assert out.count("study, second: KeyError: gone") == 2
-
-
 def test_a_program_runs_in_a_process_of_its_own(script, tmp_path):
     """It gives its rows and what failed; of a package without the function the reason."""
     options = script.Options(quick=True, first=False, peers=False, folder=tmp_path / "place")

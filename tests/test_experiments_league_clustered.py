@@ -14,8 +14,6 @@ from experiments.league.clustered import (
     accuracy_difference,
     answered_cases,
     auroc_lean,
-    disjoint_pairs,
-    flat_reach,
     lean_spread,
     mean_auroc_difference,
     paired_rows,
@@ -206,24 +204,6 @@ def test_few_clusters_give_no_interval():
         assert np.isfinite(gain.value)
         assert np.isnan([gain.low, gain.high]).all()
         assert gain.note == "No interval: 9 clusters are fewer than 10."
-
-
-def test_where_nothing_varies():
-    """One signal twice: 0 with the reach of 60 pairs without a change.
-
-    Perfect against none: Hoeffding's.
-    """
-    right = np.arange(120) < 60
-    same = auroc_difference(right, np.arange(120), np.arange(120.0))
-    assert (same.value, same.high) == (0.0, pytest.approx(1 - 0.05 ** (1 / 60)))
-    assert "No case moves the difference" in same.note
-    gain = auroc_difference(right, right, np.zeros(120))
-    assert (gain.value, gain.low) == (0.5, pytest.approx(0.5 - np.sqrt(2 * np.log(40) / 60)))
-    equal = accuracy_difference(right, np.arange(120.0), np.arange(120) > 59)
-    assert equal.high == pytest.approx(1 - 0.05 ** (1 / 60))
-    assert flat_reach(0.3, 0, 0.95) == 2.0
-    rows = paired_rows([1, 0, 1, 0, 1], (np.zeros(5),), [0, 0, 1, 2, 2])
-    assert disjoint_pairs(rows, np.ones(5, dtype=bool)) == 1
 
 
 def test_one_kind_alone():

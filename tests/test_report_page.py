@@ -474,26 +474,6 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path):
     assert section.caption.endswith("in sample, not comparable.")  # it shows the cases tuned on
 
 
-def test_sections_stand_in_order(page):
-    """Six numbered parts; each section stands in one, the first of a part open.
-
-    Contents link to their anchors.
-    """
-    heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
-    assert heads == [
-        (str(number), title) for number, title in enumerate(report_page.PARTS.values(), start=1)
-    ]
-    titles = re.findall(r"<h3>([^<]+)</h3>", page)
-    assert set(report_page.PARTS) < set(report_page.SECTIONS)
-    assert titles == [title for title in report_page.SECTIONS if title in titles]
-    assert len(titles) == 13
-    assert page.count("<details ") == 14  # with that of the other policies, on the first screen
-    assert page.count(" open>") == 6
-    links = re.findall(r'<a href="#([a-z-]+)">', page.partition("<nav")[2].partition("</nav>")[0])
-    assert links == [rendering.anchor(title) for title in titles]
-    assert all(f'<details id="{link}"' in page for link in links)
-
-
 def test_same_input_same_bytes(page, tmp_path):
     """Written twice, page and figures are equal byte for byte; figures stand in it and beside."""
     assert whole_page(tmp_path) == page
