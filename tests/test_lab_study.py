@@ -245,7 +245,7 @@ def test_a_stored_study_ends_with_the_same_result(tmp_path):
 def test_without_splits_the_nested_estimate_is_the_headline():
     """Rules S6.5, S6.11: nothing is judged on the cases it was made of, and no p-value is given."""
     trace = study_world()
-    result = tune(_with_splits(trace, [None] * len(trace)), trials=8, batch_size=8)
+    result = tune(_with_splits(trace, [None] * len(trace)), trials=4, batch_size=4)
     assert "No split report" in result.notes[2]
     assert result.advantage is None
     assert result.costs["report"].isna().all()
@@ -256,10 +256,10 @@ def test_without_splits_the_nested_estimate_is_the_headline():
 @pytest.mark.usefixtures("quick_study")
 def test_few_cases_of_a_label_are_warned_about():
     """Rule S6.8: under 30 of a label, by how many there are; none where there are enough."""
-    result = tune(study_world(), trials=8, batch_size=8)
+    result = tune(study_world(), trials=4, batch_size=4)
     assert "ew labels: " in result.notes[2]
     assert " refuse" in result.notes[2]
-    assert not noted(tune(study_world(250), trials=8, batch_size=8).notes, "ew labels: ")
+    assert not noted(tune(study_world(250), trials=4, batch_size=4).notes, "ew labels: ")
 
 
 @pytest.mark.usefixtures("quick_study")
@@ -269,13 +269,13 @@ def test_candidates_that_keep_the_targets_are_preferred():
     Whatever is selected keeps a target that any that competes keeps, and the notes say so.
     """
     trace = study_world(160)
-    free = tune(trace, trials=8, batch_size=8)
+    free = tune(trace, trials=4, batch_size=4)
     assert free.costs["meets_targets"].all()
     assert "met" not in free.comparison
     strict = tune(
         trace,
-        trials=8,
-        batch_size=8,
+        trials=4,
+        batch_size=4,
         goal=Goal(targets={"hallucination_rate": 0.35}, max_over_ask=0.2),
     )
     assert "met" in strict.comparison
@@ -284,8 +284,8 @@ def test_candidates_that_keep_the_targets_are_preferred():
     assert competing.loc[strict.selected, "meets_targets"]
     none = tune(
         trace,
-        trials=8,
-        batch_size=8,
+        trials=4,
+        batch_size=4,
         goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0}),
     )
     assert none.target_excess > 0.0
@@ -304,8 +304,8 @@ def test_own_costs_change_what_is_minimised():
         targets={},
     )
     result, plain = (
-        tune(trace, trials=8, batch_size=8, goal=dear),
-        tune(trace, trials=8, batch_size=8),
+        tune(trace, trials=4, batch_size=4, goal=dear),
+        tune(trace, trials=4, batch_size=4),
     )
     assert result.comparison.set_index("policy").loc["always-answer", "expected_cost"] > 10
     assert result.comparison["coverage"][1] <= plain.comparison["coverage"][1]

@@ -6,13 +6,11 @@ import io
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from live_worlds import CASES, CORPUS, SMALL
 from processes import at_once
@@ -23,9 +21,11 @@ from raglab.models.loaders import load_encoder
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
+from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Hits
+from trades import BROKER
 
 NAMES_OF_NONE = ("boat.md", "home.md#9", "faq.txt#None", "sea/home.md")
 
@@ -472,32 +472,20 @@ class TestBundledEncoder:
         assert said["decided_by"]["g"] == "empty_query"
 
 
-BUILD = """
-import sys
-from raglab.live.trace_building import build_trace
-from raglab.store.loaders import load_cases, load_corpus
-
-corpus = load_corpus(sys.argv[1])
-corpus = corpus._replace(chunks=corpus.chunks[::8])
-cases = [case for case in load_cases(sys.argv[2]) if not case.selected_sources]
-cases = [case._replace(expect_sources=(), expect_sources_any=()) for case in cases]
-build_trace(corpus, cases[::80], out=sys.argv[3], arms=("hybrid", "dense"), cache=None)
-"""
-
-
-def test_the_same_bytes_with_one_thread_and_with_two(tmp_path, monkeypatch):
-    """A process on another number of threads writes the trace that this one writes."""
-    broker = Path(__file__).parents[1] / "datasets" / "broker"
-    documents = tmp_path / "documents"
+@pytest.mark.usefixtures("bundled")
+def test_the_same_bytes_with_one_thread_and_with_two(tmp_path):
+    """Of the encoder and of the algebra, on passages of real documents."""
+    documents, written = tmp_path / "documents", []
     documents.mkdir()
-    for path in sorted((broker / "documents").glob("*.md"))[:3]:
+    for path in sorted((BROKER / "documents").glob("*.md"))[:2]:
         shutil.copy(path, documents)
-    places = [[str(documents), str(broker / "cases.jsonl"), str(tmp_path / n)] for n in "ab"]
-    threads = "2" if os.environ.get("OMP_NUM_THREADS") == "1" else "1"
-    limits = {f"{name}_NUM_THREADS": threads for name in ("OMP", "MKL", "OPENBLAS")}
-    command = [sys.executable, "-c", BUILD, *places[0]]
-    subprocess.run(command, check=True, env=os.environ | limits, timeout=300)
-    monkeypatch.setattr(sys, "argv", ["", *places[1]])
-    exec(BUILD, {})  # noqa: S102 - our own program
-    written = [Path(out).read_bytes() for *_, out in places]
+    corpus = load_corpus(documents, cache=None)
+    corpus = corpus._replace(chunks=corpus.chunks[::8])
+    cases = [case for case in load_cases(BROKER) if not case.selected_sources][::80]
+    cases = [case._replace(expect_sources=(), expect_sources_any=()) for case in cases]
+    for threads in (1, 2):
+        out = tmp_path / f"{threads}.parquet"
+        with threadpool_limits(threads):
+            build_trace(corpus, cases, out=out, arms=("hybrid", "dense"), cache=None)
+        written.append(out.read_bytes())
     assert written[0] == written[1]
