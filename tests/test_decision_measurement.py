@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import pytest
 
 from raglab.decision import chain
 from raglab.decision.measurement import measured_tables
@@ -15,20 +14,13 @@ from raglab.values import map_fields
 from worlds import random_policies, random_trace
 
 
-@pytest.fixture(scope="module")
-def trace():
-    """Return forty drawn cases."""
-    return random_trace(3, 40, depths=2)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_known_passes_change_no_decision(seed):
+def test_known_passes_change_no_decision():
     """Depths that were judged before are taken as they are.
 
     Outcome and whether the loop goes on stay the same.
     """
-    trace, reached = random_trace(seed, 6, depths=3, width=8), 0
-    for given, row in product(random_policies(seed, 4), range(len(trace))):
+    trace, reached = random_trace(1, 6, depths=3, width=8), 0
+    for given, row in product(random_policies(1, 4), range(len(trace))):
         limits = policy_thresholds([given])
         passes: list[chain.Pass] = []
         for depths in (1, 2, 3):
