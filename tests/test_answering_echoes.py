@@ -134,7 +134,7 @@ def test_without_an_echo_the_answer_is_the_same(lines):
 
 def test_no_bundled_answer_of_the_extractive_generator_changes(bundled_trace, monkeypatch):
     """Support and weakest claim are those of the whole answer, as before this rule."""
-    trace = bundled_trace.subset(np.arange(0, len(bundled_trace), 6))
+    trace = bundled_trace.subset(np.arange(0, len(bundled_trace), 24))
     policy = Policy.load()
     after = record_answers(trace, policy).answers
     monkeypatch.setattr("raglab.live.response.text_without_echoes", lambda answer, *_: answer)

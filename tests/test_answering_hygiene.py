@@ -482,12 +482,6 @@ def test_an_empty_answer_is_refused_with_a_reason(answer, why):
     assert why in str(cleaned.refused)
 
 
-def test_refused_is_none_or_a_reason():
-    """So that `if cleaned.refused` says what it seems to say."""
-    assert clean("It is £250.").refused is None
-    assert bool(clean("").refused)
-
-
 NO_ANSWER = """
 The context does not contain enough information.
 The context does not contain enough information to answer the question. It covers travel only.
@@ -713,13 +707,6 @@ def test_cleaning_twice_is_cleaning_once(answer):
     laws_hold(answer)
 
 
-@settings(deadline=None, derandomize=True, max_examples=3000)
-@given(ANY)
-def test_cleaning_twice_is_cleaning_once_for_many(answer):
-    """The same, longer."""
-    laws_hold(answer)
-
-
 def laws_hold(answer):
     """Idempotence, changes that say if something changed, and no markup a browser would see."""
     cleaned = clean(answer)
@@ -787,18 +774,10 @@ def test_marks_nested_deeper_than_the_bound_are_refused():
     ],
 )
 def test_time_is_linear_in_the_answer(unit):
-    """Half a megabyte of anything takes seconds of processor time at most.
+    """A hundred kilobytes of anything take a second or two of processor time at most.
 
     A square of it would take more.
     """
     began = time.process_time()
-    clean(f"x {unit * (500_000 // len(unit))}!")
-    assert time.process_time() - began < 5
-
-
-def test_a_hostile_answer_is_quick():
-    """Marks that never close, in a tenth of a megabyte each."""
-    began = time.process_time()
-    for unit in ("<script ", "<!--", "`", "<x on", "](", "[x](a(b", "```a`b``"):
-        clean("x " + unit * (100_000 // len(unit)) + "!")
-    assert time.process_time() - began < 5
+    clean(f"x {unit * (100_000 // len(unit))}!")
+    assert time.process_time() - began < 2

@@ -309,35 +309,6 @@ class TestRates:
         pd.testing.assert_frame_equal(newest, live_rates(log, last=10))
         assert live_rates(log, last=None, days=9 / 1440)["requests"].unique().tolist() == [10]
 
-    @pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
-    def test_coverage_of_the_whole_way(self, tmp_path, wrong):
-        """Forty labelled draws, in windows that cut through them.
-
-        The truth is within often enough.
-        """
-        log = audit_at(tmp_path / "audit.sqlite")
-        rng = np.random.default_rng(7)
-        statuses = rng.choice(["ok", "refuse", "ambiguous"], 60, p=[0.5, 0.3, 0.2])
-        truth = {}
-        for number, status in enumerate(statuses):
-            decided_request(log, f"r{number}", str(status), str(rng.choice(GATES)), minute=number)
-            truth[f"r{number}"] = "ok" if status == "ok" or rng.random() < wrong else str(status)
-        held = []
-        for seed in range(40):
-            path = tmp_path / f"{seed}.csv"
-            sample = draw_sample(log, 24, seed=seed)
-            record_labels(log, labelled(sample, path, lambda row: truth[row.request_id]))
-            for last in (60, 40):
-                part = range(60 - last, 60)
-                row = newest_rate(
-                    live_rates(log, last=last, level=0.8), "false_refusal_rate", "labels"
-                )
-                right = [number for number in part if truth[f"r{number}"] == "ok"]
-                share = sum(statuses[number] == "refuse" for number in right) / len(right)
-                held.append(row["low"] - 1e-12 <= share <= row["high"] + 1e-12)
-        assert np.mean(held) >= 0.8
-        log.close()
-
 
 def test_the_door(tmp_path, monkeypatch):
     """`raglab audit sample`, `label` and `metrics`, for people and programs.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from hashlib import sha256
@@ -12,8 +10,6 @@ from typing import ClassVar
 
 import pandas as pd
 import pytest
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateTable
 
 from log_samples import OK, POLICY, START, open_request, rows_of
 from raglab.audit.explanation import explain_request
@@ -25,7 +21,6 @@ from raglab.default_learner import DefaultLearner
 from raglab.live.online_bandit import Online
 from raglab.policy import PolicyData
 from raglab.reward import PUBLISHED
-from raglab.store.database import Database
 from raglab.store.files import InputError
 from raglab.store.log_tables import (
     CURRENT,
@@ -33,9 +28,7 @@ from raglab.store.log_tables import (
     EVENTS,
     LEARNERS,
     POLICIES,
-    REQUEST_TABLES,
     REQUESTS,
-    VERSIONS,
 )
 from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.text import jaccard
@@ -397,17 +390,6 @@ class TestFiles:
             files
         )
 
-    def test_postgresql_takes_the_tables(self):
-        """They compile in its dialect, numbers with 64 bits."""
-        database = Database("x", REQUEST_TABLES)
-        made = {
-            name: str(CreateTable(table).compile(dialect=postgresql.dialect()))
-            for name, (_, table) in database._tables.items()
-        }
-        assert set(made) == {table.name for table in REQUEST_TABLES}
-        assert "confidence DOUBLE PRECISION NOT NULL" in made[VERSIONS]
-        assert "version BIGINT NOT NULL" in made[VERSIONS]
-
     def test_a_folder_that_cannot_be_written(self, log, tmp_path):
         """Is refused."""
         (tmp_path / "file").write_text("x")
@@ -426,14 +408,3 @@ class TestFiles:
         ):
             Online(Bandit(), PUBLISHED, 100.0, tmp_path, ["hybrid"])
         assert list(tmp_path.iterdir()) == []
-
-    def test_it_imports_lightly(self):
-        """A log loads neither torch nor pandas nor scipy."""
-        code = "import sys, raglab.audit.log; print(*sys.modules)"
-        loaded = set(
-            subprocess.run(
-                [sys.executable, "-c", code], capture_output=True, text=True, check=True
-            ).stdout.split()
-        )
-        assert "sqlalchemy" in loaded
-        assert not loaded & {"torch", "pandas", "scipy", "sklearn", "faiss", "pyarrow"}

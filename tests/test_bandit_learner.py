@@ -174,23 +174,6 @@ def test_draws_have_the_posterior_that_is_told(policy):
     assert (np.abs(choice.score.mean(axis=0) - expected) < 4.0 * error).all()
 
 
-def test_epsilon_and_floor_share_the_rounds():
-    """Epsilon 0.4 of two available arms.
-
-    The better one in 80 % of 20,000 choices, and with a floor of 0.25 in 65 %.
-    """
-    n, rng = 20000, np.random.default_rng(0)
-    for floor, share in ((0.0, 0.8), (0.25, 0.65)):
-        bandit = Bandit("epsilon_greedy", epsilon=0.4, floor=floor)
-        state = init(3, bandit=bandit, batch=(n,))
-        for arm, reward in enumerate((0.5, 1.0, 0.75)):
-            state = update(state, arm, reward, bandit)
-        _, choice = choose(state, bandit, rng, mask=[True, False, True])
-        counts = np.bincount(choice.arm, minlength=3) / n
-        assert counts[1] == 0.0
-        assert abs(counts[2] - share) < 4.0 * np.sqrt(share * (1.0 - share) / n)
-
-
 def test_ties_fall_to_the_lowest_or_at_random():
     """Equal arms 1 and 2 of three: all on 1, or half on each."""
     n = 20000
@@ -341,25 +324,6 @@ def test_many_steps_at_once_are_the_steps_one_by_one(data):
     assert [field.dtype for field in folded] == [field.dtype for field in state]
 
 
-@pytest.mark.parametrize(
-    ("row", "rule"),
-    [
-        ((CHOSEN, 3, 0.0, 0.0, 0, []), "arm must be a whole number in"),
-        ((REWARDED, 0, 0.0, float("nan"), 0, []), "reward must be in"),
-        ((REVISED, 0, 2.0, 0.5, 0, []), "reward must be in"),
-        ((REVISED, 0, 0.5, 1.0, 0, []), "an arm without one"),
-        ((REWARDED, 0, 0.0, 0.5, -1, []), "age must be a whole number"),
-        ((CHOSEN, 0, 0.0, 0.0, 0, [1.0]), "context must be"),
-    ],
-)
-def test_a_step_that_breaks_a_rule_is_refused_among_many(row, rule):
-    """As it is one by one."""
-    bandit = Bandit("ucb1")
-    once = fold(fresh(bandit), steps_of([(CHOSEN, 0, 0.0, 0.0, 0, [])]), bandit)
-    with pytest.raises(ValueError, match=rule):
-        fold(once, steps_of([row]), bandit)
-
-
 def test_steps_are_of_one_learner():
     """A batch is refused."""
     with pytest.raises(ValueError, match="steps must be of one learner"):
@@ -398,8 +362,6 @@ def test_a_reward_that_is_none_is_refused(bandit, reward):
     ("call", "rule"),
     [
         (lambda s, b, _: update(s, 3, 0.5, b), r"arm must be a whole number in \[0, 3\), got 3"),
-        (lambda s, b, _: update(s, -1, 0.5, b), r"arm must be a whole number in \[0, 3\), got -1"),
-        (lambda s, b, _: update(s, 1.0, 0.5, b), "arm must be a whole number"),
         (lambda s, b, _: update(s, 1, 0.5, b, age=-1), "age must be a whole number"),
         (lambda s, b, _: revise(s, 1, 0.5, np.nan, b), r"reward must be in \[0, 1\], got nan"),
         (
@@ -410,10 +372,7 @@ def test_a_reward_that_is_none_is_refused(bandit, reward):
             lambda s, b, _: update(s, [1, 2], 0.5, b),
             r"arm must be one for all, or fit the state's batch \(\), got \(2,\)",
         ),
-        (lambda s, b, _: update(s, 1, [0.5], b), "reward must be one for all"),
-        (lambda s, b, _: update(s, 1, 0.5, b, age=[0]), "age must be one for all"),
         (lambda s, b, r: choose(s, b, r, mask=[False] * 3), "mask must leave an arm"),
-        (lambda s, b, r: choose(s, b, r, mask=[True] * 2), "mask must be"),
         (lambda s, b, r: choose(s, b, r, mask=[1, 0, 1]), "mask must be of booleans"),
         (
             lambda s, b, r: choose(s, b._replace(floor=0.4), r),
@@ -463,9 +422,7 @@ def test_a_window_knows_its_rounds():
         ({"algorithm": "softmax"}, "algorithm must be one of epsilon_greedy"),
         ({"ties": "first"}, "ties must be lowest or random"),
         ({"epsilon": 1.5}, r"epsilon must be in \[0, 1\], got 1.5"),
-        ({"exploration": -1.0}, "exploration must be in"),
         ({"exploration": 0.0}, r"exploration must be in \(0"),
-        ({"exploration": np.nan}, "exploration must be in"),
         ({"discount": 0.0}, r"discount must be in \(0, 1\]"),
         ({"prior_mean": 1.0}, "prior_mean of thompson_beta"),
         ({"window": -1}, "window must be a whole number"),
@@ -477,7 +434,6 @@ def test_a_window_knows_its_rounds():
         ),
         ({"history": Stats(*np.full((3, 2), -1.0))}, "square >= 0"),
         ({"history": Stats(np.ones(2), np.full(2, 5.0), np.ones(2))}, "n >= total >= square"),
-        ({"history": Stats(np.ones(2), np.full(2, 0.5), np.ones(2))}, "n >= total >= square"),
     ],
 )
 def test_settings_outside_their_range_are_refused(change, rule):

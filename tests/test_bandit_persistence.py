@@ -121,25 +121,6 @@ def test_every_bit_comes_back(bandit, rounds, batch):
             np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 2.0**53 + 2.0, np.nextafter(1.0, 2.0)],
-)
-def test_odd_floats_come_back(value):
-    """Denormals, the largest, minus zero, and neighbours of 1."""
-    state = learned(Bandit(), [])
-    state = state._replace(square=np.array([value, 0.0, 1.0]))
-    assert same(loads(dumps(state, Bandit())).state, state)
-
-
-def test_equal_settings_have_equal_bytes():
-    """1 and 1.0, or a NumPy number, are the same setting."""
-    state = init(2)
-    text = dumps(state, Bandit(exploration=1.0, floor=0.0))
-    assert dumps(state, Bandit(exploration=1, floor=0)) == text
-    assert dumps(state, Bandit(exploration=np.float64(1.0), window=np.int64(0))) == text
-
-
 @pytest.mark.parametrize("bits", [np.random.PCG64, np.random.PCG64DXSM])
 def test_a_generator_goes_on_with_the_same_draws(bits):
     """Also in the middle of a pair of 32-bit draws; and so do the choices."""
@@ -226,29 +207,15 @@ def put(*path, value):
             put("bandit", "epsilon", value="0.1"),
             "'bandit.epsilon': Input should be a valid number, stated as '0.1'",
         ),
-        (
-            put("bandit", "window", value=1.5),
-            "'bandit.window': Input should be a valid integer.*, stated as 1.5",
-        ),
         (put("bandit", "window", value=2), r"state.recent_arm must have shape \(2,\), got \(0,\)"),
         (put("bandit", "floor", value=1.5), "floor must be in"),
         (put("bandit", "policy", value="lin_ucb"), "features where the policy is linear"),
         (put("bandit", "more", value=1), "'bandit.more': Extra inputs .*, stated as 1"),
-        (
-            put("bandit", "history", value=[1]),
-            "'bandit.history': Input should be .*, stated as list of 1",
-        ),
         (put("bandit", "history", "n", value=[1.0, 2.0]), "history must be"),
         (put("bandit", "history", "n", value=[1, 2, 3]), "sha256"),
-        (put("state", value=[]), "'state': Input should be .*, stated as list of 0"),
-        (put("state", "n", value=[1.0]), "'state.n': Input should be .*, stated as list of 1"),
         (
             put("state", "n", "values", value=[1.0, 2.0]),
             r"as many values as its shape says, got 2 for \[3\]",
-        ),
-        (
-            put("state", "n", "shape", value=[-3]),
-            "'state.n.shape.0': Input should be greater .*, stated as -3",
         ),
         (
             put("state", "n", "values", 1, value="x"),
@@ -256,16 +223,8 @@ def put(*path, value):
         ),
         (put("state", "n", "values", 1, value=-1.0), "counts must be at least 0"),
         (
-            put("state", "pulls", "values", 1, value=1.0),
-            "'state.pulls.values.1': Input should be a valid integer, stated as 1.0",
-        ),
-        (
             put("state", "pulls", "values", 1, value=2**70),
             f"'state.pulls.values.1': Input should be less .*, stated as {2**70}",
-        ),
-        (
-            put("state", "pulls", value={"shape": [2], "values": [1, 1]}),
-            r"state.pulls must have shape \(3,\), got \(2,\)",
         ),
         (
             put("state", "total", value={"shape": [1, 3], "values": [1.0, 0.0, 0.0]}),
@@ -276,7 +235,6 @@ def put(*path, value):
             put("rng", "bit_generator", value="MT19937"),
             "rng must be a position of PCG64, PCG64DXSM, got .*state must be for a PCG64",
         ),
-        (put("rng", "state", value={}), "rng must be a position of PCG64"),
     ],
 )
 def test_content_that_does_not_fit_is_refused(change, said):

@@ -374,24 +374,3 @@ def test_a_log_keeps_its_own_rules(policy):
     assert np.array_equal(seen["propensity"], share[np.arange(40), action])
     assert np.array_equal(seen["reward"], met.reward[rows, action])
     assert seen["arm"].tolist() == [met.arms[arm] for arm in action]
-
-
-def test_it_meets_the_cases_of_a_run():
-    """A log and the first replication of a run under one seed meet the same cases."""
-    met = world()
-    done = run(Bandit("ucb1"), met, rounds=30, replications=1, seed=3)
-    seen = log(Bandit("ucb1"), met, rounds=30, seed=3)
-    assert done.case is not None
-    assert seen["case"].tolist() == done.case[0].tolist()
-    assert seen["action"].tolist() == done.arm[0].tolist()  # nothing is drawn
-    assert (seen["propensity"] == 1.0).all()
-
-
-def test_same_seed_same_log():
-    """The log is a function of its arguments."""
-    first, second, other = (
-        log(Bandit(), Bernoulli(np.array([0.2, 0.8])), rounds=50, seed=seed) for seed in (0, 0, 1)
-    )
-    assert first.equals(second)
-    assert not first.equals(other)
-    assert (first["case"] == -1).all()

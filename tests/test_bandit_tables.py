@@ -225,18 +225,6 @@ class TestOrder:
             for order in ("given", "shuffled", "replacement"):
                 Table.from_frame(FRAME[["small"]], order=order)
 
-    @pytest.mark.parametrize("engine", ["numpy", "numba"])
-    @pytest.mark.parametrize("order", ["given", "shuffled"])
-    def test_engines_agree(self, engine, order):
-        """Arm for arm, with costs, for a learner with a compiled loop."""
-        pytest.importorskip("numba")
-        table = priced(order=order, delay=0, features=["length", "late"])
-        for policy in ("ucb1", "thompson_nig", "lin_ucb", "lin_thompson"):
-            done = run(Bandit(policy), table, rounds=4, replications=20, engine=engine)
-            reference = run(Bandit(policy), table, rounds=4, replications=20, engine="numpy")
-            np.testing.assert_array_equal(done.arm, reference.arm, err_msg=policy)
-            np.testing.assert_array_equal(done.spend, reference.spend)
-
 
 class TestSpend:
     """Costs are summed beside the value."""
@@ -261,20 +249,6 @@ class TestSpend:
 
 class TestDelay:
     """Rewards that are there later, by row or by row and arm."""
-
-    def test_delays_of_a_row_are_those_of_the_argument(self):
-        """A column of threes is delay=3, and delays [Q, A] that do not differ are delays [Q]."""
-        base = priced(delay=0, features=["length", "late"])
-        late = base._replace(delay=None)
-        for policy in ("ucb1", "thompson_nig", "lin_ucb"):
-            expected = run(Bandit(policy), late, rounds=4, replications=9, seed=2, delay=2)
-            for delay in (np.full(4, 2), np.full((4, 2), 2)):
-                done = run(
-                    Bandit(policy), base._replace(delay=delay), rounds=4, replications=9, seed=2
-                )
-                np.testing.assert_array_equal(done.arm, expected.arm)
-        with pytest.raises(ValueError, match="delay must be stated once"):
-            run(Bandit("ucb1"), base, rounds=4, replications=1, delay=1)
 
     def test_delays_by_arm(self):
         """Arrivals as chosen match those known before, where arms do not differ; and lost ones."""
@@ -425,32 +399,6 @@ def test_every_arm_is_tried(policy, means):
         Bandit(policy), Table.from_frame(frame, order="replacement"), rounds=100, replications=200
     )
     assert done.pulls.min() > 0
-
-
-@pytest.mark.parametrize("policy", ["lin_ucb", "lin_thompson"])
-def test_an_optimistic_prior_tries_every_arm(policy):
-    """Whatever the exploration.
-
-    With the default prior a small one settles on the first good arm.
-    """
-    rng = np.random.default_rng(0)
-    table = Table.from_frame(
-        pd.DataFrame((rng.random((1000, 2)) < (0.8, 0.95)) * 1.0), order="replacement"
-    )
-    never = [
-        (
-            run(
-                Bandit(policy, exploration=0.1, prior_mean=prior),
-                table,
-                rounds=200,
-                replications=200,
-            ).pulls
-            == 0
-        ).any(axis=1)
-        for prior in (0.5, 1.0)
-    ]
-    assert never[0].mean() > 0.3
-    assert not never[1].any()
 
 
 def test_a_feature_is_named_once():

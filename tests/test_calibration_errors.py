@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from raglab.calibration import (
     cross_fitted,
     ece,
     ece_interval,
-    errors,
     fit,
     folds_of,
     reliability,
@@ -30,7 +28,7 @@ from raglab.calibration import (
     venn_abers_interval,
 )
 
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=25)
 STRATEGIES = ("uniform", "quantile", "corp")
 MEASURES = {
     "reliability": lambda y, p: [reliability(y, p, strategy=strategy) for strategy in STRATEGIES],
@@ -186,21 +184,6 @@ def test_a_score_that_names_an_edge_belongs_to_the_bin_below(bins):
         assert curve.at.tolist() == pytest.approx([(j - 1) / bins, j / bins])
 
 
-@LAWFUL
-@given(rows=ROWS, bins=st.integers(1, 24))
-def test_placing_without_sorting_is_placing_by_search(rows, bins):
-    """The nearest edge and one comparison give the bin that a search over all edges gives."""
-    y, p = _columns(rows, 20.0)
-    edges = np.linspace(0, 1, bins + 1)
-    p = np.concatenate([p, edges, np.nextafter(edges[1:], 0), np.nextafter(edges[:-1], 1)])
-    y = np.resize(y, p.size)
-    place = np.searchsorted(edges[1:-1], p)
-    curve = reliability(y, p, bins=bins)
-    assert curve.n.tolist() == np.bincount(place, minlength=bins).tolist()
-    assert curve.k.tolist() == np.bincount(place[y], minlength=bins).tolist()
-    assert curve.x * curve.n == pytest.approx(np.bincount(place, weights=p), rel=1e-13, abs=1e-15)
-
-
 # laws
 
 
@@ -214,16 +197,6 @@ def test_no_bit_of_a_measure_depends_on_the_order_of_cases(name, rows, data):
     assert _bits(measure(*_columns(rows))) == _bits(measure(*_columns(shuffled)))
 
 
-@pytest.mark.parametrize("name", MEASURES)
-def test_no_bit_depends_on_the_order_of_many_continuous_scores(name):
-    """70,000 cases: more than one chunk, and scores of every magnitude."""
-    rng = _rng()
-    p = rng.random(70_000) ** 3
-    y = rng.random(70_000) < p
-    order = rng.permutation(70_000)
-    assert _bits(MEASURES[name](y, p)) == _bits(MEASURES[name](y[order], p[order]))
-
-
 @pytest.mark.parametrize("method", METHODS)
 @LAWFUL
 @given(rows=FIT_ROWS, data=st.data())
@@ -235,29 +208,6 @@ def test_no_bit_of_a_calibrator_depends_on_the_order_of_cases(method, rows, data
         for y, s in (_columns(part, 20.0) for part in (rows, shuffled))
     )
     assert _bits(first) == _bits(second)
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("grouped", [False, True])
-def test_cross_fitted_values_do_not_depend_on_the_order_of_cases(method, *, grouped):
-    """Cases alike in outcome and score are interchangeable.
-
-    With groups, so are they inside a group.
-    """
-    y, s = _world(300)
-    groups = _rng(1).integers(0, 40, 300) if grouped else None
-    order = _rng(2).permutation(300)
-    p = cross_fitted(y, s, method=method, groups=groups, rng=_rng(3))
-    again = cross_fitted(
-        y[order],
-        s[order],
-        method=method,
-        groups=None if groups is None else groups[order],
-        rng=_rng(3),
-    )
-    assert sorted(zip(y, s, p, strict=True)) == sorted(zip(y[order], s[order], again, strict=True))
-    if grouped:
-        assert again.tolist() == p[order].tolist()
 
 
 @LAWFUL
@@ -283,26 +233,6 @@ def test_isotonic_recalibration_leaves_no_error_in_sample(rows):
     p = apply(fit(y, s, method="isotonic"), s)
     assert ece(y, p, strategy="corp", norm="max") == pytest.approx(0.0, abs=1e-15)
     assert brier_decomposition(y, p).mcb == 0.0
-
-
-@LAWFUL
-@given(rows=ROWS)
-def test_corp_rates_rise_and_count_every_case(rows):
-    """Blocks are in strict order, and their counts add up."""
-    y, p = _columns(rows)
-    curve = reliability(y, p, strategy="corp")
-    assert all(a < b for a, b in pairwise(curve.y))
-    assert (curve.n.sum(), curve.k.sum()) == (y.size, y.sum())
-
-
-@LAWFUL
-@given(rows=ROWS)
-def test_mirrored_scores_have_mirrored_reliability(rows):
-    """CORP and the Brier score do not know which outcome is called 1."""
-    y, p = _columns(rows, 32.0)  # so that 1 − p is exact
-    there, back = reliability(y, p, strategy="corp"), reliability(~y, 1 - p, strategy="corp")
-    assert there.y == pytest.approx(1 - back.y[::-1])
-    assert brier_decomposition(y, p) == pytest.approx(brier_decomposition(~y, 1 - p), abs=1e-14)
 
 
 @LAWFUL
@@ -415,12 +345,6 @@ def test_beta_takes_sure_scores_and_temperature_does_not():
 # cross-fitting
 
 
-def test_folds_are_alike_in_size():
-    """103 cases over five folds: 20 or 21 each."""
-    y, s = _world(103)
-    assert set(np.bincount(folds_of(y, s, rng=_rng())).tolist()) == {20, 21}
-
-
 def test_folds_are_blind_to_the_outcome():
     """Of ten true cases among twenty at one score, a fold of ten gets 2 to 8, as chance has it.
 
@@ -432,23 +356,6 @@ def test_folds_are_blind_to_the_outcome():
     ]
     assert np.mean(held) == pytest.approx(5.0, abs=0.2)
     assert np.var(held) == pytest.approx(25 / 19, rel=0.3)  # hypergeometric
-
-
-def test_cross_fitted_error_does_not_flatter():
-    """Isotonic on 11 levels that say nothing, 300 cases, 80 repeats.
-
-    ECE as on fresh cases or a little above it.
-    """
-    rng = _rng()
-    inside, across, fresh = [], [], []
-    for _ in range(80):
-        (y, new_y), (s, new_s) = rng.random((2, 300)) < 0.5, rng.integers(0, 11, (2, 300)) / 10
-        found = calibrated(y, s, method="isotonic", rng=rng)
-        inside.append(found.in_sample.ece)
-        across.append(found.cross_fitted.ece)
-        fresh.append(ece(new_y, apply(found.calibrator, new_s)))
-    assert 0.95 * np.mean(fresh) < np.mean(across) < 1.35 * np.mean(fresh)
-    assert np.mean(inside) < 0.01 * np.mean(fresh)
 
 
 def test_groups_are_never_parted():
@@ -506,46 +413,6 @@ def test_the_interval_is_that_of_drawing_rows(levels):
     assert abs(low - np.quantile(drawn, 0.025)) < 0.25 * spread
     assert abs(high - np.quantile(drawn, 0.975)) < 0.25 * spread
     assert low < ece(y, p, bins=10) < high
-
-
-def test_merging_levels_changes_no_interval_by_more_than_its_noise(
-    monkeypatch,
-):
-    """3,000 levels as they are, and in cells of 1 / 1,024: ends alike to 5 % of the width."""
-    rng = _rng(1)
-    p = rng.random(3000)
-    y = rng.random(3000) < p**1.5
-    merged = ece_interval(y, p, resamples=2000, rng=_rng(2))
-    monkeypatch.setattr(errors, "FINE", 1 << 20)
-    exact = ece_interval(y, p, resamples=2000, rng=_rng(2))
-    assert merged == pytest.approx(exact, abs=0.05 * (exact[1] - exact[0]))
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("n", [60, 4000])
-def test_cells_add_up_to_the_bins(strategy, n):
-    """What is resampled has the cases, true ones and gaps of `reliability` bins, merged or not."""
-    rng = _rng(1)
-    p = rng.random(n)
-    y = rng.random(n) < p
-    seen = errors.score_levels(y, p)
-    count, residual, outcome, start = errors._outcome_cells(
-        seen, errors._level_bins(seen, 10, strategy)
-    )
-    curve = reliability(y, p, strategy=strategy)
-    assert np.add.reduceat(count, start).tolist() == curve.n.tolist()
-    assert np.add.reduceat(count * outcome, start).tolist() == curve.k.tolist()
-    assert np.add.reduceat(count * residual, start) == pytest.approx(
-        curve.n * (curve.x - curve.y), abs=1e-10
-    )
-
-
-def test_a_seed_gives_the_same_interval_and_a_wider_level_a_wider_one():
-    """Chance comes in as an argument."""
-    y, s = _world(300)
-    ends = [ece_interval(y, s, level=level, rng=_rng(4)) for level in (0.95, 0.95, 0.99)]
-    assert ends[0] == ends[1]
-    assert ends[2][0] < ends[0][0] < ends[0][1] < ends[2][1]
 
 
 # the door
@@ -633,10 +500,6 @@ def test_one_outcome_teaches_nothing(method, outcome):
         (lambda: ece([0], [0.5], norm="L1"), "norm must be one of l1, l2, max, got 'L1'"),
         (lambda: ece([0], [0.5], debias=True), "debias needs norm='l2', got 'l1'"),
         (
-            lambda: ece_interval([0], [0.5], norm="max", debias=True, rng=_rng()),
-            "debias needs norm='l2'",
-        ),
-        (
             lambda: ece_interval([0], [0.5], level=95, rng=_rng()),
             r"level must be in \(0, 1\), got 95",
         ),
@@ -653,20 +516,12 @@ def test_one_outcome_teaches_nothing(method, outcome):
             r"score must be in \[0, 1\] for beta, got 40.0",
         ),
         (
-            lambda: apply(fit([0, 1], [0.1, 0.2], method="beta"), [0.5, 1.5]),
-            r"score must be in \[0, 1\] for beta, got 1.5",
-        ),
-        (
             lambda: venn_abers_interval(fit([0, 1], [1, 2], method="platt"), 1),
             "need a calibrator of method='venn-abers', got platt",
         ),
         (
             lambda: folds_of([0, 1, 0], [1, 2, 3], folds=4, rng=_rng()),
             "folds must be between 2 and the 3 cases, got 4",
-        ),
-        (
-            lambda: folds_of([0, 1, 0], [1, 2, 3], folds=1, rng=_rng()),
-            "folds must be between 2 and the 3 cases, got 1",
         ),
         (
             lambda: folds_of([0, 1, 0], [1, 2, 3], folds=3, groups=["a", "a", "b"], rng=_rng()),
@@ -695,14 +550,3 @@ def test_one_case_one_level_and_one_outcome_are_measured(strategy, y, p):
     assert reliability(y, p, strategy=strategy).n.sum() == len(y)
     assert all(np.isfinite(ece_interval(y, p, strategy=strategy, rng=_rng())))
     assert np.isfinite([smooth_ece(y, p), *brier_decomposition(y, p)]).all()
-
-
-def test_labels_may_be_bool_int_or_float():
-    """And p float32, which is read as the float64 it is."""
-    y, p = _world(50)
-    values = {
-        ece(labels, p)
-        for labels in (y, y.astype(int), y.astype(float), y.astype(np.uint8), y.tolist())
-    }
-    assert len(values) == 1
-    assert ece(y, p.astype(np.float32)) == pytest.approx(values.pop(), abs=1e-7)

@@ -277,13 +277,14 @@ def test_sweep_takes_policies_or_one_threshold(world):
 
 
 @pytest.mark.usefixtures("quick_study")
-def test_tune_and_report_write_what_they_name(world):
+def test_tune_and_report_write_what_they_name(world, monkeypatch):
     """Policy, report and what was selected; the policy loads and is reported again.
 
     People read the winner first.
     """
+    monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
     trace, out = str(world / "t.parquet"), world / "tuned"
-    done = run("tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", out, "--json")
+    done = run("tune", trace, "--trials", "6", "--no-track", "--quiet", "--out", out, "--json")
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout, parse_constant=pytest.fail)
     assert {row["policy"] for row in told["comparison"]} >= {
@@ -307,7 +308,7 @@ def test_tune_and_report_write_what_they_name(world):
     assert {row["verdict"] for row in told["against"]} <= {"better", "worse", "same", "open"}
     # Runs that cannot be tracked cost nothing of the study: all is written and printed, and the
     # last line says so.
-    call = ["tune", trace, "--trials", "20", "--mlruns", trace, "--quiet", "--out", out]
+    call = ["tune", trace, "--trials", "6", "--mlruns", trace, "--quiet", "--out", out]
     done = run(*call)
     assert done.exit_code == 1
     assert done.stderr.splitlines()[-1].endswith("choose another.")

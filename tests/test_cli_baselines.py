@@ -17,7 +17,6 @@ from typer.testing import CliRunner
 from labelled import free_policy, labelled
 from raglab.cli import app
 from raglab.store.baselines import Baseline
-from raglab.store.policies import Policy
 
 MAIN = "from raglab.cli import main; main()"
 
@@ -74,8 +73,8 @@ def world(tmp_path_factory):
 
 
 def test_exit_codes_of_a_process(world):
-    """0 for the same policy, 3 where something is lost; the lost cases are listed."""
-    same = process(world, "check", "same.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
+    """0 for the same policy, 3 of a process where something is lost; the lost cases are listed."""
+    same = run(world, "check", "same.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
     assert (same.code, "verdict: not shown" in same.out) == (0, True)
     worse = process(
         world,
@@ -147,7 +146,7 @@ def test_a_baseline_by_other_costs(world):
     against = ("-c", "t.parquet", "--baseline", "c.json")
     worse = run(world, "check", "worse.yaml", *against, "--json")
     assert json.loads(worse.out)["measures"][0]["loss"] == pytest.approx(0.11)
-    other = process(world, "check", "worse.yaml", *against, "--cost", "ok.refused=2")
+    other = run(world, "check", "worse.yaml", *against, "--cost", "ok.refused=2")
     assert (other.code, other.out, other.err.count("\n")) == (1, "", 1)
     assert "own costs, ok.refused=0.5, got ok.refused=2; leave the costs out" in other.err
 
@@ -179,48 +178,3 @@ def test_what_is_refused(world, options, message):
     ended = run(world, "check", "same.yaml", "-c", "t.parquet", *options)
     assert (ended.code, message in ended.err) == (1, True), ended.err
     assert {path: path.read_bytes() for path in world.rglob("*") if path.is_file()} == before
-
-
-def test_a_certificate_is_left_alone(world):
-    """A policy with a certificate is compared; the output says what it is not."""
-    worse = Policy.load(world / "worse.yaml")
-    certified = worse.replace("certificate", {"policy_id": worse.policy_id, "promises": []})
-    certified.save(world / "stale.yaml")
-    ended = run(world, "check", "stale.yaml", "-c", "t.parquet", "--baseline", "made/b.json")
-    assert (ended.code, "not re-tested" in ended.out) == (3, True)
-
-
-def test_questions_are_retrieved_as_the_baseline_was(tmp_path):
-    """From JSON lines beside their documents, with the settings in the file.
-
-    Documents that changed are stated.
-    """
-    for name, text in (
-        ("hull", "The excess for hull damage is 400 pounds."),
-        ("cargo", "Cargo is covered at sea."),
-    ):
-        (tmp_path / f"{name}.md").write_text(f"# {name}\n\n{text}\n", encoding="utf-8")
-    questions = [
-        ("1", "What is the excess for hull damage?", "hull.md"),
-        ("2", "Is cargo covered at sea?", "cargo.md"),
-    ]
-    lines = [
-        {"id": n, "query": query, "expect_status": "ok", "expect_sources": [file]}
-        for n, query, file in questions
-    ]
-    (tmp_path / "cases.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    settings = {"retrieval": {"fetch_k": 2, "rerank_k": 2}, "arm": "hybrid"}
-    free_policy().replace("certificate", settings).save(tmp_path / "p.yaml")
-    call = ("check", str(tmp_path / "p.yaml"), "--cases", str(tmp_path / "cases.jsonl"))
-    saved = run(tmp_path, *call, "--save-baseline", "b.json")
-    assert saved.code == 0, saved.err
-    assert Baseline.load(tmp_path / "b.json").retrieval["fetch_k"] == 2
-    free_policy().save(tmp_path / "p.yaml")
-    same = run(tmp_path, *call, "--baseline", "b.json", "--json")
-    assert (same.code, json.loads(same.out)["cases"]) == (0, 2)
-    assert json.loads(same.out)["settings"] == []
-    (tmp_path / "hull.md").write_text(
-        "# hull\n\nThe excess for hull damage is 500 pounds.\n", encoding="utf-8"
-    )
-    other = run(tmp_path, *call, "--baseline", "b.json", "--json")
-    assert [row["setting"] for row in json.loads(other.out)["settings"]] == ["documents"]

@@ -23,7 +23,6 @@ from raglab.cli.common import (
     parse_costs,
     parse_shares,
     parse_targets,
-    table_text,
     write_csv,
 )
 from raglab.lab.goals import Goal
@@ -90,18 +89,6 @@ def test_columns_and_shares():
     for text in ("0.5,0.5", "tune=0.4", "0.4,0.3,x", "", "0.4,0.2,0.2,0.2"):
         with pytest.raises(ValueError, match="--split must be"):
             parse_shares(text)
-
-
-def test_a_table_fits_a_line():
-    """An interval stands behind its number, a missing one is a dash, a long text is cut."""
-    rows = {"n": [1, 2], "rate": [0.25, float("nan")], "why": ["x" * 200, "y"]}
-    ends = {"rate_low": [0.125, float("nan")], "rate_high": [0.5, float("nan")]}
-    text = table_text(pd.DataFrame(rows | ends), width=40)
-    assert "0.25 [0.125, 0.5]" in text
-    assert "–" in text
-    assert max(map(len, text.splitlines())) <= 100
-    wide = pd.DataFrame({f"column {number}": [number] for number in range(40)})
-    assert max(map(len, table_text(wide).splitlines())) <= 100
 
 
 def test_the_doors_take_them(tmp_path):

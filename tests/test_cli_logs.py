@@ -82,25 +82,6 @@ def test_a_target_of_a_file(path, tmp_path, kind):
         assert [row["value"] for row in found] == pytest.approx(expected["value"].tolist())
 
 
-def test_always_one_arm(path, tmp_path):
-    """`best:` and a name; of a log with positions, a number.
-
-    Sessions and level reach the intervals.
-    """
-    more = {"level": 0.5, "session": "user", "arms": ARMS}
-    expected = estimate(log(), [0.0, 0.0, 1.0], ("snips",), **more)
-    arguments = ("-t", "best:table", "-e", "snips", "--session", "user", "--level", "0.5", "--json")
-    pd.testing.assert_frame_equal(
-        pd.DataFrame(json.loads(ran(path, *arguments).stdout)["estimates"]), expected
-    )
-    numbered = log().assign(action=[ARMS.index(name) for name in log()["action"]])
-    numbered.to_parquet(tmp_path / "numbers.parquet")
-    said = json.loads(
-        ran(str(tmp_path / "numbers.parquet"), "-t", "best:2", "-e", "snips", "--json").stdout
-    )
-    assert said["estimates"][0]["value"] == expected["value"][0]
-
-
 def test_what_cannot_be_said_is_said_aloud(tmp_path):
     """Warnings go to the error stream, and where nothing can be said at all the exit code is 4."""
     log(12).to_csv(tmp_path / "few.csv", index=False)
@@ -175,16 +156,6 @@ def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path, kind):
         f"got 'table', closed in {closed} of 600 rounds"
         in ran(str(file), "-t", "best:table", "-e", "snips", code=1).stderr
     )
-
-
-def test_a_fixed_choice_is_not_uniform(tmp_path):
-    """If every probability is 0 or 1, the arms not taken are not those that were not there."""
-    share = (log()["action"].to_numpy()[:, None] == np.array(ARMS)).astype(float)
-    certain = log().assign(
-        propensity=1.0, **{f"p_{arm}": share[:, at] for at, arm in enumerate(ARMS)}
-    )
-    certain.to_csv(tmp_path / "certain.csv", index=False)
-    assert "log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "snips", code=1).stderr
 
 
 def test_the_log_of_a_bandit_at_work(places, tmp_path, monkeypatch):

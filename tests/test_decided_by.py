@@ -46,7 +46,7 @@ def _is_off(decisions, name):
 
 
 @given(st.integers(0, 2_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_what_decided_is_a_gate_that_is_on_a_rule_or_nothing(seed):
     """`answered` is ok, a rule has its own status, a gate refuses or asks back and is on.
 
@@ -74,7 +74,7 @@ def test_what_decided_is_a_gate_that_is_on_a_rule_or_nothing(seed):
 
 
 @given(st.integers(0, 2_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_counts_are_those_of_the_sweep_in_both_engines(seed):
     """By deciding gate they are the frame's counts, user gates together, and sum to the cases."""
     trace, policies = _worlds(seed)

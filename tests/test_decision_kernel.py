@@ -182,8 +182,7 @@ def gated_policies(rng, grid, order):
 WORLDS = [
     (order, width, grid)
     for order in ("rank", "l2")
-    for width in range(1, 7)
-    for grid in (GRID, COARSE, TIGHT)
+    for width, grid in ((1, GRID), (2, TIGHT), (4, COARSE), (5, GRID), (6, TIGHT))
 ]
 
 
@@ -192,18 +191,6 @@ def case_of(part, row):
     if isinstance(part, tuple):
         return type(part)(*(case_of(field, row) for field in part))
     return part[..., row : row + 1] if isinstance(part, np.ndarray) else part
-
-
-def one_at_a_time(found, policies):
-    """Stage and slot [P, Q] of the chain on one case and one policy at a time."""
-    cases = [case_of(found, row) for row in range(N_CASES)]
-    said = [
-        [decide_cases(case, limits, (1, 1)) for case in cases]
-        for limits in (policy_thresholds([policy]) for policy in policies)
-    ]
-    stage = np.array([[int(cell.stage[0, 0]) for cell in row] for row in said])
-    slot = np.array([[int(cell.slot[0, 0]) for cell in row] for row in said])
-    return stage, slot
 
 
 def check_twins(found, policies):
@@ -258,18 +245,6 @@ def test_narrow_distances_decide_as_wide_ones(order, width, grid):
         np.testing.assert_array_equal(wide, narrow)
 
 
-@pytest.mark.parametrize(("order", "width", "grid"), WORLDS[::5])
-def test_one_case_is_a_cell_of_many(order, width, grid):
-    """One case and one policy at a time decide as all at once."""
-    rng = np.random.default_rng([width, len(grid), order == "l2"])
-    trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)[:12]
-    found = measured_tables(trace, policies[0]).evidence
-    said = decide_cases(found, policy_thresholds(policies), (len(policies), N_CASES))
-    stage, slot = one_at_a_time(found, policies)
-    np.testing.assert_array_equal(said.stage, stage)
-    np.testing.assert_array_equal(said.slot, slot)
-
-
 @pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
 def test_engines_count_the_same(order, width, grid):
     """Counts and stages are equal between engines, and every policy's stages sum to the cases."""
@@ -304,16 +279,3 @@ def test_a_sweep_in_parts_counts_the_whole(block, monkeypatch):
     monkeypatch.setattr(case_codes, "BLOCK", 3 * block)
     for first, second in zip(tally(trace, policies, engine="numpy")[:3], whole[:3], strict=True):
         np.testing.assert_array_equal(first, second)
-
-
-def test_the_kernel_leaves_its_evidence_unchanged():
-    """Also of a single case, whose columns and rows are the same memory."""
-    rng = np.random.default_rng(4)
-    trace, policies = random_trace(rng, 6, COARSE), random_policies(rng, COARSE, "rank")
-    found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
-    for row in range(N_CASES):
-        case = case_of(found, row)
-        before = [np.copy(field) for field in (case.top_rerank, case.top_hybrid, case.l2)]
-        kernel.tallied(case, limits, N_POLICIES)
-        for field, old in zip((case.top_rerank, case.top_hybrid, case.l2), before, strict=True):
-            np.testing.assert_array_equal(field, old)

@@ -2,85 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
-import pytest
 
-from raglab import resolver
 from raglab.decision import chain
-from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence, measured_tables
+from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.values import map_fields
-from worlds import policy, random_policies, random_trace
+from worlds import random_policies, random_trace
 
 
-@pytest.fixture(scope="module")
-def trace():
-    """Return forty drawn cases."""
-    return random_trace(3, 40, depths=2)
-
-
-def test_every_field_is_said_with_its_meaning():
-    """The docstring names each field of the evidence.
-
-    A field that nobody explains does not get in.
-    """
-    words = set(re.findall(r"[a-z_0-9]+(?=[,:]| \[)", str(Evidence.__doc__)))
-    assert set(Evidence._fields) <= words
-
-
-def test_the_shapes_are_those_that_are_said(trace):
-    """Cases are the last axis of every array, depths come first, slots and hits in between."""
-    measured = measured_tables(trace, policy())
-    evidence: Any = measured.evidence
-    depths, hits, cases = evidence.l2.shape
-    assert cases == len(trace)
-    slots = hits + 1 + len(WINNERS)
-    for name in ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label"):
-        assert getattr(evidence, name).shape == (cases,), name
-    for name in (
-        "n_hits",
-        "best_l2",
-        "top1",
-        "gap",
-        "agree",
-        "degenerate",
-        "fused",
-        "n_groups",
-        "n_options_all",
-    ):
-        assert getattr(evidence, name).shape == (depths, cases), name
-    for name in ("missing", "right", "share"):
-        assert getattr(evidence, name).shape == (depths, slots, cases), name
-    for name in ("generation", "support", "unfit"):
-        assert getattr(evidence, name).shape == (depths, 0, cases), name
-    for contest in (evidence.all, evidence.tied):
-        assert isinstance(contest, resolver.Contest)
-        assert {field.shape for field in contest} == {(depths, cases)}
-
-
-def test_the_slots_of_the_options_are_the_last_of_the_winners(trace):
-    """`OPTION_SLOTS` and `WINNERS` say the same of one order."""
-    assert [WINNERS[slot] for slot in OPTION_SLOTS] == ["options_of_all", "options_of_tied"]
-    chosen = measured_tables(trace, policy()).chosen
-    for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
-        for row, of_row in enumerate(options):
-            shown = [place for option in of_row for place in option.places]
-            assert [place for place in chosen.places[row, slot] if place >= 0] == shown
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_known_passes_change_no_decision(seed):
+def test_known_passes_change_no_decision():
     """Depths that were judged before are taken as they are.
 
     Outcome and whether the loop goes on stay the same.
     """
-    trace, reached = random_trace(seed, 12, depths=3, width=8), 0
-    for given, row in product(random_policies(seed, 6), range(len(trace))):
+    trace, reached = random_trace(1, 6, depths=3, width=8), 0
+    for given, row in product(random_policies(1, 4), range(len(trace))):
         limits = policy_thresholds([given])
         passes: list[chain.Pass] = []
         for depths in (1, 2, 3):

@@ -29,7 +29,6 @@ from raglab.default_learner import (
 )
 from raglab.default_learner.confidence import PRIOR
 from raglab.default_learner.stratification import evidence
-from raglab.metrics import clopper_pearson
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 POSTERIOR = DefaultLearner(rule="posterior", split="evidence")
@@ -57,21 +56,6 @@ def case_12(bodies=30, covers=8, **more):
     body, cover = {"page_1_kind": "body", **more}, {"page_1_kind": "coversheet", **more}
     seen: Seen = [("1", "explicit_yes", body)] + [("1", "implicit_ok", body)] * (bodies - 1)
     return seen + [("1", "failure", cover), ("toc", "explicit_yes", cover)] * covers
-
-
-def splits_of_noise(rng, rows, n_levels, failing, signals):
-    """Rows of 20 columns of noise that split after any of their signals."""
-    outcomes = rng.random((rows, signals)) < failing
-    levels = rng.integers(n_levels, size=(rows, signals, 20))
-    at = levels[..., None] == np.arange(n_levels)  # [R, N, M, L]
-    of = np.cumsum(at, axis=1)
-    wrong = np.cumsum(at & outcomes[..., None, None], axis=1)
-    tried = (of > 0).sum(axis=-1) > 1
-    found = np.where(of > 0, evidence(wrong, of), 0.0).sum(axis=-1) / np.maximum(
-        (of > 0).sum(axis=-1), 1
-    )
-    bar = np.maximum(tried.sum(axis=-1, keepdims=True), 1) / EVIDENCE.alpha
-    return int(((found >= bar) & tried).any(axis=(1, 2)).sum())
 
 
 def beta(right, wrong):
@@ -353,46 +337,3 @@ def test_a_split_keeps_what_is_remembered():
     assert left == pytest.approx(24.0 / 47.0)
     assert rows[1].candidate_votes == {"toc": pytest.approx(8.0 * left)}
     assert (rows[1].sample_size, rows[1].remembered) == (8, pytest.approx(8.0 * left))
-
-
-def test_the_arrays_of_noise_are_what_stratify_finds():
-    """Row by row and signal by signal it says the same."""
-    rng = np.random.default_rng(5)
-    outcomes, levels = rng.random(40) < 0.3, rng.integers(2, size=(40, 3))
-    outcomes |= levels[:, 1] == 1  # one column tells
-    seen: Seen = [
-        (
-            "1",
-            "failure" if bad else "implicit_ok",
-            {f"noise_{at}": str(n) for at, n in enumerate(row)},
-        )
-        for bad, row in zip(outcomes, levels, strict=True)
-    ]
-    for count in (2, 5, 9, 15, 25, 40):
-        row = learned(seen[:count])
-        at = levels[:count, :, None] == np.arange(2)
-        wrong, of = (at & outcomes[:count, None, None]).sum(axis=0), at.sum(axis=0)
-        tried = (of > 0).all(axis=-1)
-        found = np.where(tried, evidence(wrong, of).mean(axis=-1), 0.0)
-        split_ = stratify(row, EVIDENCE)
-        assert (split_ is not None) == bool(found.max() >= max(tried.sum(), 1) / 0.05)
-        if split_ is not None:
-            assert split_.column == f"noise_{found.argmax()}"
-            assert split_.evidence == pytest.approx(float(found.max()))
-
-
-def test_noise_rarely_splits():
-    """20 columns of two values, 60 signals each, tested after every one: at most 5 % of rows."""
-    assert (
-        splits_of_noise(np.random.default_rng(6), rows=100, n_levels=2, failing=0.3, signals=60)
-        <= 5
-    )
-
-
-@pytest.mark.parametrize(("n_levels", "failing"), [(2, 0.05), (2, 0.3), (6, 0.3)])
-def test_noise_splits_under_five_percent(n_levels, failing):
-    """500 rows of 20 columns over 200 signals: with 95 % confidence under 5 % ever split."""
-    wrong = splits_of_noise(
-        np.random.default_rng(20), rows=500, n_levels=n_levels, failing=failing, signals=200
-    )
-    assert clopper_pearson(wrong, 500)[1] < 0.05

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from drawings import reviewed_traffic
-from raglab.displays.traffic import MOST_STEPS, ReviewDisplay
+from raglab.displays.traffic import ReviewDisplay
 from raglab.values import Status
 from refusals import refused
+
+MOST_STEPS = 100
 
 
 def test_each_threshold_and_the_days():
@@ -60,15 +62,16 @@ def test_one_threshold_on_axes_of_ones_own():
     assert again.axes_[0] is display.ax_
 
 
-def test_many_steps_are_thinned():
+def test_many_steps_are_thinned(monkeypatch):
     """A line has so many steps at most, each exact at its lower end."""
-    reviewed = reviewed_traffic(n=5_000, steps=None)
+    monkeypatch.setattr("raglab.displays.traffic.MOST_STEPS", MOST_STEPS)
+    reviewed = reviewed_traffic(n=500, steps=None)
     curve = reviewed.curves["confidence.tau_default"]
     assert len(curve.low) > MOST_STEPS
     display = ReviewDisplay.from_review(reviewed, paths=["confidence.tau_default"])
     values, _, _ = display.ax_.patches[0].get_data()  # type: ignore[attr-defined]
     assert len(values) == MOST_STEPS
-    assert (values[0], values[-1]) == (curve.counts[0, 0] / 5_000, curve.counts[-1, 0] / 5_000)
+    assert (values[0], values[-1]) == (curve.counts[0, 0] / 500, curve.counts[-1, 0] / 500)
 
 
 def test_a_path_that_has_no_curve():

@@ -14,9 +14,6 @@ from experiments.league.clustered import (
     accuracy_difference,
     answered_cases,
     auroc_lean,
-    disjoint_pairs,
-    flat_reach,
-    lack_of_clusters,
     lean_spread,
     mean_auroc_difference,
     paired_rows,
@@ -56,11 +53,6 @@ def auroc_difference(*columns, clusters=None, level=0.95):
 def columns(rows):
     """Rows as columns."""
     return [np.array(column) for column in zip(*rows, strict=True)]
-
-
-def numbers(value):
-    """Bits of a difference."""
-    return np.array(value[:4], dtype=np.float64).tobytes()
 
 
 # --- AUROC
@@ -115,49 +107,6 @@ def test_clusters_are_obuchowski():
     )
 
 
-def test_copies_of_a_case_are_no_evidence():
-    """Each case three times, as clusters of three: the interval of the cases alone.
-
-    Unmarked it is far too short.
-    """
-    right, first, second, cluster = world(2, 120, 1)
-    thrice = [np.repeat(column, 3) for column in (right, first, second, cluster)]
-    alone = auroc_difference(right, first, second)
-    marked = auroc_difference(*thrice[:3], clusters=thrice[3])
-    assert np.array(marked[:4]) == pytest.approx(np.array(alone[:4]), abs=1e-12)
-    unmarked = auroc_difference(*thrice[:3])
-    assert unmarked.high - unmarked.low < 0.65 * (alone.high - alone.low)
-    answers = [
-        accuracy_difference(*c[:2], c[2] > 0, clusters=c[3])
-        for c in ([right, first, second, cluster], thrice)
-    ]
-    assert answers[0].value == pytest.approx(answers[1].value, abs=1e-12)
-    assert answers[0].high == pytest.approx(answers[1].high, abs=0.01)
-
-
-def test_it_agrees_with_a_cluster_bootstrap():
-    """Standard errors of AUROC and accuracy differences against 600 resamples of clusters of 5."""
-    rng = np.random.default_rng(3)
-    right, first, second, cluster = world(rng, 500, 5)
-    cells = np.arange(500) % 5
-    draws = []
-    for _ in range(600):
-        rows = (rng.integers(0, 100, 100)[:, None] * 5 + np.arange(5)).ravel()
-        r, a, b, c = right[rows], first[rows], second[rows], cells[rows]
-        by_cell = [auroc(r[c == k], a[c == k]) - auroc(r[c == k], b[c == k]) for k in range(5)]
-        share = (b > -2).mean()
-        accuracies = accuracy_at_coverage(r, a, share), r[b > -2].mean()
-        draws.append((auroc(r, a) - auroc(r, b), np.mean(by_cell), accuracies[0] - accuracies[1]))
-    spread = np.std(draws, axis=0)
-    found = [
-        auroc_difference(right, first, second, clusters=cluster),
-        mean_auroc_difference(right, first, second, cells=cells, clusters=cluster),
-        accuracy_difference(right, first, second > -2, clusters=cluster),
-    ]
-    widths = np.array([one.high - one.low for one in found]) / (2 * 1.98)
-    assert widths / spread == pytest.approx(np.ones(3), abs=0.15)
-
-
 def test_a_mean_over_cells_by_hand():
     """Two cells weigh the same.
 
@@ -203,17 +152,6 @@ def test_questions_that_models_share_are_clusters():
 # --- accuracy at a coverage
 
 
-def test_accuracy_at_a_coverage_by_hand():
-    """One right alone; then a tie of right and wrong, half of it; 1.5 cases of four; all."""
-    correct, confidence = [1, 1, 0, 0], [0.9, 0.7, 0.7, 0.1]
-    assert accuracy_at_coverage(correct, confidence, 0.25) == 1.0
-    assert accuracy_at_coverage(correct, confidence, 0.5) == 0.75
-    assert accuracy_at_coverage(correct, confidence, 0.375) == pytest.approx(1.25 / 1.5)
-    assert accuracy_at_coverage(correct, confidence, 1.0) == 0.5
-    assert accuracy_at_coverage(correct, [0.9, 0.7, NAN, NAN], 0.5) == 1.0
-    assert np.isnan(accuracy_at_coverage(correct, [0.9, 0.7, NAN, NAN], 0.51))
-
-
 @settings(LAWFUL, max_examples=50)
 @given(rows=st.lists(ROW, min_size=1, max_size=6), place=st.integers(1, 6))
 def test_ties_are_worth_the_mean_of_their_orders(rows, place):
@@ -255,41 +193,6 @@ def test_a_rule_is_compared_at_its_own_coverage(rows):
 # --- laws of all
 
 
-@LAWFUL
-@given(rows=ROWS, seed=st.integers(0, 5))
-def test_order_names_and_turns(rows, seed):
-    """The order of rows and a rising change of a signal change no bit.
-
-    Turned round the ends change places.
-    """
-    right, first, second, cluster, cell = columns(rows)
-    order = np.random.default_rng(seed).permutation(len(rows))
-
-    def found(at, a, b):
-        part = right[at], a[at], b[at]
-        return [
-            auroc_difference(*part, clusters=cluster[at]),
-            auroc_difference(*part),
-            mean_auroc_difference(*part, cells=cell[at], clusters=cluster[at]),
-        ]
-
-    plain = found(np.arange(len(rows)), first, second)
-    assert [numbers(one) for one in plain] == [
-        numbers(one) for one in found(order, first**3, second)
-    ]
-    for one, turned in zip(plain, found(order, second, first), strict=True):
-        expected = [-one.value, -one.high, -one.low]
-        assert list(turned[:3]) == pytest.approx(expected, abs=1e-12, nan_ok=True)
-        assert not one.low > one.value
-        assert not one.high < one.value
-    rule = second > 0.25
-    gains = [
-        accuracy_difference(right[at], signal[at], rule[at], clusters=cluster[at])
-        for at, signal in ((order, first), (np.arange(len(rows)), first**3))
-    ]
-    assert numbers(gains[0]) == numbers(gains[1])
-
-
 def test_few_clusters_give_no_interval():
     """Nine clusters of 30 cases: a value, a note, and no ends."""
     right, first, second, cluster = world(8, 270, 30)
@@ -301,24 +204,6 @@ def test_few_clusters_give_no_interval():
         assert np.isfinite(gain.value)
         assert np.isnan([gain.low, gain.high]).all()
         assert gain.note == "No interval: 9 clusters are fewer than 10."
-
-
-def test_where_nothing_varies():
-    """One signal twice: 0 with the reach of 60 pairs without a change.
-
-    Perfect against none: Hoeffding's.
-    """
-    right = np.arange(120) < 60
-    same = auroc_difference(right, np.arange(120), np.arange(120.0))
-    assert (same.value, same.high) == (0.0, pytest.approx(1 - 0.05 ** (1 / 60)))
-    assert "No case moves the difference" in same.note
-    gain = auroc_difference(right, right, np.zeros(120))
-    assert (gain.value, gain.low) == (0.5, pytest.approx(0.5 - np.sqrt(2 * np.log(40) / 60)))
-    equal = accuracy_difference(right, np.arange(120.0), np.arange(120) > 59)
-    assert equal.high == pytest.approx(1 - 0.05 ** (1 / 60))
-    assert flat_reach(0.3, 0, 0.95) == 2.0
-    rows = paired_rows([1, 0, 1, 0, 1], (np.zeros(5),), [0, 0, 1, 2, 2])
-    assert disjoint_pairs(rows, np.ones(5, dtype=bool)) == 1
 
 
 def test_one_kind_alone():
@@ -357,8 +242,3 @@ def test_shares_out_of_range():
     for coverage in (1.2, 0.0):
         refused(r"coverage must be in \(0, 1\]", accuracy_at_coverage, right, first, coverage)
     refused("second must be 0 or 1", accuracy_difference, right, first, second)
-
-
-def test_a_kind_of_one_cluster_has_no_interval():
-    """Other clusters say nothing of how it varies."""
-    assert lack_of_clusters(20, 1) == "No interval: one cluster holds all cases of a kind."

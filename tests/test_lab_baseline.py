@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answered_traces import PLAIN, many, without
@@ -20,9 +18,6 @@ from raglab.lab.baseline import (
 from raglab.lab.comparison import compare
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import RATES
-from raglab.store.baselines import BaselineCase
-from raglab.store.case_labels import label_fingerprint, question_fingerprint
-from raglab.values import Case
 from study_worlds import PAIRS, baseline_case, baseline_of_cases
 
 POLICY = free_policy()
@@ -78,28 +73,12 @@ def test_a_worked_example():
     )
 
 
-def test_a_gain_fails_nothing():
-    """Lower costs, fewer errors and a higher pass rate are losses below 0."""
-    found = compare_baselines(outcomes(180, 20), outcomes(200, 0), rates=list(RATES))
-    assert found.lost == ()
-    for measure in ("expected_cost", "hallucination_rate", "pass_rate"):
-        assert row(found, measure)["loss"] == pytest.approx(-0.1)
-        assert row(found, measure)["high"] < 0.0
-
-
-def test_a_lower_coverage_is_a_loss():
-    """Of rates that are better high, a fall is above 0."""
-    found = compare_baselines(outcomes(200, 0), outcomes(170, 0, 30), rates=["coverage"])
-    assert row(found, "coverage")["loss"] == pytest.approx(0.15)
-    assert found.lost == ("expected_cost", "coverage")
-
-
 def test_a_tiny_loss_of_many_cases_passes():
-    """1 % of 20,000 cases: the interval excludes 0, the minimum effect is not exceeded.
+    """1 % of 2,000 cases: the interval excludes 0, the minimum effect is not exceeded.
 
     At 0.005 it is.
     """
-    before, after = outcomes(20_000, 0), outcomes(19_800, 200)
+    before, after = outcomes(2_000, 0), outcomes(1_980, 20)
     found = compare_baselines(before, after)
     assert row(found, "expected_cost")["low"] > 0.0
     assert (row(found, "expected_cost")["verdict"], found.lost) == ("small", ())
@@ -127,6 +106,7 @@ def test_graded_costs_decide():
     assert row(compare_baselines(*pairs[0]), "expected_cost")["loss"] == pytest.approx(0.25)
 
 
+@settings(max_examples=12)
 @given(
     st.lists(
         st.tuples(st.sampled_from(OUTCOMES_OF_OK), st.sampled_from(OUTCOMES_OF_OK)),
@@ -343,33 +323,3 @@ class TestText:
         assert found.scoring["missing answers before"] == 2
         with pytest.raises(ValueError, match="is not compared"):
             baseline_of(without(trace, answered[:20]), ANSWERING)
-
-
-def test_fingerprints():
-    """Of a question: its words and named documents; of a label: what a case is judged by."""
-    one = Case("a", "What is  the Excess?", "ok", ("a.md", "b.md"))
-    assert question_fingerprint(one) == question_fingerprint(
-        one._replace(id="b", query="what is the excess?")
-    )
-    assert question_fingerprint(one) != question_fingerprint(
-        one._replace(selected_sources=("a.md",))
-    )
-    assert label_fingerprint(one) == label_fingerprint(
-        one._replace(expect_sources=("b.md", "a.md"), query="x")
-    )
-    changes: list[dict[str, Any]] = [
-        {"expect_status": "refuse"},
-        {"expect_sources": ("a.md",)},
-        {"min_sources": 2},
-    ]
-    for change in changes:
-        assert label_fingerprint(one) != label_fingerprint(one._replace(**change))
-    assert label_fingerprint(one, ["Ann"]) != label_fingerprint(one)
-
-
-def test_frames():
-    """Results and baselines give tables."""
-    found = compare_baselines(outcomes(3, 1), outcomes(2, 2))
-    assert isinstance(found.frame(), pd.DataFrame)
-    assert found.frame()["measure"].tolist() == ["expected_cost", *RATES]
-    assert isinstance(BaselineCase(*["x"] * 5), tuple)

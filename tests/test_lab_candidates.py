@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ from raglab.lab.candidates import (
     threshold_candidate,
 )
 from raglab.lab.competition import check_competition, competition
-from raglab.lab.decision_fitting import LEAST, policy_with_costs
+from raglab.lab.decision_fitting import LEAST
 from raglab.lab.goals import Goal
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.metrics import N_CELLS
@@ -198,14 +197,12 @@ def _same_folds(cases, fold):
     return Dealt(*cases)
 
 
-@pytest.mark.parametrize(
-    "costs", [None, {"refuse": {"answered_wrong": 10}}, {"ok": {"refused": 3}}]
-)
-def test_one_cross_fit_serves_every_cost_matrix(costs):
+def test_one_cross_fit_serves_every_cost_matrix():
     """Models of the folds under default costs decide as those fitted for these costs would."""
     trace = separable(80)
-    fit = cross_fit(measured_cases(trace))
-    cases = measured_cases(trace, Goal(costs=costs))
+    fit = cross_fit(measured_cases(trace, repeats=1))
+    costs = {"refuse": {"answered_wrong": 10}, "ok": {"refused": 3}}
+    cases = measured_cases(trace, Goal(costs=costs), repeats=1)
     shared, own = cost_candidate(cases, fit), cost_candidate(cases, cross_fit(cases))
     np.testing.assert_array_equal(shared.cells, own.cells)
     assert shared.policies[0].policy_id == own.policies[0].policy_id
@@ -217,11 +214,11 @@ def test_the_ratio_of_a_family_is_that_of_brute_force():
     It is taken on cross-fitted probabilities.
     """
     goal = Goal(targets={"hallucination_rate": 0.15})
-    cases = measured_cases(separable(120), goal)
+    cases = measured_cases(separable(120), goal, repeats=1)
     fit = cross_fit(cases)
     (chosen, *_), steps = cost_candidate(cases, fit).policies, ratio_steps(fit, fit.policy)
     assert len(steps.low) > 20
-    tried = [*np.linspace(0.01, 12.0, 1500).tolist(), float(chosen.decision.ratio)]
+    tried = [*np.linspace(0.01, 12.0, 400).tolist(), float(chosen.decision.ratio)]
     policies = [fit.policy.replace("decision.ratio", ratio) for ratio in tried]
     cells = (
         np.sum([count_cells(case_cells(evidence, policies)) for evidence in fit.evidence], axis=0)
@@ -236,7 +233,7 @@ def test_the_ratio_of_a_family_is_that_of_brute_force():
 def test_where_no_ratio_keeps_the_targets_the_nearest_competes():
     """No hallucination at all beside full coverage: the ratio that misses both by least in sum."""
     goal = Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0})
-    cases = measured_cases(separable(120), goal)
+    cases = measured_cases(separable(120), goal, repeats=1)
     fit = cross_fit(cases)
     chosen = cost_candidate(cases, fit).policies[0]
     steps = ratio_steps(fit, fit.policy)
@@ -271,19 +268,9 @@ def test_who_competes():
     assert (entry.limited, entry.policies["deep"].refine.max_depth) == (1, 0)
 
 
-def test_a_rule_and_a_recipe_may_be_spelled_with_blank_or_underscore():
-    """Either way in either place."""
-    for rule in ("expected_cost", "expected cost"):
-        for candidates in (["expected_cost", "one_threshold"], ["expected cost", "one threshold"]):
-            assert check_competition(rule, candidates, 5, 2) == (
-                "expected_cost",
-                {COST: None, THRESHOLD: None},
-            )
-
-
 def test_a_candidate_that_cannot_compete_is_refused():
     """What cannot be fitted, what was fitted on these cases, and names that are none."""
-    cases = measured_cases(separable(80))
+    cases = measured_cases(separable(80), repeats=1)
     fitted = cross_fit(cases).policy
     refused(
         "must not be fitted on cases of this trace",
@@ -304,15 +291,3 @@ def test_a_candidate_that_cannot_compete_is_refused():
         refused(
             r"rule|candidate|folds|repeats", check_competition, rule, candidates, folds, repeats
         )  # type: ignore[arg-type]
-
-
-def test_costs_of_a_policy_are_those_of_the_matrix():
-    """What is not stated goes back to the default."""
-    dear = policy_with_costs(Policy.load(), {"refuse": {"answered_wrong": 10}})
-    assert dear.value("decision.costs.refuse.answered_wrong") == 10.0
-    plain = policy_with_costs(dear, None)
-    for label, outcome in product(
-        ("ok", "refuse", "ambiguous"), ("answered_wrong", "refused", "asked_wrong")
-    ):
-        free = (label, outcome) == ("refuse", "refused")
-        assert plain.value(f"decision.costs.{label}.{outcome}") == (0.0 if free else 1.0)

@@ -16,9 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import raglab
 from labelled import free_policy, labelled, noted, relabelled, shuffled, unsplit
-from look_files import take_look
 from raglab.certify import cases_needed, certification_chance, certify, hoeffding_bentkus
 from raglab.cli import app
 from raglab.decision.learned_cases import queries_hash
@@ -28,14 +26,12 @@ from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import counted_losses
 from raglab.lab.certification_words import (
     LIKELY,
-    Certification,
     asking_note,
     certificate_lines,
     need_note,
 )
 from raglab.lab.gate_fitting import case_signals
 from raglab.lab.looks import certificate_defect, recorded_looks
-from raglab.lab.study_cases import study_splits
 from raglab.lab.targets import diagnosis
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import N_CELLS, cell_costs, cost_matrix, upper_bound
@@ -67,15 +63,6 @@ def certified(found):
     """The policy that was chosen."""
     assert found.policy is not None
     return found.policy
-
-
-def test_the_example_of_the_docstring_runs(trace):
-    """On a trace with splits; the policy is fitted on split tune, so that it may be certified."""
-    text = " ".join((certify_best.__doc__ or "").split())
-    (example,) = re.findall(r"`(raglab\.certify_best\([^`]+\))`", text)
-    result = eval(example, {"raglab": raglab, "trace": trace})  # noqa: S307 - our own example
-    assert isinstance(result, Certification)
-    assert result.certificate.cases == SPLITS["certify"]
 
 
 def _rows(found, *columns):
@@ -175,19 +162,6 @@ def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what
     assert f"upper bound {bound:.3f}"[:-1] in made.reason
 
 
-def test_the_data_need_line_stands_beside(found):
-    """What 15 % needs with 0, 1 and 2 errors, what there is, what that certifies.
-
-    And the words of it.
-    """
-    promise, need = found.certificate.promises[0], found.needs["hallucination_rate"]
-    assert need.needed == (15, 25, 34)
-    assert (need.answered, need.wrong, need.best) == (promise.n, promise.k, promise.bound)
-    told = "\n".join(certificate_lines(found))
-    assert told.startswith("CERTIFIED: hallucination_rate at most 0.15 with confidence 0.9")
-    assert f"hallucination_rate: {promise.k} of {promise.n}, upper bound" in told
-
-
 def test_a_failed_certificate_says_what_is_missing_and_what_a_further_look_costs():
     """In its notes as on the command line, once.
 
@@ -238,30 +212,6 @@ def test_one_case_fewer_takes_no_look():
 
 
 STRICT = [free_policy(confidence={"enabled": False}).replace(*ONE, level) for level in (0.95, 0.9)]
-
-
-@pytest.mark.parametrize("mix", ["sample", {"ok": 0.9, "refuse": 0.1}])
-def test_a_candidate_that_can_certify_nothing_takes_no_look(mix, tmp_path):
-    """Two of 40 pilot cases are answered, so at most one of 19, where a target of 45 % needs four.
-
-    A candidate that answers half is tested in their place; the labels certified on change nothing.
-    """
-    trace, looks = labelled(2, {"tune": 40, "certify": 19}), tmp_path / "looks.jsonl"
-    pilot = trace.split("tune").hits.cosine[:, 0, 0, 0]
-    assert [int((pilot >= level).sum()) for level in (0.95, 0.9)] == [2, 2]
-    call: dict[str, Any] = {"targets": {"hallucination_rate": 0.45}, "looks": looks, "mix": mix}
-    found = certify_best(trace, STRICT, **call)
-    assert (found.certificate.looks, found.certificate.spent, found.certificate.tested) == (0, 0, 0)
-    assert found.frame()["policy_id"].tolist() == [policy.policy_id for policy in STRICT]
-    assert not looks.exists()
-    if mix == "sample":
-        assert "needs 4 cases even if none is lost, got 0" in found.certificate.reason
-    other = certify_best(relabelled(trace, "certify"), STRICT, **call)
-    assert other.certificate == found.certificate
-    loose = STRICT[0].replace(*ONE, 0.5)
-    tested = certify_best(trace, [*STRICT, loose], **call)
-    assert tested.frame()["policy_id"].tolist() == [loose.policy_id]
-    assert (tested.certificate.looks, tested.certificate.candidates) == (1, 3)
 
 
 @settings(deadline=None, derandomize=True, max_examples=12)
@@ -317,29 +267,6 @@ def test_no_target_is_hinted_at_that_always_answering_reaches(wrong):
     hopeless = certify_best(labelled(3, SPLITS, wrong=wrong), POLICY, targets=RISK, paths=ONE)
     assert np.isnan([hopeless.nearest, hopeless.chance]).all()
     assert not noted(hopeless.notes, "probability")
-
-
-def test_a_policy_that_is_not_tested_is_named_with_the_one_in_its_place():
-    """Too strict to answer 15 of 60 cases.
-
-    Reason and notes say so, and which threshold was tested instead.
-    """
-    trace, strict = labelled(0, {"tune": 150, "certify": 60}), POLICY.replace(*ONE, 0.9)
-    found = certify_best(trace, strict, targets=RISK, paths=ONE)
-    assert strict.policy_id not in found.table["policy_id"].tolist()
-    value = found.table["changed"][0]["similarity.min_similarity"]
-    (note,) = [text for text in found.notes if "not tested" in text]
-    assert note.endswith(f"first: similarity.min_similarity {value:g}.")
-    n = found.certificate.candidates
-    assert f"tested {found.certificate.tested} of {n}" in repr(found)
-    hard = certify_best(
-        relabelled(trace, "certify"), strict, targets={"hallucination_rate": 0.1}, paths=ONE
-    )
-    assert hard.policy is None
-    value = hard.table["changed"][0]["similarity.min_similarity"]
-    assert f"(similarity.min_similarity {value:g}) fails on" in hard.certificate.reason
-    alone = certify_policy(trace, strict, targets={"hallucination_rate": 0.05})
-    assert "the policy fails on" in alone.certificate.reason
 
 
 def test_the_chance_of_a_certificate_by_drawing():
@@ -614,18 +541,6 @@ def test_what_was_not_measured_is_said_to_be_so_and_own_signals_are_listed():
     np.testing.assert_array_equal(signals.score[-1], -np.arange(30.0))
 
 
-def test_a_study_counts_the_answerable_cases_of_split_certify():
-    """The note of the study and the report speak of the same cases.
-
-    Without the split there is no count.
-    """
-    trace = labelled(0, {"tune": 40, "certify": 30})
-    n = sum(case.expect_status == "ok" for case in trace.split("certify").cases)
-    splits = study_splits(trace, 0)
-    assert splits.n_certify == n
-    assert study_splits(trace.split("tune"), 0).n_certify is None
-
-
 def test_signals_are_diagnosed():
     """Signals that separate reach 20 %; signals that do not say so.
 
@@ -778,22 +693,6 @@ def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace):
         certify_best(trace, policy, targets=RISK, paths=ONE)
     elsewhere = policy.replace("fused.fitted_on", queries_hash(trace.split("tune").cases))
     assert certify_best(trace, elsewhere, targets=RISK, paths=ONE).certificate.looks == 1
-
-
-def test_looks_are_lines_of_a_file(tmp_path):
-    """Keys and deltas by the hash of the cases, in their order.
-
-    A file that is not there has none.
-    """
-    path = tmp_path / "looks.jsonl"
-    assert recorded_looks(path, "a") == {}
-    for cases, key, delta in (("a", "1", 0.1), ("b", "2", 0.1), ("a", "3", 0.05)):
-        take_look(path, None, cases, key, delta, again=True)
-    assert list(recorded_looks(path, "a").items()) == [("1", (0.1, 0)), ("3", (0.05, 0))]
-    assert recorded_looks(path, "b") == {"2": (0.1, 0)}
-    path.write_text("{broken\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="JSON"):
-        recorded_looks(path, "a")
 
 
 def test_what_remembers_the_looks_is_part_of_the_certificate(trace, tmp_path):
@@ -998,48 +897,6 @@ def test_certify_writes_a_policy_and_remembers(world):
     assert _run(*call, "-t", "hallucination_rate").stderr.startswith(
         "raglab: --target must be rate=limit"
     )
-
-
-def test_certify_takes_the_policy_given_or_the_best_of_several(world):
-    """One policy alone; with --best its family, or several.
-
-    Without a target, a policy or --best it is refused.
-    """
-    POLICY.replace(*ONE, 0.6).save(world / "q.yaml")
-    call = ("certify", world / "t.parquet", "--json", "--looks", world / "l.jsonl", "--again")
-    one, two = ("-p", world / "p.yaml"), ("-p", world / "q.yaml")
-    target = ("-t", "hallucination_rate=0.15")
-    for options, method, candidates in (
-        (one, "single", 1),
-        ((*one, *two, "--best"), "fixed_sequence", 2),
-        ((*one, "--best"), "fixed_sequence", None),
-    ):
-        done = _run(*call, *target, *options)
-        assert done.exit_code in {0, 3}, done.output
-        made = json.loads(done.stdout)["certificate"]
-        assert made["method"] == method
-        assert made["candidates"] == candidates or (candidates is None and made["candidates"] > 100)
-    for options, rule in (
-        (one, "got 0 and 1"),
-        (target, "got 1 and 0"),
-        ((*target, *one, *two), "got 1 and 2"),
-    ):
-        refused = _run(*call, *options)
-        assert (refused.exit_code, rule in refused.stderr) == (1, True), refused.output
-
-
-def test_a_cost_is_certified_and_checked_on_the_command_line(world):
-    """Costs by option, limit in units of cost; the check reads them from the policy."""
-    costs = ("--cost", "refuse.answered_wrong=4", "--cost", "ok.refused=0.5")
-    call = ("certify", world / "t.parquet", "--best", "-p", world / "p.yaml", *costs)
-    done = _run(*call, "-t", "expected_cost=0.9", "-o", world / "cost.yaml")
-    assert done.exit_code == 0, done.output
-    assert " of 250, upper bound" in done.stdout
-    labelled(34, {"": 800}).save(world / "new.parquet")
-    again = _run("check", world / "cost.yaml", "-c", world / "new.parquet", "--json")
-    told = json.loads(again.stdout)
-    assert (told["verdict"], told["over_ask_rate"]) == ("upheld", 0.0)
-    assert 0.0 < told["coverage"] < 1.0
 
 
 def test_check_speaks_in_exit_codes(world, certified):

@@ -111,15 +111,6 @@ def test_the_grid_takes_any_threshold(trace, path):
     assert len(grid(trace, base, paths=[path])) > 1
 
 
-def test_both_taus_vary_where_both_are_named(trace):
-    """Then the one does not follow the other."""
-    family = grid(trace, POLICY, paths=["confidence.tau_default", "confidence.tau_explicit"])
-    assert (
-        len({(one.confidence.tau_default, one.confidence.tau_explicit) for one in family[1:]})
-        == len(family) - 1
-    )
-
-
 def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(trace, monkeypatch):
     """One number moves, over its breakpoints, whatever the labels.
 
@@ -171,31 +162,6 @@ def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(trace, monk
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "path", "rule"),
-    [
-        (
-            BY_COST,
-            "similarity.min_similarity",
-            "act under rule expected_cost, got 'similarity.min_similarity'",
-        ),
-        (POLICY, "decision.ratio", "act under rule chain, got 'decision.ratio'; fit a decision"),
-    ],
-)
-def test_a_threshold_that_does_not_act_is_no_candidate(trace, policy, path, rule):
-    """The chain's do nothing where a cost decides, and the other way round."""
-    with pytest.raises(ValueError, match=rule):
-        grid(trace, policy, paths=[path])
-
-
-def test_costs_and_hard_bounds_may_be_varied_too(trace):
-    """What acts beside the ratio, where it is named; costs have no switch."""
-    base = BY_COST.replace("signals", {"top1_cosine": {"min": 0.1}})
-    assert declared_family(base) == ("decision.ratio",)
-    for path in ("decision.costs.refuse.answered_wrong", "signals.top1_cosine.min"):
-        assert len({one.value(path) for one in grid(trace.split("tune"), base, paths=[path])}) > 3
-
-
 def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace):
     """Nor on a part of it; fitted on split tune, as `fit_decision` does by itself, it is."""
     told, held_out = {"targets": TARGET}, trace.split("certify")
@@ -226,18 +192,6 @@ def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(tr
     )
     assert one.table["policy_id"].tolist() == two.table["policy_id"].tolist()
     assert (one.policy is not None, two.policy) == (True, None)
-
-
-def test_what_changed_is_told_of_thresholds_at_their_default(trace):
-    """A manifest leaves those out.
-
-    A ratio that moves away from 1, or back to it, is a change all the same.
-    """
-    plain = BY_COST.replace("refine.max_depth", 0)
-    stated = plain.replace("decision.ratio", 2.0)
-    for start, to in ((plain, stated), (stated, plain)):
-        found = certify_best(trace.split("certify"), [start, to], targets=TARGET)
-        assert found.table["changed"].tolist() == [{}, {"decision.ratio": to.decision.ratio}]
 
 
 def test_pilot_figures_come_from_models_that_never_saw_the_case(trace):

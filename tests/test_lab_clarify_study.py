@@ -74,13 +74,6 @@ def test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit():
     assert rates["cost"] <= own["cost"]
 
 
-def test_same_seed_same_study():
-    """Trials and comparison are the same again."""
-    again = tune_clarification(tastes(), tastes(), **SMALL)
-    pd.testing.assert_frame_equal(again.trials, study().trials)
-    pd.testing.assert_frame_equal(again.comparison, study().comparison)
-
-
 def test_a_limit_that_none_keeps_is_said():
     """With noise in every tenth request and useless questions, no silence is within 1 per 1000."""
     found = tune_clarification(

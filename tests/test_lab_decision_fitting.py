@@ -6,16 +6,13 @@ The loss, the bounds, the calibration, and what it reads.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
 
 import raglab
 from labelled import free_policy, labelled
 from raglab.decision.measurement import measured_tables
-from raglab.lab import decision_fitting
 from raglab.lab.decision_fitting import (
     ABSENT,
     CLASSES,
@@ -54,35 +51,6 @@ def _cases(seed, n=300, names=EITHER, classes=4, steep=1.5):
     return DecisionCases(signals, drawn.astype(np.int64), rng.random(n) < 0.8, rng.random(n) < 0.7)
 
 
-def _log_loss(probability, classes):
-    return -float(np.log(probability[classes, np.arange(len(classes))]).mean())
-
-
-@pytest.mark.parametrize("classes", [4, 3])
-def test_the_gradient_of_the_loss_is_its_slope(classes, monkeypatch):
-    """By finite differences, at random weights, with all classes and with one that has no cases."""
-    from scipy import optimize
-
-    seen: list[Any] = []
-
-    def caught(loss, begin, **more):
-        seen.append(loss)
-        return optimize.OptimizeResult(x=begin, fun=0.0, more=more)
-
-    cases = _cases(1, n=60, classes=classes)
-    x = cases.signals[[NAMES.index(name) for name in EITHER]].T
-    monkeypatch.setattr(optimize, "minimize", caught)
-    decision_fitting._fit_weights(x, cases.classes, ("either",) * 4, 0.3)
-    (loss,) = seen
-    for seed in range(3):
-        theta = np.random.default_rng(seed).normal(size=4 * len(EITHER) + 4)
-        # of a class without cases they stay where they are
-        theta[len(EITHER) * classes : len(EITHER) * 4] = 0.0
-        theta[4 * len(EITHER) + classes :] = 0.0
-        slope = check_grad(lambda at: loss(at)[0], lambda at: loss(at)[1], theta)
-        assert slope < 1e-4 * np.abs(loss(theta)[1]).max()
-
-
 @pytest.mark.parametrize("strength", [0.03, 0.3, 1.0])
 def test_without_directions_it_is_the_multinomial_logistic(strength):
     """Against scikit-learn on signals scaled by what the penalty allows each, calibration aside.
@@ -103,29 +71,6 @@ def test_without_directions_it_is_the_multinomial_logistic(strength):
     np.testing.assert_allclose(
         centred - centred.mean(axis=0), root * (peer.coef_ - peer.coef_.mean(axis=0)), atol=1e-2
     )
-
-
-def test_a_signal_that_tells_the_classes_apart_is_shrunk_less():
-    """Of two signals of the same weight alone, that among noise keeps more of it.
-
-    Noise beside it keeps less.
-    """
-    rng = np.random.default_rng(5)
-    classes = np.tile([0, 2], 100)
-    x = rng.normal(size=(200, 4))
-    x[:, 0] += 2.0 * (classes == 0)
-    share = penalty_shares(x, np.eye(len(CLASSES))[classes][:, [0, 2]])
-    assert share[0] > 3.8
-    assert share[1:].max() < 0.1
-    assert share.mean() == pytest.approx(1.0, abs=0.01)
-    weights, _ = decision_fitting._fit_weights(x, classes, ("either",) * 4, 0.03)
-    spread = np.ptp(weights[[0, 2]], axis=0)
-    assert spread[0] > 20.0 * spread[1:].max()
-
-
-def test_signals_of_one_class_share_alike():
-    """Where nothing can be told apart, nothing is preferred."""
-    assert penalty_shares(np.eye(3), np.ones((3, 1))).tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -156,13 +101,6 @@ def test_a_label_that_is_absent_never_gets_its_action(absent):
     assert model.probabilities(cases.signals)[CLASSES.index(absent)].max() < 1e-6
     if absent == "ambiguous":
         assert model.asked_right == 0.0
-
-
-def test_no_ambiguous_case_no_question():
-    """Of a trace without ambiguous labels no case is asked back under the default costs."""
-    trace = labelled(0, {"tune": 150})
-    chosen = fit_decision(trace, free_policy())
-    assert not (decide(trace, chosen).status == Status.ambiguous).any()
 
 
 def test_the_same_bytes_twice():
@@ -228,37 +166,6 @@ def test_a_missing_value_counts_as_the_mean():
     np.testing.assert_allclose(
         model.probabilities(missing), model.probabilities(central), atol=1e-12
     )
-
-
-def test_calibration_brings_an_overconfident_fit_nearer():
-    """Many signals of noise and few cases, hardly penalised.
-
-    Held out, the temperature lowers the log-loss.
-    """
-    noise = (
-        *EITHER,
-        *SURER,
-        *ASKS,
-        "documents",
-        "entities",
-        "nqc",
-        "score_scale",
-        "score_spread",
-        "hybrid",
-    )
-    gains = []
-    for seed in range(6):
-        cases = _cases(seed, n=1_500, names=noise, steep=0.3)
-        few, rest = np.arange(100), np.arange(100, 1_500)
-        model = fit_model(cases.rows(few), strengths=(3.0,))
-        plain = replace(
-            model, weights=model.weights / model.temperature, bias=model.bias / model.temperature
-        )
-        held = cases.rows(rest)
-        gains.append(_log_loss(plain.probabilities(held.signals), held.classes))
-        gains[-1] -= _log_loss(model.probabilities(held.signals), held.classes)
-        assert model.temperature < 1.0
-    assert min(gains) > 0.0
 
 
 def test_the_policy_says_what_the_fit_says():

@@ -70,7 +70,7 @@ class TestActingGates:
 def test_the_policy_shows_what_decides_first():
     """The gate on the signal stands before all that is off, in repr and diff."""
     trace = labelled(1, {"tune": 60, "report": 60}, refusable=0.2)
-    studied = tune(trace, policy=Policy.load(), trials=8, batch_size=8)
+    studied = tune(trace, policy=Policy.load(), trials=4, folds=3, repeats=1)
     assert studied.selected == THRESHOLD
     (name,) = studied.policy.signals
     assert f": signals.{name}." in repr(studied.policy)

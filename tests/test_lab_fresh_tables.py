@@ -221,24 +221,6 @@ def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them():
     )
 
 
-def test_a_note_says_what_flatters():
-    """An arm chosen here is named as such, with what it earns elsewhere.
-
-    One chosen on other cases is not.
-    """
-    rng = np.random.default_rng(2)
-    met = world((rng.random((60, 3)) < 0.5) + 0.0)
-    sizes: dict[str, Any] = {"rounds": 80, "replications": 5, "n_boot": 40}
-    result = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met), **sizes)
-    assert "was chosen on the cases that judge it" in result.notes[0]
-    own, elsewhere = (float(word) for word in result.notes[0].split() if word.startswith("0."))
-    assert own > elsewhere
-    apart = compare_learners(
-        met, {"ucb1": Bandit("ucb1")}, baselines(met, fixed="a"), fixed="a", **sizes
-    )
-    assert apart.notes == ()
-
-
 def test_intervals_and_values_are_the_same_for_the_same_seed():
     """Values do not depend on the fresh tables; intervals do, and repeat."""
     rng = np.random.default_rng(3)
@@ -254,32 +236,6 @@ def test_intervals_and_values_are_the_same_for_the_same_seed():
     ).all(axis=None)
     assert first.loc[0, "right_low"] != fewer.loc[0, "right_low"]
     assert set(first["policy"]) == {"t", FIXED, UNIFORM, ORACLE}
-
-
-def test_a_value_alone_is_that_of_the_cases_as_they_are():
-    """Arm a pays in every case.
-
-    A learner earns nearly the same on every table, though equal arms would vary by .08.
-    """
-    met = world(np.tile([1.0, 0.0], (40, 1)))
-    sizes: dict[str, Any] = {"rounds": 400, "replications": 5, "n_boot": 80}
-    row = compare_learners(
-        met, {"u": Bandit("ucb1")}, baselines(met), reference=UNIFORM, **sizes
-    ).table.iloc[0]
-    assert row["right_high"] - row["right_low"] < 0.05
-    assert row["difference_high"] - row["difference_low"] < 0.1
-    with pytest.raises(ValueError, match="unform"):
-        compare_learners(met, {"u": Bandit("ucb1")}, baselines(met), reference="unform", **sizes)
-
-
-def test_the_oracle_is_best_on_every_table():
-    """Its interval beside the arm that each table chooses is above 0, with equal arms too."""
-    met = world((np.random.default_rng(5).random((80, 3)) < 0.5) + 0.0)
-    table = compare_learners(
-        met, {}, baselines(met), rounds=100, replications=3, n_boot=40
-    ).table.set_index("policy")
-    assert table.loc[ORACLE, "difference_low"] > 0.2
-    assert table.loc[ORACLE, "difference_high"] < 0.6
 
 
 def test_differences_of_learners_hold():

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
@@ -61,12 +59,6 @@ def grouped(tenants):
 
 class TestOneGroup:
     """A bias by hand."""
-
-    def test_no_spread_is_no_bias(self):
-        """A prior of spread 0 holds the bias at 0, and a small one near it."""
-        logits, classes = np.zeros((30, 2)), np.repeat([0, 1], [20, 10])
-        assert (group_fit(logits, classes, 0.0).bias == 0.0).all()
-        assert np.abs(group_fit(logits, classes, 1e-3).bias).max() < 1e-4
 
     @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
@@ -125,25 +117,6 @@ class TestSpread:
             max((np.abs(bias).max() for fit in fits for bias in fit.bias.values()), default=0.0)
             < 0.5
         )
-
-    @settings(max_examples=5, deadline=None)
-    @given(st.permutations(range(4)), st.integers(0, 100))
-    def test_names_do_not_matter(self, order, seed):
-        """Groups named otherwise have the biases of the same cases, to the bit."""
-        logits, classes, groups = _groups([-1.0, 0.0, 0.5, 2.0], 30, seed)
-        named = {f"g{number}": f"h{place}" for number, place in enumerate(order)}
-        again = fit_groups(
-            logits, classes, CaseGroups("tenant", np.array([named[name] for name in groups.names]))
-        )
-        fitted = fit_groups(logits, classes, groups)
-        assert again.spread == fitted.spread
-        assert {named[name]: bias.tolist() for name, bias in fitted.bias.items()} == {
-            name: bias.tolist() for name, bias in again.bias.items()
-        }
-
-    def test_one_group_is_the_common_policy(self):
-        """What all cases share is in the common bias already."""
-        assert fit_groups(*_groups([2.0], 200, 1)).bias == {}
 
     def test_small_and_unnamed_groups_are_counted(self):
         """Below 20 cases a group has no bias; both are told with counts, and at 20 it has one."""
@@ -346,17 +319,6 @@ class TestReplays:
             alone = [decide(tenants.subset([row]), policy).status[0] for row in range(0, 260, 7)]
             assert decisions.status[::7].tolist() == alone
 
-    def test_explanations_pass_what_is_answered(self, tenants, grouped):
-        """The last check of each case says what its status says."""
-        for policy in self._policies(grouped):
-            decisions = decide(tenants, policy)
-            for row in range(0, 260, 5):
-                check = decisions.explain(tenants.cases[row].id)[-1]
-                assert check.passes == (decisions.status[row] == 0)
-                assert check.text.startswith(
-                    ("answering", "refusing", "asking")[int(decisions.status[row])]
-                )
-
     @pytest.mark.filterwarnings("ignore:.*in sample, not comparable")
     def test_steps_and_flips(self, tenants, grouped):
         """Exact in the presence of groups."""
@@ -417,7 +379,7 @@ class TestStudy:
         Notes name small groups.
         """
         results = [
-            raglab.tune(tenants, free_policy(), trials=20, repeats=2, group=group)
+            raglab.tune(tenants, free_policy(), trials=4, repeats=1, group=group)
             for group in ("tenant", None)
         ]
         policies = [result.policies["expected cost"] for result in results]

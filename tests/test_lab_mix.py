@@ -32,7 +32,20 @@ TRACE = labelled(7, {"tune": 90, "report": 60}, steps=10)
 
 
 def _tuned(trace, **goal):
-    return raglab.tune(trace, policy=free_policy(), trials=8, batch_size=8, goal=Goal(**goal))
+    asked = {"policy": free_policy(), "trials": 4, "folds": 3, "repeats": 1}
+    return raglab.tune(trace, **asked, goal=Goal(**goal))
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Return a study in the sample's own mix."""
+    return _tuned(TRACE)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Return a study in a mix."""
+    return _tuned(TRACE, mix=MIX)
 
 
 def _weighed(trace, probability):
@@ -52,9 +65,9 @@ def _by_label(paid, label, share):
 class TestStudies:
     """What `tune` makes of a mix."""
 
-    def test_the_sample_s_mix_is_the_default(self):
+    def test_the_sample_s_mix_is_the_default(self, plain):
         """To the bit, and neither settings nor policies state any mix."""
-        plain, named = _tuned(TRACE), _tuned(TRACE, mix="sample")
+        named = _tuned(TRACE, mix="sample")
         assert plain.policy.policy_id == named.policy.policy_id
         assert plain.costs.equals(named.costs)
         assert plain.judged.equals(named.judged)
@@ -62,10 +75,9 @@ class TestStudies:
         assert "mix" not in named.settings
         assert "mix" not in str(named.policies["expected cost"].model_dump_json())
 
-    def test_costs_and_rates_are_those_of_the_traffic(self):
+    def test_costs_and_rates_are_those_of_the_traffic(self, mixed):
         """Judged costs, those of the table and rates, by hand from the decisions."""
-        result = _tuned(TRACE, mix=MIX)
-        price, judged = metrics.cell_costs(), result.judged.set_index("policy")
+        result, price, judged = mixed, metrics.cell_costs(), mixed.judged.set_index("policy")
         for name, policy in result.policies.items():
             decisions = decide(result.judged_on, policy)
             paid, label = price[decisions.cells], decisions.label_code
@@ -77,11 +89,9 @@ class TestStudies:
             assert judged.loc[name, "expected_cost_low"] <= expected
         assert result.settings["mix"] == [[0.9, 0.1, 0.0]]
 
-    def test_the_model_is_corrected_and_the_fit_is_not(self):
+    def test_the_model_is_corrected_and_the_fit_is_not(self, plain, mixed):
         """Weights, biases as fitted and signals are the same; shares of both are in the policy."""
-        plain, mixed = (
-            _tuned(TRACE, **goal).policies["expected cost"] for goal in ({}, {"mix": MIX})
-        )
+        plain, mixed = (study.policies["expected cost"] for study in (plain, mixed))
         models = [policy.decision.model for policy in (plain, mixed)]
         assert models[0].bias == models[1].bias
         assert models[0].parts == models[1].parts
@@ -113,22 +123,21 @@ class TestStudies:
         }
         assert list(met.values()) == [True, False, False]
 
-    @pytest.mark.parametrize("split", ["tune", "report"])
-    def test_a_label_with_a_share_needs_a_case_in_every_split(self, split):
+    def test_a_label_with_a_share_needs_a_case_in_every_split(self):
         """An error with the counts, also where the judged cases alone lack it."""
-        rows = [
-            row
-            for row, case in enumerate(TRACE.cases)
-            if case.split != split or case.expect_status == "ok"
-        ]
-        with pytest.raises(ValueError, match="0 refuse"):
-            _tuned(TRACE.subset(rows), mix=MIX)
+        for split in ("tune", "report"):
+            rows = [
+                row
+                for row, case in enumerate(TRACE.cases)
+                if case.split != split or case.expect_status == "ok"
+            ]
+            with pytest.raises(ValueError, match="0 refuse"):
+                _tuned(TRACE.subset(rows), mix=MIX)
         _tuned(TRACE, mix={"ok": 1.0, "refuse": 0.0})
 
-    def test_a_crossing_is_that_of_the_judged_costs(self):
+    def test_a_crossing_is_that_of_the_judged_costs(self, plain):
         """By hand from the ends of the lines, for each candidate; none of always-answer's own."""
-        result = _tuned(TRACE)
-        table = result.mix_costs
+        result, table = plain, plain.mix_costs
         own, answer = table.loc[result.selected], table.loc["always-answer"]
         if result.crossing.above == "always-answer":
             share = result.crossing.high
@@ -241,12 +250,12 @@ class TestInclusion:
             assert ours == pytest.approx(theirs, abs=1e-4)
 
 
-def test_a_fitted_decision_is_that_of_a_study():
+def test_a_fitted_decision_is_that_of_a_study(mixed):
     """The same correction; without a mix none, and a drawn sample is weighed."""
     fitted = raglab.fit_decision(TRACE, free_policy(), mix=MIX)
     model = fitted.decision.model
     assert model.mix.traffic == (0.9, 0.1, 0.0)
-    studied = _tuned(TRACE, mix=MIX).policies["expected cost"].decision.model
+    studied = mixed.policies["expected cost"].decision.model
     assert studied.mix == model.mix
     plain = raglab.fit_decision(TRACE, free_policy())
     odds = [np.array(of.structure.decision.bias) for of in (plain, fitted)]
@@ -291,9 +300,10 @@ def test_a_mix_of_the_command_line_may_come_in_parts():
             parse_mix(wrong)
 
 
-def test_a_report_says_of_which_traffic_it_is(tmp_path):
+def test_a_report_says_of_which_traffic_it_is(plain, tmp_path, monkeypatch):
     """The crossing on the first screen without a mix, the mix with one; a figure in either."""
-    result = _tuned(TRACE)
+    monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
+    result = plain
     page = result.report(tmp_path / "plain.html").read_text(encoding="utf-8")
     assert result.crossing is not None
     assert "always-answer" in page

@@ -176,7 +176,7 @@ class TestBeside:
 
     def test_a_reader_beside_a_writer(self, tmp_path):
         """It never reads half of a trial, and stops nobody."""
-        asked = search_problem(60)
+        asked = search_problem(30)
         child = os.fork()
         if child == 0:  # pragma: no cover - of another process
             code = 1
@@ -194,7 +194,7 @@ class TestBeside:
             assert all(len(trial.params) == len(asked.space) for trial in trials)
         assert os.waitstatus_to_exitcode(status[1]) == 0
         assert numbers == sorted(numbers)
-        assert len(stored_study(tmp_path).trials) == 60
+        assert len(stored_study(tmp_path).trials) == 30
 
     def test_a_file_of_sqlite_that_is_locked(self, tmp_path, monkeypatch):
         """At the beginning and in the middle.
@@ -203,8 +203,8 @@ class TestBeside:
         """
         monkeypatch.setattr("sqlite3.dbapi2.connect", _impatient(sqlite3.connect))
         monkeypatch.setattr("sqlite3.connect", _impatient(sqlite3.connect))
-        url, asked = f"sqlite:///{tmp_path / 'a.db'}", search_problem(20)
-        searched(search_problem(10), url)
+        url, asked = f"sqlite:///{tmp_path / 'a.db'}", search_problem(4, batch_size=2)
+        searched(search_problem(2, batch_size=2), url)
         with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as link:
             link.execute("BEGIN EXCLUSIVE")
             with pytest.raises(
@@ -220,7 +220,7 @@ class TestBeside:
                 return True
 
             with pytest.raises(InputError, match="must be free to be written"):
-                searched(search_problem(30), url, on_trials=lock)
+                searched(search_problem(6, batch_size=2), url, on_trials=lock)
             link.execute("ROLLBACK")
         pd.testing.assert_frame_equal(searched(asked, url).trials, searched(asked).trials)
 
@@ -240,7 +240,7 @@ class TestServer:
 
     def test_after_a_kill_it_ends_with_the_same_result(self, postgresql):
         """Wherever the process was, and without a trial twice."""
-        asked, url = search_problem(), postgresql.schema()
+        asked, url = search_problem(12, batch_size=4), postgresql.schema()
         study = open_study(url, "a", asked.settings)
         child = os.fork()
         if child == 0:  # pragma: no cover - of another process
@@ -249,17 +249,17 @@ class TestServer:
             finally:
                 os._exit(1)
         until = time.monotonic() + 60.0
-        while len(study.get_trials(deepcopy=False)) < 13 and time.monotonic() < until:
+        while len(study.get_trials(deepcopy=False)) < 5 and time.monotonic() < until:
             time.sleep(0.01)
         os.kill(child, signal.SIGKILL)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         before = study.get_trials(deepcopy=False)
-        assert 13 <= len(before) < 30
+        assert 5 <= len(before) < 12
         again = searched(asked, url, study_name="a")
         whole = searched(asked).trials.drop(columns="number")
         pd.testing.assert_frame_equal(again.trials.drop(columns="number"), whole)
         complete = [trial for trial in again.study.trials if trial.state.name == "COMPLETE"]
-        assert sorted(trial.user_attrs["place"] for trial in complete) == list(range(30))
+        assert sorted(trial.user_attrs["place"] for trial in complete) == list(range(12))
 
     def test_a_transaction_that_a_stopped_process_left_open_is_ended(self, postgresql, monkeypatch):
         """Else its lock of the study would hold every other process up."""

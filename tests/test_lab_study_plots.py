@@ -27,10 +27,10 @@ def result(request, tmp_path_factory):
         study_world(),
         goal=goal,
         rule="chain",
-        trials=16,
+        trials=8,
         batch_size=8,
         repeats=1,
-        folds=3,
+        folds=2,
         storage=storage,
     )
 
@@ -47,7 +47,7 @@ def test_optimization_history(result):
     points = {trace.name: len(trace.x) for trace in figure.data if trace.mode == "markers"}
     infeasible = int((~result.trials["feasible"]).sum())
     assert points["Infeasible Trial"] == infeasible
-    assert sum(points.values()) == len(result.trials) == 16
+    assert sum(points.values()) == len(result.trials) == 8
 
 
 def test_parameter_importances(result):

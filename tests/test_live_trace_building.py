@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from live_worlds import CASES, CORPUS, SMALL
+from processes import at_once
 from raglab.decision.signal_values import arm_order
 from raglab.live import retriever, trace_building
 from raglab.live.trace_building import build_trace
 from raglab.models.loaders import load_encoder
 from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.retrieval.dense import EmbeddingCache
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
+from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.records import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Hits
-
-ROOT = Path(trace_building.__file__).parents[2]
-
+from trades import BROKER
 
 NAMES_OF_NONE = ("boat.md", "home.md#9", "faq.txt#None", "sea/home.md")
 
@@ -333,6 +331,35 @@ class TestBatches:
         assert calls.sizes == [3, 3, 1]
         assert as_whole(path)
 
+    def test_killed_and_started_again(self, tmp_path, made, calls, monkeypatch):
+        """A process killed in its third batch leaves two.
+
+        The next run makes the others, to the same bytes.
+        """
+        made(out=tmp_path / "whole.parquet", batch_size=2)
+        path, batch, sizes = tmp_path / "k" / "t.parquet", trace_building._batch, []
+
+        def killing(*given):
+            sizes.append(1)
+            if len(sizes) == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return batch(*given)
+
+        path.parent.mkdir()
+        with monkeypatch.context() as patch:
+            patch.setattr(trace_building, "_batch", killing)
+            assert at_once([lambda: made(out=path, batch_size=2)]) == [-signal.SIGKILL]
+        assert len(list(path.parent.glob("t.parquet.*.parts/*.npz"))) == 2
+        assert not path.exists()
+        calls.clear()
+        assert len(made(out=path, batch_size=2)) == len(CASES)
+        assert calls.sizes == [2, 1]
+        assert path.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        assert sorted(left.name for left in path.parent.glob("t.parquet*")) == [
+            "t.parquet",
+            "t.parquet.latency",
+        ]
+
     def test_batches_of_an_older_version_are_not_mixed(
         self,
         tmp_path,
@@ -416,27 +443,6 @@ class TestAgain:
         assert encoder.seen == [case.query for case in CASES[:2]]
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path[:0] = {path!r}
-from raglab.live import trace_building
-from raglab.retrieval.dense import EmbeddingCache
-from live_worlds import CASES, CORPUS, SMALL
-calls, batch = [], trace_building._batch
-def killing(*given, **more):
-    calls.append(1)
-    if len(calls) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return batch(*given, **more)
-trace_building._batch = killing
-folder = Path({folder!r})
-cache = EmbeddingCache(folder / "e.sqlite")
-trace_building.build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, \
-**SMALL)
-"""
-
-
 @pytest.fixture(scope="module")
 def bundled():
     """Stand the bundled encoder in for what loads one, loaded once."""
@@ -465,67 +471,21 @@ class TestBundledEncoder:
         assert said["sources"]["b"][0] == "docs/motor.md#3"
         assert said["decided_by"]["g"] == "empty_query"
 
-    def test_the_size_of_a_batch(self, tmp_path):
-        """Questions of any length write the same bytes in batches of one, two and all."""
-        for size in (1, 2, 256):
-            more = {"out": tmp_path / f"{size}.parquet", "batch_size": size, **SMALL}
-            build_trace(CORPUS, CASES, cache=None, **more)
-        assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
 
-    def test_killed_and_started_again(self, calls, tmp_path):
-        """A process killed in its third batch leaves two.
-
-        The next run makes the other two, to the same bytes.
-        """
-
-        def build(place, name):
-            cache = EmbeddingCache(place / "e.sqlite")
-            more = {"batch_size": 2, **SMALL}
-            return build_trace(CORPUS, CASES, out=place / name, cache=cache, **more)
-
-        build(tmp_path, "whole.parquet")
-        folder = tmp_path / "killed"
-        script = KILLED.format(path=[str(ROOT), str(Path(__file__).parent)], folder=str(folder))
-        known = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-        ended = subprocess.run(
-            [sys.executable, "-c", script], env=known, capture_output=True, text=True, check=False
-        )
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
-        assert len(list(folder.glob("t.parquet.*.parts/*.npz"))) == 2
-        assert not (folder / "t.parquet").exists()
-        calls.clear()
-        assert len(build(folder, "t.parquet")) == len(CASES)
-        assert calls.sizes == [2, 1]
-        assert (folder / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
-        assert sorted(path.name for path in folder.glob("t.parquet*")) == [
-            "t.parquet",
-            "t.parquet.latency",
-        ]
-
-
-BUILD = """
-import sys
-from raglab.live.trace_building import build_trace
-from raglab.store.loaders import load_cases, load_corpus
-
-corpus = load_corpus(sys.argv[1])
-corpus = corpus._replace(chunks=corpus.chunks[::24])
-cases = [case for case in load_cases(sys.argv[2]) if not case.selected_sources]
-cases = [case._replace(expect_sources=(), expect_sources_any=()) for case in cases]
-build_trace(corpus, cases[::80], out=sys.argv[3], arms=("hybrid", "dense"))
-"""
-
-
+@pytest.mark.usefixtures("bundled")
 def test_the_same_bytes_with_one_thread_and_with_two(tmp_path):
-    """Two processes, on one thread and two, each with its own cache, write the same trace."""
-    broker = Path(__file__).parents[1] / "datasets" / "broker"
-    written = []
-    for threads in ("1", "2"):
+    """Of the encoder and of the algebra, on passages of real documents."""
+    documents, written = tmp_path / "documents", []
+    documents.mkdir()
+    for path in sorted((BROKER / "documents").glob("*.md"))[:2]:
+        shutil.copy(path, documents)
+    corpus = load_corpus(documents, cache=None)
+    corpus = corpus._replace(chunks=corpus.chunks[::8])
+    cases = [case for case in load_cases(BROKER) if not case.selected_sources][::80]
+    cases = [case._replace(expect_sources=(), expect_sources_any=()) for case in cases]
+    for threads in (1, 2):
         out = tmp_path / f"{threads}.parquet"
-        limits = {f"{name}_NUM_THREADS": threads for name in ("OMP", "MKL", "OPENBLAS")}
-        environment = {**os.environ, **limits, "RAGLAB_CACHE": str(tmp_path / threads)}
-        places = [broker / "documents", broker / "cases.jsonl", out]
-        command = [sys.executable, "-c", BUILD, *places]
-        subprocess.run(command, check=True, env=environment, timeout=300)
+        with threadpool_limits(threads):
+            build_trace(corpus, cases, out=out, arms=("hybrid", "dense"), cache=None)
         written.append(out.read_bytes())
     assert written[0] == written[1]

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.lab.search_space import full_space, set_values
 from raglab.metrics import (
     DEFAULT_COSTS,
     DISTINCT_CELL,
@@ -28,10 +27,8 @@ from raglab.metrics import (
     stated_costs,
 )
 from raglab.metrics.intervals import t_quantile
-from raglab.replay import decide, steps, sweep, tally
-from raglab.store.policies import Policy
+from raglab.replay import decide, steps, sweep
 from raglab.values import Status
-from trades import BROKER
 from worlds import policy, random_policies, random_trace
 
 OWN = {"ok": {"refused": 0.5, "asked": 0.1, "asked_wrong": 0.2}, "refuse": {"answered_wrong": 10}}
@@ -200,15 +197,6 @@ def test_the_interval_of_graded_costs():
         cost_interval(cells, OWN, 1.0)
 
 
-def test_the_interval_of_graded_costs_holds_its_level():
-    """Of 4,000 sets of 200 cases 95 % hold the true cost, less a large-sample interval's miss."""
-    share = np.zeros(N_CELLS)
-    share[[1, 0, 6, 2, 8, 17]] = [0.4, 0.1, 0.15, 0.1, 0.2, 0.05]
-    low, high = cost_interval(np.random.default_rng(0).multinomial(200, share, size=4_000), OWN)
-    true = float(share @ cell_costs(OWN))
-    assert ((low <= true) & (true <= high)).mean() == pytest.approx(0.95, abs=0.02)
-
-
 def test_sweep_and_steps_cost_the_same():
     """Every step of a threshold costs what a policy's sweep on that step does, by any matrix."""
     trace = random_trace(3, 25)
@@ -229,33 +217,3 @@ def test_the_sweep_costs_what_its_cases_do():
         label = said.tables.evidence.label
         kind = np.array([0, 2, 3])[said.status] + (~said.right & (said.status != Status.refuse))
         assert cost == pytest.approx(matrix[label, kind].mean())
-
-
-def test_every_bundled_case_under_100_policies(bundled_trace):
-    """Expected cost is 1 - pass rate to the bit, 1 for each failed contract only, steps agree."""
-    start = Policy.load(BROKER / "policy.yaml")
-    trace, rng = bundled_trace, np.random.default_rng(0)
-    space = full_space(trace, start)
-    drawn = [
-        {
-            path: bool(rng.random() < 0.5)
-            if one.is_switch
-            else type(start.value(path) or 0.0)(rng.uniform(one.low, one.high))
-            for path, one in space.items()
-        }
-        for _ in range(100)
-    ]
-    policies = [set_values(start, values) for values in drawn]
-    table, own = sweep(trace, policies), sweep(trace, policies, costs=OWN)
-    assert (table["expected_cost"] == 1.0 - table["pass_rate"]).all()
-    np.testing.assert_array_equal(
-        expected_cost(tally(trace, policies).cells, OWN), own["expected_cost"]
-    )
-    for number, one in enumerate(policies):
-        said = decide(trace, one)
-        assert table["expected_cost"][number] == 1.0 - said.right.sum() / len(trace)
-    for number in range(0, 100, 40):
-        found = steps(trace, policies[number], path="confidence.tau_default", costs=OWN)
-        at = policies[number].value("confidence.tau_default")
-        here = found[(found["low"] < at) & (found["high"] >= at)].iloc[0]
-        assert here["expected_cost"] == own["expected_cost"][number]

@@ -130,20 +130,6 @@ def test_laws(up, down, same, size):
         )
 
 
-@given(COUNTS, COUNTS, st.integers(1, 60), st.integers(2, 5))
-def test_more_cases_tell_smaller_differences(up, down, same, times):
-    """The same shares on more cases.
-
-    A smaller difference, narrower ranges, about the same numbers needed.
-    """
-    few, many = (paired_sizes(np.tile(gains(up, down, same), repeats)) for repeats in (1, times))
-    assert many.smallest.estimate < few.smallest.estimate
-    for size in few.needed:
-        assert many.needed[size].estimate == few.needed[size].estimate
-        assert many.needed[size].low >= few.needed[size].low
-        assert many.needed[size].high <= few.needed[size].high
-
-
 @pytest.mark.parametrize("values", [np.zeros(0), np.zeros((2, 2)), np.array([1.0, np.nan])])
 def test_gains_that_are_none(values):
     """No case, another shape and a missing difference are refused."""

@@ -30,7 +30,7 @@ from raglab.metrics.selective import STEPS, mean_risk
 from raglab.values import Curve, Status
 
 NAN = np.nan
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)
 ROW = st.tuples(st.booleans(), st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0, NAN]))
 ROWS = st.lists(ROW, min_size=1, max_size=14)
 MEASURES = (aurc, eaurc, augrc, auroc)
@@ -105,25 +105,14 @@ def test_aurc_by_hand():
     assert eaurc(correct, confidence) == pytest.approx((1 / 2) / 4, abs=1e-15)
 
 
-@settings(LAWFUL, max_examples=60)
-@given(rows=st.lists(ROW, min_size=1, max_size=6))
+@settings(LAWFUL, max_examples=20)
+@given(rows=st.lists(ROW, min_size=1, max_size=5))
 def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows):
     """The plain sort, averaged over every order the rows may stand in."""
     right, score = _columns(rows)
     orders = [list(order) for order in permutations(range(len(rows)))]
     mean = np.mean([_naive_aurc(right[order], score[order]) for order in orders])
     assert aurc(right, score) == pytest.approx(mean, abs=1e-12)
-
-
-def test_aurc_of_many_cases_is_the_plain_sum():
-    """Expected errors by straight lines over ties, at 200,000 cases on 3,000 levels and on none."""
-    rng = np.random.default_rng(1)
-    for score in (rng.integers(0, 3_000, 200_000) / 3_000, rng.random(200_000)):
-        right = rng.random(len(score)) < 0.3 + 0.5 * score
-        curve = risk_coverage(right, score)
-        k = np.arange(1, len(score) + 1)
-        plain = (np.interp(k, np.append(0, curve.n), np.append(0, curve.k)) / k).mean()
-        assert aurc(right, score) == pytest.approx(plain, abs=1e-12)
 
 
 def test_many_resamples_are_one_by_one():
@@ -226,18 +215,6 @@ def test_auroc_intervals_where_delong_has_no_width():
     assert auroc_interval([1, 0, 0], [0.5, 0.2, 0.7]) == (0.0, 1.0)
 
 
-def test_auroc_intervals_hold():
-    """Two normals a distance of 1 apart, 60 and 40 cases.
-
-    The true 0.760 is inside in 95 % of 400 samples.
-    """
-    rng = np.random.default_rng(4)
-    right = np.arange(100) < 60
-    ends = [auroc_interval(right, rng.normal(size=100) + right) for _ in range(400)]
-    held = np.mean([low <= 0.7602499 <= high for low, high in ends])
-    assert abs(held - 0.95) < 3 * np.sqrt(0.95 * 0.05 / 400)
-
-
 # --- one coverage, one risk
 
 
@@ -324,42 +301,6 @@ def _bounds(places, ends, step, *, lower):
     return out
 
 
-@pytest.mark.parametrize("kind", ["grid", "continuous", "flat"])
-def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(kind):
-    """In 300 samples: the risk of the answered at all steps together, 95 % promised.
-
-    On the grid also of new cases.
-    """
-    rng = np.random.default_rng(7)
-
-    def chance(score):
-        return np.full(len(score), 0.105) if kind == "flat" else 1 / (1 + np.exp((score - 40) / 9))
-
-    def drawn(n):
-        score = rng.normal(65, 22, n)
-        return np.clip(np.round(score / 5) * 5, 0, 100) if kind == "grid" else score
-
-    held = {"pointwise": 0, "simultaneous": 0, "new": 0}
-    many = drawn(1_000_000) if kind == "grid" else np.zeros(0)
-    of_new = {at: chance(many[many >= at]).mean() for at in np.unique(many)}
-    for _ in range(300):
-        score = drawn(200)
-        curve = risk_coverage(rng.random(200) >= chance(score), score)
-        true = np.array([chance(score[score >= at]).mean() for at in curve.at])
-        bands = {
-            name: risk_band(curve, simultaneous=name == "simultaneous")
-            for name in ("pointwise", "simultaneous")
-        }
-        for name, (low, high) in bands.items():
-            held[name] += bool(((low <= true) & (true <= high)).all())
-        if kind == "grid":
-            fresh, (low, high) = np.array([of_new[at] for at in curve.at]), bands["simultaneous"]
-            held["new"] += bool(((low <= fresh) & (fresh <= high)).all())
-    assert held["simultaneous"] >= 285
-    assert held["pointwise"] < 275
-    assert kind != "grid" or held["new"] >= 285
-
-
 # --- the difference of two signals
 
 
@@ -394,32 +335,6 @@ def test_a_difference_is_that_of_the_areas():
     assert each.value == pytest.approx(aurc(right, first) - aurc(~right, second), abs=1e-14)
 
 
-def test_a_paired_interval_holds_as_the_plain_bootstrap_does():
-    """Its ends are near those of drawing rows one by one, 2,000 times."""
-    rng = np.random.default_rng(10)
-    right = rng.random(120) < 0.6
-    first, second = (
-        np.round(rng.normal(size=120) + right, 1),
-        np.round(rng.normal(size=120) + 0.5 * right),
-    )
-    found = aurc_difference(right, first, second, resamples=2_000, rng=np.random.default_rng(11))
-    picks = rng.integers(0, 120, (2_000, 120))
-    plain = [aurc(right[rows], first[rows]) - aurc(right[rows], second[rows]) for rows in picks]
-    np.testing.assert_allclose(
-        (found.low, found.high), np.quantile(plain, [0.025, 0.975]), atol=0.01
-    )
-    assert found.p_better == pytest.approx(np.mean(np.array(plain) < 0), abs=0.04)
-
-
-def test_resamples_in_blocks_are_the_same_draws(monkeypatch):
-    """How many are held at once changes no bit."""
-    rng = np.random.default_rng(12)
-    sides = rng.random(30) < 0.5, rng.random(30), rng.random(30)
-    whole = aurc_difference(*sides, resamples=25, rng=np.random.default_rng(0))
-    monkeypatch.setattr("raglab.metrics.selective.CELLS", 100)
-    assert aurc_difference(*sides, resamples=25, rng=np.random.default_rng(0)) == whole
-
-
 # --- order of rows, degenerate inputs, errors
 
 
@@ -446,19 +361,6 @@ def test_the_order_of_rows_changes_no_bit(rows, seed):
         numbers += [aurc_difference(a, b, c, resamples=5, rng=np.random.default_rng(seed))]
         found.append([_bits(number) for number in numbers])
     assert found[0] == found[1]
-
-
-@LAWFUL
-@given(rows=ROWS)
-def test_areas_are_where_they_can_be(rows):
-    """E-AURC in [0, AURC], AUGRC between its best and worst order, AUROC within its interval."""
-    right, score = _columns(rows)
-    assert 0.0 <= eaurc(right, score) <= aurc(right, score) + 1e-15 <= 1.0 + 2e-15
-    lost = 1 - right.mean()
-    assert lost**2 / 2 - 1e-15 <= augrc(right, score) <= lost - lost**2 / 2 + 1e-15
-    low, high = auroc_interval(right, score)
-    area = auroc(right, score)
-    assert np.isnan(area) or 0.0 <= low <= area <= high <= 1.0
 
 
 @pytest.mark.parametrize("score", [[0.3] * 4, [0.1, 0.2, 0.3, 0.4], [NAN] * 4])

@@ -428,12 +428,6 @@ class TestLocalModel:
                 [{"role": "user", "content": "water"}], max_tokens=2
             )
 
-    def test_a_tiny_temperature_is_greedy(self, folder):
-        """Without an overflow."""
-        asked = [{"role": "user", "content": "water"}]
-        cold = LocalModel(str(folder), temperature=1e-320).complete(asked, max_tokens=3)
-        assert cold.text == LocalModel(str(folder)).complete(asked, max_tokens=3).text
-
     def test_threads_share_it(self, folder):
         """Four requests at once get what each gets alone."""
         asked = [
@@ -468,7 +462,7 @@ class TestLocalModel:
 
         Of a question asked live it is part of the request.
         """
-        model = LocalModel(str(folder), timeout=2.0)
+        model = LocalModel(str(folder), timeout=1.0)
         message = [{"role": "user", "content": "what does the policy cover"}]
         model.complete(message, max_tokens=2)  # the first one imports
 
@@ -484,7 +478,7 @@ class TestLocalModel:
             with ThreadPoolExecutor(1) as pool:
                 with model._lock:
                     waiting = pool.submit(ask, live=live)
-                    time.sleep(2.5)
+                    time.sleep(1.2)
                 assert waiting.result() in expected
 
 

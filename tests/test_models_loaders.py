@@ -84,15 +84,6 @@ class TestEncoder:
         """A word outside the vocabulary keeps its embedding; an empty text has no tokens."""
         assert [one.shape for one in encoder.tokens(["zebra fire", ""])] == [(2, DIM), (0, DIM)]
 
-    def test_one_pass_gives_both(self, encoder):
-        """`both` gives what `sentences` and `tokens` give, in single and half precision."""
-        both = encoder.both(TEXTS)
-        assert (both.sentences.shape, both.sentences.dtype) == ((5, DIM), np.float32)
-        assert np.array_equal(both.sentences, encoder.sentences(TEXTS))
-        assert all(
-            np.array_equal(a, b) for a, b in zip(both.tokens, encoder.tokens(TEXTS), strict=True)
-        )
-
     def test_no_texts_give_no_rows(self, encoder):
         """An empty list of texts is not an error."""
         assert encoder.sentences([]).shape == (0, DIM)

@@ -118,11 +118,11 @@ def _check_call(node):
 
 
 def spoilt(folder, marker):
-    """Each file of a folder replaced in turn by a pickle of each protocol and by rows with them."""
+    """Each file of a folder replaced in turn by a pickle of two protocols and by rows with them."""
     for path in sorted(one for one in folder.rglob("*") if one.is_file()):
         content = path.read_bytes()
         bombs = pickles(marker)
-        for bomb in bombs:
+        for bomb in (bombs[0], bombs[-1]):
             path.write_bytes(bomb)
             yield path
         for spoil in (diskcache_rows, _bombs_in_every_row) if path.suffix == ".sqlite" else ():

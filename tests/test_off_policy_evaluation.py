@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 import warnings
 
 import numpy as np
@@ -116,20 +115,6 @@ def test_replay_of_a_uniform_log_takes_every_match():
         row = quiet(log, target, "replay", seed=seed).iloc[0]
         assert row["ess"] == 80.0  # matches in rows 0, 1, 2, 4 of every 6
         assert row["value"] == pytest.approx((0.0 + 1.0 + 0.5 + 1.0) / 4)
-
-
-def test_replay_of_another_log_is_distributed_as_the_target():
-    """What rejection accepts has the target's shares of arms, within sampling error."""
-    rng = np.random.default_rng(3)
-    logging, target = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.3, 0.5])
-    action = rng.choice(3, 30_000, p=logging)
-    for arm in range(3):
-        log = pd.DataFrame(
-            {"action": action, "reward": action == arm, "propensity": logging[action]}
-        )
-        row = estimate(log, target, ("replay",), seed=arm).iloc[0]
-        assert row["low"] <= target[arm] <= row["high"]
-        assert row["ess"] == pytest.approx(30_000 / 5, rel=0.05)  # the largest weight is 0.5 / 0.1
 
 
 @LAWFUL
@@ -385,21 +370,6 @@ def test_arguments_out_of_range_are_refused(more, message):
         estimate(LOG, ALWAYS_1, **more)
 
 
-def test_a_large_log_needs_little_memory():
-    """200,000 rounds, four arms.
-
-    SNIPS and DR hold under 15 MB beside log and target, so a million under 75.
-    """
-    log, _, target = coarse(11, n=2000, arms=4)
-    log, target = pd.concat([log] * 100, ignore_index=True), np.tile(target, (100, 1))
-    estimate(log, target, ("snips", "dr"))
-    tracemalloc.start()
-    estimate(log, target, ("snips", "dr"))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 15e6
-
-
 @pytest.mark.parametrize(
     ("mask", "rule"),
     [
@@ -414,13 +384,6 @@ def test_a_mask_that_the_log_contradicts_is_refused(mask, rule):
     log = pd.DataFrame({"action": [0, 1, 0, 1], "reward": [0.0, 1.0, 1.0, 0.0], "propensity": 0.5})
     with pytest.raises(ValueError, match=rule):
         estimate(log, np.array([1.0, 0.0]), ("snips",), mask=mask)
-
-
-def test_whole_numbers_among_objects_are_actions():
-    """As a frame holds them that was made of mixed rows."""
-    log = pd.DataFrame({"action": [0, 1] * 50, "reward": [0.0, 1.0] * 50, "propensity": 0.5})
-    same = estimate(log.astype({"action": object}), np.array([0.5, 0.5]), ("snips",))
-    pd.testing.assert_frame_equal(same, estimate(log, np.array([0.5, 0.5]), ("snips",)))
 
 
 @pytest.mark.parametrize("seed", [None, -1, 1.5, True])

@@ -40,7 +40,7 @@ def world(tmp_path_factory):
 @pytest.fixture(scope="module")
 def result(world):
     """A small study on recorded answers."""
-    return raglab.tune(world["recorded"], trials=60, seed=0)
+    return raglab.tune(world["recorded"], trials=4, repeats=1, folds=3, seed=0)
 
 
 class TestLabels:
@@ -122,8 +122,9 @@ class TestScoring:
 class TestStudy:
     """Tune, report, certificate: each states what it rests on."""
 
-    def test_study_and_report(self, result, world):
+    def test_study_and_report(self, result, world, monkeypatch):
         """The basis stands in the result and the page."""
+        monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
         assert result.basis.startswith("text")
         page = result.report(world["out"] / "report.html").read_text(encoding="utf-8")
         assert "text" in page
@@ -138,7 +139,7 @@ class TestStudy:
 
     def test_without_recorded_answers_the_study_says_what_is_missing(self, world):
         """Hygiene is a gate that live answers meet."""
-        notes = " ".join(raglab.tune(world["trace"], trials=20, seed=0).notes)
+        notes = " ".join(raglab.tune(world["trace"], trials=2, repeats=1, folds=3, seed=0).notes)
         assert "not measured" in notes
         assert "record_answers" in notes
 

@@ -27,6 +27,7 @@ from tfidf import hits
 from worlds import Hit, ask, policy, trace_of
 
 PUBLISHED = Policy.load()
+QUICK = {"trials": 2, "folds": 3, "repeats": 1, "seed": 0}
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +77,12 @@ class TestStart:
 
         Of a stated cosine it starts as published.
         """
-        result = _silent(raglab.tune, raglab.trace_from_frame(frame), trials=20, seed=0)
+        result = _silent(raglab.tune, raglab.trace_from_frame(frame), **QUICK)
         row = result.comparison.set_index("policy").loc["tuned"]
         assert row["coverage"] > 0.9
         start = result.findings.set_index("key")["text"]["start"]
         assert "signals.top1_cosine" in start
-        stated = raglab.tune(raglab.trace_from_frame(frame, score="cosine"), trials=20, seed=0)
+        stated = raglab.tune(raglab.trace_from_frame(frame, score="cosine"), **QUICK)
         assert "gate l2 refuses 56 of 60" in stated.findings.set_index("key")["text"]["start"]
 
     def test_a_study_searches_what_decides_on_hits_without_distances(self, frame):
@@ -98,7 +99,7 @@ class TestStart:
             )
         start = raglab.lab.starting_policy(trace)
         assert list(raglab.lab.full_space(trace, start)) == ["signals.mine.min"]
-        result = _silent(raglab.tune, trace, trials=4)
+        result = _silent(raglab.tune, trace, **QUICK)
         assert "resolver.signature" in result.left_out
         assert {path for trial in result.study.trials for path in trial.params} == {
             "signals.mine.min"
@@ -112,7 +113,7 @@ class TestStart:
             assert (codes == codes[:1]).all()
         asks = start.replace("signals.mine.on_fire", "ask")
         assert "resolver.signature" in raglab.lab.full_space(trace, asks)
-        stated = _silent(raglab.tune, trace, trials=2, space={"signals.mine.min": (0.1, 0.5)})
+        stated = _silent(raglab.tune, trace, **QUICK, space={"signals.mine.min": (0.1, 0.5)})
         assert stated.left_out == ()
 
     def test_scores_of_no_scale_are_gated_in_their_direction(self, frame):
@@ -167,8 +168,9 @@ class TestStart:
 class TestWarning:
     """One gate that refuses more than nine in ten of the cases labelled ok."""
 
-    def test_everything_that_judges_a_policy_says_so(self, frame, tmp_path):
+    def test_everything_that_judges_a_policy_says_so(self, frame, tmp_path, monkeypatch):
         """Certificate and report, with the same numbers."""
+        monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
         trace = raglab.trace_from_frame(frame, score="cosine")
         told = "gate l2 refuses 56 of 60 cases labelled ok"
         with pytest.warns(UserWarning, match=told):
@@ -352,11 +354,12 @@ class TestSlipsOfSources:
             self.warnings_of("house/Laundry_Room.html", "house/keys.html", None, "house/v1.2") == ""
         )
 
-    def test_what_no_policy_can_answer_right(self, tmp_path):
+    def test_what_no_policy_can_answer_right(self, tmp_path, monkeypatch):
         """Stored, the loss is still said: by tune, by a certificate and by the report.
 
         A retrieved source is not.
         """
+        monkeypatch.setattr("raglab.lab.report.blocks.png", lambda *_: b"")
         rows = pd.DataFrame(
             {"query": [f"Question {n}?" for n in range(60)], "hit_id": "a", "source": "home.md"}
         )
@@ -372,7 +375,7 @@ class TestSlipsOfSources:
             )
             trace = raglab.Trace.load(tmp_path / "t.parquet")
             note = unretrieved_note(trace)
-            result = raglab.tune(trace, trials=2)
+            result = raglab.tune(trace, **QUICK)
             page = raglab.write_report(
                 trace, {"mine": PUBLISHED}, incumbent="mine", out=tmp_path / "r.html"
             )

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.policy import ADDED, PolicyData
 from raglab.policy_parts.gate_order import Order
-from raglab.policy_parts.patterns import entities_in
 from refusals import told
 from worlds import random_policies
 
@@ -142,13 +141,6 @@ def test_patterns_are_bounded(patterns, message):
     with pytest.raises(ValueError, match=message) as caught:
         PolicyData.from_mapping({"patterns": patterns}, where="policy.yaml")
     assert len(str(caught.value)) < 400
-
-
-def test_thousands_of_entities_are_looked_for_block_by_block():
-    """Of 1,000, more than the blocks hold, those named are found in the order of the policy."""
-    entities = {f"Name {one}": [rf"\bname {one}\b", f"n{one}x"] for one in range(1_000)}
-    assert entities_in("name 999, n64x and name 63", entities) == ("Name 63", "Name 64", "Name 999")
-    assert entities_in("nothing", entities) == entities_in("name 5", {}) == ()
 
 
 def test_a_policy_that_is_no_mapping_is_refused():

@@ -20,12 +20,12 @@ from raglab.live.answer_recording import record_answers
 from raglab.loops.parallel import parallel_workers
 from raglab.metrics import N_CELLS, RATES
 from raglab.policy import PolicyData
-from raglab.replay import decide, decide_policies, flips, steps, sweep, tally
+from raglab.replay import decide, decide_policies, flips, steps, sweep
 from raglab.replaying.breakpoints import SWEPT, Moves, sum_moves
 from stored_traces import stored
 from worlds import random_policies, random_trace, with_signals
 
-REPLAYED = settings(deadline=None, derandomize=True, max_examples=12)
+REPLAYED = settings(deadline=None, derandomize=True, max_examples=4)
 
 
 PATHS = (
@@ -36,16 +36,6 @@ PATHS = (
     "signals.gap.max",
     "l2.soft_max_l2",
 )
-
-
-def test_a_trace_in_three_parts_counts_as_whole():
-    """By head: eight cases in parts of 1, 4 and 3; a row a policy, each with all eight."""
-    trace, policies = stored(random_trace(3, n_cases=8)), random_policies(3, 5)
-    parts = cut(trace, [1, 5])
-    assert [len(part) for part in parts.parts] == [1, 4, 3]
-    assert tally(parts, policies).cells.sum(axis=1).tolist() == [8] * 5
-    same(sweep(parts, policies), sweep(trace, policies))
-    same(steps(parts, policies[0]), steps(trace, policies[0]))
 
 
 @REPLAYED
@@ -85,7 +75,7 @@ def test_steps_of_the_parts_are_those_of_the_whole(seed, cuts):
         same(steps(parts, policy, path=path), steps(trace, policy, path=path))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_steps_of_costs_are_those_of_the_whole(seed):
     """A decision by expected cost with probabilities measured by shard, each cost a threshold."""
     rng = np.random.default_rng(seed)
@@ -99,7 +89,7 @@ def test_steps_of_costs_are_those_of_the_whole(seed):
     same(steps(parts, chosen), steps(trace, chosen))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_recorded_answers_and_own_signals_go_with_the_parts(seed):
     """Gates on answers and on a signal of the user count alike in parts of one case."""
     base = random_policies(seed, 1, support__enabled=True, generation__enabled=True)[0]
@@ -239,8 +229,8 @@ def unlabelled(trace):
     return replace(trace, cases=tuple(cases))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("seed", range(2))
 class TestDecisions:
     """Decisions over shards: columns whole, hits of one shard at a time."""
 
@@ -292,14 +282,3 @@ class TestDecisions:
                 option.sources for option in one.options(case.id)
             ]
             same(flips(parts, policies[0], case.id), flips(trace, policies[0], case.id))
-
-
-def test_a_decision_by_cost_and_recorded_answers_over_shards():
-    """The probabilities of a model, and answers in the frame."""
-    rng = np.random.default_rng(1)
-    chosen = random_costs(rng, random_model(rng, random_policies(1, 1)[0]))
-    base = random_policies(0, 1, support__enabled=True, generation__enabled=True)[0]
-    made = record_answers(stored(random_trace(0, n_cases=6)), base, Drawn(), Weighed())
-    for trace, policy in ((stored(random_trace(1, n_cases=9)), chosen), (made, base)):
-        parts = cut(trace, [1, 2, 6])
-        same(decide(parts, policy).frame(reasons=True), decide(trace, policy).frame(reasons=True))

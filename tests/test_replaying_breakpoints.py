@@ -27,7 +27,7 @@ from raglab.replaying.breakpoints import (
 from raglab.values import Status
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=12)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=4)
 SEEDS = st.integers(0, 100_000)
 PLAIN: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled": False}}
 OWN = {"near": {"least": 0.5}, "covered": {"least": 0.25}, "short": {}}

@@ -62,7 +62,7 @@ def switched_off(policy, path):
 
 
 @pytest.mark.parametrize("state", ["on", "off", "cost"])
-@pytest.mark.parametrize("seed", [0, 3, 5, 9])  # 9 changes a case between ends that agree
+@pytest.mark.parametrize("seed", [3, 9])  # 9 changes a case between ends that agree
 def test_the_answer_is_that_of_trying_values(seed, state):
     """Of every threshold of a drawn policy on a drawn trace."""
     held = Measured(random_trace(seed, 8, depths=1))

@@ -5,6 +5,7 @@ Whole, escaped, the same bytes twice.
 
 from __future__ import annotations
 
+import base64
 import html
 import re
 from dataclasses import replace
@@ -27,7 +28,6 @@ from raglab.lab.certificate_checks import check_policy
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_words import Certification
 from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.gate_fitting import fit_fused_gate
 from raglab.lab.goals import front
 from raglab.lab.report import blocks, rendering
 from raglab.lab.report import first_screen as first
@@ -178,16 +178,21 @@ def written(folder, trace, these=None, **more):
     )
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """Report with everything in it, names and frames hostile."""
+@pytest.fixture
+def unpainted(monkeypatch):
+    """Leave out the painting of pictures, which is most of the time of a page."""
+    monkeypatch.setattr(blocks, "png", lambda drawn, note="": str((drawn, note)).encode())
+
+
+def whole_page(folder):
+    """Text of a report with everything in it, names and frames hostile."""
     trials = pd.DataFrame(
         {"false_refusal_rate": [0.0, 0.5, 1.0], "hallucination_rate": [0.5, 0.2, np.nan]}
     )
     flat_ranges = pd.DataFrame({"path": [EVIL], "value": [0.5], "low": [np.nan]})
     these = policies() | {f"$x_{EVIL}": policies()["tuned"]}
     return written(
-        tmp_path_factory.mktemp("report"),
+        folder,
         some_trace(ROWS),
         these,
         trials=trials,
@@ -195,6 +200,12 @@ def page(tmp_path_factory):
         notes=[EVIL],
         targets=TARGETS,
     )
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Report with everything in it, names and frames hostile."""
+    return whole_page(tmp_path_factory.mktemp("report"))
 
 
 def seen(score, right, label):
@@ -367,22 +378,6 @@ def test_each_threshold_is_swept_or_idle():
     }
 
 
-def test_every_threshold_has_a_unit():
-    """A unit is what the policy's own schema says of the field."""
-    units = {path: blocks.threshold_unit(path) for path in replay.SWEPT}
-    assert all(unit and "None" not in unit for unit in units.values())
-    assert (units["similarity.min_similarity"], units["density.min_keep"]) == ("cosine", "count")
-
-
-def test_words_of_numbers():
-    """A missing number is a dash, controls are blanks, long text is cut."""
-    assert tables.percent(float("nan")) == "–"
-    assert tables.share_cell(0, 0) == Cell("–", "0/0; –", "number")
-    assert tables.share_cell(1, 8).text == "12.5 %"
-    assert tables.cut_text("a\u202eb\x00c\nd") == "a b c d"
-    assert len(tables.cut_text("x" * 1000)) == tables.LONGEST_TEXT
-
-
 def test_nothing_from_outside_is_markup(page):
     """A script in a query, corpus, policy name, note, frame or test stands as text only."""
     rest = without_own_script(page)
@@ -409,6 +404,7 @@ def test_page_needs_nothing_else(page):
     assert not re.search(r"https?://|url\(|@import", page)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_hostile_corpus_stays_text(tmp_path):
     """Ids, queries, tags, sources, names, notes.
 
@@ -441,6 +437,7 @@ def test_a_hostile_corpus_stays_text(tmp_path):
     assert "tex2jax_ignore" in display._repr_html_()
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_traffic_has_a_section_where_a_review_is_given(tmp_path):
     """With its picture, its counts and notes; a page without a review has none."""
     trace = some_trace(ROWS)
@@ -452,6 +449,7 @@ def test_traffic_has_a_section_where_a_review_is_given(tmp_path):
     assert "This traffic" not in written(tmp_path, trace)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path):
     """Byte for byte in a sandboxed frame.
 
@@ -476,53 +474,15 @@ def test_a_frozen_cockpit_stands_in_a_frame_of_its_own(tmp_path):
     assert section.caption.endswith("in sample, not comparable.")  # it shows the cases tuned on
 
 
-def test_sections_stand_in_order(page):
-    """Six numbered parts; each section stands in one, the first of a part open.
-
-    Contents link to their anchors.
-    """
-    heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
-    assert heads == [
-        (str(number), title) for number, title in enumerate(report_page.PARTS.values(), start=1)
-    ]
-    titles = re.findall(r"<h3>([^<]+)</h3>", page)
-    assert set(report_page.PARTS) < set(report_page.SECTIONS)
-    assert titles == [title for title in report_page.SECTIONS if title in titles]
-    assert len(titles) == 13
-    assert page.count("<details ") == 14  # with that of the other policies, on the first screen
-    assert page.count(" open>") == 6
-    links = re.findall(r'<a href="#([a-z-]+)">', page.partition("<nav")[2].partition("</nav>")[0])
-    assert links == [rendering.anchor(title) for title in titles]
-    assert all(f'<details id="{link}"' in page for link in links)
+def test_same_input_same_bytes(page, tmp_path):
+    """Written twice, page and figures are equal byte for byte; figures stand in it and beside."""
+    assert whole_page(tmp_path) == page
+    figures = [one.read_bytes() for one in tmp_path.rglob("*.png")]
+    assert len(figures) >= 6
+    assert all(base64.b64encode(one).decode() in page for one in figures)
 
 
-def test_same_input_same_bytes(tmp_path):
-    """Written twice, page and figures are equal byte for byte."""
-    for folder in ("one", "two"):
-        write_report(some_trace(ROWS), policies(), out=tmp_path / folder / "page.html")
-    one, two = (sorted((tmp_path / folder).rglob("*.*")) for folder in ("one", "two"))
-    assert [path.name for path in one] == [path.name for path in two]
-    assert len([path for path in one if path.suffix == ".png"]) == 6
-    assert all(
-        first.read_bytes() == second.read_bytes() for first, second in zip(one, two, strict=True)
-    )
-
-
-def test_rates_over_nothing_are_dashes(page):
-    """The policy that refuses everything shows 0/0 and a dash, and no nan stands anywhere."""
-    assert "0/0; –" in page
-    assert "always-refuse" in page
-    text = re.sub(r"base64,[^\"]+", "", page)
-    assert not re.search(r"\b(nan|NaN|None)\b", text)
-
-
-def test_late_interaction_is_rank_only():
-    """The caption warns of uncalibrated confidence exactly if the reranker is late interaction."""
-    for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
-        picture = parts.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
-        assert ("until calibrated" in picture.caption) == warned
-
-
+@pytest.mark.usefixtures("unpainted")
 def test_incumbent_alone(tmp_path):
     """Without a tuned policy there is no comparison, and the rest stands."""
     page = written(tmp_path, some_trace(ROWS), {"mine": Policy.load()})
@@ -534,6 +494,7 @@ def test_incumbent_alone(tmp_path):
         written(tmp_path, some_trace(ROWS), {"defaults": Policy.load(), "mine": Policy.load()})
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("label", ["ok", "refuse", "ambiguous"])
 def test_empty_label_classes(tmp_path, label):
     """A set with one label only still has a whole page."""
@@ -544,6 +505,7 @@ def test_empty_label_classes(tmp_path, label):
     Tags(page)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_case_without_hits(tmp_path):
     """A trace whose hits are all missing gives a page: no threshold reaches anything."""
     trace = some_trace(ROWS)
@@ -612,6 +574,7 @@ def in_sample(study):
     return study._replace(unseen=False, in_sample=FITTED, costs=study.costs.assign(report=NAN))
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_page_begins_with_what_was_selected(decided_by_cost, tmp_path):
     """What to use and whether that is shown first; then tuned against each other policy."""
     trace, these, study = decided_by_cost
@@ -652,6 +615,7 @@ def screen(here, study=None):
     return first.first_screen(here, study, None)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_nothing_is_better_on_the_cases_it_was_chosen_on(decided_by_cost, tmp_path):
     """The old page said in green "Use tuned for its lower cost", p = 1.5e-05.
 
@@ -771,6 +735,7 @@ def test_what_a_policy_costs_is_that_of_the_sweep(decided_by_cost):
         assert [cells[4].text, cells[5].text] == [str((one & ~two).sum()), str((two & ~one).sum())]
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_targets_are_those_that_the_user_set(decided_by_cost, tmp_path):
     """Nobody sets 10 % and 1 %, yet they made every result "not met".
 
@@ -882,33 +847,6 @@ def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost
     }
 
 
-def test_the_model_is_a_table(decided_by_cost):
-    """A row a signal with weights, centre and scale; then the bias; then the costs.
-
-    A chain has no such section.
-    """
-    trace, these, _ = decided_by_cost
-    here = report_data(trace, these)
-    table, costs = parts.model_section(here)
-    model = these["tuned"].decision.model
-    kept = {name for name, part in model.parts.items() if any(part.weights)}
-    assert {row[0].text for row in table.rows} == kept | {"bias"}
-    by_name = {row[0].text: row for row in table.rows}
-    center = tables.number_text(model.parts["confidence"].center)
-    assert by_name["confidence"][5].text == center
-    assert [cell.text for cell in costs.rows[1]] == ["refuse", "1", "1", "0", "1", "1"]
-    assert parts.model_section(whole(trace, Policy.load())) == []
-
-
-def test_what_changes_names_the_rule(decided_by_cost):
-    """A section that a manifest leaves out at its default still counts as a change."""
-    _, these, _ = decided_by_cost
-    table = blocks.changes_table("a", "b", these["defaults"], these["tuned"])
-    assert ["decision.rule", "chain", "expected_cost"] in [
-        [cell.text for cell in row] for row in table.rows
-    ]
-
-
 def judged(trace, **more):
     """What the parts of a report read."""
     return report_data(trace, policies(), **more)
@@ -943,14 +881,14 @@ def test_what_no_case_of_split_certify_has_seen_is_certified_next(decided_by_cos
     assert tested[first.NEXT].code == ""
 
 
-def test_the_page_of_a_study_shows_its_certification(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("unpainted")
+def test_the_page_of_a_study_shows_its_certification(small_study, tmp_path, monkeypatch):
     """Promised or refused, with its look.
 
     In neither case the first screen proposes the test that was made.
     """
     monkeypatch.setattr(TuneResult, "cockpit_page", lambda _: None)
-    trace = labelled(3, {"tune": 80, "certify": 120})
-    result = tune(trace, trials=4)
+    trace, result = small_study
     opening, promised = {}, {}
     for alpha in (None, 0.8, 0.001):
         tested = (
@@ -981,31 +919,7 @@ def test_the_page_of_a_study_shows_its_certification(tmp_path, monkeypatch):
         result.report(tmp_path / "page.html", certification=of_another)
 
 
-def test_signals_of_the_trace_are_judged_beside_the_built_in_ones():
-    """Of both directions, each so that more of it is surer.
-
-    One that says nothing alone is no score.
-    """
-    full = stored(some_trace(ROWS))
-    values = np.arange(len(ROWS), dtype=np.float64)
-    own = full.with_signal("sure", values, higher="surer", unit="ratio").with_signal(
-        "far", values, higher="ask", unit="ratio"
-    )
-    score = report_page.answer_signals(own, Policy.load()).score
-    np.testing.assert_array_equal(score["sure"], values)
-    np.testing.assert_array_equal(score["-far"], -values)
-
-
-def test_many_flips_are_counted_not_all_shown():
-    """At most 60 rows, and the count of all."""
-    text, table = parts.flips_section(
-        judged(some_trace([(f"question {number}", "ok", 0.7, 0.7) for number in range(75)]))
-    )
-    assert text.text.startswith("75 of 75 cases change from defaults to tuned: 75 become right")
-    assert table.caption.startswith("60 of 75")
-    assert [row[-1].text for row in table.rows] == ["wrong → right"] * 60
-
-
+@pytest.mark.usefixtures("unpainted")
 def test_doors_state_the_rule(tmp_path):
     """No cases, no incumbent, and trials without rates stop with rule and remedy, write nothing."""
     here, base = some_trace(ROWS), Policy.load()
@@ -1052,6 +966,13 @@ def certified():
     return found.policy
 
 
+@pytest.fixture(scope="module")
+def small_study():
+    """Return a trace with split certify and a study of four trials on it."""
+    trace = labelled(3, {"tune": 80, "certify": 120})
+    return trace, tune(trace, trials=4, folds=3, repeats=1)
+
+
 def whole(trace, subject):
     """What the parts read of one policy."""
     return report_page._report_data(trace, {"mine": subject}, None, "tuned", "mine", "report")
@@ -1065,6 +986,7 @@ def promised(subject, trace=FRESH, **more):
     return promises.certificate_blocks(whole(trace, subject)._replace(**more))
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_certificate_is_shown_and_tested_again(certified, tmp_path):
     """Promises as certified and, on other cases, the table of the check.
 
@@ -1134,14 +1056,6 @@ def test_a_promise_of_further_looks_or_by_asking_is_warned_of(certified):
     assert "always-ask" in warning.text
     line, _ = promises.promise_line(whole(FRESH, changed))
     assert "with 90 % confidence for this test alone, 85 % for all 2 together" in line
-
-
-def test_a_certified_cost_is_shown_in_its_own_units(certified):
-    """A cost is no share: neither its limit nor its bound is a percentage."""
-    promise = {"name": "expected_cost", "alpha": 1.5, "k": 300.5, "n": 300, "bound": 1.25}
-    own = {"promises": [promise], "costs": {"refuse": {"answered_wrong": 4.0}}}
-    table = promised(certified.replace("certificate", dict(certified.certificate or {}) | own))[0]
-    assert [cell.text for cell in table.rows[0]] == ["expected_cost", "1.5", "300.5", "300", "1.25"]
 
 
 def test_without_a_certificate_the_data_it_needs_are_named():
@@ -1229,24 +1143,16 @@ def test_the_decision_boundary_is_the_subject_s():
     assert "confidence gate" in text.text
 
 
-def test_the_fused_gate_has_its_line():
-    """A policy with a fused model shows its curve and its row beside the single signals."""
-    trace = wide_trace(200, "report", seed=5)
-    fused = fit_fused_gate(trace, Policy.load()).policy
-    here = whole(trace, fused)
-    (picture,) = parts.risk_coverage_section(here)
-    assert "not fitted on" in picture.caption
-    said = replay.decide(trace, always_answer(fused))
-    np.testing.assert_array_equal(here.signals.score["fused gate"], said.tables.evidence.fused[0])
-
-
-def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path):
+@pytest.mark.usefixtures("unpainted")
+def test_a_certification_of_other_cases_is_no_promise_of_the_page(
+    small_study, tmp_path, monkeypatch
+):
     """Of another arm, or of candidates that a sequence did not reach.
 
     Of too few cases it was no test.
     """
-    trace = labelled(3, {"tune": 80, "certify": 120})
-    result = tune(trace, trials=4)
+    monkeypatch.setattr(TuneResult, "cockpit_page", lambda _: None)
+    trace, result = small_study
     certified = certify_policy(trace, result.policy, targets={RISK: 0.8})
     of_arm = replace(result, settings={**result.settings, "arm": "dense"})
     with pytest.raises(ValueError, match="certification must be of arm dense, got hybrid"):
@@ -1262,6 +1168,7 @@ def test_a_certification_of_other_cases_is_no_promise_of_the_page(tmp_path):
     assert "Label more questions of split certify" in shown
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_no_certificate_is_proposed_on_cases_that_a_policy_learned_from(tmp_path):
     """By hand as by a study: the next step names no split certify that the policy was fitted on."""
     trace = labelled(3, {"tune": 80, "certify": 120})

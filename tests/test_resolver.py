@@ -60,12 +60,6 @@ def test_a_hit_without_tags_stands_for_its_file():
     assert rendered(signature({}, "A.md", strict=False)) == "domain: __file__:A.md"
 
 
-def test_a_signature_is_rendered_without_its_blanks():
-    """The text that is embedded names only what is there."""
-    sign = signature({"domain": "motor", "product": "fleet"}, "a.md", strict=False)
-    assert rendered(sign) == "domain: motor; product: fleet"
-
-
 def _entities(sign, mask, l2):
     groups = _groups(sign)
     best_l2 = anchor_values(np.array([l2]), groups, np.inf)
@@ -79,16 +73,6 @@ def test_a_group_without_a_distance_wins_by_its_entities():
     """
     assert _entities([5, 6], [0, 1], [0.1, NAN]).winner.tolist() == [1]
     assert _entities([5, 6], [1, 1], [0.1, NAN]).winner.tolist() == [0]
-
-
-def test_of_groups_tied_in_l2_the_better_standing_goes_first():
-    """Groups 1 and 2 tie for the win.
-
-    Group 0, as near but without the entity in its anchor, comes after them.
-    """
-    said = _entities([5, 6, 7, 5], [0, 1, 1, 1], [0.1, 0.1, 0.1, 0.2])
-    assert (said.winner.tolist(), said.order.tolist()) == ([-1], [[1, 2, 0]])
-    assert said.candidates.all()
 
 
 def _contest(l2, sig, anchor):
@@ -159,34 +143,6 @@ def test_first_k_keeps_the_order_wanted():
     assert first_members(member, order, 6).tolist() == [[3, 0, 2, -1, -1, -1]]
 
 
-FILLS = [
-    # Three places are taken and an entity is missing: two stay, and hit 4 has it.
-    ([0, 1, 2], [0, 0, 0, 0, 1], 1, [0, 1, 2, 3, 4], [0, 1, 4]),
-    # Nothing is missing, so nothing moves.
-    ([0, 1], [1, 0, 1], 1, [0, 1, 2], [0, 1]),
-    # Five entities are missing from two places: one hit stays.
-    ([0, 1], [0, 0, 0b11111], 0b11111, [0, 1, 2], [0, 2]),
-    # Hit 1 carried entity a and had to go: a is missing as well then, and hit 2 is before hit 3.
-    ([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 1, 2, 3], [0, 1]),
-    ([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 0, 2, 3], [0, 2]),
-    # Hit 2 has the entity but lies on the page of hit 0; hit 3 has it too.
-    ([0, 1], [0, 0, 1, 1], 1, [0, 1, 0, 3], [0, 3]),
-    # With a place free nothing has to go.
-    ([0, 1, -1], [0, 0, 1], 1, [0, 1, 2], [0, 1, 2]),
-    # The rule makes room before it looks: where nobody carries it the place stays empty.
-    ([0, 1], [0, 0, 0], 1, [0, 1, 2], [0, -1]),
-]
-
-
-@pytest.mark.parametrize(("chosen", "mask", "wanted", "pages", "expected"), FILLS)
-def test_fill_makes_room_for_missing_entities(chosen, mask, wanted, pages, expected):
-    """The filled hits, and what came in is as it was."""
-    held = np.array([chosen])
-    bits, want = (np.array([of], dtype=np.uint64) for of in (mask, wanted))
-    assert fill_entities(held, bits, want, np.array([pages]))[0].tolist() == expected
-    assert held.tolist() == [chosen]
-
-
 def _options(members, files, pages, k):
     keys = {key: number for number, key in enumerate(sorted(set(zip(files, pages, strict=True))))}
     page_key = [keys[key] for key in zip(files, pages, strict=True)]
@@ -194,22 +150,6 @@ def _options(members, files, pages, k):
         members, [ord(f) for f in files], page_key, pages, [0.1 * n for n in range(len(files))], k
     )
     return [(option.option_id, option.places, option.sources) for option in found]
-
-
-@pytest.mark.parametrize(
-    ("files", "pages", "k", "places"),
-    [
-        # Anchor a1; hit 1 repeats it and is never taken; a2 is of its file, so before b3.
-        ("aaba", [1, 1, 3, 2], 3, (0, 3, 2)),
-        # All pages are number 1 or 2: a2 (new page), b1 (new file), then b2 (any).
-        ("abba", [1, 2, 1, 2], 4, (0, 3, 1, 2)),
-        # One hit for an answer is the anchor.
-        ("aaa", [1, 2, 3], 1, (0,)),
-    ],
-)
-def test_an_option_takes_new_pages_then_new_files_then_any(files, pages, k, places):
-    """Of one group, up to `final_k`."""
-    assert _options([[*range(len(files))]], files, pages, k)[0][1] == places
 
 
 def test_options_with_the_same_sources_are_one():

@@ -67,9 +67,15 @@ def over(sizes, budgets):
     }
 
 
-def test_no_room_is_over_its_budget():
+@pytest.fixture(scope="module")
+def rooms():
+    """Return sizes of the rooms of `raglab`."""
+    return room_sizes(ROOT / "raglab")
+
+
+def test_no_room_is_over_its_budget(rooms):
     """Rooms of `raglab`."""
-    assert over(room_sizes(ROOT / "raglab"), BUDGETS) == {}
+    assert over(rooms, BUDGETS) == {}
 
 
 def test_no_folder_is_over_its_budget():
@@ -129,7 +135,7 @@ def test_an_f_string_counts_by_its_parts_on_every_python(source):
 
 
 @pytest.mark.skipif(not METER.is_file(), reason="shared is not beside the project")
-def test_the_method_is_that_of_the_meter():
+def test_the_method_is_that_of_the_meter(rooms):
     """`size.py` counts the same nodes, words and bytes."""
     command = [sys.executable, str(METER), "raglab", "--rooms"]
     text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -138,7 +144,7 @@ def test_the_method_is_that_of_the_meter():
         room, *cells = line.replace(",", "").split()
         named = dict(zip(cells[::2], map(int, cells[1::2]), strict=True))
         rows[room.removeprefix("raglab/")] = Size(named["nodes"], named["words"], named["other"])
-    assert rows == room_sizes(ROOT / "raglab")
+    assert rows == rooms
 
 
 def print_rows():

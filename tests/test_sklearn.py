@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -66,6 +66,7 @@ def test_it_answers_refuses_and_asks_back():
     assert fitted.feature_names_in_.tolist() == COLUMNS
 
 
+@settings(max_examples=12)
 @given(st.floats(0.1, 20.0), st.floats(0.0, 2.0), st.integers(0, 5))
 def test_it_decides_as_the_primitives_do(wrong, asked, seed):
     """The action of least expected cost, of the probabilities that it gives."""
