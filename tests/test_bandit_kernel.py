@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from arms import table
 from exact_regret import expected_regret, thompson, ucb1
 from raglab.bandit import (
     LEARNERS,
@@ -30,17 +31,6 @@ ROUNDS = 60
 SETTINGS = (Bandit(), Bandit(exploration=0.7, prior_mean=0.3, prior_strength=1.7, epsilon=0.4))
 
 
-def table(rng, n=12, *, masked):
-    """Cases whose rewards and features lie on a coarse grid."""
-    mask = rng.random((n, 3)) < 0.6 if masked else np.ones((n, 3), np.bool_)
-    mask[np.arange(n), rng.integers(3, size=n)] = True
-    value, reward = rng.choice(GRID, (n, 3)), rng.choice(GRID, (n, 3))
-    features = np.column_stack([np.ones(n), rng.choice(GRID, (n, 2))])
-    return Table(
-        ("a", "b", "c"), value, reward, mask, features, ("one", "x", "y"), np.full((n, 3), np.nan)
-    )
-
-
 def worlds():
     """Worlds of three arms that a plain learner meets."""
     rng = np.random.default_rng(5)
@@ -53,8 +43,8 @@ def worlds():
         "changing mask": Bernoulli(means, changing),
         "drifting": Bernoulli(drifting),
         "drifting, masked": Bernoulli(drifting, changing),
-        "table": table(rng, masked=False),
-        "table, masked": table(rng, masked=True),
+        "table": table(12, 5, masked=False),
+        "table, masked": table(12, 6),
     }
 
 
@@ -191,13 +181,11 @@ def test_no_pull_of_a_masked_arm(policy, mask):
     rounds = (
         np.array(mask) if mask is not None else (rng.random((40, 3)) < 0.5) | (np.arange(3) == 2)
     )
-    done = simulate(policy, means, rounds=40, replications=9, seed=2, mask=rounds)
-    arms = run(Bandit(policy), Bernoulli(means, rounds), rounds=40, replications=9, seed=2)
+    done = run(Bandit(policy), Bernoulli(means, rounds), rounds=40, replications=9, seed=2)
     open_ = np.broadcast_to(rounds, (40, 3))
-    assert open_[np.arange(40), arms.arm].all()
+    assert open_[np.arange(40), done.arm].all()
     gap = np.where(open_, means, 0.0).max(axis=1)[:, None] - means
-    np.testing.assert_array_equal(done.regret, np.cumsum(gap[np.arange(40), arms.arm], axis=1))
-    np.testing.assert_array_equal(done.pulls, [np.bincount(row, minlength=3) for row in arms.arm])
+    np.testing.assert_array_equal(done.regret, np.cumsum(gap[np.arange(40), done.arm], axis=1))
     assert (done.regret >= 0.0).all()
 
 
@@ -209,38 +197,18 @@ def test_a_longer_simulation_begins_as_the_shorter():
     np.testing.assert_array_equal(short, long[:, :20])
 
 
-def test_policies_are_ordered_as_theory_has_it():
-    """Thompson < KL-UCB < UCB1 on four arms, pair by pair in the same replications.
-
-    The gaps are three standard errors apart.
-    """
-    names = ("thompson_beta", "kl_ucb", "ucb1")
-    best, middle, worst = (
-        simulate(name, FOUR, rounds=2000, replications=200, seed=0).regret[:, -1] for name in names
-    )
-    for better, other in ((best, middle), (middle, worst)):
-        gap = other - better
-        assert gap.mean() > 3.0 * gap.std(ddof=1) / np.sqrt(len(gap))
-
-
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
         ({"policy": "ucb2"}, "algorithm must be one of"),
         ({"policy": "lin_ucb"}, "lin_ucb learns from a context"),
         ({"means": [0.5, 1.2]}, r"means must be in \[0, 1\], got 1.2"),
-        ({"means": [0.5, np.nan]}, r"means must be in \[0, 1\], got nan"),
-        ({"means": []}, "means must be"),
         ({"means": np.full((4, 2), 0.5)}, "drifting means must have a row a round, 5, got 4"),
         ({"mask": [False, False]}, "mask must leave an arm in every round"),
         ({"mask": [1, 0]}, "mask must be of booleans"),
-        ({"mask": [True]}, "mask must be"),
         ({"rounds": 0}, "rounds must be a whole number >= 1, got 0"),
         ({"replications": 0}, "replications must be a whole number >= 1, got 0"),
-        ({"rounds": 2.5}, "rounds must be a whole number >= 1, got 2.5"),
         ({"seed": None}, "seed must be a whole number >= 0, got None"),
-        ({"seed": -1}, "seed must be a whole number >= 0, got -1"),
-        ({"seed": 1.5}, "seed must be a whole number >= 0, got 1.5"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(change, rule):

@@ -47,12 +47,9 @@ def test_costs_by_label_and_outcome():
     [
         ("refused=1", "got 'refused=1'"),
         ("ok.refused", "--cost"),
-        ("ok.refused=cheap", "--cost"),
         ("=1", "--cost"),
         ("ok.answered=1", "an outcome of costs"),
-        ("fine.refused=1", "got 'fine'"),
         ("ok.refused=-1", "got ok.refused=-1.0"),
-        ("ok.refused=nan", "a cost must be"),
         ("ok.refused=1e308", "--cost"),
     ],
 )
@@ -98,10 +95,7 @@ def test_a_table_fits_a_line():
     ends = {"rate_low": [0.125, float("nan")], "rate_high": [0.5, float("nan")]}
     text = table_text(pd.DataFrame(rows | ends), width=40)
     assert "0.25 [0.125, 0.5]" in text
-    assert "–" in text
     assert max(map(len, text.splitlines())) <= 100
-    wide = pd.DataFrame({f"column {number}": [number] for number in range(40)})
-    assert max(map(len, table_text(wide).splitlines())) <= 100
 
 
 def test_the_doors_take_them(tmp_path):
@@ -128,13 +122,10 @@ def test_the_doors_take_them(tmp_path):
         json.loads(done.stdout)[0]["expected_cost"]
         == sweep(trace, [Policy.load()], costs=costs)["expected_cost"][0]
     )
-    assert "cost" in run(*call).stdout
     for option in (["--cost", "ok=1"], ["--target", "over_ask=0.1"]):
         refused = run("tune", tmp_path / "none.parquet", *option)
         assert refused.exit_code == 1
         assert refused.stderr.startswith("raglab: ")
-        assert refused.stderr.count("\n") == 1
-        assert option[0] in refused.stderr or "target" in refused.stderr
 
 
 def test_a_table_is_compressed_where_its_name_says_so(tmp_path):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
-from raglab import resolver
 from raglab.decision import chain
 from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence, measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
@@ -31,36 +29,6 @@ def test_every_field_is_said_with_its_meaning():
     """
     words = set(re.findall(r"[a-z_0-9]+(?=[,:]| \[)", str(Evidence.__doc__)))
     assert set(Evidence._fields) <= words
-
-
-def test_the_shapes_are_those_that_are_said(trace):
-    """Cases are the last axis of every array, depths come first, slots and hits in between."""
-    measured = measured_tables(trace, policy())
-    evidence: Any = measured.evidence
-    depths, hits, cases = evidence.l2.shape
-    assert cases == len(trace)
-    slots = hits + 1 + len(WINNERS)
-    for name in ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label"):
-        assert getattr(evidence, name).shape == (cases,), name
-    for name in (
-        "n_hits",
-        "best_l2",
-        "top1",
-        "gap",
-        "agree",
-        "degenerate",
-        "fused",
-        "n_groups",
-        "n_options_all",
-    ):
-        assert getattr(evidence, name).shape == (depths, cases), name
-    for name in ("missing", "right", "share"):
-        assert getattr(evidence, name).shape == (depths, slots, cases), name
-    for name in ("generation", "support", "unfit"):
-        assert getattr(evidence, name).shape == (depths, 0, cases), name
-    for contest in (evidence.all, evidence.tied):
-        assert isinstance(contest, resolver.Contest)
-        assert {field.shape for field in contest} == {(depths, cases)}
 
 
 def test_the_slots_of_the_options_are_the_last_of_the_winners(trace):

@@ -66,65 +66,6 @@ def test_a_ratio_above_one_is_better(script):
     assert line.endswith("0.90  0.90 to 0.90  below 0.95")
 
 
-def test_what_compares_within_a_tree_or_stands_in_one_has_no_ratio(script):
-    """Neither a ratio beside a peer nor a row that the other tree lacks."""
-    turns = [turn(script, ("beside", 7.0, "x"), ("new", 1.0, "s"))]
-    assert script.comparison("beside", turns, turns)[1] is None
-    line, value = script.comparison("new", turns, [turn(script)])
-    assert value is None
-    assert line.split()[-2:] == ["1", "-"]
-
-
-def test_both_trees_are_measured_in_turns(script, tmp_path, monkeypatch, capsys):
-    """A table with both columns.
-
-    What is slower, what only one tree has and why is said below it, once.
-    """
-    (tmp_path / "raglab").mkdir()
-    order = []
-
-    def measured(program, tree, options):
-        order.append((program, tree == ROOT, options.first, options.peers))
-        slower = 2.0 if tree == ROOT else 1.0
-        rows = [
-            ("steps", slower, "ms"),
-            ("this" if tree == ROOT else "old", 1.0, "s"),
-            ("beside", 7.0, "x"),
-        ]
-        return turn(script, *rows)._replace(failed={"second": "KeyError: gone"})
-
-    monkeypatch.setattr(script, "measured", measured)
-    script.compare(str(tmp_path), ["study"], quick=False)
-    assert order == [
-        ("study", True, True, True),
-        ("study", False, True, False),
-        ("study", False, False, False),
-        ("study", True, False, False),
-        ("study", True, False, False),
-        ("study", False, False, False),
-    ]
-    out = capsys.readouterr().out
-    assert "bench_study.py\n  steps, ms" in out
-    assert (
-        "\nbelow 0.95: steps 0.50 (0.50 to 0.50)\n- only in this version: this\n- only in the "
-        "last version: old\n" in out
-    )
-    assert out.count("study, second: KeyError: gone") == 2
-
-
-def test_a_program_runs_in_a_process_of_its_own(script, tmp_path):
-    """The quick size gives rows of this tree; of a package without the function the reason."""
-    options = script.Options(quick=True, first=False, peers=False, folder=tmp_path / "place")
-    result = script.measured("bandit", ROOT, options)
-    assert result.failed == {}
-    assert result.rows["SNIPS + DR, delta method"].value > 0.0
-    (tmp_path / "raglab").mkdir()
-    (tmp_path / "raglab" / "__init__.py").write_text("", encoding="utf-8")
-    assert script.measured("bandit", tmp_path, options).failed == {
-        "bench_bandit.py": "ModuleNotFoundError: No module named 'raglab.bandit'"
-    }
-
-
 def test_one_bench_that_fails_ends_no_other(script, tmp_path, monkeypatch):
     """Rows before the error and of the other benches stay."""
     (tmp_path / "bench_toy.py").write_text(PROGRAM, encoding="utf-8")
@@ -134,34 +75,6 @@ def test_one_bench_that_fails_ends_no_other(script, tmp_path, monkeypatch):
     )
     assert list(result.rows) == ["sweep", "steps", "beside a peer"]
     assert result.failed == {"second": "KeyError: 'gone'"}
-
-
-@pytest.mark.parametrize("base", [None, "no-such-commit"])
-def test_without_a_last_version_a_line_says_why(script, base):
-    """Neither a missing name nor one that git does not know stops the bench."""
-    with script.last_version(base) as (tree, what):
-        assert tree is None
-        assert what.startswith("no last version: ")
-
-
-def test_a_module_is_looked_for_by_its_name(script):
-    """Wherever it lies; several of one name are told apart by their package."""
-    assert script.module("simulation", "bandit").__name__ == "raglab.bandit.simulation"
-    with pytest.raises(ModuleNotFoundError, match="raglab has no module nowhere"):
-        script.module("nowhere")
-
-
-def test_cases_that_are_made_of_others_all_differ(script):
-    """Fractions are scaled by the case, so their order within it stays.
-
-    Whole numbers and NaN stay as they are.
-    """
-    part = script.Row(np.tile([[0.25], [0.5]], 6), np.arange(6.0), np.array([np.nan] * 6))
-    scaled = importlib.import_module("bench_replay").spread(part, np.random.default_rng(0))
-    assert len(np.unique(scaled.name[0])) == 6
-    assert np.all(scaled.name[0] < scaled.name[1])
-    assert np.array_equal(scaled.value, part.value)
-    assert np.array_equal(scaled.unit, part.unit, equal_nan=True)
 
 
 @pytest.mark.parametrize("program", ["calibration", "replay", "study"])

@@ -7,7 +7,6 @@ import sys
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +15,7 @@ from hypothesis import strategies as st
 
 import raglab
 from labelled import labelled
-from raglab.lab.untuned_policies import always_answer
 from raglab.store.policies import Policy
-from raglab.values import Status
-from refusals import refused
 
 FOLDER = Path(raglab.__file__).parents[1] / "experiments"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -74,16 +70,6 @@ def test_a_draw_takes_of_each_label_its_share(scripts, counts, size, number):
     assert np.array_equal(drawn, scripts.tuners.draw_rows(label, draw)[0])
 
 
-def test_a_draw_leaves_cases_to_judge_on(scripts):
-    """As many cases as there are cannot be drawn."""
-    refused(
-        "must leave cases to judge on, got 3 of 3",
-        scripts.tuners.draw_rows,
-        np.zeros(3, dtype=np.int8),
-        scripts.tuners.Draw(3, 0),
-    )
-
-
 def test_the_selection_alone_is_that_of_tune(scripts):
     """Without the search of the chain: the same candidate, costs, nested estimate and judged cells.
 
@@ -118,19 +104,6 @@ def test_a_rule_sees_the_drawn_cases_alone(scripts):
     assert {case.split for case in drawn.cases} == {"tune"}
 
 
-def test_where_no_model_can_be_fitted_the_cheaper_free_policy_stands_for_it(scripts):
-    """Of ten cases a model cannot be fitted.
-
-    `expected cost always` is what the drawn cases say is cheaper.
-    """
-    draw, tuners = scripts.tuners.Draw(10, 0), scripts.tuners
-    matrices = {"default": None, "free": {"refuse": {"answered_wrong": 50}}}
-    for matrix, outcome in tuners.selected(trace(), policy(), draw, matrices, folds=2, repeats=1):
-        validated = outcome.costs["cross_validated"]
-        free = "always-refuse" if matrix == "free" else min(tuners.FREE, key=validated.get)
-        assert outcome.cells[tuners.ALWAYS] == outcome.cells[free]
-
-
 def test_a_run_that_was_killed_goes_on_where_it_was(scripts, tmp_path):
     """What the log holds is not measured again; cut lines are skipped; what fails stops nothing."""
     trace().save(tmp_path / "made.parquet")
@@ -148,68 +121,3 @@ def test_a_run_that_was_killed_goes_on_where_it_was(scripts, tmp_path):
     after = holdout.read_log(log)
     assert list(after) == [first.key, again.key]
     assert after[first.key] == before[first.key]
-
-
-def cells_of(**counts):
-    """Cells by decision, label and whether the sources were found: `ok_ok_1` is a right answer."""
-    cells = np.zeros((3, 3, 2), dtype=int)
-    for name, count in counts.items():
-        decision, label, found = name.split("_")
-        cells[Status[decision], Status[label], int(found)] = count
-    return cells.ravel().tolist()
-
-
-ANSWER = cells_of(ok_ok_1=4, ok_ok_0=2, ok_refuse_0=3, ok_ambiguous_0=1)
-REFUSE = cells_of(refuse_ok_0=6, refuse_refuse_0=3, refuse_ambiguous_0=1)
-SOME = cells_of(ok_ok_1=4, ok_ok_0=1, refuse_refuse_0=3, refuse_ok_0=1, ambiguous_ambiguous_0=1)
-
-
-def test_costs_of_a_table_are_those_counted_by_hand(scripts):
-    """Two draws: means, the best free policy in hindsight, paired differences."""
-    free = {"always-answer": ANSWER, "always-refuse": REFUSE, "defaults": ANSWER}
-    lines: list[dict[str, Any]] = []
-    for number, name, cells in ((1, "always-refuse", REFUSE), (0, "expected cost", SOME)):
-        judged = {**free, "tuned": cells, "expected cost always": SOME}
-        figures = {"selected": name, "expected": 0.2, "cells": judged}
-        lines.append({"number": number} | dict.fromkeys(scripts.holdout.COSTS, figures))
-    rows = scripts.holdout.costs_of(lines, "default")
-    assert list(rows) == [0, 1]
-    assert scripts.holdout.best_free(rows) == "always-answer"
-    assert scripts.holdout.column(rows, "tuned").value == pytest.approx(0.5)
-    assert scripts.holdout.costs_of(lines, "refuse10")[0]["always-answer"] == pytest.approx(3.3)
-    _, *shown = scripts.holdout.cost_table({"made, 30": lines, "none": []})
-    assert len(shown) == 3
-    assert shown[0].startswith("| made, 30 | default | 2 | 0.500 (0.200) | 0.300 (0.000) |")
-    assert "| always-answer 0.600 (0.000) | -0.100 (0.200) | +0.200 (0.200) |" in shown[0]
-    assert shown[0].endswith("| always-refuse 1, expected cost 1 |")
-    _, row, bare = scripts.holdout.estimate_table({"made, 30": lines, "none": []})
-    assert row.startswith("| made, 30 | -0.300 (0.200) |")
-    assert bare == "| none | – | – | – |"
-
-
-def test_a_difference_above_its_standard_error_is_bold(scripts):
-    """Above by more than its error, not by less."""
-    assert scripts.holdout.Mean(0.02, 0.01).signed == "**+0.020 (0.010)**"
-    assert scripts.holdout.Mean(0.01, 0.02).signed == "+0.010 (0.020)"
-    assert scripts.holdout.mean([0.0, 0.3, 0.0]).signed == "+0.100 (0.100)"
-    assert scripts.holdout.Mean(-0.02, 0.01).signed == "-0.020 (0.010)"
-
-
-def test_what_a_platform_said_becomes_a_trace(scripts, tmp_path):
-    """A right intent passes, a wrong one fails, out of scope is a refusal, nothing found no hit."""
-    (tmp_path / "preds").mkdir()
-    rows = (
-        "where is my order,WHERE,WHERE,0.9",
-        "hello,NO_NODES_DETECTED,WHERE,0.4",
-        "emi,EMI,WHERE,0.5",
-        "hm,NO_NODES_DETECTED,NO_NODES_DETECTED,0.0",
-    )
-    text = "\n".join(("sentence,label,predicted_node,predicted_node_score", *rows))
-    (tmp_path / "preds" / "luis_sofmattress.csv").write_text(text, encoding="utf-8")
-    made = scripts.sets.hint3_trace(tmp_path, "luis")
-    assert [case.expect_status for case in made.cases] == ["ok", "refuse", "ok", "refuse"]
-    frame = raglab.decide(made, always_answer(policy())).frame()
-    assert frame["status"].tolist() == ["ok", "ok", "ok", "refuse"]
-    assert frame["correct"].tolist() == [True, False, False, True]
-    assert made.hits.s_rerank[:3, 0, 0, 0].tolist() == pytest.approx([0.9, 0.4, 0.5])
-    refused("platform must be one of bert", scripts.sets.hint3_trace, tmp_path, "watson")

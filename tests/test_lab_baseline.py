@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +19,6 @@ from raglab.lab.baseline import (
 from raglab.lab.comparison import compare
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics import RATES
-from raglab.store.baselines import BaselineCase
 from raglab.store.case_labels import label_fingerprint, question_fingerprint
 from raglab.values import Case
 from study_worlds import PAIRS, baseline_case, baseline_of_cases
@@ -72,19 +70,6 @@ def test_a_worked_example():
     )
     assert found.changed["case_id"].tolist() == [f"q{number:05d}" for number in range(180, 200)]
     assert set(found.changed["after"]) == {"answered_wrong"}
-    assert (
-        "verdict lost in expected_cost; tested above 0.02; loss of expected cost +0.100 ["
-        in repr(found)
-    )
-
-
-def test_a_gain_fails_nothing():
-    """Lower costs, fewer errors and a higher pass rate are losses below 0."""
-    found = compare_baselines(outcomes(180, 20), outcomes(200, 0), rates=list(RATES))
-    assert found.lost == ()
-    for measure in ("expected_cost", "hallucination_rate", "pass_rate"):
-        assert row(found, measure)["loss"] == pytest.approx(-0.1)
-        assert row(found, measure)["high"] < 0.0
 
 
 def test_a_lower_coverage_is_a_loss():
@@ -193,22 +178,10 @@ def test_another_basis_or_matrix_is_refused():
         ValueError, match=r"own basis, sources .*got cases judged by text; save the baseline again"
     ):
         compare_baselines(before, replace(before, basis="text"))
-    with pytest.raises(ValueError, match=r"own basis, text .*got cases judged by sources; save"):
-        compare_baselines(replace(before, basis="text"), before)
     with pytest.raises(
         ValueError, match=r"own costs, ok.refused=1, got ok.refused=2; leave the costs out"
     ):
         compare_baselines(before, outcomes(3, 1, costs={"ok": {"refused": 2}}))
-
-
-def test_settings_that_mean_nothing():
-    """A name that is no rate, a minimum effect below 0 or without a size."""
-    before = outcomes(3, 1)
-    with pytest.raises(ValueError, match=r"rates must be among .*got 'charm'"):
-        compare_baselines(before, before, rates=["charm"])
-    for effect in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="min_effect must be a number of at least 0"):
-            compare_baselines(before, before, min_effect=effect)
 
 
 def test_other_differences_are_stated():
@@ -272,24 +245,6 @@ class TestOnTraces:
         with pytest.raises(ValueError, match=r"must be paired with the baseline.*--save-baseline"):
             compare_baselines(baseline_of(trace, POLICY), baseline_of(other, STRICT))
 
-    def test_the_same_policy_loses_exactly_nothing(self, trace):
-        """Also through a file, and where the rows are in another order."""
-        stored = baseline_of(trace, POLICY)
-        found = compare_baselines(
-            stored,
-            baseline_of(trace.subset(np.arange(len(trace))[::-1]), POLICY),
-            rates=list(RATES),
-        )
-        assert (found.frame()["loss"].dropna() == 0.0).all()
-        assert (found.lost, found.cases, sum(found.unpaired.values())) == ((), 250, 0)
-
-    def test_a_part_of_the_cases_is_paired(self, trace):
-        """A split against the whole."""
-        found = compare_baselines(
-            baseline_of(trace, POLICY), baseline_of(trace.split("report"), STRICT)
-        )
-        assert (found.cases, found.unpaired["only in the baseline"]) == (100, 150)
-
     def test_cases_without_labels_and_without_any_are_refused(self, trace):
         """Nobody knows what they cost."""
         blank = tuple(one._replace(expect_status=None, expect_sources=()) for one in trace.cases)
@@ -317,18 +272,11 @@ class TestText:
             compare_baselines(stored, baseline_of(replace(before, answers=None), ANSWERING))
 
     def test_another_gold_answer_is_another_label(self):
-        """Where text is judged; by sources alone it says nothing."""
+        """Where text is judged."""
         trace = many(range(80))
         other = replace(
             trace,
             cases=tuple(case._replace(answer=case.answer and "Glass.") for case in trace.cases),
-        )
-        plain = replace(trace, answers=None)
-        assert (
-            compare_baselines(
-                baseline_of(plain, ANSWERING), baseline_of(replace(other, answers=None), ANSWERING)
-            ).cases
-            == 80
         )
         found = compare_baselines(baseline_of(trace, ANSWERING), baseline_of(other, ANSWERING))
         assert (found.cases, found.unpaired["another label"]) == (20, 60)
@@ -365,11 +313,3 @@ def test_fingerprints():
     for change in changes:
         assert label_fingerprint(one) != label_fingerprint(one._replace(**change))
     assert label_fingerprint(one, ["Ann"]) != label_fingerprint(one)
-
-
-def test_frames():
-    """Results and baselines give tables."""
-    found = compare_baselines(outcomes(3, 1), outcomes(2, 2))
-    assert isinstance(found.frame(), pd.DataFrame)
-    assert found.frame()["measure"].tolist() == ["expected_cost", *RATES]
-    assert isinstance(BaselineCase(*["x"] * 5), tuple)

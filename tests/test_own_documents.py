@@ -7,23 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import raglab
-from raglab.store.files import InputError
 from raglab.values import Status
 
 MANUAL = Path(__file__).parent / "data" / "manual"
 ANSWERS = raglab.lab.always_answer(raglab.Policy.load())
 DOCUMENTS, QUESTIONS = MANUAL / "documents", MANUAL / "questions.csv"
-
-
-def questions(tmp_path, **columns):
-    """The table of questions with some columns renamed."""
-    path = tmp_path / "questions.csv"
-    pd.read_csv(QUESTIONS, keep_default_na=False).rename(columns=columns).to_csv(path, index=False)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -41,40 +32,6 @@ def world(tmp_path_factory):
 def result(world):
     """A small study on recorded answers."""
     return raglab.tune(world["recorded"], trials=60, seed=0)
-
-
-class TestLabels:
-    """What the table says, before anything is retrieved."""
-
-    def test_sources_under_another_name_are_not_lost(self, tmp_path):
-        """The right name is proposed; a map takes the column as it stands."""
-        path = questions(tmp_path, expect_sources="sources")
-        with pytest.raises(InputError, match="expect_sources"):
-            raglab.load_cases(path)
-        mapped = raglab.load_cases(path, columns={"expect_sources": "sources"})
-        assert [case.expect_sources for case in mapped] == [
-            case.expect_sources for case in raglab.load_cases(QUESTIONS)
-        ]
-
-    def test_a_name_that_several_documents_have_is_refused(self, tmp_path, world):
-        """With the candidates; a name that one document has stands for it."""
-        table = (
-            pd.read_csv(QUESTIONS, keep_default_na=False)
-            .head(1)
-            .assign(expect_sources="install.md")
-        )
-        cases = raglab.load_cases(table)
-        with pytest.raises(ValueError, match=r"brook/install\.md.*tally/install\.md"):
-            raglab.build_trace(world["corpus"], cases, out=tmp_path / "trace.parquet")
-
-    def test_splits_are_dealt_by_label(self, world):
-        """Each split holds each label."""
-        pairs = {(case.split, case.expect_status) for case in world["cases"]}
-        assert pairs == {
-            (s, label)
-            for s in ("tune", "certify", "report")
-            for label in ("ok", "refuse", "ambiguous")
-        }
 
 
 class TestScoring:
@@ -111,12 +68,6 @@ class TestScoring:
         trace = raglab.record_answers(trace, three, decided_only=True)
         assert [raglab.decide(trace, policy).missing_answers.k for policy in (two, three)] == [0, 0]
         assert raglab.record_answers(trace, two, decided_only=True) is trace, "nothing new"
-
-    def test_what_decided_adds_up(self, world):
-        """No answered case is a gate's."""
-        frame = raglab.decide(world["trace"], raglab.Policy.load()).frame()
-        answered = frame[frame["status"] == "ok"]["decided_by"]
-        assert all(name == "answered" or name.startswith("resolver.") for name in answered)
 
 
 class TestStudy:

@@ -13,7 +13,6 @@ from raglab.resolver import (
     contest,
     decides,
     fill_entities,
-    first_members,
     group_hits,
     is_fallback,
     options,
@@ -60,12 +59,6 @@ def test_a_hit_without_tags_stands_for_its_file():
     assert rendered(signature({}, "A.md", strict=False)) == "domain: __file__:A.md"
 
 
-def test_a_signature_is_rendered_without_its_blanks():
-    """The text that is embedded names only what is there."""
-    sign = signature({"domain": "motor", "product": "fleet"}, "a.md", strict=False)
-    assert rendered(sign) == "domain: motor; product: fleet"
-
-
 def _entities(sign, mask, l2):
     groups = _groups(sign)
     best_l2 = anchor_values(np.array([l2]), groups, np.inf)
@@ -79,16 +72,6 @@ def test_a_group_without_a_distance_wins_by_its_entities():
     """
     assert _entities([5, 6], [0, 1], [0.1, NAN]).winner.tolist() == [1]
     assert _entities([5, 6], [1, 1], [0.1, NAN]).winner.tolist() == [0]
-
-
-def test_of_groups_tied_in_l2_the_better_standing_goes_first():
-    """Groups 1 and 2 tie for the win.
-
-    Group 0, as near but without the entity in its anchor, comes after them.
-    """
-    said = _entities([5, 6, 7, 5], [0, 1, 1, 1], [0.1, 0.1, 0.1, 0.2])
-    assert (said.winner.tolist(), said.order.tolist()) == ([-1], [[1, 2, 0]])
-    assert said.candidates.all()
 
 
 def _contest(l2, sig, anchor):
@@ -148,22 +131,9 @@ def test_rules_at_their_thresholds(thresholds, expected):
     assert [bool(decides(margin)[0]) for margin in rule_margins(seen, thresholds)] == expected
 
 
-def test_first_k_keeps_the_order_wanted():
-    """Of members 0, 2 and 3 in the order 3, 1, 0, 2 the first two are 3 and 0.
-
-    A fourth does not exist.
-    """
-    member, order = np.array([[True, False, True, True]]), np.array([[3, 1, 0, 2]])
-    assert first_members(member, order, 2).tolist() == [[3, 0]]
-    assert first_members(member, order, 4).tolist() == [[3, 0, 2, -1]]
-    assert first_members(member, order, 6).tolist() == [[3, 0, 2, -1, -1, -1]]
-
-
 FILLS = [
     # Three places are taken and an entity is missing: two stay, and hit 4 has it.
     ([0, 1, 2], [0, 0, 0, 0, 1], 1, [0, 1, 2, 3, 4], [0, 1, 4]),
-    # Nothing is missing, so nothing moves.
-    ([0, 1], [1, 0, 1], 1, [0, 1, 2], [0, 1]),
     # Five entities are missing from two places: one hit stays.
     ([0, 1], [0, 0, 0b11111], 0b11111, [0, 1, 2], [0, 2]),
     # Hit 1 carried entity a and had to go: a is missing as well then, and hit 2 is before hit 3.
@@ -171,8 +141,6 @@ FILLS = [
     ([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 0, 2, 3], [0, 2]),
     # Hit 2 has the entity but lies on the page of hit 0; hit 3 has it too.
     ([0, 1], [0, 0, 1, 1], 1, [0, 1, 0, 3], [0, 3]),
-    # With a place free nothing has to go.
-    ([0, 1, -1], [0, 0, 1], 1, [0, 1, 2], [0, 1, 2]),
     # The rule makes room before it looks: where nobody carries it the place stays empty.
     ([0, 1], [0, 0, 0], 1, [0, 1, 2], [0, -1]),
 ]
@@ -218,17 +186,6 @@ def test_options_with_the_same_sources_are_one():
         (1, (0,)),
         (2, (2,)),
     ]
-
-
-def test_sources_are_sorted_and_the_distance_is_the_anchors():
-    """The anchor is b1, its second hit a2; sources stand as a2, b1."""
-    found = options([[0, 1]], [1, 0], [5, 3], [1, 2], [0.25, 0.5], 2)
-    assert (found[0].sources, found[0].best_l2) == ((3, 5), 0.25)
-
-
-def test_no_groups_give_no_options():
-    """Nothing was retrieved, so there is nothing to ask."""
-    assert options([], [], [], [], [], 2) == ()
 
 
 def test_a_selection_is_an_option_or_an_error():
