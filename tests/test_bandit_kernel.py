@@ -201,10 +201,8 @@ def test_a_longer_simulation_begins_as_the_shorter():
     ("change", "rule"),
     [
         ({"policy": "ucb2"}, "algorithm must be one of"),
-        ({"policy": "lin_ucb"}, "lin_ucb learns from a context"),
         ({"means": [0.5, 1.2]}, r"means must be in \[0, 1\], got 1.2"),
         ({"means": np.full((4, 2), 0.5)}, "drifting means must have a row a round, 5, got 4"),
-        ({"mask": [False, False]}, "mask must leave an arm in every round"),
         ({"mask": [1, 0]}, "mask must be of booleans"),
         ({"rounds": 0}, "rounds must be a whole number >= 1, got 0"),
         ({"replications": 0}, "replications must be a whole number >= 1, got 0"),
@@ -222,13 +220,3 @@ def test_what_cannot_be_simulated_is_refused(change, rule):
     } | change
     with pytest.raises(ValueError, match=rule):
         simulate(**asked)
-
-
-@pytest.mark.parametrize("policy", ["ucb1", "lin_ucb", "lin_thompson"])
-@pytest.mark.parametrize("change", [{"discount": 0.9}, {"window": 6}, {"floor": 0.1}], ids=str)
-def test_learners_that_forget_or_have_a_floor_have_no_loop(policy, change):
-    """They are played step by step, and the compiled engine refuses them."""
-    bandit = Bandit(policy)._replace(**change)
-    assert is_plain(bandit, met("table", 31)) is False
-    with pytest.raises(ValueError, match="engine numba plays plain learners"):
-        run(bandit, WORLDS["table"], rounds=ROUNDS, replications=2, engine="numba")

@@ -243,7 +243,6 @@ def test_means_may_drift():
     [
         ({"policy": [0.5, 0.4]}, "sum to 1"),
         ({"policy": [1.5, -0.5]}, "must be >= 0"),
-        ({"policy": "ucb1"}, "a policy must be a Bandit or probabilities, got 'ucb1'"),
         ({"world": [0.5, 0.6]}, "a world must be a Table or a Bernoulli, got list"),
         ({"policy": [1.0]}, r"a policy must be a Bandit, \[2\]"),
         (
@@ -263,12 +262,10 @@ def test_means_may_drift():
             {"world": table()._replace(value=np.full((8, 3), np.nan))},
             "value of an available arm must be finite",
         ),
-        ({"world": table()._replace(features=np.zeros((8, 3)))}, "features must be"),
         ({"rounds": 0}, "rounds must be a whole number >= 1, got 0"),
         ({"delay": -1}, "delay must be a whole number >= 0, got -1"),
         ({"delay": (3, 1)}, "the greatest delay must be a whole number >= 3, got 1"),
         ({"missing": 1.5}, r"missing must be in \[0, 1\], got 1.5"),
-        ({"engine": "cuda"}, "engine must be auto, numpy or numba, got 'cuda'"),
         ({"engine": "numba", "delay": 1}, "plain learners, got one that"),
         ({"policy": Bandit("kl_ucb"), "engine": "numba"}, "engine numba plays"),
     ],

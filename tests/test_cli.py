@@ -208,7 +208,6 @@ def test_one_case_is_explained_with_what_would_flip_it(world):
     first = shown["flips"][0]
     near = flips(Trace.load(world / "t.parquet"), Policy.load(), "tune-q1")
     assert (first["path"], first["flips_at"]) == (near["path"][0], near["flips_at"][0])
-    assert "flips it" in run(*call).stdout
     none = run("decide", world / "t.parquet", "--case", "q1")
     assert (none.exit_code, "did you mean tune-q1 or report-q1?" in none.stderr) == (1, True)
 
@@ -222,11 +221,6 @@ def test_sweep_takes_policies_or_one_threshold(world):
     rows = json.loads(run("sweep", trace, world / "p.yaml", "--json").stdout)
     assert rows[0]["false_refusal_rate_n"] == 4
     assert run("sweep", trace).exit_code == 1
-    threshold = run("sweep", trace, "l2.max_l2")
-    assert (threshold.exit_code, threshold.stderr.rstrip().endswith("--path l2.max_l2.")) == (
-        1,
-        True,
-    )
 
 
 @pytest.mark.usefixtures("quick_study")

@@ -63,20 +63,6 @@ def test_json_holds_every_digit(trace):
     assert rows[FIXED]["difference"] == 0.0
 
 
-def test_splits_and_policies_are_taken(trace, tmp_path):
-    """One split has half of the cases.
-
-    The published gates decide other cases rightly than no gates.
-    """
-    assert "cases: 20" in run(trace, "--split", "report", "--always-answer")
-    file = tmp_path / "policy.yaml"
-    file.write_text("similarity: {min_similarity: 0.99}\n", encoding="utf-8")
-    assert (
-        policies(trace, "-p", str(file))[ORACLE]["right"]
-        < policies(trace, "--always-answer")[ORACLE]["right"]
-    )
-
-
 def test_weights_as_numbers_or_as_a_file(trace, tmp_path):
     """Both forms say the same; they change what the learner sees, not the baselines."""
     file = tmp_path / "weights.json"

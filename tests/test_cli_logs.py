@@ -97,13 +97,6 @@ def test_what_cannot_be_said_is_said_aloud(tmp_path):
     assert "status: none" in said.stdout
 
 
-def test_arms_may_be_named(path):
-    """An arm that was never logged has to be."""
-    named = [part for arm in [*ARMS, "iterative"] for part in ("--arm", arm)]
-    said = json.loads(ran(path, *named, "-e", "dm", "--json", code=4).stdout)
-    assert said["overlap"]["unsupported"] == pytest.approx(0.25)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -210,7 +210,6 @@ def test_questions_in_another_language_are_counted_and_warned_of_live(tmp_path):
     with pytest.warns(UserWarning, match="2 of 13 questions, such as case 'q11'"):
         trace = build_trace(corpus, cases, cache=None)
     assert foreign_questions(trace) == [11, 12]
-    assert foreign_questions(trace, "ann/multilingual@1") == []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         counts = tune(trace, trials=4, batch_size=4).counts

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from raglab.decision import chain
-from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence, measured_tables
+from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.values import map_fields
-from worlds import policy, random_policies, random_trace
+from worlds import random_policies, random_trace
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +29,6 @@ def test_every_field_is_said_with_its_meaning():
     """
     words = set(re.findall(r"[a-z_0-9]+(?=[,:]| \[)", str(Evidence.__doc__)))
     assert set(Evidence._fields) <= words
-
-
-def test_the_slots_of_the_options_are_the_last_of_the_winners(trace):
-    """`OPTION_SLOTS` and `WINNERS` say the same of one order."""
-    assert [WINNERS[slot] for slot in OPTION_SLOTS] == ["options_of_all", "options_of_tied"]
-    chosen = measured_tables(trace, policy()).chosen
-    for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
-        for row, of_row in enumerate(options):
-            shown = [place for option in of_row for place in option.places]
-            assert [place for place in chosen.places[row, slot] if place >= 0] == shown
 
 
 @pytest.mark.parametrize("seed", range(4))

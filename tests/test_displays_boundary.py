@@ -12,8 +12,7 @@ import pytest
 
 from decided import by_cost
 from drawings import ROWS, boundary_display, gated, scored_case
-from raglab import metrics, replay
-from raglab.decision import chain
+from raglab import metrics
 from raglab.decision.trace_view import Measured
 from raglab.displays.boundary import (
     BOTH,
@@ -137,31 +136,6 @@ def test_depths():
     assert [int(one.group[0]) for one in seen] == [MISSED, CHOSEN, CHOSEN]
     assert [int(one.zone[0]) for one in seen] == [NEVER, BOTH, BOTH]
     assert all(one.answered[0] for one in seen)
-    wide = random_trace(3, n_cases=20, depths=3, arms=2)
-    said = replay.decide(wide, refining, arm="iterative")
-    np.testing.assert_array_equal(
-        decision_boundary(wide, refining, "iterative").confidence, said.confidence()
-    )
-    at = chain.depth_confidence(said.tables.evidence, said.thresholds, 2)[0]
-    np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative", 2).confidence, at)
-
-
-def test_the_order_of_the_cases_is_nothing():
-    """Shuffled cases give the same frame, words and bytes of the figure."""
-    trace = random_trace(5, n_cases=40)
-    order = np.random.default_rng(0).permutation(40)
-    turned = TraceData(
-        tuple(trace.cases[row] for row in order),
-        trace.chunks,
-        trace.arms,
-        map_fields(trace.hits, lambda f: f[order]),
-    )
-    one_policy = gated()
-    first, second = (
-        DecisionBoundaryDisplay.from_trace(these, one_policy) for these in (trace, turned)
-    )
-    assert first.frame().equals(second.frame())
-    assert first.says == second.says
 
 
 @pytest.mark.parametrize(

@@ -42,30 +42,6 @@ def script():
         yield importlib.import_module("bench")
 
 
-def turn(script, *rows):
-    """Turn of a program with these rows."""
-    return script.Turn({row[0]: script.Row(*row) for row in rows}, {})
-
-
-def test_a_ratio_above_one_is_better(script):
-    """Of times and sizes the last by this, of rates this by the last.
-
-    The best turn counts, the range is of pairs.
-    """
-    this = [turn(script, ("steps", 2.0, "ms")), turn(script, ("steps", 1.0, "ms"))]
-    last = [turn(script, ("steps", 4.0, "ms")), turn(script, ("steps", 3.0, "ms"))]
-    line, value = script.comparison("steps", this, last)
-    assert value == 3.0
-    assert line.split() == ["steps,", "ms", "1", "3", "3.00", "2.00", "to", "3.00"]
-    rates = (
-        [turn(script, ("sweep", 90.0, "M decisions/s"))],
-        [turn(script, ("sweep", 100.0, "M decisions/s"))],
-    )
-    line, value = script.comparison("sweep", *rates)
-    assert value == pytest.approx(0.9)
-    assert line.endswith("0.90  0.90 to 0.90  below 0.95")
-
-
 def test_one_bench_that_fails_ends_no_other(script, tmp_path, monkeypatch):
     """Rows before the error and of the other benches stay."""
     (tmp_path / "bench_toy.py").write_text(PROGRAM, encoding="utf-8")

@@ -8,10 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import raglab
 from labelled import labelled
@@ -45,29 +42,6 @@ def trace():
 def policy():
     """The default policy, which refines no further than the trace."""
     return Policy.load().replace("refine.max_depth", 0)
-
-
-@given(
-    counts=st.lists(st.integers(0, 30), min_size=3, max_size=3).filter(
-        lambda counts: sum(counts) > 20
-    ),
-    size=st.sampled_from([0, 1, 7, 20]),
-    number=st.integers(0, 3),
-)
-def test_a_draw_takes_of_each_label_its_share(scripts, counts, size, number):
-    """Drawn and judged cases are all cases once, each label within one case of its share.
-
-    They are alike for one number.
-    """
-    label = np.repeat(np.arange(3, dtype=np.int8), counts)
-    draw = scripts.tuners.Draw(size, number)
-    drawn, judged = scripts.tuners.draw_rows(label, draw)
-    assert sorted([*drawn, *judged]) == list(range(len(label)))
-    if size:
-        assert len(drawn) == size
-    share = len(drawn) / len(label) if size else 0.5
-    assert np.abs(np.bincount(label[drawn], minlength=3) - np.array(counts) * share).max() < 1.0
-    assert np.array_equal(drawn, scripts.tuners.draw_rows(label, draw)[0])
 
 
 def test_the_selection_alone_is_that_of_tune(scripts):

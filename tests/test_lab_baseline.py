@@ -101,17 +101,6 @@ def test_a_large_loss_of_few_cases_passes_and_is_stated():
     assert found.detectable > cost["loss"]
 
 
-def test_graded_costs_decide():
-    """The same cases fail by a dear wrong answer and not by a cheap one."""
-    dear, cheap = {"ok": {"answered_wrong": 5}}, {"ok": {"answered_wrong": 0.2}}
-    pairs = [
-        (outcomes(200, 0, 0, costs=costs), outcomes(190, 10, 0, costs=costs))
-        for costs in (dear, cheap)
-    ]
-    assert [compare_baselines(*pair).lost for pair in pairs] == [("expected_cost",), ()]
-    assert row(compare_baselines(*pairs[0]), "expected_cost")["loss"] == pytest.approx(0.25)
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from(OUTCOMES_OF_OK), st.sampled_from(OUTCOMES_OF_OK)),
@@ -198,8 +187,6 @@ def test_other_differences_are_stated():
         ["retrieval.fetch_k", 50, 9],
     ]
     assert len(found.notes) == 1
-    same = compare_baselines(before, replace(before, status_only=2, missing_answers=1))
-    assert (same.notes, list(same.scoring.values())) == ((), [2, 0, 1])
 
 
 @pytest.fixture(scope="module")

@@ -91,21 +91,6 @@ def test_a_threshold_decides_in_a_policy_as_in_a_fold():
     assert fired == {"refuse", "ask"}
 
 
-def test_folds_carry_the_labels():
-    """Each case once a repeat, labels spread within one case, other cases together each time."""
-    cases = measured_cases(labelled(3, {"tune": 89}), repeats=3)
-    fold = cases.fold_numbers
-    assert fold.shape == (3, 89)
-    for row in fold:
-        counts = np.array(
-            [np.bincount(row[cases.label == code], minlength=cases.folds) for code in range(3)]
-        )
-        assert (counts.max(axis=1) - counts.min(axis=1) <= 1).all()
-        assert np.ptp(counts.sum(axis=0)) <= 1
-    assert not (fold[0] == fold[1]).all()
-    np.testing.assert_array_equal(fold, cases.fold_numbers)
-
-
 def test_equal_questions_are_in_one_fold_and_the_order_of_cases_is_irrelevant():
     """Each question three times: one fold a repeat.
 

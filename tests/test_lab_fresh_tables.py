@@ -159,8 +159,6 @@ def test_plans_that_stay_have_a_t_interval_of_the_cases():
     low, high = mean_interval(by_case[:, None], 0.9)
     assert difference_interval(left, nothing, 0.9) == pytest.approx((low[0], high[0]))
     assert difference_interval(left, left, 0.9) == (0.0, 0.0)
-    single = Account(np.ones(1), np.ones(1), fresh, fresh, fixed=True)
-    assert np.isnan(difference_interval(single, single, 0.9)).all()
 
 
 def test_the_variance_over_tables_comes_without_the_chance_of_the_twins():

@@ -26,15 +26,6 @@ def correlation(found, signal="reward"):
     return found.correlations.set_index("signal").loc[signal]
 
 
-def test_four_cases_by_head():
-    """Pearson is 0.8 / sqrt(1.2), and 1 of 2 pairs agrees."""
-    row = correlation(audited())
-    assert row["pearson"] == pytest.approx(0.8 / np.sqrt(1.2))
-    assert (row["concordance"], row["pairs"], row["cases"], row["n"]) == (0.5, 2, 2, 8)
-    # two cases say nothing
-    assert np.isnan([row["concordance_low"], row["concordance_high"]]).all()
-
-
 def test_a_reward_that_is_the_label_agrees_in_every_pair():
     """The margin equals the value and all pairs agree.
 

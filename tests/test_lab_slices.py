@@ -109,16 +109,6 @@ def test_one_bad_case_is_not_the_worst_slice():
     assert order.index(("language", "fr")) < order.index(("team", "a"))
 
 
-def test_each_rate_has_its_own_cases():
-    """False refusals are counted over those labelled ok, hallucinations over those answered."""
-    said = _said(3, 10)
-    refused = by_value(said, rate="false_refusal_rate").loc["language"]
-    assert refused[["k", "n"]].to_numpy().tolist() == [[7, 10], [0, 10]]
-    wrong = by_value(said, rate="hallucination_rate").loc["language"]
-    assert dict(zip(wrong.index, wrong["n"], strict=True)) == {"en": 10, "fr": 3}
-    assert list(refused.index) == ["fr", "en"]
-
-
 def test_own_columns_stand_beside_and_replace():
     """A value a case; a name of a column takes its place; nothing said is `(none)`."""
     team = [None, float("nan"), *["x"] * 18]

@@ -194,14 +194,6 @@ def test_answers_come_back_from_the_disk(tmp_path):
     assert decide(back, one()).frame(reasons=True).equals(decide(trace, one()).frame(reasons=True))
 
 
-def test_a_part_keeps_its_answers():
-    """A part keeps its answers."""
-    trace = record_answers(random_trace(3, n_cases=6), one(), Drawn(), Weighed())
-    whole = decide(trace, one()).frame(reasons=True)
-    part = decide(trace.subset([4, 1]), one()).frame(reasons=True)
-    assert part["reason"].tolist() == whole["reason"].iloc[[4, 1]].tolist()
-
-
 def test_hits_without_text_are_counted():
     """Nothing can be written from them."""
     trace = random_trace(3, n_cases=6)

@@ -171,20 +171,6 @@ def test_a_gate_on_a_signal_has_the_right_direction(page, source, signal):
         assert raglab.decide(trace, policy).frame()["status"].tolist() == statuses
 
 
-def test_which_gates_are_off(page):
-    """A trace of signals has the five gates off, one of probabilities four, one of distances none.
-
-    Warnings say so.
-    """
-    off = {source: page.names[source].meta.get("gates_off", []) for source in SOURCES}
-    five = ["l2", "density", "gap", "similarity", "confidence"]
-    assert all(off[source] == five for source, signal in SOURCES.items() if signal)
-    assert off["haystack"] == five[:4]
-    assert off["pgvector"] == off["chroma"] == []
-    assert sum("are off" in message for message in page.messages) == 5
-    assert not [message for message in page.messages if "are off" not in message]
-
-
 def test_feedback_of_langfuse(page):
     """The last thumb of a whole trace is the label; a judge's score is none.
 

@@ -21,7 +21,6 @@ from raglab.replaying import step_functions
 from raglab.replaying.breakpoints import (
     acting_paths,
     breakpoints,
-    live_breakpoints,
     swept_threshold,
 )
 from raglab.values import Status
@@ -127,26 +126,6 @@ def test_steps_of_all_thresholds_are_those_of_each():
         [0.25, 0.5, 1],
         [0.5, 4.0, 2],
     ]
-
-
-def test_only_hits_that_tell_are_breakpoints_of_the_bound_on_distance():
-    """Of five hits the first, the second and the fourth, which is right, may change a decision.
-
-    The others do not.
-    """
-    hits = [Hit(0.1 * n, "right.md" if n == 4 else "wrong.md", n) for n in range(1, 6)]
-    trace = trace_of((ask(expect_sources=("right.md",)), [hits]))
-    chosen = policy(**PLAIN, chosen={"final_k": 5, "order": "rank"})
-    found, limits = measured_tables(trace, chosen).evidence, policy_thresholds([chosen])
-    assert breakpoints(found, limits, "l2.max_l2")[:, 0].tolist() == pytest.approx(
-        [0.1, 0.2, 0.3, 0.4, 0.5]
-    )
-    assert live_breakpoints(found, limits, "l2.max_l2")[:, 0].tolist() == pytest.approx(
-        [0.1, 0.2, 0.4]
-    )
-    assert steps(trace, chosen, path="l2.max_l2")["low"].tolist() == pytest.approx([0.0, 0.1, 0.4])
-    dense = chosen.replace("density.min_keep", 5)  # the fifth fills it up
-    assert steps(trace, dense, path="l2.max_l2")["low"].tolist() == pytest.approx([0.0, 0.1, 0.5])
 
 
 def test_a_trace_of_no_thresholds_has_no_steps():

@@ -14,9 +14,7 @@ from raglab.resolver import (
     decides,
     fill_entities,
     group_hits,
-    is_fallback,
     options,
-    rendered,
     resolve_entities,
     rule_margins,
     select,
@@ -49,14 +47,6 @@ def test_a_signature_is_stripped_and_lower_cased():
         "acme",
         "2",
     ]
-
-
-def test_a_hit_without_tags_stands_for_its_file():
-    """A vendor alone makes a strict signature, but no core one."""
-    assert is_fallback(signature({}, "a.md", strict=True))
-    assert is_fallback(signature({"vendor": "Acme"}, "a.md", strict=False))
-    assert not is_fallback(signature({"vendor": "Acme"}, "a.md", strict=True))
-    assert rendered(signature({}, "A.md", strict=False)) == "domain: __file__:A.md"
 
 
 def _entities(sign, mask, l2):

@@ -19,13 +19,11 @@ from raglab.cli import app
 from raglab.decision.signal_values import STORED
 from raglab.extension_points import MissingExtensionError
 from raglab.live.ask import ask, explain, reply
-from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.policies import Policy
-from raglab.words.packs import GENERIC
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 OPEN = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
@@ -109,7 +107,6 @@ def test_a_signal_of_the_parser_says_what_is_missing(index):
     ):
         with pytest.raises(MissingExtensionError, match=f"the signal gaps {ROOM}"):
             call()
-    assert with_document_signals(trace, DocumentReader(tuple(CORPUS.chunks), GENERIC)) is trace
 
 
 def test_a_default_table_says_what_is_missing(tmp_path):
