@@ -129,19 +129,6 @@ def test_compiled_loops_are_choose_and_update(name, policy, settings):
     assert len(np.unique(plain)) > 1
 
 
-@pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_beta", "thompson_nig"])
-def test_engines_agree_over_thousands_of_rounds(policy):
-    """2,000 rounds of 201 replications, two blocks: the same bits."""
-    pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
-    world = Bernoulli(np.array(FOUR))
-    one, other = (
-        run(Bandit(policy), world, rounds=2000, replications=201, engine=name)
-        for name in ("numpy", "numba")
-    )
-    for left, right in zip(one, other, strict=True):
-        np.testing.assert_array_equal(left, right)
-
-
 @pytest.mark.parametrize("exploration", [1e-12, 1e-3, 1.0, 1e9])
 @pytest.mark.parametrize("means", [[0.5, 0.5, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 0.999]])
 def test_scores_that_are_nearly_equal_are_told_apart_as_before(means, exploration):

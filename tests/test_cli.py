@@ -14,8 +14,6 @@ from raglab.replay import decide, flips
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
-COMMANDS = ("trace", "decide", "sweep", "tune", "report", "policy", "demo")
-
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
@@ -23,22 +21,9 @@ def world(tmp_path_factory):
     return traced_folder(tmp_path_factory.mktemp("cli"))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_an_example(command):
-    """Each command says what it does and how it is called."""
-    shown = run(command, "--help")
-    assert shown.exit_code == 0
-    assert "Example: raglab" in shown.output or command == "demo"
-
-
 def test_the_version_and_the_module():
     """`raglab --version`."""
     assert run("--version").stdout == f"raglab {version('raglab-toolkit')}\n"
-
-
-def test_no_command_shows_the_help():
-    """The exit codes stand there too."""
-    assert "Exit codes" in run().output
 
 
 def test_tables_are_read_by_their_columns(tmp_path):

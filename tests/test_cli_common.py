@@ -24,9 +24,7 @@ from raglab.cli.common import (
     parse_shares,
     parse_targets,
     table_text,
-    write_csv,
 )
-from raglab.lab.goals import Goal
 from raglab.progress import progress
 from raglab.replay import sweep
 from raglab.store.policies import Policy
@@ -65,18 +63,6 @@ def test_what_is_stated_twice_is_refused():
         parse_costs(["ok.refused=1", "ok.refused=2"])
     with pytest.raises(ValueError, match=r"got 'coverage=0\.3'"):
         parse_targets(["coverage=0.1", "over_ask_rate=0.2", "coverage=0.3"])
-
-
-def test_a_goal_of_options():
-    """Costs and targets as `Goal` takes them; no targets where none is stated.
-
-    Unknown rates are refused.
-    """
-    assert Goal(parse_costs(None), parse_targets(None)) == Goal()
-    assert parse_targets([" coverage =0.5"]) == {"coverage": 0.5}
-    for target in ("cost=0.1", "coverage=10", "coverage"):
-        with pytest.raises(ValueError, match=target.partition("=")[0]):
-            Goal(targets=parse_targets([target]))
 
 
 def test_columns_and_shares():
@@ -126,14 +112,6 @@ def test_the_doors_take_them(tmp_path):
         refused = run("tune", tmp_path / "none.parquet", *option)
         assert refused.exit_code == 1
         assert refused.stderr.startswith("raglab: ")
-
-
-def test_a_table_is_compressed_where_its_name_says_so(tmp_path):
-    """As pandas reads it again."""
-    table = pd.DataFrame({"case": ["a", "b"], "margin": [0.5, -0.5]})
-    for name in ("t.csv", "t.csv.gz"):
-        write_csv(table, tmp_path / name)
-        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / name), table)
 
 
 @pytest.mark.parametrize(("options", "shown"), [([], True), (["--json"], False), (["-q"], False)])

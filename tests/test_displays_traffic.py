@@ -44,16 +44,6 @@ def test_each_threshold_and_the_days():
     assert frame["panel"].unique().tolist() == [*display.paths, "days"]
 
 
-def test_one_threshold_on_axes_of_ones_own():
-    """Without days a panel alone; what is not drawn is counted."""
-    display = ReviewDisplay.from_review(reviewed_traffic(), paths=["confidence.tau_default"])
-    assert len(display.axes_) == 1
-    again = ReviewDisplay.from_review(
-        reviewed_traffic(), paths=["confidence.tau_default"], ax=display.ax_
-    )
-    assert again.axes_[0] is display.ax_
-
-
 def test_many_steps_are_thinned():
     """A line has so many steps at most, each exact at its lower end."""
     reviewed = reviewed_traffic(n=5_000, steps=None)

@@ -72,13 +72,6 @@ def test_a_worked_example():
     assert set(found.changed["after"]) == {"answered_wrong"}
 
 
-def test_a_lower_coverage_is_a_loss():
-    """Of rates that are better high, a fall is above 0."""
-    found = compare_baselines(outcomes(200, 0), outcomes(170, 0, 30), rates=["coverage"])
-    assert row(found, "coverage")["loss"] == pytest.approx(0.15)
-    assert found.lost == ("expected_cost", "coverage")
-
-
 def test_a_tiny_loss_of_many_cases_passes():
     """1 % of 20,000 cases: the interval excludes 0, the minimum effect is not exceeded.
 

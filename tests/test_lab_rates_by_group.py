@@ -5,8 +5,6 @@ Counted by hand, exact intervals, and what a promise for a group alone would nee
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -100,13 +98,3 @@ def test_the_report_shows_groups_beside_the_certificate(trace, tmp_path):
     assert "zeta" in pages[0]
     assert "Rates by tenant on " in pages[0]
     assert COMMON not in pages[1]
-
-
-def test_the_order_of_cases_does_not_matter(trace, policy):
-    """Same rows."""
-    order = np.random.default_rng(0).permutation(len(trace))
-    shuffled = replace(trace.subset(order))
-    first, second = (
-        group_rates(view, policy, "tenant", targets=TARGETS) for view in (trace, shuffled)
-    )
-    assert first.equals(second)

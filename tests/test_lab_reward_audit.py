@@ -12,13 +12,8 @@ from scipy import stats
 from labelled import noted
 from raglab.bandit import Bandit
 from raglab.lab.reward_audit import audit_rewards, audit_table
-from raglab.lab.untuned_policies import always_answer
-from raglab.live.trace_building import build_trace
-from raglab.store.loaders import load_cases, load_corpus
-from raglab.store.policies import Policy
 from refusals import refused
 from study_worlds import FEW, MARGIN, SEEN, VALUE, audited, drawn, margin_world
-from trades import BROKER
 
 
 def correlation(found, signal="reward"):
@@ -177,19 +172,3 @@ def test_intervals_hold_what_they_say():
         truth = 1.0 - 0.75**2 / 2.0  # of two uniforms, one of them 0.25 ahead
         held.append(row["concordance_low"] <= truth <= row["concordance_high"])
     assert 0.88 <= np.mean(held) <= 0.99
-
-
-def test_the_bundled_questions_end_to_end():
-    """Every arm of the questions of split report.
-
-    The router is a baseline.
-    """
-    policy = always_answer(Policy.load(BROKER / "policy.yaml"))
-    cases = [case for case in load_cases(BROKER) if case.split == "report"]
-    trace = build_trace(
-        load_corpus(BROKER), cases, policy=policy, arms=("hybrid", "iterative", "graph", "table")
-    )
-    found = audit_rewards(trace, policy)
-    assert "router" in set(found.simulation["policy"])
-    again = audit_rewards(trace, policy)
-    pd.testing.assert_frame_equal(found.correlations, again.correlations)

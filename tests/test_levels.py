@@ -54,7 +54,7 @@ def test_the_table_names_tests(level):
 
 def test_a_test_has_the_level_of_its_name_class_or_module():
     """What no row names is of `make test`."""
-    assert level_of("tests/test_levels.py::test_no_test_has_two_levels") == ""
+    assert level_of("tests/test_levels.py::test_the_table_names_tests") == ""
     for level, rows in LEVELS.items():
         module, names = next(iter(rows.items()))
         assert level_of(f"tests/{module}::{names[0].replace('.', '::')}") == level

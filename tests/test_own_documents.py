@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import raglab
-from raglab.values import Status
 
 MANUAL = Path(__file__).parent / "data" / "manual"
 ANSWERS = raglab.lab.always_answer(raglab.Policy.load())
@@ -85,23 +84,3 @@ class TestStudy:
         notes = " ".join(raglab.tune(world["trace"], trials=20, seed=0).notes)
         assert "not measured" in notes
         assert "record_answers" in notes
-
-
-def test_live_decides_as_the_replay(world):
-    """Every question, code blocks included.
-
-    The status of `ask` is that of the replay, and none falls to hygiene.
-    """
-    policy = ANSWERS
-    folder = world["out"] / "index"
-    raglab.build_index(world["corpus"], folder, arms=world["recorded"].arms)
-    system = raglab.System.open(folder, policy=policy, arm="hybrid", cache=False, audit=False)
-    decisions = raglab.decide(world["recorded"], policy)
-    answers = []
-    for case, code in zip(world["cases"], decisions.status.tolist(), strict=True):
-        response = raglab.ask(case.query, system=system)
-        assert response["status"] == Status(code).name, case.query
-        if case.expect_status == "ok" and response["status"] == "refuse":
-            assert "nothing is left" not in response["refusal_reason"]
-        answers.append(response["answer"])
-    assert any("```" in answer for answer in answers), "code is quoted as code"

@@ -65,12 +65,6 @@ def test_it_answers_asks_back_refuses_logs_and_explains(index):
         system.audit.close()
 
 
-def test_a_choice_among_options_is_answered(index):
-    """By the option's own hits."""
-    system = System.open(index, policy=Policy.from_mapping(CLOSE), generator=Fixed(), cache=False)
-    assert ask("What is the motor excess?", system=system, selected_option=1)["status"] == "ok"
-
-
 def test_clarify_says_what_is_missing(index, monkeypatch):
     """Before a model is loaded; as an argument, in the environment, and for a reply."""
     with pytest.raises(MissingExtensionError, match=f"clarify=True {ROOM}"):
