@@ -130,23 +130,6 @@ def right_sources(decisions):
 class TestFrame:
     """Kind A of ../shared/cases/outside.md, with hits of a frame."""
 
-    def test_a_path_is_a_label(self):
-        """The hit of the other folder is not the expected one.
-
-        The base refused the label and counted it as right.
-        """
-        rows = [
-            ("q1", "motor/readme.md", 0.9, ["motor/readme.md"]),
-            ("q2", "motor/readme.md", 0.9, ["home/readme.md"]),
-        ]
-        assert right(
-            trace_from_frame(frame(*rows, ("q3", "home/readme.md", 0.9, ["home/readme.md"])))
-        ) == [
-            True,
-            False,
-            True,
-        ]
-
     def test_a_name_that_several_have_is_refused_with_the_candidates(self):
         """`readme.md` would count as found whichever readme.md was found."""
         rows = [

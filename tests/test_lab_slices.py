@@ -68,10 +68,7 @@ def test_a_slice_by_hand():
 
 
 def test_a_slice_costs_what_its_cases_do():
-    """By default 1 minus the pass rate; where a refusal costs a quarter, the French pay one.
-
-    Names are checked.
-    """
+    """By default 1 minus the pass rate; where a refusal costs a quarter, the French pay one."""
     found = by_value(_said(), rate="false_refusal_rate")["expected_cost"]
     assert (found["language", "fr"], found["language", "en"], found["line", "home"]) == (
         1.0,
@@ -80,7 +77,6 @@ def test_a_slice_costs_what_its_cases_do():
     )
     cheap = by_value(_said(), costs={"ok": {"refused": 0.25}})["expected_cost"]
     assert (cheap["language", "fr"], cheap["language", "en"]) == (0.25, 0.0)
-    refused("a label of costs", slices, _said(), costs={"fine": {}})
 
 
 def test_a_column_of_one_value_has_no_rest():

@@ -258,7 +258,6 @@ def test_what_a_learner_cannot_learn_from_is_refused():
         ),
         (frame[:0], Bandit(), {}, "got no rounds"),
         (frame.assign(x="a"), ridge, {"features": ["x"]}, "the feature x must be numbers"),
-        (frame.assign(x=np.nan), ridge, {"features": ["x"]}, "features must be finite"),
         (
             frame.assign(x=1.0),
             ridge,
