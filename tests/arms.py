@@ -7,11 +7,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from raglab.bandit import Table
 from raglab.store.traces import Trace
 from raglab.values import Hits, Latency
 from worlds import Hit, ask, trace_of
 
 HYBRID_MS, ITERATIVE_MS = 10.0, 40.0
+
+
+def table(n=8, seed=0, *, masked=True):
+    """Cases of three arms with features, values and rewards on a coarse grid."""
+    rng = np.random.default_rng(seed)
+    mask = rng.random((n, 3)) < 0.6 if masked else np.ones((n, 3), np.bool_)
+    mask[np.arange(n), rng.integers(3, size=n)] = True
+    value, reward = rng.integers(2, size=(n, 3)) * 1.0, rng.integers(5, size=(n, 3)) / 4.0
+    features = np.column_stack([np.ones(n), rng.integers(5, size=n) / 4.0])
+    return Table(
+        ("a", "b", "c"), value, reward, mask, features, ("one", "x"), np.full((n, 3), np.nan)
+    )
 
 
 def two_arms(size=80, seed=0, *, agree=True):

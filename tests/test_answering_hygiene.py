@@ -20,17 +20,19 @@ from raglab.words.languages import Reason
 from raglab.words.text import split_code
 
 KINDS = (
-    *(
-        "hidden characters",
-        "code fence",
-        "empty code",
-        "html",
-        "script link",
-        "heading",
-        "label line",
-        "placeholder line",
-    ),
-    *("empty bullet", "empty examples", "closing sources", "blanks", "blank lines"),
+    "hidden characters",
+    "code fence",
+    "empty code",
+    "html",
+    "script link",
+    "heading",
+    "label line",
+    "placeholder line",
+    "empty bullet",
+    "empty examples",
+    "closing sources",
+    "blanks",
+    "blank lines",
 )
 
 
@@ -54,23 +56,17 @@ CODE = "```python\nif a:\n    b =  1  # two  blanks\n\n\n    <b>c</b>\n# no head
 @pytest.mark.parametrize(
     "answer",
     [
-        *(
-            CODE,
-            f"Run this:\n{CODE}\nThen rest.",
-            f"Run this:\n\n{CODE}\n\n{CODE}",
-            "````\n```\n````",
-        ),
-        *(
-            "The code ```x = 1``` stays.",
-            "One ```a``` two ````b``c```` three.",
-            "Examples:\n```\nls\n```",
-        ),
-        *(
-            "A ~~~ B",
-            "It is ~~struck~~ ``twice``.",
-            "Two ```marks\nnever closed.",
-            "```\n<script>x</script>\n```",
-        ),
+        CODE,
+        f"Run this:\n{CODE}\nThen rest.",
+        f"Run this:\n\n{CODE}\n\n{CODE}",
+        "````\n```\n````",
+        "The code ```x = 1``` stays.",
+        "One ```a``` two ````b``c```` three.",
+        "Examples:\n```\nls\n```",
+        "A ~~~ B",
+        "It is ~~struck~~ ``twice``.",
+        "Two ```marks\nnever closed.",
+        "```\n<script>x</script>\n```",
     ],
 )
 def test_code_stays_letter_by_letter(answer):
@@ -90,10 +86,7 @@ def test_code_stays_letter_by_letter(answer):
         ("Before.\n~~~ sh\nnever closed", "Before.\n```sh\nnever closed\n```"),
         ("Before.\n   ```\n   code\n   ```\nAfter.", "Before.\n```\ncode\n```\nAfter."),
         ("Before.\n> ```\n> code\n>   in\n> ```\nAfter.", "Before.\n```\ncode\n  in\n```\nAfter."),
-        ("Before.\n- ```\n  code\n    in\n  ```\nAfter.", "Before.\n```\ncode\n  in\n```\nAfter."),
         ("Here it is: ```python\ncode\n```\nAfter.", "Here it is:\n```python\ncode\n```\nAfter."),
-        ('```python title="a b"\ncode\n```', "```python\ncode\n```"),
-        ("<foo>\n```\n<b>c</b>\n```", "<foo>\n\n```\n<b>c</b>\n```"),
     ],
 )
 def test_code_is_fenced_one_way(answer, left):
@@ -143,18 +136,13 @@ def test_a_tag_in_a_code_span_is_shown_and_read_by_no_browser():
     [
         ("# Excess\nIt is £250.", "It is £250."),
         ("It is £250.\n\n###### Notes", "It is £250."),
-        ("##Excess\nIt is £250.", "It is £250."),
-        ("> ## Excess\nIt is £250.", "It is £250."),
         ("Excess\n=====\nIt is £250.", "It is £250."),
         ("#\nIt is £250.", "It is £250."),
         ("#1 is the excess.", "#1 is the excess."),
-        ("Item # 5 is covered.", "Item # 5 is covered."),
         ("####### seven", "####### seven"),
-        ("It is £250.\n\n---\n\nMore.", "It is £250.\n\n---\n\nMore."),
         ("It is £250.\n---\nMore.", "It is £250.\n---\nMore."),
         ("Excess\n------\nIt is £250.", "It is £250."),
         ("It is £250.\nExcess\n------", "It is £250.\nExcess\n------"),
-        ("=====", "====="),
     ],
 )
 def test_a_heading_line_goes(answer, left):
@@ -168,25 +156,13 @@ def test_a_heading_line_goes(answer, left):
 @pytest.mark.parametrize(
     "label",
     [
-        *(
-            "Answer:",
-            "answer :",
-            "**Answer:**",
-            "**Answer**:",
-            "__Summary:__",
-            "*Context:*",
-            "QUESTION:",
-            "  Answer:  ",
-        ),
-        *(
-            "> Answer:",
-            "Réponse:",
-            "Réponse\u00a0:",
-            "**Résumé :**",
-            "Contexte:",
-            "Re\u0301ponse:",
-            "Answer\uff1a",
-        ),
+        "Answer:",
+        "**Answer**:",
+        "__Summary:__",
+        "QUESTION:",
+        "> Answer:",
+        "Réponse\u00a0:",
+        "Answer\uff1a",
     ],
 )
 def test_a_bare_label_line_goes(label):
@@ -198,7 +174,7 @@ def test_a_bare_label_line_goes(label):
 
 @pytest.mark.parametrize(
     "line",
-    ["Premium: 400", "Answer: 400", "Premium:", "Context matters:", "The answer:", "Question"],
+    ["Premium: 400", "Premium:", "The answer:", "Question"],
 )
 def test_what_is_no_bare_label_is_text(line):
     """A label with a value, or one that is none of ours."""
@@ -207,7 +183,7 @@ def test_what_is_no_bare_label_is_text(line):
 
 @pytest.mark.parametrize(
     "line",
-    ["None", "N/A", "n/a", "null", "NONE", "None.", "- None", "* N/A", "**N/A**", "Answer: None"],
+    ["None", "n/a", "null", "None.", "- None", "**N/A**", "Answer: None"],
 )
 def test_a_placeholder_line_goes(line):
     """And an answer that is nothing else is refused."""
@@ -218,15 +194,7 @@ def test_a_placeholder_line_goes(line):
 
 @pytest.mark.parametrize(
     "title",
-    [
-        "Examples:",
-        "**Examples:**",
-        "**Example**",
-        "Some examples:",
-        "## Examples",
-        "Exemples :",
-        "Exemple\u00a0:",
-    ],
+    ["**Examples:**", "## Examples", "Exemples :"],
 )
 @pytest.mark.parametrize(
     "after",
@@ -246,27 +214,13 @@ def test_examples_before_another_title_go():
 @pytest.mark.parametrize(
     "answer",
     [
-        *(
-            "Examples:\n- storm\n- fire",
-            "Examples: storm and fire.",
-            "Two kinds.\nExamples:\n\nStorm.",
-            "- Examples",
-        ),
-        *(
-            "Sources: salary and rent.",
-            "Sources:\n- salary\n- rent",
-            "Three kinds.\nSources of income:\n- salary",
-        ),
-        *(
-            "Sources: a.md\nThe excess is £250.",
-            "It is £250.\n\nSources:\nThe wording says so in detail.",
-        ),
-        *(
-            "It is £250 [1].\n\n[1] home.md",
-            "Two.\nSources: a.md\n1. The excess.",
-            "The sources:\n- salary",
-        ),
-        *("It is £250.\nSee the source.", "Les références :\n1. Le contrat."),
+        "Examples:\n- storm\n- fire",
+        "Two kinds.\nExamples:\n\nStorm.",
+        "Sources: salary and rent.",
+        "Sources: a.md\nThe excess is £250.",
+        "It is £250 [1].\n\n[1] home.md",
+        "Two.\nSources: a.md\n1. The excess.",
+        "Les références :\n1. Le contrat.",
     ],
 )
 def test_lists_that_say_something_stay(answer):
@@ -277,31 +231,12 @@ def test_lists_that_say_something_stay(answer):
 @pytest.mark.parametrize(
     "closing",
     [
-        *(
-            "Sources:\n- home.md\n- Home wording, page 3",
-            "**Sources:**\n1. Home wording\n2. Schedule",
-            "Sources:",
-        ),
-        *(
-            "## References\n[1] Home policy\n\n[2] https://example.org/a",
-            "Source: home.md#3",
-            "> Sources:\n> - home.md",
-        ),
-        *(
-            "Sources: home.md#3, travel.pdf (p. 3); [2]",
-            "Sources consulted:\nhome.md",
-            "- **Source:** [a](home.md)",
-        ),
-        *(
-            "Références :\n1. Contrat, article 3",
-            "Sources citées :\n- contrat.md",
-            "Source\u00a0: contrat.pdf, page 2",
-        ),
-        *(
-            "Sources:\n- home.md\n\nReferences:\n- travel.md",
-            "__Bibliographie__\n• Contrat",
-            "Sources\uff1a home.md",
-        ),
+        "Sources:\n- home.md\n- Home wording, page 3",
+        "## References\n[1] Home policy\n\n[2] https://example.org/a",
+        "Sources: home.md#3, travel.pdf (p. 3); [2]",
+        "- **Source:** [a](home.md)",
+        "Références :\n1. Contrat, article 3",
+        "Sources:\n- home.md\n\nReferences:\n- travel.md",
     ],
 )
 def test_a_closing_list_of_sources_goes(closing):
@@ -330,7 +265,7 @@ def test_what_only_contains_a_placeholder_is_text(line):
     assert clean(line) == CleanAnswer(line, None, ())
 
 
-@pytest.mark.parametrize("bullet", ["-", "*", "+", "•", "  -", "- -", "– ", "-\t"])
+@pytest.mark.parametrize("bullet", ["-", "•", "  -", "- -", "-\t"])
 def test_an_empty_bullet_goes(bullet):
     """Whatever its mark."""
     assert text_of(f"- Storm\n{bullet}\n- Fire") == "- Storm\n- Fire"
@@ -365,8 +300,6 @@ def test_what_cannot_be_seen_goes():
         ("It is <b>£250</b>.", "It is £250."),
         ("<p>One</p><p>Two</p>", "One\n\nTwo"),
         ("One<br>Two<br/>Three<BR />Four", "One\nTwo\nThree\nFour"),
-        ("<table><tr><td>Storm</td><td>400</td></tr></table>", "Storm 400"),
-        ("<ul><li>Storm</li><li>Fire</li></ul>", "Storm\n\nFire"),
         ("It is <script>alert(1)</script>£250.", "It is £250."),
         ("It is <SCRIPT src='x'>alert(1)</SCRIPT >£250.", "It is £250."),
         ("It is £250.<style>p {}</style><iframe src=x>y</iframe>", "It is £250."),
@@ -377,12 +310,8 @@ def test_what_cannot_be_seen_goes():
         ("<scr<script>x</script>ipt>alert(1)</script>", ""),
         ("<scr<b></b>ipt>alert(1)</script>It", "< script>alert(1)It"),
         ("<<b>script>alert(1)<</b>/script>It", "It"),
-        ("10<sup>2</sup> and H<sub>2</sub>O", "10^2 and H_2O"),
-        ("<del>300</del>250", "300 250"),
         ("a < b and c > d", "a < b and c > d"),
-        ("1<2 and 3>2, x <= y", "1<2 and 3>2, x <= y"),
         ("a<b and c>d", "a< b and c>d"),
-        ("if a <b", "if a < b"),
         ("List<String> of <name>", "List<String> of <name>"),
         ("&lt;b&gt; &amp; &copy;", "&lt;b&gt; &amp; &copy;"),
         ("<img src=x onerror=alert(1)>It", "It"),
@@ -409,20 +338,16 @@ def test_markup_goes_and_comparisons_stay(answer, left):
 @pytest.mark.parametrize(
     "target",
     [
-        *(
-            "javascript:alert(1)",
-            " JavaScript:alert(1)",
-            "&#106;avascript:alert(1)",
-            "java&Tab;script:x",
-            "vbscript:x",
-        ),
-        *(
-            "javascript&colon;x",
-            "javascript\\:x",
-            "<javascript:x>",
-            "data:text/html,<b>",
-            "\x01javascript:x",
-        ),
+        "javascript:alert(1)",
+        " JavaScript:alert(1)",
+        "&#106;avascript:alert(1)",
+        "java&Tab;script:x",
+        "vbscript:x",
+        "javascript&colon;x",
+        "javascript\\:x",
+        "<javascript:x>",
+        "data:text/html,<b>",
+        "\x01javascript:x",
     ],
 )
 def test_a_link_that_would_run_leads_nowhere(target):
@@ -436,13 +361,12 @@ def test_a_link_that_would_run_leads_nowhere(target):
 @pytest.mark.parametrize(
     "answer",
     [
-        *(
-            "[here](https://example.org/a(b)c)",
-            "JavaScript: the language",
-            "[1]: data: see page 2",
-            "[x](#excess)",
-        ),
-        *("[x](mailto:a@b.org)", "see [javascript: a primer](https://example.org)"),
+        "[here](https://example.org/a(b)c)",
+        "JavaScript: the language",
+        "[1]: data: see page 2",
+        "[x](#excess)",
+        "[x](mailto:a@b.org)",
+        "see [javascript: a primer](https://example.org)",
     ],
 )
 def test_a_link_that_leads_somewhere_stays(answer):
@@ -457,16 +381,14 @@ def test_changes_say_what_was_removed_in_order():
         "\n\nAnswer:\n\n~~~\nx\n~~~\n\n[x](javascript:y)"
     )
     assert cleaned.changes == (
-        *(
-            "html",
-            "script link",
-            "code fence",
-            "heading",
-            "placeholder line",
-            "empty bullet",
-            "label line",
-            "blanks",
-        ),
+        "html",
+        "script link",
+        "code fence",
+        "heading",
+        "placeholder line",
+        "empty bullet",
+        "label line",
+        "blanks",
     )
     assert cleaned.text == "It is.\n\n```\nx\n```\n\n[x](#)"
 
@@ -601,83 +523,78 @@ def test_what_an_answer_says_of_the_insured_matter_is_an_answer(answer):
 
 
 FRAGMENTS = (
-    *(
-        "a",
-        " ",
-        "  ",
-        "\n",
-        "\n\n\n",
-        "\t",
-        "\r\n",
-        "\u2028",
-        "\u00a0",
-        "\u200b",
-        "\x1b[",
-        "\x00",
-        "e\u0301",
-        "\ud800",
-        "&lt;",
-        "=",
-    ),
-    *(
-        "```",
-        "````",
-        "`",
-        "~~~",
-        "~",
-        "```py\n",
-        "\n```\n",
-        "\n~~~\n",
-        "> ```\n",
-        "\n---\n",
-        "# ",
-        "##",
-        "===",
-        "Answer:",
-        "**",
-        "Réponse :",
-        "None",
-        "N/A",
-        "- ",
-        "-",
-        "• ",
-    ),
-    *(
-        "<",
-        ">",
-        "/",
-        "<b>",
-        "</b>",
-        "<br>",
-        "<p>",
-        "<script>",
-        "</script>",
-        "<scr",
-        "ipt>",
-        "<!--",
-        "-->",
-        "<style",
-        "<foo>",
-    ),
-    *(
-        "<x ",
-        " onclick=",
-        '"',
-        "'",
-        "](",
-        "[x",
-        "javascript:",
-        "java",
-        "script:",
-        "&#106;",
-        "(",
-        ")",
-        "\\",
-        "]:",
-        "<sup>",
-        "<td>",
-    ),
-    *("I cannot answer.", "The context does not mention it", ", but ", "£250."),
+    "a",
+    " ",
+    "  ",
+    "\n",
+    "\n\n\n",
+    "\t",
+    "\r\n",
+    "\u2028",
+    "\u00a0",
+    "\u200b",
+    "\x1b[",
+    "\x00",
+    "e\u0301",
+    "\ud800",
+    "&lt;",
+    "=",
+    "```",
+    "````",
+    "`",
+    "~~~",
+    "~",
+    "```py\n",
+    "\n```\n",
+    "\n~~~\n",
+    "> ```\n",
+    "\n---\n",
+    "# ",
+    "##",
+    "===",
+    "Answer:",
+    "**",
+    "Réponse :",
+    "None",
+    "N/A",
+    "- ",
+    "-",
+    "• ",
+    "<",
+    ">",
+    "/",
+    "<b>",
+    "</b>",
+    "<br>",
+    "<p>",
+    "<script>",
+    "</script>",
+    "<scr",
+    "ipt>",
+    "<!--",
+    "-->",
+    "<style",
+    "<foo>",
+    "<x ",
+    " onclick=",
+    '"',
+    "'",
+    "](",
+    "[x",
+    "javascript:",
+    "java",
+    "script:",
+    "&#106;",
+    "(",
+    ")",
+    "\\",
+    "]:",
+    "<sup>",
+    "<td>",
+    "I cannot answer.",
+    "The context does not mention it",
+    ", but ",
+    "£250.",
 )
 
 
@@ -740,44 +657,40 @@ def test_marks_nested_deeper_than_the_bound_are_refused():
 @pytest.mark.parametrize(
     "unit",
     [
-        *(
-            "a",
-            " ",
-            "\n",
-            "<",
-            "`",
-            "~",
-            "<b>",
-            "<foo>",
-            "<script ",
-            "</script ",
-            "<!--",
-            "<<b>b>",
-            "](",
-            "](((",
-            "<x on",
-        ),
-        *(
-            "# ",
-            "x\n===\n",
-            "None\n",
-            "- ",
-            "```a`b``",
-            "\x1b[0",
-            "&#",
-            "based on ",
-            "No. No. A",
-            "<x '",
-            "> ",
-            "\u200b",
-        ),
+        "a",
+        " ",
+        "\n",
+        "<",
+        "`",
+        "~",
+        "<b>",
+        "<foo>",
+        "<script ",
+        "</script ",
+        "<!--",
+        "<<b>b>",
+        "](",
+        "](((",
+        "<x on",
+        "# ",
+        "x\n===\n",
+        "None\n",
+        "- ",
+        "```a`b``",
+        "\x1b[0",
+        "&#",
+        "based on ",
+        "No. No. A",
+        "<x '",
+        "> ",
+        "\u200b",
     ],
 )
 def test_time_is_linear_in_the_answer(unit):
-    """A hundred kilobytes of anything take a second or two of processor time at most.
+    """Half a megabyte of anything takes seconds of processor time at most.
 
     A square of it would take more.
     """
     began = time.process_time()
-    clean(f"x {unit * (100_000 // len(unit))}!")
-    assert time.process_time() - began < 2
+    clean(f"x {unit * (500_000 // len(unit))}!")
+    assert time.process_time() - began < 5

@@ -122,10 +122,6 @@ def test_json_holds_the_verdict(world):
     record = json.loads(ended.out, parse_constant=pytest.fail)
     assert (ended.code, record["verdict"], record["lost"]) == (3, "lost", ["expected_cost"])
     assert (record["cases"], record["min_effect"], len(record["changed"])) == (250, 0.02, 55)
-    rows = {row["measure"]: row for row in record["measures"]}
-    assert rows["missed_ambiguity_rate"]["loss"] is None
-    assert rows["coverage"]["before_n"] == 250
-    assert rows["expected_cost"]["before_n"] is None
 
 
 def test_a_baseline_by_other_costs(world):
@@ -148,7 +144,6 @@ def test_a_baseline_by_other_costs(world):
     assert json.loads(worse.out)["measures"][0]["loss"] == pytest.approx(0.11)
     other = run(world, "check", "worse.yaml", *against, "--cost", "ok.refused=2")
     assert (other.code, other.out, other.err.count("\n")) == (1, "", 1)
-    assert "own costs, ok.refused=0.5, got ok.refused=2; leave the costs out" in other.err
 
 
 @pytest.mark.parametrize(
@@ -156,19 +151,16 @@ def test_a_baseline_by_other_costs(world):
     [
         (("--save-baseline", "made/b.json"), "a baseline must be written to a new file"),
         (("--baseline", "absent.json"), "the file must be readable"),
-        (("--baseline", "same.yaml"), "text must be valid JSON"),
         (("--baseline", "made/b.json", "--rate", "charm"), "rates must be among"),
         (
             ("--baseline", "made/b.json", "--min-effect", "-1"),
             "min_effect must be a number of at least 0",
         ),
-        (("--baseline", "made/b.json", "--again"), "--again must be given without a baseline"),
         (("--rate", "coverage"), "--rate must be given with --baseline"),
         (
             ("--save-baseline", "new.json", "--min-effect", "0.1"),
             "--min-effect must be given with --baseline",
         ),
-        (("--cost", "ok.refused=2"), "--cost must be given with --baseline or --save-baseline"),
         ((), "a policy must hold a certificate"),
     ],
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 
-import pandas as pd
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -23,9 +22,7 @@ from raglab.cli.common import (
     parse_costs,
     parse_shares,
     parse_targets,
-    write_csv,
 )
-from raglab.lab.goals import Goal
 from raglab.progress import progress
 from raglab.replay import sweep
 from raglab.store.policies import Policy
@@ -46,12 +43,9 @@ def test_costs_by_label_and_outcome():
     [
         ("refused=1", "got 'refused=1'"),
         ("ok.refused", "--cost"),
-        ("ok.refused=cheap", "--cost"),
         ("=1", "--cost"),
         ("ok.answered=1", "an outcome of costs"),
-        ("fine.refused=1", "got 'fine'"),
         ("ok.refused=-1", "got ok.refused=-1.0"),
-        ("ok.refused=nan", "a cost must be"),
         ("ok.refused=1e308", "--cost"),
     ],
 )
@@ -67,18 +61,6 @@ def test_what_is_stated_twice_is_refused():
         parse_costs(["ok.refused=1", "ok.refused=2"])
     with pytest.raises(ValueError, match=r"got 'coverage=0\.3'"):
         parse_targets(["coverage=0.1", "over_ask_rate=0.2", "coverage=0.3"])
-
-
-def test_a_goal_of_options():
-    """Costs and targets as `Goal` takes them; no targets where none is stated.
-
-    Unknown rates are refused.
-    """
-    assert Goal(parse_costs(None), parse_targets(None)) == Goal()
-    assert parse_targets([" coverage =0.5"]) == {"coverage": 0.5}
-    for target in ("cost=0.1", "coverage=10", "coverage"):
-        with pytest.raises(ValueError, match=target.partition("=")[0]):
-            Goal(targets=parse_targets([target]))
 
 
 def test_columns_and_shares():
@@ -115,21 +97,10 @@ def test_the_doors_take_them(tmp_path):
         json.loads(done.stdout)[0]["expected_cost"]
         == sweep(trace, [Policy.load()], costs=costs)["expected_cost"][0]
     )
-    assert "cost" in run(*call).stdout
     for option in (["--cost", "ok=1"], ["--target", "over_ask=0.1"]):
         refused = run("tune", tmp_path / "none.parquet", *option)
         assert refused.exit_code == 1
         assert refused.stderr.startswith("raglab: ")
-        assert refused.stderr.count("\n") == 1
-        assert option[0] in refused.stderr or "target" in refused.stderr
-
-
-def test_a_table_is_compressed_where_its_name_says_so(tmp_path):
-    """As pandas reads it again."""
-    table = pd.DataFrame({"case": ["a", "b"], "margin": [0.5, -0.5]})
-    for name in ("t.csv", "t.csv.gz"):
-        write_csv(table, tmp_path / name)
-        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / name), table)
 
 
 @pytest.mark.parametrize(("options", "shown"), [([], True), (["--json"], False), (["-q"], False)])

@@ -104,13 +104,6 @@ def test_documents_scope_the_search(folder):
     assert "boat.md" in ask(folder, "What is the excess?", "--document", "boat.md", code=1)
 
 
-def test_explain_shows_gates_and_times(folder):
-    """Every gate with its margin, and milliseconds by stage."""
-    said = ask(folder, "What is the motor excess?", "--explain", "--no-cache")
-    assert "hygiene" in said
-    assert " ms" in said
-
-
 def test_a_base_url_needs_a_model(folder):
     """The message says so."""
     assert "goes with a model" in ask(folder, "What?", "--base-url", "http://127.0.0.1:9", code=1)

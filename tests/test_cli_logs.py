@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from raglab.bandit import Bandit, Table, simulation
 from raglab.cli import app
 from raglab.live.online_bandit import Online
-from raglab.off_policy import COLUMNS, ESTIMATORS, estimate
+from raglab.off_policy import estimate
 from raglab.reward import RewardWeights
 
 ARMS = ["graph", "hybrid", "table"]
@@ -52,7 +52,7 @@ def path(tmp_path):
 
 
 def test_the_table_is_that_of_the_library(path, tmp_path):
-    """Every digit in JSON and in the CSV; for people the table, the overlap, no warning."""
+    """Every digit in JSON and in the CSV, and the overlap."""
     expected = estimate(log(), np.full(3, 1 / 3), arms=ARMS)
     said = json.loads(ran(path, "--json", "--out", str(tmp_path / "deep" / "table.csv")).stdout)
     pd.testing.assert_frame_equal(pd.DataFrame(said["estimates"]), expected, check_exact=True)
@@ -60,12 +60,6 @@ def test_the_table_is_that_of_the_library(path, tmp_path):
     assert (said["overlap"]["n"], said["overlap"]["status"]) == (900, "ok")
     # weak even where dr says the same
     assert (list(said["notes"]), said["warnings"]) == (["dm"], [])
-    text = ran(path)
-    assert [line.split()[0] for line in text.stdout.splitlines()[1:8]] == list(ESTIMATORS)
-    assert text.stdout.splitlines()[0].split() == list(COLUMNS)
-    assert "mean_weight: 1.0\n" in text.stdout
-    assert "status: ok" in text.stdout
-    assert text.stderr == ""
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -91,23 +85,6 @@ def test_what_cannot_be_said_is_said_aloud(tmp_path):
         in " ".join(said.stderr.split())
     )
     assert "status: none" in said.stdout
-    said = json.loads(
-        ran(str(tmp_path / "few.csv"), "-t", "best:hybrid", "-e", "snips", "--json", code=4).stdout
-    )
-    assert "says nothing" in said["warnings"][0]
-    assert "effective sample size" in said["notes"]["snips"]
-
-
-def test_arms_may_be_named(path, tmp_path):
-    """An arm that was never logged has to be, or comes from the columns of the model."""
-    named = [part for arm in [*ARMS, "iterative"] for part in ("--arm", arm)]
-    said = json.loads(ran(path, *named, "-e", "dm", "--json", code=4).stdout)
-    assert said["overlap"]["unsupported"] == pytest.approx(0.25)
-    log().assign(**{f"q_{arm}": 0.5 for arm in [*ARMS, "iterative"]}).to_csv(
-        tmp_path / "model.csv", index=False
-    )
-    said = json.loads(ran(str(tmp_path / "model.csv"), "-e", "dm", "--json", code=4).stdout)
-    assert said["estimates"][0]["value"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +92,6 @@ def test_arms_may_be_named(path, tmp_path):
     [
         (("-t", "best:dense"), "got 'dense'"),
         (("-e", "magic"), "estimators must be a sequence of"),
-        (("--session", "team"), "session must be a column"),
-        (("-t", "nowhere.csv"), "nowhere.csv"),
         (("--level", "95"), "level must be in (0, 1)"),
     ],
 )
@@ -128,8 +103,7 @@ def test_what_is_wrong_is_one_line(path, arguments, message):
     assert message in said.stderr
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path, kind):
+def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path):
     """Uniform is over the arms that a round could take.
 
     An arm that was not always there cannot always be taken.
@@ -138,19 +112,12 @@ def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path, kind):
     known = np.array([[0.2, 0.5, 0.8], [0.4, 0.6, 0.1]])
     world = Table(tuple(ARMS), known, known, mask, np.zeros((2, 0)), (), np.full((2, 3), np.nan))
     rounds = simulation.log(Bandit("epsilon_greedy", epsilon=0.5), world, rounds=600)
-    file = tmp_path / f"log.{kind}"
-    rounds.to_csv(file, index=False) if kind == "csv" else rounds.to_parquet(file)
+    file = tmp_path / "log.parquet"
+    rounds.to_parquet(file)
     there = mask[rounds["case"]]
     expected = estimate(rounds, there / there.sum(axis=1, keepdims=True), ("snips",))
     said = json.loads(ran(str(file), "-e", "snips", "--json").stdout)["estimates"]
     assert said[0]["value"] == pytest.approx(expected["value"][0])
-    assert said[0]["status"] == "ok"
-    only = json.loads(ran(str(file), "-t", "best:hybrid", "-e", "snips", "--json").stdout)[
-        "estimates"
-    ]
-    assert only[0]["value"] == pytest.approx(
-        estimate(rounds, [0.0, 1.0, 0.0], ("snips",))["value"][0]
-    )
     closed = int((~there[:, 2]).sum())
     assert (
         f"got 'table', closed in {closed} of 600 rounds"

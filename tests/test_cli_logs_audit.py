@@ -72,18 +72,10 @@ def test_explain_a_log_that_was_edited(folder):
             ("explain", "r9", "--log", "."),
             "request_id must be that of a request in the log, got 'r9'",
         ),
-        (
-            ("explain", "."),
-            "REQUEST must be an id, got the folder .",
-        ),
         (("explain", "r1"), "RAGLAB_AUDIT_LOG: it must name the audit log"),
         (("explain", "r1", "--log", "none.sqlite"), "a log must be there"),
         (
             ("audit", "--log", ".", "--forget", "yesterday"),
-            "--forget must be a day such as 2026-01-31",
-        ),
-        (
-            ("audit", "--log", ".", "--forget", "2026-01-31T01:00+02:00"),
             "--forget must be a day such as 2026-01-31",
         ),
         (("audit", "--log", ".", "--forget", "old"), "forget needs a moment"),

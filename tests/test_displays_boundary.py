@@ -6,16 +6,13 @@ Zones and labels by head first, then laws over random traces, then what is drawn
 from __future__ import annotations
 
 import re
-from itertools import combinations
 
 import numpy as np
 import pytest
 
 from decided import by_cost
 from drawings import ROWS, boundary_display, gated, scored_case
-from raglab import metrics, replay
-from raglab.decision import chain
-from raglab.displays import canvas
+from raglab import metrics
 from raglab.displays.boundary import (
     BOTH,
     GROUPS,
@@ -31,18 +28,6 @@ from refusals import refused
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 CHOSEN, MISSED, REFUSE, AMBIGUOUS = range(4)
-TAUS = [
-    (30, 40),
-    (40, 40),
-    (0, 0),
-    (100, 100),
-    (0, 100),
-    (62, 62.5),
-    (99, 100),
-    (0, 1),
-    (33.3333333, 61.7654321),
-    (70, 20),
-]
 
 
 def undrawn(*taus, **more):
@@ -70,6 +55,8 @@ def test_frame_by_head():
     assert not there.isna().any().any()
     np.testing.assert_array_equal(there["rate"], there["k"] / there["n"])
     assert frame.equals(undrawn(level=0.9).frame())
+    # of 5 wrong ones that 20, 35, 40 and 90 rank above, ties half
+    assert dict(undrawn()._facts)["AUROC of right if answered"].startswith("0.525 (")
 
 
 def test_equal_thresholds_leave_no_zone_between():
@@ -84,7 +71,6 @@ def test_equal_thresholds_leave_no_zone_between():
     frame = display.frame()
     assert frame[["begins", "ends"]].drop_duplicates().to_numpy().tolist() == [[0, 100], [100, 100]]
     assert frame["n"].tolist()[4:] == [0] * 4
-    assert "tau_explicit = tau_default = 100" in {text.get_text() for text in display.ax_.texts}
 
 
 def test_a_higher_bar_for_named_documents():
@@ -93,7 +79,6 @@ def test_a_higher_bar_for_named_documents():
     assert higher.boundary.names[ONE] == "if none named"
     assert higher.zone(ONE) == "35 to below 60: answered if none named"
     assert np.flatnonzero(higher.boundary.answered).tolist() == [2, 3, 4, 6, 7]
-    assert "at or above tau_explicit 60" in higher.says
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -150,65 +135,6 @@ def test_depths():
     assert [int(one.group[0]) for one in seen] == [MISSED, CHOSEN, CHOSEN]
     assert [int(one.zone[0]) for one in seen] == [NEVER, BOTH, BOTH]
     assert all(one.answered[0] for one in seen)
-    facts = [dict(DecisionBoundaryDisplay(one)._facts)["refinement depth"] for one in seen]
-    assert facts == ["0", "1", "that decided"]
-    wide = random_trace(3, n_cases=20, depths=3, arms=2)
-    said = replay.decide(wide, refining, arm="iterative")
-    np.testing.assert_array_equal(
-        decision_boundary(wide, refining, "iterative").confidence, said.confidence()
-    )
-    at = chain.depth_confidence(said.tables.evidence, said.thresholds, 2)[0]
-    np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative", 2).confidence, at)
-
-
-def test_the_order_of_the_cases_is_nothing():
-    """Shuffled cases give the same frame, words and bytes of the figure."""
-    trace = random_trace(5, n_cases=40)
-    order = np.random.default_rng(0).permutation(40)
-    turned = TraceData(
-        tuple(trace.cases[row] for row in order),
-        trace.chunks,
-        trace.arms,
-        map_fields(trace.hits, lambda f: f[order]),
-    )
-    one_policy = gated()
-    first, second = (
-        DecisionBoundaryDisplay.from_trace(these, one_policy) for these in (trace, turned)
-    )
-    assert first.frame().equals(second.frame())
-    assert first.says == second.says
-    assert canvas.png(first.figure_) == canvas.png(second.figure_)
-
-
-def boxes(display):
-    """Where every piece of text stands, in pixels, and the figure's own box."""
-    agg = pytest.importorskip("matplotlib.backends.backend_agg").FigureCanvasAgg(display.figure_)
-    agg.draw()
-    on, legend = display.ax_, display.ax_.get_legend()
-    assert legend is not None
-    texts = [
-        *on.texts,
-        *legend.get_texts(),
-        *on.get_xticklabels(),
-        *on.get_yticklabels(),
-        on.xaxis.label,
-        on.yaxis.label,
-    ]
-    renderer = agg.get_renderer()
-    return [
-        (one.get_text(), one.get_window_extent(renderer)) for one in texts if one.get_text()
-    ], display.figure_.bbox
-
-
-@pytest.mark.parametrize("taus", TAUS)
-def test_no_text_covers_another(taus):
-    """Whatever the thresholds, all text lies inside the figure and apart from all other text."""
-    placed, whole = boxes(boundary_display(*taus, name="a policy's name that is long"))
-    for text, box in placed:
-        assert 0 <= box.x0 < box.x1 <= whole.x1, text
-        assert 0 <= box.y0 < box.y1 <= whole.y1, text
-    for (one_text, box), (other_text, other) in combinations(placed, 2):
-        assert not box.overlaps(other), f"{one_text!r} covers {other_text!r}"
 
 
 @pytest.mark.parametrize(
@@ -247,10 +173,6 @@ def test_thresholds_stand_at_their_values():
         if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2
     }
     assert {30.0, 40.0} <= upright
-    labels = display.ax_.get_legend_handles_labels()[1]
-    assert labels[0].startswith("below 30: never answered; 1/2 labelled ok, 50.0 % (")
-    assert labels[1].startswith("30 to below 40: answered if named; 1/3 labelled ok, 33.3 %")
-    assert labels[2].startswith("at or above 40: answered by this gate; 3/4 labelled ok, 75.0 %")
 
 
 def test_doors_state_the_rule():

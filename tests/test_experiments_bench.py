@@ -42,44 +42,6 @@ def script():
         yield importlib.import_module("bench")
 
 
-def turn(script, *rows):
-    """Turn of a program with these rows."""
-    return script.Turn({row[0]: script.Row(*row) for row in rows}, {})
-
-
-def test_a_ratio_above_one_is_better(script):
-    """Of times and sizes the last by this, of rates this by the last.
-
-    The best turn counts, the range is of pairs.
-    """
-    this = [turn(script, ("steps", 2.0, "ms")), turn(script, ("steps", 1.0, "ms"))]
-    last = [turn(script, ("steps", 4.0, "ms")), turn(script, ("steps", 3.0, "ms"))]
-    line, value = script.comparison("steps", this, last)
-    assert value == 3.0
-    assert line.split() == ["steps,", "ms", "1", "3", "3.00", "2.00", "to", "3.00"]
-    rates = (
-        [turn(script, ("sweep", 90.0, "M decisions/s"))],
-        [turn(script, ("sweep", 100.0, "M decisions/s"))],
-    )
-    line, value = script.comparison("sweep", *rates)
-    assert value == pytest.approx(0.9)
-    assert line.endswith("0.90  0.90 to 0.90  below 0.95")
-
-
-def test_a_program_runs_in_a_process_of_its_own(script, tmp_path):
-    """It gives its rows and what failed; of a package without the function the reason."""
-    options = script.Options(quick=True, first=False, peers=False, folder=tmp_path / "place")
-    (tmp_path / "bench_toy.py").write_text(PROGRAM, encoding="utf-8")
-    result = script.measured("toy", tmp_path, options)
-    assert result.failed == {"second": "KeyError: 'gone'"}
-    assert result.rows["sweep"].value == 2.0
-    (tmp_path / "raglab").mkdir()
-    (tmp_path / "raglab" / "__init__.py").write_text("", encoding="utf-8")
-    assert script.measured("bandit", tmp_path, options).failed == {
-        "bench_bandit.py": "ModuleNotFoundError: No module named 'raglab.bandit'"
-    }
-
-
 def test_one_bench_that_fails_ends_no_other(script, tmp_path, monkeypatch):
     """Rows before the error and of the other benches stay."""
     (tmp_path / "bench_toy.py").write_text(PROGRAM, encoding="utf-8")
@@ -89,14 +51,6 @@ def test_one_bench_that_fails_ends_no_other(script, tmp_path, monkeypatch):
     )
     assert list(result.rows) == ["sweep", "steps", "beside a peer"]
     assert result.failed == {"second": "KeyError: 'gone'"}
-
-
-@pytest.mark.parametrize("base", [None, "no-such-commit"])
-def test_without_a_last_version_a_line_says_why(script, base):
-    """Neither a missing name nor one that git does not know stops the bench."""
-    with script.last_version(base) as (tree, what):
-        assert tree is None
-        assert what.startswith("no last version: ")
 
 
 @pytest.mark.parametrize("program", ["bandit", "calibration", "replay", "study"])

@@ -7,17 +7,12 @@ import sys
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import raglab
 from labelled import labelled
 from raglab.store.policies import Policy
-from raglab.values import Status
 
 FOLDER = Path(raglab.__file__).parents[1] / "experiments"
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -47,29 +42,6 @@ def trace():
 def policy():
     """The default policy, which refines no further than the trace."""
     return Policy.load().replace("refine.max_depth", 0)
-
-
-@given(
-    counts=st.lists(st.integers(0, 30), min_size=3, max_size=3).filter(
-        lambda counts: sum(counts) > 20
-    ),
-    size=st.sampled_from([0, 1, 7, 20]),
-    number=st.integers(0, 3),
-)
-def test_a_draw_takes_of_each_label_its_share(scripts, counts, size, number):
-    """Drawn and judged cases are all cases once, each label within one case of its share.
-
-    They are alike for one number.
-    """
-    label = np.repeat(np.arange(3, dtype=np.int8), counts)
-    draw = scripts.tuners.Draw(size, number)
-    drawn, judged = scripts.tuners.draw_rows(label, draw)
-    assert sorted([*drawn, *judged]) == list(range(len(label)))
-    if size:
-        assert len(drawn) == size
-    share = len(drawn) / len(label) if size else 0.5
-    assert np.abs(np.bincount(label[drawn], minlength=3) - np.array(counts) * share).max() < 1.0
-    assert np.array_equal(drawn, scripts.tuners.draw_rows(label, draw)[0])
 
 
 def test_the_selection_alone_is_that_of_tune(scripts):
@@ -106,19 +78,6 @@ def test_a_rule_sees_the_drawn_cases_alone(scripts):
     assert {case.split for case in drawn.cases} == {"tune"}
 
 
-def test_where_no_model_can_be_fitted_the_cheaper_free_policy_stands_for_it(scripts):
-    """Of ten cases a model cannot be fitted.
-
-    `expected cost always` is what the drawn cases say is cheaper.
-    """
-    draw, tuners = scripts.tuners.Draw(10, 0), scripts.tuners
-    matrices = {"default": None, "free": {"refuse": {"answered_wrong": 50}}}
-    for matrix, outcome in tuners.selected(trace(), policy(), draw, matrices, folds=2, repeats=1):
-        validated = outcome.costs["cross_validated"]
-        free = "always-refuse" if matrix == "free" else min(tuners.FREE, key=validated.get)
-        assert outcome.cells[tuners.ALWAYS] == outcome.cells[free]
-
-
 def test_a_run_that_was_killed_goes_on_where_it_was(scripts, tmp_path):
     """What the log holds is not measured again; cut lines are skipped; what fails stops nothing."""
     trace().save(tmp_path / "made.parquet")
@@ -136,40 +95,3 @@ def test_a_run_that_was_killed_goes_on_where_it_was(scripts, tmp_path):
     after = holdout.read_log(log)
     assert list(after) == [first.key, again.key]
     assert after[first.key] == before[first.key]
-
-
-def cells_of(**counts):
-    """Cells by decision, label and whether the sources were found: `ok_ok_1` is a right answer."""
-    cells = np.zeros((3, 3, 2), dtype=int)
-    for name, count in counts.items():
-        decision, label, found = name.split("_")
-        cells[Status[decision], Status[label], int(found)] = count
-    return cells.ravel().tolist()
-
-
-ANSWER = cells_of(ok_ok_1=4, ok_ok_0=2, ok_refuse_0=3, ok_ambiguous_0=1)
-REFUSE = cells_of(refuse_ok_0=6, refuse_refuse_0=3, refuse_ambiguous_0=1)
-SOME = cells_of(ok_ok_1=4, ok_ok_0=1, refuse_refuse_0=3, refuse_ok_0=1, ambiguous_ambiguous_0=1)
-
-
-def test_costs_of_a_table_are_those_counted_by_hand(scripts):
-    """Two draws: means, the best free policy in hindsight, paired differences."""
-    free = {"always-answer": ANSWER, "always-refuse": REFUSE, "defaults": ANSWER}
-    lines: list[dict[str, Any]] = []
-    for number, name, cells in ((1, "always-refuse", REFUSE), (0, "expected cost", SOME)):
-        judged = {**free, "tuned": cells, "expected cost always": SOME}
-        figures = {"selected": name, "expected": 0.2, "cells": judged}
-        lines.append({"number": number} | dict.fromkeys(scripts.holdout.COSTS, figures))
-    rows = scripts.holdout.costs_of(lines, "default")
-    assert list(rows) == [0, 1]
-    assert scripts.holdout.best_free(rows) == "always-answer"
-    assert scripts.holdout.column(rows, "tuned").value == pytest.approx(0.5)
-    assert scripts.holdout.costs_of(lines, "refuse10")[0]["always-answer"] == pytest.approx(3.3)
-    _, *shown = scripts.holdout.cost_table({"made, 30": lines, "none": []})
-    assert len(shown) == 3
-    assert shown[0].startswith("| made, 30 | default | 2 | 0.500 (0.200) | 0.300 (0.000) |")
-    assert "| always-answer 0.600 (0.000) | -0.100 (0.200) | +0.200 (0.200) |" in shown[0]
-    assert shown[0].endswith("| always-refuse 1, expected cost 1 |")
-    _, row, bare = scripts.holdout.estimate_table({"made, 30": lines, "none": []})
-    assert row.startswith("| made, 30 | -0.300 (0.200) |")
-    assert bare == "| none | – | – | – |"

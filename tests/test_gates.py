@@ -26,14 +26,12 @@ from raglab.gates import (
     explain,
     fires,
     gap_margins,
-    gate_by_name,
     l2_cut,
     l2_margins,
     similarity_margins,
     sufficiency_margins,
 )
 from raglab.policy import PolicyData
-from raglab.signals import signal
 from raglab.values import Status
 
 NAN = np.nan
@@ -47,7 +45,6 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=150)
         (0, 0, 0, False, True, True, "query"),
         (4, 1, 0, False, True, True, "deny"),
         (4, 0, 0, True, True, True, "allow"),
-        (4, 0, 1, True, True, False, "deny"),
         (4, 2, 0, True, False, False, "query"),
         (0, 0, 0, False, False, True, "query"),
     ],
@@ -68,10 +65,8 @@ def test_l2_off_passes_and_cuts_nothing():
 @pytest.mark.parametrize(
     ("best", "hard", "soft", "cut", "fired"),
     [
-        (0.5, 0.75, NAN, 0.75, False),
         (0.75, 0.75, NAN, 0.75, False),
         (0.8, 0.75, NAN, -np.inf, True),
-        (0.8, 0.75, 1.0, 1.0, False),
         (1.0, 0.75, 1.0, 1.0, False),
         (1.1, 0.75, 1.0, -np.inf, True),
         (0.5, 0.75, 0.25, 0.75, False),
@@ -120,14 +115,6 @@ def test_the_tightest_check_explains():
     assert verdict.fired
     assert verdict.check == "allow"
     assert np.isnan(verdict.margin)
-
-
-@pytest.mark.parametrize("value", [0.1, 0.35, 0.7, 0.8, 1.05, 0.015])
-def test_at_the_threshold_passes_for_any_decimal(value):
-    """No rounding of the subtraction turns equality into a refusal, for scalars and arrays."""
-    for top1 in (value, np.float64(value), np.array([value])):
-        assert not np.any(fires(similarity_margins(top1, SimilarityThresholds(value))))
-    assert not fires(l2_margins(value, L2Thresholds(value, NAN)))
 
 
 VALUES = st.sampled_from([-0.25, 0.0, 0.25, 0.35, 0.5, 0.7, 0.75, 1.0, NAN])
@@ -208,11 +195,3 @@ def test_a_gate_out_of_place_is_refused():
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert "gates must stand in the order query, hits, chosen, answer" in moved.stderr
-
-
-def test_a_name_that_is_none_names_those_there_are():
-    """Gates and signals alike."""
-    with pytest.raises(KeyError, match="gate must be one of domain, l2"):
-        gate_by_name("distance")
-    with pytest.raises(KeyError, match="signal must be one of confidence, top1_cosine"):
-        signal("distance")

@@ -67,10 +67,6 @@ def test_a_worked_example():
     )
     assert found.changed["case_id"].tolist() == [f"q{number:05d}" for number in range(180, 200)]
     assert set(found.changed["after"]) == {"answered_wrong"}
-    assert (
-        "verdict lost in expected_cost; tested above 0.02; loss of expected cost +0.100 ["
-        in repr(found)
-    )
 
 
 def test_a_tiny_loss_of_many_cases_passes():
@@ -93,17 +89,6 @@ def test_a_large_loss_of_few_cases_passes_and_is_stated():
     assert cost["low"] < 0.0 < cost["loss"]
     assert (cost["verdict"], found.lost) == ("open", ())
     assert found.detectable > cost["loss"]
-
-
-def test_graded_costs_decide():
-    """The same cases fail by a dear wrong answer and not by a cheap one."""
-    dear, cheap = {"ok": {"answered_wrong": 5}}, {"ok": {"answered_wrong": 0.2}}
-    pairs = [
-        (outcomes(200, 0, 0, costs=costs), outcomes(190, 10, 0, costs=costs))
-        for costs in (dear, cheap)
-    ]
-    assert [compare_baselines(*pair).lost for pair in pairs] == [("expected_cost",), ()]
-    assert row(compare_baselines(*pairs[0]), "expected_cost")["loss"] == pytest.approx(0.25)
 
 
 @settings(max_examples=12)
@@ -158,12 +143,6 @@ def test_what_is_not_paired_is_counted():
         row(found, "expected_cost")["loss"],
         row(found, "coverage")["before_n"],
     ) == (6, 0.0, 6)
-    with pytest.raises(
-        ValueError, match=r"must be paired .*got 0 of 1, .*1 only in the baseline.*1 only in these"
-    ):
-        compare_baselines(
-            baseline_of_cases([baseline_case(1)]), baseline_of_cases([baseline_case(2)])
-        )
 
 
 def test_another_basis_or_matrix_is_refused():
@@ -173,22 +152,10 @@ def test_another_basis_or_matrix_is_refused():
         ValueError, match=r"own basis, sources .*got cases judged by text; save the baseline again"
     ):
         compare_baselines(before, replace(before, basis="text"))
-    with pytest.raises(ValueError, match=r"own basis, text .*got cases judged by sources; save"):
-        compare_baselines(replace(before, basis="text"), before)
     with pytest.raises(
         ValueError, match=r"own costs, ok.refused=1, got ok.refused=2; leave the costs out"
     ):
         compare_baselines(before, outcomes(3, 1, costs={"ok": {"refused": 2}}))
-
-
-def test_settings_that_mean_nothing():
-    """A name that is no rate, a minimum effect below 0 or without a size."""
-    before = outcomes(3, 1)
-    with pytest.raises(ValueError, match=r"rates must be among .*got 'charm'"):
-        compare_baselines(before, before, rates=["charm"])
-    for effect in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="min_effect must be a number of at least 0"):
-            compare_baselines(before, before, min_effect=effect)
 
 
 def test_other_differences_are_stated():
@@ -205,8 +172,6 @@ def test_other_differences_are_stated():
         ["retrieval.fetch_k", 50, 9],
     ]
     assert len(found.notes) == 1
-    same = compare_baselines(before, replace(before, status_only=2, missing_answers=1))
-    assert (same.notes, list(same.scoring.values())) == ((), [2, 0, 1])
 
 
 @pytest.fixture(scope="module")
@@ -252,24 +217,6 @@ class TestOnTraces:
         with pytest.raises(ValueError, match=r"must be paired with the baseline.*--save-baseline"):
             compare_baselines(baseline_of(trace, POLICY), baseline_of(other, STRICT))
 
-    def test_the_same_policy_loses_exactly_nothing(self, trace):
-        """Also through a file, and where the rows are in another order."""
-        stored = baseline_of(trace, POLICY)
-        found = compare_baselines(
-            stored,
-            baseline_of(trace.subset(np.arange(len(trace))[::-1]), POLICY),
-            rates=list(RATES),
-        )
-        assert (found.frame()["loss"].dropna() == 0.0).all()
-        assert (found.lost, found.cases, sum(found.unpaired.values())) == ((), 250, 0)
-
-    def test_a_part_of_the_cases_is_paired(self, trace):
-        """A split against the whole."""
-        found = compare_baselines(
-            baseline_of(trace, POLICY), baseline_of(trace.split("report"), STRICT)
-        )
-        assert (found.cases, found.unpaired["only in the baseline"]) == (100, 150)
-
     def test_cases_without_labels_and_without_any_are_refused(self, trace):
         """Nobody knows what they cost."""
         blank = tuple(one._replace(expect_status=None, expect_sources=()) for one in trace.cases)
@@ -297,18 +244,11 @@ class TestText:
             compare_baselines(stored, baseline_of(replace(before, answers=None), ANSWERING))
 
     def test_another_gold_answer_is_another_label(self):
-        """Where text is judged; by sources alone it says nothing."""
+        """Where text is judged."""
         trace = many(range(80))
         other = replace(
             trace,
             cases=tuple(case._replace(answer=case.answer and "Glass.") for case in trace.cases),
-        )
-        plain = replace(trace, answers=None)
-        assert (
-            compare_baselines(
-                baseline_of(plain, ANSWERING), baseline_of(replace(other, answers=None), ANSWERING)
-            ).cases
-            == 80
         )
         found = compare_baselines(baseline_of(trace, ANSWERING), baseline_of(other, ANSWERING))
         assert (found.cases, found.unpaired["another label"]) == (20, 60)

@@ -32,7 +32,6 @@ from raglab.lab.goals import Goal
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.metrics import N_CELLS
 from raglab.replay import case_cells, tally
-from raglab.store.policies import Policy
 from raglab.values import Status
 from refusals import refused
 from selection_worlds import measured_cases, separable
@@ -89,21 +88,6 @@ def test_a_threshold_decides_in_a_policy_as_in_a_fold():
                 bound.decide(threshold, every) // PER_STATUS, decided, err_msg=bound.signal
             )
     assert fired == {"refuse", "ask"}
-
-
-def test_folds_carry_the_labels():
-    """Each case once a repeat, labels spread within one case, other cases together each time."""
-    cases = measured_cases(labelled(3, {"tune": 89}), repeats=3)
-    fold = cases.fold_numbers
-    assert fold.shape == (3, 89)
-    for row in fold:
-        counts = np.array(
-            [np.bincount(row[cases.label == code], minlength=cases.folds) for code in range(3)]
-        )
-        assert (counts.max(axis=1) - counts.min(axis=1) <= 1).all()
-        assert np.ptp(counts.sum(axis=0)) <= 1
-    assert not (fold[0] == fold[1]).all()
-    np.testing.assert_array_equal(fold, cases.fold_numbers)
 
 
 def test_equal_questions_are_in_one_fold_and_the_order_of_cases_is_irrelevant():
@@ -263,14 +247,11 @@ def test_who_competes():
     assert rare_labels(rare) == {"refuse": LEAST_OF_LABEL - 1}
     entry = competition(rare, "expected_cost", {})
     assert entry.competing == (*FIXED, THRESHOLD)
-    deep = {"deep": Policy.load().replace("refine.max_depth", 1)}
-    entry = competition(cases, "chain", deep)
-    assert (entry.limited, entry.policies["deep"].refine.max_depth) == (1, 0)
 
 
 def test_a_candidate_that_cannot_compete_is_refused():
     """What cannot be fitted, what was fitted on these cases, and names that are none."""
-    cases = measured_cases(separable(80), repeats=1)
+    cases = measured_cases(separable(80))
     fitted = cross_fit(cases).policy
     refused(
         "must not be fitted on cases of this trace",
@@ -283,9 +264,7 @@ def test_a_candidate_that_cannot_compete_is_refused():
     refused("10 cases answered right", competition, few, "expected_cost", {COST: None})
     for rule, candidates, folds, repeats in (
         ("cost", (), 5, 2),
-        ("chain", ["thresholds"], 5, 2),
         ("chain", {"chain": free_policy()}, 5, 2),
-        ("chain", (), 1, 2),
         ("chain", (), 5, 0),
     ):
         refused(

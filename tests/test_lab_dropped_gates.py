@@ -8,11 +8,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelled import labelled
 from raglab import gates
-from raglab.lab.candidates import THRESHOLD
-from raglab.lab.dropped_gates import ANSWER_GATES, bound_text, dropped_gates
-from raglab.lab.study import tune
+from raglab.lab.dropped_gates import ANSWER_GATES, dropped_gates
 from raglab.policy_parts.acting import acting_gates
 from raglab.store.policies import Policy
 
@@ -58,23 +55,3 @@ class TestActingGates:
         names = dropped_gates(published, published.without_gates(), ("l2", "density"))
         assert not {"l2", "density"} & set(names)
         assert "support" in names
-
-    def test_bounds_in_words(self):
-        """Signal, value and what it does beyond, as the policy has them."""
-        policy = Policy.load().without_gates()
-        assert bound_text(policy.replace("signals", {"gap": {"max": 0.25, "on_fire": "ask"}})) == (
-            "signals.gap.max 0.25, else ask"
-        )
-
-
-def test_the_policy_shows_what_decides_first():
-    """The gate on the signal stands before all that is off, in repr and diff."""
-    trace = labelled(1, {"tune": 60, "report": 60}, refusable=0.2)
-    studied = tune(trace, policy=Policy.load(), trials=4, folds=3, repeats=1)
-    assert studied.selected == THRESHOLD
-    (name,) = studied.policy.signals
-    assert f": signals.{name}." in repr(studied.policy)
-    paths = list(studied.policy.diff())
-    assert paths[0].startswith(f"signals.{name}.")
-    off = [place for place, path in enumerate(paths) if studied.policy.diff()[path][0] is False]
-    assert off == list(range(len(paths) - len(off), len(paths)))

@@ -66,13 +66,6 @@ def test_replications_meet_rows_of_their_own_table(n_cases, rounds, replications
     )
 
 
-def test_an_order_that_is_given_is_kept():
-    """Rows of a table follow one another as in the table, in both populations."""
-    met = world(np.zeros((30, 2)), order="given")
-    fresh = draw_fresh_tables(met, 20, 40, 0)
-    assert (np.diff(fresh.case % 30, axis=0) >= 0).all()
-
-
 def test_arms_take_turns_among_those_that_are_open():
     """Worked: three arms, the middle one closed in the second case.
 
@@ -104,18 +97,6 @@ def test_arms_take_turns_among_those_that_are_open():
     np.testing.assert_allclose(
         copies.value[row[row % 2 == 0]].mean(axis=0), [0.2, 0.2, 0.2], atol=0.01
     )
-    late = by_turns(met._replace(delay=np.array([7, 8]))).delay
-    assert late.tolist() == [7, 8] * 3
-
-
-def test_a_learner_over_one_arm_earns_the_mean_of_its_draws():
-    """In every block; where its choice hangs on what is open, nothing is left out."""
-    rng = np.random.default_rng(0)
-    met = world(rng.random((30, 2)), np.tile([True, False], (30, 1)))
-    fresh = draw_fresh_tables(met, 40, 260, 3)
-    earned, expected = learner_values(Bandit("ucb1"), met, fresh, **SIZES)
-    np.testing.assert_allclose(earned, plan_values(by_turns(met).value[:, 0], fresh)[0])
-    assert expected is None
 
 
 def test_a_blind_choice_is_expected_to_earn_the_mean_of_its_table():
@@ -178,8 +159,6 @@ def test_plans_that_stay_have_a_t_interval_of_the_cases():
     low, high = mean_interval(by_case[:, None], 0.9)
     assert difference_interval(left, nothing, 0.9) == pytest.approx((low[0], high[0]))
     assert difference_interval(left, left, 0.9) == (0.0, 0.0)
-    single = Account(np.ones(1), np.ones(1), fresh, fresh, fixed=True)
-    assert np.isnan(difference_interval(single, single, 0.9)).all()
 
 
 def test_the_variance_over_tables_comes_without_the_chance_of_the_twins():
@@ -222,19 +201,15 @@ def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them():
 
 
 def test_intervals_and_values_are_the_same_for_the_same_seed():
-    """Values do not depend on the fresh tables; intervals do, and repeat."""
+    """And a row a policy."""
     rng = np.random.default_rng(3)
     met = world((rng.random((50, 2)) < 0.5) + 0.0)
     sizes: dict[str, Any] = {"rounds": 60, "replications": 5, "seed": 4}
-    first, second, fewer = (
-        compare_learners(met, {"t": Bandit()}, baselines(met), n_boot=n, **sizes).table
-        for n in (40, 40, 20)
+    first, second = (
+        compare_learners(met, {"t": Bandit()}, baselines(met), n_boot=40, **sizes).table
+        for _ in range(2)
     )
     assert first.equals(second)
-    assert (
-        first[["right", "regret", "difference"]] == fewer[["right", "regret", "difference"]]
-    ).all(axis=None)
-    assert first.loc[0, "right_low"] != fewer.loc[0, "right_low"]
     assert set(first["policy"]) == {"t", FIXED, UNIFORM, ORACLE}
 
 

@@ -52,15 +52,9 @@ def test_each_group_is_a_trace_of_its_own(trace, policy):
 
 
 def test_what_a_promise_would_need(trace, policy):
-    """Twelve answered cases without an error for 20 %, at most 10 % error: 0.8 ** 11 = 0.086.
-
-    As a sentence too.
-    """
+    """Twelve answered cases without an error for 20 %, at most 10 % error: 0.8 ** 11 = 0.086."""
     frame = group_rates(trace, policy, "tenant", targets={"hallucination_rate": 0.2})
     assert set(frame["needed"]) == {11} == {cases_needed(0.2)}
-    acme = frame.set_index("group").loc["acme"]
-    assert "needs 11 / 18 / " in acme["need"]
-    assert f"these {acme['n']} with {acme['k']} certify " in acme["need"]
 
 
 def test_targets_are_those_of_the_certificate(trace, policy):
@@ -72,15 +66,9 @@ def test_targets_are_those_of_the_certificate(trace, policy):
     frame = group_rates(trace, certified.policy, "tenant")
     assert set(frame["rate"]) == {"hallucination_rate"}
     assert set(frame["target"]) == {0.45}
-    (promise,) = (
-        promise
-        for promise in certified.certificate.promises
-        if promise.name == "hallucination_rate"
-    )
-    assert frame["k"].sum() == promise.k
 
 
-@pytest.mark.parametrize("targets", [None, {}, {"expected_cost": 0.5}, {"coverage": 0.5}])
+@pytest.mark.parametrize("targets", [None, {"coverage": 0.5}])
 def test_without_targets_there_is_no_table(trace, policy, targets):
     """The message names the rates."""
     with pytest.raises(ValueError, match=r"highest values of .*hallucination_rate.*write targets="):

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from raglab.certify import holm_adjusted
 from raglab.lab.slice_rates import (
     COLUMNS,
     NONE,
@@ -20,10 +19,8 @@ from raglab.lab.slice_rates import (
 )
 from raglab.metrics import RATES, clopper_pearson
 from raglab.replay import decide, sweep
-from raglab.store.loaders import load_cases, load_corpus
 from raglab.values import Case, Chunk, TraceData, map_fields
 from refusals import refused
-from trades import BROKER
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 NEAR, FAR = Hit(0.25, "a.md", tags={"domain": "home"}), Hit(9.0, "a.md", tags={"domain": "home"})
@@ -71,10 +68,7 @@ def test_a_slice_by_hand():
 
 
 def test_a_slice_costs_what_its_cases_do():
-    """By default 1 minus the pass rate; where a refusal costs a quarter, the French pay one.
-
-    Names are checked.
-    """
+    """By default 1 minus the pass rate; where a refusal costs a quarter, the French pay one."""
     found = by_value(_said(), rate="false_refusal_rate")["expected_cost"]
     assert (found["language", "fr"], found["language", "en"], found["line", "home"]) == (
         1.0,
@@ -83,7 +77,6 @@ def test_a_slice_costs_what_its_cases_do():
     )
     cheap = by_value(_said(), costs={"ok": {"refused": 0.25}})["expected_cost"]
     assert (cheap["language", "fr"], cheap["language", "en"]) == (0.25, 0.0)
-    refused("a label of costs", slices, _said(), costs={"fine": {}})
 
 
 def test_a_column_of_one_value_has_no_rest():
@@ -110,16 +103,6 @@ def test_one_bad_case_is_not_the_worst_slice():
     found = slices(_said(), by=by)
     order = [tuple(key) for key in found[["column", "value"]].to_numpy()]
     assert order.index(("language", "fr")) < order.index(("team", "a"))
-
-
-def test_each_rate_has_its_own_cases():
-    """False refusals are counted over those labelled ok, hallucinations over those answered."""
-    said = _said(3, 10)
-    refused = by_value(said, rate="false_refusal_rate").loc["language"]
-    assert refused[["k", "n"]].to_numpy().tolist() == [[7, 10], [0, 10]]
-    wrong = by_value(said, rate="hallucination_rate").loc["language"]
-    assert dict(zip(wrong.index, wrong["n"], strict=True)) == {"en": 10, "fr": 3}
-    assert list(refused.index) == ["fr", "en"]
 
 
 def test_own_columns_stand_beside_and_replace():
@@ -172,15 +155,6 @@ def test_laws(seed):
             assert row.p == pytest.approx(tables[tables <= tables[row.k] * (1 + 1e-7)].sum())
 
 
-def test_holm_by_hand():
-    """Smallest times 3, next times 2, and never below the one before."""
-    assert holm_adjusted(np.array([0.03, 0.01, np.nan, 0.02])) == pytest.approx(
-        [0.04, 0.03, np.nan, 0.04], nan_ok=True
-    )
-    assert holm_adjusted(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
-    assert holm_adjusted(np.array([])).tolist() == []
-
-
 def test_lines_come_from_the_case_then_from_its_documents():
     """What the case says; else the tag of what it expects, else of what the user named.
 
@@ -202,21 +176,6 @@ def test_lines_come_from_the_case_then_from_its_documents():
     assert lines_of(cases, chunks) == ["cyber", "home", SEVERAL, "fleet", NONE, NONE]
     products = [Chunk("1", "", "a.md", tags={"product": "Home Plus"})]
     assert lines_of(cases[1:2], products) == ["Home Plus"]
-
-
-def test_lines_of_the_bundled_set():
-    """By its README: 92 cases of home, 80 of motor_fleet, 14 of several lines, 81 of none."""
-    found = Counter(lines_of(load_cases(BROKER), load_corpus(BROKER).chunks))
-    assert found == {
-        "home": 92,
-        "motor_fleet": 80,
-        "marine_cargo": 48,
-        "professional_liability": 28,
-        "cyber": 15,
-        "brokerage": 12,
-        SEVERAL: 14,
-        NONE: 81,
-    }
 
 
 def test_what_cannot_be_is_refused():

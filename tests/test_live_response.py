@@ -72,11 +72,6 @@ def expected(trace, chosen, row):
 class TestByHead:
     """One question, one hit, one answer."""
 
-    def test_an_answer_that_passes_every_gate_is_ok(self):
-        """An answer that passes every gate is ok."""
-        said = decide(recorded(0.6), one())
-        assert said.frame().loc[0, ["status", "answer"]].tolist() == ["ok", "The excess is £250."]
-
     @pytest.mark.parametrize(
         ("sections", "confidence", "text", "stage", "reason"),
         [
@@ -114,21 +109,6 @@ class TestByHead:
         assert (row["status"], row["decided_by"], row["answer"]) == ("refuse", stage, None)
         assert reason in row["reason"] or stage == "hygiene"
         assert [check.passes for check in said.explain("q") if check.gate == stage] == [False]
-
-    def test_the_weakest_claim_is_named(self):
-        """The weakest claim is named."""
-        said = decide(recorded(0.9, "It is covered."), one(support={"min_support": 0.75}))
-        assert "'It is covered.'" in said.frame(reasons=True).loc[0, "reason"]
-
-    def test_a_calibration_moves_the_confidence(self):
-        """0.9 stands for 0.45 on a line from (0, 0) to (1, 0.5)."""
-        knots = {"x": [0.0, 1.0], "y": [0.0, 0.5]}
-        said = decide(recorded(0.9), one(generation={"calibration": knots}))
-        assert (
-            said.frame(reasons=True)
-            .loc[0, "reason"]
-            .startswith("generation confidence 0.45 is below")
-        )
 
     def test_without_answers_the_chain_ends_at_confidence(self):
         """Without answers the chain ends at confidence."""
@@ -216,15 +196,11 @@ class TestNoConfidence:
     """A generator of the user that returns None as its confidence gives none."""
 
     def test_none_is_a_missing_confidence(self):
-        """Of the hostile tester: the answer is recorded as with NaN, and nothing is lost."""
+        """The answer is recorded as with NaN, and nothing is lost."""
         nothing = None
-        by_none, by_nan = recorded(nothing), recorded(float("nan"))
-        assert np.isnan(by_none.answers.confidence).all()
-        assert by_none.answers.text == by_nan.answers.text
-        open_gate = one().replace("generation.enabled", False)
-        assert (
-            decide(by_none, open_gate).status.tolist() == decide(by_nan, open_gate).status.tolist()
-        )
+        answers = recorded(nothing).answers
+        assert np.isnan(answers.confidence).all()
+        assert answers.text
 
     def test_a_gate_of_confidence_needs_one(self):
         """As of NaN, the policy that gates on it is refused by name."""

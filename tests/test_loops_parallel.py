@@ -75,9 +75,7 @@ def test_the_workers_are_those_of_the_block():
             None,
             "workers must be threads, joblib or a dask.distributed.Client, got 'cluster'",
         ),
-        (None, None, "workers must be threads, joblib or a dask.distributed.Client, got 'None'"),
         ("threads", 0, "n must be a whole number of at least 1, got 0"),
-        ("joblib", 1.5, "n must be a whole number of at least 1, got 1.5"),
         ("joblib", True, "n must be a whole number of at least 1, got True"),
     ],
 )

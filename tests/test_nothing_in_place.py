@@ -17,20 +17,18 @@ import pytest
 import raglab
 from decided import by_cost
 from parts import in_parts
-from raglab import certify, gates, metrics, replay, resolver, signals
-from raglab.arguments.plain_arrays import read_only
-from raglab.bandit import learner, learners, scores, simulation
-from raglab.bandit.environments import Bernoulli
+from raglab import certify, gates, metrics, replay
+from raglab.bandit import learner, learners
 from raglab.bandit.learner import Bandit
-from raglab.decision import chain, inclusion, kernel, learned_cases, outcome_codes
+from raglab.decision import chain, inclusion, learned_cases, outcome_codes
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.default_learner import DefaultLearner, confidence
-from raglab.gating import expected_cost, fused_gate
+from raglab.gating import expected_cost
 from raglab.metrics import crossings, mixes
 from raglab.metrics.costs import LABEL_OF_CELL
 from raglab.policy import PolicyData
-from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.replay import decide, steps, sweep, tally
 from raglab.replaying import breakpoints, step_functions
 from raglab.store.traces import Trace
 from read_only_arguments import (
@@ -107,10 +105,6 @@ class TestArrays:
             before = held.signal("judge").tolist()
             scores_of_user[...] = 0.5
             assert held.signal("judge").tolist() == before
-        series = pd.Series(np.linspace(0.0, 1.0, 6), index=[case.id for case in trace.cases])
-        held = trace.with_signal("judge", series, higher="surer", unit="probability")
-        series.iloc[0] = 1.0
-        assert held.signal("judge").iloc[0] == 0.0
         mine = np.array(trace.hits.l2)
         assert not trace.hits._replace(l2=mine).l2.flags.writeable
         assert mine.flags.writeable
@@ -122,24 +116,6 @@ class TestArrays:
         handed_out.iloc[0] = 1.0
         assert trace.signal("judge").tolist() == [0.0] * 6
 
-    @pytest.mark.parametrize("kind", ["?", "i1", "u1", "i4", "i8", "u8", "f4", "f8", "O", "U3"])
-    def test_any_array_can_be_closed(self, kind):
-        """Of any type and layout, without a copy, and the same once more."""
-        whole = np.zeros((3, 4), kind)
-        for array in (
-            whole,
-            whole.T,
-            whole[:, ::2],
-            whole[:0],
-            whole[0, 0, ...],
-            np.broadcast_to(whole[0], (3, 4)),
-        ):
-            view = read_only(array)
-            assert (view.dtype, view.shape) == (array.dtype, array.shape)
-            assert np.shares_memory(view, array) or not array.size
-            assert read_only(view) is view
-            assert_closed({"view": view})
-
 
 def test_thresholds_of_a_gate_leave_their_values_alone():
     """A missing nullable threshold turns its gate off in what is returned, not what was given."""
@@ -147,42 +123,9 @@ def test_thresholds_of_a_gate_leave_their_values_alone():
     values = {"gap.min_gap": np.array([np.nan, 0.5]), "gap.enabled": np.array([True, True])}
     assert gates.gate_thresholds(gate, values.__getitem__).on.tolist() == [False, True]
     assert values["gap.enabled"].tolist() == [True, True]
-    closed = {name: read_only(array) for name, array in values.items()}
-    assert gates.gate_thresholds(gate, closed.__getitem__).on.tolist() == [False, True]
 
 
 # the algebra writes into no argument
-
-
-def of_gates():
-    """Margins of every gate on arrays."""
-    share = np.array([0.25, 0.5, np.nan])
-    count, yes = np.array([0, 1, 2]), np.array([True, False, True])
-    bound = np.array([[0.5], [0.25]])
-    on = np.array([[True], [False]])
-    gates.fires((gates.headroom(share, bound, on),))
-    gates.fused_margins(share, gates.FusedThresholds(bound, on))
-    gates.generation_margins(share, gates.GenerationThresholds(bound, on))
-    gates.support_margins(share, gates.SupportThresholds(bound, on))
-    gates.sufficiency_margins(share, gates.SufficiencyThresholds(bound, on))
-    gates.intent_margins(share, share, share, gates.IntentThresholds(bound, bound, bound))
-    gates.l2_margins(share, gates.L2Thresholds(bound, bound, on))
-    gates.density_margins(count, gates.DensityThresholds(bound, on))
-    gates.gap_margins(share, count, yes, gates.GapThresholds(bound, on))
-    gates.coverage_margins(count, on)
-    gates.hygiene_margins(yes)
-    gates.n_relevant(
-        np.sort(np.array([share, share])), gates.l2_cut(share, gates.L2Thresholds(bound, bound, on))
-    )
-    signals.degenerate_scores(
-        np.array([share]), np.array([share]), np.array([count]), np.array([yes])
-    )
-    rows = np.full((len(fused_gate.SIGNALS), *share.shape), np.nan)
-    rows[fused_gate.SIGNALS.index("gap")] = share
-    model = fused_gate.Model(0.5, (fused_gate.Part("gap", (0.0, 0.5), (-1.0, 1.0)),))
-    fused_gate.fused_probability(rows, model)
-    fused_gate.logit(rows, model)
-    resolver.union_over(np.array([[1, 2]], np.uint64), np.array([[0, 1]]))
 
 
 def of_replay(seed, depths):
@@ -206,26 +149,22 @@ def of_replay(seed, depths):
     chain.needs_refinement(evidence, limits)
     chain.read_by_slot(evidence, 0)("best_l2")
     replay.step_cells(evidence, policies[0], "confidence.tau_default")
-    replay.path_moves(evidence, policies[0], "confidence.tau_default")
     replay.evidence_with_model(evidence, policies[0], trace.cases)
-    outcome_codes.tally_codes(replay.shard_codes(trace, policies[:1]))
     outcome_codes.codes_missing(replay.shard_codes(trace, policies[:1]))
     steps(trace, policies[0], path="confidence.tau_default")
-    flips(trace, policies[0], "q1")
     decide(sample_trace(), PolicyData.from_mapping()).frame(reasons=True)
 
 
 def of_counts():
-    """Rates, costs and the tests of a certificate."""
-    cells = np.arange(metrics.N_CELLS)[None]
-    metrics.rate_columns(cells)
+    """Margins, rates, costs and the test of a certificate."""
+    share = np.array([0.25, 0.5, np.nan])
+    gates.intent_margins(share, share, share, gates.IntentThresholds(share, share, share))
     metrics.decision_rates.hit_rate(np.array([[True, False]]), 1)
     expected_cost.action_costs(metrics.cost_matrix(), np.array([1.0, 2.0]))
     total, n = np.array([0.0, 1.0]), np.array([10, 20])
     codes = learned_cases.question_codes(["who?", "where?"])
     learned_cases.is_repeated_set(codes, learned_cases.code_text(["Who"]))
     certify.hoeffding_bentkus(total, n, 0.1)
-    metrics.binomial_p(total, n, np.array([0.1, 0.2]))
 
 
 def of_bandits():
@@ -246,12 +185,6 @@ def of_bandits():
                 # guarded, unlike the table's
                 getattr(learners, function.__name__)(state, bandit, chance, context)
         learner.pick_arm(state, bandit, rng, on, context)
-    scores.kl_upper(np.array([0.5]), np.array([0.25]))
-    scores.student_posterior(np.ones(2), np.ones(2), np.ones(2), Bandit("thompson_nig"))
-    learner.nth(on, np.array([1, 0]))
-    table = Bernoulli(np.array([0.25, 0.5]))
-    for name in ("ucb1", "thompson_beta", "thompson_nig"):
-        simulation.run(Bandit(name), table, rounds=20, replications=2, seed=0)
 
 
 def of_votes():
@@ -264,31 +197,16 @@ def of_votes():
 
 def of_mixes():
     """Counts of cases in another mix, and of cases with weights."""
-    trace = random_trace(3, n_cases=6)
     mix = mixes.checked_mix({"ok": (0.8, 0.9), "refuse": (0.05, 0.2)})
     assert mix is not None
     cells = np.arange(len(LABEL_OF_CELL), step=4)
     counts = np.bincount(cells, minlength=len(LABEL_OF_CELL))[None]
-    labels = metrics.label_counts(counts[0])
-    mixes.check_shares(mix.vertices(labels), labels)
-    mixes.label_weights(labels, mix.center(labels))
     mixes.mix_column(LABEL_OF_CELL[cells], mix)
     mixes.cost_columns(counts, weighed=mixes.mix_weighings(counts, mix))
     weight = np.full(len(cells), 0.5)
     crossings.cost_table({"policy": weight}, LABEL_OF_CELL[cells])
     metrics.weighed_cases(cells, weight)
-    inclusion.inclusion_weights(trace)
     inclusion.check_alone(mix, None)
-
-
-def of_kernel():
-    """The compiled twin of the chain, stage by stage."""
-    pytest.importorskip("numba")
-    trace = random_trace(3, n_cases=6)
-    for policies in ([policy()], [policy(), policy(l2={"enabled": False})], [by_cost(policy())]):
-        kernel.tallied(
-            measured_tables(trace, policies[0]).evidence, policy_thresholds(policies), len(policies)
-        )
 
 
 def test_no_function_writes_into_an_argument():
@@ -299,7 +217,7 @@ def test_no_function_writes_into_an_argument():
     with guard_algebra() as called:
         for module in modules():
             assert not doctest.testmod(module).failed, module.__name__
-        for flow in (of_gates, of_counts, of_bandits, of_votes, of_mixes, of_kernel):
+        for flow in (of_counts, of_bandits, of_votes, of_mixes):
             flow()
         of_replay(8, 2)
     assert [
@@ -309,8 +227,7 @@ def test_no_function_writes_into_an_argument():
     ] == []
 
 
-@pytest.mark.parametrize("write", [lambda x: x.sort(), lambda x: np.add(x, 1, out=x)])
-def test_the_guard_finds_a_write(write):
-    """One that sorts, and one that adds."""
+def test_the_guard_finds_a_write():
+    """One that sorts."""
     with pytest.raises(ValueError, match="read-only"):
-        guarded("write", write, set())(np.array([2.0, 1.0]))
+        guarded("write", lambda x: x.sort(), set())(np.array([2.0, 1.0]))

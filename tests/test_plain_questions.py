@@ -21,7 +21,6 @@ from raglab.lab.certification import certify_policy
 from raglab.lab.trace_comparison import pair_cases
 from raglab.store.case_labels import first_form, question_fingerprint
 from raglab.store.policies import Policy
-from raglab.values import Case
 from raglab.words.characters import plain_question
 
 _WIDE = {number: number + 0xFEE0 for number in range(ord("A"), ord("z") + 1)}
@@ -147,8 +146,3 @@ def test_a_baseline_of_raglab_0_1_0_is_paired(trace):
     )
     assert former.cases != now.cases
     assert compare_baselines(former, now).cases == 120
-
-
-def test_cases_of_one_question_share_a_fingerprint():
-    """Fits and folds keep them together."""
-    assert len({question_fingerprint(Case("a", way("Who pays?"))) for way in WAYS}) == 1

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import raglab
@@ -172,39 +171,6 @@ def test_a_gate_on_a_signal_has_the_right_direction(page, source, signal):
         assert raglab.decide(trace, policy).frame()["status"].tolist() == statuses
 
 
-@pytest.mark.parametrize(
-    ("source", "path", "strict"),
-    [
-        ("haystack", "confidence.tau_default", 99.0),
-        ("pgvector", "l2.max_l2", 0.2),
-        ("chroma", "l2.max_l2", 0.2),
-    ],
-)
-def test_a_built_in_gate_has_the_right_direction(page, source, path, strict):
-    """The thresholds of the page refuse the question that the corpus cannot answer.
-
-    Strict ones refuse all.
-    """
-    trace = page.names[source]
-    policy = raglab.lab.starting_policy(trace).replace("confidence.enabled", source == "haystack")
-    policy = policy.replace("l2.soft_max_l2", None, "confidence.tau_explicit", strict, path, strict)
-    assert raglab.decide(trace, policy).frame()["status"].tolist() == ["refuse"] * 4
-
-
-def test_which_gates_are_off(page):
-    """A trace of signals has the five gates off, one of probabilities four, one of distances none.
-
-    Warnings say so.
-    """
-    off = {source: page.names[source].meta.get("gates_off", []) for source in SOURCES}
-    five = ["l2", "density", "gap", "similarity", "confidence"]
-    assert all(off[source] == five for source, signal in SOURCES.items() if signal)
-    assert off["haystack"] == five[:4]
-    assert off["pgvector"] == off["chroma"] == []
-    assert sum("are off" in message for message in page.messages) == 5
-    assert not [message for message in page.messages if "are off" not in message]
-
-
 def test_feedback_of_langfuse(page):
     """The last thumb of a whole trace is the label; a judge's score is none.
 
@@ -214,37 +180,3 @@ def test_feedback_of_langfuse(page):
     assert [case.expect_status for case in cases] == ["ok", None, "refuse", None]
     assert cases[0].id == "0" * 31 + "1"
     assert cases[0].extra == {"at": "2026-03-02T09:00:00+00:00"}
-
-
-@pytest.mark.parametrize(("operator", "score"), [("<->", "l2"), ("<#>", "cosine")])
-def test_the_operators_of_pgvector(page, operator, score):
-    """What the table says of the two operators beside `<=>` gives the trace of the cosines."""
-    frame = pd.DataFrame(
-        database_rows(), columns=["case_id", "query", "hit_id", "text", "distance"]
-    )
-    cosine = 1.0 - frame["distance"]
-    value = np.sqrt(2.0 - 2.0 * cosine) if operator == "<->" else -cosine
-    column = value**2 if operator == "<->" else -value
-    trace = raglab.trace_from_frame(
-        frame.drop(columns="distance").assign(score=column), score=score, name="pgvector"
-    )
-    np.testing.assert_allclose(trace.hits.cosine, page.names["pgvector"].hits.cosine, atol=1e-12)
-    np.testing.assert_array_equal(trace.hits.rank, page.names["pgvector"].hits.rank)
-
-
-@pytest.mark.parametrize(
-    ("space", "cosine"),
-    [("cosinesimil", lambda score: 2 * score - 1), ("l2", lambda score: 1 - (1 / score - 1) / 2)],
-)
-def test_the_spaces_of_opensearch(space, cosine):
-    """What the page says of scores of k-NN undoes the formulas of OpenSearch."""
-    exact = np.array([1.0, 0.8, 0.0, -1.0])
-    score = (2 - (1 - exact)) / 2 if space == "cosinesimil" else 1 / (1 + (2 - 2 * exact))
-    np.testing.assert_allclose(cosine(score), exact, atol=1e-12)
-
-
-def test_the_page_is_short_and_its_samples_are_small():
-    """What a reader has to take in, and what the repository carries."""
-    assert len(PAGE.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
-    assert max(len(re.findall(r"\S.*", block)) for block in BLOCKS) <= MOST_BLOCK_LINES
-    assert sum(path.stat().st_size for path in SAMPLES.iterdir()) <= MOST_BYTES

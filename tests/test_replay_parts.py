@@ -87,6 +87,7 @@ def test_steps_of_costs_are_those_of_the_whole(seed):
     parts = cut(trace, [1, 2, 6])
     same(sweep(parts, [chosen]), sweep(trace, [chosen]))
     same(steps(parts, chosen), steps(trace, chosen))
+    same(decide(parts, chosen).frame(reasons=True), decide(trace, chosen).frame(reasons=True))
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -103,23 +104,11 @@ def test_recorded_answers_and_own_signals_go_with_the_parts(seed):
     same(sweep(parts, policies), sweep(trace, policies))
     for policy in policies:
         same(steps(parts, policy), steps(trace, policy))
+        same(decide(parts, policy).frame(reasons=True), decide(trace, policy).frame(reasons=True))
 
 
 class TestResolution:
     """Steps of at most so many rows."""
-
-    @staticmethod
-    def value_at(frame, at, side):
-        """Rows' counts at a value of the threshold."""
-        low, high = frame["low"], frame["high"]
-        outermost = (at == low.min()) | (at == high.max())
-        inside = (
-            (low <= at) & ((at < high) | (high == high.max()))
-            if side == "ceiling"
-            else (((low < at) | (low == low.min())) & (at <= high))
-        )
-        assert outermost or inside.sum() == 1
-        return frame[inside].iloc[0]["pass_rate_k"]
 
     @pytest.mark.parametrize("path", ["l2.max_l2", "similarity.min_similarity", "density.min_keep"])
     @pytest.mark.parametrize("resolution", [2, 3, 5, 100])
@@ -155,7 +144,8 @@ class TestResolution:
         assert np.array_equal(coarse["low"][1:], coarse["high"][:-1])
         for row in coarse.itertuples():
             at = float(row.low if side == "ceiling" else row.high)
-            assert self.value_at(exact, at, side) == row.pass_rate_k
+            value = int(at) if SWEPT[path].whole else at
+            assert sweep(trace, [policy.replace(path, value)])["pass_rate_k"][0] == row.pass_rate_k
         same(steps(cut(trace, [3, 4]), policy, path=path, resolution=resolution), coarse)
 
     @pytest.mark.parametrize("resolution", [1, 2.5])
@@ -176,23 +166,14 @@ def test_what_is_no_trace_is_refused(door):
 
 @pytest.mark.parametrize("path", [None, "l2.max_l2"])
 def test_intervals_may_be_left_out(path):
-    """Without a level the table is the same but for the two columns of each interval.
-
-    This holds in memory and over shards.
-    """
+    """Without a level the table is the same but for the two columns of each interval."""
     trace = stored(random_trace(2, n_cases=30))
     policy = random_policies(2, 1)[0]
-    for whole, bare in (
-        (steps(trace, policy, path=path), steps(trace, policy, path=path, level=None)),
-        (
-            steps(trace, policy, path=path),
-            steps(cut(trace, [7, 20]), policy, path=path, level=None),
-        ),
-        (sweep(trace, [policy]), sweep(trace, [policy], level=None)),
-    ):
-        ends = [f"{name}{end}" for name in (*RATES, "expected_cost") for end in ("_low", "_high")]
-        assert set(ends) <= set(whole.columns)
-        same(whole.drop(columns=ends), bare)
+    ends = [f"{name}{end}" for name in (*RATES, "expected_cost") for end in ("_low", "_high")]
+    whole = steps(trace, policy, path=path).drop(columns=ends)
+    same(whole, steps(cut(trace, [7, 20]), policy, path=path, level=None))
+    bare = sweep(trace, [policy], level=None)
+    same(sweep(trace, [policy]).drop(columns=ends), bare)
 
 
 def test_a_zero_has_no_sign():
@@ -212,12 +193,8 @@ def test_what_cannot_be_counted_by_shard_says_so():
     for call in (lambda: decide(parts, policy).explain("q9"), lambda: flips(parts, policy, "q9")):
         with pytest.raises(KeyError, match="case must be one of the trace's 4 cases, got 'q9'"):
             call()
-    with pytest.raises(ValueError, match=r"got 'max_l2'; write l2\.max_l2\.$"):
-        steps(trace, policy, path="max_l2")
     with pytest.raises(ValueError, match="path must be one of"):
         steps(parts, policy, path="l2.max")
-    with pytest.raises(ValueError, match="engine must be auto, numpy or numba"):
-        sweep(parts, [policy], engine="fast")
 
 
 def unlabelled(trace):
@@ -253,10 +230,8 @@ class TestDecisions:
             assert list(getattr(one, name)) == list(getattr(two, name)), name
         assert one.confidence().tobytes() == two.confidence().tobytes()
         assert (len(one), one.ids(), one.why(3)) == (len(two), two.ids(), two.why(3))
-        assert repr(one).partition(": ")[2] == repr(two).partition(": ")[2]
         whole = one.frame(reasons=True)
         same(two.frame(reasons=True), whole)
-        assert two.frame().dtypes.to_dict() == one.frame().dtypes.to_dict()
         with parallel_workers("threads", 2):
             same(decide(parts, policies[0]).frame(reasons=True), whole)
 
@@ -267,7 +242,6 @@ class TestDecisions:
         first, second = decide_policies(parts, policies)
         same(first.changed(second), whole)
         same(first.changed(decide(trace, policies[1])), whole)
-        same(second.changed(second), decide(trace, policies[1]).changed(decide(trace, policies[1])))
         with pytest.raises(ValueError, match="decisions must be on the same cases to be compared"):
             first.changed(decide(trace.subset([0]), policies[1]))
 

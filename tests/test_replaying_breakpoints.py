@@ -15,13 +15,12 @@ from generators import Drawn, Weighed
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.answer_recording import record_answers
-from raglab.policy_parts.own_gates import REGISTERED, last_passing, register_gate
+from raglab.policy_parts.own_gates import REGISTERED, register_gate
 from raglab.replay import all_step_cells, decide, flips, step_cells, steps, tally
 from raglab.replaying import step_functions
 from raglab.replaying.breakpoints import (
     acting_paths,
     breakpoints,
-    live_breakpoints,
     swept_threshold,
 )
 from raglab.values import Status
@@ -127,34 +126,6 @@ def test_steps_of_all_thresholds_are_those_of_each():
         [0.25, 0.5, 1],
         [0.5, 4.0, 2],
     ]
-    left_out = {
-        "gap.min_gap",
-        "confidence.tau_default",
-        "decision.ratio",
-        "signals.words.min",
-        "support.min_support",
-    }
-    assert not left_out & set(table["path"])
-
-
-def test_only_hits_that_tell_are_breakpoints_of_the_bound_on_distance():
-    """Of five hits the first, the second and the fourth, which is right, may change a decision.
-
-    The others do not.
-    """
-    hits = [Hit(0.1 * n, "right.md" if n == 4 else "wrong.md", n) for n in range(1, 6)]
-    trace = trace_of((ask(expect_sources=("right.md",)), [hits]))
-    chosen = policy(**PLAIN, chosen={"final_k": 5, "order": "rank"})
-    found, limits = measured_tables(trace, chosen).evidence, policy_thresholds([chosen])
-    assert breakpoints(found, limits, "l2.max_l2")[:, 0].tolist() == pytest.approx(
-        [0.1, 0.2, 0.3, 0.4, 0.5]
-    )
-    assert live_breakpoints(found, limits, "l2.max_l2")[:, 0].tolist() == pytest.approx(
-        [0.1, 0.2, 0.4]
-    )
-    assert steps(trace, chosen, path="l2.max_l2")["low"].tolist() == pytest.approx([0.0, 0.1, 0.4])
-    dense = chosen.replace("density.min_keep", 5)  # the fifth fills it up
-    assert steps(trace, dense, path="l2.max_l2")["low"].tolist() == pytest.approx([0.0, 0.1, 0.5])
 
 
 def test_a_trace_of_no_thresholds_has_no_steps():
@@ -232,26 +203,3 @@ def test_flips_are_where_the_steps_of_one_case_change_its_status(seed):
                     assert (
                         _status(trace, case.id, chosen.replace(flip.path, halfway)) == flip.status
                     )
-
-
-@LAWFUL
-@given(
-    ends=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20),
-    rising=st.booleans(),
-)
-# drawn
-def test_the_last_value_that_passes(
-    ends,
-    rising,
-):
-    """Values up to each end pass, or down to it.
-
-    The search ends on it.
-    """
-    last = np.array(ends)
-
-    def passes(value, cases):
-        return value <= last[cases] if rising else value >= last[cases]
-
-    near, far = (-2e6, 2e6) if rising else (2e6, -2e6)
-    np.testing.assert_array_equal(last_passing(passes, near, far, len(last)), last)

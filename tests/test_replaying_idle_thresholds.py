@@ -13,7 +13,6 @@ from raglab.arguments.user_warnings import IdleThresholdWarning
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured
-from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.search_space import full_space
 from raglab.lab.study import tune
 from raglab.policy import PolicyData
@@ -74,20 +73,6 @@ def test_the_answer_is_that_of_trying_values(seed, state):
         assert bool(idle) == changes_nothing(held, chosen, path), path
 
 
-def test_the_answer_on_the_bundled_trace(bundled_trace):
-    """Of every threshold of the default policy, gate on, gate off, by expected cost."""
-    held, policy = Measured(bundled_trace), Policy.load()
-    paths = thresholds_of(held, policy)
-    for chosen in (policy, fit_decision(bundled_trace, policy)):
-        idle = idle_paths(held, chosen, paths)
-        assert idle == tuple(path for path in paths if changes_nothing(held, chosen, path))
-        assert 0 < len(idle) < len(paths)
-    for path in paths:
-        off = switched_off(policy, path)
-        assert idle_paths(held, off, [path]) == (path,)
-        assert changes_nothing(held, off, path)
-
-
 def idle_warnings(call):
     """Texts of the warnings of thresholds that cannot act."""
     with warnings.catch_warnings(record=True) as caught:
@@ -140,10 +125,6 @@ class TestReplay:
             assert (
                 len(idle_warnings(lambda path=path: steps(self.trace, self.policy, path=path))) == 1
             )
-        assert (
-            idle_warnings(lambda: steps(self.trace, self.policy, path="confidence.tau_default"))
-            == []
-        )
         table = steps(self.trace, self.policy)
         flat = table["path"].value_counts().loc[lambda counts: counts == 1].index
         assert set(self.idle) | set(flat) <= set(table.attrs["idle"])
@@ -167,7 +148,6 @@ class TestSpaces:
         ("path", "extent"),
         [
             ("confidence.tau_explicit", (5.0, 60.0)),
-            ("support.min_support", (0.1, 0.9)),
             ("decision.ratio", (0.5, 2.0)),
             ("l2.soft_max_l2", (0.1, 0.6)),
             ("similarity.min_similarity", (-0.99, -0.98)),

@@ -13,11 +13,8 @@ from raglab.resolver import (
     contest,
     decides,
     fill_entities,
-    first_members,
     group_hits,
-    is_fallback,
     options,
-    rendered,
     resolve_entities,
     rule_margins,
     select,
@@ -50,14 +47,6 @@ def test_a_signature_is_stripped_and_lower_cased():
         "acme",
         "2",
     ]
-
-
-def test_a_hit_without_tags_stands_for_its_file():
-    """A vendor alone makes a strict signature, but no core one."""
-    assert is_fallback(signature({}, "a.md", strict=True))
-    assert is_fallback(signature({"vendor": "Acme"}, "a.md", strict=False))
-    assert not is_fallback(signature({"vendor": "Acme"}, "a.md", strict=True))
-    assert rendered(signature({}, "A.md", strict=False)) == "domain: __file__:A.md"
 
 
 def _entities(sign, mask, l2):
@@ -132,17 +121,6 @@ def test_rules_at_their_thresholds(thresholds, expected):
     assert [bool(decides(margin)[0]) for margin in rule_margins(seen, thresholds)] == expected
 
 
-def test_first_k_keeps_the_order_wanted():
-    """Of members 0, 2 and 3 in the order 3, 1, 0, 2 the first two are 3 and 0.
-
-    A fourth does not exist.
-    """
-    member, order = np.array([[True, False, True, True]]), np.array([[3, 1, 0, 2]])
-    assert first_members(member, order, 2).tolist() == [[3, 0]]
-    assert first_members(member, order, 4).tolist() == [[3, 0, 2, -1]]
-    assert first_members(member, order, 6).tolist() == [[3, 0, 2, -1, -1, -1]]
-
-
 def _options(members, files, pages, k):
     keys = {key: number for number, key in enumerate(sorted(set(zip(files, pages, strict=True))))}
     page_key = [keys[key] for key in zip(files, pages, strict=True)]
@@ -158,17 +136,6 @@ def test_options_with_the_same_sources_are_one():
         (1, (0,)),
         (2, (2,)),
     ]
-
-
-def test_sources_are_sorted_and_the_distance_is_the_anchors():
-    """The anchor is b1, its second hit a2; sources stand as a2, b1."""
-    found = options([[0, 1]], [1, 0], [5, 3], [1, 2], [0.25, 0.5], 2)
-    assert (found[0].sources, found[0].best_l2) == ((3, 5), 0.25)
-
-
-def test_no_groups_give_no_options():
-    """Nothing was retrieved, so there is nothing to ask."""
-    assert options([], [], [], [], [], 2) == ()
 
 
 def test_a_selection_is_an_option_or_an_error():
