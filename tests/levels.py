@@ -142,7 +142,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestLaws.test_shards_count_as_one_piece",
             "TestLaws.test_sweep_steps_and_decisions_count_alike",
         ),
-        "test_answering_clients.py": ("test_a_model_that_is_nowhere_is_a_reason",),
         "test_answering_echoes.py": ("test_no_bundled_answer_of_the_extractive_generator_changes",),
         "test_answering_extractive.py": ("test_a_long_passage_takes_time_in_proportion",),
         "test_answering_hygiene.py": (
@@ -392,7 +391,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestChoice.test_no_mass_on_a_masked_arm",
             "TestChoice.test_only_recent_pulls_count_for_latency",
             "TestReward.test_other_weights_score_the_same_log",
-            "test_eight_processes_at_once",
+            "test_three_processes_at_once",
             "test_killed_in_the_middle",
         ),
         "test_live_replay.py": (
@@ -429,7 +428,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestKilledRuns",
             "TestRecordAnswers.test_a_budget_of_seconds_ends_a_run",
             "TestRecordAnswers.test_what_failed_is_missing_and_asked_again",
-            "test_a_quirk_of_a_server_is_an_error_or_an_answer_and_never_a_refusal",
         ),
         "test_model_requests.py": ("TestLocalModel.test_waiting_for_a_turn_is_no_time_of_a_call",),
         "test_models_loaders.py": ("TestCrossEncoder.test_two_logits_are_refused",),
@@ -600,6 +598,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_own_signals_are_swept_decided_and_explained_alike_on_every_case",
             "test_the_decision_by_cost_is_explained_on_every_case",
         ),
+        "test_conformance.py": ("test_all_shared_cases_agree[1]",),
         "test_datasets.py": ("test_no_two_splits_share_a_near_duplicate_by_meaning",),
         "test_displays_gates.py": ("test_the_order_of_the_cases_is_nothing",),
         "test_experiments_bench.py": ("test_a_program_gives_its_rows",),
@@ -630,7 +629,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_fresh_execution[08_production_traces]",
         ),
         "test_off_policy_estimators.py": (
-            "test_bootstrap_intervals_cover",
             "test_intervals_cover",
             "test_logs_of_a_learner_are_nearly_covered",
             "test_the_bound_is_kept",
@@ -648,7 +646,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_failed_calls.py": (
             "TestTraces.test_save_merge_and_shards",
             "test_a_judge_that_failed",
-            "test_the_cockpit_says_so",
         ),
         "fuzz/test_fuzz_cli.py": ("test_the_calls_work",),
         "fuzz/test_fuzz_disk.py": ("test_a_log_that_finds_no_room",),
@@ -667,8 +664,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_live_langgraph_chain.py": ("*",),
         "test_live_online_bandit.py": (
             "TestAsk.test_a_question_that_fails",
-            "TestAsk.test_a_stored_trace_is_replayed_under_such_a_policy",
-            "TestAsk.test_a_system_under_another_policy_keeps_its_bandit",
             "TestAsk.test_an_answer_from_the_cache",
             "TestAsk.test_feedback",
             "TestAsk.test_on_the_command_line",
@@ -676,9 +671,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "TestAsk.test_switched_on",
             "TestAsk.test_the_arm_that_offered_options_completes_the_choice",
             "TestAsk.test_thirty_questions",
-            "TestAsk.test_without_a_bandit_nothing_is_logged",
             "TestAsk.test_without_a_reranker_there_is_no_reward",
-            "TestOffer.test_the_two_lists",
         ),
         "test_live_trace_building.py": ("TestBatches.test_stopped_before_the_trace_was_written",),
         "test_mix_certificates.py": ("test_many_candidates_and_shards_give_the_same",),

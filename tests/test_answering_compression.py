@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from itertools import pairwise
@@ -57,16 +56,6 @@ class TestByHand:
         assert found.positions == ((1,),)
         assert found.tokens == words_as_tokens("The storm excess is £400.") == 7
 
-    def test_in_the_order_of_the_document(self):
-        """The second best stands first where it stood first.
-
-        What is left out between them leaves a break.
-        """
-        text = "Storm is covered. Ask your broker. Tea is served. The storm excess is £400."
-        assert texts("How much is the storm excess?", text, budget=11) == [
-            "Storm is covered.\n\nThe storm excess is £400."
-        ]
-
     def test_what_carries_nothing_goes(self):
         """Though there is room, a sentence far from the question's words is left out."""
         text = (
@@ -74,11 +63,6 @@ class TestByHand:
             "Tea is served."
         )
         assert texts("storm excess", text) == ["The storm excess is £400. It rose in May."]
-
-    def test_a_passage_that_fits_and_carries_stays_as_it_is(self):
-        """Marks, breaks and all."""
-        text = "Policy > Storm\n*Storm* excess: £400\n\n- storm, in `May`"
-        assert texts("storm", text) == [text]
 
     def test_a_table_keeps_its_head_and_its_heading(self):
         """A row alone would not say what 400 is."""
@@ -101,12 +85,6 @@ class TestByHand:
             "Is flood by the sea covered?\n\nNo."
         ]
 
-    def test_a_word_by_its_beginning(self):
-        """`insurer` and `insured` are one."""
-        assert texts(
-            "insurer", "The car is red. The insured pays. It is big. It is late.", budget=4
-        ) == ["The insured pays."]
-
     def test_another_language(self):
         """A passage that shares no word with the question was chosen for its meaning.
 
@@ -117,12 +95,6 @@ class TestByHand:
         assert texts("storm excess", french, "The storm excess is £400.", budget=7) == [
             "The storm excess is £400."
         ]
-
-    @pytest.mark.parametrize("question", ["", "what is it?", "?!"])
-    def test_a_question_without_content(self, question):
-        """There is nothing to choose by: the first sentences stay."""
-        assert texts(question, STORM) == [STORM]
-        assert texts(question, STORM, budget=7) == ["Storm and flood are covered."]
 
 
 class TestCited:
@@ -144,30 +116,11 @@ class TestCited:
         assert found.positions == ((1,), (1,), ())
         assert found.tokens == 7 + 6
 
-    def test_it_comes_before_better_ones(self):
-        """What a cited passage needs is paid for first."""
-        passages = [chunk(1, STORM), chunk(2, "Ask your broker. He knows a lot.")]
-        found = compress("How much is the storm excess?", passages, budget=7, keep=(1,))
-        assert [one.chunk_id for one in found.passages] == ["a.md#2"]
-
-    def test_without_one_the_best_sentence_stays(self):
-        """Something is left for the generator, whatever the budget."""
-        assert texts("storm excess", "Tea is served.", STORM, budget=1) == [
-            "The storm excess is £400."
-        ]
-
     def test_an_empty_passage(self):
         """It has no sentence to leave; cited it stays, else it goes."""
         assert texts("storm", "", "Storm.", keep=(0,)) == ["", "Storm."]
         assert texts("storm", "", "Storm.") == ["Storm."]
         assert compress("storm", []) == ((), (), 0)
-
-    def test_a_passage_of_headings(self):
-        """Headings are all there is."""
-        assert texts("storm", "# Storm", "Storm is covered.", keep=(0,)) == [
-            "# Storm",
-            "Storm is covered.",
-        ]
 
     @pytest.mark.parametrize("keep", [(2,), (-1,)])
     def test_a_position_there_is_none_of(self, keep):
@@ -178,19 +131,6 @@ class TestCited:
 
 class TestSettings:
     """Budget, count and meaning."""
-
-    @pytest.mark.parametrize("budget", [0, -3])
-    def test_a_budget_of_nothing(self, budget):
-        """Is an error."""
-        with pytest.raises(ValueError, match=f"budget must be 1 or more, .* got {budget} "):
-            compress("storm", [chunk(1, STORM)], budget=budget)
-
-    def test_another_count(self):
-        """By characters: 25 are the sentence."""
-        assert texts("How much is the storm excess?", STORM, budget=25, count=len) == [
-            "The storm excess is £400."
-        ]
-        assert compress("storm excess", [chunk(1, STORM)], budget=25, count=len).tokens == 25
 
     def test_meaning_finds_what_words_do_not(self):
         """A cosine lifts a sentence without a word of the question over one with it."""
@@ -204,12 +144,6 @@ class TestSettings:
         assert texts("deductible for gales", text, budget=8, meaning=meaning) == [
             "For storm, it is £400."
         ]
-
-    @pytest.mark.parametrize("values", [[], [float("nan")] * 3, [2.0] * 3])
-    def test_a_meaning_that_is_none(self, values):
-        """One finite number a sentence."""
-        with pytest.raises(ValueError, match="meaning must give 3 finite numbers"):
-            compress("storm", [chunk(1, STORM)], meaning=lambda _, __: values)
 
 
 LINES = st.sampled_from(
@@ -333,19 +267,6 @@ class TestAlways:
             for seed in (1, 2)
         }
         assert len(runs) == 1
-
-    def test_bundled_passages(self, corpus):
-        """Every chunk, cut at random and put together, has the sentences that were kept."""
-        rng = random.Random(0)  # noqa: S311 - no secret
-        for one in corpus.chunks:
-            whole = cut_passage(one.text)
-            kept = {at for at in range(len(whole.pieces)) if rng.random() < 0.5}
-            kept |= {need for at in kept for need in whole.needs[at]}
-            if not kept >= set(whole.lines):
-                said = sentences(one.text)
-                assert sentences(join_pieces(whole, kept)) == [said[at] for at in sorted(kept)], (
-                    one.chunk_id
-                )
 
     def test_the_extractive_answer_is_among_what_is_kept(self, corpus):
         """At default budget the generator answers from what is left as from all, nine in ten times.

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 import raglab
 from raglab import bandit, calibration, certify, gates, metrics, off_policy, resolver, reward
-from raglab.arguments.plain_arrays import float_array, plain_array, shown_number, within_range
+from raglab.arguments.plain_arrays import float_array, plain_array, within_range
 from raglab.gating import expected_cost, fused_gate
 from raglab.values import Status
-from refusals import told
 
 N, AT = 12, 2  # cases, and the position of what is missing
 OUTCOMES = np.array([1, 0, 1, 1, 0, 1, 1, 0, 1, 0, 1, 1])
@@ -80,14 +79,6 @@ def test_a_missing_outcome_is_refused_by_position(name):
             (OF_PROBABILITIES | OF_CONFIDENCES)[name](column, SHARES)
 
 
-@pytest.mark.parametrize("name", OF_PROBABILITIES)
-def test_a_missing_probability_is_refused_by_position(name):
-    """Whatever kind of missing it is."""
-    for column in SHARE_COLUMNS.values():
-        with pytest.raises(ValueError, match=rf"NaN.*position {AT}"):
-            OF_PROBABILITIES[name](OUTCOMES, column)
-
-
 @pytest.mark.parametrize("name", OF_CONFIDENCES)
 def test_a_missing_confidence_is_one_value_of_every_kind(name):
     """NaN by any name: all give the same figures."""
@@ -125,26 +116,6 @@ def test_words_in_a_column_are_refused_by_position():
         off_policy.estimate(table, [0.5, 0.5], ("ips",))
     with pytest.raises(ValueError, match="p must be numbers, got 'x' at position 1"):
         calibration.ece([0, 1], [0.5, "x"])
-
-
-COUNTS: dict[str, Callable[[], Any]] = {
-    "binomial_p": lambda: metrics.binomial_p(pd.Series([1, None], dtype="Int64"), [3, 3], 0.1),
-    "clopper_pearson": lambda: metrics.clopper_pearson([1, pd.NA], [3, 3]),
-    "upper_bound": lambda: metrics.upper_bound([1, None], [3, 3]),
-    "certification_chance": lambda: certify.certification_chance(
-        [1, None], [30, 30], [30, 30], 0.1
-    ),
-    "hit_rate": lambda: metrics.hit_rate(np.array([[True, None]], dtype=object), 1),
-    "ndcg": lambda: metrics.ndcg(pd.DataFrame([[True, None]], dtype="boolean"), np.array([1])),
-    "target": lambda: off_policy.estimate(LOG, [None, 0.5], ("ips",)),  # type: ignore[list-item]
-}
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_a_missing_count_is_refused(name):
-    """It was 1, or NaN, in silence."""
-    with pytest.raises(ValueError, match=r"must not be missing|nan"):
-        COUNTS[name]()
 
 
 @pytest.mark.parametrize("gap", MISSING)
@@ -188,17 +159,6 @@ def test_fits_and_costs_take_missing_values_as_their_rules_say():
         fused_gate.fit_fusion(values, [*right[:-1].tolist(), pd.NA], names)
     costs = expected_cost.least_cost([0.1, None], [0.2, 0.2], [0.3, pd.NA], [True, True])
     assert costs.tolist() == [Status.ok, Status.refuse]
-
-
-def test_rewards_in_single_precision_are_rewards():
-    """Of a bandit's round and of a table."""
-    beyond = float(np.float32(1.0) + np.finfo(np.float32).eps)
-    with pytest.warns(UserWarning, match="1 of 1 reward lie beyond"):
-        state = bandit.update(bandit.init(2), 0, beyond, bandit.Bandit())
-    assert float(state.total[0]) == 1.0
-    with pytest.warns(UserWarning, match="1 of 4 cells of a reward lie beyond"):
-        table = bandit.Table.from_frame(pd.DataFrame({"x": [beyond, 0.5], "y": [0.2, None]}))
-    assert np.nanmax(table.reward) == 1.0
 
 
 HITS = pd.DataFrame(
@@ -259,52 +219,6 @@ def test_rounding_counts_as_the_end_of_the_range():
         certify.certify([beyond, *OUTCOMES[1:]], SHARES, alpha=0.5)
 
 
-def test_messages_show_the_digits_that_matter():
-    """1.00001 is not 1."""
-    with pytest.raises(ValueError, match=r"got 1\.00001 at most"):
-        calibration.ece([1, 0], [1.00001, 0.2])
-    trace = raglab.trace_from_frame(HITS)
-    with pytest.raises(ValueError, match=r"got 1\.00001 at case 'q1'"):
-        trace.with_signal("judge", [1.00001, 0.2], higher="surer", unit="probability")
-    with pytest.raises(ValueError, match=r"got 1\.0000100"):
-        raglab.trace_from_frame(HITS.assign(score=[1.00001003, 0.5]))
-    assert [shown_number(value, 0.0, 1.0) for value in (1.0000023, -1e-5, 72.0)] == [
-        "1.0000023",
-        "-1e-05",
-        "72",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("scale", "score", "said"),
-    [
-        ("cosine", (83.2, 12.0), "percentage … score=None"),
-        ("cosine", (1.7, 0.4), 'score="l2"'),
-        ("cosine", (1.00002, 0.4), "got 1.00002"),
-        ("probability", (92.0, 0.4), "percentage"),
-        ("probability", (-4.0, 3.0), "logit … s_raw"),
-        ("l2", (17.0, 0.4), "unit vectors"),
-        ("l2", (-0.7, 0.4), 'score="cosine"'),
-    ],
-)
-def test_the_hint_fits_the_values(scale, score, said):
-    """Distances, percentages, and how to declare another scale."""
-    with pytest.raises(ValueError, match="score must be") as caught:
-        raglab.trace_from_frame(HITS.assign(score=score), score=scale)
-    told(str(caught.value), said)
-
-
-@pytest.mark.parametrize(
-    ("cell", "words"),
-    [("92 %", "0.92 for 92 %"), ("0,92", "write a number"), ("high", "got 'high'")],
-)
-def test_a_text_for_a_number_has_its_own_hint(cell, words):
-    """A percentage, a decimal comma, a word."""
-    with pytest.raises(ValueError, match="score must be") as caught:
-        raglab.trace_from_frame(HITS.assign(score=[cell, 0.4]))
-    assert words in str(caught.value)
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     values=st.lists(
@@ -319,9 +233,3 @@ def test_arrays_of_any_cells(values):
     ]
     assert plain_array(values, "x").shape == array.shape
     assert within_range(array, -5.0, 5.0, "x") is array
-
-
-def test_rows_of_different_lengths_are_refused():
-    """They are no array."""
-    with pytest.raises(ValueError, match="rows of different lengths"):
-        float_array([[1.0], [1.0, 2.0]], "x")

@@ -16,16 +16,11 @@ from hostile_texts import assert_inert
 from log_samples import PASSES, POLICY, START, audit_at, check_edited, check_unreadable, response_of
 from raglab.audit.explanation import check_differences, decide_by_checks, explain_request, margins
 from raglab.audit.log import check_from_json, check_to_json
-from raglab.decision.checks import Check
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.answer_recording import record_answers
 from raglab.replay import decide
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as stated_policy
-
-FAILS = Check(
-    "support", "S2.11", 0.2, 0.5, 0.2 - 0.5, False, "support of the weakest claim 0.2 is below"
-)
 
 
 def in_log(checks):
@@ -36,7 +31,7 @@ def in_log(checks):
     ]
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=12)
 @given(st.integers(0, 100_000), st.integers(1, 3), st.booleans())
 # drawn
 def test_the_checks_alone_give_the_decision(
@@ -79,11 +74,6 @@ def test_what_a_signal_s_gate_does_is_held_against_the_policy():
             told in problem for problem in check_differences(edited, policy_thresholds([chosen]))
         )
     assert check_differences(found, policy_thresholds([chosen])) == []
-
-
-def test_no_checks_decide_nothing():
-    """An empty list is no decision."""
-    assert decide_by_checks([]) is None
 
 
 @pytest.fixture
@@ -148,13 +138,6 @@ class TestExplain:
         assert said["rebuilt"] is True
         assert said["decisions"][0]["checks"][0]["margin"] is None
         assert said["defaults"] == []
-
-    def test_a_refusal(self, log):
-        """The first check that fails decides, with its words."""
-        answered(log, [PASSES, FAILS], "refuse")
-        said = explain_request("r1", log)
-        assert said.rebuilt, said.differences
-        assert said.decisions[0].derived == ("refuse", "support", FAILS.text)
 
     def test_what_has_no_checks(self, log):
         """Cannot be derived, and says so."""
@@ -230,8 +213,3 @@ class TestExplain:
         """Values that are no JSON, or not of their kind, are told as such, without a stack."""
         answered(log, [PASSES])
         check_unreadable(log, tmp_path, change)
-
-    def test_repr(self, log):
-        """Names the request, and whether the log adds up."""
-        answered(log, [PASSES])
-        assert repr(explain_request("r1", log)) == "Explained('r1', rebuilt=True, differences=[])"

@@ -13,9 +13,7 @@ import re
 import subprocess
 import sys
 import tomllib
-import warnings
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -25,7 +23,7 @@ import yaml
 
 from commands import run
 from labelled import labelled
-from raglab.cli.common import keep_inputs, show, table_text
+from raglab.cli.common import keep_inputs, show
 from raglab.cli.door import (
     EXIT_CODES,
     INTERNAL,
@@ -38,9 +36,7 @@ from raglab.cli.door import (
     refusal,
     shell_command,
 )
-from raglab.cli.live import _response_text
 from raglab.store.files import InputError, Where, csv_text, input_error
-from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import ModelUnavailableError
 
@@ -165,11 +161,6 @@ class TestErrors:
         ended = run("odd\udcff")
         assert (ended.exit_code, r"\udcff" in ended.stderr) == (REFUSED, True)
 
-    def test_a_warning_is_one_line(self, monkeypatch):
-        """Without the line of source that raised it."""
-        monkeypatch.setattr("raglab.cli.load_policy", lambda _: warnings.warn("a\nb", stacklevel=1))
-        assert run("policy").stderr.startswith("warning: a b\n")
-
     def test_an_odd_name_is_shown_escaped(self, tmp_path):
         """Neither terminal nor reading direction obeys a file's name, and a long one is cut."""
         for name in (f"{HOSTILE}.parquet", "x\ny.parquet", "x" * 5000):
@@ -240,17 +231,6 @@ class TestPasswords:
 class TestText:
     """Text of documents, models and people is shown as text."""
 
-    def test_tables_and_lines(self, capsys):
-        """Cells, heads, keys and values."""
-        table = pd.DataFrame({HOSTILE: [HOSTILE, "x\ny"], "n": [-0.5, 1.0]})
-        show(table, as_json=False)
-        show({"reason": f"{HOSTILE}\nforged: line"}, as_json=False)
-        told = capsys.readouterr().out
-        assert told.count(SHOWN) == 3
-        assert r"\nforged" in told
-        assert all(line.isprintable() for line in told.split("\n"))
-        assert "-0.5" in table_text(table)
-
     def test_json_is_the_same_value(self, capsys):
         """Escaped where a terminal would obey, exact for programs, outside the basic plane too."""
         value = {"a": f"{HOSTILE} é 😀 \U000e0041 \u2028"}
@@ -258,38 +238,6 @@ class TestText:
         told = capsys.readouterr().out
         assert json.loads(told) == value
         assert all(line.isprintable() for line in told.split("\n"))
-
-    def test_a_response(self):
-        """Answer, options, sources and warnings; only the answer has lines of its own."""
-        said = dict.fromkeys(("confidence", "clarification", "default_applied", "refusal_reason"))
-        said |= {
-            "status": "ok",
-            "arm_reason": "",
-            "policy_id": "p",
-            "answer": f"one\n{HOSTILE}",
-            "request_id": "r",
-        }
-        said |= {"sources": [f"{HOSTILE}\nsources: forged"], "warnings": [HOSTILE], "options": []}
-
-        class Said(dict[str, Any]):
-            record = type("Record", (), {"propensity": None})()
-
-        told = _response_text(Said(said), Path("i"), None)
-        assert [line.partition(":")[0] for line in told.split("\n")] == [
-            "ok · p",
-            "one",
-            HOSTILE,
-            "sources",
-            "warning",
-        ]
-        asked = {"question_to_user": f"which {HOSTILE}?", "proposed_default": None}
-        said |= {
-            "clarification": asked,
-            "options": [{"value": "1", "text": f"{HOSTILE}\n2  forged"}],
-        }
-        told = _response_text(Said(said), Path("my index"), Path("p q.yaml"))
-        assert "Reply with: raglab reply 'my index' r -p 'p q.yaml' yes" in told
-        assert r"\n2  forged" in told
 
     def test_a_policy_and_its_notes(self, tmp_path):
         """What a hostile file brings along is shown escaped by the commands that read it."""
@@ -397,13 +345,6 @@ class TestInputs:
                 True,
             )
         assert Path("/dev/null").is_char_device()
-
-    def test_no_message_advises_it(self, tmp_path):
-        """A file that is no trace is not offered as the place of a new one."""
-        Policy.load().save(tmp_path / "p.yaml")
-        told = run("decide", tmp_path / "p.yaml").stderr
-        assert "--out NEW.parquet`" in told
-        assert f"--out {tmp_path}" not in told
 
 
 def unread(command, places):

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-import raglab
 from answered_traces import UNGATED, asking_once, extension, long_world
 from generators import Weighed
 from llama_server import (
@@ -24,7 +23,6 @@ from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import MeteredClient
 from raglab.answering.openai_client import OpenAIClient
-from raglab.answering.prompts import Prompt
 from raglab.live.answer_recording import NOT_ASKED, MissingAnswersWarning, record_answers
 from raglab.store.trace_merging import ANSWER_REQUESTS
 from worlds import policy
@@ -105,17 +103,15 @@ class TestKeys:
 class TestWrongSettings:
     """Every further case would fail alike."""
 
-    @pytest.mark.parametrize("at_once", [1, 3])
     @pytest.mark.parametrize(
-        ("status", "remedy"),
+        ("status", "remedy", "at_once", "some"),
         [
-            (404, "correct model or base_url"),
-            (401, "set OPENAI_API_KEY"),
-            (403, "check OPENAI_API_KEY"),
-            (405, "correct what it names"),
+            (404, "correct model or base_url", 1, UNGATED),
+            (401, "set OPENAI_API_KEY", 3, UNGATED),
+            (403, "check OPENAI_API_KEY", 3, policy()),
+            (405, "correct what it names", 1, policy()),
         ],
     )
-    @pytest.mark.parametrize("some", [UNGATED, policy()])
     def test_recording_ends_with_its_first_batch(self, server, status, remedy, at_once, some):
         """The rest is missing as not asked, and the warning says what to correct.
 
@@ -193,29 +189,6 @@ class TestClients:
             make(wrong)
         assert "secret" not in str(caught.value)
 
-    @pytest.mark.parametrize(
-        "wrong", ["Say hi", ["Say hi"], [], None, [{"role": "user"}], {"role": "user"}, 5]
-    )
-    def test_what_are_no_messages(self, wrong, tmp_path):
-        """Before anything is sent or loaded."""
-        (tmp_path / "m.gguf").write_bytes(b"GGUF")
-        for client in (OpenAIClient("tiny", URL), LocalModel(str(tmp_path / "m.gguf"))):
-            for ask in (client.complete, MeteredClient(client).complete):
-                with pytest.raises(
-                    TypeError, match=r"messages must be .* write \[\{'role': 'user'"
-                ):
-                    ask(wrong)
-
-    def test_a_prompt_has_a_public_name(self):
-        """As its error says."""
-        assert raglab.live.Prompt is Prompt
-        assert "Prompt" in dir(raglab.live)
-        client = OpenAIClient("tiny", URL)
-        made = ModelGenerator(client, prompt=raglab.live.Prompt("mine", 1, "Answer."))
-        assert made.prompt_version.startswith("mine-1:")
-        with pytest.raises(TypeError, match=r"write raglab\.live\.Prompt\("):
-            ModelGenerator(client, prompt="x")  # type: ignore[arg-type]
-
 
 class TestPaths:
     """A path is looked at before the first request."""
@@ -236,17 +209,6 @@ class TestPaths:
         """Neither a text nor a path."""
         with pytest.raises(TypeError, match="PathLike"):
             LocalModel(name)
-
-    def test_a_file_of_another_kind(self, tmp_path):
-        """Its folder may be a model."""
-        (tmp_path / "model.safetensors").write_bytes(b"")
-        with pytest.raises(ValueError, match=r"end in \.gguf"):
-            LocalModel(str(tmp_path / "model.safetensors"))
-
-    @pytest.mark.parametrize("name", ["owner/name", "tiny", "owner/name@main"])
-    def test_a_name_of_the_hub(self, name):
-        """Looked up with the first request."""
-        assert LocalModel(name).name_or_folder == name
 
     @pytest.mark.parametrize("size", [0, 4, 8, 11, 24, 40, 100])
     @pytest.mark.parametrize("fill", [b"\x00", b"\xff", b"\x07"])

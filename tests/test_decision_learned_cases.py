@@ -255,12 +255,6 @@ def test_a_report_declares_no_winner_on_learned_cases(trace, fitted, tmp_path):
     )
     assert "tuned on other cases, by its own record" in page
     assert "not known here" not in page
-    old = fitted.replace("learned_cases", {})
-    page = _opening(
-        write_report(report, {"defaults": start, "tuned": old} | free, out=tmp_path / "d.html")
-    )
-    assert "is not seen; fit it again" in page
-    assert "Use tuned" not in page
 
 
 def test_a_study_leaves_a_record(trace):

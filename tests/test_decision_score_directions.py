@@ -136,15 +136,6 @@ def test_the_bundled_hits():
         assert "AUROC 0.32, 0.21 to 0.45, of 83 labelled cases" in text
 
 
-def test_an_audit_names_hits_and_signals():
-    """In its notes."""
-    for frame, count in ((hits(), 0), (turned(hits()), 1)):
-        notes = raglab.audit_signals(
-            raglab.trace_from_frame(frame, score="cosine"), repeats=0
-        ).notes
-        assert sum(note.startswith(f"top1_cosine {TURNED}") for note in notes) == count
-
-
 def test_thresholds_for_a_score_of_the_other_direction():
     """A warning with the path and the figure; none for another scale of the same direction."""
     policy = raglab.Policy.load().replace("similarity.min_similarity", 0.5)

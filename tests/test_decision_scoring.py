@@ -138,9 +138,10 @@ def test_the_count_is_of_all_parts():
     assert np.issubdtype(status_only(status_alone({"": 4}).cases).dtype, np.bool_)
 
 
+@pytest.mark.usefixtures("quick_study")
 def test_the_command_line(tmp_path):
     """Every command that judges says it; `trace` in place of "cases expect none"."""
-    trace = status_alone({"tune": 60, "certify": 60, "report": 40})
+    trace = status_alone({"tune": 40, "certify": 40, "report": 20})
     trace.save(tmp_path / "t.parquet")
     POLICY.save(tmp_path / "p.yaml")
     path, policy = str(tmp_path / "t.parquet"), ("-p", str(tmp_path / "p.yaml"))
@@ -167,7 +168,7 @@ def test_the_command_line(tmp_path):
                 path,
                 *policy,
                 "--trials",
-                "5",
+                "2",
                 "--out",
                 str(tmp_path / "out"),
                 "--no-track",

@@ -64,7 +64,7 @@ def by_hand(trace):
     return k, n
 
 
-@pytest.mark.parametrize("n_questions", [1, 2, 30, 59, 60])
+@pytest.mark.parametrize("n_questions", [1, 30, 60])
 def test_counts_are_those_of_each_question(n_questions):
     """Against a count by hand, for questions of one case, of some and of all cases."""
     numbers = np.random.default_rng(n_questions).permutation(np.arange(60) % n_questions)
@@ -113,10 +113,10 @@ def test_two_questions_certify_nothing():
 def test_one_wrong_case_makes_its_question_wrong():
     """Of a question with a right and a wrong answer."""
     name = ["hallucination_rate"]
-    trace = labelled(0, {"": 200}, wrong=0.5, refusable=0.0)
+    trace = labelled(0, {"": 30}, wrong=0.5, refusable=0.0)
     alone = [
         tally_losses(certified_tally(trace.subset([row]), POLICIES[:1], None), name, None)
-        for row in range(200)
+        for row in range(30)
     ]
     answered = [(row, one.k[0, 0]) for row, one in enumerate(alone) if one.n[0, 0]]
     pair = [next(row for row, wrong in answered if wrong == value) for value in (0, 1)]

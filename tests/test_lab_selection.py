@@ -26,7 +26,6 @@ from raglab.lab.goals import Goal
 from raglab.lab.selection import (
     choose,
     largest_cost,
-    nested_costs,
     options_of,
     paired_saving,
     select_candidate,
@@ -223,26 +222,13 @@ def test_the_nested_estimate_takes_off_what_the_best_of_many_gains_by_luck():
     assert 0.44 < chosen.losses[chosen.selected].mean() < 0.56  # so do costs by label
 
 
-def test_the_nested_estimate_of_one_option_is_its_cost():
-    """With nothing to choose among nothing flatters.
-
-    The mean over resamples is near the cost of all cases.
-    """
-    cases = measured_cases(labelled(4, {"tune": 80}))
-    free = _free(cases)
-    options = options_of(_candidates(cases, free), cases)
-    only = np.array([name == REFUSE for name in free])
-    estimate = nested_costs(options, cases.goal, only, cases.groups, 0).mean.mean()
-    assert estimate == pytest.approx(1.0 - free[REFUSE].mean(), abs=0.02)
-    assert estimate == nested_costs(options, cases.goal, only, cases.groups, 0).mean.mean()
-
-
+@pytest.mark.usefixtures("quick_study")
 def test_the_expected_cost_decision_is_selected_where_classes_are_separable():
     """By two signals together, cross-fitted.
 
     It is far ahead of the best single threshold, and of answering all.
     """
-    result = tune(separable(160, seed=3), policy=free_policy(), trials=16, batch_size=8)
+    result = tune(separable(160, seed=3), policy=free_policy(), trials=8, batch_size=8)
     assert result.selected == COST
     costs = result.costs["cross_validated"]
     assert costs[COST] < costs[THRESHOLD] - 0.15
@@ -262,15 +248,15 @@ def test_on_noise_a_free_policy_is_kept():
 
     The incumbent stays, and the second note says what so few cases cannot tell.
     """
-    for seed in range(3):
-        trace = labelled(seed, {"tune": 100, "report": 60}, wrong=0.35)
-        result = tune(trace, policy=free_policy(), trials=16, batch_size=8)
-        assert result.selected in FREE
-        assert result.advantage is None
-        assert result.notes[0].startswith(f"Use {result.selected}")
-        assert f"{result.smallest_saving:.2g}" in result.notes[1]
+    trace = labelled(0, {"tune": 100, "report": 60}, wrong=0.35)
+    result = tune(trace, policy=free_policy(), trials=8, batch_size=8)
+    assert result.selected in FREE
+    assert result.advantage is None
+    assert result.notes[0].startswith(f"Use {result.selected}")
+    assert f"{result.smallest_saving:.2g}" in result.notes[1]
 
 
+@pytest.mark.usefixtures("quick_study")
 def test_where_asking_everybody_is_cheapest_it_is_selected():
     """Where a bound on asking ends.
 
@@ -290,11 +276,12 @@ def test_where_asking_everybody_is_cheapest_it_is_selected():
         rows.append(
             (ask(expect_status=status, expect_sources=("a.md",) if status == "ok" else ()), [hits])
         )
-    result = tune(made_trace(rows), policy=free_policy(), trials=8, batch_size=8)
+    result = tune(made_trace(rows), policy=free_policy(), trials=4, batch_size=8)
     assert result.selected == COST
     assert result.judged.set_index("policy").loc["tuned", "over_ask_rate"] > 0.9
 
 
+@pytest.mark.usefixtures("quick_study")
 def test_where_no_case_is_ambiguous_no_candidate_asks():
     """The resolver stays out, no threshold asks, the model knows no such class.
 
@@ -302,11 +289,12 @@ def test_where_no_case_is_ambiguous_no_candidate_asks():
     """
     trace = separable(120)
     rows = [row for row, case in enumerate(trace.cases) if case.expect_status != "ambiguous"]
-    result = tune(trace.subset(rows), trials=16, batch_size=8)
+    result = tune(trace.subset(rows), trials=8, batch_size=8)
     own = result.costs.drop(index=DEFAULTS)
     assert (own["over_ask"] == 0.0).all()
 
 
+@pytest.mark.usefixtures("quick_study")
 def test_a_study_by_the_chain_and_by_candidates_of_the_user():
     """`rule="chain"` lets the chain compete; a named policy competes by its own name.
 
@@ -320,11 +308,11 @@ def test_a_study_by_the_chain_and_by_candidates_of_the_user():
     )
     parted = replace(trace, cases=split)
     own = Policy.load().replace("similarity.min_similarity", 0.5, "refine.max_depth", 0)
-    by_chain = tune(parted, rule="chain", trials=16, batch_size=8)
+    by_chain = tune(parted, rule="chain", trials=8, batch_size=8)
     competing = by_chain.costs.index[by_chain.costs["competes"]]
     assert list(competing) == [*FIXED, "chain"]
     assert by_chain.costs["cross_validated"].notna().all()
-    named = tune(parted, candidates={"mine": own}, trials=16, batch_size=8)
+    named = tune(parted, candidates={"mine": own}, trials=8, batch_size=8)
     assert named.costs.loc["mine", "competes"]
     assert named.policies["mine"].policy_id == own.policy_id
     assert (named.comparison["judged_by"] == UNSEEN).all()

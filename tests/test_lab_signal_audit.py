@@ -63,35 +63,6 @@ def test_a_constant_signal_tells_nothing_and_is_worth_nothing():
     assert np.isnan(row["rank_correlation"])
 
 
-@pytest.mark.parametrize("more", [{"repeats": 0}, {"repeats": 1, "folds": 3}])
-def test_constant_signals_come_last(more):
-    """Behind every signal that varies, whatever it is worth.
-
-    Behind them only those that no case has.
-    """
-    rng = np.random.default_rng(3)
-    weak = [
-        min(0.95, max(0.02, 0.25 + 0.25 * tells + 0.35 * rng.standard_normal())) for tells in TELLS
-    ]
-    scores = {
-        "s_rerank": weak,
-        "anchor_sim": rng.random(N_SCORED).tolist(),
-        "sig_sim": rng.random(N_SCORED).tolist(),
-    }
-    frame = audited(scored_world(**scores), **more)
-    notes = frame["note"].tolist()
-    varying, constant = notes.count(""), notes.count(CONSTANT)
-    assert varying >= 3
-    assert constant >= 6
-    assert notes == [""] * varying + [CONSTANT] * constant + [EVERYWHERE] * (
-        len(notes) - varying - constant
-    )
-    if more["repeats"]:
-        assert (frame["worth"].iloc[:varying] < 0.0).any(), (
-            "one that costs stands before those that are worth 0"
-        )
-
-
 def test_a_copy_is_worth_nothing_beside_the_other():
     """Two equal signals: each good alone, each named as what the other repeats, neither missed."""
     frame = audited(scored_world(anchor_sim=TELLS, sig_sim=TELLS))
@@ -156,19 +127,6 @@ def test_the_order_of_the_cases_is_nothing():
     pd.testing.assert_frame_equal(audited(trace), audited(mixed), check_exact=True)
 
 
-def test_costs_are_those_stated():
-    """If wrong answers cost two, knowing nothing means refusing all, which costs the answerable."""
-    found = audit_signals(
-        scored_world(s_rerank=TELLS),
-        CHOSEN,
-        costs={"refuse": {"answered_wrong": 2}},
-        repeats=1,
-        folds=3,
-    )
-    assert found.cost_without_signals == 0.5
-    assert found.cost == 0.0
-
-
 def test_asking_needs_two_options_and_pays_where_they_hold_the_sources():
     """Ambiguous cases of two groups: what tells them from the answerable is worth its asking.
 
@@ -221,29 +179,6 @@ def test_rank_correlation_is_scipys():
     found = rank_correlations(values)
     assert found[0, 2] == pytest.approx(spearmanr(values[0], values[2]).statistic)
     assert found[0, 1] == pytest.approx(spearmanr(values[0, 5:], values[1, 5:]).statistic)
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"folds": 40}, "folds must be from 2"),
-        ({"repeats": -1}, "repeats must be"),
-        ({"level": 2.0}, "level must be"),
-    ],
-)
-def test_what_means_nothing_is_refused(more, says):
-    """With the rule, the value and the remedy."""
-    refused(says, audited, scored_world(s_rerank=TELLS), **more)
-
-
-@pytest.mark.parametrize(("right", "others"), [(2, 1), (11, 10)])
-def test_too_few_cases_are_counted_as_the_user_has_them(right, others):
-    """Not as a fold leaves them, and never a number of folds that nobody stated."""
-    few = scored_world(s_rerank=TELLS).subset(
-        np.array([*range(1, 2 * right, 2), *range(0, 2 * others, 2)])
-    )
-    says = rf"each of 10 folds, .*at least 12 .* got {right} and {others}; label more, or set"
-    refused(says, audit_signals, few, CHOSEN)
 
 
 @pytest.mark.parametrize(("folds", "count"), [(10, 12), (3, 15), (2, 20), (6, 12)])

@@ -18,13 +18,11 @@ from raglab.bandit import (
     Bandit,
     Budget,
     Table,
-    baselines,
     best_fixed_arm,
     run,
 )
 from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
 from raglab.lab.bandit_study import UNTUNED, WITHIN, table_rows
-from refusals import refused
 
 TUNED = "tuned"
 SMALL: dict[str, Any] = {"trials": 6, "replications": 4, "n_boot": 40, "seed": 0}
@@ -201,14 +199,6 @@ class TestVerdict:
         assert rows(result.comparison).loc[TUNED, "value"] > 0.9
         assert noted(result.notes, f"Tuned beats {FIXED}")
 
-    def test_where_no_arm_is_always_there_none_is_fixed(self):
-        """The row is left out."""
-        gaps = pd.DataFrame(
-            {"a": [1.0, None] * 40, "b": [None, 1.0] * 40, "c": [0.5, None, None, 0.5] * 20}
-        )
-        result = raglab.tune_bandit(Table.from_frame(gaps, order="shuffled"), **SMALL)
-        assert FIXED not in set(result.comparison["policy"])
-
 
 class TestBudget:
     """Reward is searched within the spend that a question may have."""
@@ -240,17 +230,6 @@ class TestBudget:
         assert row["spend"] == pytest.approx(played.spend[:, -1].mean() / 120)
         assert row["spend_low"] < row["spend"] < row["spend_high"]
 
-    def test_learners_that_keep_no_budget_are_refused(self):
-        """kl_ucb needs rewards in [0, 1]."""
-        refused(
-            "a learner under a budget must read rewards below 0, got kl_ucb",
-            raglab.tune_bandit,
-            priced(),
-            bandit="kl_ucb",
-            budget=0.6,
-            **SMALL,
-        )
-
     def test_mixture_and_ridge_are_chosen_on_the_rows_tuned_on(self):
         """Their rows are what these plans come to on the later rows."""
         past, later = priced(slice(0, 120)), priced(slice(120, None))
@@ -280,78 +259,6 @@ class TestBudget:
         result = study("priced", bandit="thompson_nig", budget=0.6)
         assert best_fixed_arm(priced(price=0.0)) == "large"
         assert rows(result.comparison).loc[FIXED, "pulls_small"] == 1.0
-
-    def test_what_nothing_keeps_is_refused(self):
-        """With the least spend that there is."""
-        refused(
-            r"per_question must be at least 0\.1.* least spend",
-            raglab.tune_bandit,
-            priced(),
-            bandit="lin_ucb",
-            budget=0.05,
-            **SMALL,
-        )
-        refused(
-            "a budget needs a table with costs", raglab.tune_bandit, plain(), budget=0.05, **SMALL
-        )
-
-
-class TestRefusals:
-    """Rule, value, remedy."""
-
-    def test_arguments_of_the_other_source(self):
-        """A table takes no policy or latency budget, a trace no judge."""
-        door: Any = raglab.tune_bandit
-        refused(
-            "latency_budget_ms of tune_bandit must be left out without a trace",
-            door,
-            plain(),
-            latency_budget_ms=10.0,
-            **SMALL,
-        )
-        refused(
-            "judge of tune_bandit must be left out without a table",
-            door,
-            object(),
-            raglab.Policy.load(),
-            judge=plain(),
-        )
-
-    def test_tables_that_do_not_fit(self):
-        """Other arms, other prices, too few rows."""
-        refused(
-            "judge must have the table's arms",
-            raglab.tune_bandit,
-            priced(),
-            bandit="lin_ucb",
-            judge=plain(),
-            **SMALL,
-        )
-        refused(
-            r"judge must have the table's price, 0\.3, got 0\.1",
-            raglab.tune_bandit,
-            priced(),
-            bandit="lin_ucb",
-            judge=priced(price=0.1),
-            **SMALL,
-        )
-        refused(
-            "at least 4 rows, got 3",
-            raglab.tune_bandit,
-            priced(slice(0, 3)),
-            bandit="lin_ucb",
-            **SMALL,
-        )
-
-
-class TestDoors:
-    """Short public paths of what was internal."""
-
-    def test_baselines_of_a_table(self):
-        """They need no package of the shore; the fixed arm is net of costs."""
-        plans = baselines(priced(price=5.0))
-        assert list(plans) == [FIXED, UNIFORM, ORACLE]
-        assert plans[FIXED][0].tolist() == [1.0, 0.0]
 
 
 def test_a_study_of_a_table_is_one_run_of_mlflow(mlruns):

@@ -6,7 +6,6 @@ A folder that stays itself.
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,18 +19,13 @@ from raglab.lab.paired_differences import Advantage
 from raglab.lab.study import tune
 from raglab.lab.tracking import (
     HEADLINE,
-    TrackedRun,
     _open_run,
-    _policy_metrics,
     _study_metrics,
     track,
     track_run,
 )
-from raglab.metrics import RATES
 from raglab.replay import sweep
 from study_worlds import study_world
-
-ROW = {f"{name}{end}": 0.25 for name in (*RATES, "expected_cost") for end in ("", "_low", "_high")}
 
 
 def test_the_curve_holds_the_best_cost_by_trial_to_the_last():
@@ -72,54 +66,10 @@ def test_the_curve_holds_the_best_cost_by_trial_to_the_last():
     assert steps == [*range(0, 2000, 4), 1999]
 
 
-def test_what_is_not_finite_is_left_out():
-    """A rate of no cases is no metric."""
-    names = [
-        name for name, _, _ in _policy_metrics(ROW | {"coverage": float("nan")}, in_sample=False)
-    ]
-    assert names[:2] == ["expected_cost", "hallucination_rate"]
-    assert "judged/coverage_low" in names
-    assert not {"coverage", "judged/coverage"} & set(names)
-
-
-def test_three_figures_come_before_all_others():
-    """MLflow sorts metrics by name, in its lists and, those with no group first, in its charts."""
-    names = [name for name, _, _ in _policy_metrics(ROW, in_sample=False)]
-    assert tuple(sorted(names)[:3]) == HEADLINE == tuple(name for name in names if "/" not in name)
-    assert all(
-        name > HEADLINE[-1]
-        for name in ("search/best_cost", "selected/in_sample_cost", "study/held_out_estimate")
-    )
-
-
-def test_what_is_in_sample_shares_no_name_with_what_is_judged():
-    """MLflow charts runs by the names of their metrics.
-
-    in-sample figures would stand beside judged ones.
-    """
-    fitted, judged = (
-        {name for name, _, _ in _policy_metrics(ROW, in_sample=one)} for one in (True, False)
-    )
-    assert not fitted & judged
-    assert {name.partition("/")[0] for name in fitted} == {"in_sample"}
-
-
-def test_a_run_says_how_it_is_opened():
-    """By a program that is there, on this machine only; a server is open already."""
-    *settings, program, verb, host, here = shlex.split(
-        TrackedRun("r", "7", "sqlite:///a b/mlflow.db").command
-    )[:6]
-    assert dict(one.split("=") for one in settings)["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    assert shutil.which(program)
-    assert (verb, host, here) == ("ui", "--host", "127.0.0.1")
-    served = TrackedRun("r", "7", "https://runs.example/")
-    assert (served.command, served.link) == ("", "https://runs.example/#/experiments/7/runs")
-
-
 @pytest.fixture(scope="module")
 def result():
     """A small study over the splits of a trace."""
-    return tune(study_world(), trials=8, batch_size=8, repeats=1)
+    return tune(study_world(), trials=8, batch_size=8, repeats=1, folds=3)
 
 
 def client_of(run):
@@ -199,7 +149,7 @@ def test_a_study_is_one_run_over_one_trace(result, mlruns, tmp_path):
 def test_a_study_without_cases_to_judge_is_in_sample(mlruns):
     """Its run has no figure under the name of a judged rate."""
     cases = study_world().split("tune")
-    run = track(tune(cases, trials=8, batch_size=8, repeats=1), mlruns)
+    run = track(tune(cases, trials=8, batch_size=8, repeats=1, folds=3), mlruns)
     metrics = client_of(run).get_run(run.run_id).data.metrics
     assert "in_sample/coverage" in metrics
     assert not {*HEADLINE, "judged/coverage"} & metrics.keys()

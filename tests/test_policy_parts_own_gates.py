@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.lab.search_space import full_space
-from raglab.lab.untuned_policies import always_answer
 from raglab.policy_parts.gate_order import policy_order
 from raglab.policy_parts.own_gates import REGISTERED, register_gate
-from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.replay import decide, flips, steps, tally
 from raglab.store.policies import Policy
 from raglab.values import Status
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=12)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=5)
 SEEDS = st.integers(0, 100_000)
 CONFIDENT: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled": False}}
 MIDDLE = (
@@ -191,40 +190,6 @@ def test_a_gate_on_chosen_hits_stands_behind_the_gap():
     assert decide(trace_of((ask(), [[Hit(0.5)]])), behind).status[0] == Status.ok
 
 
-@pytest.mark.parametrize(
-    ("more", "rule"),
-    [
-        ({"name": "my.gate"}, "small letter"),
-        ({"reads": []}, "must read signals"),
-        ({"reads": ["confidence"]}, "must read signals"),
-        ({"on_fire": "stop"}, "on_fire"),
-        ({"thresholds": {"least": {"side": "up", "default": 1.0}}}, "side"),
-        (
-            {"thresholds": {"least": {"side": "floor", "default": 2.0, "unit": "cosine"}}},
-            r"lie in \[-1, 1\]",
-        ),
-        ({"thresholds": {"enabled": {"side": "floor", "default": 0.0}}}, "must be named by"),
-    ],
-)
-def test_a_registration_that_is_none_is_refused(more, rule):
-    """With what it must be."""
-    whole = {"name": "good", "thresholds": {}, "reads": ["words"]} | more
-    with pytest.raises(ValueError, match=rule):
-        register_gate(**whole)(lambda read, _: read("words"))
-
-
-def test_a_sweep_says_which_engine_counted():
-    """The compiled kernel knows no gate of the user.
-
-    It is named, and refused where the kernel was asked for.
-    """
-    trace = random_trace(3, n_cases=6)
-    own = policy(gates={"near": {}})
-    told = sweep(trace, [own]).attrs["engine"]
-    assert told == "numpy" or "gates of your own (near)" in told
-    assert sweep(trace, [policy()], engine="numpy").attrs["engine"] == "numpy"
-
-
 # laws on random traces
 
 
@@ -294,18 +259,6 @@ def test_a_gate_of_the_user_is_the_gate_on_the_signal_it_reads(seed):
             steps(trace, of_user, path="gates.near.least"),
         )
         assert first.equals(second)
-
-
-@LAWFUL
-@given(seed=SEEDS)
-def test_where_all_gates_are_off_no_order_matters(seed):
-    """Always answering answers in any order."""
-    trace = random_trace(seed, n_cases=6)
-    free = always_answer(Policy.load())
-    for order in (["confidence"], ["signals", "gap"], ["density", "fused", "similarity", "l2"]):
-        assert np.array_equal(
-            decide(trace, free).status, decide(trace, free.replace("decision.order", order)).status
-        )
 
 
 def test_a_gate_that_is_named_stands_alone():

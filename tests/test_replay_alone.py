@@ -84,14 +84,14 @@ fitted = raglab.fit_decision(trace, policy)
 print(raglab.certify_policy(trace, fitted, targets={"hallucination_rate": \
 0.5}).policy.certificate["certified"])
 print(raglab.check_policy(trace.split("report"), certified).frame()["n"].iloc[0])
-result = raglab.tune(trace, policy=policy, trials=8, batch_size=8, repeats=1)
+result = raglab.tune(trace, policy=policy, trials=3, batch_size=3, repeats=1, folds=3)
 print(len(result.trials), result.selected)
 raglab.compare(trace, policy, result.policy), baseline_of(trace, policy)
 print(result.report(sys.argv[1]).stat().st_size > 10_000)
 """
     certified, checked, study, report = run(OPEN + script, tmp_path / "report.html").splitlines()
     assert (certified, checked, report) == ("1", "8", "True")
-    assert study.startswith("8 ")
+    assert study.startswith("3 ")
 
 
 def test_what_needs_a_blocked_library_says_so():

@@ -134,40 +134,6 @@ class TestEnvironment:
         assert project.endswith("--no-deps --no-build-isolation --editable .")
         assert capsys.readouterr().out == ""
 
-    @pytest.mark.parametrize(
-        "name",
-        ["CPython 3.12 on Linux x86_64 with glibc", "CPython 3.11 on Darwin arm64 with none"],
-    )
-    def test_elsewhere_it_says_that_there_are_none(
-        self,
-        name,
-        environment,
-        monkeypatch,
-        capsys,
-    ):
-        """The versions are pinned all the same."""
-        pip = Pip(environment, monkeypatch)
-        monkeypatch.setattr(environment, "platform_name", lambda: name)
-        environment.main()
-        (command,) = pip.commands
-        assert "--constraint constraints.txt --editable .[" in command
-        output = capsys.readouterr().out
-        assert name in output
-        assert "without hashes" in output
-
-    def test_a_build_that_is_there_stays(
-        self,
-        environment,
-        monkeypatch,
-        capsys,
-    ):
-        """As the README says how to choose one; it is said that its hash is not checked."""
-        pip = Pip(environment, monkeypatch)
-        monkeypatch.setattr(environment, "installed_version", lambda _: "2.13.0+rocm")
-        environment.main()
-        assert len(pip.commands) == 2
-        assert "its hash is not checked" in capsys.readouterr().out
-
     @pytest.mark.parametrize("place", range(4))
     def test_a_hash_that_does_not_fit_ends_it(self, place, environment, monkeypatch):
         """Nothing is installed without hashes instead."""
@@ -176,24 +142,6 @@ class TestEnvironment:
             environment.main()
         assert len(pip.commands) == place + 1
         assert not any("--constraint" in command for command in pip.commands)
-
-    def test_what_the_lock_lacks_is_named(
-        self,
-        environment,
-        monkeypatch,
-        capsys,
-    ):
-        """Such as the libraries of a build of PyTorch for graphics cards."""
-        pip = Pip(environment, monkeypatch)
-        monkeypatch.setattr(environment, "platform_name", lambda: environment.LOCKED)
-        monkeypatch.setattr(
-            environment,
-            "missing",
-            lambda: ["torch 2.13.0 requires a-library, which is not installed."],
-        )
-        environment.main()
-        assert len(pip.commands) == 5
-        assert "a-library" in capsys.readouterr().out
 
     def test_all_extras_come(self, environment):
         """As pyproject.toml has them, and the Makefile installs by this script alone."""

@@ -100,8 +100,8 @@ class TestIntervals:
             expected = [sum(end) / total for end in zip(*bounds, strict=True)]
             assert mix.shares[label] == pytest.approx(tuple(expected))
 
-    @pytest.mark.parametrize("delta", [0.05, 0.2, 0.45])
-    @pytest.mark.parametrize("sizes", [((6, 3),), ((9, 4),), ((4, 2), (5, 3)), ((3, 3), (6, 2))])
+    @pytest.mark.parametrize("delta", [0.05, 0.45])
+    @pytest.mark.parametrize("sizes", [((6, 3),), ((3, 3), (4, 2))])
     def test_all_shares_are_held_at_once(self, sizes, delta):
         """Over all draws, enumerated, of each population: missed at most with probability delta."""
 
@@ -190,12 +190,6 @@ class TestIntervals:
         stated = checked_mix({"ok": 0.9})
         assert stated.at(0.02) is stated
 
-    @pytest.mark.parametrize("delta", [0.0, -0.1, 0.5, 1.0, float("nan")])
-    def test_an_error_that_is_none(self, delta):
-        """Is refused by its name."""
-        with pytest.raises(ValueError, match="delta must be in"):
-            raglab.traffic_mix(plain(5, 5, 5, 0), delta=delta)
-
 
 class TestSheets:
     """`raglab.traffic_mix`."""
@@ -253,23 +247,14 @@ class TestSheets:
         ("change", "rule"),
         [
             (lambda rows: rows.drop(columns="question_label"), NO_COLUMN),
-            (lambda rows: rows.rename(columns={"question_label": "Question_label"}), NO_COLUMN),
             (lambda rows: rows.assign(question_label="yes"), COLUMN),
             (lambda rows: rows.assign(question_label=""), "a row must have a question_label"),
             (lambda rows: rows[1:], "a sample must have all drawn rows"),
-            (lambda rows: rows[rows["question_label"] != ""], "a sample must have all drawn rows"),
-            (lambda rows: pd.concat([rows, rows[:1]]), "a sample must have all drawn rows"),
             (lambda rows: rows.drop(columns="stratum"), DRAW),
             (lambda rows: rows.assign(request_id="r1"), WHOLE),
             (lambda rows: rows.assign(stratum=rows["stratum"].where(rows.index % 2 > 0, "")), HALF),
             (lambda rows: rows.assign(inclusion_probability=np.linspace(0.1, 1, len(rows))), DRAW),
-            (lambda rows: rows.assign(inclusion_probability=2.0), DRAW),
-            (lambda rows: rows.assign(inclusion_probability=""), "inclusion_probability must"),
             (lambda rows: rows.drop(columns="inclusion_probability"), "inclusion_probability must"),
-            (
-                lambda rows: rows.drop(columns=["inclusion_probability", "stratum"]),
-                "inclusion_probability must",
-            ),
         ],
     )
     def test_what_is_no_sample(self, change, rule, tmp_path):
@@ -296,26 +281,9 @@ class TestSheets:
         with pytest.raises(InputError, match=DRAW):
             raglab.traffic_mix(rows.assign(inclusion_probability=[0.3] * 49 + [0.4]))
 
-    def test_it_shows_all_counts(self):
-        """Estimates, ends, rows with and without a label, the error."""
-        text = str(raglab.traffic_mix(plain(60, 20, 10, 10)))
-        assert text.startswith("ok 0.667 (0.")
-        assert "90 labels of 100 requests" in text
-        assert "0.05" in text
-        assert repr(raglab.traffic_mix(plain(60, 20, 10, 10))) == text
-        assert str(checked_mix({"ok": (0.8, 0.9)})) == "ok 0.8 to 0.9, the rest as labelled"
-
 
 class TestLabelsBack:
     """Readers of the column label, and the column beside it."""
-
-    def test_its_place(self):
-        """Directly after the label, and empty."""
-        policy = free_policy(similarity={"min_similarity": 0.4})
-        drawn = sample_for_labels(unlabelled(labelled(3, {"": 60})), policy, 9, seed=1)
-        columns = list(drawn)
-        assert columns[columns.index("label") + 1] == "question_label"
-        assert (drawn["question_label"] == "").all()
 
     def test_old_and_new_sheets(self, tmp_path):
         """Labels come back whatever the column holds, and without it; the mix needs it."""
