@@ -349,7 +349,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_lab_tracked_model.py": ("test_a_model_decides_as_the_policy",),
         "test_lab_tracking.py": (
-            "test_a_report_without_a_cockpit_says_so",
             "test_a_study_is_one_run_over_one_trace",
             "test_a_study_without_cases_to_judge_is_in_sample",
         ),

@@ -129,16 +129,6 @@ class TestExplain:
         assert "<b>is" not in html
         assert "<i>" not in html
 
-    def test_it_is_json(self, log):
-        """Every part, without NaN."""
-        answered(
-            log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse"
-        )
-        said = json.loads(explain_request("r1", log).json())
-        assert said["rebuilt"] is True
-        assert said["decisions"][0]["checks"][0]["margin"] is None
-        assert said["defaults"] == []
-
     def test_what_has_no_checks(self, log):
         """Cannot be derived, and says so."""
         answered(log, [])

@@ -411,16 +411,6 @@ def test_graded_losses_keep_their_promise(alpha, n):
     assert max(made.values()) / repeats <= _allowed(repeats)
 
 
-def test_wrong_labels_by_hand():
-    """No error in 230 certifies 1 % at 90 %; one wrong label and it is 1.68 %."""
-    found = label_noise_bound(0, 230, most=2)
-    assert found.labels.tolist() == found.k.tolist() == [0, 1, 2]
-    assert found.bound[0] == pytest.approx(1 - 0.1 ** (1 / 230))
-    assert found.bound[0] < 0.01 < found.bound[1] == pytest.approx(0.01680, abs=1e-5)
-    assert labels_to_break(0, 230, alpha=0.01) == 1
-    assert label_noise_bound(3, 5).k.tolist() == [3, 4, 5]  # no more labels than right cases
-
-
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(
     st.integers(1, 300),

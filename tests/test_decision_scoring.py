@@ -157,10 +157,6 @@ def test_the_command_line(tmp_path):
     for command, judged in (
         (("decide", path, *policy), trace),
         (("sweep", path, *policy, "--path", "similarity.min_similarity"), trace),
-        (
-            ("report", path, *policy, "--split", "report", "-o", str(tmp_path / "r.html")),
-            trace.split("report"),
-        ),
         (certify, trace.split("certify")),
         (
             (

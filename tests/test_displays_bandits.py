@@ -13,20 +13,16 @@ import pytest
 from scipy import stats
 
 from drawings import (
-    ARMS,
     DRIFT,
     ESTIMATES,
     MEANS,
-    PRICED,
     RUNS,
     bandit_displays,
     bandit_state,
-    logged_choices,
 )
 from hostile_texts import MARKUP, assert_inert
 from raglab import off_policy
-from raglab.bandit import Bandit, Bernoulli
-from raglab.bandit.simulation import run
+from raglab.bandit import Bandit
 from raglab.default_learner.simulation import Silence
 from raglab.displays import canvas
 from raglab.displays.bandits import (
@@ -116,30 +112,6 @@ def test_reward_and_spend_are_drawn_apart():
     assert not {"spend", "recent"} & set(DRAWN["interval"].frame())
 
 
-def test_drift_is_drawn_where_all_meet_the_same_rounds():
-    """The last rounds of a learner, beside the arm that was best in them.
-
-    Given rows and drifting means alone.
-    """
-    shown = RegretDisplay.from_runs(DRIFT, recent=10)
-    frame = shown.frame()
-    done, rows = DRIFT["ucb1"], frame[frame["run"] == "ucb1"].set_index("round")
-    assert rows.loc[45, "recent"] == pytest.approx(
-        (done.value[:, 44] - done.value[:, 34]).mean() / 10
-    )
-    assert rows.loc[3, "recent"] == pytest.approx(done.value[:, 2].mean() / 3)
-    # net of an eighth of the costs: 0.625 of the small arm, then 0.5 of the large one; three rounds
-    # after the change the small one is still the better of the last ten
-    assert rows["best"].loc[[1, 30, 33, 60]].tolist() == pytest.approx([0.625, 0.625, 0.4750, 0.5])
-    drifting = run(
-        Bandit("ucb1"), Bernoulli(np.repeat([MEANS], 40, axis=0)), rounds=40, replications=2
-    )
-    assert "recent" in RegretDisplay.from_runs({"a": drifting}).frame()
-    shuffled = run(Bandit("ucb1"), PRICED._replace(order="shuffled"), rounds=40, replications=2)
-    assert "recent" not in RegretDisplay.from_runs({"a": shuffled}).frame()
-    refused(r"recent must be at least 1 .*got 0", RegretDisplay.from_runs, DRIFT, recent=0)
-
-
 def test_the_line_of_lai_and_robbins_is_its_slope_times_ln():
     """At round 500 it stands at slope · ln(500)."""
     shown = DRAWN["interval"].plot()
@@ -206,22 +178,6 @@ def test_propensities_by_window():
     assert second[["least", "most"]].iloc[0].tolist() == [0.6, 0.8]
     assert second[["propensity", "least", "most"]].iloc[1].isna().all()
     assert first["round"].tolist() == [1.5, 3.0]
-
-
-def test_a_log_is_drawn_as_it_comes():
-    """Columns p_<arm> in their order, actions, and the mask where the log has one.
-
-    Without any p_ it is refused.
-    """
-    p, arms = logged_choices(20)
-    log = pd.DataFrame({"action": arms} | {f"p_{name}": p[:, at] for at, name in enumerate(ARMS)})
-    shown = PropensityDisplay.from_log(log)
-    assert shown.arms == ARMS
-    np.testing.assert_array_equal(shown.frame()["propensity"], p.ravel())
-    np.testing.assert_array_equal(shown.action, arms)
-    masked = PropensityDisplay.from_log(log.assign(mask=[[True, True, False]] * 20))
-    assert masked.frame().query("arm == 'graph'")["propensity"].isna().all()
-    refused("a log must have a column p_<arm>", PropensityDisplay.from_log, log[["action"]])
 
 
 def test_a_forest_marks_the_status():

@@ -242,14 +242,6 @@ def test_pareto_draws_trials_and_front():
     assert not [label for label in plain.get_legend_handles_labels()[1] if "target" in label]
 
 
-def test_nothing_to_draw_is_still_a_figure():
-    """Empty curves and trials draw empty axes."""
-    empty = np.zeros(0)
-    png(figures.draw_risk_coverage({"x": risk_coverage([True], [np.nan])}, {}))
-    png(figures.pareto(empty, empty, np.zeros(0, dtype=bool), TARGETS))
-    png(figures.threshold_panels([], TARGETS))
-
-
 def test_no_global_state():
     """Drawing leaves pyplot out: no figure is registered."""
     import matplotlib.pyplot as plt

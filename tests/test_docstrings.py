@@ -332,9 +332,12 @@ def code_of(text):
         yield inline or block
 
 
+CALLS = re.compile(rf"\b(?:{'|'.join(raglab.__all__)})\(")
+
+
 def misfits(code):
     """Calls of public functions that their signatures refuse; nothing of a text that is no code."""
-    if "(" not in code:
+    if not CALLS.search(code):
         return []
     try:
         nodes = list(ast.walk(ast.parse(code)))

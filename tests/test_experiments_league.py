@@ -24,18 +24,13 @@ from experiments.league.adarague import ARMS, MODEL, AnswerPart, chosen_arms
 from experiments.league.answers import REACH, Part, answer_rows, scored_answers
 from experiments.league.dba import dba_answers, dba_rows, left_out_parts
 from experiments.league.own_table import own_rows, question_parts
-from experiments.league.paretobandit import RAGLAB, arm_tables, chosen_plans, paretobandit_rows
 from experiments.league.refusals import answer_vote
 from experiments.league.rows import (
     RATES,
-    Row,
-    joint_verdict,
     league_frame,
     paired_interval,
     row_verdict,
-    verdict_counts,
 )
-from raglab import bandit
 from refusals import refused
 
 GUIDE = Path(__file__).parents[1] / "docs" / "league.md"
@@ -74,27 +69,6 @@ class TestRows:
         chance = sum(comb(pairs, k) for k in range(min(wins, losses) + 1)) / 2**pairs
         if pairs < 20 and 2.0 * chance > 0.05:
             assert low <= 0.0 <= high
-
-    @pytest.mark.parametrize(
-        ("verdicts", "joint"),
-        [
-            (("better", "level"), "better"),
-            (("better", "worse"), "trade"),
-            (("level", "worse"), "worse"),
-            (("better", "not judged"), "not judged"),
-        ],
-    )
-    def test_both_rates_have_a_verdict(self, verdicts, joint):
-        """A gain of a rate that costs the other is a trade, and the cell is counted once."""
-        assert joint_verdict(verdicts) == joint_verdict(verdicts[::-1]) == joint
-        ends = {"better": -1.0, "level": 0.0, "worse": 1.0, "not judged": nan}
-        rows = [
-            Row("t", cell, rate, 9, low=ends[verdict], high=ends[verdict])
-            for cell in ("a", "all, b", "allegro")
-            for rate, verdict in zip(RATES, verdicts, strict=True)
-        ]
-        counts = verdict_counts(league_frame(rows))
-        assert counts[joint].to_dict() == {("t", False): 2, ("t", True): 1}
 
 
 REFUSES = (
@@ -332,25 +306,6 @@ class TestTables:
             assert len(fit) == 2 * 68
             assert not (fit == judged.iloc[0]).any(axis=None)
         assert [int(n) for n in re.findall(r": (\d+)", notes["first / a"])] == [1, 1, 1]
-
-    @pytest.mark.filterwarnings("ignore:.*components:UserWarning")
-    def test_paretobandit(self, tmp_path):
-        """A prompt of test is fitted to nowhere; rewards of test change no plan."""
-        folder = paretobandit_folder(tmp_path)
-        paths = folder / "val_k4.jsonl.gz", folder / "test_k4.jsonl.gz"
-        tables, note = arm_tables(*paths)
-        assert (len(tables[0].mask), len(tables[1].mask)) == (79, 80)
-        assert note.startswith("1 ")
-        policy = bandit.fit_priced_policy(tables[0], 1.0, validation=tables[0])
-        worse = tables[1]._replace(value=1.0 - tables[1].value)
-        plans = [
-            chosen_plans((tables[0], test), bandit.frontier(tables[0]), policy, 0.7)[0][RAGLAB]
-            for test in (tables[1], worse)
-        ]
-        np.testing.assert_array_equal(*plans)
-        small, large = paretobandit_rows(folder, {0.01: nan, 0.7: nan})
-        assert (small.difference, small.raglab) == (0.0, small.free)
-        assert large.low > 0.0
 
     def test_labels_of_test_choose_no_arm(self):
         """Only the signals of what is judged are read."""

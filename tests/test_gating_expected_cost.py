@@ -33,7 +33,6 @@ GROUPS = DecisionModel(
 CHANCES = np.array([0.4, 0.2, 0.3, 0.1])  # right, miss, refuse, ambiguous
 HOME, FLEET = {"domain": "home"}, {"domain": "fleet"}
 TWO = [Hit(0.25, "a.md", 1, HOME), Hit(0.5, "b.md", 1, FLEET)]  # two groups, so two options
-ONE = [Hit(0.25, "a.md", 1, HOME)]
 SURE, MISS, REFUSE, ASK = (
     (2.0, 0.0, 0.0, 0.0),
     (0.0, 2.0, 0.0, 0.0),
@@ -99,22 +98,6 @@ def test_ties_go_to_refuse_then_to_asking(
 ):
     """The cheapest action decides; without two options asking is none of them."""
     assert Status(int(least_cost(answer, refused, asked, can_ask))).name == status
-
-
-@pytest.mark.parametrize(
-    ("bias", "hits", "status"),
-    [
-        (SURE, TWO, "ok"),
-        (MISS, TWO, "refuse"),
-        (REFUSE, TWO, "refuse"),
-        (ASK, TWO, "ambiguous"),
-        (ASK, ONE, "refuse"),
-        (SURE, ONE, "ok"),
-    ],
-)
-def test_the_likeliest_class_decides_under_the_default_costs(bias, hits, status):
-    """A miss is better refused than answered: both fail, and the tie goes to refuse."""
-    assert _status(trace_of((ask(), [hits])), by_cost(policy(), bias, asked_right=1.0)) == [status]
 
 
 @pytest.mark.parametrize(

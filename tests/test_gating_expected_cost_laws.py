@@ -185,7 +185,7 @@ def test_sweep_steps_flips_and_explanation_agree(answered):
     There hygiene alone may refuse.
     """
     n_flips = 0
-    for seed in SEEDS[int(answered) :: 5]:
+    for seed in SEEDS[int(answered) :: 6]:
         trace: TraceData = _trace(seed, n_cases=8, depths=1 + seed % 2)
         for chosen in _policies(seed, 2):
             used = record_answers(trace, chosen, Drawn(), Weighed()) if answered else trace

@@ -135,19 +135,6 @@ def test_targets_missed_come_first_among_further_notes(studies):
     assert f"{result.target_excess:.3f}" in result.notes[3]
 
 
-def test_gates_that_are_off_are_named_with_what_it_means_live(
-    studies,
-):
-    """Those on answers first, with the switches that bring them back."""
-    result = studies["few"]
-    assert result.dropped[:2] == ("generation", "support")
-    text = result.findings.set_index("key").loc["gates", "text"]
-    assert all(name in text for name in result.dropped[:4])
-    assert '"support.enabled", True' in text
-    assert result.policy.signals
-    assert str(next(iter(result.policy.signals))) in result.notes[0]
-
-
 @pytest.mark.parametrize(
     ("changed", "cause"),
     [

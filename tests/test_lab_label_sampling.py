@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decided import drawn_policies
-from generators import Drawn, Weighed
 from labelled import LENIENT, filled, traffic, unlabelled
 from parts import in_parts
 from raglab.audit.label_samples import write_sample
@@ -28,11 +27,8 @@ from raglab.lab.label_sampling import (
     with_sample_labels,
 )
 from raglab.lab.traffic_review import review
-from raglab.live.answer_recording import record_answers
-from raglab.replay import decide_policies, flips, sweep
+from raglab.replay import flips, sweep
 from raglab.store.files import InputError
-from raglab.store.policies import Policy
-from stored_traces import stored
 from worlds import random_trace
 
 
@@ -112,19 +108,6 @@ class TestSample:
         weights = (1 / sample["inclusion_probability"]).groupby(sample["stratum"]).sum()
         assert weights.to_dict() == pytest.approx(sizes)
         assert (len(sample), sample["request_id"].is_unique) == (n, True)
-
-    def test_recorded_answers(self):
-        """An answered request shows its recorded answer, others nothing, a missing one no NaN."""
-        trace = stored(random_trace(1, n_cases=7))
-        recorded = record_answers(
-            unlabelled(trace), Policy.from_mapping(), generator=Drawn(), scorer=Weighed()
-        )
-        free = Policy.from_mapping().without_gates()
-        sample = sample_for_labels(recorded, free, 7, seed=1)
-        shown = decide_policies(recorded, [free])[0].frame().set_index("case_id")["answer"]
-        expected = [text if isinstance(text, str) else "" for text in shown[sample["request_id"]]]
-        assert sample["answer"].tolist() == expected
-        assert any(expected)
 
     def test_same_seed_same_draw(self):
         """Whole or in parts; another seed draws others."""

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.lab.slice_rates import ndcg_by_case, ranking
-from raglab.metrics import graded_ndcg
 from raglab.values import TraceData
 from refusals import refused
 from worlds import Hit, ask, trace_of
@@ -73,19 +72,6 @@ class TestByHand:
         assert table["hit@1"].tolist() == [0.5, 0.5]
         assert table["nDCG@10"].tolist() == pytest.approx([(1 + SECOND) / 2] * 2)
         assert ranking(trace_of((first, both(1, 0))))["hit@1"].tolist() == [0.0, 1.0]
-
-    def test_the_width_of_a_list_is_in_the_last_bit(self):
-        """A sum goes over as many places as there are hits, though two pages are one document."""
-        rng = np.random.default_rng(0)
-        names = [f"{letter}.md" for letter in "abcdefg"]
-        hits = [[Hit(0.5, name, page) for name in names for page in (1, 2)]]
-        for _ in range(30):
-            gains = rng.random(len(names)) + 0.1
-            grades = dict(zip(names, gains.tolist(), strict=True))
-            case = ask(expect_sources_any=tuple(names), extra={"source_grades": grades})
-            wide, best = np.zeros((1, 14)), np.sort(gains)[None, ::-1]
-            wide[0, : len(names)] = gains
-            assert ndcg_by_case(trace_of((case, hits)))[0, 0] == graded_ndcg(wide, best)[0]
 
     @pytest.mark.parametrize(
         ("pages", "gained", "number"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from raglab.lab.signal_audit import (
 from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Latency
 from refusals import refused
 from study_worlds import N_SCORED, scored_world
 from worlds import Hit, ask, policy, trace_of
@@ -154,20 +152,6 @@ def test_asking_needs_two_options_and_pays_where_they_hold_the_sources():
     row = audit.table.set_index("signal").loc["confidence"]
     assert row["auroc_ambiguous"] == 1.0
     assert audit.cost == 0.0
-
-
-def test_milliseconds_are_those_of_the_stages():
-    """Median over the cases of what the signal's stages took; NaN where the trace has no clock."""
-    trace = scored_world(s_rerank=TELLS)
-    ms = np.tile(np.array([1.0, 5.0]), (N_SCORED, 1, 1, 1))
-    ms[0] = 1000.0
-    timed = Trace(
-        **{one.name: getattr(trace, one.name) for one in fields(trace)}
-        | {"latency": Latency(("embed", "rerank"), ms)}
-    )
-    assert audited(timed, repeats=0).loc["confidence", "ms"] == 5.0
-    assert audited(timed, repeats=0)["ms"].notna().sum() == 2
-    assert audited(trace, repeats=0)["ms"].isna().all()
 
 
 def test_rank_correlation_is_scipys():

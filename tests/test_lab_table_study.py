@@ -152,13 +152,6 @@ class TestSearch:
         )
         assert list(shown["policy"]) == [TUNED, UNTUNED, FIXED, UNIFORM, ORACLE]
 
-    def test_counted_costs_are_not_charged(self):
-        """At a price of 0 no price is searched; reward is the value."""
-        result = raglab.tune_bandit(priced(price=0.0), bandit="thompson_nig", **SMALL)
-        assert "price" not in result.trials
-        assert result.price == 0.0
-        assert "spend" in result.comparison
-
     def test_the_same_seed_gives_the_same_study(self):
         """Settings, trials, comparison and notes."""
         left, right = (

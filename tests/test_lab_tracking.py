@@ -86,13 +86,6 @@ def test_a_run_that_breaks_off_has_failed(mlruns):
     assert run.client.get_run(run.id).info.status == "FAILED"
 
 
-def test_a_report_without_a_cockpit_says_so(result, tmp_path, monkeypatch):
-    """And names the room that it is in."""
-    monkeypatch.setattr("raglab.lab.study_result.extensions", lambda _: {})
-    page = result.report(tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "no cockpit: raglab/extensions/cockpit" in page
-
-
 def test_a_study_is_one_run_over_one_trace(result, mlruns, tmp_path):
     """The same id of the trace stands in tag, parameter, dataset and report.
 

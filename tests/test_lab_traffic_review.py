@@ -169,7 +169,7 @@ def step_values(made, path):
 
 
 @settings(LAW, max_examples=3)
-@given(st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 2), st.booleans())
+@given(st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 2), st.booleans())
 def test_each_step_is_replay(
     seed,
     n_cases,

@@ -15,12 +15,9 @@ from databases import USER
 from generators import Fixed
 from live_worlds import CORPUS, SMALL
 from log_samples import AWAY, audit_of, check_numbers, full_disk
-from raglab.audit.log import AuditLog
 from raglab.live.ask import ask
-from raglab.live.settings import open_audit
-from raglab.live.system import AUDIT, PATIENCE_S, LogOutages, System, build_index
+from raglab.live.system import AUDIT, LogOutages, System, build_index
 from raglab.store import database
-from raglab.store.blobs import BUSY_S
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS
@@ -33,8 +30,6 @@ QUESTION = "What is the motor excess?"
 LOCKS = {
     "a turn": ("BEGIN IMMEDIATE",),
     "no write-ahead log": ("PRAGMA journal_mode=DELETE", "BEGIN EXCLUSIVE"),
-    "a file of its own": ("PRAGMA locking_mode=EXCLUSIVE", "BEGIN EXCLUSIVE"),
-    "a turn over a journal": ("PRAGMA journal_mode=DELETE", "BEGIN IMMEDIATE"),
 }
 
 
@@ -170,13 +165,12 @@ class TestServer:
                 "ALTER ROLE {user} RESET ALL",
             ),
             ("ALTER ROLE {user} NOLOGIN", "ALTER ROLE {user} LOGIN"),
-            ("ALTER ROLE {user} CONNECTION LIMIT 0", "ALTER ROLE {user} CONNECTION LIMIT -1"),
             (
                 "REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {user}",
                 "GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}",
             ),
         ],
-        ids=["read-only", "no login", "no connection left", "no right"],
+        ids=["read-only", "no login", "no right"],
     )
     def test_it_is_closed_to_a_role(
         self,
@@ -296,17 +290,6 @@ class TestFile:
             with pytest.raises(UnwritableLogError, match=r"within 0\.9 s"):
                 ask(QUESTION, system=system, request_id="b")
             assert monotonic() - start > 0.9
-
-    def test_the_patience_of_each(self, folder):
-        """A question has seconds, whatever opens a log by itself a minute."""
-        system = opened(folder, "bandit")
-        assert audit_of(system).log.patience_s == system.online.log.patience_s == PATIENCE_S <= 5.0
-        for log in (
-            opened(folder, audit="required").audit,
-            AuditLog(folder / "audit.sqlite"),
-            open_audit(folder),
-        ):
-            assert log.log.patience_s == BUSY_S >= 60.0
 
     @pytest.mark.parametrize("name", ["answers", "strategies"])
     def test_a_cache_that_is_locked(self, folder, monkeypatch, name):

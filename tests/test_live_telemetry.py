@@ -22,11 +22,7 @@ from generators import Drawn, Fixed, Weighed
 from raglab.answering.extractive import Extractive
 from raglab.live import telemetry
 from raglab.live.ask import ask, reply
-from raglab.live.span_attributes import (
-    retrieval_attributes,
-)
-from raglab.retrieval.arms import DepthHits, walk
-from raglab.values import Chunk, Hits
+from raglab.retrieval.arms import walk
 from span_samples import values
 
 trace = pytest.importorskip("opentelemetry.trace")
@@ -403,38 +399,6 @@ class TestNothing:
             )
         assert ask(QUESTION, system=opened(ANSWERS))["status"] == "ok"
         assert spans.all == []
-
-
-def depth_of(size, n_reranked, seed):
-    """A depth of some hits, on a coarse grid with ties and gaps, and its chunks."""
-    rng = np.random.default_rng(seed)
-    fields = {name: rng.integers(0, 4, (1, 1, 1, size)) / 4 for name in Hits._fields}
-    ranks = rng.permutation(size).astype(np.int32)[None, None, None]
-    fields["chunk"], fields["rank"] = np.arange(size, dtype=np.int32)[None, None, None], ranks
-    fields["s_rerank"] = np.where(ranks < n_reranked, fields["s_rerank"], np.nan)
-    fields["n_reranked"] = np.full((1, 1, 1), n_reranked, dtype=np.int32)
-    hits = Hits(**fields)
-    chunks = tuple(
-        Chunk(f"a.md#{number}", f"text {number}", "a.md", number + 1) for number in range(size)
-    )
-    return DepthHits("q", hits, {}), chunks
-
-
-class TestDocuments:
-    """Documents as attributes."""
-
-    @pytest.mark.parametrize("size", [0, 1, 20, 300])
-    @pytest.mark.parametrize("has_texts", [False, True])
-    # of a test
-    def test_the_list_has_all(self, size, has_texts):
-        """In one attribute, whatever their number."""
-        depth, chunks = depth_of(size, min(size, 20), seed=size)
-        attributes = retrieval_attributes(depth, chunks, has_texts=has_texts)
-        rows = json.loads(attributes["gen_ai.retrieval.documents"])
-        order = np.argsort(depth.hits.rank.ravel(), kind="stable")
-        ids = [chunk.chunk_id for chunk in chunks]
-        assert [row["id"] for row in rows] == [ids[place] for place in order]
-        assert ["content" in row for row in rows] == [has_texts] * size
 
 
 def test_the_page(tmp_path, monkeypatch, spans):

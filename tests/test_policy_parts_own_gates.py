@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.lab.search_space import full_space
-from raglab.policy_parts.gate_order import policy_order
 from raglab.policy_parts.own_gates import REGISTERED, register_gate
 from raglab.replay import decide, flips, steps, tally
 from raglab.store.policies import Policy
@@ -259,14 +258,3 @@ def test_a_gate_of_the_user_is_the_gate_on_the_signal_it_reads(seed):
             steps(trace, of_user, path="gates.near.least"),
         )
         assert first.equals(second)
-
-
-def test_a_gate_that_is_named_stands_alone():
-    """The others on signals and of the user stay together where the order names their group."""
-    stated = ("signals.judge", "l2", "gap", "signals")
-    order = policy_order(stated, ("signals.judge", "signals.words", "gates.near"))
-    assert [(step.gate.name, step.names) for step in order.before] == [
-        ("signals", ("signals.judge",)),
-        ("l2", None),
-    ]
-    assert order.after[0].names == ("signals.words", "gates.near")

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import raglab
 from labelled import free_policy, labelled, unlabelled
-from raglab.audit.label_samples import read_labels, sample_rows, write_sample
+from raglab.audit.label_samples import write_sample
 from raglab.cli import app
-from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
+from raglab.lab.label_sampling import sample_for_labels
 from raglab.metrics.costs import LABELS
 from raglab.metrics.intervals import Stratum, clopper_pearson, finite_interval
 from raglab.metrics.mixes import checked_mix, estimated_mix
@@ -236,13 +236,6 @@ class TestSheets:
         whole = raglab.traffic_mix(rows.assign(question_label=np.resize(["ok", "refuse"], 200)))
         assert whole.shares == {"ok": (0.5, 0.5), "refuse": (0.5, 0.5), "ambiguous": (0.0, 0.0)}
 
-    def test_two_samples(self):
-        """Each is traffic of its own: a sheet beside itself says the same share."""
-        first, second = (sheet((50, (6, 2, 2, 0)), name=name) for name in "ab")
-        both = raglab.traffic_mix(pd.concat([first, second]))
-        assert both.estimate == raglab.traffic_mix(first).estimate
-        assert sum(stratum.size for stratum, *_ in both.strata) == 100
-
     @pytest.mark.parametrize(
         ("change", "rule"),
         [
@@ -280,26 +273,6 @@ class TestSheets:
         )
         with pytest.raises(InputError, match=DRAW):
             raglab.traffic_mix(rows.assign(inclusion_probability=[0.3] * 49 + [0.4]))
-
-
-class TestLabelsBack:
-    """Readers of the column label, and the column beside it."""
-
-    def test_old_and_new_sheets(self, tmp_path):
-        """Labels come back whatever the column holds, and without it; the mix needs it."""
-        policy = free_policy(similarity={"min_similarity": 0.4})
-        trace = unlabelled(labelled(3, {"": 60}))
-        rows = sample_for_labels(trace, policy, 20, seed=1).assign(label="ok")
-        old, strange = rows.drop(columns="question_label"), rows.assign(question_label="who knows")
-        expected = with_sample_labels(trace, policy, rows).cases
-        for form in (old, strange):
-            assert with_sample_labels(trace, policy, form).cases == expected
-            write_sample(form, tmp_path / "sheet.csv")
-            assert with_sample_labels(trace, policy, tmp_path / "sheet.csv").cases == expected
-            assert len(read_labels(tmp_path / "sheet.csv")) == 20
-            assert len(list(sample_rows(form))) == 20
-            with pytest.raises(InputError, match="question_label"):
-                raglab.traffic_mix(form)
 
 
 def test_the_command(tmp_path):
