@@ -25,7 +25,7 @@ from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
 from raglab.lab.bandit_study import UNTUNED, WITHIN, table_rows
 
 TUNED = "tuned"
-SMALL: dict[str, Any] = {"trials": 6, "replications": 4, "n_boot": 40, "seed": 0}
+SMALL: dict[str, Any] = {"trials": 4, "replications": 4, "n_boot": 40, "seed": 0}
 COSTS = {"small": "cost_small", "large": "cost_large"}
 
 
