@@ -303,7 +303,7 @@ def test_a_study_finds_a_misleading_margin():
     The study moves it.
     """
     trace = two_arms(200, agree=False)
-    found = tune_bandit(trace, POLICY, trials=30, rounds=400, replications=10, n_boot=200, seed=0)
+    found = tune_bandit(trace, POLICY, trials=60, rounds=400, replications=30, n_boot=300, seed=0)
     shown = rows(found.comparison)
     assert shown.loc["tuned", "right"] > shown.loc["published weights", "right"] + 0.2
     assert shown.loc["published weights", "difference_high"] < 0.0
