@@ -251,10 +251,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_experiments_selection_validity.py": (
             "test_promises_hold_with_fit_and_choice_inside_each_repeat",
         ),
-        "test_extension_points.py": (
-            "test_a_name_of_a_missing_room_says_where_it_belongs",
-            "test_every_module_is_an_attribute",
-        ),
+        "test_extension_points.py": ("test_a_name_of_a_missing_room_says_where_it_belongs",),
         "test_first_openings.py": (
             "test_one_study_of_two_processes[sqlite-two]",
             "test_runs_of_two_notebooks_in_a_fresh_folder[two]",
