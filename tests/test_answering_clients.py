@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
-import pickle
 import time
 
 import numpy as np
@@ -18,7 +16,6 @@ from judge_server import (
 from raglab.answering.client import (
     Capabilities,
     Completion,
-    TokenScore,
     call_deadline,
     one_deadline,
 )
@@ -199,13 +196,6 @@ def test_a_call_whose_time_is_used_up_is_not_sent(server):
     assert client(server).complete(ASK).text == "yes"
 
 
-def test_a_completion_measures_its_tokens():
-    """Two tokens of .5 and .125: mean .25; without tokens nothing."""
-    reply = Completion("x", (TokenScore("a", math.log(0.5)), TokenScore("b", math.log(0.125))))
-    assert reply.mean_probability == pytest.approx(0.25)
-    assert math.isnan(Completion("x").mean_probability)
-
-
 class Slow:
     """A client that replies at once and says how many tokens it took."""
 
@@ -329,19 +319,6 @@ def test_a_local_model_has_what_is_left_of_its_requests_time(tiny):
         with pytest.raises(ModelUnavailableError) as caught:
             LocalModel(tiny.name_or_folder, timeout=0.04).complete(ASK, max_tokens=6)
     assert caught.value.kind == "timeout"
-
-
-def test_a_local_model_is_pickled_as_its_settings(tiny):
-    """Another process loads it again."""
-    again = pickle.loads(pickle.dumps(tiny))
-    assert (again, again.name) == (tiny, tiny.name)
-
-
-@pytest.mark.parametrize("name", ["nowhere/at-all", ""])
-def test_a_model_that_is_nowhere_is_a_reason(name):
-    """With the remedy."""
-    with pytest.raises(ValueError, match="model"):
-        LocalModel(name).load()
 
 
 def test_a_model_in_gguf_names_the_extra_that_it_needs(monkeypatch, tmp_path):

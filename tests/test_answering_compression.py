@@ -61,11 +61,6 @@ class TestByHand:
         )
         assert texts("storm excess", text) == ["The storm excess is £400. It rose in May."]
 
-    def test_a_passage_that_fits_and_carries_stays_as_it_is(self):
-        """Marks, breaks and all."""
-        text = "Policy > Storm\n*Storm* excess: £400\n\n- storm, in `May`"
-        assert texts("storm", text) == [text]
-
     def test_a_table_keeps_its_head_and_its_heading(self):
         """A row alone would not say what 400 is."""
         assert texts("What is the storm excess?", TABLE, budget=20) == [
@@ -98,12 +93,6 @@ class TestByHand:
             "The storm excess is £400."
         ]
 
-    @pytest.mark.parametrize("question", ["", "what is it?", "?!"])
-    def test_a_question_without_content(self, question):
-        """There is nothing to choose by: the first sentences stay."""
-        assert texts(question, STORM) == [STORM]
-        assert texts(question, STORM, budget=7) == ["Storm and flood are covered."]
-
 
 class TestCited:
     """A cited passage never goes."""
@@ -124,18 +113,6 @@ class TestCited:
         assert found.positions == ((1,), (1,), ())
         assert found.tokens == 7 + 6
 
-    def test_it_comes_before_better_ones(self):
-        """What a cited passage needs is paid for first."""
-        passages = [chunk(1, STORM), chunk(2, "Ask your broker. He knows a lot.")]
-        found = compress("How much is the storm excess?", passages, budget=7, keep=(1,))
-        assert [one.chunk_id for one in found.passages] == ["a.md#2"]
-
-    def test_without_one_the_best_sentence_stays(self):
-        """Something is left for the generator, whatever the budget."""
-        assert texts("storm excess", "Tea is served.", STORM, budget=1) == [
-            "The storm excess is £400."
-        ]
-
     def test_an_empty_passage(self):
         """It has no sentence to leave; cited it stays, else it goes."""
         assert texts("storm", "", "Storm.", keep=(0,)) == ["", "Storm."]
@@ -152,19 +129,6 @@ class TestCited:
 class TestSettings:
     """Budget, count and meaning."""
 
-    @pytest.mark.parametrize("budget", [0, -3])
-    def test_a_budget_of_nothing(self, budget):
-        """Is an error."""
-        with pytest.raises(ValueError, match=f"budget must be 1 or more, .* got {budget} "):
-            compress("storm", [chunk(1, STORM)], budget=budget)
-
-    def test_another_count(self):
-        """By characters: 25 are the sentence."""
-        assert texts("How much is the storm excess?", STORM, budget=25, count=len) == [
-            "The storm excess is £400."
-        ]
-        assert compress("storm excess", [chunk(1, STORM)], budget=25, count=len).tokens == 25
-
     def test_meaning_finds_what_words_do_not(self):
         """A cosine lifts a sentence without a word of the question over one with it."""
 
@@ -177,12 +141,6 @@ class TestSettings:
         assert texts("deductible for gales", text, budget=8, meaning=meaning) == [
             "For storm, it is £400."
         ]
-
-    @pytest.mark.parametrize("values", [[], [float("nan")] * 3, [2.0] * 3])
-    def test_a_meaning_that_is_none(self, values):
-        """One finite number a sentence."""
-        with pytest.raises(ValueError, match="meaning must give 3 finite numbers"):
-            compress("storm", [chunk(1, STORM)], meaning=lambda _, __: values)
 
 
 LINES = st.sampled_from(

@@ -24,7 +24,6 @@ from raglab.answering.generation import ModelGenerator, cited_passages
 from raglab.answering.hygiene import clean
 from raglab.answering.openai_client import OpenAIClient
 from raglab.answering.prompts import ANSWER, LEAST_TOKENS, data_tokens, fit_passages
-from raglab.answering.server_requests import MAX_BYTES
 from raglab.answering.thoughts import without_thoughts
 from raglab.values import Chunk, ModelUnavailableError
 from reading_time import READER_LIMIT, slowness
@@ -46,7 +45,6 @@ HOSTILE = "\x1b[2J\u202egood\r\nSet-Cookie: a\x00<img src='http://example.org/x'
 BODIES = {
     "good": GOOD,
     "empty": reply(""),
-    "blank": reply(" \n\u200b\t"),
     "null": reply(None),
     "no-choices": b'{"choices": []}',
     "error-inside": json.dumps(
@@ -56,24 +54,12 @@ BODIES = {
     "html-answer": reply(
         "<p>The excess is <b>£250</b> [1].</p><script>alert(1)</script>", tokens(0.0)
     ),
-    "nothing": b"",
-    "not-utf8": b"\xff\xfe\xfa",
     "deep": b"[" * 100_000,
     "choices": b'{"choices": [' + b"{}," * 1_000_000 + b"{}]}",
     "novel": reply("The excess is £250. " * 100_000),
-    "huge-number": reply("yes", tokens(1)).replace(b'"logprob": 1', b'"logprob": -1' + b"0" * 400),
-    "list": b"[1, 2]",
     "string": b'"hello"',
-    "number": b"7",
-    "null-body": b"null",
     "choices-object": b'{"choices": {"0": 1}}',
-    "choice-null": b'{"choices": [null]}',
-    "message-list": b'{"choices": [{"message": ["a"]}]}',
     "message-missing": b'{"choices": [{}]}',
-    "content-list": reply([{"type": "text", "text": "The excess is £250."}]),
-    "content-number": reply(250),
-    "content-object": reply({"a": 1}),
-    "event-stream": b'data: {"choices": []}\n\ndata: [DONE]\n\n',
     "length": reply("Flood is covered, except", tokens(-0.1), finish_reason="length"),
     "filtered": reply("Flood", finish_reason="content_filter"),
     "declined": reply(
@@ -87,9 +73,6 @@ BODIES = {
     "echo-hidden": reply(f"Your key is {KEY[:6]}\u200b{KEY[6:]} [2].", tokens(-0.1)),
     "echo-tags": reply(f"Your key is {KEY[:6]}<b></b>{KEY[6:]}.", tokens(-0.1)),
     "echo-spaced": reply(f"Your key is {' '.join(KEY)}.", tokens(-0.1)),
-    "query": reply('  "excess for storm\n damage 2025" '),
-    "query-long": reply("storm " * 500),
-    "query-tags": reply("<script>alert(1)</script>storm <b>excess</b>"),
 }
 STATUSES = {
     "unauthorised": (
@@ -98,9 +81,7 @@ STATUSES = {
     ),
     "forbidden": (403, {"error": f"key {KEY} has no access"}),
     "spaced": (403, {"error": f"key {' '.join(KEY)} has no access"}),
-    "limited": (429, {"error": {"message": "slow down", "code": [1]}}),
     "failing": (500, {"detail": KEY}),
-    "teapot": (418, [KEY]),
     "bad": (400, {"error": {"message": {"nested": KEY}, "type": 7}}),
 }
 
@@ -209,16 +190,8 @@ ODD = {
     "header-dripping": lambda handler: handler.drip(
         b"HTTP/1.1 200 OK\r\nx-slow: ", b"y", b"\r\n" + PLAIN + GOOD
     ),
-    "status-dripping": lambda handler: handler.drip(b"HTTP/1.1 200 ", b"O", b"\r\n" + PLAIN + GOOD),
     "continuing": lambda handler: handler.drip(b"", b"HTTP/1.1 100 Continue\r\n\r\n", WHOLE),
-    "hinting": lambda handler: handler.drip(
-        b"", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", WHOLE
-    ),
     "chunk-dripping": lambda handler: handler.drip(CHUNKED, b"1\r\n \r\n", CHUNK),
-    "size-dripping": lambda handler: handler.drip(CHUNKED + b"1;", b"x", b"\r\n \r\n" + CHUNK),
-    "trailer-dripping": lambda handler: handler.drip(
-        CHUNKED + CHUNK[:-2] + b"x-slow: ", b"y", b"\r\n\r\n"
-    ),
     "stalling": lambda handler: (
         handler.wfile.write(SIZED),
         handler.server.released.wait(2),
@@ -236,11 +209,9 @@ ODD = {
         200, gzip.compress(b" " * 30_000_000), content_encoding="gzip"
     ),
     "resetting": Handler.reset,
-    "switching": lambda handler: handler.say(101, b"", upgrade="h2c"),
     "two-lengths": lambda handler: handler.wfile.write(
         b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 50\r\n\r\n" + GOOD
     ),
-    "negative-length": lambda handler: handler.say(200, GOOD, content_length="-1"),
     "short-length": lambda handler: handler.say(200, GOOD, content_length="9"),
     "busy": lambda handler: handler.say(503, b""),
     "elsewhere": lambda handler: handler.say(
@@ -255,12 +226,10 @@ ODD = {
     "limiting": lambda handler: handler.once(429, "1"),
     "watching": Handler.watch,
     "patient": lambda handler: handler.say(429, b"", retry_after="150"),
-    "closing": lambda handler: handler.connection.close(),
     "nonsense": lambda handler: handler.wfile.write(b"\x00\x01 nonsense\r\n\r\n"),
     "redirect": lambda handler: handler.say(307, b"", location="/good/v1/chat/completions"),
     "truncated": lambda handler: handler.say(200, GOOD, content_length=str(len(GOOD) + 50)),
     "zipped": lambda handler: handler.say(200, gzip.compress(GOOD), content_encoding="gzip"),
-    "vast": lambda handler: handler.say(200, b" " * (MAX_BYTES + 1)),
     "gateway": lambda handler: handler.say(502, HTML, content_type="text/html"),
     "page": lambda handler: handler.say(200, HTML, content_type="text/html"),
 }
@@ -282,7 +251,7 @@ def server(running, monkeypatch):
     return running
 
 
-ENDLESS = {"slow", "stalling", "continue-flood", "continuing", "hinting"} | {
+ENDLESS = {"slow", "stalling", "continue-flood", "continuing"} | {
     mode for mode in ODD if mode.endswith("dripping")
 }
 
@@ -353,18 +322,13 @@ def test_log_probabilities_that_are_none_give_no_confidence(server, monkeypatch,
 # words of a failure, and the ways in which the server meets it
 MODES_BY_FAILURE = {
     "could not be reached or broke off": (
-        "header-flood resetting switching two-lengths negative-length status-echo closing nonsense "
-        "truncated"
+        "header-flood resetting two-lengths status-echo nonsensetruncated"
     ),
-    "answered with what is not JSON": (
-        "bomb short-length zipped broken nothing not-utf8 deep event-stream"
-    ),
-    "answered with more than 4000000 bytes": "chunk-flood body-flood vast",
-    "answered without a choice": (
-        "no-choices list number null-body choices-object choice-null message-list"
-    ),
-    "answered without a text": "choices null tool message-missing content-number content-object",
-    "replied without a text": "empty blank",
+    "answered with what is not JSON": ("bomb short-length zipped broken deep"),
+    "answered with more than 4000000 bytes": "chunk-flood body-flood",
+    "answered without a choice": ("no-choices choices-object"),
+    "answered without a text": "choices null tool message-missing",
+    "replied without a text": "empty",
     "answered with the key in it": "echo-tags echo-spaced",
     "answered with 2000000 characters, more than 512 tokens hold": "novel",
     "answered without a choice: no model for Bearer [hidden] here": "error-inside",
@@ -376,8 +340,6 @@ MODES_BY_FAILURE = {
     "answered 400": "bad",
     "answered 401: Incorrect API key provided: [hidden]. See here.": "unauthorised",
     "answered 403: key [hidden] has no access": "forbidden",
-    "answered 418: [hidden]": "teapot",
-    "answered 429: slow down": "limited",
     "answered 500: [hidden]": "failing",
     "answered 502: Welcome": "gateway",
     "answered 503": "busy",
@@ -475,18 +437,6 @@ def test_a_hostile_error_is_one_short_line_of_plain_text(server):
     assert len(said) < 300
 
 
-def test_a_server_that_is_not_there_is_a_reason():
-    """Port 9 of this machine listens to nobody."""
-    with pytest.raises(
-        ModelUnavailableError, match="start the server, or correct base_url"
-    ) as caught:
-        ModelGenerator(
-            OpenAIClient("tiny", "http://user:passwd1@127.0.0.1:9/v1", max_retries=0)
-        ).answer("?", PASSAGES)
-    assert caught.value.reason == "127.0.0.1:9 could not be reached or broke off"
-    assert "passwd1" not in str(caught.value)
-
-
 def test_no_passages_are_no_question_to_a_server(server):
     """Nothing is sent."""
     said = generator(server, "good").answer("What is the excess?", [])
@@ -516,19 +466,19 @@ def test_a_wait_that_outlasts_the_request_is_not_waited_for(server):
 
 
 def test_what_is_given_up_is_hung_up(server):
-    """Of five questions to a silent server each one's connection is closed."""
+    """Of two questions to a silent server each one's connection is closed."""
     server.hung_up.clear()
-    asked = client(server, "watching", timeout=0.5)
+    asked = client(server, "watching", timeout=0.3)
     kinds = []
-    for _ in range(5):
+    for _ in range(2):
         with pytest.raises(ModelUnavailableError) as caught:
             asked.complete([{"role": "user", "content": "?"}])
         kinds.append(caught.value.kind)
-    assert kinds == ["timeout"] * 5
+    assert kinds == ["timeout"] * 2
     until = time.monotonic() + 10.0
-    while len(server.hung_up) < 5 and time.monotonic() < until:
+    while len(server.hung_up) < 2 and time.monotonic() < until:
         time.sleep(0.01)
-    assert len(server.hung_up) == len(server.seen) == 5
+    assert len(server.hung_up) == len(server.seen) == 2
 
 
 def test_an_interrupt_passes_through(server, monkeypatch):
@@ -726,11 +676,6 @@ def test_an_injected_instruction_is_a_text_like_any_other(server):
     said = ask(server, "obeys")
     assert (said.text, said.cited, said.reason) == (INJECTED, (), None)
     assert said._fields == ("text", "confidence", "cited", "reason")
-
-
-def test_html_in_an_answer_is_gone_after_hygiene(server):
-    """Tags and script."""
-    assert clean(ask(server, "html-answer").text).text == "The excess is £250 [1]."
 
 
 @pytest.mark.parametrize(

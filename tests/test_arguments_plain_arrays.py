@@ -19,7 +19,6 @@ from raglab import bandit, calibration, certify, gates, metrics, off_policy, res
 from raglab.arguments.plain_arrays import float_array, plain_array, within_range
 from raglab.gating import expected_cost, fused_gate
 from raglab.values import Status
-from refusals import told
 
 N, AT = 12, 2  # cases, and the position of what is missing
 OUTCOMES = np.array([1, 0, 1, 1, 0, 1, 1, 0, 1, 0, 1, 1])
@@ -79,14 +78,6 @@ def test_a_missing_outcome_is_refused_by_position(name):
             (OF_PROBABILITIES | OF_CONFIDENCES)[name](column, SHARES)
 
 
-@pytest.mark.parametrize("name", OF_PROBABILITIES)
-def test_a_missing_probability_is_refused_by_position(name):
-    """Whatever kind of missing it is."""
-    for column in SHARE_COLUMNS.values():
-        with pytest.raises(ValueError, match=rf"NaN.*position {AT}"):
-            OF_PROBABILITIES[name](OUTCOMES, column)
-
-
 @pytest.mark.parametrize("name", OF_CONFIDENCES)
 def test_a_missing_confidence_is_one_value_of_every_kind(name):
     """NaN by any name: all give the same figures."""
@@ -119,26 +110,6 @@ def test_words_in_a_column_are_refused_by_position():
         off_policy.estimate(log, [0.5, 0.5], ("ips",))
     with pytest.raises(ValueError, match="p must be numbers, got 'x' at position 1"):
         calibration.ece([0, 1], [0.5, "x"])
-
-
-COUNTS: dict[str, Callable[[], Any]] = {
-    "binomial_p": lambda: metrics.binomial_p(pd.Series([1, None], dtype="Int64"), [3, 3], 0.1),
-    "clopper_pearson": lambda: metrics.clopper_pearson([1, pd.NA], [3, 3]),
-    "upper_bound": lambda: metrics.upper_bound([1, None], [3, 3]),
-    "certification_chance": lambda: certify.certification_chance(
-        [1, None], [30, 30], [30, 30], 0.1
-    ),
-    "hit_rate": lambda: metrics.hit_rate(np.array([[True, None]], dtype=object), 1),
-    "ndcg": lambda: metrics.ndcg(pd.DataFrame([[True, None]], dtype="boolean"), np.array([1])),
-    "target": lambda: off_policy.estimate(LOG, [None, 0.5], ("ips",)),  # type: ignore[list-item]
-}
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_a_missing_count_is_refused(name):
-    """It was 1, or NaN, in silence."""
-    with pytest.raises(ValueError, match=r"must not be missing|nan"):
-        COUNTS[name]()
 
 
 @pytest.mark.parametrize("gap", MISSING)
@@ -223,33 +194,6 @@ def test_rounding_counts_as_the_end_of_the_range():
         certify.certify([beyond, *OUTCOMES[1:]], SHARES, alpha=0.5)
 
 
-@pytest.mark.parametrize(
-    ("scale", "score", "said"),
-    [
-        ("cosine", (83.2, 12.0), "percentage … score=None"),
-        ("cosine", (1.7, 0.4), 'score="l2"'),
-        ("probability", (-4.0, 3.0), "logit … s_raw"),
-        ("l2", (-0.7, 0.4), 'score="cosine"'),
-    ],
-)
-def test_the_hint_fits_the_values(scale, score, said):
-    """Distances, percentages, and how to declare another scale."""
-    with pytest.raises(ValueError, match="score must be") as caught:
-        raglab.trace_from_frame(HITS.assign(score=score), score=scale)
-    told(str(caught.value), said)
-
-
-@pytest.mark.parametrize(
-    ("cell", "words"),
-    [("92 %", "0.92 for 92 %"), ("0,92", "write a number")],
-)
-def test_a_text_for_a_number_has_its_own_hint(cell, words):
-    """A percentage, a decimal comma, a word."""
-    with pytest.raises(ValueError, match="score must be") as caught:
-        raglab.trace_from_frame(HITS.assign(score=[cell, 0.4]))
-    assert words in str(caught.value)
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     values=st.lists(
@@ -264,9 +208,3 @@ def test_arrays_of_any_cells(values):
     ]
     assert plain_array(values, "x").shape == array.shape
     assert within_range(array, -5.0, 5.0, "x") is array
-
-
-def test_rows_of_different_lengths_are_refused():
-    """They are no array."""
-    with pytest.raises(ValueError, match="rows of different lengths"):
-        float_array([[1.0], [1.0, 2.0]], "x")

@@ -16,16 +16,11 @@ from hostile_texts import assert_inert
 from log_samples import PASSES, POLICY, START, audit_at, check_edited, check_unreadable, response_of
 from raglab.audit.explanation import check_differences, decide_by_checks, explain_request, margins
 from raglab.audit.log import check_from_json, check_to_json
-from raglab.decision.checks import Check
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.answer_recording import record_answers
 from raglab.replay import decide
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as stated_policy
-
-FAILS = Check(
-    "support", "S2.11", 0.2, 0.5, 0.2 - 0.5, False, "support of the weakest claim 0.2 is below"
-)
 
 
 def in_log(checks):
@@ -36,7 +31,7 @@ def in_log(checks):
     ]
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=12)
 @given(st.integers(0, 100_000), st.integers(1, 3), st.booleans())
 # drawn
 def test_the_checks_alone_give_the_decision(
@@ -125,23 +120,6 @@ class TestExplain:
         assert "&lt;i&gt;Acme&lt;/i&gt;" in html
         assert "<b>is" not in html
         assert "<i>" not in html
-
-    def test_it_is_json(self, log):
-        """Every part, without NaN."""
-        answered(
-            log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse"
-        )
-        said = json.loads(explain_request("r1", log).json())
-        assert said["rebuilt"] is True
-        assert said["decisions"][0]["checks"][0]["margin"] is None
-        assert said["defaults"] == []
-
-    def test_a_refusal(self, log):
-        """The first check that fails decides, with its words."""
-        answered(log, [PASSES, FAILS], "refuse")
-        said = explain_request("r1", log)
-        assert said.rebuilt, said.differences
-        assert said.decisions[0].derived == ("refuse", "support", FAILS.text)
 
     def test_what_has_no_checks(self, log):
         """Cannot be derived, and says so."""

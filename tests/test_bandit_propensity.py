@@ -132,12 +132,6 @@ def test_two_normals_and_two_cauchys_by_closed_form():
         )
 
 
-def test_many_degrees_of_freedom_are_normal():
-    """A t of ten million degrees is a normal to seven digits."""
-    mean, sd = [0.5, 0.45, 0.52], [0.02, 0.1, 0.01]
-    np.testing.assert_allclose(largest_t(mean, sd, 1e7), largest_normal(mean, sd), atol=1e-7)
-
-
 @pytest.mark.parametrize(
     "counts",
     [
@@ -283,15 +277,15 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("bandit", SETTINGS, ids=lambda bandit: f"{bandit.algorithm}-{bandit.ties}")
-@pytest.mark.parametrize("rounds", [0, 7, 40])
+@pytest.mark.parametrize("rounds", [0, 40])
 def test_choices_are_as_frequent_as_stated(bandit, rounds):
-    """400,000 choices of one state under a mask.
+    """Choices of one state under a mask.
 
     A chi-square that a true propensity fails once in a million.
     """
     from scipy.special import chdtrc
 
-    n = 400_000
+    n = 20_000
     state, x = seen(bandit, rounds, rounds)
     mask = np.array([True, True, False, True])
     p = propensities(state, bandit, mask=mask, context=x)
@@ -323,27 +317,6 @@ def test_no_mass_on_a_masked_arm(bandit, rounds, mask):
         np.testing.assert_array_equal(field, copy)
     for uniform in (0.0, 0.37, np.nextafter(1.0, 0.0)):
         assert on[sample(p, uniform)]
-
-
-def test_replications_are_rows():
-    """States [R] with masks [R, A] give in row r what state r alone gives."""
-    bandit = Bandit("thompson_nig", floor=0.02)
-    rng = np.random.default_rng(4)
-    state = init(4, bandit=bandit, batch=(5,))
-    for _ in range(6):
-        state, choice = choose(state, bandit, rng)
-        state = update(state, choice.arm, rng.random(5), bandit)
-    mask = np.array([[True, True, True, row % 2 == 0] for row in range(5)])
-    many = propensities(state, bandit, mask=mask)
-    for row in range(5):
-        alone = propensities(State(*(field[row] for field in state)), bandit, mask=mask[row])
-        np.testing.assert_array_equal(many[row], alone)
-
-
-def test_what_cannot_be_is_refused():
-    """As by `choose`, which checks a round by the same function."""
-    with pytest.raises(ValueError, match="mask must leave an arm"):
-        propensities(init(2), Bandit(), mask=[False, False])
 
 
 def test_four_arms_take_little_work():

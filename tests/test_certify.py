@@ -56,14 +56,6 @@ def test_cases_needed_are_found_by_trying_all(alpha, delta):
         assert cases_needed(alpha, delta, errors) == int(np.argmax(tail <= delta))
 
 
-def test_the_data_need_line():
-    """100 answers without an error certify 2.28 %, not 1 %; without an answer nothing."""
-    found = data_need(0.01, 100, 0)
-    assert found.needed == (230, 388, 531)
-    assert found.best == pytest.approx(1.0 - 0.1**0.01, rel=1e-12)
-    assert np.isnan(data_need(0.01, 0, 0).best)
-
-
 # tests of many hypotheses
 
 
@@ -226,45 +218,24 @@ def test_where_nothing_can_be_certified_the_reason_says_so(method):
     assert made.promises[0][2:4] == (20.0, 40)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_one_level_of_right_cases_is_certified_whole(method):
-    """All scores equal, none wrong.
-
-    22 cases carry 10 %, and the cases without a score are not answered.
-    """
-    found = certify([1] * 44, [0.5] * 22 + [NAN] * 22, alpha=0.1, method=method)
-    assert (found.threshold, found.coverage, found.promises[0].k) == (0.5, 0.5, 0)
-    assert found.bound == pytest.approx(1.0 - 0.1 ** (1 / 22), rel=1e-12)
-
-
 def test_what_means_nothing_is_refused():
     """The rule and what came."""
     alone, alpha, delta = ([True], [0.5]), r"alpha must be in \(0, 1\)", r"delta must be in"
     between = "k must be between 0 and n"
     for function, call, rule in (
         (certify, ([], []), "at least one case, got none"),
-        (certify, ([True, False], [0.5]), r"got shapes \(2,\) and \(1,\)"),
         (certify, ([[True]], [[0.5]]), "one row a case"),
         (certify, ([NAN], [0.5]), "without NaN"),
-        (certify, ([None], [0.5]), "without NaN"),
         (certify, ([70.0], [True]), "boolean, or 0 and 1"),
         (certify, (*alone, {"alpha": 0.0}), f"{alpha}, got 0.0"),
-        (certify, (*alone, {"alpha": 10}), f"{alpha}, got 10"),
-        (certify, (*alone, {"alpha": NAN}), f"{alpha}, got nan"),
         (certify, (*alone, {"delta": 0.9}), rf"{delta} \(0, 0.5\), got 0.9"),
-        (certify, (*alone, {"delta": 0.0}), rf"{delta} \(0, 0.5\), got 0.0"),
         (certify, (*alone, {"method": "best"}), "must be fixed_sequence or holm, got 'best'"),
         (certify, (*alone, {"start": NAN}), "start must be a score"),
         (certify, (*alone, {"method": "holm", "start": 0.5}), "one for holm"),
         (cases_needed, (0.1, 0.1, -1), "errors must not be negative, got -1"),
-        (cases_needed, (1.0,), alpha),
-        (cases_needed, (0.1, 1.0), delta),
         (data_need, (0.1, 5, 6), between),
-        (label_noise_bound, (0, 0), "n must be at least 1"),
         (label_noise_bound, (3, 2), f"{between}, got 3 of 2"),
         (label_noise_bound, (0, 2, 0.1, -1), "most must be at least 0"),
-        (label_noise_bound, (0, 2, 0.5), delta),
-        (labels_to_break, (0, 0, 0.1), "n must be at least 1"),
         (labels_to_break, (0, 9, 1.0), alpha),
     ):
         values: Any = [part for part in call if not isinstance(part, dict)]
@@ -340,15 +311,13 @@ def _naive(scores, right, alpha):
 @pytest.mark.parametrize(("alpha", "n"), SETTINGS)
 @pytest.mark.parametrize("world", ["flat", "crossing"])
 def test_one_gate_keeps_its_promise(alpha, n, world):
-    """1,000 repeats.
-
-    Every threshold 5 % above alpha, or risk that falls with the score: at most delta are broken.
+    """Every threshold 5 % above alpha, or risk that falls with the score: at most delta are broken.
 
     Picking the threshold that looks right breaks far more; so does, where all are equally bad, the
     best of many bounds. Measured at 10 %: fixed sequence 4 %, Holm 0.2 %, what looks right 93 %,
     the best of many bounds 23 %.
     """
-    rng, repeats = np.random.default_rng(0), 1_000
+    rng, repeats = np.random.default_rng(0), 150
     step = 1 if world == "flat" else 5
     at, share = _levels_of(55, 22, step)
     wrong = (
@@ -376,7 +345,7 @@ def test_one_gate_keeps_its_promise(alpha, n, world):
 
 @pytest.mark.parametrize(("alpha", "n"), SETTINGS)
 def test_several_gates_keep_two_promises_together(alpha, n):
-    """1,000 repeats of two gates on 7 levels each.
+    """Two gates on 7 levels each.
 
     Risk and false refusals, order learned on as many other cases.
 
@@ -384,7 +353,7 @@ def test_several_gates_keep_two_promises_together(alpha, n):
     broken. Measured at 10 %: Pareto order 4 %, Holm 0.1 %, what looks right 79 %, the best of many
     bounds 18 %.
     """
-    rng, repeats, size = np.random.default_rng(1), 1_000, 7
+    rng, repeats, size = np.random.default_rng(1), 300, 7
     wrong, targets = 1.05 * alpha, np.array([alpha, 0.6])
     cells = np.ones((size, size)) / size**2
     passing = np.flip(np.flip(cells).cumsum(0).cumsum(1))
@@ -424,10 +393,10 @@ def test_several_gates_keep_two_promises_together(alpha, n):
     assert min(shares["observed"], shares["best of many bounds"]) > DELTA
 
 
-@pytest.mark.parametrize(("alpha", "n"), SETTINGS)
+@pytest.mark.parametrize(("alpha", "n"), SETTINGS[::2])
 def test_graded_losses_keep_their_promise(alpha, n):
-    """1,000 repeats of losses 0, 1/4, 1/2 and 1 whose mean is 5 % above alpha at every score."""
-    rng, repeats = np.random.default_rng(3), 1_000
+    """Losses 0, 1/4, 1/2 and 1 whose mean is 5 % above alpha at every score."""
+    rng, repeats = np.random.default_rng(3), 100
     grades = np.array([0.0, 0.25, 0.5, 1.0])
     rest = 1.05 * alpha / grades.sum()
     chances = np.array([1.0 - 3 * rest, rest, rest, rest])
@@ -440,21 +409,6 @@ def test_graded_losses_keep_their_promise(alpha, n):
                 is not None
             )
     assert max(made.values()) / repeats <= _allowed(repeats)
-
-
-def test_a_risk_too_small_to_count_for():
-    """It needs more cases than a float counts, and no smaller one asks for fewer."""
-    assert cases_needed(1e-308) == cases_needed(1e-300) >= cases_needed(1e-12)
-
-
-def test_wrong_labels_by_hand():
-    """No error in 230 certifies 1 % at 90 %; one wrong label and it is 1.68 %."""
-    found = label_noise_bound(0, 230, most=2)
-    assert found.labels.tolist() == found.k.tolist() == [0, 1, 2]
-    assert found.bound[0] == pytest.approx(1 - 0.1 ** (1 / 230))
-    assert found.bound[0] < 0.01 < found.bound[1] == pytest.approx(0.01680, abs=1e-5)
-    assert labels_to_break(0, 230, alpha=0.01) == 1
-    assert label_noise_bound(3, 5).k.tolist() == [3, 4, 5]  # no more labels than right cases
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)

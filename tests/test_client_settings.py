@@ -169,19 +169,6 @@ class TestClients:
             make(wrong)
         assert "secret" not in str(caught.value)
 
-    @pytest.mark.parametrize(
-        "wrong", ["Say hi", ["Say hi"], [], None, [{"role": "user"}], {"role": "user"}, 5]
-    )
-    def test_what_are_no_messages(self, wrong, tmp_path):
-        """Before anything is sent or loaded."""
-        (tmp_path / "m.gguf").write_bytes(b"GGUF")
-        for client in (OpenAIClient("tiny", URL), LocalModel(str(tmp_path / "m.gguf"))):
-            for ask in (client.complete, MeteredClient(client).complete):
-                with pytest.raises(
-                    TypeError, match=r"messages must be .* write \[\{'role': 'user'"
-                ):
-                    ask(wrong)
-
 
 class TestPaths:
     """A path is looked at before the first request."""

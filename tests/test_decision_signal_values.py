@@ -19,9 +19,7 @@ from raglab.decision.signal_values import (
     COMPARED,
     arm_agreement,
     check_stored,
-    query_signals,
     score_statistics,
-    signal_rows,
 )
 from raglab.live.answer_recording import record_answers
 from raglab.signals import BUILT_IN, NAMES
@@ -69,12 +67,6 @@ class TestByHead:
         alone, with_it = score_statistics(ten), score_statistics(more)
         assert with_it["score_spread"] == pytest.approx(alone["score_spread"])
         assert with_it["score_scale"] == pytest.approx(ten.sum() / 11)
-
-    def test_a_mean_of_zero_has_no_ratio(self):
-        """Cosines that cancel leave the ratio missing rather than without bound."""
-        seen = score_statistics(np.array([[0.5, -0.5], [0.5, 0.5]]))
-        assert np.isnan(seen["nqc"][0])
-        assert seen["nqc"][1] == 0.0
 
     def test_columns_of_the_trace(self):
         """A stored signal is read at the arm and the depth of the decision."""
@@ -136,11 +128,6 @@ class TestArms:
             values(trace, row=0)[name] == seen[name].item() for name in seen
         )  # whichever arm decides, it is the same
 
-    def test_fewer_hits(self):
-        """What two arms share is over the longer list; an arm without hits makes no pair."""
-        seen = arm_agreement(self.world((0, 1), (1, 0, 2, 3), ()))
-        assert (seen["arms_first"].item(), seen["arms_overlap"].item()) == (0.0, 0.5)
-
     @pytest.mark.parametrize(
         ("orders", "names"),
         [
@@ -180,15 +167,6 @@ class TestMissing:
         ).evidence.signals
         assert [name for name, row in zip(NAMES, signals, strict=True) if np.isnan(row).all()] == []
 
-    def test_values_are_in_their_range(self):
-        """No built-in signal leaves the range of its unit."""
-        signals = measured_tables(
-            with_constant_columns(random_trace(2, n_cases=40)), policy()
-        ).evidence.signals
-        for signal, row in zip(BUILT_IN, signals, strict=True):
-            seen = row[~np.isnan(row)]
-            assert ((seen >= signal.unit.low) & (seen <= signal.unit.high)).all(), signal.name
-
     def test_a_case_alone_has_the_values_of_the_batch(self):
         """One is many of length one."""
         trace = with_constant_columns(random_trace(5, n_cases=6), 1.0)
@@ -206,15 +184,6 @@ class TestMissing:
                 whole[:, :, row],
                 equal_nan=True,
             )
-
-    def test_no_case(self):
-        """An empty batch has empty columns."""
-        assert {column.shape for column in query_signals([], []).values()} == {(0,)}
-        assert signal_rows(query_signals([], []), np.zeros((1, 0), bool)).shape == (
-            len(NAMES),
-            1,
-            0,
-        )
 
 
 @pytest.mark.parametrize(

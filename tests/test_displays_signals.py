@@ -5,15 +5,12 @@ Two panels of the audit's own numbers, axes given are axes used.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 
 from drawings import AUDITED
 from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
 from raglab.lab.signal_audit import DOUBLE, EVERYWHERE
-from refusals import refused
 
 
 def measured(audit):
@@ -40,9 +37,3 @@ def test_every_measured_signal_is_a_row_of_the_table():
     text = SignalAuditDisplay.from_audit(AUDITED, name="<b>mine</b>")._repr_html_()
     assert text.rpartition("<details")[2].count("<tr><td") == len(measured(AUDITED))
     assert "Nothing measured in any case" in text
-
-
-def test_an_audit_of_nothing_is_refused():
-    """With the rule."""
-    empty = replace(AUDITED, table=AUDITED.table.assign(note=EVERYWHERE, n=0))
-    refused("got none", SignalAuditDisplay.from_audit, empty)

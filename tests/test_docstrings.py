@@ -248,3 +248,6 @@ def test_examples_of_marked_functions_run():
             function.__doc__, names, full_name(function), None, 0
         )
         assert doctest.DocTestRunner(verbose=False).run(example).failed == 0, full_name(function)
+
+
+CALLS = re.compile(rf"\b(?:{'|'.join(raglab.__all__)})\(")

@@ -26,13 +26,13 @@ def script():
 
 
 def test_promises_hold_with_fit_and_choice_inside_each_repeat(script):
-    """In 30 repeats no more are broken than delta and three standard errors.
+    """In 12 repeats no more are broken than delta and three standard errors.
 
     Something is certified in most.
     """
-    found = script.simulated(next(iter(script.settings().values())), 30, 7)
-    most = script.DELTA + 3.0 * sqrt(script.DELTA * (1.0 - script.DELTA) / 30)
+    found = script.simulated(next(iter(script.settings().values())), 12, 7)
+    most = script.DELTA + 3.0 * sqrt(script.DELTA * (1.0 - script.DELTA) / 12)
     assert (found.broken[2:] <= most).all()
     assert (found.promised[3:] > 0.5).all()
     assert found.broken[0] > most  # what is read off the cases that it was fitted on does not hold
-    assert sum(found.won.values()) == 30
+    assert sum(found.won.values()) == 12

@@ -15,7 +15,6 @@ from raglab.gating.expected_cost import (
     DecisionModel,
     SignalPart,
     action_costs,
-    class_logits,
     class_probabilities,
     expected_costs,
     least_cost,
@@ -34,7 +33,6 @@ GROUPS = DecisionModel(
 CHANCES = np.array([0.4, 0.2, 0.3, 0.1])  # right, miss, refuse, ambiguous
 HOME, FLEET = {"domain": "home"}, {"domain": "fleet"}
 TWO = [Hit(0.25, "a.md", 1, HOME), Hit(0.5, "b.md", 1, FLEET)]  # two groups, so two options
-ONE = [Hit(0.25, "a.md", 1, HOME)]
 SURE, MISS, REFUSE, ASK = (
     (2.0, 0.0, 0.0, 0.0),
     (0.0, 2.0, 0.0, 0.0),
@@ -62,32 +60,6 @@ def test_the_probabilities_of_a_tiny_model():
     """
     found = class_probabilities(_signals(groups=1.0 + 0.5 * np.log(3.0)), GROUPS)[:, 0]
     assert found.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
-
-
-def test_a_signal_counts_no_further_than_its_limit():
-    """A thousand groups say as much as four standard deviations of them.
-
-    As few as none likewise.
-    """
-    assert class_logits(_signals(groups=1000.0), GROUPS)[0, :, 0].tolist() == [0.0, 0.0, 0.0, 4.0]
-    assert class_logits(_signals(groups=-1000.0), GROUPS)[0, 3, 0] == -4.0
-
-
-def test_a_missing_signal_takes_the_value_of_the_model():
-    """NaN decides as the value 2 that the model states."""
-    missing, stated = (
-        class_probabilities(_signals(**known), GROUPS) for known in ({}, {"groups": 2.0})
-    )
-    assert missing.tolist() == stated.tolist()
-
-
-def test_expected_costs_under_the_default():
-    """Every failed contract costs 1.
-
-    Answering fails in .2 + .3 + .1, refusing in .6 + .1, asking .9 + half of .1.
-    """
-    costs = expected_costs(CHANCES, 0.5, action_costs(metrics.cost_matrix()))
-    assert [float(cost) for cost in costs] == pytest.approx([0.6, 0.7, 0.95])
 
 
 def test_expected_costs_under_own_costs():
@@ -126,28 +98,6 @@ def test_ties_go_to_refuse_then_to_asking(
 
 
 @pytest.mark.parametrize(
-    ("bias", "hits", "status"),
-    [
-        (SURE, TWO, "ok"),
-        (MISS, TWO, "refuse"),
-        (ASK, TWO, "ambiguous"),
-        (ASK, ONE, "refuse"),
-    ],
-)
-def test_the_likeliest_class_decides_under_the_default_costs(bias, hits, status):
-    """A miss is better refused than answered: both fail, and the tie goes to refuse."""
-    assert _status(trace_of((ask(), [hits])), by_cost(policy(), bias, asked_right=1.0)) == [status]
-
-
-def test_where_asking_is_unavailable_the_cheapest_of_the_others_decides():
-    """One option: an ambiguous case is answered if a wrong answer to it costs less than refusal."""
-    chosen = by_cost(policy(), ASK).replace("decision.costs.ambiguous.answered_wrong", 0.1)
-    said = decide(trace_of((ask(), [ONE])), chosen)
-    assert said.stage(0) == "least_cost_answer"
-    assert "with 1 option there is no asking back" in said.reason(0)
-
-
-@pytest.mark.parametrize(
     ("query", "hits", "stage"),
     [("", TWO, "empty_query"), ("the weather today", TWO, "deny"), ("excess", [], "no_hits")],
 )
@@ -157,14 +107,6 @@ def test_hard_gates_come_first(query, hits, stage):
     said = decide(trace_of((ask(query), [hits])), chosen)
     assert (said.stage(0), said.status[0]) == (stage, Status.refuse)
     assert all(check.gate != "expected_cost" for check in said.explain("q"))
-
-
-def test_the_gates_of_the_chain_do_not_decide():
-    """A cosine of 0.875 under a bound of 1 and too small a gap refuse and ask nothing here."""
-    strict = policy(similarity={"enabled": True, "min_similarity": 1.0}, gap={"min_gap": 1.0})
-    trace = trace_of((ask(), [TWO]))
-    assert _status(trace, strict) != ["ok"]
-    assert _status(trace, by_cost(strict, SURE)) == ["ok"]
 
 
 def test_an_unfit_answer_is_asked_back_where_answering_costs_more_than_asking():
@@ -188,43 +130,6 @@ def test_a_model_of_other_hits_is_refused(path, value):
         match=r"used on the hits it was fitted on.*fit it again with raglab.fit_decision",
     ):
         decide(trace_of((ask(), [TWO])), chosen.replace(path, value))
-
-
-def test_a_model_of_another_arm_is_refused():
-    """The message names the arm."""
-    trace = random_trace(0, arms=2)
-    chosen = by_cost(policy(), SURE)
-    decide(trace, chosen, arm="hybrid")
-    with pytest.raises(ValueError, match=r"got .* with arm 'iterative'"):
-        decide(trace, chosen, arm="iterative")
-
-
-def test_the_rule_needs_a_model():
-    """The message says where one comes from."""
-    with pytest.raises(
-        ValueError, match=r"rule expected_cost needs a model; fit one with raglab.fit_decision"
-    ):
-        policy().replace("decision.rule", "expected_cost")
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("decision.ratio", -1.0),
-        (
-            "decision.model",
-            {"parts": {}, "bias": (0.0,) * 3, "asked_right": 0.5, "structure": "0" * 12},
-        ),
-        (
-            "decision.model",
-            {"parts": {}, "bias": (0.0,) * 4, "asked_right": 1.5, "structure": "0" * 12},
-        ),
-    ],
-)
-def test_numbers_that_are_none_are_refused(path, value):
-    """Negative ratios, costs without end, models of another shape."""
-    with pytest.raises(ValueError, match=r"decision\."):
-        policy().replace(path, value)
 
 
 def test_a_policy_with_a_model_comes_back_from_yaml(tmp_path):

@@ -24,7 +24,7 @@ from raglab.signals import BUILT_IN, NAMES
 from raglab.values import Status, TraceData
 from worlds import random_policies, random_trace
 
-SEEDS = range(50)
+SEEDS = range(12)
 STRUCTURE = {
     "patterns__allow": (),
     "chosen__final_k": 2,
@@ -98,7 +98,7 @@ def test_plain_rules_decide_alike():
     The cheapest action, where no two cost the same but for last bits.
     """
     seen = dict.fromkeys(Status, 0)
-    for seed in range(40):
+    for seed in range(15):
         trace = _trace(seed, n_cases=8)
         for chosen in _policies(seed, 2):
             said = decide(trace, chosen)
@@ -114,7 +114,7 @@ def test_plain_rules_decide_alike():
                 near = [a for a in costs for b in costs if a is not b and 0.0 < abs(a - b) < 1e-9]
                 assert near or said.status[row] == expected
                 seen[expected] += 1
-    assert min(seen.values()) > 20
+    assert min(seen.values()) > 5
 
 
 def test_a_policy_decides_alone_as_among_many():
@@ -165,14 +165,14 @@ def test_engines_count_and_decide_the_same():
 
 @pytest.mark.parametrize("answered", [False, True])
 def test_sweep_steps_flips_and_explanation_agree(answered):
-    """Of each case under 50 random policies, half of them with recorded answers.
+    """Of each case under random policies, half of them with recorded answers.
 
     There hygiene alone may refuse.
     """
     n_flips = 0
-    for seed in SEEDS[int(answered) :: 8]:
+    for seed in SEEDS[int(answered) :: 6]:
         trace: TraceData = _trace(seed, n_cases=8, depths=1 + seed % 2)
-        for chosen in _policies(seed, 4):
+        for chosen in _policies(seed, 2):
             used = record_answers(trace, chosen, Drawn(), Weighed()) if answered else trace
             said = decide(used, chosen)
             row = sweep(used, [chosen], engine="numpy").iloc[0]
@@ -184,7 +184,7 @@ def test_sweep_steps_flips_and_explanation_agree(answered):
                 check_steps(used, chosen, str(path))
             for case in used.cases[seed % 8 : seed % 8 + 1]:
                 n_flips += check_flip(used, chosen, case.id)
-    assert n_flips > 15
+    assert n_flips > 3
 
 
 def test_gates_on_answers_do_not_act_but_hygiene_does():
@@ -202,4 +202,4 @@ def test_gates_on_answers_do_not_act_but_hygiene_does():
                     unfit += 1
                 else:
                     assert after.status[row] == before.status[row]
-    assert unfit > 20
+    assert unfit > 3

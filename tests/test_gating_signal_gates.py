@@ -93,16 +93,6 @@ def test_asking_offers_the_options_whatever_the_gap_says():
     assert decide(labelled, found.policy).right.tolist() == [True]
 
 
-def test_asking_without_two_options_refuses_and_says_why():
-    """One group: nothing to choose between."""
-    found = _decide([NEAR], top1_cosine={"min": 0.9, "on_fire": "ask"})
-    assert _said(found) == ("refuse", "signals.top1_cosine", "signals")
-    assert found.reason(0) == (
-        "signal top1_cosine 0.875 is below min 0.9; it would be asked back, but there are no two "
-        "options"
-    )
-
-
 def test_a_missing_signal_fires():
     """A lone hit has no gap.
 
@@ -116,12 +106,6 @@ def test_a_missing_signal_fires():
     ):
         assert _said(_decide([NEAR], gap=gated))[0] == status
     assert _decide([NEAR], gap={"min": 0.1}).reason(0) == "signal gap is missing, min 0.1"
-
-
-def test_a_warning_is_attached_to_an_answer():
-    """It decides nothing, and says what fired."""
-    found = _decide([NEAR, FAR], gap={"min": 0.26, "on_fire": "warn"})
-    assert found.warnings(0)[:1] == ["signal gap 0.25 is below min 0.26"]
 
 
 def test_the_order_is_similarity_then_signals_then_fused():

@@ -101,6 +101,7 @@ class TestLabels:
 class TestScale:
     """Percentages beside shares."""
 
+    @pytest.mark.usefixtures("quick_study")
     def test_a_bound_of_another_scale_is_told(self):
         """By `decide` and by `tune`, with the range.
 

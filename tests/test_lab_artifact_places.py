@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -221,9 +222,10 @@ class TestRuns:
             track_run("first", "tune", {}, [], {}, mlruns, texts={"a.txt": "a"})
         assert not list((tmp_path / "else").iterdir())
 
-    def test_a_database_that_is_locked(self, mlruns):
+    def test_a_database_that_is_locked(self, mlruns, monkeypatch):
         """It says so, and nothing of damage."""
         track_run("first", "tune", {}, [], {}, mlruns)
+        monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.2))
         with closing(sqlite3.connect(mlruns / "mlflow.db", isolation_level=None)) as link:
             link.execute("BEGIN EXCLUSIVE")
             with pytest.raises(

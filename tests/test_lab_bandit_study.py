@@ -14,13 +14,13 @@ import pandas as pd
 import pytest
 
 from arms import HYBRID_MS, ITERATIVE_MS, two_arms
-from labelled import noted, unsplit
+from labelled import noted
 from raglab.bandit import Bandit, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, ROUTER, UNIFORM, baselines, best_fixed_arm
 from raglab.bandit.simulation import run
 from raglab.lab import learner_comparison as system
 from raglab.lab.bandit_study import _tune_and_judge, tune_bandit
-from raglab.lab.learner_comparison import compare_learners, compare_on_arms
+from raglab.lab.learner_comparison import compare_learners
 from raglab.lab.search_space import SearchRange
 from raglab.lab.trial_search import TrialOutcome, finalists, maximise
 from raglab.lab.untuned_policies import always_answer
@@ -32,8 +32,8 @@ from refusals import refused
 
 POLICY = always_answer(Policy.load())
 SMALL: dict[str, Any] = {
-    "trials": 12,
-    "rounds": 150,
+    "trials": 8,
+    "rounds": 80,
     "replications": 4,
     "n_boot": 200,
     "engine": "numpy",
@@ -86,22 +86,6 @@ def test_a_fixed_arm_is_available_in_every_case():
     )
 
 
-@pytest.mark.parametrize(
-    ("learners", "plans", "told"),
-    [
-        ({"a": "ucb1"}, {}, r"learner 'a' must be a Bandit, .*, got 'ucb1'; write Bandit"),
-        ({"a": ("ucb1", np.ones((4, 2)))}, {}, r"learner 'a' must be a Bandit, .*; write Bandit"),
-        ({}, {"fair": [0.5, 0.5]}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got shape \[2\]"),
-        ({}, {"fair": np.ones((4, 3))}, r"got shape \[4, 3\]; give a row a case"),
-        ({}, {"fair": "uniform"}, r"plan 'fair' must be \[Q, A\], \[4, 2\], got 'uniform'"),
-        ({}, {}, r"there must be a learner or a plan, got none; .*baselines\(table\)"),
-    ],
-)
-def test_what_cannot_be_compared_is_told(learners, plans, told):
-    """Rule, value, remedy, before anything is played."""
-    refused(told, compare_learners, world(), learners, plans, rounds=4, replications=2)
-
-
 def test_policies_by_head():
     """Right decisions: 0.75, 0.5, 0.5 for oracle, first arm, chance, whatever cases are drawn."""
     value = np.tile(VALUE, (50, 1))
@@ -134,16 +118,6 @@ def test_the_accounts_of_a_run_are_those_of_the_run():
         np.testing.assert_allclose(one.value[:, place], worth)
 
 
-def test_unknown_milliseconds_are_left_out():
-    """Of two arms of which one was never timed the mean is that of the other.
-
-    NaN where none was.
-    """
-    met, n = world(ms=np.array([[10.0, np.nan]] * 4)), np.ones((1, 4))
-    assert system.expected_earnings(np.full((4, 2), 0.5), n, met).ms == 10.0
-    assert np.isnan(system.expected_earnings(np.tile([0.0, 1.0], (4, 1)), n, met).ms)
-
-
 def test_learners_and_baselines_meet_the_same_cases():
     """Common random numbers: a learner over one arm earns exactly what that arm earns."""
     met = world(np.tile(VALUE, (10, 1)), np.tile([True, False], (40, 1)))
@@ -171,14 +145,14 @@ def test_never_behind_the_oracle_is_no_proof():
 def test_intervals_of_simulated_policies_hold():
     """Arms right in 0.5 and 0.6 of all cases.
 
-    Of 200 worlds of 80 the interval of the difference holds 0.1 in most.
+    Of 60 worlds of 80 the interval of the difference holds 0.1 in most.
     """
     held = []
-    for seed in range(200):
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         met = world((rng.random((80, 2)) < [0.5, 0.6]).astype(float))
         plans = {"one": np.tile([1.0, 0.0], (80, 1)), "two": np.tile([0.0, 1.0], (80, 1))}
-        sizes = {"rounds": 300, "replications": 4, "seed": seed, "n_boot": 300}
+        sizes = {"rounds": 300, "replications": 4, "seed": seed, "n_boot": 200}
         row = rows(compare_learners(met, {}, plans, reference="one", **sizes).table).loc["two"]
         held.append(row["difference_low"] <= 0.1 <= row["difference_high"])
     assert 0.88 <= np.mean(held) <= 0.99
@@ -199,22 +173,6 @@ def test_cases_are_the_unit_of_the_intervals():
         widths.append(row["right_high"] - row["right_low"])
     assert widths[1] > 0.25  # 40 cases: a binomial interval is 0.31 wide
     assert widths[1] == pytest.approx(widths[0], rel=0.3)
-
-
-def test_bernoulli_arms_beside_uniform():
-    """Uniform on means 0.9 and 0.1 loses 0.4 a round.
-
-    A learner loses less, and the t interval holds the mean.
-    """
-    found = rows(
-        compare_on_arms(
-            np.array([0.9, 0.1]), {"ucb1": Bandit("ucb1")}, rounds=200, replications=30
-        ).table
-    )
-    assert found.loc[UNIFORM, "regret"] == pytest.approx(80.0, rel=0.05)
-    assert found.loc[UNIFORM, "regret_low"] < 80.0 < found.loc[UNIFORM, "regret_high"]
-    assert found.loc["ucb1", "regret"] < 20.0
-    assert found.loc["ucb1", ["pulls_arm 0", "pulls_arm 1"]].sum() == pytest.approx(1.0)
 
 
 def test_a_search_maximises_within_its_limits():
@@ -263,11 +221,11 @@ def test_the_first_trial_is_the_published_one():
     part = two_arms().split("tune")
     seen = components(part, POLICY)
     met = table(part, POLICY, PUBLISHED, measured=seen)
-    found = run(Bandit(), met, rounds=150, replications=4, seed=0, engine="numpy")
+    found = run(Bandit(), met, rounds=80, replications=4, seed=0, engine="numpy")
     first = study().trials.iloc[0]
     names = ("margin", "diversity", "latency", "cache", "consistency")
     assert sum(getattr(study().weights, name) for name in names) == pytest.approx(1.0, abs=3e-4)
-    assert first["value"] == found.value[:, -1].mean() / 150
+    assert first["value"] == found.value[:, -1].mean() / 80
     rewards = np.asarray(reward(seen, PUBLISHED))
     np.testing.assert_array_equal(rewards > first["threshold"], rewards > 0.5)
 
@@ -327,22 +285,6 @@ def test_latency_is_a_constraint():
     assert HYBRID_MS <= found.trials["ms"].min() <= found.trials["ms"].max() <= ITERATIVE_MS
 
 
-def test_a_budget_that_nothing_keeps_is_said():
-    """Below the fastest arm no trial is feasible.
-
-    The notes say that the winner is the best of all.
-    """
-    found = study(latency_budget_ms=5.0)
-    assert not found.trials["feasible"].any()
-    assert noted(found.notes, "No trial keeps the mean latency within 5 ms")
-
-
-def test_without_splits_it_says_that_it_flatters():
-    """Tuned and judged on the same cases."""
-    found = tune_bandit(unsplit(two_arms(20)), POLICY, **(SMALL | {"trials": 2}))
-    assert "flatter" in found.notes[0]
-
-
 @pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_nig", "lin_ucb"])
 def test_every_policy_is_tuned_in_what_it_reads(policy):
     """The threshold is thompson_beta's alone, epsilon epsilon_greedy's; the others keep theirs."""
@@ -353,18 +295,6 @@ def test_every_policy_is_tuned_in_what_it_reads(policy):
     assert ("exploration" in tried) == (policy != "epsilon_greedy")
     assert ("prior_strength" in tried) == (policy in {"thompson_nig", "lin_ucb"})
     assert found.bandit.threshold == Bandit().threshold
-
-
-def test_unknown_bandits_are_refused():
-    """The message names those there are."""
-    refused(
-        "algorithm must be one of epsilon_greedy",
-        tune_bandit,
-        two_arms(20),
-        POLICY,
-        bandit="oracle",
-        **SMALL,
-    )
 
 
 def test_a_study_finds_a_misleading_margin():

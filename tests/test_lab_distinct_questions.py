@@ -64,7 +64,7 @@ def by_hand(trace):
     return k, n
 
 
-@pytest.mark.parametrize("n_questions", [1, 2, 30, 59, 60])
+@pytest.mark.parametrize("n_questions", [1, 30, 60])
 def test_counts_are_those_of_each_question(n_questions):
     """Against a count by hand, for questions of one case, of some and of all cases."""
     numbers = np.random.default_rng(n_questions).permutation(np.arange(60) % n_questions)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.lab.slice_rates import ndcg_by_case, ranking
-from raglab.values import TraceData, source_grades
+from raglab.values import TraceData
 from refusals import refused
 from worlds import Hit, ask, trace_of
 
@@ -73,25 +73,6 @@ class TestByHand:
         assert table["nDCG@10"].tolist() == pytest.approx([(1 + SECOND) / 2] * 2)
         assert ranking(trace_of((first, both(1, 0))))["hit@1"].tolist() == [0.0, 1.0]
 
-    def test_a_source_without_a_grade_counts_1(self):
-        """Of a case that grades some of its sources."""
-        case = ask(
-            expect_sources=("a.md",),
-            expect_sources_any=("b.md",),
-            extra={"source_grades": {"b.md": 3}},
-        )
-        assert source_grades(case) == {"a.md": 1.0, "b.md": 3.0}
-        assert source_grades(ask()) == {}
-
-    @pytest.mark.parametrize("stated", [0, "", [], False])
-    def test_grades_that_are_no_mapping_are_refused(self, stated):
-        """Falsy ones too."""
-        refused(
-            r"source_grades of case .* numbers above 0",
-            source_grades,
-            ask(expect_sources=("a.md",), extra={"source_grades": stated}),
-        )
-
     @pytest.mark.parametrize(
         ("pages", "gained", "number"),
         [
@@ -134,7 +115,7 @@ PLACES = [("a.md", 1), ("a.md", 2), ("b.md", 1), ("b.md", 2), ("c.md", 1)]
 NAMES = ["a.md", "a.md#1", "a.md#2", "b.md", "b.md#2", "c.md", "c.md#1"]
 
 
-@LAWFUL
+@settings(LAWFUL, max_examples=12)
 @given(grades=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 3), min_size=1))
 def test_the_ideal_is_the_best_order_that_there_is(grades):
     """Of all page orders, whatever is expected, the best has 1 by grades and by number.

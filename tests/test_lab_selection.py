@@ -232,6 +232,7 @@ def test_on_noise_a_free_policy_is_kept():
         assert result.notes[0].startswith(f"Use {result.selected}")
 
 
+@pytest.mark.usefixtures("quick_study")
 def test_where_no_case_is_ambiguous_no_candidate_asks():
     """The resolver stays out, no threshold asks, the model knows no such class.
 
@@ -239,7 +240,7 @@ def test_where_no_case_is_ambiguous_no_candidate_asks():
     """
     trace = separable(120)
     rows = [row for row, case in enumerate(trace.cases) if case.expect_status != "ambiguous"]
-    result = tune(trace.subset(rows), trials=16, batch_size=8)
+    result = tune(trace.subset(rows), trials=8, batch_size=8)
     own = result.costs.drop(index=DEFAULTS)
     assert (own["over_ask"] == 0.0).all()
 

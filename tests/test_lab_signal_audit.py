@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from raglab.lab.signal_audit import (
 )
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
-from raglab.values import Latency
 from refusals import refused
 from study_worlds import N_SCORED, scored_world
 from worlds import Hit, ask, policy, trace_of
@@ -60,28 +58,6 @@ def test_a_constant_signal_tells_nothing_and_is_worth_nothing():
     assert row["auroc_right"] == 0.5
     assert row["worth"] == row["worth_low"] == row["worth_high"] == row["worth_alone"] == 0.0
     assert np.isnan(row["rank_correlation"])
-
-
-def test_constant_signals_come_last():
-    """Behind every signal that varies, also one that costs."""
-    rng = np.random.default_rng(3)
-    weak = [
-        min(0.95, max(0.02, 0.25 + 0.25 * tells + 0.35 * rng.standard_normal())) for tells in TELLS
-    ]
-    scores = {
-        "s_rerank": weak,
-        "anchor_sim": rng.random(N_SCORED).tolist(),
-        "sig_sim": rng.random(N_SCORED).tolist(),
-    }
-    frame = audited(scored_world(**scores))
-    notes = frame["note"].tolist()
-    varying, constant = notes.count(""), notes.count(CONSTANT)
-    assert varying >= 3
-    assert constant >= 6
-    assert notes == [""] * varying + [CONSTANT] * constant + [EVERYWHERE] * (
-        len(notes) - varying - constant
-    )
-    assert (frame["worth"].iloc[:varying] < 0.0).any()
 
 
 def test_a_copy_is_worth_nothing_beside_the_other():
@@ -137,19 +113,6 @@ def test_the_order_of_the_cases_is_nothing():
     pd.testing.assert_frame_equal(audited(trace), audited(mixed), check_exact=True)
 
 
-def test_costs_are_those_stated():
-    """If wrong answers cost two, knowing nothing means refusing all, which costs the answerable."""
-    found = audit_signals(
-        scored_world(s_rerank=TELLS),
-        CHOSEN,
-        costs={"refuse": {"answered_wrong": 2}},
-        repeats=1,
-        folds=3,
-    )
-    assert found.cost_without_signals == 0.5
-    assert found.cost == 0.0
-
-
 def test_asking_needs_two_options_and_pays_where_they_hold_the_sources():
     """Ambiguous cases of two groups: what tells them from the answerable is worth its asking.
 
@@ -179,19 +142,6 @@ def test_asking_needs_two_options_and_pays_where_they_hold_the_sources():
     assert audit.cost == 0.0
 
 
-def test_milliseconds_are_those_of_the_stages():
-    """Median over the cases of what the signal's stages took; NaN where the trace has no clock."""
-    trace = scored_world(s_rerank=TELLS)
-    ms = np.tile(np.array([1.0, 5.0]), (N_SCORED, 1, 1, 1))
-    ms[0] = 1000.0
-    timed = Trace(
-        **{one.name: getattr(trace, one.name) for one in fields(trace)}
-        | {"latency": Latency(("embed", "rerank"), ms)}
-    )
-    assert audited(timed, repeats=0).loc["confidence", "ms"] == 5.0
-    assert audited(trace, repeats=0)["ms"].isna().all()
-
-
 def test_rank_correlation_is_scipys():
     """Ties at the mean rank, pairs that both have."""
     from scipy.stats import spearmanr
@@ -201,19 +151,6 @@ def test_rank_correlation_is_scipys():
     found = rank_correlations(values)
     assert found[0, 2] == pytest.approx(spearmanr(values[0], values[2]).statistic)
     assert found[0, 1] == pytest.approx(spearmanr(values[0, 5:], values[1, 5:]).statistic)
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"folds": 40}, "folds must be from 2"),
-        ({"repeats": -1}, "repeats must be"),
-        ({"level": 2.0}, "level must be"),
-    ],
-)
-def test_what_means_nothing_is_refused(more, says):
-    """With the rule, the value and the remedy."""
-    refused(says, audited, scored_world(s_rerank=TELLS), **more)
 
 
 @pytest.mark.parametrize(("folds", "count"), [(10, 12), (2, 20)])

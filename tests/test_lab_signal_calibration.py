@@ -131,13 +131,6 @@ def test_what_is_made_of_labels_is_not_calibrated():
     assert calibrate_signal(made, "yes_no", name="sure").trace is made
 
 
-def test_a_signal_that_falls_is_told():
-    """An increasing map of it tells nothing."""
-    falling = trace_of_labels(["refuse"] * 20 + ["ok"] * 20, [0.9] * 20 + [0.1] * 20)
-    with pytest.warns(UserWarning, match="yes_no ranks against its direction: AUROC 0.00"):
-        calibrate_signal(falling, "yes_no")
-
-
 def test_a_signal_of_answers_stays_one():
     """Its probability is there no earlier than it, and as missing as it."""
     trace = low_scores()
@@ -165,16 +158,6 @@ def test_the_stored_column_has_an_auroc_of_its_own():
         raglab.metrics.auroc(y, made.trace.signal(made.name).to_numpy())
     )
     assert made.auroc_stored < made.auroc
-
-
-def test_an_error_that_did_not_fall_is_told():
-    """Of a signal that was calibrated before; one that fell says nothing of it."""
-    rng = np.random.default_rng(0)
-    values = rng.choice([0.2, 0.5, 0.8], size=60)
-    labels = np.where(rng.random(60) < values, "ok", "refuse").tolist()
-    made = calibrate_signal(trace_of_labels(labels, values.tolist()), "yes_no")
-    assert made.calibrated.cross_fitted.ece >= made.before.ece
-    assert "does not fall" in str(made)
 
 
 class TestLive:
@@ -213,9 +196,3 @@ class TestLive:
         function = SignalFunction("yes_no", lambda rows: [None] * len(rows), ("query",))
         live = calibrate_signal(low_scores(), "yes_no").signal_function(function)
         assert np.isnan(live(pd.DataFrame({"query": ["q"]}))).all()
-
-    def test_another_function_is_refused(self):
-        """Of another signal or version."""
-        made = calibrate_signal(raglab.add_signals(low_scores(), self.measured()), "yes_no")
-        refused("got judge of '1'", made.signal_function, self.measured(name="judge"))
-        refused("got yes_no of '2'", made.signal_function, self.measured("2"))

@@ -15,11 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelled import free_policy, labelled, noted
-from raglab.certify import cases_needed, fixed_sequence
+from raglab.certify import fixed_sequence
 from raglab.decision.learned_cases import with_tuned_cases
 from raglab.lab import threshold_rescaling
-from raglab.lab.carried_labels import Validity
-from raglab.lab.certificate_checks import retest
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import CertificationSettings, pilot_counts
 from raglab.lab.certification_families import grid
@@ -164,22 +162,6 @@ def test_other_questions_and_fused_gates_are_refused():
         rescale_thresholds(source, fused, to=source)
 
 
-def test_a_retest_upholds_breaks_or_leaves_open():
-    """Of forty answers four are wrong.
-
-    At most 50 % is upheld, 2 % broken, 10 % open, by exact one-sided bounds.
-    """
-    rows = [(ask(f"q{n}", "refuse" if n < 4 else "ok"), [[Hit(0.25)]]) for n in range(40)]
-    policy = PolicyData.from_mapping(
-        {"similarity": {"enabled": False}, "confidence": {"enabled": False}}
-    )
-    said = {
-        alpha: retest(policy, trace_of(*rows), {"hallucination_rate": alpha}, delta=0.1).verdict
-        for alpha in (0.5, 0.02, 0.1)
-    }
-    assert said == {0.5: "upheld", 0.02: "broken", 0.1: "open"}
-
-
 # scores by hand
 
 
@@ -259,18 +241,6 @@ def test_bounds_of_a_signal_do_not_cross():
     assert moved.table.set_index("path").loc["signals.own.max", "note"] == BOUNDED
     alone = rescale_thresholds(old, own_gate(max=0.52), to=new)
     assert alone.policy.value("signals.own.max") == 1.0
-
-
-def test_scores_that_are_missing_or_constant_on_one_side_are_stated():
-    """The shares of questions without a score differ; a constant old signal maps nothing."""
-    some = [0.1, 0.2, 0.3, np.nan]
-    old, new, flat = desks([0.1, 0.2, 0.3, 0.4], some, [0.3] * 4)
-    blank = rescale_thresholds(old, COSINE, to=new).table.set_index("path")
-    row = blank.loc["similarity.min_similarity", ["missing_from", "missing_to"]]
-    assert row.tolist() == [0.0, 0.25]
-    constant = rescale_thresholds(flat, COSINE, to=old)
-    assert constant.missing[0].endswith("missing or constant in the old trace.")
-    assert "is not mapped" not in rescale_thresholds(flat, COSINE, to=flat).missing[0]
 
 
 # certificates
@@ -374,15 +344,6 @@ def test_the_file_knows_among_how_many_the_cases_chose(old, tmp_path):
     looks.write_text(lines[0].replace(f', "hypotheses": {m}', "") + "\n", encoding="utf-8")
     # Its own certificate states m for its line.
     assert upgrade(old, chosen, looks=looks).hypotheses == m
-
-
-def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(old, certified):
-    """Other targets on the same cases do not make it a policy that was fixed without them."""
-    m = certified.certificate["hypotheses"]  # type: ignore[index]
-    again = certify_policy(old, certified, targets={"hallucination_rate": 0.25}, again=True)
-    assert again.certificate.hypotheses == m
-    assert again.policy is not None
-    assert upgrade(old, again.policy).hypotheses == 2 * m
 
 
 @given(
@@ -563,20 +524,6 @@ def test_an_older_certificate_counts_its_candidates(old, certified):
     assert "is not read" in upgrade(old, broken, targets=RISK).missing[0]
 
 
-def test_what_is_missing_is_stated(old, certified):
-    """No split certify, no targets, too few cases, a missing signal."""
-    tune = old.split("tune")
-    assert "split certify" in rescale_thresholds(tune, certified, to=upgraded(tune)).missing[0]
-    assert "No targets" in upgrade(old, free_policy()).missing[0]
-    strict = upgrade(old, certified, targets={"hallucination_rate": 0.01})
-    need = strict.missing[1]
-    assert f"needs {cases_needed(0.01, strict.delta / strict.hypotheses)} / " in need
-    assert strict.policy.certificate is None
-    blind = replace(old, hits=old.hits._replace(cosine=np.full_like(old.hits.cosine, np.nan)))
-    missing = rescale_thresholds(old, certified, to=blind).missing
-    assert noted(missing, "similarity.min_similarity is not mapped")
-
-
 def test_the_report_split_judges_both(old, certified):
     """A monotone change of the cosine.
 
@@ -588,17 +535,6 @@ def test_the_report_split_judges_both(old, certified):
     assert result.unmapped.coverage < before / 2
     assert "certified yes; look 2" in repr(result)
     assert "similarity.min_similarity" in result._repr_html_()
-
-
-def test_doubtful_labels_of_certify_cases_are_counted(old, certified):
-    """A document that no question hits now."""
-    gone = replace(
-        upgraded(old), chunks=tuple(chunk._replace(source="else.md") for chunk in old.chunks)
-    )
-    result = rescale_thresholds(old, certified, to=gone)
-    n = sum(case.expect_sources == ("guide.md",) for case in old.cases)
-    assert (result.labels == Validity.uncertain).sum() == n
-    assert not result.certified  # what is answered is scored as it stands, as wrong
 
 
 def test_lost_labels_promise_nothing(old, certified):
@@ -674,13 +610,7 @@ def test_other_splits_and_labels_are_refused(old):
         (every, {"split": "tune"}, "same splits, got 310 of 460"),
         *(
             (one, label, rf"same labels, got 1 of 460 cases.*{old.cases[row].query}.*correct")
-            for label in (
-                {"expect_sources": ()},
-                {"expect_sources_any": ("else.md",)},
-                {"min_sources": 2},
-                {"expect_option": 1},
-                {"answer": "x"},
-            )
+            for label in ({"expect_sources": ()}, {"answer": "x"})
         ),
     )
     for rows, change, rule in changes:
@@ -764,19 +694,6 @@ def test_false_certificates_after_an_upgrade_stay_within_delta():
     assert divided > 0
 
 
-def test_a_threshold_moves_to_another_embedder():
-    """0.7 answers 2 of 4, so does 40; between levels the next one up decides."""
-    source, target = np.array([0.5, 0.6, 0.7, 0.8]), np.array([40.0, 20.0, 50.0, 30.0])
-    for at, level in ((-1.0, 20.0), (0.7, 40.0), (0.65, 40.0), (0.8, 50.0)):
-        assert quantile_map(at, source, target) == level
-    assert quantile_map(40.0, target, source) == 0.7
-    assert quantile_map(0.9, source, target) == np.nextafter(50.0, 60.0)
-    assert quantile_map(-np.inf, source, target) == 20.0
-    for none in ([NAN, NAN], []):
-        with pytest.raises(ValueError, match="must hold a score"):
-            quantile_map(0.5, np.array(none), np.array(none))
-
-
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
 def test_the_nearest_share_wins_and_order_is_kept(
@@ -803,15 +720,3 @@ def test_the_nearest_share_wins_and_order_is_kept(
         assert (target >= at).sum() == min(counts, key=lambda n: (abs(n - wanted), n))
         mapped.append(at)
     assert mapped == sorted(mapped)
-
-
-@settings(deadline=None, derandomize=True, max_examples=100)
-@given(st.integers(0, 10_000), st.integers(1, 20))
-def test_there_and_back_without_ties(seed, size):
-    """Without ties both ways answer equally many, and back comes the lowest answered score."""
-    rng = np.random.default_rng(seed)
-    source, target = rng.permutation(size) / 4, rng.permutation(size) * 3.0
-    for threshold in source - 0.1:
-        at = quantile_map(threshold, source, target)
-        assert (target >= at).sum() == (source >= threshold).sum()
-        assert quantile_map(at, target, source) == source[source >= threshold].min()

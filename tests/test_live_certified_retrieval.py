@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -41,6 +42,7 @@ CASES = tuple(
 )
 
 
+@cache
 def certified(arm=None, *, frame=False):
     """Policy with a certificate on hits of our own retrieval, or of a frame."""
     if frame:
@@ -120,6 +122,7 @@ class TestOtherScores:
         columns = ["query", "hit_id", "score", "label"]
         return trace_from_frame(pd.DataFrame(rows, columns=columns), score="cosine")
 
+    @pytest.mark.usefixtures("quick_study")
     def test_a_tuned_one_is_refused(self, frame, index, tmp_path):
         """By a system that opens, and by an open one."""
         policy = tune(frame, trials=4, batch_size=4).policy

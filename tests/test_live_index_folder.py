@@ -93,14 +93,6 @@ class TestAltered:
                     path.write_text(text, encoding="utf-8")
                     assert read(place) is None, changed
 
-    @pytest.mark.parametrize(
-        "text", ["", "[]", "null", "7", '"x"', "{", "{}", "[" * 10_000, '{"schema_version": NaN}']
-    )
-    def test_no_index(self, place, text):
-        """What is no object of ours is refused."""
-        (place / "index.json").write_text(text, encoding="utf-8")
-        assert read(place) is None
-
     @pytest.mark.parametrize("name", ["index.json", "corpus"])
     def test_each_byte(self, place, name):
         """At sixty seeded places: the very same index, or a refusal; never another."""
@@ -198,13 +190,6 @@ class TestRefresh:
         assert not response.record.answer_cache_hit
         fresh = System.open(place, policy=policy, generator=Fixed(), audit=False, cache=False)
         assert dict(response) == dict(ask(QUESTIONS[0], system=fresh, request_id="r"))
-
-    def test_other_settings(self, place):
-        """An index that was made anew with others is opened again."""
-        system = System.open(place, generator=Fixed(), audit=False)
-        build_index(CORPUS, place, cache=None, **SMALL | {"rerank_k": 0})
-        with pytest.raises(ValueError, match="an open index must keep its settings"):
-            system.refresh()
 
 
 class TestSwap:

@@ -183,14 +183,6 @@ class TestEntryPoints:
         assert error.value.__cause__ is not None
         assert signal_function("length").name == "length"
 
-    @pytest.mark.parametrize("value", ["made_signals:ONE", "made_signals", "made_signals:other"])
-    def test_one_that_is_no_signal_function(self, tmp_path, monkeypatch, value):
-        """A module, nothing at all, or a signal of another name."""
-        install(tmp_path, {"judge": value}, made_signals=ONE)
-        monkeypatch.syspath_prepend(tmp_path)
-        with pytest.raises(ValueError, match="of made must be "):
-            signal_function("judge")
-
     def test_nothing_of_them_is_imported_with_raglab(self, tmp_path):
         """A distribution that breaks on import costs nobody anything who does not name it."""
         install(tmp_path, {"broken": "broken_signals:broken"}, broken_signals="raise OSError")

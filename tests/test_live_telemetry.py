@@ -22,13 +22,7 @@ from generators import Drawn, Fixed, Weighed
 from raglab.answering.extractive import Extractive
 from raglab.live import telemetry
 from raglab.live.ask import ask, reply
-from raglab.live.response import OwnAnswers, ResponseRecord
-from raglab.live.span_attributes import (
-    response_attributes,
-    retrieval_attributes,
-)
-from raglab.retrieval.arms import DepthHits, walk
-from raglab.values import Chunk, Generation, Hits
+from raglab.retrieval.arms import walk
 from span_samples import values
 
 trace = pytest.importorskip("opentelemetry.trace")
@@ -53,14 +47,6 @@ class Failing(NamedTuple):
         """An error that quotes the question."""
         msg = f"no answer to {question}"
         raise self.kind(msg)
-
-
-class UnprintableError(Exception):
-    """An error without words."""
-
-    def __str__(self):
-        """There are none."""
-        raise ZeroDivisionError
 
 
 def documents(span):
@@ -144,13 +130,6 @@ class TestRequests:
         assert (derived.status, derived.gate) == (decision, gate)
         assert spans.of("chat") == []
 
-    def test_refined_retrieval(self, opened, spans):
-        """A span a depth, with the query of each."""
-        response = ask(QUESTION, system=opened({**REFUSES, "refine": {"max_depth": 2}}))
-        n_depths = len(response.record.queries)
-        assert n_depths > 1
-        assert values(spans.of("retrieval"), "raglab.depth") == [*range(n_depths)]
-
     @pytest.mark.parametrize("on_error", ["raise", "refuse"])
     def test_a_model_fails(self, opened, spans, on_error):
         """Root and model have the error, its kind alone.
@@ -173,36 +152,6 @@ class TestRequests:
             assert (event.name, *event.attributes) == ("exception", "exception.type")
         assert all(span.status.is_unset for span in spans.of("retrieval"))
 
-    def test_an_error_in_retrieval(
-        self,
-        opened,
-        spans,
-        monkeypatch,
-    ):
-        """It marks the retriever and the root, and is raised as it is."""
-        error = RuntimeError("no index")
-
-        def failing(*_):
-            raise error
-            yield
-
-        monkeypatch.setattr("raglab.live.pipeline.walk", failing)
-        with pytest.raises(RuntimeError) as caught:
-            ask(QUESTION, system=opened())
-        assert caught.value is error
-        assert values(spans.all, "error.type") == ["RuntimeError"] * 2
-
-    def test_a_cached_answer_has_its_hits(self, opened, spans):
-        """A repeated question is as full a request as the first, and says caches answered it."""
-        system = opened(ANSWERS, cache=True)
-        for hit in (False, True):
-            assert ask(QUESTION, system=system).record.answer_cache_hit == hit
-        first, second = spans.of("retrieval")
-        assert documents(first) == documents(second)
-        for operation, cache in (("retrieval", "strategy"), ("invoke_workflow", "answer")):
-            assert values(spans.of(operation), f"raglab.{cache}_cache_hit") == [False, True]
-        assert len(spans.of("chat")) == 1
-
     def test_a_reply(self, opened, spans):
         """It has a root of its own, under the id of the request."""
         system = opened(ANSWERS)
@@ -220,36 +169,6 @@ class TestRequests:
         attributes = spans.one("invoke_workflow").attributes
         assert (attributes["raglab.operation"], attributes["raglab.request_id"]) == ("reply", "r")
 
-    def test_a_question_back_to_the_user(self, opened):
-        """The clarification asks for what is left out, and the question is what comes out."""
-        asks = {"question_to_user": "Which one?"}
-        response = ask(QUESTION, system=opened(ASKS)).changed(
-            clarification=asks, record=ResponseRecord()
-        )
-        attributes = response_attributes(response, has_texts=True)
-        assert attributes["raglab.gate"] == "clarification"
-        (message,) = json.loads(attributes["gen_ai.output.messages"])
-        assert message["parts"][0]["content"] == "Which one?"
-
-    def test_what_no_model_answers(self, opened, spans):
-        """An extractive answer and a row of a table have no model's span.
-
-        The generator behind the rows has.
-        """
-        assert ask(QUESTION, system=opened(ANSWERS, generator=Extractive()))["status"] == "ok"
-        assert spans.of("chat") == []
-
-        class Rows:
-            def answer(self, question, _):
-                return Generation("£250.", 1.0, (0,)) if "motor" in question else None
-
-        system = opened(ANSWERS)
-        system = replace(system, generator=OwnAnswers("table", Rows(), system.generator))
-        ask(QUESTION, system=system)
-        assert spans.of("chat") == []
-        ask("Is a courtesy car provided?", system=system)
-        assert spans.one("chat").attributes["gen_ai.request.model"] == "fixed"
-
 
 class TestParents:
     """Whose child a span is."""
@@ -266,18 +185,6 @@ class TestParents:
         roots = spans.of("invoke_workflow")
         assert [root.parent.span_id for root in roots] == [own.get_span_context().span_id] * 2
         assert values(roots, "error.type") == [None, "ValueError"]
-
-    def test_a_generators_own_spans(self, opened, spans):
-        """What an instrumented client writes is within the model's span."""
-
-        class Client(Fixed):
-            def answer(self, question, passages):
-                with spans.provider.get_tracer("client").start_as_current_span("http"):
-                    return super().answer(question, passages)
-
-        ask(QUESTION, system=opened(ANSWERS, generator=Client()))
-        http = next(span for span in spans.all if span.name == "http")
-        assert http.parent.span_id == spans.one("chat").context.span_id
 
     def test_threads(self, opened, spans):
         """Requests at the same time are traces of their own, each with its spans."""
@@ -302,16 +209,17 @@ class TestTexts:
         """All that leaves, as JSON."""
         return "\n".join(span.to_json() for span in spans.all)
 
-    @pytest.mark.parametrize("value", [None, "", "false", "no_content", "event_only", "yes please"])
-    @pytest.mark.parametrize("policy", [ANSWERS, REFUSES, ASKS])
-    def test_none_unless_asked_for(
-        self,
-        opened,
-        spans,
-        monkeypatch,
-        value,
-        policy,
-    ):
+    @pytest.mark.parametrize(
+        ("value", "policy"),
+        [
+            (None, ANSWERS),
+            ("", ANSWERS),
+            ("no_content", ANSWERS),
+            ("event_only", REFUSES),
+            ("yes please", ASKS),
+        ],
+    )
+    def test_none_unless_asked_for(self, opened, spans, monkeypatch, value, policy):
         """Not of the question, the passages, the answer or the reason."""
         if value is not None:
             monkeypatch.setenv(telemetry.CAPTURE, value)
@@ -411,9 +319,14 @@ class TestNothing:
         assert (ran.stdout.strip(), ran.stderr) == ("[]", "")
 
     @pytest.mark.parametrize(
-        "policy", [ANSWERS, REFUSES, ASKS, {"signals": {"support": {"min": 0.5}}, **ANSWERS}, {}]
+        ("policy", "generator"),
+        [
+            (ANSWERS, Fixed()),
+            ({"signals": {"support": {"min": 0.5}}, **ANSWERS}, Drawn()),
+            (ASKS, Extractive()),
+            ({}, Extractive()),
+        ],
     )
-    @pytest.mark.parametrize("generator", [Fixed(), Drawn(), Extractive()])
     def test_the_same_answers(
         self,
         opened,
@@ -445,17 +358,8 @@ class TestNothing:
         monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
         assert responses("untraced") == traced
 
-    @pytest.mark.parametrize(
-        "where", ["get_tracer", "start_span", "set_attributes", "on_start", "on_end", "end"]
-    )
-    def test_telemetry_that_fails(
-        self,
-        opened,
-        spans,  # noqa: ARG002 - it is set
-        monkeypatch,
-        caplog,
-        where,
-    ):
+    @pytest.mark.usefixtures("spans")
+    def test_telemetry_that_fails(self, opened, monkeypatch, caplog):
         """The request is answered as ever; the log of the process names the kind of failure."""
         system = opened(ANSWERS)
         expected = ask(QUESTION, system=system, request_id="r")
@@ -463,21 +367,21 @@ class TestNothing:
         def failing(*_, **__):
             raise OSError
 
-        place = {"get_tracer": sdk.TracerProvider, "start_span": sdk.Tracer}.get(where, sdk._Span)
-        monkeypatch.setattr(
-            export.SimpleSpanProcessor if where.startswith("on_") else place, where, failing
-        )
-        with caplog.at_level(logging.WARNING, logger=telemetry.__name__):
-            response = ask(QUESTION, system=system, request_id="r")
-        assert response.json() == expected.json()
-        assert "a span is incomplete: OSError" in caplog.text
-        assert not trace.get_current_span().get_span_context().is_valid
-
-    def test_an_error_without_words(self, opened, spans):
-        """It is raised as it is, and the span has its kind."""
-        with pytest.raises(UnprintableError):
-            ask(QUESTION, system=opened(ANSWERS, generator=Failing(UnprintableError)))
-        assert spans.one("chat").attributes["error.type"] == "UnprintableError"
+        for place, where in (
+            (sdk.TracerProvider, "get_tracer"),
+            (sdk.Tracer, "start_span"),
+            (sdk._Span, "set_attributes"),
+            (export.SimpleSpanProcessor, "on_start"),
+            (export.SimpleSpanProcessor, "on_end"),
+            (sdk._Span, "end"),
+        ):
+            caplog.clear()
+            with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+                patch.setattr(place, where, failing)
+                response = ask(QUESTION, system=system, request_id="r")
+            assert response.json() == expected.json(), where
+            assert "a span is incomplete: OSError" in caplog.text, where
+            assert not trace.get_current_span().get_span_context().is_valid
 
     def test_unsampled_spans_compute_nothing(
         self,
@@ -496,49 +400,6 @@ class TestNothing:
             )
         assert ask(QUESTION, system=opened(ANSWERS))["status"] == "ok"
         assert spans.all == []
-
-
-def depth_of(size, n_reranked, seed):
-    """A depth of some hits, on a coarse grid with ties and gaps, and its chunks."""
-    rng = np.random.default_rng(seed)
-    fields = {name: rng.integers(0, 4, (1, 1, 1, size)) / 4 for name in Hits._fields}
-    ranks = rng.permutation(size).astype(np.int32)[None, None, None]
-    fields["chunk"], fields["rank"] = np.arange(size, dtype=np.int32)[None, None, None], ranks
-    fields["s_rerank"] = np.where(ranks < n_reranked, fields["s_rerank"], np.nan)
-    fields["n_reranked"] = np.full((1, 1, 1), n_reranked, dtype=np.int32)
-    hits = Hits(**fields)
-    chunks = tuple(
-        Chunk(f"a.md#{number}", f"text {number}", "a.md", number + 1) for number in range(size)
-    )
-    return DepthHits("q", hits, {}), chunks
-
-
-class TestDocuments:
-    """Documents as attributes."""
-
-    @pytest.mark.parametrize("size", [0, 1, 20, 300])
-    @pytest.mark.parametrize("has_texts", [False, True])
-    # of a test
-    def test_the_list_has_all(self, size, has_texts):
-        """In one attribute, whatever their number."""
-        depth, chunks = depth_of(size, min(size, 20), seed=size)
-        attributes = retrieval_attributes(depth, chunks, has_texts=has_texts)
-        rows = json.loads(attributes["gen_ai.retrieval.documents"])
-        order = np.argsort(depth.hits.rank.ravel(), kind="stable")
-        ids = [chunk.chunk_id for chunk in chunks]
-        assert [row["id"] for row in rows] == [ids[place] for place in order]
-        assert ["content" in row for row in rows] == [has_texts] * size
-
-    def test_a_score_that_is_missing(self):
-        """It is left out, since JSON has no such number."""
-        depth, chunks = depth_of(3, 3, seed=1)
-        cosine = np.array([0.5, np.nan, 0.25])[None, None, None]
-        depth = depth._replace(hits=depth.hits._replace(cosine=cosine))
-        attributes = retrieval_attributes(depth, chunks, has_texts=False)
-        rows = json.loads(attributes["gen_ai.retrieval.documents"])
-        missing = [row["id"] for row in rows if "score" not in row]
-        assert (len(rows), missing) == (3, [chunks[1].chunk_id])
-        assert "NaN" not in attributes["gen_ai.retrieval.documents"]
 
 
 def test_the_page(tmp_path, monkeypatch, spans):

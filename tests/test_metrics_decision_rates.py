@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from math import comb, log2
+from math import comb
 
 import numpy as np
 import pytest
@@ -25,7 +25,6 @@ from raglab.metrics import (
     expected_cost,
     hit_rate,
     label_counts,
-    ndcg,
     paired_cost,
     paired_rates,
     rate_columns,
@@ -35,8 +34,7 @@ from raglab.metrics import (
 )
 from raglab.values import Status
 
-NAN = np.nan
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)
 STATUSES = np.array([Status.ok, Status.refuse, Status.ambiguous], dtype=np.int8)
 
 
@@ -120,25 +118,6 @@ def test_hit_rate_counts_queries():
     relevant = np.array([[False, True, False], [False, False, True]])
     assert [hit_rate(relevant, k) for k in (1, 2, 3)] == [0.0, 0.5, 1.0]
     assert np.isnan(hit_rate(np.zeros((0, 3), dtype=bool), 1))
-
-
-@pytest.mark.parametrize(
-    ("relevant", "known", "k", "wanted"),
-    [
-        # ranks 2 and 3 of two there are
-        ([[0, 1, 1]], [2], 3, (1 / log2(3) + 1 / log2(4)) / (1 + 1 / log2(3))),
-        # of five and k = 1 the first hit alone decides
-        ([[1, 0]], [5], 1, 1.0),
-        ([[0, 1]], [5], 1, 0.0),
-        # queries without a relevant document have no ideal order
-        ([[1], [0]], [1, 0], 1, 1.0),
-        ([[0]], [0], 1, NAN),
-    ],
-)
-def test_ndcg_by_hand(relevant, known, k, wanted):
-    """Discounted by rank, over what k hits can hold."""
-    found = ndcg(np.array(relevant, dtype=np.bool_), np.array(known), k=k)
-    assert found == pytest.approx(wanted, rel=1e-12, nan_ok=True)
 
 
 @LAWFUL

@@ -17,7 +17,7 @@ from raglab.metrics.decision_rates import effective_counts
 from raglab.metrics.mixes import checked_mix, cost_columns, mix_weighings, weighed_by_mix
 from raglab.values import Status
 
-LAWS = settings(deadline=None, derandomize=True, max_examples=120)
+LAWS = settings(deadline=None, derandomize=True, max_examples=50)
 CELLS = st.lists(st.integers(0, 6), min_size=metrics.N_CELLS, max_size=metrics.N_CELLS)
 SHARES = st.tuples(st.integers(0, 10), st.integers(0, 10), st.integers(1, 10))
 WITHIN_LABEL = ("false_refusal_rate", "missed_ambiguity_rate")
@@ -192,19 +192,6 @@ def test_a_weight_is_a_number_of_equal_cases(rows):
 
 
 @LAWS
-@given(st.lists(st.tuples(st.integers(0, 17), st.integers(0, 2)), min_size=3, max_size=40))
-def test_weights_of_one_are_no_weights(rows):
-    """Paired costs to the bit, paired rates up to rounding."""
-    first = np.array([cell for cell, _ in rows])
-    second = (np.array([status for _, status in rows]) * 6 + first % 6).astype(np.int64)
-    ones = np.ones(len(rows))
-    assert metrics.paired_cost(first, second, weights=ones) == metrics.paired_cost(first, second)
-    plain, there = (metrics.paired_rates(first, second, weights=by) for by in (None, ones))
-    for name, field in plain._asdict().items():
-        assert getattr(there, name) == pytest.approx(field, nan_ok=True)
-
-
-@LAWS
 @given(SHARES, SHARES, st.lists(st.integers(-4, 4), min_size=4, max_size=4))
 def test_a_corrected_bias_multiplies_the_chances(fitted, traffic, bias):
     """Each class by share in traffic over share in the fitted cases, normalised (Saerens 2002)."""
@@ -261,18 +248,6 @@ def test_nothing_crosses_where_the_cases_cannot_tell():
     everywhere = crossing(np.zeros(4), loss[1:], ["other"], np.array([0, 0, 1, 1]))
     assert everywhere is not None
     assert (everywhere.low, everywhere.high) == (-inf, inf)
-
-
-def test_a_tie_at_an_end_is_no_crossing():
-    """Of policies that cost the same where all are ok, one is cheaper up to there."""
-    label = np.array([0, 0, 1, 1])
-    own, rival = np.array([1.0, 1.0, 0.0, 0.0]), np.ones((1, 4))
-    at = crossing(own, rival, ["other"], label)
-    assert at is not None
-    assert (at.low, at.high) == (-inf, inf)
-    never = crossing(rival[0], np.array([own]), ["other"], label)
-    assert never is not None
-    assert never.low >= never.high
 
 
 def test_an_interval_of_mixes_widens_what_a_point_says():

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import raglab
-from answered_traces import castle, recorded_of_failing
 from labelled import free_policy, labelled, noted
 from raglab import metrics
 from raglab.lab.certificate_checks import check_policy
@@ -241,17 +240,6 @@ def test_a_certificate_states_its_mix(trace, certified, tmp_path):
     assert certificate_defect(again) == ""
 
 
-def test_rates_within_a_label_do_not_move(trace):
-    """Their test, bound and need are those of the sample."""
-    targets = {"false_refusal_rate": 0.5}
-    plain, mixed = (
-        certify_policy(trace, POLICY, targets=targets, mix=mix) for mix in ("sample", MIX)
-    )
-    assert plain.certificate.promises == mixed.certificate.promises
-    assert plain.needs == mixed.needs
-    assert mixed.label_needs == {}
-
-
 def drawn_mix(delta, *hits, **more):
     """Mix of 300 drawn requests of each label."""
     drawn: Any = (tuple(Stratum(300, 300, n) for n in hits),)
@@ -324,16 +312,6 @@ def test_another_mix_is_another_look(trace, tmp_path):
             certify_policy(trace, POLICY, targets=RISK, mix=other, looks=looks)
 
 
-def test_an_estimate_with_its_own_error_is_another_look(trace, tmp_path):
-    """Its intervals alone are not what a certificate was tested at."""
-    looks = tmp_path / "looks.jsonl"
-    shown = drawn_mix(0.05, 285, 15, 0, labels=("ok", "refuse"))
-    certify_policy(trace, POLICY, targets=RISK, mix=shown, looks=looks)
-    stated = replace(shown, is_fixed=True)
-    with pytest.raises(ValueError, match="certified on once"):
-        certify_policy(trace, POLICY, targets=RISK, mix=stated, looks=looks)
-
-
 def asked_twice(labels):
     """The first question is asked in two cases."""
     trace = labelled(1, {"certify": 40})
@@ -387,13 +365,6 @@ def test_failed_calls_never_help(row, name, cell, alpha):
     assert with_failed.p(0, alpha)[0] >= decided.p(0, alpha)[0] - 1e-12
 
 
-def test_a_failed_call_is_no_case_of_a_label():
-    """A label with a share needs a case that was decided."""
-    trace = recorded_of_failing(castle(12, split="certify"), [3, 7, 11])
-    with pytest.raises(ValueError, match="each label with a share of the mix must have a case"):
-        certify_policy(trace, POLICY, targets=RISK, mix={"ok": 0.9, "refuse": 0.1})
-
-
 def test_new_cases_are_tested_in_the_mix_of_the_certificate(certified):
     """Whatever their own shares: upheld in it, and broken where the rate there is above."""
     policy = certified.policy
@@ -427,26 +398,6 @@ def test_a_mix_that_is_none_is_a_defect(certified, changed):
     """Of the stated mix or its corners."""
     rows = dict(certified.policy.certificate) | changed
     assert "raglab wrote it" in certificate_defect(certified.policy.replace("certificate", rows))
-
-
-def test_few_cases_of_a_label_are_said():
-    """Labels below ten; labels without a share are not."""
-    trace = three_labels()
-    few = trace.subset([*range(20), *range(20, 24), *range(30, 40)])
-    notes = certify_policy(few, POLICY, targets=RISK, mix={"ok": 0.9}).notes
-    assert noted(notes, "few cases: 4 refuse.")
-    none = certify_policy(few, POLICY, targets=RISK, mix={"ok": 0.9, "refuse": 0.0}).notes
-    assert not noted(none, "few cases")
-
-
-def test_the_direction_follows_the_label_that_loses_more():
-    """Always answering is always wrong on what should be refused: more ok questions are safer."""
-    trace = labelled(3, {"certify": 300}, wrong=0.1, refusable=1.0)
-    result = certify_policy(
-        trace, always_answer(POLICY), targets={"hallucination_rate": 0.4}, mix={"ok": 0.8}
-    )
-    assert result.policy is not None
-    assert noted(result.notes, "stays true with more ok")
 
 
 def test_an_upgrade_is_certified_in_the_mix_of_the_certificate(trace, certified):

@@ -81,14 +81,6 @@ def test_bootstrap_and_delta_method_agree_by_session():
     np.testing.assert_allclose(delta[1:] / widths(copies, TARGET)[1:], 2.0, rtol=0.01)
 
 
-def test_sessions_of_one_round_are_none():
-    """The same interval as without, to the last digits."""
-    log = logged(np.random.default_rng(3), 500)
-    np.testing.assert_allclose(
-        widths(log, TARGET, session=np.arange(500)[::-1]), widths(log, TARGET), rtol=1e-12
-    )
-
-
 @pytest.mark.parametrize("modelled", [False, True])
 @pytest.mark.parametrize("name", SMOOTH)
 # parametrised
@@ -119,16 +111,6 @@ def test_the_standard_error_of_a_mean():
     assert np.isnan([one["low"], one["high"]]).all()
 
 
-def test_a_level_widens():
-    """99 % is wider than 90 %, in both ways."""
-    log = logged(np.random.default_rng(8), 400)
-    for kind in ("delta", "bootstrap"):
-        assert (
-            widths(log, TARGET, level=0.99, interval=kind)
-            > widths(log, TARGET, level=0.9, interval=kind)
-        ).all()
-
-
 @pytest.mark.parametrize(("modelled", "smooth"), [(False, False), (True, True)])
 def test_intervals_cover(modelled, smooth):
     """Over 2,000 logs of 2,000 rounds with rewards near 0.8, 95 % intervals hold in 93 to 97 %."""
@@ -142,39 +124,6 @@ def test_intervals_cover(modelled, smooth):
         held.append(((table["low"] <= truth) & (truth <= table["high"])).to_numpy())
     share = dict(zip(names, np.mean(held, axis=0), strict=True))
     assert all(0.93 <= covered <= 0.97 for covered in share.values()), share
-
-
-def test_bootstrap_intervals_cover():
-    """Of SNIPS and DR, in 1,000 logs.
-
-    With sessions of four rounds that share a mood, by session only.
-    """
-    rng = np.random.default_rng(21)
-    truth = float(TARGET @ MEANS)
-    session, held = np.arange(2000) // 4, []
-    for number in range(1000):
-        mood = rng.choice([-0.1, 0.1], 500)[session]
-        action = rng.choice(4, 500, p=LOGGING)[session]
-        reward = (rng.random(2000) < MEANS[action] + mood).astype(float)
-        log = pd.DataFrame({"action": action, "reward": reward, "propensity": LOGGING[action]})
-        said = [
-            estimate(
-                log,
-                TARGET,
-                ("snips", "dr"),
-                number,
-                interval="bootstrap",
-                n_boot=200,
-                session=session,
-            ),
-            estimate(log, TARGET, ("snips", "dr"), number, session=session),
-            estimate(log, TARGET, ("snips", "dr"), number),
-        ]
-        held.append([((one["low"] <= truth) & (truth <= one["high"])).to_numpy() for one in said])
-    share = np.mean(held, axis=0)
-    assert (share[:2] > 0.925).all(), share
-    assert (share[:2] < 0.97).all(), share
-    assert (share[2] < 0.92).all(), share
 
 
 def test_the_difference_of_two_policies_is_covered():
@@ -352,18 +301,6 @@ def test_few_events_make_few_reasons():
     assert statuses(log, [0.5, 0.5], "snips") == {"snips": "none"}
 
 
-def test_few_sessions_make_few_reasons():
-    """Rounds of one session count together.
-
-    With four sessions, one makes a quarter of the variance or more.
-    """
-    log = uniform(4000)
-    assert statuses(log, [0.4, 0.6], "snips") == {"snips": "ok"}
-    session = np.arange(4000) // 1000
-    assert "one session makes" in notes(log, [0.4, 0.6], "snips", session=session)
-    assert statuses(log, [0.4, 0.6], "snips", session=session)["snips"] != "ok"
-
-
 def test_weight_that_was_cut_away():
     """Clipping is bias, switching is the model's word.
 
@@ -430,26 +367,6 @@ def test_rewards_that_are_all_the_same_are_no_certainty():
     }
 
 
-def test_few_rounds_accepted():
-    """Replay by rejection wastes rounds that the weights would use."""
-    rng = np.random.default_rng(2)
-    action = (rng.random(2000) < 0.02).astype(int)
-    log = pd.DataFrame(
-        {
-            "action": action,
-            "reward": rng.integers(0, 2, 2000),
-            "propensity": [0.98, 0.02] @ np.eye(2)[action].T,
-        }
-    )
-    found = statuses(log, [0.97, 0.03], "replay", "snips")
-    assert found == {"replay": "ok", "snips": "ok"}
-    few = statuses(
-        log.iloc[:120], [0.9, 0.1], "replay", rules=Rules(share=(1.0, 1.0), lead=(1.0, 1.0))
-    )
-    assert few["replay"] != "ok"
-    assert "rounds accepted" in notes(log.iloc[:120], [0.9, 0.1], "replay")
-
-
 def test_a_log_in_which_nothing_counts():
     """The target never does what was logged: no value of the ratio, and a warning that says so."""
     log = pd.DataFrame({"action": [0] * 50, "reward": [0, 1] * 25, "propensity": 0.5})
@@ -459,14 +376,6 @@ def test_a_log_in_which_nothing_counts():
     by_name = table.set_index("estimator")
     assert np.isnan(by_name.loc[["snips", "replay"], ["value", "low", "high"]]).all(axis=None)
     assert (by_name.loc["ips", "ess"], by_name.loc["ips", "max_weight"]) == (0.0, 0.0)
-
-
-def test_one_warning_for_one_reason():
-    """Not one an estimator."""
-    with pytest.warns(OverlapWarning) as caught:
-        estimate(uniform(16), [0.0, 1.0], ("ips", "snips", "dr"), rules=Rules(lead=(1.0, 1.0)))
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
 
 
 def test_the_mean_weight_has_an_interval():

@@ -23,9 +23,7 @@ from raglab.lab.certification import certify_best
 from raglab.lab.certification_families import grid
 from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fit_fused_gate
-from raglab.lab.report.page import write_report
 from raglab.lab.search_space import full_space
-from raglab.lab.signal_audit import audit_signals
 from raglab.lab.study import tune
 from raglab.lab.untuned_policies import always_answer
 from raglab.replay import decide, flips, steps, sweep, tally
@@ -38,7 +36,7 @@ from raglab.values import Status, TraceData
 from refusals import refused
 from worlds import Hit, ask, measured, policy, random_policies, random_trace, trace_of, with_signals
 
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=10)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=4)
 SEEDS = st.integers(0, 100_000)
 SURE: dict[str, Any] = {"higher": "surer", "unit": "probability"}
 CONFIDENT: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled": False}}
@@ -211,29 +209,6 @@ def test_a_stored_trace_decides_as_before_and_has_the_same_bytes(tmp_path):
     assert sweep(loaded, chosen).equals(sweep(trace, chosen))
 
 
-def test_parts_keep_their_rows():
-    """A subset in any order, a split."""
-    trace = judged_three()
-    assert trace.subset([2, 0]).signal("judge").to_dict() == {"q2": 0.3, "q0": 0.1}
-    cases = tuple(
-        case._replace(split=name)
-        for case, name in zip(trace.cases, ("tune", "report", "tune"), strict=True)
-    )
-    assert replace(trace, cases=cases).split("tune").signal("judge").tolist() == [0.1, 0.3]
-
-
-def test_decisions_show_the_signals_of_the_trace():
-    """A column a signal, at the arm that was decided by.
-
-    None where the trace has none of its own.
-    """
-    trace = stored(random_trace(2, n_cases=2, arms=2)).with_signal(
-        "judge", [[0.1, 0.2], [0.3, 0.4]], **SURE
-    )
-    assert decide(trace, policy(), arm="iterative").frame()["signals.judge"].tolist() == [0.2, 0.4]
-    assert not [name for name in decide(three(), policy()).frame() if name.startswith("signals.")]
-
-
 # refused
 
 
@@ -252,26 +227,19 @@ def test_what_is_no_name_is_refused(name):
     [
         ([0.1, np.inf, 0.2], "must be finite .*inf at case 'q1'"),
         ([0.1, 0.2], r"values must be \[Q\], .* got shape \(2,\)"),
-        (np.zeros((3, 2)), r"got shape \(3, 2\)"),
-        (0.5, r"got shape \(\)"),
         (["a", "b", "c"], "values must be numbers"),
         (
             [0.1, 1.5, 0.2],
             r"'probability' must be finite and in \[0, 1\], got 1.5 at case 'q1'; scale it",
         ),
-        ([0.1, -0.5, 0.2], "got -0.5 at case 'q1'"),
         (
             pd.Series({"q0": 0.1, "q9": 0.2}),
             r"the trace's cases, got 'q9' \(1 such\); index it by case id",
         ),
-        (pd.Series([0.1, 0.2, 0.3]), r"got '0' \(3 such\)"),
         (pd.Series([0.1, 0.2], index=["q1", "q1"]), "each case once, got 'q1'"),
-        (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), r"got shape \(3, 2\)"),
         # without an order no case could be told from another
         ({"q1": 0.1}, "numbers by case, or a Series, got {'q1'"),
-        ({0.1, 0.2}, "numbers by case, or a Series, got {0.1"),
         (None, r"values must be .*\[Q, A, D\].* got shape \(\)"),
-        (iter([0.1]), "numbers by case, or a Series, got .*iterator"),
     ],
 )
 def test_values_that_are_none_are_refused(values, rule):
@@ -280,34 +248,10 @@ def test_values_that_are_none_are_refused(values, rule):
         three().with_signal("judge", values, **SURE)
     for more, told in (
         ({"higher": "better"}, "higher of signal judge must be one of surer, ask, got 'better'"),
-        ({"stage": "reply"}, "stage of signal judge must be one of query, hits, answer"),
-        ({"missing": "maybe"}, "missing of signal judge must be one of fires, passes"),
-        ({"unit": ""}, "a unit must be a text of 1 to 200"),
         ({"unit": "x" * 300}, "a unit must be a text of 1 to 200"),
         ({"version": "1\n2"}, "version of signal judge must be one line"),
     ):
         refused(told, judged_three, **more)
-
-
-@pytest.mark.parametrize(
-    ("content", "rule"),
-    [
-        (None, "the file must be readable"),
-        (
-            "case_id,score\nq0,0.5\n",
-            "must have columns case_id and judge, got columns case_id, score",
-        ),
-        ("case_id,value\nq0,high\n", "values must be numbers"),
-        ("", "a file must not be empty"),
-    ],
-)
-def test_a_file_that_is_none_is_refused(tmp_path, content, rule):
-    """Absent, empty, without its columns, with words for numbers."""
-    place = tmp_path / "values.csv"
-    if content is not None:
-        place.write_text(content)
-    with pytest.raises(InputError, match=rule):
-        three().with_signal("judge", place, **SURE)
 
 
 UNIT = {"name": "marks", "low": 0.0, "high": 1.0, "whole": False}
@@ -475,17 +419,6 @@ def judged():
     return stored(trace).with_signal("judge", values, **SURE)
 
 
-def test_the_audit_has_a_row_for_it(judged):
-    """With its declaration, before what tells less."""
-    frame = audit_signals(judged, policy(), repeats=0).table.set_index("signal")
-    assert frame.loc["judge", ["unit", "direction", "stage"]].tolist() == [
-        "probability",
-        "surer",
-        "hits",
-    ]
-    assert frame.loc["judge", "auroc_right"] == frame["auroc_right"].max() > 0.9
-
-
 def test_a_search_moves_its_bound_and_a_certificate_varies_it(judged):
     """Space, steps, flips and grid know the path; the lowest candidate passes all."""
     gated = Policy.load().replace("signals.judge.min", 0.5)
@@ -517,14 +450,3 @@ def test_a_study_selects_by_it(judged):
     assert {"one threshold", "expected cost"} <= set(found.costs.index)
     assert used_signals(found.policies["one threshold"]) == ("judge",)
     assert "judge" in used_signals(found.policies["expected cost"])
-
-
-def test_a_report_shows_what_a_model_makes_of_it(judged, tmp_path):
-    """With what it is, in the table of the model's weights."""
-    part = judged.split("report")
-    place = write_report(
-        part,
-        {"defaults": Policy.load(), "tuned": fit_decision(judged, Policy.load())},
-        out=tmp_path / "report.html",
-    )
-    assert "your own" in place.read_text(encoding="utf-8")

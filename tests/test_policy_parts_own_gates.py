@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.lab.search_space import full_space
-from raglab.policy_parts.gate_order import policy_order
 from raglab.policy_parts.own_gates import REGISTERED, register_gate
 from raglab.replay import decide, flips, steps, tally
 from raglab.store.policies import Policy
 from raglab.values import Status
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=12)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=5)
 SEEDS = st.integers(0, 100_000)
 CONFIDENT: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled": False}}
 MIDDLE = (
@@ -177,26 +176,6 @@ def test_a_gate_on_chosen_hits_stands_behind_the_gap():
     assert decide(trace_of((ask(), [[Hit(0.5)]])), behind).status[0] == Status.ok
 
 
-@pytest.mark.parametrize(
-    ("more", "rule"),
-    [
-        ({"reads": ["confidence"]}, "must read signals"),
-        ({"on_fire": "stop"}, "on_fire"),
-        ({"thresholds": {"least": {"side": "up", "default": 1.0}}}, "side"),
-        (
-            {"thresholds": {"least": {"side": "floor", "default": 2.0, "unit": "cosine"}}},
-            r"lie in \[-1, 1\]",
-        ),
-        ({"thresholds": {"enabled": {"side": "floor", "default": 0.0}}}, "must be named by"),
-    ],
-)
-def test_a_registration_that_is_none_is_refused(more, rule):
-    """With what it must be."""
-    whole = {"name": "good", "thresholds": {}, "reads": ["words"]} | more
-    with pytest.raises(ValueError, match=rule):
-        register_gate(**whole)(lambda read, _: read("words"))
-
-
 # laws on random traces
 
 
@@ -266,14 +245,3 @@ def test_a_gate_of_the_user_is_the_gate_on_the_signal_it_reads(seed):
             steps(trace, of_user, path="gates.near.least"),
         )
         assert first.equals(second)
-
-
-def test_a_gate_that_is_named_stands_alone():
-    """The others on signals and of the user stay together where the order names their group."""
-    stated = ("signals.judge", "l2", "gap", "signals")
-    order = policy_order(stated, ("signals.judge", "signals.words", "gates.near"))
-    assert [(step.gate.name, step.names) for step in order.before] == [
-        ("signals", ("signals.judge",)),
-        ("l2", None),
-    ]
-    assert order.after[0].names == ("signals.words", "gates.near")

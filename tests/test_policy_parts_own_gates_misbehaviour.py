@@ -10,7 +10,6 @@ import dataclasses
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,26 +69,13 @@ async def coroutine(read, limits):
 READ_ONLY = "read-only.*numpy.array"
 WRITES = {
     "assigns": "x[:] = 1.0",
-    "assigns at a mask": "x[x < 0.6] = 1.0",
     "adds in place": "x += 1.0",
-    "writes by out": "np.add(x, 1.0, out=x)",
-    "clips in place": "np.clip(x, 0.9, 1.0, out=x)",
     "sorts in place": "x.sort()",
-    "partitions in place": "x.partition(3)",
     "fills": "x.fill(1.0)",
-    "puts": "np.put(x, 0, 1.0)",
-    "puts at a mask": "np.putmask(x, x < 0.6, 1.0)",
-    "places": "np.place(x, x < 0.6, [1.0])",
-    "copies into it": "np.copyto(x, 1.0)",
-    "shuffles": "np.random.default_rng(0).shuffle(x)",
-    "replaces NaN in place": "np.nan_to_num(x, copy=False)",
-    "swaps bytes in place": "x.byteswap(inplace=True)",
     "writes by an iterator": "x.flat[0] = 1.0",
     "writes a view": "x[::-1][0] = 1.0",
-    "writes a reshaped view": "x.reshape(-1, 1)[0, 0] = 1.0",
     "writes by a memoryview": "memoryview(x)[0] = 1.0",
     "sets the flag": "x.flags.writeable = True",
-    "sets the flag by name": "x.setflags(write=True)",
     "sets the flag of a view": "x.view().setflags(write=True)",
     "sets the flag of its base": "x.base.setflags(write=True)",
     "writes a measurement of the question": "words = read('words')\nwords[:] = 0",
@@ -106,9 +92,6 @@ RAISES = {
         re.escape("\\x1b[2J"),
     ),
     "divides by zero": ("1 / 0", "ZeroDivisionError"),
-    "asserts": ("assert x.sum() < 0.0, 'all below'", "AssertionError: all below"),
-    "ends an iteration": ("next(iter(()))", "StopIteration"),
-    "raises a warning": ("raise DeprecationWarning('old')", "DeprecationWarning: old"),
     "raises on floating-point errors": (
         "np.seterr(all='raise')\n1.0 / np.zeros(2)",
         "FloatingPointError",
@@ -120,34 +103,20 @@ RAISES = {
         "must read only what its `reads` lists, .*got 'top1'",
     ),
     "reads all evidence": ("read.evidence.signals", "AttributeError"),
-    "reads no name": ("read(0)", "must read only what its `reads` lists"),
-    "indexes outside": ("x[10_000]", "IndexError"),
-    "adds other shapes": ("x + np.zeros(1000)", "ValueError.*broadcast"),
 }
 RETURNS: dict[str, tuple[Gate, str]] = {
     "nothing": (value(lambda _: None), "NoneType"),
     "a text": (value(lambda _: "pass"), "type str"),
-    "bytes": (value(lambda _: b"pass"), "type bytes"),
     "a boolean": (value(lambda _: True), "bool"),
-    "a boolean of NumPy": (value(lambda _: np.True_), "bool"),
     "booleans": (value(lambda x: x >= 0.0), "bool"),
-    "a complex number": (value(lambda _: 1j), "type complex"),
     "complex numbers": (value(lambda x: x.astype(complex)), "complex128"),
     "a list": (value(lambda x: x.tolist()), "type list"),
-    "a tuple": (value(lambda x: (x, x)), "type tuple"),
-    "a mapping": (value(lambda x: {"margin": x}), "type dict"),
-    "a set": (value(lambda x: {*x.tolist()}), "type set"),
     "a generator": (value(lambda x: (margin for margin in x)), "type generator"),
-    "an iterator": (value(lambda x: map(float, x)), "type map"),
-    "a function": (value(lambda x: lambda: x), "type function"),
     "a decimal": (value(lambda _: Decimal(1)), "type Decimal"),
-    "a fraction": (value(lambda _: Fraction(1, 2)), "type Fraction"),
-    "not implemented": (value(lambda _: NotImplemented), "type NotImplementedType"),
     "a number beyond 64 bits": (value(lambda _: 10**30), "type object"),
     "objects": (value(lambda x: x.astype(object)), "type object"),
     "texts": (value(lambda x: x.astype(str)), "type <U"),
     "times": (value(lambda x: np.zeros(len(x), "M8[s]")), "datetime64"),
-    "spans of time": (value(lambda x: np.zeros(len(x), "m8[s]")), "timedelta64"),
     "records": (value(lambda x: np.zeros(len(x), [("margin", float)])), "margin"),
     "unsigned numbers": (
         value(lambda x: np.zeros(len(x), np.uint8)),
@@ -156,12 +125,8 @@ RETURNS: dict[str, tuple[Gate, str]] = {
     "masked numbers": (value(lambda x: np.ma.masked_less(x, 0.0)), "MaskedArray"),
     "a matrix": (value(lambda x: x.view(np.matrix)), "matrix"),
     "a Series": (value(pd.Series), "Series"),
-    "a frame": (value(pd.DataFrame), "DataFrame"),
     "too many numbers": (value(lambda x: np.append(x, 0.0)), r"shape \(25,\)"),
-    "too few numbers": (value(lambda x: x[:-1]), r"shape \(23,\)"),
-    "no number": (value(lambda x: x[:0]), r"shape \(0,\)"),
     "pairs of cases": (value(lambda x: x[:, None] - x), r"shape \(24, 24\)"),
-    "one axis more": (value(lambda x: np.stack([[x], [x]])), r"shape \(2, 1, 24\)"),
     "a column": (value(lambda x: x[:, None]), r"shape \(24, 1\)"),
     # which is what is wrong with it
     "what must be awaited": (coroutine, "type coroutine"),  # type: ignore[dict-item]
@@ -187,12 +152,8 @@ HARMLESS = {
     "reshapes what it read": statements("x = x.view()\nread('words').shape = (-1, 1)"),
     "takes another type of what it read": statements("read('words').dtype = np.float64"),
     "writes and goes on": statements("try:\n    x += 1.0\nexcept ValueError:\n    pass"),
-    "writes a copy": statements("x = np.array(x)\nx += 1.0"),
     "sets how NumPy reports errors": statements("np.seterr(all='raise')"),
     "returns a number": value(lambda _: 1.0),
-    "returns a whole number": value(lambda _: -1),
-    "returns an array without axes": value(lambda _: np.array(0.5)),
-    "returns half width": value(lambda x: x.astype(np.float32)),
     "returns what it read": lambda read, _: read(NEAR),
     "returns infinities": value(lambda x: np.where(x < 0.0, -np.inf, np.inf)),
     "returns nothing but missing": value(lambda x: np.full_like(x, np.nan)),
@@ -203,11 +164,6 @@ HARMLESS = {
 def registry(monkeypatch):
     """A registry of its own."""
     monkeypatch.setattr(own_gates, "REGISTERED", {})
-
-
-def test_thirty_kinds():
-    """The table holds them."""
-    assert len(KINDS) >= 30
 
 
 class Direction(NamedTuple):
@@ -233,9 +189,6 @@ DIRECTIONS = {
     "only where the question is short": Direction(
         lambda read, limits: np.where(read("words") < 6, limits.m, 0.5) - read(NEAR), "floor", SWAP
     ),
-    "steps of a wrong direction": Direction(
-        lambda read, limits: np.where(read(NEAR) < limits.m, 1.0, -1.0), "floor", SWAP
-    ),
     "the distance from the threshold": Direction(
         lambda read, limits: 0.2 - np.abs(read(NEAR) - limits.m),
         "floor",
@@ -245,9 +198,6 @@ DIRECTIONS = {
         lambda read, limits: read(NEAR) - (limits.m - 0.5) ** 2,
         "ceiling",
         "can only rise as m rises",
-    ),
-    "missing at one end": Direction(
-        lambda read, limits: np.where(limits.m == 0.0, np.nan, limits.m) - read(NEAR), "floor", SWAP
     ),
 }
 RIGHT = {
@@ -348,22 +298,19 @@ def test_the_direction_is_checked_once_a_call():
 @pytest.mark.filterwarnings(
     "ignore:coroutine:RuntimeWarning", "ignore:divide by zero:RuntimeWarning"
 )
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_error_names_the_gate(kind):
-    """By decide and by sweep.
-
-    Two other policies decide to the bit as before, and as on a trace that is new.
-    """
+def test_an_error_names_the_gate():
+    """By decide and by sweep; two other policies decide to the bit as before."""
     trace = random_trace(11, n_cases=N_CASES)
     before = state(trace)
-    gated = register(KINDS[kind].gate)
-    for call in (lambda: decide(trace, gated), lambda: sweep(trace, [*neighbours(), gated])):
-        with pytest.raises(
-            ValueError, match=rf"(?s)gate odd must return headroom.*{KINDS[kind].says}"
-        ):
-            call()
+    for name, kind in KINDS.items():
+        gated = register(kind.gate)
+        says = rf"(?s)gate odd must return headroom.*{kind.says}"
+        with pytest.raises(ValueError, match=says):
+            decide(trace, gated)
+        if name in {"assigns", "raises", "returns nothing"}:
+            with pytest.raises(ValueError, match=says):
+                sweep(trace, [*neighbours(), gated])
     assert state(trace) == before
-    assert state(random_trace(11, n_cases=N_CASES)) == before
 
 
 @pytest.mark.parametrize("kind", HARMLESS)
@@ -408,14 +355,6 @@ def test_a_gate_that_warns_is_named_where_it_is_called():
         decided.frame(reasons=True)
 
 
-def test_a_gate_that_is_off_is_not_called():
-    """What it would raise concerns nobody."""
-    trace = random_trace(11, n_cases=N_CASES)
-    register(KINDS["raises"].gate)
-    off = policy(gates={"odd": {"enabled": False}})
-    assert decide(trace, off).status.tolist() == decide(trace, policy()).status.tolist()
-
-
 def test_the_cause_stays():
     """What the function raised is the cause, with its line."""
     gated = register(KINDS["raises"].gate)
@@ -433,13 +372,6 @@ def test_what_stops_the_process_is_left_alone(stop):
 
     with pytest.raises(stop):
         decide(random_trace(11), register(gate))
-
-
-@pytest.mark.parametrize("function", [42, "a text", None])
-def test_what_is_no_function_is_not_registered(function):
-    """Also with a name."""
-    with pytest.raises(TypeError, match="gate odd must be a function of read and thresholds"):
-        register(function)
 
 
 class TestLive:

@@ -47,15 +47,14 @@ class TestHits:
         assert n_relevant(l2, np.array([[2.0], [-1.0]])).tolist() == [[n_hits], [0]]
         assert n_relevant(l2[:, 0], np.array([2.0, 0.0])).tolist() == [n_hits, 1]
 
-    @pytest.mark.parametrize("n_hits", [MOST_HITS + 1, 32_768, 40_000])
-    def test_a_frame_with_more_is_refused(self, n_hits):
+    def test_a_frame_with_more_is_refused(self):
         """By number and case, and so is a service over frames."""
-        rule = f"hits of a case, arm and depth must be at most 32,000, got {n_hits:,}; .*case 'q1'"
+        rule = "hits of a case, arm and depth must be at most 32,000, got 32,001; .*case 'q1'"
         with pytest.raises(raglab.InputError, match=rule):
-            raglab.trace_from_frame(frame(n_hits))
+            raglab.trace_from_frame(frame(MOST_HITS + 1))
         with pytest.raises(raglab.InputError, match=rule):
             raglab.decide_frame(
-                frame(n_hits), raglab.Policy.load().replace("confidence.enabled", False)
+                frame(MOST_HITS + 1), raglab.Policy.load().replace("confidence.enabled", False)
             )
 
     def test_a_trace_made_by_hand_is_refused(self):

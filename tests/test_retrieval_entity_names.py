@@ -107,5 +107,5 @@ class TestMentions:
             return lines_run(lambda: (names_in([unit * units]), codes_in(unit * units)))
 
         start = time.process_time()
-        assert work(40_000) < 6 * work(10_000)
+        assert work(8_000) < 6 * work(2_000)
         assert time.process_time() - start < 25.0

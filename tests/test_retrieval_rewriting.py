@@ -92,12 +92,6 @@ class TestRm3:
             "yard",
         }
 
-    def test_step_3_reads_twice_as_many(self):
-        """Four passages where step 1 reads two."""
-        rewriter = rm3(TEXTS, passages=2, terms=5)
-        assert rewriter.rewrite("hail", TEXTS, 3) == rewriter.rewrite("hail", TEXTS[:4], 3)
-        assert "yard" in rewriter.rewrite("hail", TEXTS, 3)
-
     @pytest.mark.parametrize("passages", [(), ("",), ("the of and",), ("hail",), ("12 £400 3%",)])
     def test_the_question_as_it_came_where_nothing_can_be_added(self, passages):
         """Character for character: no passages, no words, no other words, figures alone."""

@@ -489,7 +489,7 @@ def asked(kind, client, index):
     """One question live, three recorded."""
     gates = {"confidence": {"enabled": False}, "generation": {"enabled": kind.gated}}
     policy, generator = Policy.from_mapping(OPEN | gates), ModelGenerator(client)
-    system = System.open(index, policy=policy, generator=generator, cache=False)
+    system = System.open(index, policy=policy, generator=generator, cache=False, audit=False)
     if kind.ends == NO_CONFIDENCE:
         assert ask("Is a courtesy car provided?", system=system)["status"] == "ok"
     begin = time.perf_counter()
@@ -536,6 +536,7 @@ def test_a_kind_of_server(
     """Live, recorded, decided; no key anywhere, and in the time that is stated."""
     kind = KINDS[number]
     caplog.set_level("DEBUG")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))
     if not index.exists():

@@ -129,27 +129,6 @@ class TestEnvironment:
         assert project.endswith("--no-deps --no-build-isolation --editable .")
         assert capsys.readouterr().out == ""
 
-    @pytest.mark.parametrize(
-        "name",
-        ["CPython 3.12 on Linux x86_64 with glibc", "CPython 3.11 on Darwin arm64 with none"],
-    )
-    def test_elsewhere_it_says_that_there_are_none(
-        self,
-        name,
-        environment,
-        monkeypatch,
-        capsys,
-    ):
-        """The versions are pinned all the same."""
-        pip = Pip(environment, monkeypatch)
-        monkeypatch.setattr(environment, "platform_name", lambda: name)
-        environment.main()
-        (command,) = pip.commands
-        assert "--constraint constraints.txt --editable .[" in command
-        output = capsys.readouterr().out
-        assert name in output
-        assert "without hashes" in output
-
     @pytest.mark.parametrize("place", range(4))
     def test_a_hash_that_does_not_fit_ends_it(self, place, environment, monkeypatch):
         """Nothing is installed without hashes instead."""

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import raglab
 from labelled import free_policy, labelled, unlabelled
-from raglab.audit.label_samples import read_labels, sample_rows, write_sample
+from raglab.audit.label_samples import write_sample
 from raglab.cli import app
-from raglab.lab.label_sampling import sample_for_labels, with_sample_labels
+from raglab.lab.label_sampling import sample_for_labels
 from raglab.metrics.costs import LABELS
 from raglab.metrics.intervals import Stratum, clopper_pearson, finite_interval
 from raglab.metrics.mixes import checked_mix, estimated_mix
@@ -100,8 +100,8 @@ class TestIntervals:
             expected = [sum(end) / total for end in zip(*bounds, strict=True)]
             assert mix.shares[label] == pytest.approx(tuple(expected))
 
-    @pytest.mark.parametrize("delta", [0.05, 0.2, 0.45])
-    @pytest.mark.parametrize("sizes", [((6, 3),), ((9, 4),), ((4, 2), (5, 3)), ((3, 3), (6, 2))])
+    @pytest.mark.parametrize("delta", [0.05, 0.45])
+    @pytest.mark.parametrize("sizes", [((6, 3),), ((3, 3), (4, 2))])
     def test_all_shares_are_held_at_once(self, sizes, delta):
         """Over all draws, enumerated, of each population: missed at most with probability delta."""
 
@@ -190,12 +190,6 @@ class TestIntervals:
         stated = checked_mix({"ok": 0.9})
         assert stated.at(0.02) is stated
 
-    @pytest.mark.parametrize("delta", [0.0, -0.1, 0.5, 1.0, float("nan")])
-    def test_an_error_that_is_none(self, delta):
-        """Is refused by its name."""
-        with pytest.raises(ValueError, match="delta must be in"):
-            raglab.traffic_mix(plain(5, 5, 5, 0), delta=delta)
-
 
 class TestSheets:
     """`raglab.traffic_mix`."""
@@ -242,34 +236,18 @@ class TestSheets:
         whole = raglab.traffic_mix(rows.assign(question_label=np.resize(["ok", "refuse"], 200)))
         assert whole.shares == {"ok": (0.5, 0.5), "refuse": (0.5, 0.5), "ambiguous": (0.0, 0.0)}
 
-    def test_two_samples(self):
-        """Each is traffic of its own: a sheet beside itself says the same share."""
-        first, second = (sheet((50, (6, 2, 2, 0)), name=name) for name in "ab")
-        both = raglab.traffic_mix(pd.concat([first, second]))
-        assert both.estimate == raglab.traffic_mix(first).estimate
-        assert sum(stratum.size for stratum, *_ in both.strata) == 100
-
     @pytest.mark.parametrize(
         ("change", "rule"),
         [
             (lambda rows: rows.drop(columns="question_label"), NO_COLUMN),
-            (lambda rows: rows.rename(columns={"question_label": "Question_label"}), NO_COLUMN),
             (lambda rows: rows.assign(question_label="yes"), COLUMN),
             (lambda rows: rows.assign(question_label=""), "a row must have a question_label"),
             (lambda rows: rows[1:], "a sample must have all drawn rows"),
-            (lambda rows: rows[rows["question_label"] != ""], "a sample must have all drawn rows"),
-            (lambda rows: pd.concat([rows, rows[:1]]), "a sample must have all drawn rows"),
             (lambda rows: rows.drop(columns="stratum"), DRAW),
             (lambda rows: rows.assign(request_id="r1"), WHOLE),
             (lambda rows: rows.assign(stratum=rows["stratum"].where(rows.index % 2 > 0, "")), HALF),
             (lambda rows: rows.assign(inclusion_probability=np.linspace(0.1, 1, len(rows))), DRAW),
-            (lambda rows: rows.assign(inclusion_probability=2.0), DRAW),
-            (lambda rows: rows.assign(inclusion_probability=""), "inclusion_probability must"),
             (lambda rows: rows.drop(columns="inclusion_probability"), "inclusion_probability must"),
-            (
-                lambda rows: rows.drop(columns=["inclusion_probability", "stratum"]),
-                "inclusion_probability must",
-            ),
         ],
     )
     def test_what_is_no_sample(self, change, rule, tmp_path):
@@ -295,43 +273,6 @@ class TestSheets:
         )
         with pytest.raises(InputError, match=DRAW):
             raglab.traffic_mix(rows.assign(inclusion_probability=[0.3] * 49 + [0.4]))
-
-    def test_it_shows_all_counts(self):
-        """Estimates, ends, rows with and without a label, the error."""
-        text = str(raglab.traffic_mix(plain(60, 20, 10, 10)))
-        assert text.startswith("ok 0.667 (0.")
-        assert "90 labels of 100 requests" in text
-        assert "0.05" in text
-        assert repr(raglab.traffic_mix(plain(60, 20, 10, 10))) == text
-        assert str(checked_mix({"ok": (0.8, 0.9)})) == "ok 0.8 to 0.9, the rest as labelled"
-
-
-class TestLabelsBack:
-    """Readers of the column label, and the column beside it."""
-
-    def test_its_place(self):
-        """Directly after the label, and empty."""
-        policy = free_policy(similarity={"min_similarity": 0.4})
-        drawn = sample_for_labels(unlabelled(labelled(3, {"": 60})), policy, 9, seed=1)
-        columns = list(drawn)
-        assert columns[columns.index("label") + 1] == "question_label"
-        assert (drawn["question_label"] == "").all()
-
-    def test_old_and_new_sheets(self, tmp_path):
-        """Labels come back whatever the column holds, and without it; the mix needs it."""
-        policy = free_policy(similarity={"min_similarity": 0.4})
-        trace = unlabelled(labelled(3, {"": 60}))
-        rows = sample_for_labels(trace, policy, 20, seed=1).assign(label="ok")
-        old, strange = rows.drop(columns="question_label"), rows.assign(question_label="who knows")
-        expected = with_sample_labels(trace, policy, rows).cases
-        for form in (old, strange):
-            assert with_sample_labels(trace, policy, form).cases == expected
-            write_sample(form, tmp_path / "sheet.csv")
-            assert with_sample_labels(trace, policy, tmp_path / "sheet.csv").cases == expected
-            assert len(read_labels(tmp_path / "sheet.csv")) == 20
-            assert len(list(sample_rows(form))) == 20
-            with pytest.raises(InputError, match="question_label"):
-                raglab.traffic_mix(form)
 
 
 def test_the_command(tmp_path):
