@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -74,19 +75,12 @@ def gate_displays(order=slice(None), **more):
 
 MEANS = np.array([0.7, 0.6, 0.5])
 ARMS = ("hybrid", "iterative", "graph")
-RUNS = {
-    name: run(Bandit(name), Bernoulli(MEANS), rounds=500, replications=12)
-    for name in ("ucb1", "thompson_beta")
-}
 PRICED = Table.from_frame(
     pd.DataFrame({"small": np.repeat([0.75, 0.25], 30), "large": np.repeat([0.25, 1.0], 30)}),
     costs={"small": 1.0, "large": 4.0},
     price=0.125,
     order="given",
 )
-DRIFT = {
-    name: run(Bandit(name), PRICED, rounds=60, replications=8) for name in ("ucb1", "thompson_nig")
-}
 ROW: dict[str, Any] = {"ess": 200.0, "max_weight": 12.5, "status": "ok"}
 ESTIMATES = pd.DataFrame(
     [
@@ -97,6 +91,22 @@ ESTIMATES = pd.DataFrame(
         | {"status": "none", "ess": 1.0},
     ]
 )
+
+
+@cache
+def bandit_runs():
+    """Runs of two learners on three arms."""
+    names = ("ucb1", "thompson_beta")
+    return {
+        name: run(Bandit(name), Bernoulli(MEANS), rounds=500, replications=12) for name in names
+    }
+
+
+@cache
+def priced_runs():
+    """Runs of two learners on arms with prices."""
+    names = ("ucb1", "thompson_nig")
+    return {name: run(Bandit(name), PRICED, rounds=60, replications=8) for name in names}
 
 
 def bandit_state(policy="thompson_beta"):
@@ -122,11 +132,12 @@ def logged_choices(rounds=60):
 def bandit_displays(**more):
     """Every display."""
     p, arms = logged_choices()
+    runs = bandit_runs()
     return {
-        "interval": RegretDisplay.from_runs(RUNS, slope=lai_robbins(MEANS), **more),
-        "quantiles": RegretDisplay.from_runs(RUNS, band="quantiles", level=0.8, log_x=True, **more),
-        "spend": RegretDisplay.from_runs(DRIFT, cost_unit="US dollars", **more),
-        "share": ArmShareDisplay.from_run(RUNS["ucb1"], ARMS, **more),
+        "interval": RegretDisplay.from_runs(runs, slope=lai_robbins(MEANS), **more),
+        "quantiles": RegretDisplay.from_runs(runs, band="quantiles", level=0.8, log_x=True, **more),
+        "spend": RegretDisplay.from_runs(priced_runs(), cost_unit="US dollars", **more),
+        "share": ArmShareDisplay.from_run(runs["ucb1"], ARMS, **more),
         "beta": PosteriorDisplay.from_state(*bandit_state(), ("hybrid", "iterative"), **more),
         "student": PosteriorDisplay.from_state(*bandit_state("thompson_nig"), **more),
         "propensity": PropensityDisplay.from_propensities(p, ARMS, action=arms, floor=0.05, **more),
@@ -186,8 +197,11 @@ def monitored(n=50):
     )
 
 
-PATTERNED = Policy.from_mapping(policy(patterns=PATTERNS).model_dump())
-AUDITED = audit_signals(random_trace(3, 80), PATTERNED, repeats=1, folds=2)
+@cache
+def audited_signals():
+    """Audit of a random trace."""
+    patterned = Policy.from_mapping(policy(patterns=PATTERNS).model_dump())
+    return audit_signals(random_trace(3, 80), patterned, repeats=1, folds=2)
 
 
 def reviewed_traffic(n=60, steps=20, **extra):

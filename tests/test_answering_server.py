@@ -437,6 +437,18 @@ def test_a_hostile_error_is_one_short_line_of_plain_text(server):
     assert len(said) < 300
 
 
+def test_a_server_that_is_not_there_is_a_reason():
+    """Port 9 of this machine listens to nobody."""
+    with pytest.raises(
+        ModelUnavailableError, match="start the server, or correct base_url"
+    ) as caught:
+        ModelGenerator(
+            OpenAIClient("tiny", "http://user:passwd1@127.0.0.1:9/v1", max_retries=0)
+        ).answer("?", PASSAGES)
+    assert caught.value.reason == "127.0.0.1:9 could not be reached or broke off"
+    assert "passwd1" not in str(caught.value)
+
+
 def test_no_passages_are_no_question_to_a_server(server):
     """Nothing is sent."""
     said = generator(server, "good").answer("What is the excess?", [])

@@ -13,12 +13,12 @@ import pytest
 from scipy import stats
 
 from drawings import (
-    DRIFT,
     ESTIMATES,
     MEANS,
-    RUNS,
     bandit_displays,
+    bandit_runs,
     bandit_state,
+    priced_runs,
 )
 from hostile_texts import MARKUP, assert_inert
 from raglab import off_policy
@@ -37,7 +37,11 @@ from raglab.displays.logs import ForestDisplay, RewardAuditDisplay
 from refusals import refused
 from study_worlds import audited, drawn
 
-DRAWN = bandit_displays(name="<b>mine</b>")
+
+@pytest.fixture(scope="module")
+def displays():
+    """Displays of bandits by name."""
+    return bandit_displays(name="<b>mine</b>")
 
 
 def test_a_forest_knows_the_rounds_of_its_log():
@@ -57,7 +61,7 @@ def test_names_and_units_are_drawn_as_they_stand():
     What turns the order of letters is shown.
     """
     hostile = r"$\frac{ $x$"
-    runs = {f"{hostile} {place}": run for place, run in enumerate(RUNS.values())}
+    runs = {f"{hostile} {place}": run for place, run in enumerate(bandit_runs().values())}
     drawn: list[Any] = [
         RegretDisplay.from_runs(runs, unit=hostile),
         ForestDisplay.from_estimates(ESTIMATES, unit=hostile),
@@ -76,28 +80,28 @@ def test_the_constant_of_lai_and_robbins():
     refused(r"means must be \[A\] probabilities inside \(0, 1\), got", lai_robbins, [1.0, 0.5])
 
 
-def test_regret_is_the_mean_of_the_runs():
+def test_regret_is_the_mean_of_the_runs(displays):
     """Every round of the frame has the mean over replications and its t interval or quantiles."""
-    frame = DRAWN["interval"].frame()
+    frame = displays["interval"].frame()
     last = frame[(frame["run"] == "ucb1") & (frame["round"] == 500)].iloc[0]
-    values = RUNS["ucb1"].regret[:, -1]
+    values = bandit_runs()["ucb1"].regret[:, -1]
     low, high = stats.t.interval(0.95, 11, loc=values.mean(), scale=stats.sem(values))
     assert last[["regret", "low", "high"]].tolist() == pytest.approx([values.mean(), low, high])
-    quantiles = DRAWN["quantiles"].frame().query("run == 'ucb1'").iloc[-1]
+    quantiles = displays["quantiles"].frame().query("run == 'ucb1'").iloc[-1]
     assert quantiles[["low", "high"]].tolist() == pytest.approx(
         np.quantile(values, [0.1, 0.9]).tolist()
     )
     assert (frame["replications"] == 12).all()
 
 
-def test_reward_and_spend_are_drawn_apart():
+def test_reward_and_spend_are_drawn_apart(displays):
     """Each as the mean of the rounds so far, before costs and in the user's unit.
 
     Without costs there is one panel.
     """
-    frame = DRAWN["spend"].frame()
+    frame = displays["spend"].frame()
     last = frame[frame["run"] == "thompson_nig"].iloc[-1]
-    done = DRIFT["thompson_nig"]
+    done = priced_runs()["thompson_nig"]
     assert done.spend is not None
     assert last["spend"] == pytest.approx(done.spend[:, -1].mean() / 60)
     assert last["reward"] == pytest.approx((done.value + 0.125 * done.spend)[:, -1].mean() / 60)
@@ -105,16 +109,16 @@ def test_reward_and_spend_are_drawn_apart():
         0.95, 7, loc=last["spend"], scale=stats.sem(done.spend[:, -1] / 60)
     )
     assert last[["spend_low", "spend_high"]].tolist() == pytest.approx([low, high])
-    labels = [on.get_ylabel() for on in DRAWN["spend"].axes_]
+    labels = [on.get_ylabel() for on in displays["spend"].axes_]
     assert labels[2].split() == ["mean", "spend", "(US", "dollars)"]
     assert len(labels) == 4
-    assert len(DRAWN["interval"].axes_) == 1
-    assert not {"spend", "recent"} & set(DRAWN["interval"].frame())
+    assert len(displays["interval"].axes_) == 1
+    assert not {"spend", "recent"} & set(displays["interval"].frame())
 
 
-def test_the_line_of_lai_and_robbins_is_its_slope_times_ln():
+def test_the_line_of_lai_and_robbins_is_its_slope_times_ln(displays):
     """At round 500 it stands at slope · ln(500)."""
-    shown = DRAWN["interval"].plot()
+    shown = displays["interval"].plot()
     (line,) = [one for one in shown.ax_.get_lines() if str(one.get_label()).startswith("Lai")]
     assert line.get_ydata()[-1] == pytest.approx(lai_robbins(MEANS) * np.log(500))
 
@@ -143,9 +147,9 @@ def test_shares_by_head():
     )
 
 
-def test_the_posterior_is_the_beta_that_is_drawn_from():
+def test_the_posterior_is_the_beta_that_is_drawn_from(displays):
     """3 of 4 successes and 0 of 1 on a uniform prior: Beta(4, 2) and Beta(1, 2)."""
-    shown = DRAWN["beta"]
+    shown = displays["beta"]
     np.testing.assert_allclose(shown.density[:, 0], stats.beta(4, 2).pdf(shown.at))
     frame = shown.frame()
     assert frame["mean"].tolist() == pytest.approx([4 / 6, 1 / 3])
@@ -157,9 +161,9 @@ def test_the_posterior_is_the_beta_that_is_drawn_from():
     assert widths[0] > widths[1]
 
 
-def test_the_posterior_of_the_normal_is_a_t():
+def test_the_posterior_of_the_normal_is_a_t(displays):
     """Its density integrates to 1, is symmetric about its mean, and has its mode there."""
-    shown = DRAWN["student"]
+    shown = displays["student"]
     assert dict(zip(shown.density[:, 0], shown.at, strict=True))[
         shown.density[:, 0].max()
     ] == pytest.approx(shown.frame()["mean"][0], abs=0.02)
@@ -180,9 +184,9 @@ def test_propensities_by_window():
     assert first["round"].tolist() == [1.5, 3.0]
 
 
-def test_a_forest_marks_the_status():
+def test_a_forest_marks_the_status(displays):
     """One mark a status, in the legend in words; the true value is a line; numbers by name."""
-    shown = DRAWN["forest"].plot()
+    shown = displays["forest"].plot()
     labels = shown.ax_.get_legend_handles_labels()[1]
     assert set(labels) == {
         "ok",

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from drawings import (
-    AUDITED,
+    audited_signals,
     bandit_displays,
     boundary_display,
     gate_displays,
@@ -43,7 +43,7 @@ def made():
         "boundary": boundary_display(**more),
         "frontier": FrontierDisplay.from_table(priced_table(), **more),
         "monitor": MonitorDisplay.from_monitor(monitored(), **more),
-        "signals": SignalAuditDisplay.from_audit(AUDITED, **more),
+        "signals": SignalAuditDisplay.from_audit(audited_signals(), **more),
         "traffic": ReviewDisplay.from_review(reviewed_traffic(), **more),
         "upgrade": TraceComparisonDisplay.from_comparison(upgraded(), **more),
     }
@@ -51,22 +51,27 @@ def made():
 
 for room in ("budgets", "monitoring"):  # where their displays come from
     pytest.importorskip(f"raglab.extensions.{room}")
-DRAWN, AGAIN = made(), gate_displays(name="<b>mine</b>")
-KINDS = {type(shown): name for name, shown in DRAWN.items()}
-every_display = pytest.mark.parametrize("name", KINDS.values())
 
 
-@every_display
-def test_axes_given_are_axes_used(name):
+@pytest.fixture(scope="module")
+def drawn():
+    """A display of each class by its name."""
+    displays = made()
+    last = {type(shown): name for name, shown in displays.items()}
+    return {name: displays[name] for name in last.values()}
+
+
+def test_axes_given_are_axes_used(drawn):
     """`ax` is drawn on, or its place taken; no figure is pyplot's; a pickle draws the same."""
-    shown = pickle.loads(pickle.dumps(DRAWN[name]))
-    on = canvas.empty_figure(12, 5).subplots()
-    assert shown.plot(ax=on) is shown
-    assert shown.figure_ is on.figure
-    assert (shown.ax_ is on) == (len(shown.axes_) == 1)
-    assert shown.plot().figure_ is not on.figure
-    assert shown.figure_.canvas.manager is None
-    assert shown.frame().equals(DRAWN[name].frame())
+    for name, display in drawn.items():
+        shown = pickle.loads(pickle.dumps(display))
+        on = canvas.empty_figure(12, 5).subplots()
+        assert shown.plot(ax=on) is shown, name
+        assert shown.figure_ is on.figure
+        assert (shown.ax_ is on) == (len(shown.axes_) == 1)
+        assert shown.plot().figure_ is not on.figure
+        assert shown.figure_.canvas.manager is None
+        assert shown.frame().equals(display.frame()), name
 
 
 def check_layout(shown):
@@ -94,23 +99,22 @@ def check_layout(shown):
         assert not any(label.overlaps(after) for after in names[place + 1 :])
 
 
-@every_display
-def test_a_notebook_sees_figure_and_table_once(name):
+def test_a_notebook_sees_figure_and_table_once(drawn):
     """One image, then tables, escaped, no bare nan; the same bytes again."""
-    page = DRAWN[name]._repr_html_()
-    assert (
-        page.count("<img ") == page.count("data:image/png;base64,") == 1 <= page.count("<details")
-    )
-    assert page.partition("<details")[2].count("<tr><td")
-    assert page.index("<img ") < page.index("<table")
-    assert "<b>mine" not in page
-    assert not re.search(r"\bnan\b|\binf\b", re.sub(r"base64,[^\"]+", "", page))
-    check_layout(DRAWN[name])
-    if name in AGAIN:
-        assert page == AGAIN[name]._repr_html_()
+    again = gate_displays(name="<b>mine</b>")
+    for name, display in drawn.items():
+        page = display._repr_html_()
+        images = page.count("data:image/png;base64,")
+        assert page.count("<img ") == images == 1 <= page.count("<details"), name
+        assert page.partition("<details")[2].count("<tr><td"), name
+        assert page.index("<img ") < page.index("<table")
+        assert "<b>mine" not in page
+        assert not re.search(r"\bnan\b|\binf\b", re.sub(r"base64,[^\"]+", "", page)), name
+        check_layout(display)
+        assert name not in again or page == again[name]._repr_html_()
 
 
-@every_display
-def test_nothing_drawn_leaves_its_figure(name):
+def test_nothing_drawn_leaves_its_figure(drawn):
     """Of a column of a paper."""
-    check_layout(pickle.loads(pickle.dumps(DRAWN[name])).plot(width=3.4))
+    for display in drawn.values():
+        check_layout(pickle.loads(pickle.dumps(display)).plot(width=3.4))

@@ -18,6 +18,8 @@ from labelled import free_policy, labelled, noted
 from raglab.certify import fixed_sequence
 from raglab.decision.learned_cases import with_tuned_cases
 from raglab.lab import threshold_rescaling
+from raglab.lab.carried_labels import Validity
+from raglab.lab.certificate_checks import retest
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import CertificationSettings, pilot_counts
 from raglab.lab.certification_families import grid
@@ -160,6 +162,22 @@ def test_other_questions_and_fused_gates_are_refused():
     fused = PolicyData.from_mapping(GATES | {"fused": {"enabled": True, "parts": parts}})
     with pytest.raises(ValueError, match="can not be moved"):
         rescale_thresholds(source, fused, to=source)
+
+
+def test_a_retest_upholds_breaks_or_leaves_open():
+    """Of forty answers four are wrong.
+
+    At most 50 % is upheld, 2 % broken, 10 % open, by exact one-sided bounds.
+    """
+    rows = [(ask(f"q{n}", "refuse" if n < 4 else "ok"), [[Hit(0.25)]]) for n in range(40)]
+    policy = PolicyData.from_mapping(
+        {"similarity": {"enabled": False}, "confidence": {"enabled": False}}
+    )
+    said = {
+        alpha: retest(policy, trace_of(*rows), {"hallucination_rate": alpha}, delta=0.1).verdict
+        for alpha in (0.5, 0.02, 0.1)
+    }
+    assert said == {0.5: "upheld", 0.02: "broken", 0.1: "open"}
 
 
 # scores by hand
@@ -344,6 +362,15 @@ def test_the_file_knows_among_how_many_the_cases_chose(old, tmp_path):
     looks.write_text(lines[0].replace(f', "hypotheses": {m}', "") + "\n", encoding="utf-8")
     # Its own certificate states m for its line.
     assert upgrade(old, chosen, looks=looks).hypotheses == m
+
+
+def test_certifying_the_chosen_policy_again_leaves_it_one_of_as_many(old, certified):
+    """Other targets on the same cases do not make it a policy that was fixed without them."""
+    m = certified.certificate["hypotheses"]  # type: ignore[index]
+    again = certify_policy(old, certified, targets={"hallucination_rate": 0.25}, again=True)
+    assert again.certificate.hypotheses == m
+    assert again.policy is not None
+    assert upgrade(old, again.policy).hypotheses == 2 * m
 
 
 @given(
@@ -535,6 +562,17 @@ def test_the_report_split_judges_both(old, certified):
     assert result.unmapped.coverage < before / 2
     assert "certified yes; look 2" in repr(result)
     assert "similarity.min_similarity" in result._repr_html_()
+
+
+def test_doubtful_labels_of_certify_cases_are_counted(old, certified):
+    """A document that no question hits now."""
+    gone = replace(
+        upgraded(old), chunks=tuple(chunk._replace(source="else.md") for chunk in old.chunks)
+    )
+    result = rescale_thresholds(old, certified, to=gone)
+    n = sum(case.expect_sources == ("guide.md",) for case in old.cases)
+    assert (result.labels == Validity.uncertain).sum() == n
+    assert not result.certified  # what is answered is scored as it stands, as wrong
 
 
 def test_lost_labels_promise_nothing(old, certified):

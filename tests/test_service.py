@@ -345,6 +345,13 @@ class TestAttacks:
             assert sorted(seconds)[5] < 0.3
             assert {future.result()[0] for future in running} <= {200, 503}
 
+    @pytest.mark.parametrize("body", [GOOD, hits(10)], ids=["a question", "ten questions"])
+    def test_fifty_clients_at_once_are_answered(self, service, body):
+        """200 requests, 50 at a time: all are decided."""
+        with ThreadPoolExecutor(50) as pool:
+            answers = [*pool.map(lambda _: service.post(body), range(200))]
+        assert [content for status, content in answers if status != 200] == []
+
     def test_a_process_that_hangs_or_ends_is_replaced(self, hasty):
         """Its request is answered 503, the next one is decided."""
         for pid in hasty.workers():
