@@ -26,9 +26,9 @@ test-all: $(READY)  ## what CI runs: browsers, crowds, a removal test of the roo
 types: $(READY)
 	$(BIN)/mypy
 
-test-weekly: $(READY) local-llm  ## long simulations, all notebooks, 1,000 inputs at every door; dates its pass in experiments/README.md
+test-weekly: $(READY) local-llm  ## long simulations, all notebooks, more inputs at every door; dates its pass in experiments/README.md
 	$(PYTEST) -m weekly --durations=30
-	$(MAKE) fuzz CASES=1000
+	$(MAKE) fuzz CASES=4000
 	$(MAKE) removal
 	$(BIN)/python .ci/weekly.py passed
 
@@ -37,7 +37,7 @@ removal: $(READY)  ## without the rooms of raglab/extensions the tests of the co
 	$(BIN)/python .ci/removal.py $(ROOMS)
 
 CASES ?= 50000
-fuzz: $(READY)  ## hostile inputs at every door, a table of what became of them; CASES=1000 is what the tests try
+fuzz: $(READY)  ## hostile inputs at every door, a table of what became of them; a door takes a part of CASES
 	FUZZ_CASES=$(CASES) $(PYTEST) tests/fuzz $(wildcard tests/test_resigned*.py tests/extensions/*/test_fuzz_*.py tests/extensions/*/test_resigned*.py)
 
 SCALE ?= 1

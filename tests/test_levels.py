@@ -84,3 +84,14 @@ def test_a_change_takes_out_the_rooms_that_it_touches():
     for table in removal.TABLES:
         assert (TESTS.parent / table).is_file()
         assert removal.touched_rooms([table]) == removal.ROOMS
+
+
+def test_each_promise_names_tests_that_there_are():
+    """The table of tests/README.md; a room that is not installed has none."""
+    text = (TESTS / "README.md").read_text(encoding="utf-8").partition("| promise | tests |")[2]
+    rows = [line.rpartition("| `")[2] for line in text.partition("\n\n")[0].splitlines()[2:]]
+    names = {name for row in rows for name in re.findall(r"\w+", row)}
+    known = {path.stem.removeprefix("test_") for path in TESTS.rglob("test_*.py")}
+    rooms = {path.name for path in (TESTS.parent / "raglab" / "extensions").glob("[a-z]*")}
+    assert len(rows) == 10
+    assert len(rooms) < 8 or names - known == set()
