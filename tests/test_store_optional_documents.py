@@ -542,6 +542,14 @@ def test_a_sheet_of_a_billion_cells_costs_little():
     assert texts("Excel", changed(workbook([["a"]]), sheet1=sheet))[1] == ("text", 0, "1")
 
 
+def test_large_files_are_read_by_a_process_of_their_own():
+    """With the same blocks."""
+    rows = [["n", "text"], *([n, "word " * 20] for n in range(5_000))]
+    blocks = texts("Excel", workbook(rows))
+    assert [text.count("\n") for _, _, text in blocks] == [0, 5_001]
+    assert blocks[-1][2].endswith(f"| 4999 | {'word ' * 19}word |")
+
+
 @pytest.mark.parametrize(
     ("reader", "module"),
     [("Word", "mammoth"), ("Excel", "openpyxl"), ("reStructuredText", "docutils")],
