@@ -219,6 +219,7 @@ def test_no_function_writes_into_an_argument():
             assert not doctest.testmod(module).failed, module.__name__
         for flow in (of_counts, of_bandits, of_votes, of_mixes):
             flow()
+        of_replay(3, 1)
         of_replay(8, 2)
     assert [
         name
