@@ -453,6 +453,7 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
         "test_service.py": (
             "TestAttacks.test_a_process_that_hangs_or_ends_is_replaced",
             "TestAttacks.test_fifty_clients_at_once_are_answered",
+            "TestAttacks.test_many_at_once_are_answered_or_told_to_wait",
             "TestAttacks.test_slow_clients_are_closed",
             "TestAttacks.test_the_server_answers_while_it_decides",
             "TestEnd.test_under_load",

@@ -12,6 +12,7 @@ import pytest
 
 from decided import random_costs, random_model, with_columns
 from generators import Drawn, Weighed
+from kernel_twin import check_twins
 from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.measurement import measured_tables
@@ -135,7 +136,6 @@ def test_engines_count_and_decide_the_same():
 
     The kernel is compiled.
     """
-    check_twins = pytest.importorskip("test_decision_kernel").check_twins
     seen = np.zeros(len(STAGES), dtype=np.int64)
     for seed in SEEDS:
         trace, policies = _trace(seed, n_cases=12), _of_one_structure(seed, 12)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -66,23 +67,11 @@ class Service(NamedTuple):
         return [pid for pid, command in names.items() if b"spawn_main" in command]
 
 
-OF_LITTLE_PATIENCE = (
-    "-c",
-    f"""
-import {APP.stem} as app
-
-app.LIMITS = app.LIMITS._replace(body_s=1.0, decide_s=2.0, connection_s=6.0)
-app.main()
-""",
-)
-
-
-def started(log, *program):
-    """Start the example, or a program that runs it, and wait until it answers."""
+def started(log):
+    """Start the example, and wait until it answers."""
     pytest.importorskip("fastapi")
-    path = os.pathsep.join([str(ROOT), str(APP.parent)])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *(program or [str(APP)]), "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(APP), "--port", "0"]
     with log.open("w") as file:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=file, text=True, env=environment
@@ -106,14 +95,6 @@ def ended(service):
 def service(tmp_path_factory):
     """Start a service for the attacks that it survives."""
     running = started(tmp_path_factory.mktemp("service") / "log")
-    yield running
-    ended(running)
-
-
-@pytest.fixture(scope="module")
-def hasty(tmp_path_factory):
-    """Start a service that waits for less long than the example."""
-    running = started(tmp_path_factory.mktemp("hasty") / "log", *OF_LITTLE_PATIENCE)
     yield running
     ended(running)
 
@@ -147,7 +128,9 @@ class TestDecisions:
         Its policy answers all, in plain JSON.
         """
         policy = Policy.load(APP.with_name("policy.yaml"))
-        status, content = app.decisions(policy, app.questions(3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            status, content = app.decisions(policy, app.questions(3))
         assert status == 200
         assert [row["status"] for row in json.loads(content)["decisions"]] == ["ok"] * 3
 
@@ -155,7 +138,9 @@ class TestDecisions:
         ("body", "rule"),
         [
             (b"{", "Expecting"),
+            (b"", "Expecting"),
             (b"\xff\xfe{", "decode"),
+            (b"[]", "hits must be a list of objects"),
             (b'{"hits": 3}', "hits must be a list of objects"),
             (b'{"hits": [], "hits": [{}]}', "'hits' twice"),
             (
@@ -169,15 +154,21 @@ class TestDecisions:
                 ),
                 "'hit_id' twice",
             ),
+            (b'{"hits": [{"label": "ok"}]}', "hits must be a list of objects"),
             (b'{"hits": []}', "at least one row"),
             (
                 b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 2}]}',
                 "from 0 to 1",
             ),
+            (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 1e400}]}', "must be"),
             (b'{"hits": [{"query": "a?", "hit_id": "x"}]}', "the column node_score is required"),
             (
                 b'{"hits": [{"query": {"a": 1}, "hit_id": "x", "node_score": 0.5}]}',
                 "query must be a text",
+            ),
+            (
+                b'{"hits": [{"query": "a?", "hit_id": [1], "node_score": 0.5}]}',
+                "hit_id must be a text",
             ),
             (
                 b'{"hits": [{"query": "a?", "hit_id": "x", "page": '
@@ -189,12 +180,20 @@ class TestDecisions:
                 b'{"hits": [{"query": "\\ud800", "hit_id": "x", "node_score": 0.5}]}',
                 "half of a surrogate pair",
             ),
+            (
+                b'{"hits": [{"query": "a?", "hit_id": "\\udfff", "node_score": 0.5}]}',
+                "half of a surrogate pair",
+            ),
             (b"[" * 100_000, "deeper JSON"),
+            (b'{"hits": ' + b'{"a":' * 100_000, "deeper JSON"),
             (b'{"hits": [' * 2_000, "deeper JSON"),
+            (b'{"hits": [' * 20, "Expecting"),
             (hits(10_000), "at most 2,000 hits, got 10,000"),
             (hits(101, query="a?"), "at most 100 hits, got 101"),
+            (hits(101, case_id="c"), "at most 100 hits, got 101"),
             (hits(1, query="a" * 2_001), "at most 2,000 characters, got 2,001"),
             (hits(1, text="a" * 20_001), "at most 20,000 characters"),
+            (hits(1, source="a" * 20_001), "at most 20,000 characters"),
         ],
         ids=lambda value: value[:40] if isinstance(value, str) else "",
     )
@@ -278,26 +277,27 @@ class TestAttacks:
         assert service.process.poll() is None
         assert service.post(GOOD)[0] == 200
 
-    def test_slow_clients_are_closed(self, hasty):
+    def test_slow_clients_are_closed(self, service, app):
         """Within the seconds of a connection, all at once, and others are answered meanwhile."""
         attacks = {**SLOW, "answers that nobody reads": unread_answers}
         with ThreadPoolExecutor(64) as pool:
             running = {
                 name: [
-                    pool.submit(attack, hasty) for _ in range(1 if attack is unread_answers else 8)
+                    pool.submit(attack, service)
+                    for _ in range(1 if attack is unread_answers else 8)
                 ]
                 for name, attack in attacks.items()
             }
-            time.sleep(0.5)
-            assert hasty.health_s() < 1.0
-            assert hasty.post(GOOD)[0] == 200
+            time.sleep(1.0)
+            assert service.health_s() < 1.0
+            assert service.post(GOOD)[0] == 200
             taken = {
                 name: max(future.result() for future in futures)
                 for name, futures in running.items()
             }
-        # six of a connection; the rest are those of a busy machine
-        assert {name: seconds for name, seconds in taken.items() if seconds > 11.0} == {}
-        assert hasty.process.poll() is None
+        # some seconds are those of a busy machine
+        most = app.LIMITS.connection_s + 5.0
+        assert {name: seconds for name, seconds in taken.items() if seconds > most} == {}
 
     def test_large_bodies_are_refused(self, service):
         """100 MB, whether stated or in chunks: 413 before they are read; a head of 100 kB: 400."""
@@ -331,15 +331,17 @@ class TestAttacks:
         with service.connect(HEAD + b"content-length: " + length + b"\r\n\r\n{}") as link:
             assert link.recv(12).startswith(b"HTTP/1.1 4")
 
-    @pytest.mark.parametrize("body", [b"[" * 500_000, b"9" * 1_000_000, bytes(100)])
+    @pytest.mark.parametrize(
+        "body", [b"[" * 500_000, b'{"a":' * 200_000, hits(10_000), b"9" * 1_000_000, bytes(100)]
+    )
     def test_hostile_bodies_are_refused(self, service, body):
         """As without a server."""
         assert service.post(body)[0] == 422
 
     def test_the_server_answers_while_it_decides(self, service):
-        """Its processes decide large requests, and it says at once that it lives."""
+        """Its processes decide the largest requests allowed, and it says at once that it lives."""
         with ThreadPoolExecutor(4) as pool:
-            running = [pool.submit(service.post, hits(1_000)) for _ in range(3)]
+            running = [pool.submit(service.post, hits(2_000)) for _ in range(4)]
             time.sleep(0.2)
             seconds = [service.health_s() for _ in range(10)]
             assert sorted(seconds)[5] < 0.3
@@ -352,16 +354,31 @@ class TestAttacks:
             answers = [*pool.map(lambda _: service.post(body), range(200))]
         assert [content for status, content in answers if status != 200] == []
 
-    def test_a_process_that_hangs_or_ends_is_replaced(self, hasty):
+    def test_many_at_once_are_answered_or_told_to_wait(self, service):
+        """300 at once: 200 or 503, or cut if there are too many connections, and nothing else."""
+
+        def ask(_):
+            try:
+                return service.post(hits(200))[0]
+            except (OSError, HTTPException):
+                return 0
+
+        with ThreadPoolExecutor(300) as pool:
+            counts = Counter(pool.map(ask, range(300)))
+        assert set(counts) <= {0, 200, 503}
+        assert counts[200] > 0
+        assert counts[503] + counts[0] > 0
+
+    def test_a_process_that_hangs_or_ends_is_replaced(self, service):
         """Its request is answered 503, the next one is decided."""
-        for pid in hasty.workers():
+        first = service.workers()
+        for pid in first:
             os.kill(pid, signal.SIGSTOP)
         with ThreadPoolExecutor(2) as pool:
-            assert [status for status, _ in pool.map(hasty.post, [GOOD] * 2)] == [503, 503]
-        assert hasty.post(GOOD)[0] == 200
-        os.kill(hasty.workers()[0], signal.SIGKILL)
-        assert {hasty.post(GOOD)[0] for _ in range(4)} <= {200, 503}
-        assert hasty.post(GOOD)[0] == 200
+            assert [status for status, _ in pool.map(service.post, [GOOD] * 2)] == [503, 503]
+        assert service.post(GOOD)[0] == 200
+        os.kill(service.workers()[0], signal.SIGKILL)
+        assert {service.post(GOOD)[0] for _ in range(4)} <= {200, 503}
 
 
 def resident_bytes(pid):
@@ -381,7 +398,7 @@ class TestEnd:
         def ask():
             try:
                 while True:
-                    statuses[service.post(hits(100))[0]] += 1
+                    statuses[service.post(hits(300))[0]] += 1
             except ConnectionRefusedError:  # the door is shut
                 pass
             except (OSError, HTTPException):  # it shut while this one stood before it
@@ -390,8 +407,7 @@ class TestEnd:
         with ThreadPoolExecutor(8) as pool:
             for _ in range(8):
                 pool.submit(ask)
-            while not statuses[200]:
-                time.sleep(0.01)
+            time.sleep(1.5)
             start = time.monotonic()
             service.process.send_signal(signal.SIGTERM)
             service.process.wait(10)
@@ -408,7 +424,7 @@ class TestEnd:
 
         503 to those that wait for an answer, and an end all the same.
         """
-        service = started(tmp_path / "log", *OF_LITTLE_PATIENCE)
+        service = started(tmp_path / "log")
         for pid in service.workers():
             os.kill(pid, signal.SIGSTOP)
         slow = [
