@@ -255,7 +255,9 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_ratio_of_a_family_is_that_of_brute_force",
             "test_where_no_ratio_keeps_the_targets_the_nearest_competes",
         ),
+        "test_conformance.py": ("test_all_shared_cases_agree[1]",),
         "test_lab_certification.py": (
+            "test_a_certified_cost_holds",
             "test_certify_writes_a_policy_and_remembers",
             "test_check_retrieves_new_questions_itself",
             "test_check_speaks_in_exit_codes",
@@ -545,8 +547,6 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_the_difference_of_two_policies_is_covered",
         ),
         "test_resigned.py": ("test_a_trace_whole",),
-        "test_lab_certification.py": ("test_a_certified_cost_holds",),
-        "test_conformance.py": ("test_all_shared_cases_agree[1]",),
     },
     "rooms": {
         "test_bandit_howto.py": ("*",),

@@ -322,11 +322,11 @@ def test_log_probabilities_that_are_none_give_no_confidence(server, monkeypatch,
 # words of a failure, and the ways in which the server meets it
 MODES_BY_FAILURE = {
     "could not be reached or broke off": (
-        "header-flood resetting two-lengths status-echo nonsensetruncated"
+        "header-flood resetting two-lengths status-echo nonsense truncated"
     ),
-    "answered with what is not JSON": ("bomb short-length zipped broken deep"),
+    "answered with what is not JSON": "bomb short-length zipped broken deep",
     "answered with more than 4000000 bytes": "chunk-flood body-flood",
-    "answered without a choice": ("no-choices choices-object"),
+    "answered without a choice": "no-choices choices-object",
     "answered without a text": "choices null tool message-missing",
     "replied without a text": "empty",
     "answered with the key in it": "echo-tags echo-spaced",

@@ -165,7 +165,7 @@ class TestAnswers:
             assert wide.high - wide.low == pytest.approx(factor * (row.high - row.low), nan_ok=True)
 
     def test_signals_that_know_nothing(self):
-        """Of 8 tables of noise, judged in five folds, at most two verdicts are not level."""
+        """Of 8 tables of noise, judged in five folds, at most one verdict is not level."""
         verdicts: list[str] = []
         for seed in range(8):
             rng = np.random.default_rng(seed)
@@ -178,7 +178,7 @@ class TestAnswers:
             rows = answer_rows("t", table, parts, "r", reach=REACH)
             verdicts += league_frame(rows)["verdict"].tolist()
         assert len(verdicts) == 8
-        assert sum(verdict != "level" for verdict in verdicts) <= 2
+        assert sum(verdict != "level" for verdict in verdicts) <= 1
 
 
 def write_records(path, records):

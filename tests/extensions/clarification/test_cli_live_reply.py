@@ -60,19 +60,19 @@ def test_a_reply_completes_the_request_by_its_id(folder):
 
 def test_a_reply_in_a_process_of_its_own(folder):
     """One process asks, another replies, this one explains."""
-    told = folder / "told.json"
+    exchange = folder / "exchange.json"
 
     def asks():
-        told.write_text(json.dumps(asked(folder)))
+        exchange.write_text(json.dumps(asked(folder)))
 
     def replies():
-        request = json.loads(told.read_text())["request_id"]
-        told.write_text(run(folder, "reply", request, "oui", "--json"))
+        request = json.loads(exchange.read_text())["request_id"]
+        exchange.write_text(run(folder, "reply", request, "oui", "--json"))
 
     assert [at_once([work]) for work in (asks, replies)] == [[0], [0]]
-    said = json.loads(told.read_text())
-    assert (said["status"], said["sources"]) == ("ok", [f"{FRENCH}#1"])
-    assert explain(said["request_id"], folder / "i").rebuilt
+    answered = json.loads(exchange.read_text())
+    assert (answered["status"], answered["sources"]) == ("ok", [f"{FRENCH}#1"])
+    assert explain(answered["request_id"], folder / "i").rebuilt
 
 
 def test_without_a_terminal_it_says_how_to_reply(folder):
