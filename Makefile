@@ -44,11 +44,13 @@ SCALE ?= 1
 stress: $(READY)  ## kills and crowds on both databases; SCALE=0.1 is a tenth
 	OMP_NUM_THREADS=1 $(BIN)/python experiments/stress.py --scale $(SCALE)
 
-service:  ## what requirements-service.txt installs, in an environment of its own, loads a policy and decides
+service:  ## in an environment of its own: requirements-service.txt decides, requirements-replay.txt replays and certifies
 	$(PYTHON) -m venv --clear out/service
 	out/service/bin/pip install --quiet --disable-pip-version-check --no-deps . -r requirements-service.txt
 	out/service/bin/pip uninstall --quiet --disable-pip-version-check --yes pip setuptools
 	cd out/service && bin/python ../../experiments/service/decide.py
+	$(PYTHON) -m pip --python out/service/bin/python install --quiet --disable-pip-version-check --no-deps -r requirements-replay.txt
+	cd out/service && bin/python ../../experiments/service/replay.py
 
 package: $(READY)  ## sdist and wheel: their files are the tree's, and the wheel runs in an empty environment
 	$(BIN)/python .ci/package.py

@@ -32,6 +32,7 @@ IN_SDIST = {
     "constraints.txt",
     "requirements-service.txt",
     "requirements-service.lock",
+    "requirements-replay.txt",
     "pyproject.toml",
     ".gitignore",
     "PKG-INFO",

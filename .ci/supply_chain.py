@@ -43,15 +43,14 @@ the CPU build.
 SERVICE_HEAD = """\
 # The part of requirements.lock that requirements-service.txt names. Written by `make lock`. Use \
 it with:
-# pip install --no-deps --require-hashes -r requirements-service.lock, then pip install --no-deps \
-raglab-toolkit
+# pip install --no-deps --require-hashes -r requirements-service.lock, then pip install --no-deps .
 """
 LICENSES_HEAD = """\
 # Licences of the pinned distributions
 
 Written by `make lock` from the metadata that each distribution states of itself; nobody checked \
 it against its files.
-raglab itself is under Apache-2.0. *Runtime* is what `pip install raglab-toolkit` brings, *extra* \
+raglab itself is under Apache-2.0. *Runtime* is what `pip install .` brings, *extra* \
 what its extras, the
 tests and the build bring. **Copyleft** marks a licence with conditions on what is passed on with \
 it or made from it:

@@ -47,6 +47,7 @@ def test_the_lock_holds_what_the_constraints_pin():
 def test_the_service_takes_some_of_them():
     """What a service needs is pinned and locked as everywhere."""
     assert pins("requirements-service.txt") == pins("requirements-service.lock")
+    assert pins("requirements-replay.txt") <= pins("constraints.txt")
     lock = set((ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines())
     locked = (ROOT / "requirements-service.lock").read_text(encoding="utf-8").splitlines()
     assert {line for line in locked if not line.startswith("#")} <= lock

@@ -102,29 +102,71 @@ IMAGE = """
 """
 
 
-def draw_gallery(page: Path) -> None:
-    """Run the blocks of the gallery; below each that makes a display its figure is put.
+DRAWN = ("howto/calibration_curves.md", "howto/figures.md", "howto/traffic_mix.md")
+HEADING = re.compile(r"^##+ (.+)$", re.MULTILINE)
+CARD = """
+:::{{grid-item-card}} {title}
+:link: {link}
+:img-top: {place}
+:img-alt: {alt}
+:class-title: sd-fs-6
+:::
+"""
+
+
+def draw_page(page: Path, folder: Path) -> list[str]:
+    """Run the blocks of a page; below each that makes a display its figure is put.
 
     Args:
       page: as it is staged; the figures lie in a folder of its name.
+      folder: in which the blocks run.
+
+    Returns:
+      a card a figure for the front page, with a link to its heading.
     """
     names: dict[str, Any] = {}
-    (folder := page.with_suffix("")).mkdir(exist_ok=True)
+    (pictures := page.with_suffix("")).mkdir(exist_ok=True)
+    text, cards = page.read_text(encoding="utf-8"), []
 
     def with_figure(block: re.Match[str]) -> str:
         names.pop("display", None)
+        if block[1].startswith("# not run:"):
+            return block[0]
         exec(compile(block[1], page.name, "exec"), names)  # noqa: S102 - the project's own page
         if "display" not in names:
             return block[0]
-        display = names["display"]
-        file = folder / f"{len(list(folder.iterdir()))}.png"
-        display.figure_.savefig(file, dpi=160, facecolor="white", metadata={"Software": None})
-        return block[0] + IMAGE.format(place=file.relative_to(page.parent), alt=repr(display))
+        file = pictures / f"{len(cards)}.png"
+        names["display"].figure_.savefig(
+            file, dpi=160, facecolor="white", metadata={"Software": None}
+        )
+        alt, place = repr(names["display"]), file.relative_to(page.parent)
+        title = HEADING.findall(text[: block.start()])[-1]
+        anchor = re.sub(r"[^\w-]", "", title.lower().replace(" ", "-"))
+        link = f"{page.stem}.html#{anchor}"
+        cards.append(CARD.format(title=title, link=link, place=place, alt=alt))
+        return block[0] + IMAGE.format(place=place, alt=alt)
 
-    with chdir(pages.ROOT), redirect_stdout(StringIO()), warnings.catch_warnings():
+    with chdir(folder), redirect_stdout(StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        text = BLOCK.sub(with_figure, page.read_text(encoding="utf-8"))
-    page.write_text(text, encoding="utf-8")
+        drawn = BLOCK.sub(with_figure, text)
+    page.write_text(drawn, encoding="utf-8")
+    return cards
+
+
+def draw_pages(source: Path) -> None:
+    """Draw the figures of the gallery, of some how-tos, and the front page's cards of them.
+
+    Args:
+      source: folder of the staged pages.
+    """
+    front = source / "index.md"
+    cards = "".join(draw_page(source / "gallery.md", pages.ROOT))
+    text = front.read_text(encoding="utf-8")
+    front.write_text(text.replace("<!-- cards of the gallery -->\n", cards), encoding="utf-8")
+    os.environ.setdefault("RAGLAB_PROGRESS", "0")
+    for name in DRAWN:
+        with TemporaryDirectory() as folder:
+            draw_page(source / name, Path(folder))
 
 
 def main() -> int:
@@ -153,7 +195,7 @@ def main() -> int:
     freeze_cockpit(frozen := options.out / "cockpit.html")
     yaml = (pages.ROOT / "raglab" / "defaults.yaml").read_text(encoding="utf-8")
     pages.stage(source, tables.reference_pages(yaml))
-    draw_gallery(source / "gallery.md")
+    draw_pages(source)
     for file in (source / "reference" / "api" / "names").glob("*.rst"):  # of an earlier build
         door, _, name = file.stem.rpartition(".")
         if name not in tables.public_names(importlib.import_module(door)):

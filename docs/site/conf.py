@@ -81,7 +81,7 @@ html_show_sourcelink = False
 html_last_updated_fmt = None
 html_sidebars = {"index": [], "start": [], "glossary": [], "gallery": []}
 html_theme_options = {
-    "logo": {"text": "raglab"},
+    "logo": {"text": f"raglab {version}"},  # on each page
     "navigation_with_keys": False,
     "show_nav_level": 1,
     "header_links_before_dropdown": 6,

@@ -1,6 +1,6 @@
 """A policy behind HTTP: FastAPI around `raglab.decide_frame`, started on this machine, or measured.
 
-    pip install --no-deps raglab-toolkit -r requirements-service.txt; pip install fastapi uvicorn
+    pip install --no-deps . -r requirements-service.txt; pip install fastapi uvicorn
     python experiments/service/app.py [POLICY] [--port 8000] [--measure]
 
 POST /decide with {"hits": [{"query": …, "hit_id": …, "node_score": …}, …]} answers {"decisions":
