@@ -62,6 +62,7 @@ OF_CONFIDENCES: dict[str, Callable[[Any, Any], Any]] = {
     "aurc": metrics.aurc,
     "eaurc": metrics.eaurc,
     "augrc": metrics.augrc,
+    "prr": metrics.prr,
     "risk_coverage": metrics.risk_coverage,
     "risk_at_coverage": lambda y, p: metrics.risk_at_coverage(y, p, 0.5),
     "coverage_at_risk": lambda y, p: metrics.coverage_at_risk(y, p, 0.5),

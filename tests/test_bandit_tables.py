@@ -98,17 +98,14 @@ class TestCosts:
 
     def test_two_tables_share_a_scale(self):
         """With a stated range of costs, equal rewards at equal costs look the same in both."""
+        scale: dict[str, Any] = {"price": 1.0, "cost_range": (0.0, 8.0), "order": "given"}
         cheap, dear = (
-            Table.from_frame(
-                FRAME[["small"]], costs={"small": cost}, cost_range=(0.0, 8.0), order="given"
-            )
+            Table.from_frame(FRAME[["small"]], costs={"small": cost}, **scale)
             for cost in (1.0, 2.0)
         )
         np.testing.assert_allclose(cheap.reward - dear.reward, 1.0 / 9.0, atol=1e-15)
         with pytest.raises(ValueError, match=r"cost_range where that is stated, got 9.0"):
-            Table.from_frame(
-                FRAME[["small"]], costs={"small": 9.0}, cost_range=(0.0, 8.0), order="given"
-            )
+            Table.from_frame(FRAME[["small"]], costs={"small": 9.0}, **scale)
 
     @pytest.mark.parametrize(
         ("change", "rule"),
@@ -136,6 +133,7 @@ class TestCosts:
             ({"price": -1.0}, "price must be a number from 0, got -1.0"),
             ({"price": np.nan}, "price must be a number from 0, got nan"),
             ({"costs": None, "frame": REWARDS}, "a price and a cost_range need costs"),
+            ({"price": None}, "costs need a price"),
             (
                 {"order": "random"},
                 "order must be one of replacement, shuffled, given, got 'random'",

@@ -31,7 +31,7 @@ from raglab.displays.upgrades import TraceComparisonDisplay
 def priced_table():
     """Two arms with costs."""
     frame = pd.DataFrame({"small": [0.5, 0.3], "large": [1.0, 0.8]})
-    return Table.from_frame(frame, costs={"small": 1.0, "large": 3.0}, order="given")
+    return Table.from_frame(frame, costs={"small": 1.0, "large": 3.0}, price=1.0, order="given")
 
 
 def made():

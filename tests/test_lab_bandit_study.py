@@ -129,6 +129,18 @@ def test_learners_and_baselines_meet_the_same_cases():
     assert (row["difference"], row["difference_low"] < 0.0 < row["difference_high"]) == (0.0, True)
 
 
+def test_learners_and_plans_by_default():
+    """Each case once a replication; a linear learner where the table has features."""
+    met = world(np.tile(VALUE, (10, 1)))
+    columns = np.c_[np.ones(len(met.mask)), np.arange(len(met.mask)) % 3.0]
+    featured = met._replace(features=columns, feature_names=("intercept", "turn"))
+    plain, linear = (compare_learners(each, n_boot=10) for each in (met, featured))
+    assert list(plain.runs) == ["ucb1", "thompson_nig"]
+    assert list(linear.runs) == ["ucb1", "thompson_nig", "lin_ucb"]
+    assert plain.runs["ucb1"].value.shape == (20, len(met.mask))
+    assert {*plain.table["policy"]} == {*plain.runs, *baselines(met)}
+
+
 def test_never_behind_the_oracle_is_no_proof():
     """The first arm is right wherever the second is.
 

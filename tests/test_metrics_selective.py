@@ -22,6 +22,7 @@ from raglab.metrics import (
     eaurc,
     outcome_intervals,
     outcome_table,
+    prr,
     risk_at_coverage,
     risk_band,
     risk_coverage,
@@ -145,6 +146,31 @@ def test_augrc_by_hand():
     assert augrc([False, True], [0.9, 0.1]) == 0.375
     assert augrc([True, False], [0.9, 0.1]) == 0.125
     assert augrc([True, False], [0.5, 0.5]) == 0.25
+
+
+def test_prr_by_hand():
+    """The first of four, the only wrong case, is rejected first, last, or in a tie."""
+    right = [False, True, True, True]
+    assert (
+        prr(right, [0.1, 0.2, 0.3, 0.4]) == prr(right, [0.1, 0.2, 0.3, 0.4], max_rejection=0.5) == 1
+    )
+    assert prr(right, [0.5, 0.5, 0.5, 0.5]) == 0.0
+    # error rates of 4 and 3 cases: 1/4 and 1/3 in the place of 1/4 and 0
+    assert prr(right, [0.4, 0.3, 0.2, 0.1], max_rejection=0.5) == pytest.approx(-1 / 3)
+    assert np.isnan(prr([True, True], [0.1, 0.2]))
+    with pytest.raises(ValueError, match=r"max_rejection.*1\.5"):
+        prr(right, right, max_rejection=1.5)
+
+
+@LAWFUL
+@given(rows=ROWS)
+def test_prr_is_the_share_of_the_gain_of_the_perfect_order(rows):
+    """(risk - AURC) / (risk - AURC of the perfect order), where both kinds are there."""
+    right, score = _columns(rows)
+    risk = 1 - right.mean()
+    if 0 < risk < 1:
+        gain = risk - aurc(right, score)
+        assert prr(right, score) == pytest.approx(gain / (gain + eaurc(right, score)))
 
 
 @LAWFUL

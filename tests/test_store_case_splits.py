@@ -177,7 +177,7 @@ def test_what_is_refused():
             raglab.split(wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one, got none"):
         raglab.split([])
-    with pytest.raises(ValueError, match="have no split yet, got 1 of 60"):
+    with pytest.raises(ValueError, match=r"no split yet.*got 1 of 60"):
         raglab.split([cases[0]._replace(split="tune"), *cases[1:]])
     for shares, rule in (
         ({"tune": 24, "certify": 18, "report": 18}, r"in \[0, 1\] and sum to 1, got \[24.0, 18"),
@@ -274,10 +274,19 @@ def test_traces_that_cannot_be_dealt_are_refused():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         split = raglab.split(trace)
-        with pytest.raises(ValueError, match="have no split yet, got 3 of 3"):
+        with pytest.raises(ValueError, match=r"no split yet.*got 3 of 3"):
             raglab.split(split)
     with pytest.raises(TypeError, match=r"got a DataFrame; .*load_cases"):
         raglab.split(pd.DataFrame({"query": ["a"]}))  # type: ignore[call-overload]
+
+
+def test_again_deals_what_has_a_split():
+    """As if it had none."""
+    cases = [Case(f"q{n}", f"question number {n}", "ok") for n in range(60)]
+    dealt = raglab.split(cases, near=1.0)
+    assert raglab.split(dealt, near=1.0, again=True) == dealt
+    other_seed = raglab.split(cases, near=1.0, seed=1)
+    assert raglab.split(other_seed, near=1.0, again=True) == dealt
 
 
 def test_shares_of_numpy_deal_as_plain_ones():

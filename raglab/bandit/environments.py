@@ -125,7 +125,7 @@ class Table(NamedTuple):
         frame: pd.DataFrame,
         *,
         costs: Costs | None = None,
-        price: float = 1.0,
+        price: float | None = None,
         features: Sequence[str] = (),
         intercept: bool = True,
         order: str | None = None,
@@ -145,8 +145,8 @@ class Table(NamedTuple):
             columns.
           costs: of one choice of each arm, at least 0, in any unit: a number or the name of a
             column by arm, or [Q, A], as an array or as a frame with a column an arm.
-          price: value lost a unit of cost; 1 where costs are in the unit of the reward. 0 counts
-            them, charging none.
+          price: value lost a unit of cost, needed with costs; 1 where they are in the unit of the
+            reward. 0 counts them, charging none.
           features: columns that are the context, finite numbers; no arms.
           intercept: whether a feature `intercept` of ones is added in front, where no feature is
             constant: without one a linear learner cannot tell a good arm from a poor one where its
@@ -165,13 +165,17 @@ class Table(NamedTuple):
           >>> import pandas as pd
           >>> frame = pd.DataFrame({"bm25": [1.0, 0.0], "hybrid": [1.0, None]})
           >>> Table.from_frame(
-          ...     frame, costs={"bm25": 0.0, "hybrid": 0.25}, order="given"
+          ...     frame, costs={"bm25": 0.0, "hybrid": 0.25}, price=1.0, order="given"
           ... ).value.tolist()
           [[1.0, 0.75], [0.0, nan]]
         """
-        _check_costing(price, cost_range)
-        if costs is None and (price != 1.0 or cost_range is not None):
+        if costs is None and (price is not None or cost_range is not None):
             refuse("a price and a cost_range need costs", "none", "state costs, or leave both out")
+        if price is None and costs is not None:
+            remedy = "write price=1.0 where costs are in the unit of the reward, 0.0 to charge none"
+            refuse("costs need a price, the value lost a unit of cost", "none", remedy)
+        charge = 0.0 if price is None else price
+        _check_costing(charge, cost_range)
         parts = read_frame(
             frame, costs=costs, features=features, intercept=intercept, delay=delay, mask=mask
         )
@@ -189,7 +193,7 @@ class Table(NamedTuple):
         )
         # costs are charged by the rule of `priced`, from a table that counts them at a price of 0
         if parts.cost is not None:
-            table = table._replace(cost=parts.cost, cost_range=cost_range).priced(price)
+            table = table._replace(cost=parts.cost, cost_range=cost_range).priced(charge)
         checked = _check_table(table)
         if order is None:
             warn_user(

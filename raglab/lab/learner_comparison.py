@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit.budget import Budget
 from raglab.bandit.environments import Bernoulli, Table
-from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, greedy_arms
+from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, baselines, greedy_arms
 from raglab.bandit.learner import Bandit
 from raglab.bandit.simulation import Run, follow_costs, run
 from raglab.lab.fresh_tables import (
@@ -71,11 +71,11 @@ class Earnings(NamedTuple):
 
 def compare_learners(
     world: Table,
-    learners: Mapping[str, Bandit | tuple[Bandit, Array]],
-    plans: Mapping[str, Array],
+    learners: Mapping[str, Bandit | tuple[Bandit, Array]] | None = None,
+    plans: Mapping[str, Array] | None = None,
     *,
-    rounds: int,
-    replications: int,
+    rounds: int | None = None,
+    replications: int = 20,
     seed: int = 0,
     reference: str = FIXED,
     level: float = 0.95,
@@ -98,10 +98,11 @@ def compare_learners(
 
     Args:
       world: table of all arms of every case.
-      learners: name -> settings, or settings and rewards [Q, A] in the place of the world's.
-      plans: name -> probabilities [Q, A]; their expected value is taken, so that they add no
-        chance.
-      rounds: of each replication.
+      learners: name -> settings, or settings and rewards [Q, A] in the place of the world's; ucb1
+        and thompson_nig where None, and lin_ucb if the table has features.
+      plans: name -> probabilities [Q, A], `baselines` where None; their expected value is taken,
+        so that they add no chance.
+      rounds: of each replication; as many as cases where None.
       replications: on the table itself.
       seed: of the world and of the learners.
       reference: name of the policy that `difference` compares with; the first policy where it is
@@ -129,6 +130,11 @@ def compare_learners(
     """
     import pandas as pd
 
+    if learners is None:
+        names = ["ucb1", "thompson_nig", *(["lin_ucb"] if world.features.shape[1] > 1 else [])]
+        learners = {name: Bandit(name) for name in names}
+    plans = baselines(world) if plans is None else plans
+    rounds = len(world.mask) if rounds is None else rounds
     trained = _checked_players(world, learners, plans)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}

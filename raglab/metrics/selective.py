@@ -23,7 +23,7 @@ from raglab.metrics.intervals import (
     clopper_pearson,
     percentile_interval,
 )
-from raglab.values import Curve
+from raglab.values import Curve, refuse
 
 
 class ConfidenceLevels(NamedTuple):
@@ -194,6 +194,43 @@ def augrc(correct: ArrayLike, confidence: ArrayLike) -> float:
     """
     _, size, wrong = confidence_levels(correct, confidence)
     return int((size * (2 * wrong.cumsum() - wrong)).sum()) / (2 * int(size.sum()) ** 2)
+
+
+def prr(correct: ArrayLike, confidence: ArrayLike, *, max_rejection: float = 1.0) -> float:
+    """Prediction-rejection ratio: 1 for the perfect order, 0 for chance, below 0 for a worse one.
+
+    The least confident cases are rejected in turn. (random - area) / (random - perfect), where area
+    is the mean error rate of the cases that are kept, with none rejected up to `max_rejection`;
+    ties in expectation. NaN if all cases are right, or all wrong.
+
+    Args:
+      correct: as for `aurc`, [Q].
+      confidence: as for `aurc`, [Q].
+      max_rejection: largest share that is rejected, in (0, 1]; one case at least.
+
+    Raises:
+      ValueError: as for `aurc`, or a share outside of (0, 1].
+
+    Source: Malinin and Gales 2021.
+
+    Example:
+      >>> prr([True, False], [0.9, 0.2]), prr([True, False], [0.5, 0.5])
+      (1.0, 0.0)
+    """
+    if not 0.0 < max_rejection <= 1.0:
+        refuse("max_rejection must be in (0, 1]", max_rejection, "1.0 rejects up to all cases")
+    _, size, wrong = confidence_levels(correct, confidence)
+    errors = np.repeat(wrong / np.maximum(size, 1), size)  # expected, by rank
+    n_cases, n_wrong = len(errors), int(wrong.sum())
+    if n_wrong in (0, n_cases):
+        return nan
+    perfect = np.arange(n_cases) >= n_cases - n_wrong
+    first = n_cases - max(2, int(max_rejection * n_cases + 1e-9))
+    area, best = (
+        (order.cumsum() / np.arange(1, n_cases + 1))[first:].mean() for order in (errors, perfect)
+    )
+    chance = n_wrong / n_cases
+    return float((chance - area) / (chance - best))
 
 
 def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:

@@ -36,6 +36,7 @@ def split(
     report: float = 0.3,
     seed: int = 0,
     near: float = NEAR,
+    again: bool = False,
 ) -> Dealt:
     """Cases, or a trace of them, with a split each: `tune`, `certify` or `report`.
 
@@ -45,7 +46,7 @@ def split(
     or their ids.
 
     Args:
-      cases: of `load_cases`, none with a split; or a trace in memory, such as one of your own hits
+      cases: of `load_cases`; or a trace in memory, such as one of your own hits
         (`raglab.trace_from_frame`), whose cases are dealt as they would be without it.
       tune: share of the cases that thresholds are tuned on, in [0, 1].
       certify: share of the cases that are certified on, in [0, 1].
@@ -54,14 +55,16 @@ def split(
       near: Jaccard index of the words of two questions, in (0, 1], from which they are
         near-duplicates. Questions of one template, such as "how do I set …", need a higher one:
         else they all stay together.
+      again: deal cases that have a split already; what was tuned on them has seen cases of every
+        new split.
 
     Returns:
       The cases in their order, as a tuple; of a trace, the trace with them.
 
     Raises:
       TypeError: no list of cases and no trace in memory, or a seed that is no whole number.
-      ValueError: no case, a case that has a split, shares that do not sum to 1, `near` outside (0,
-        1], or a seed below 0.
+      ValueError: no case, a case that has a split without `again`, shares that do not sum to 1,
+        `near` outside (0, 1], or a seed below 0.
 
     Warns:
       UserWarning: near-duplicates move a split away from its share, or a split has no case of a
@@ -82,7 +85,7 @@ def split(
     near, seed = float(str(near)), operator.index(seed)
     stated = {"tune": tune, "certify": certify, "report": report}
     shares = {name: float(str(share)) for name, share in stated.items()}
-    _check(questions, shares, near, seed)
+    _check(questions, shares, near, seed, again=again)
     groups = near_duplicates([case.query for case in questions], near)
     dealt = _deal(questions, groups, shares, seed)
     for text in _notes(questions, dealt, groups, shares):
@@ -132,7 +135,9 @@ def near_duplicates(questions: Sequence[str], near: float = NEAR) -> list[list[i
     return list(groups.values())
 
 
-def _check(cases: Sequence[Case], shares: Mapping[str, float], near: float, seed: int) -> None:
+def _check(
+    cases: Sequence[Case], shares: Mapping[str, float], near: float, seed: int, *, again: bool
+) -> None:
     """Refuse what holds no cases, cases that have a split, and numbers out of range."""
     if not isinstance(cases, list | tuple) or not all(isinstance(case, Case) for case in cases):
         kind = type(cases).__name__
@@ -143,7 +148,11 @@ def _check(cases: Sequence[Case], shares: Mapping[str, float], near: float, seed
     sizes = [*shares.values()]
     rules: tuple[tuple[str, bool, object], ...] = (
         ("cases to split must be at least one", len(cases) > 0, "none"),
-        ("cases must have no split yet", not n_dealt, f"{n_dealt:,} of {len(cases):,} with one"),
+        (
+            "cases must have no split yet, unless again=True",
+            again or not n_dealt,
+            f"{n_dealt:,} of {len(cases):,} with one",
+        ),
         (
             "shares must be in [0, 1] and sum to 1",
             min(sizes) >= 0.0 and abs(sum(sizes) - 1.0) <= _ROUNDING_OF_SUM,

@@ -367,7 +367,8 @@ def test_a_mutated_frame_of_rewards_is_a_table_or_is_told():
         changed, what = mutated_frame(rng, whole)
         features: Any = ("length",) if rng.random() < 0.8 else pick(rng, ((), "length", ["x"]))
         costs = pick(rng, COSTS) if rng.random() < 0.3 else None
-        more = pick(rng, MORE) if rng.random() < 0.3 else {}
+        more = {"price": 1.0} if costs is not None else {}
+        more |= pick(rng, MORE) if rng.random() < 0.3 else {}
         told = f"features {features!r}, costs {costs!r}, {more}: {what}"
         return Trial(
             told, lambda: Table.from_frame(changed, features=features, costs=costs, **more), wrong

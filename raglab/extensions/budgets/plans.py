@@ -71,7 +71,9 @@ def compare_plans(
     Example:
       >>> import pandas as pd
       >>> frame = pd.DataFrame({"small": [0.5, 0.5], "large": [1.0, 0.5]})
-      >>> table = Table.from_frame(frame, costs={"small": 1.0, "large": 3.0}, order="given")
+      >>> table = Table.from_frame(
+      ...     frame, costs={"small": 1.0, "large": 3.0}, price=1.0, order="given"
+      ... )
       >>> shown = compare_plans(table, {"priced": [[0.0, 1.0], [1.0, 0.0]]}, budget=2.0)
       >>> shown[["policy", "reward", "spend"]].values.tolist()
       [['priced', 0.75, 2.0], ['best fixed mixture', 0.625, 2.0]]

@@ -592,7 +592,9 @@ def test_a_range_of_costs_is_two_numbers(ends):
     """An endless one would leave every reward NaN, which never arrives."""
     frame = pd.DataFrame({"a": [0.5], "b": [1.0]})
     with pytest.raises(ValueError, match="cost_range must be the least and the largest cost"):
-        Table.from_frame(frame, costs={"a": 0.0, "b": 2.0}, cost_range=ends, order="given")
+        Table.from_frame(
+            frame, costs={"a": 0.0, "b": 2.0}, price=1.0, cost_range=ends, order="given"
+        )
 
 
 def test_no_function_writes_into_an_argument(monkeypatch):

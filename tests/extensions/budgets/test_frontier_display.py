@@ -12,7 +12,9 @@ from raglab.displays.frontiers import FrontierDisplay
 def small_table():
     """Three arms; the one between the two others is in no mixture."""
     frame = pd.DataFrame({"small": [0.5, 0.3], "poor": [0.5, 0.4], "large": [1.0, 0.8]})
-    return Table.from_frame(frame, costs={"small": 1.0, "poor": 2.0, "large": 3.0}, order="given")
+    return Table.from_frame(
+        frame, costs={"small": 1.0, "poor": 2.0, "large": 3.0}, price=1.0, order="given"
+    )
 
 
 def test_a_frontier_alone():
