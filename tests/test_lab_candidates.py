@@ -27,7 +27,7 @@ from raglab.lab.candidates import (
     threshold_candidate,
 )
 from raglab.lab.competition import check_competition, competition
-from raglab.lab.decision_fitting import LEAST
+from raglab.lab.decision_fitting import MIN_KIND_CASES
 from raglab.lab.goals import Goal
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.metrics import N_CELLS
@@ -131,7 +131,7 @@ def test_the_decision_by_expected_cost_is_made_only_where_every_fold_can_fit_it(
             for fold in cases.fold_numbers
             for number in range(cases.folds)
         )
-        assert can_fit(cases) == (fewest >= LEAST)
+        assert can_fit(cases) == (fewest >= MIN_KIND_CASES)
 
 
 def _candidates(cases):

@@ -22,7 +22,7 @@ from raglab.decision.trace_view import Measured
 from raglab.gating.signal_gates import LEAST_OPTIONS
 from raglab.lab.arrays import AnyArray, CodeArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import (
-    LEAST,
+    MIN_KIND_CASES,
     DecisionCases,
     decide_by_model,
     fit_model,
@@ -441,7 +441,7 @@ class CostCrossFit(NamedTuple):
 
 def can_fit(cases: Cases) -> bool:
     """Whether outside every fold enough cases of both kinds, and a signal, remain for a model."""
-    if min(least_training_counts(cases)) < LEAST:
+    if min(least_training_counts(cases)) < MIN_KIND_CASES:
         return False
     signals = cases.decided.signals[
         [row for row, signal in enumerate(cases.decided.known.rows) if signal.alone]

@@ -25,7 +25,7 @@ from raglab.lab.candidates import (
     rare_labels,
     threshold_candidate,
 )
-from raglab.lab.decision_fitting import LEAST
+from raglab.lab.decision_fitting import MIN_KIND_CASES
 from raglab.lab.untuned_policies import limit_depth
 from raglab.store.policies import Policy
 from raglab.values import refuse
@@ -124,8 +124,8 @@ def competition(
     if not fits and COST in named:
         n_right, n_rest = least_training_counts(cases)
         msg = (
-            f"candidate {COST!r} needs a signal that differs, and outside of each fold {LEAST} "
-            f"cases answered right and {LEAST} others, got {n_right} and {n_rest}; label "
+            f"candidate {COST!r} needs a signal that differs, and outside of each fold {MIN_KIND_CASES} "
+            f"cases answered right and {MIN_KIND_CASES} others, got {n_right} and {n_rest}; label "
             "more, or leave it out."
         )
         raise ValueError(msg)
