@@ -22,7 +22,7 @@ from raglab.bandit import (
     run,
 )
 from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
-from raglab.lab.bandit_study import UNTUNED, ORACLE_WITHIN_BUDGET
+from raglab.lab.bandit_study import ORACLE_WITHIN_BUDGET, UNTUNED
 
 TUNED = "tuned"
 SMALL: dict[str, Any] = {"trials": 4, "replications": 4, "n_boot": 40, "seed": 0}

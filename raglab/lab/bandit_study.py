@@ -22,7 +22,7 @@ from raglab.bandit.learner import LEARNERS, Bandit, check_bandit, check_count, s
 from raglab.bandit.simulation import follow_costs, run
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.extension_points import extension
-from raglab.lab.fresh_tables import REPLICATIONS
+from raglab.lab.fresh_tables import FRESH_REPLICATIONS
 from raglab.lab.learner_comparison import compare_learners, run_earnings
 from raglab.lab.reward_audit import ArmTables, arm_tables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
@@ -254,55 +254,57 @@ class BanditProblem:
             for setting_name, search_range in search_space.items()
         }
 
-    def play(self, params: Mapping[str, Any]) -> Play:
+    def play(self, trial_values: Mapping[str, Any]) -> Play:
         """Settings of the values of a trial, to so many digits that a `.env` says the same."""
         trial_play = Play(self.base, budget=self.budget)
         if self.arms:
-            weight_total = sum(params[weight_name] for weight_name in WEIGHT_NAMES) or 1.0
+            weight_total = sum(trial_values[weight_name] for weight_name in WEIGHT_NAMES) or 1.0
             weight_shares = {
-                weight_name: round(params[weight_name] / weight_total, DIGITS)
+                weight_name: round(trial_values[weight_name] / weight_total, DIGITS)
                 for weight_name in WEIGHT_NAMES
             }
             reward_weights = PUBLISHED._replace(
-                **weight_shares, lambda_=round_value(params["lambda_"])
+                **weight_shares, lambda_=round_value(trial_values["lambda_"])
             )
             trial_play = trial_play._replace(weights=reward_weights)
         if self.charges:
-            trial_play = trial_play._replace(price=round_value(params["price"]))
+            trial_play = trial_play._replace(price=round_value(trial_values["price"]))
         if self.budget is not None:
-            pacer_step = round_value(params["step"])
+            pacer_step = round_value(trial_values["step"])
             trial_play = trial_play._replace(
                 budget=self.budget._replace(price=trial_play.price, step=pacer_step)
             )
         return trial_play._replace(
-            learner=tuned_learner(params, self.base, self._rewards(trial_play))
+            learner=tuned_learner(trial_values, self.base, self._rewards(trial_play))
         )
 
     def _rewards(self, trial_play: Play) -> Array:
         """Rewards of the rows tuned on, of which a threshold is a quantile."""
         return self.met(self.tune, trial_play).reward[self.tune.mask]
 
-    def met(self, part: Table, play: Play) -> Table:
+    def met(self, base_table: Table, play: Play) -> Table:
         """Table that a learner meets: charged its price, judged net of the table's own.
 
         Under a budget a pacer charges it, and it is judged before costs.
         """
         charged_price = self.price if self.budget is None and self.charges else 0.0
-        net_table = part._replace(value=part.gross - charged_price * table_costs(part))
+        net_table = base_table._replace(
+            value=base_table.gross - charged_price * table_costs(base_table)
+        )
         if self.arms:
-            split_arms = self.arms[-1 if part is self.judge else 0]
+            split_arms = self.arms[-1 if base_table is self.judge else 0]
             return net_table._replace(reward=split_arms.rewards(play.weights))
         if play.budget is not None:
             return net_table
         return net_table._replace(reward=net_table.priced(play.price).reward)
 
-    def simulate(self, play: Play, sizes: Mapping[str, Any]) -> TrialOutcome:
+    def simulate(self, play: Play, run_settings: Mapping[str, Any]) -> TrialOutcome:
         """What a play comes to on the rows tuned on; a budget is kept by a pacer."""
         with warnings.catch_warnings():  # a trial over the budget is infeasible, its row says so
             warnings.filterwarnings("ignore", message="The mean spend of ")
             learner_table = self.met(self.tune, play)
             played_run = run(
-                play.learner, learner_table, budget=play.budget, rounds=self.rounds, **sizes
+                play.learner, learner_table, budget=play.budget, rounds=self.rounds, **run_settings
             )
         if self.arms:
             measured_use = {"ms": run_earnings(played_run, self.tune).ms}
@@ -382,7 +384,7 @@ def tune_bandit(
     sampler: str = "tpe",
     seed: int = 0,
     level: float = 0.95,
-    n_boot: int = REPLICATIONS,
+    n_boot: int = FRESH_REPLICATIONS,
     engine: str = "auto",
 ) -> BanditStudy:
     """Search settings of a bandit on some cases, and judge the result on others.
@@ -459,7 +461,10 @@ def tune_bandit(
         if argument is not None
     ]:
         source_kind = "a trace" if is_table else "a table"
-        message = f"{', '.join(foreign_names)} of tune_bandit must be left out without {source_kind}, got a value."
+        message = (
+            f"{', '.join(foreign_names)} of tune_bandit must be left out without {source_kind}, "
+            "got a value."
+        )
         raise ValueError(message)
     if isinstance(trace, Table):
         problem, switch_note = _table_problem(trace, base_bandit, judge, budget, rounds, seed)
@@ -486,8 +491,8 @@ def tune_bandit(
             "report_cases": len(problem.judge.mask),
         }
 
-    def judged(params: Mapping[str, Any]) -> TrialOutcome:
-        return problem.simulate(problem.play(params), run_settings)
+    def judged(trial_values: Mapping[str, Any]) -> TrialOutcome:
+        return problem.simulate(problem.play(trial_values), run_settings)
 
     # The settings as they are make a trial too, so that what is found earns no less here.
     study, trial_table = maximise(
@@ -692,13 +697,13 @@ def _checked(table: Table) -> Table:
     return checked_table
 
 
-def table_rows(table: Table, rows: NDArray[np.intp]) -> Table:
+def table_rows(table: Table, row_numbers: NDArray[np.intp]) -> Table:
     """Some rows of a table, in the order of their numbers."""
     column_names = ["value", "reward", "mask", "features", "ms"]
     column_names += ["cost"] if len(table.cost) == len(table.mask) else []
     column_names += [] if table.delay is None else ["delay"]
     return table._replace(
-        **{column_name: getattr(table, column_name)[rows] for column_name in column_names}
+        **{column_name: getattr(table, column_name)[row_numbers] for column_name in column_names}
     )
 
 
@@ -738,18 +743,18 @@ def tuned_learner(trial_values: Mapping[str, Any], base_bandit: Bandit, rewards:
 
 
 def first_values(
-    base: Bandit, rewards: Array, space: Mapping[str, SearchRange]
+    base_bandit: Bandit, rewards: Array, search_space: Mapping[str, SearchRange]
 ) -> dict[str, float]:
     """Values of a learner's settings as they are, for the first trial; not clipped."""
     first_settings = {
-        setting_name: float(getattr(base, setting_name))
+        setting_name: float(getattr(base_bandit, setting_name))
         for setting_name in SEARCHED_SETTINGS
-        if setting_name in space
+        if setting_name in search_space
     }
-    if THRESHOLD_QUANTILE in space:
+    if THRESHOLD_QUANTILE in search_space:
         present_rewards = rewards[~np.isnan(rewards)]
         first_settings[THRESHOLD_QUANTILE] = (
-            int((present_rewards <= base.threshold).sum()) + 0.5
+            int((present_rewards <= base_bandit.threshold).sum()) + 0.5
         ) / (len(present_rewards) + 1)
     return first_settings
 

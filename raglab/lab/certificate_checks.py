@@ -176,13 +176,15 @@ def retest(
     target_names, target_rows = list(targets), []
     repeated_questions = repeated_cases(trace, [policy], counted_questions(trace.cases), arm)
 
-    def losses(counted: Tally, undecided_note: int) -> RateCounts:
-        settled_cells = metrics.settled_cells(counted.cells, undecided_note)
-        case_losses = tally_losses(counted._replace(cells=settled_cells), target_names, costs)
+    def losses(decision_tally: Tally, undecided_note: int) -> RateCounts:
+        settled_cells = metrics.settled_cells(decision_tally.cells, undecided_note)
+        case_losses = tally_losses(
+            decision_tally._replace(cells=settled_cells), target_names, costs
+        )
         question_counts = question_losses(case_losses, repeated_questions, undecided_note)
         if corners is None:
             return question_counts
-        n_failed = int(counted.cells.sum() - counted.labels.sum())
+        n_failed = int(decision_tally.cells.sum() - decision_tally.labels.sum())
         question_cells = unit_cells(case_losses, repeated_questions, undecided_note, n_failed)
         check_shares(corners, metrics.label_counts(question_cells[0, 0]) - n_failed)
         return in_mix(question_counts, corners, delta, question_cells)
@@ -297,14 +299,14 @@ def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) ->
     """What new cases differ in from those that a certificate was made on."""
     parameters = dict(trace.meta.get("parameters", {}))
     difference_text = "; ".join(retrieval_differences(certificate, parameters))
-    certified_schema = certificate.get("schema_version", OLD_CERTIFICATE_SCHEMA)
+    made_schema = certificate.get("schema_version", OLD_CERTIFICATE_SCHEMA)
     note_conditions = {
         f"Certified by {certificate['basis']}, judged here by {basis} (rule S6.3).": (
             certificate["basis"] != basis
         ),
         f"The promise is not about these hits: {difference_text}.": bool(difference_text),
-        f"Certified on a trace of schema {certified_schema}, this has {SCHEMA_VERSION}: certify again.": (
-            certified_schema != SCHEMA_VERSION
+        f"Certified on a trace of schema {made_schema}, this has {SCHEMA_VERSION}: certify again.": (
+            made_schema != SCHEMA_VERSION
         ),
     }
     return tuple(note_text for note_text, is_applicable in note_conditions.items() if is_applicable)

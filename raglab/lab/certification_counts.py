@@ -321,17 +321,21 @@ class RateCounts(NamedTuple):
         return p_values
 
     def bounds(
-        self, place: int, delta: float, alpha: float, *, lower: bool = False
+        self, target_place: int, delta: float, alpha: float, *, lower: bool = False
     ) -> NDArray[np.float64]:
         """Upper or lower bounds of a target's rate or cost at confidence 1 − delta, [N].
 
         Args:
           alpha: the target, in whose units the bounds are.
         """
-        k, n, loss_scale = self.k[:, place], self.n[:, place], float(self.scale[place])
-        if mix_test := self.mixed(place):
-            return mix_test.bound(place, delta, alpha / loss_scale, lower=lower) * loss_scale
-        if not self.graded[place]:
+        k, n, loss_scale = (
+            self.k[:, target_place],
+            self.n[:, target_place],
+            float(self.scale[target_place]),
+        )
+        if mix_test := self.mixed(target_place):
+            return mix_test.bound(target_place, delta, alpha / loss_scale, lower=lower) * loss_scale
+        if not self.graded[target_place]:
             interval = clopper_pearson(k.astype(np.int64), n, 1.0 - 2.0 * delta)
             return np.asarray(interval.low if lower else interval.high) * loss_scale
         # what is not lost is a loss in [0, 1] too
@@ -344,9 +348,9 @@ class RateCounts(NamedTuple):
         )
         return (1.0 - upper_bounds if lower else upper_bounds) * loss_scale
 
-    def total(self, row: int, place: int) -> float | int:
+    def total(self, policy_row: int, target_place: int) -> float | int:
         """Errors of one policy, or the sum of its costs."""
-        loss_total = float(self.k[row, place] * self.scale[place])
+        loss_total = float(self.k[policy_row, target_place] * self.scale[target_place])
         return int(loss_total) if loss_total.is_integer() else loss_total
 
     def of_cell(self, undecided: int) -> RateCounts:
@@ -651,7 +655,8 @@ def pilot_counts(
         for candidate_place, learned_row in enumerate(trace_learned(candidates, pilot))
     )
     in_sample_note = (
-        f"Pilot figures of {n_in_sample:,} of {len(candidates):,} candidates are {IN_SAMPLE}: order and "
+        f"Pilot figures of {n_in_sample:,} of {len(candidates):,} candidates are {IN_SAMPLE}: "
+        "order and "
         "pilot cost flatter them, the test does not."
     )
     free_counts = counted_losses(split_counts.answering[None], [RISK], None)

@@ -33,7 +33,8 @@ def grid(
     One declared family, at which no label is looked.
 
     Their gates are switched on; the lowest value of each passes everything, so that a gate may be
-    out of use. Of one threshold alone as many values are tried as `MAX_GRID_POLICIES` allows, evenly by rank.
+    out of use. Of one threshold alone as many values are tried as `MAX_GRID_POLICIES` allows,
+    evenly by rank.
 
     Args:
       trace: of shards the values are gathered in one pass; those of all cases are held whole, the
@@ -50,7 +51,8 @@ def grid(
         dict.fromkeys(declared_family(policy, gates_off_trace) if paths is None else paths)
     )
     _check_paths(used_paths, policy)
-    # Levels so many that the grid of all thresholds together stays below `MAX_GRID_POLICIES` candidates.
+    # Levels so many that the grid of all thresholds together stays below `MAX_GRID_POLICIES`
+    # candidates.
     n_levels = max(2, int(MAX_GRID_POLICIES ** (1.0 / max(1, len(used_paths)))))
     level_ranks = np.linspace(0.0, 1.0, n_levels - 1)
     values_by_part = list(
@@ -108,12 +110,12 @@ def observed_values(
     return [np.unique(path_values[~np.isnan(path_values)] + 0.0) for path_values in values_by_path]
 
 
-def declared_family(policy: Policy, gates_off: Collection[str] = ()) -> tuple[str, ...]:
+def declared_family(policy: Policy, off_gates: Collection[str] = ()) -> tuple[str, ...]:
     """Thresholds that the candidates of a certificate vary unless others are named.
 
     Args:
-      gates_off: gates that the trace cannot judge (`gates_off`); where that leaves none of the chain's,
-        bounds decide.
+      off_gates: gates that the trace cannot judge (`gates_off`); where that leaves none of the
+        chain's, bounds decide.
 
     Where the least expected cost decides that is the ratio of costs alone, since the chain's
     thresholds do not act there. Where only bounds on signals decide it is those that are stated.
@@ -132,13 +134,13 @@ def declared_family(policy: Policy, gates_off: Collection[str] = ()) -> tuple[st
     deciding_gates = [
         gate.name
         for gate in GATES
-        if gate.switch and gate.thresholds and gate.firing != "warn" and gate.name not in gates_off
+        if gate.switch and gate.thresholds and gate.firing != "warn" and gate.name not in off_gates
     ]
     if bound_paths and not any(
         policy.value(f"{signal_name}.enabled") for signal_name in deciding_gates
     ):
         return bound_paths
-    idle_sections = {*gates_off} | ({"fused"} if policy.fused_model is None else set())
+    idle_sections = {*off_gates} | ({"fused"} if policy.fused_model is None else set())
     return (
         tuple(path for path in CANDIDATE_PATHS if path.partition(".")[0] not in idle_sections)
         or bound_paths

@@ -255,8 +255,12 @@ def certificate_reason(
         bound_text = decimals(promise.bound, promise.alpha)
         counts_text = f"{promise.k:g} of {promise.n}, upper bound {bound_text}"
         counts_text = counts_text if promise.n else "0 of 0 cases"
-        return f"not certified: {rates_text}; {tested_phrase} fails on {test_result.binding} ({counts_text}); {cases_text}"
-    promise_text = f"{rates_text}{', together,' * (len(promises) > 1)} with confidence {1.0 - settings.delta:g}"
+        return (
+            f"not certified: {rates_text}; {tested_phrase} fails on {test_result.binding} "
+            f"({counts_text}); {cases_text}"
+        )
+    together = ", together," * (len(promises) > 1)
+    promise_text = f"{rates_text}{together} with confidence {1.0 - settings.delta:g}"
     if look.number > 1:
         joint_confidence = max(0.0, 1.0 - look.spent)
         promise_text += (
@@ -278,12 +282,16 @@ def untested_reason(
       cases_phrase: whose cases these are, or how many tests are made at once; '' for all cases.
     """
     needs_text = "; ".join(
-        f"{target_name} at most {settings.targets[target_name]:g} needs {n_needed:,} cases even if none is lost, got "
+        f"{target_name} at most {settings.targets[target_name]:g} needs {n_needed:,} cases even if "
+        "none is lost, got "
         f"{n_cases:,}"
         for target_name, (n_needed, n_cases) in lacking_targets.items()
     )
     lacking_text = needs_text or "no candidate can pass in this mix even if none is lost"
-    return f"not certified: {lacking_text}{cases_phrase}, at delta {settings.level:g}; no look was taken"
+    return (
+        f"not certified: {lacking_text}{cases_phrase}, at delta {settings.level:g}; "
+        "no look was taken"
+    )
 
 
 def lacking_cases(
@@ -326,8 +334,10 @@ def need_line(rate_name: str, data_need: DataNeed) -> str:
     needed_text = " / ".join(map(str, data_need.needed))
     best_target = percent(data_need.best) if data_need.answered else "nothing"
     return (
-        f"{rate_name} ≤ {percent(data_need.alpha)} needs {needed_text} {metrics.RATE_TABLE[rate_name].share_of} cases "
-        f"with 0 / 1 / 2 errors; these {data_need.answered} with {data_need.wrong} certify {best_target}."
+        f"{rate_name} ≤ {percent(data_need.alpha)} needs {needed_text} "
+        f"{metrics.RATE_TABLE[rate_name].share_of} cases "
+        f"with 0 / 1 / 2 errors; these {data_need.answered} with {data_need.wrong} certify "
+        f"{best_target}."
     )
 
 
@@ -467,7 +477,8 @@ def certificate_notes(
         "--again).": test_method == "single" and not is_certified,
         # by the pilot alone: a hint, never a promise (rule S6.9)
         f"By the pilot as many cases certify {RISK} {nearest_hint[0]:g} with probability "
-        f"{nearest_hint[1]:.2f} (of the best candidate, so it flatters); testing it is {look_phrase}.": (
+        f"{nearest_hint[1]:.2f} (of the best candidate, so it flatters); "
+        f"testing it is {look_phrase}.": (
             not is_certified and nearest_hint[0] > settings.targets.get(RISK, np.inf)
         ),
     }
@@ -513,7 +524,8 @@ def mix_notes(
         if test_result.certified and abs(ok_lead) > SAME:
             safe_side, unsafe_side = ("more", "fewer") if ok_lead > 0.0 else ("fewer", "more")
             direction_texts.append(
-                f"By these cases {target_name} stays true with {safe_side} ok questions in traffic than "
+                f"By these cases {target_name} stays true with {safe_side} ok questions in traffic "
+                "than "
                 f"{mix_phrase}, and may break with {unsafe_side}."
             )
         if rate_counts.mix is not None:

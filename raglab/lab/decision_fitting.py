@@ -53,7 +53,8 @@ PENALTY_STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-l
 MODEL_FOLDS = 5  # of the choice of the penalty and of the calibration
 MIN_KIND_CASES = 10  # cases that would be answered right, and others, that a fit must see
 MODEL_DIGITS = 6  # of the numbers of a model: more than any fit tells apart
-# of a signal, beside its greatest value: what differs less is rounding, or is lost in `MODEL_DIGITS`
+# of a signal, beside its greatest value: what differs less is rounding, or is lost in
+# `MODEL_DIGITS`
 MIN_SIGNAL_RANGE = 1e-4
 MAX_LOGIT_STRETCH = 4.0  # by which calibration may stretch or shrink the logits
 MIN_PENALTY_SHARE = 1e-3  # of a weight that a signal is allowed, beside the mean
@@ -77,11 +78,11 @@ class DecisionCases(NamedTuple):
     groups: CaseGroups | None = None
     weight: FloatArray | None = None
 
-    def rows(self, keep: AnyArray) -> DecisionCases:
+    def rows(self, case_selection: AnyArray) -> DecisionCases:
         """The same of some cases."""
-        case_groups = None if self.groups is None else self.groups.rows(keep)
+        case_groups = None if self.groups is None else self.groups.rows(case_selection)
         chosen_arrays = {
-            column_name: column[..., keep] for column_name, column in self.arrays.items()
+            column_name: column[..., case_selection] for column_name, column in self.arrays.items()
         }
         return self._replace(groups=case_groups, **chosen_arrays)
 
@@ -151,7 +152,8 @@ def check_kinds(
     kind_counts = int(is_kind.sum()), int((~is_kind).sum())
     if min(kind_counts) < min_cases:
         message = (
-            f"{fit_phrase} at least {min_cases} {kind_phrase} and {min_cases} others, got {kind_counts[0]} and {kind_counts[1]}; "
+            f"{fit_phrase} at least {min_cases} {kind_phrase} and {min_cases} others, got "
+            f"{kind_counts[0]} and {kind_counts[1]}; "
             "label more."
         )
         raise ValueError(message)
@@ -300,7 +302,8 @@ def usable_signals(
     ]
     if not usable_names:
         message = (
-            f"a decision needs a signal that differs between cases, got {', '.join(candidate_names)}; "
+            "a decision needs a signal that differs between cases, got "
+            f"{', '.join(candidate_names)}; "
             "build the trace again."
         )
         raise ValueError(message)
@@ -323,8 +326,8 @@ def fit_model(
     groups where the cases have groups.
 
     Args:
-      signal_names: of the signals; all that differ between cases and that one arm alone has where not
-        given.
+      signal_names: of the signals; all that differ between cases and that one arm alone has where
+        not given.
       min_cases: number of cases that would be answered right, and of others, below which nothing is
         fitted.
       case_fold: of each case, from 0, such as leaves whole groups out, [Q]; drawn by the seed,
@@ -649,8 +652,8 @@ def model_section(
       traffic: shares of the labels there, [3]; None where they are those of the cases.
     """
 
-    def short(value: float) -> float:
-        return float(f"{value:.{MODEL_DIGITS}g}")
+    def short(number: float) -> float:
+        return float(f"{number:.{MODEL_DIGITS}g}")
 
     extra_sections: dict[str, Any] = {}
     if model.groups is not None and model.groups.bias:
