@@ -143,10 +143,8 @@ def threshold_rates(trace_signals: AnswerSignals, signal_name: str) -> Threshold
 
     There is one threshold for each distinct value.
     """
-    signal_scores, n_ok = (
-        trace_signals.score[signal_name],
-        int((trace_signals.label == Status.ok).sum()),
-    )
+    signal_scores = trace_signals.score[signal_name]
+    n_ok = int((trace_signals.label == Status.ok).sum())
     answer_steps = metrics.risk_coverage(trace_signals.right, signal_scores)
     label_steps = metrics.risk_coverage(trace_signals.label == Status.ok, signal_scores)
     return ThresholdRates(

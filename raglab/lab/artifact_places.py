@@ -188,10 +188,8 @@ def check_stored_places(store_uri: str, allowed_places: ArtifactPlaces) -> None:
         ]
         for (stored_place,) in chain.from_iterable(map(connection.execute, place_queries)):
             if not isinstance(stored_place, str):
-                place_rule, place_text = (
-                    "places for files must be texts",
-                    shown_value(repr(stored_place)),
-                )
+                place_rule = "places for files must be texts"
+                place_text = shown_value(repr(stored_place))
                 raise input_error(
                     Where(allowed_places.store), place_rule, OWN_FOLDER_REMEDY, place_text
                 )

@@ -216,11 +216,9 @@ class BanditProblem:
             return learner_ranges
         price_unit, price_range, step_ranges = self.price, PRICES_OF_TABLE, {}
         if self.budget is not None:
-            price_unit, price_range, step_ranges = (
-                1.0 / self.budget.per_question,
-                PRICES_OF_BUDGET,
-                {"step": PACER_STEPS},
-            )
+            price_unit = 1.0 / self.budget.per_question
+            price_range = PRICES_OF_BUDGET
+            step_ranges = {"step": PACER_STEPS}
         return (
             learner_ranges
             | {
@@ -831,13 +829,10 @@ def _study_notes(
     Two policies are named: the settings as they were, and the best that needs no learning online
     and keeps the budget.
     """
-    policy_rows, budget = (
-        {
-            str(policy_row["policy"]): policy_row
-            for policy_row in comparison_table.to_dict("records")
-        },
-        problem.budget,
-    )
+    policy_rows = {
+        str(policy_row["policy"]): policy_row for policy_row in comparison_table.to_dict("records")
+    }
+    budget = problem.budget
     simple_policies = [
         policy_name
         for policy_name in policy_rows

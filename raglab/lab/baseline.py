@@ -250,10 +250,8 @@ def compare_baselines(
     ).T
     case_prices = metrics.cell_costs(before.costs)[outcome_cells]
     case_losses = case_prices[1] - case_prices[0]
-    highest_price, cost_guard = (
-        float(before.costs.max()) or 1.0,
-        metrics.interval_guard(before.costs),
-    )
+    highest_price = float(before.costs.max()) or 1.0
+    cost_guard = metrics.interval_guard(before.costs)
     return BaselineComparison(
         before=before.policy_id,
         after=after.policy_id,

@@ -381,10 +381,8 @@ def _margin(ordered_values: FloatArray) -> float:
 
 def _round_between(exact_value: float, observed_values: FloatArray) -> float:
     """Shortest number on the same side of every observed value."""
-    values_above, values_below = (
-        observed_values[observed_values > exact_value],
-        observed_values[observed_values < exact_value],
-    )
+    values_above = observed_values[observed_values > exact_value]
+    values_below = observed_values[observed_values < exact_value]
     upper_bound = float(values_above.min()) if len(values_above) else np.inf
     lower_bound = float(values_below.max()) if len(values_below) else -np.inf
     for n_digits in range(1, 17):
@@ -549,10 +547,8 @@ def cross_fit(cases: Cases) -> CostCrossFit:
         )
 
     probability_shape = (cases.repeats, *cases.evidence.probability.shape)
-    probability, asked_right_chance = (
-        np.empty(probability_shape),
-        np.empty((cases.repeats, len(cases.label))),
-    )
+    probability = np.empty(probability_shape)
+    asked_right_chance = np.empty((cases.repeats, len(cases.label)))
     for repeat_number, training_cases, held_out_cases in held_out_folds(cases, COST_RECIPE):
         fold_cases = [cases.trace.cases[case_index] for case_index in held_out_cases.tolist()]
         fold_evidence = evidence_with_model(

@@ -111,10 +111,8 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
         costs=target_costs,
         corners=stated_corners(certificate),
     )
-    traffic_mix, difference_notes = (
-        stated_mix(certificate),
-        check_notes(certificate, trace, policy_retest.basis),
-    )
+    traffic_mix = stated_mix(certificate)
+    difference_notes = check_notes(certificate, trace, policy_retest.basis)
     mix_notes = () if traffic_mix is None else (f"Tested in the certificate's mix, {traffic_mix}.",)
     return replace(
         policy_retest, notes=(*policy_retest.notes, *doubt_notes, *mix_notes, *difference_notes)
@@ -299,14 +297,14 @@ def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) ->
     """What new cases differ in from those that a certificate was made on."""
     parameters = dict(trace.meta.get("parameters", {}))
     difference_text = "; ".join(retrieval_differences(certificate, parameters))
-    made_schema = certificate.get("schema_version", OLD_CERTIFICATE_SCHEMA)
+    old_schema = certificate.get("schema_version", OLD_CERTIFICATE_SCHEMA)
     note_conditions = {
         f"Certified by {certificate['basis']}, judged here by {basis} (rule S6.3).": (
             certificate["basis"] != basis
         ),
         f"The promise is not about these hits: {difference_text}.": bool(difference_text),
-        f"Certified on a trace of schema {made_schema}, this has {SCHEMA_VERSION}: certify again.": (
-            made_schema != SCHEMA_VERSION
+        f"Certified on a trace of schema {old_schema}, this has {SCHEMA_VERSION}: certify again.": (
+            old_schema != SCHEMA_VERSION
         ),
     }
     return tuple(note_text for note_text, is_applicable in note_conditions.items() if is_applicable)

@@ -337,10 +337,8 @@ def candidate_order(
     # tested on.
     if cases.pilot is None:
         return TestOrder("holm", np.arange(len(candidates)))
-    counts_on_pilot, size_ratio = (
-        pilot_counts(pilot, candidates, settings),
-        cases.n_questions / len(pilot),
-    )
+    counts_on_pilot = pilot_counts(pilot, candidates, settings)
+    size_ratio = cases.n_questions / len(pilot)
     candidate_places = pilot_order(
         counts_on_pilot.losses, settings.alphas, settings.level, size_ratio
     )
@@ -480,10 +478,8 @@ def _certification(
     held_out = cases.held_out
     measured_trace = held_out if replayed_trace is None else replayed_trace
     # In the order that the pilot fixed: these cases must not choose what is tested first.
-    tried_policies, n_failed = (
-        [candidates[candidate_place] for candidate_place in test_order.places],
-        failed_count(held_out),
-    )
+    tried_policies = [candidates[candidate_place] for candidate_place in test_order.places]
+    n_failed = failed_count(held_out)
     candidate_counts = count_split(measured_trace, tried_policies, candidates[0], settings)
     repeated_questions = repeated_cases(measured_trace, tried_policies, cases.numbers, settings.arm)
     rate_counts = question_losses(candidate_counts.losses, repeated_questions)
@@ -528,10 +524,8 @@ def _certification(
         for candidate_place, promise in enumerate(test_result.promises)
         if promise.name != COST and rate_counts.mixed(candidate_place) is None
     }
-    n_cases, nearest_hint = (
-        cases.n_questions + n_failed,
-        nearest_target(test_order.pilot, test_order.size, settings),
-    )
+    n_cases = cases.n_questions + n_failed
+    nearest_hint = nearest_target(test_order.pilot, test_order.size, settings)
     need_notes = [need_note(target_name, need, n_cases) for target_name, need in needs.items()]
     label_needs, notes_on_mix = mix_notes(rate_counts, test_result, settings)
     is_given_dropped = is_family and test_order.pilot is not None and 0 not in test_order.places
@@ -587,11 +581,9 @@ def _earned(
     reason: str,
 ) -> tuple[Certificate, Policy | None]:
     """Certificate, and the chosen policy that holds it, None where none passed."""
-    rate_counts, chosen_place, mix_corners = (
-        decided_candidates.counts,
-        test_result.chosen,
-        decided_candidates.corners(settings),
-    )
+    rate_counts = decided_candidates.counts
+    chosen_place = test_result.chosen
+    mix_corners = decided_candidates.corners(settings)
     policy_verdicts = zip(decided_candidates.tried, test_result.passed, strict=True)
     certificate = _certificate(
         cases,
@@ -756,10 +748,8 @@ def _noted_look(
         ]
         for policy_losses in rate_counts.k[:, target_order].tolist()
     ]
-    policy_ids, sorted_targets = (
-        [policy.policy_id for policy in decided_candidates.tried],
-        sorted(settings.targets.items()),
-    )
+    policy_ids = [policy.policy_id for policy in decided_candidates.tried]
+    sorted_targets = sorted(settings.targets.items())
     tested_parts = [
         settings.arm or cases.held_out.arms[0],
         [sorted_losses, rate_counts.n[:, target_order].tolist()],

@@ -86,15 +86,11 @@ class CertificationSettings(NamedTuple):
         Raises:
           ValueError: it leaves nothing.
         """
-        whole_delta, mix_delta = (
-            self.delta / self.divisor,
-            self.traffic.delta if self.traffic else 0.0,
-        )
+        whole_delta = self.delta / self.divisor
+        mix_delta = self.traffic.delta if self.traffic else 0.0
         if mix_delta >= whole_delta:
-            delta_rule, delta_remedy = (
-                "delta must be above the error of the mix",
-                "estimate it at a smaller",
-            )
+            delta_rule = "delta must be above the error of the mix"
+            delta_remedy = "estimate it at a smaller"
             refuse(delta_rule, f"{whole_delta:.3g} and {mix_delta:.3g}", delta_remedy)
         return whole_delta - mix_delta
 
@@ -304,11 +300,9 @@ class RateCounts(NamedTuple):
         """
         p_values = np.empty(self.k.shape)
         for target_place, target_rate in enumerate((targets / self.scale).tolist()):
-            k, n, mix_test = (
-                self.k[:, target_place],
-                self.n[:, target_place],
-                self.mixed(target_place),
-            )
+            k = self.k[:, target_place]
+            n = self.n[:, target_place]
+            mix_test = self.mixed(target_place)
             if mix_test is not None:
                 p_values[:, target_place] = mix_test.p(target_place, target_rate)
             elif self.graded[target_place]:
@@ -328,11 +322,9 @@ class RateCounts(NamedTuple):
         Args:
           alpha: the target, in whose units the bounds are.
         """
-        k, n, loss_scale = (
-            self.k[:, target_place],
-            self.n[:, target_place],
-            float(self.scale[target_place]),
-        )
+        k = self.k[:, target_place]
+        n = self.n[:, target_place]
+        loss_scale = float(self.scale[target_place])
         if mix_test := self.mixed(target_place):
             return mix_test.bound(target_place, delta, alpha / loss_scale, lower=lower) * loss_scale
         if not self.graded[target_place]:
@@ -371,16 +363,12 @@ def counted_losses(
     """
     cells, cost_table = metrics.cell_table(cells), metrics.cost_matrix(costs)
     rate_counts, label_counts = metrics.rate_counts(cells), metrics.label_counts(cells)
-    rate_sizes, highest_cost = (
-        metrics.denominators(rate_counts, label_counts),
-        float(cost_table.max()) or 1.0,
-    )
+    rate_sizes = metrics.denominators(rate_counts, label_counts)
+    highest_cost = float(cost_table.max()) or 1.0
     n_cases = label_counts.sum(axis=-1)
     target_columns = [(*metrics.RATES, COST).index(target_name) for target_name in target_names]
-    answered_column, over_ask_column = (
-        metrics.COUNTS.index("answered"),
-        metrics.RATES.index("over_ask_rate"),
-    )
+    answered_column = metrics.COUNTS.index("answered")
+    over_ask_column = metrics.RATES.index("over_ask_rate")
     is_cost = np.array([target_name == COST for target_name in target_names], dtype=bool)
     return RateCounts(
         names=tuple(target_names),
@@ -493,11 +481,9 @@ def unit_cells(
 
     Source: rules S6.4, S6.15.
     """
-    policies_cells, loss_of_cell, n_targets = (
-        losses.cells.copy(),
-        losses.of_cell(undecided),
-        len(losses.names),
-    )
+    policies_cells = losses.cells.copy()
+    loss_of_cell = losses.of_cell(undecided)
+    n_targets = len(losses.names)
     policies_cells[:, UNEARNED_CELL] -= n_failed
     question_cells = np.repeat(policies_cells[:, None], n_targets, axis=1)
     cell_rank = 2.0 * loss_of_cell.k + loss_of_cell.n
@@ -615,10 +601,8 @@ def pilot_counts(
     Source: rules S6.9, S6.10: cases that a model was fitted on flatter it, in the order, the choice
       and the hint.
     """
-    split_counts, pilot_hash = (
-        count_split(pilot, candidates, candidates[0], settings),
-        trace_hash(pilot),
-    )
+    split_counts = count_split(pilot, candidates, candidates[0], settings)
+    pilot_hash = trace_hash(pilot)
     # places of candidates that decide by a model fitted on these cases, by measures and model
     places_by_model: dict[Any, list[int]] = {}
     for candidate_place, policy in enumerate(candidates):

@@ -421,11 +421,9 @@ def nearest_target(
 
     def chance(target_name: str, target_rate: float) -> NDArray[np.float64]:
         target_place = pilot_losses.names.index(target_name)
-        k, n, scaled_limit = (
-            pilot_losses.k[:, target_place],
-            pilot_losses.n[:, target_place],
-            target_rate / pilot_losses.scale[target_place],
-        )
+        k = pilot_losses.k[:, target_place]
+        n = pilot_losses.n[:, target_place]
+        scaled_limit = target_rate / pilot_losses.scale[target_place]
         return certification_chance(k, n, n * size_ratio, float(scaled_limit), settings.level)
 
     other_chance = np.ones(len(pilot_losses.k))
@@ -511,10 +509,8 @@ def mix_notes(
         mix_phrase = f"the {percent(case_shares[0])} of these cases"
     label_needs, direction_texts, need_texts = dict[str, LabelNeed](), list[str](), list[str]()
     for target_place, (target_name, target_rate) in enumerate(settings.targets.items()):
-        mix_test, scaled_limit = (
-            shown_counts.mixed(target_place),
-            target_rate / shown_counts.scale[target_place],
-        )
+        mix_test = shown_counts.mixed(target_place)
+        scaled_limit = target_rate / shown_counts.scale[target_place]
         if mix_test is None:
             continue
         excess_losses = mix_test.loss[target_place] - scaled_limit * mix_test.counted[target_place]

@@ -595,10 +595,8 @@ def _fit_weights(
     penalty_share = penalty_shares(x, one_hot[:, class_present])
 
     def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
-        signal_weights, class_bias = (
-            parameters[:n_weights].reshape(n_classes, n_signals),
-            parameters[n_weights:],
-        )
+        signal_weights = parameters[:n_weights].reshape(n_classes, n_signals)
+        class_bias = parameters[n_weights:]
         class_logits = x @ signal_weights.T + class_bias + absent_offset
         # Less the largest: no exponential overflows, and the probabilities stay the same.
         class_logits -= class_logits.max(axis=1, keepdims=True)

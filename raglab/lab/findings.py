@@ -195,10 +195,8 @@ class Standing(NamedTuple):
         """What the subject saves in the contest that decides, with interval and costs."""
         if self.main is None:
             return f"{self.subject} is compared with no other policy"
-        deciding_gain, cases_phrase = (
-            self.main.gain,
-            "cases that it never saw" if self.is_known else "cases",
-        )
+        deciding_gain = self.main.gain
+        cases_phrase = "cases that it never saw" if self.is_known else "cases"
         policy_costs = [self.costs[policy_name] for policy_name in (TUNED, deciding_gain.over)]
         return (
             f"on {deciding_gain.cases:,} {cases_phrase} it costs {policy_costs[0]:.3f} a case, "

@@ -208,10 +208,8 @@ def table_arms(
     """
     initial_ledger, block_start = first_ledger(None, bandit, world, budget), 0
     for block_number, block_size in enumerate(replication_blocks(replications), first_block):
-        block_slice, met_feed = (
-            slice(block_start, block_start + block_size),
-            feed(world, rounds, block_size, seed, block_number),
-        )
+        block_slice = slice(block_start, block_start + block_size)
+        met_feed = feed(world, rounds, block_size, seed, block_number)
         met_cases = np.ascontiguousarray(
             choose_rows(block_slice, cast("NDArray[np.int32]", met_feed.case))
         )
@@ -283,18 +281,14 @@ def difference_interval(
 
     Source: Satterthwaite 1946; Johnson 1978 (skewness); Efron 1979 (tables drawn again); rule S4.7.
     """
-    n_cases, replications, mean_difference = (
-        len(left_account.by_case),
-        len(left_account.mean),
-        float(left_account.mean.mean() - right_account.mean.mean()),
-    )
+    n_cases = len(left_account.by_case)
+    replications = len(left_account.mean)
+    mean_difference = float(left_account.mean.mean() - right_account.mean.mean())
     if n_cases < 2:
         return float("nan"), float("nan")
     # Own chance of a replication: of those side by side, and of twins on the cases as they are.
-    table_differences, fresh_differences = (
-        left_account.mean - right_account.mean,
-        left_account.fresh - right_account.fresh,
-    )
+    table_differences = left_account.mean - right_account.mean
+    fresh_differences = left_account.fresh - right_account.fresh
     freedom = replications - 1 + fresh_differences.shape[1]
     sum_of_squares = ((table_differences - table_differences.mean()) ** 2).sum() + (
         (fresh_differences[1, :, 0] - fresh_differences[1, :, 1]) ** 2
@@ -302,10 +296,8 @@ def difference_interval(
     chance_variance = float(sum_of_squares) / freedom / replications
     if left_account.fixed and right_account.fixed:
         case_variance = float((left_account.by_case - right_account.by_case).var(ddof=1)) / n_cases
-        variance, variance_spread = (
-            case_variance + chance_variance,
-            2.0 * (case_variance**2 / (n_cases - 1) + chance_variance**2 / freedom),
-        )
+        variance = case_variance + chance_variance
+        variance_spread = 2.0 * (case_variance**2 / (n_cases - 1) + chance_variance**2 / freedom)
         # Twice the variance squared over the variance of the variance: few degrees where little is
         # known of it.
         t_reach = (
@@ -321,10 +313,8 @@ def difference_interval(
     )
     # On the safe side no less than with equal arms, where they are not out of the question: three
     # times too far.
-    equal_mean, observed_effect = (
-        fresh_differences[0].mean(),
-        fresh_differences[1].mean() - fresh_differences[0].mean(),
-    )
+    equal_mean = fresh_differences[0].mean()
+    observed_effect = fresh_differences[1].mean() - fresh_differences[0].mean()
     reach_rise = (
         max(
             apart_reach**2,
@@ -375,10 +365,8 @@ def _reach(twin_values: Array, chance_variance: float, level: float) -> tuple[fl
 
     freedom = len(twin_values) - 1
     twin_products = (twin_values - twin_values.mean()).prod(axis=1) * len(twin_values) / freedom
-    mean_variance, variance_error = (
-        float(twin_products.mean()),
-        float(twin_products.std(ddof=1)) / len(twin_values) ** 0.5,
-    )
+    mean_variance = float(twin_products.mean())
+    variance_error = float(twin_products.std(ddof=1)) / len(twin_values) ** 0.5
     mass_below = min(
         float(stdtr(freedom, -mean_variance / max(variance_error, TINY_VARIANCE))), 1.0 - 1e-9
     )
@@ -405,10 +393,8 @@ def _skewness(twin_values: Array, variance: float) -> float:
     0 as far as their own chance explains it.
     """
     table_deviations = twin_values.mean(axis=1) - twin_values.mean()
-    third_moment, moment_error = (
-        float((table_deviations**3).mean()),
-        float(table_deviations.var()) ** 1.5 * (6.0 / len(table_deviations)) ** 0.5,
-    )
+    third_moment = float((table_deviations**3).mean())
+    moment_error = float(table_deviations.var()) ** 1.5 * (6.0 / len(table_deviations)) ** 0.5
     if variance <= TINY_VARIANCE or not third_moment:
         return 0.0
     return float(np.clip(third_moment / variance**1.5, -MAX_SKEWNESS, MAX_SKEWNESS)) * max(

@@ -352,10 +352,8 @@ def compare_gates(
     label_numbers = check_labelled(case_labels).astype(np.int64)
     # Gates compare at one coverage or one risk only; the published chain states which.
     chain_rates = replay.sweep(trace, [published_policy(policy)], arm=arm, costs=costs).iloc[0]
-    chain_risk, chain_coverage = (
-        float(chain_rates["hallucination_rate"]),
-        float(chain_rates["coverage"]),
-    )
+    chain_risk = float(chain_rates["hallucination_rate"])
+    chain_coverage = float(chain_rates["coverage"])
     gate_rows: list[dict[str, Any]] = []
     for gate_name, signal_values in gate_values.items():
         scored_cases = (trace_signals.right, signal_values)
@@ -582,10 +580,8 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None) -> pd.Data
         case_answer = decisions.answer(case_index)
         if case_answer is None or case_answer.refused:
             continue
-        hit_slot, hit_depth = (
-            int(decisions.outcome.slot[case_index]),
-            int(decisions.outcome.depth[case_index]),
-        )
+        hit_slot = int(decisions.outcome.slot[case_index])
+        hit_depth = int(decisions.outcome.depth[case_index])
         is_right = case.expect_status == Status.ok.name and bool(
             evidence.right[hit_depth, hit_slot, case_index]
         )

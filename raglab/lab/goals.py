@@ -83,10 +83,8 @@ class Goal:
                 "out."
             )
         if not isinstance(self.targets, Mapping):
-            target_rule, target_remedy = (
-                "targets must map rate -> highest value",
-                "write {'over_ask_rate': 0.1}",
-            )
+            target_rule = "targets must map rate -> highest value"
+            target_remedy = "write {'over_ask_rate': 0.1}"
             refuse(target_rule, f"{self.targets!r}", target_remedy)
         for rate_name, target_limit in self.targets.items():
             if rate_name not in metrics.RATE_TABLE:

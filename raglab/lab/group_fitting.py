@@ -87,10 +87,8 @@ def group_sentences(case_groups: CaseGroups, biased_groups: Collection[str]) -> 
       biased_groups: groups that have a bias.
     """
     group_counts = case_groups.counts()
-    n_common, n_unnamed = (
-        len(group_counts) - len(biased_groups),
-        len(case_groups.names) - sum(group_counts.values()),
-    )
+    n_common = len(group_counts) - len(biased_groups)
+    n_unnamed = len(case_groups.names) - sum(group_counts.values())
     if n_common or n_unnamed:
         yield (
             f"{n_common} of {len(group_counts)} groups of {case_groups.attribute} follow the "

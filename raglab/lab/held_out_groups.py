@@ -48,10 +48,8 @@ def held_groups(
     """
     cases = list(chain.from_iterable(cases_by_shard(fitted_trace)))
     if isinstance(stated_groups, str):
-        names_of_cases, groups_phrase = (
-            list(group_values(cases, stated_groups)),
-            f"the attribute {stated_groups!r}",
-        )
+        names_of_cases = list(group_values(cases, stated_groups))
+        groups_phrase = f"the attribute {stated_groups!r}"
     else:
         split_names = [case.split for case in chain.from_iterable(cases_by_shard(trace))]
         stated_values, groups_phrase = list(stated_groups), "a sequence"

@@ -77,10 +77,8 @@ def shard_requests(
     for threshold_path, (piece_points, piece_statuses) in piece_status(
         evidence, policy, acting_paths(evidence, policy)
     ).items():
-        swept_gate, policy_value = (
-            swept_threshold(evidence.known, thresholds, threshold_path),
-            float(policy.value(threshold_path)),
-        )
+        swept_gate = swept_threshold(evidence.known, thresholds, threshold_path)
+        policy_value = float(policy.value(threshold_path))
         request_columns[threshold_path] = nearest_flips(
             policy_value, piece_points, piece_statuses, decisions.status, swept_gate
         ).distance
@@ -286,18 +284,14 @@ def _stated_margin(sheet_rows: Sequence[SampleRow], source_name: str, policy: Po
     for column_name in ("sample", "policy_id", "margin"):
         column_values = {str(sheet_row.record.get(column_name)) for sheet_row in sheet_rows}
         if len(column_values) != 1:
-            sample_rule, sample_remedy = (
-                "a labelled sample must be of one draw",
-                "keep it as it was written",
-            )
+            sample_rule = "a labelled sample must be of one draw"
+            sample_remedy = "keep it as it was written"
             wrong_value = f"{len(column_values)} values of {column_name} in {len(sheet_rows)} rows"
             raise input_error(Where(source_name), sample_rule, sample_remedy, wrong_value)
     first_record = sheet_rows[0].record
     if first_record["policy_id"] != policy.policy_id:
-        sample_rule, sample_remedy = (
-            "a labelled sample must be of the policy",
-            "give the one that drew it",
-        )
+        sample_rule = "a labelled sample must be of the policy"
+        sample_remedy = "give the one that drew it"
         raise input_error(
             Where(source_name), sample_rule, sample_remedy, str(first_record["policy_id"])
         )
@@ -309,10 +303,8 @@ def sheet_number(row_record: Mapping[str, Any], column_name: str, source_name: s
     try:
         return float(row_record[column_name])
     except (KeyError, ValueError):
-        column_rule, column_remedy = (
-            f"column {column_name} must be a number",
-            "keep it as it was written",
-        )
+        column_rule = f"column {column_name} must be a number"
+        column_remedy = "keep it as it was written"
         raise input_error(
             Where(source_name), column_rule, column_remedy, shown_value(row_record.get(column_name))
         ) from None

@@ -481,10 +481,8 @@ def _passage(hit: _StoreHit, metadata_keys: Mapping[str, str], first_page: int) 
     passage_columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
     for column_name, column_value in passage_columns.items():
         if not is_unicode(column_value):
-            rule, surrogate_text = (
-                f"{column_name} must be Unicode",
-                f"half a surrogate pair in {shown_value(column_value)}",
-            )
+            rule = f"{column_name} must be Unicode"
+            surrogate_text = f"half a surrogate pair in {shown_value(column_value)}"
             raise _fault(rule, "correct the text", surrogate_text, hit.hit_id)
     return passage_columns
 

@@ -248,10 +248,8 @@ def _chosen_arm_account(
     account: Account, turned_tables: Table, fresh_tables: FreshTables
 ) -> tuple[Account, str]:
     """Account of the fixed arm that each table chooses for itself, and how choosing flatters it."""
-    open_arms, arm_values = (
-        np.flatnonzero(turned_tables.mask.all(axis=0)),
-        np.asarray(turned_tables.value, np.float64),
-    )
+    open_arms = np.flatnonzero(turned_tables.mask.all(axis=0))
+    arm_values = np.asarray(turned_tables.value, np.float64)
     earned_values, expected_values, chosen_everywhere = best_arm_values(
         arm_values, open_arms, fresh_tables
     )
@@ -286,14 +284,10 @@ def _plan_accounts(
     )
     arm_values, accounts = np.where(turned_tables.mask, turned_tables.value, 0.0), {}
     for policy_name, whole_plan in whole_plans.items():
-        row_values, plan_earnings = (
-            (whole_plan * arm_values).sum(axis=1),
-            earnings_by_policy.get(policy_name, best_earnings),
-        )
-        mean_values, n_cases = (
-            plan_earnings.value.sum(axis=1) / len(fresh_tables.case),
-            plan_earnings.value.shape[1],
-        )
+        row_values = (whole_plan * arm_values).sum(axis=1)
+        plan_earnings = earnings_by_policy.get(policy_name, best_earnings)
+        mean_values = plan_earnings.value.sum(axis=1) / len(fresh_tables.case)
+        n_cases = plan_earnings.value.shape[1]
         fresh_values = plan_values(row_values, fresh_tables)
         accounts[policy_name] = Account(
             mean_values, row_values[:n_cases], *fresh_values, fixed=True
@@ -347,10 +341,8 @@ def run_earnings(simulation: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
     case_indices, n_cases = cast("NDArray[np.int32]", simulation.case), len(world.mask)
     chosen_arms = simulation.arm.astype(np.intp)
-    round_ms, case_values = (
-        world.ms[case_indices, chosen_arms],
-        _per_case(case_indices, n_cases, world.value[case_indices, chosen_arms]),
-    )
+    round_ms = world.ms[case_indices, chosen_arms]
+    case_values = _per_case(case_indices, n_cases, world.value[case_indices, chosen_arms])
     timed_counts = _per_case(case_indices, n_cases, ~np.isnan(round_ms))
     mean_ms = _mean_ms(_per_case(case_indices, n_cases, np.nan_to_num(round_ms)), timed_counts)
     return Earnings(case_values, mean_ms, simulation.pulls.sum(axis=0).astype(np.float64))
@@ -403,10 +395,8 @@ def _comparison_rows(
     """
     replications, n_cases = best_earnings.value.shape
     n_choices = float(rounds * replications)
-    best_mean, reference_mean = (
-        best_earnings.value.sum() / n_choices,
-        earnings_by_policy[reference_name].value.sum() / n_choices,
-    )
+    best_mean = best_earnings.value.sum() / n_choices
+    reference_mean = earnings_by_policy[reference_name].value.sum() / n_choices
     oracle_account = accounts[""]
     zero_values = np.zeros_like(oracle_account.fresh)
     zero_means = np.zeros_like(oracle_account.mean), np.zeros_like(oracle_account.by_case)

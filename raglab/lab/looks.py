@@ -137,10 +137,8 @@ def stated_mix(certificate_fields: Mapping[str, Any]) -> TrafficMix | None:
     label_shares = {
         label: label_share for label, label_share in share_bounds if label in metrics.LABELS
     }
-    traffic_mix, mix_corners = (
-        checked_mix(label_shares) if label_shares else None,
-        stated_corners(certificate_fields),
-    )
+    traffic_mix = checked_mix(label_shares) if label_shares else None
+    mix_corners = stated_corners(certificate_fields)
     if traffic_mix is None or mix_corners is None:
         return traffic_mix
     return replace(traffic_mix, corners=tuple(map(tuple, mix_corners.tolist())))
