@@ -452,6 +452,7 @@ def tune_bandit(
     }
     is_table = isinstance(trace, Table)
     study_notes: list[str] = []
+    # An argument that the source cannot use would be ignored in silence, so it is refused.
     foreign_arguments = trace_arguments if is_table else {"judge": judge, "budget": budget}
     if foreign_names := [
         argument_name
@@ -464,6 +465,7 @@ def tune_bandit(
             "got a value."
         )
         raise ValueError(message)
+    # From here on both sources are one problem; the settings say which cases tuned and judged.
     if isinstance(trace, Table):
         problem, switch_note = _table_problem(trace, base_bandit, judge, budget, rounds, seed)
         study_notes += filter(None, [switch_note])
@@ -496,9 +498,11 @@ def tune_bandit(
     study, trial_table = maximise(
         judged, problem.space, trials=trials, sampler=sampler, seed=seed, first=[problem.first()]
     )
+    # The best of many trials is partly lucky: the finalists are played again on other chance.
     rerun_settings = {**run_settings, "seed": seed + 1, "replications": AGAIN * replications}
     best_play = _best_play(problem, trial_table, rerun_settings)
     rival_plans, fixed_arm = problem.rivals()
+    # A reader must not take a plan that could not be made for one that was beaten.
     if problem.budget is not None and not {MIXTURE, PRICED} <= rival_plans.keys():
         missing_plans = [
             plan_name for plan_name in (MIXTURE, PRICED) if plan_name not in rival_plans
@@ -778,6 +782,7 @@ def _compare(
         "reference": TUNED,
         **run_settings,
     }
+    # A learner without a budget must not be paced, so only those that have one are listed.
     comparison_settings["budgets"] = {
         policy_name: play.budget for policy_name, play in plays.items() if play.budget
     }
@@ -798,6 +803,7 @@ def _compare(
             )
             for measure, judged_values in measured_values.items()
         }
+    # One table: the first measure brings the policies, the others their columns alone.
     first_measure, *further_measures = comparisons
     comparison_table = comparisons[first_measure].table.rename(
         columns={f"right{suffix}": f"{first_measure}{suffix}" for suffix in INTERVAL_SUFFIXES}
@@ -838,6 +844,7 @@ def _study_notes(
         for policy_name in policy_rows
         if policy_name not in {TUNED, problem.untuned, ORACLE, ORACLE_WITHIN_BUDGET}
     ]
+    # Under a budget a policy that overspends is no rival, however much it earns.
     limit_phrase = f"the mean latency within {problem.most_ms:g} ms"
     if budget is not None:
         limit_phrase = f"{BUDGET_TOLERANCE:g} of the budget of {budget.per_question:.4g}"
@@ -855,6 +862,7 @@ def _study_notes(
     is_held_out = problem.tune is not problem.judge
     lead_phrase = "beats" if is_held_out else "is ahead, on the cases tuned on, of"
     study_notes = []
+    # The table has rival minus tuned; a reader asks what tuned gains, so the signs are turned.
     for policy_name in filter(None, (best_policy, problem.untuned)):
         gain, gain_low, gain_high = (
             -float(policy_rows[policy_name][f"difference{suffix}"]) + 0.0

@@ -380,7 +380,12 @@ def _margin(ordered_values: FloatArray) -> float:
 
 
 def _round_between(exact_value: float, observed_values: FloatArray) -> float:
-    """Shortest number on the same side of every observed value."""
+    """Shortest number on the same side of every observed value.
+
+    Example:
+      >>> _round_between(0.4321, np.array([0.4, 0.5]))
+      0.43
+    """
     values_above = observed_values[observed_values > exact_value]
     values_below = observed_values[observed_values < exact_value]
     upper_bound = float(values_above.min()) if len(values_above) else np.inf

@@ -187,6 +187,7 @@ def retest(
         check_shares(corners, metrics.label_counts(question_cells[0, 0]) - n_failed)
         return in_mix(question_counts, corners, delta, question_cells)
 
+    # To uphold a promise, whatever nobody can tell counts as wrong.
     rate_counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)
     # what is undecided or failed breaks no promise
     answered_tally = tally(trace, [policy], arm)
@@ -195,6 +196,8 @@ def retest(
     check_compared(answers_missing)
     for target_place, (target_name, target_rate) in enumerate(targets.items()):
         k, n = rate_counts.total(0, target_place), int(rate_counts.n[0, target_place])
+        # Every promise must hold, so each upper bound may use all of delta; one broken promise is
+        # enough, so the lower bounds share it.
         upper_bound = float(rate_counts.bounds(target_place, delta, target_rate)[0])
         lower_bound = float(
             best_counts.bounds(target_place, delta / len(targets), target_rate, lower=True)[0]

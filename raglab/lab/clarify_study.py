@@ -373,7 +373,7 @@ def tune_clarification(
     )
 
 
-def _with_interval(rate_row: Any, rate_name: str, number_format: str) -> str:  # noqa: ANN401 - a row of a frame
+def _with_interval(rate_row: Any, rate_name: str, number_format: str) -> str:  # noqa: ANN401
     """Rate of a row with its interval."""
     rate_text, lower_bound, upper_bound = (
         format(rate_row[f"{rate_name}{suffix}"], number_format) for suffix in ("", "_low", "_high")

@@ -128,7 +128,7 @@ def group_fit(logits: FloatArray, classes: IntArray, prior_spread: float) -> Gro
     Source: MAP of a random intercept; Laplace's approximation (Tierney and Kadane 1986).
 
     Example:
-      >>> group_fit(np.zeros((30, 2)), np.repeat([0, 1], [20, 10]), spread=1.0).bias.round(
+      >>> group_fit(np.zeros((30, 2)), np.repeat([0, 1], [20, 10]), prior_spread=1.0).bias.round(
       ...     2
       ... ).tolist()
       [0.32, -0.32]

@@ -147,6 +147,10 @@ def is_judged(kind_numbers: AnyArray, case_fold: IntArray) -> BoolArray:
     """Whether a case's kind has cases in another fold, [Q].
 
     Of a kind that its fold alone holds nothing is learned.
+
+    Example: kind 1 has cases in fold 0 alone.
+      >>> is_judged(np.array([0, 1, 0]), np.array([0, 0, 1])).tolist()
+      [True, False, True]
     """
     case_kinds = kind_numbers.astype(np.int64)
     kind_counts = np.zeros((int(case_fold.max()) + 1, int(case_kinds.max()) + 1), dtype=np.int64)

@@ -369,7 +369,12 @@ def _mean_ms(total_ms: Array, timed_counts: Array) -> float:
 def _per_case(
     case_indices: NDArray[np.int32], n_cases: int, round_weights: NDArray[Any] | None = None
 ) -> Array:
-    """Sum of weights, or count, of each case in each replication, [R, Q]."""
+    """Sum of weights, or count, of each case in each replication, [R, Q].
+
+    Example: two replications of three rounds, two cases.
+      >>> _per_case(np.array([[0, 0, 1], [1, 1, 1]], dtype=np.int32), 2).tolist()
+      [[2.0, 1.0], [0.0, 3.0]]
+    """
     flat_positions = case_indices + n_cases * np.arange(len(case_indices))[:, None]
     flat_weights = (
         None if round_weights is None else np.asarray(round_weights, dtype=np.float64).ravel()

@@ -187,6 +187,11 @@ def step_index(
     """Step that holds a value.
 
     Closed below for an upper threshold (`ceiling`), above for a lower one (`floor`).
+
+    Example: of the steps 0 to 1 and 1 to 2 both touch 1.
+      >>> low, high = np.array([0.0, 1.0]), np.array([1.0, 2.0])
+      >>> step_index(low, high, 1.0, "ceiling"), step_index(low, high, 1.0, "floor")
+      (1, 0)
     """
     if closed_side == "ceiling":
         return int(
@@ -202,7 +207,13 @@ def step_index(
 def _widest(
     lower_bounds: FloatArray, upper_bounds: FloatArray, is_good: BoolArray
 ) -> tuple[float, float]:
-    """Widest run of good steps, first of equals."""
+    """Widest run of good steps, first of equals.
+
+    Example: the steps 0 to 1, 1 to 2 and 2 to 5, of which the second is bad.
+      >>> low, high = np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 5.0])
+      >>> _widest(low, high, np.array([True, False, True]))
+      (2.0, 5.0)
+    """
     run_edges = np.flatnonzero(np.diff(np.concatenate([[0], is_good.astype(np.int8), [0]])))
     run_starts, run_ends = run_edges[::2], run_edges[1::2] - 1
     widest_run = int(np.argmax(upper_bounds[run_ends] - lower_bounds[run_starts]))
