@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
-    """Trace whose recorded answers are judged by something else than the first at hand.
+    """Trace whose recorded answers are judged on another basis than the default.
 
     Args:
       trace: in memory or of shards; it keeps hits, answers and labels.
@@ -40,7 +40,7 @@ def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
     """
     n_cases = len(trace)
     rejudged_trace = trace.with_labels([None] * n_cases, [{BASIS: basis}] * n_cases)
-    trace_basis(rejudged_trace)  # refuses what is none
+    trace_basis(rejudged_trace)  # refuses an unknown basis
     return rejudged_trace
 
 

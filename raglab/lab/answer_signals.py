@@ -19,7 +19,7 @@ from raglab.store.policies import Policy
 from raglab.values import Curve, Status, TraceData
 
 Array = NDArray[np.float64]
-P_RIGHT = "P(right)"  # of a decision by expected cost, beside the signals
+P_RIGHT = "P(right)"  # of a decision by expected cost, listed with the signals
 
 
 class AnswerSignals(NamedTuple):
@@ -121,12 +121,12 @@ class ThresholdRates(NamedTuple):
 
     @property
     def false_refusal(self) -> Any:  # noqa: ANN401 - a number or an array of them
-        """Share of the answerable that is refused; NaN where there is none."""
+        """Share of the answerable that is refused; NaN without any."""
         return np.asarray(self.refused) / (self.n_ok or np.nan)
 
     @property
     def hallucination(self) -> Any:  # noqa: ANN401 - a number or an array of them
-        """Share of the answers that are wrong; NaN where there is none."""
+        """Share of the answers that are wrong; NaN without any."""
         return np.asarray(self.wrong) / np.where(self.answered, self.answered, np.nan)
 
     def at(self, threshold_index: int) -> ThresholdRates:

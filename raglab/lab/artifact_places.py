@@ -44,7 +44,7 @@ class ArtifactPlaces(NamedTuple):
     """Where artifacts may be written.
 
     store: the tracking store, as a message names it. roots: folders, resolved. host: of the server
-    that is the store, '' where it is none. more: what other places may begin with.
+    that is the store, '' without one. more: what other places may begin with.
     """
 
     store: str
@@ -60,7 +60,7 @@ class ArtifactPlaces(NamedTuple):
         """
         try:
             url_parts = urlsplit(artifact_place)
-        except ValueError:  # no URL, whatever else it is
+        except ValueError:  # not a URL
             url_parts = SplitResult("", "", "", "", artifact_place)
         if self._is_inside(url_parts, artifact_place) or any(
             _begins_with(artifact_place, allowed_place) for allowed_place in self.more
@@ -117,7 +117,7 @@ def artifact_places(store_uri: str, store_folder: Path | None) -> ArtifactPlaces
     Args:
       store_uri: of the tracking store.
       store_folder: its folder, where it is one of ours; else a server writes by itself, and any
-        other store into `mlruns` here, as MLflow does, or beside its file.
+        other store into `mlruns` here, as MLflow does, or next to its file.
     """
     stated_places = os.environ.get(ALLOWED_VARIABLE, "").split()
     allowed_folders = [
@@ -225,5 +225,5 @@ def _begins_with(artifact_place: str, allowed_place: str) -> bool:
 
 
 def _has_dots(artifact_place: str) -> bool:
-    """Whether a place climbs by `..`, in whatever writing."""
+    """Whether a place climbs by `..`, however it is written."""
     return ".." in unquote(unquote(artifact_place)).replace("\\", "/").split("/")

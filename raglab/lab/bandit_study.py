@@ -297,7 +297,7 @@ class BanditProblem:
         return net_table._replace(reward=net_table.priced(play.price).reward)
 
     def simulate(self, play: Play, run_settings: Mapping[str, Any]) -> TrialOutcome:
-        """What a play comes to on the rows tuned on; a budget is kept by a pacer."""
+        """Outcome of a play on the rows tuned on; a pacer keeps the budget."""
         with warnings.catch_warnings():  # a trial over the budget is infeasible, its row says so
             warnings.filterwarnings("ignore", message="The mean spend of ")
             learner_table = self.met(self.tune, play)
@@ -767,7 +767,7 @@ def _compare(
     rival_plans: Mapping[str, Array],
     run_settings: Mapping[str, Any],
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Tuned learner beside its old settings and policies that learn nothing, on judging rows.
+    """Tuned learner against its old settings and policies that learn nothing, on judging rows.
 
     With the notes of the comparison.
     """

@@ -1,7 +1,7 @@
 """Candidates (shore): a study's choices, each decided by versions that never saw a case (S6.8).
 
 A candidate is a fixed policy, or a recipe that makes a policy of labelled cases: the decision by
-expected cost, one threshold on one signal, the chain. A recipe is carried out anew on the other
+expected cost, one threshold on one signal, the chain. A recipe is carried out again on the other
 folds for each fold of several deals (cross-fitting), and once on all cases for the policy that is
 kept.
 """
@@ -61,7 +61,7 @@ class Cases(NamedTuple):
     arm: of the trace; None for the first.
     start: policy that recipes begin with.
     defaults: the default policy (thresholds of the source documents).
-    goal: costs, and targets where there are any.
+    goal: costs, and targets if any.
     evidence: of the cases under `start`.
     decided: the same cases as a fit reads them.
     space: ranges that the chain is searched in.
@@ -244,7 +244,7 @@ def held_out_folds(cases: Cases, progress_label: str) -> Iterator[tuple[int, Int
 
 
 class BoundCells(NamedTuple):
-    """Bound on one signal, and what each case comes to on either side of it.
+    """Bound on one signal, and the cell of each case on either side of it.
 
     signal: its name.
     end: that it bounds, `min` or `max`.

@@ -82,7 +82,7 @@ class Retest(Result):
 def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
-    A certificate of a traffic mix is tested in it, whatever the shares of the new cases are.
+    A certificate of a traffic mix is tested in that mix, not in the shares of the new cases.
 
     Args:
       trace: new cases, retrieved as those were that the policy was certified on; of shards one is

@@ -292,7 +292,7 @@ def pilot_trace(
 ) -> AbstractContextManager[TraceView]:
     """The pilot for a grid and its order.
 
-    Measured on disk where it stands in shards, so that two passes read it.
+    Of shards it is measured once, on disk, and both passes read that.
     """
     if start_policy.structure.decision is not None:
         return nullcontext(pilot)
@@ -447,16 +447,16 @@ class Decided(NamedTuple):
     units: NDArray[np.int64] | None
     failed: int
 
-    def corners(self, terms: CertificationSettings) -> NDArray[np.float64] | None:
+    def corners(self, settings: CertificationSettings) -> NDArray[np.float64] | None:
         """Outermost mixes, [V, 3], what is not stated in the ratio of the cases; None of their own.
 
         Raises:
           ValueError: a label with a share and no question.
         """
-        if self.units is None or terms.traffic is None:
+        if self.units is None or settings.traffic is None:
             return None
         label_counts = metrics.label_counts(self.units[0, 0]) - self.failed
-        return terms.traffic.at_labels(label_counts).vertices(label_counts)
+        return settings.traffic.at_labels(label_counts).vertices(label_counts)
 
 
 def _certification(

@@ -142,7 +142,7 @@ def checked_settings(
 class CertifyCases(NamedTuple):
     """Cases that an order is learned on, None without any, and those to certify on.
 
-    tested: split of the latter, None where there is none. by_split: questions of all cases.
+    tested: split of the latter, None without splits. by_split: questions of all cases.
     numbers: number of the question of each case to certify on, from 0, [Q].
     """
 
@@ -663,7 +663,7 @@ def free_policies(
     """
     free_cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
     free_cells[0] = split_counts.answering[: metrics.PLAIN_CELLS].reshape(free_cells.shape[1:])
-    # whatever is undecided counts as wrong
+    # undecided answers count as wrong
     free_cells[0, Status.ok, Status.ok, 0] += split_counts.answering[metrics.PLAIN_CELLS :].sum()
     free_cells[1, Status.refuse, :, 0] = split_counts.counted.labels
     # at its best: the options are right wherever it should ask

@@ -135,7 +135,7 @@ class Certification(Result):
 
 def changed_settings(start_policy: Policy, policy: Policy) -> dict[str, Any]:
     """Settings in which a candidate differs, with its values."""
-    # A manifest leaves out what was added since the first version and stands at its default.
+    # A manifest leaves out what was added since the first version and has its default.
     start_manifest, policy_manifest = start_policy.manifest, policy.manifest
     return {
         setting_path: policy.value(setting_path)
@@ -300,7 +300,7 @@ def lacking_cases(
     """Target -> cases needed before any policy can pass, and those there are; empty if enough.
 
     No p-value is below that of as many cases without a loss. So where that one does not reach the
-    level, no policy passes, whatever the labels and the decisions are.
+    level, no policy passes, for any labels and decisions.
 
     Args:
       n_cases: target -> cases of its rate, or all to certify on.

@@ -71,7 +71,7 @@ def seed_rates(
 ) -> pd.DataFrame:
     """Rates of policies over seeds, a row a policy and seed; within a seed all meet the same.
 
-    Each seed has users, requests and noise of its own, and topics drawn anew from the world's (a
+    Each seed has users, requests and noise of its own, and topics drawn again from the world's (a
     bootstrap sample), so that intervals over the seeds hold the chance of the topics as well.
     """
     import pandas as pd
@@ -117,13 +117,13 @@ def summary(by_seed: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
     summary_rows = []
     for policy_name, policy_rates_by_seed in by_seed.groupby("policy", sort=False):
         summary_row: dict[str, Any] = {"policy": policy_name}
-        for rate in REQUEST_RATES:
-            rate_values = policy_rates_by_seed[rate].to_numpy(dtype=np.float64)
+        for rate_name in REQUEST_RATES:
+            rate_values = policy_rates_by_seed[rate_name].to_numpy(dtype=np.float64)
             lower_bound, upper_bound = map(float, percentile_interval(rate_values, level))
             summary_row |= {
-                rate: float(rate_values.mean()),
-                f"{rate}_low": lower_bound,
-                f"{rate}_high": upper_bound,
+                rate_name: float(rate_values.mean()),
+                f"{rate_name}_low": lower_bound,
+                f"{rate_name}_high": upper_bound,
             }
         summary_rows.append(summary_row | {"seeds": len(policy_rates_by_seed)})
     return pd.DataFrame(summary_rows)
@@ -133,12 +133,12 @@ def seed_differences(by_seed: pd.DataFrame, reference: str, level: float = 0.95)
     """Rates of `reference` minus those of every other policy, by seed, as `summary` gives them."""
     import pandas as pd
 
-    seed_rates_table = by_seed.set_index(["policy", "seed"])[list(REQUEST_RATES)]
+    rates_by_seed = by_seed.set_index(["policy", "seed"])[list(REQUEST_RATES)]
     other_policies = [
         policy_name for policy_name in by_seed["policy"].unique() if policy_name != reference
     ]
     differences = {
-        policy_name: seed_rates_table.loc[reference] - seed_rates_table.loc[policy_name]
+        policy_name: rates_by_seed.loc[reference] - rates_by_seed.loc[policy_name]
         for policy_name in other_policies
     }
     return summary(pd.concat(differences, names=["policy"]).reset_index(), level)
@@ -382,7 +382,7 @@ def _with_interval(rate_row: Any, rate_name: str, number_format: str) -> str:  #
 
 
 def search_space(world: World) -> dict[str, SearchRange]:
-    """What is tried, by name; stratification only where there are columns to split by."""
+    """What is tried, by name; stratification only with columns to split by."""
     search_ranges = {
         "posterior": SWITCH_RANGE,
         "ask_below": SearchRange(0.05, 0.95),

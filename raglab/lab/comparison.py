@@ -1,4 +1,4 @@
-"""The selected policy beside what it must beat (shore): rates, cost, paired tests (S6.8).
+"""The selected policy against what it must beat (shore): rates, cost, paired tests (S6.8).
 
 The tests are on the judged cases.
 """

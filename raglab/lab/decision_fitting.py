@@ -57,7 +57,7 @@ MODEL_DIGITS = 6  # of the numbers of a model: more than any fit tells apart
 # `MODEL_DIGITS`
 MIN_SIGNAL_RANGE = 1e-4
 MAX_LOGIT_STRETCH = 4.0  # by which calibration may stretch or shrink the logits
-MIN_PENALTY_SHARE = 1e-3  # of a weight that a signal is allowed, beside the mean
+MIN_PENALTY_SHARE = 1e-3  # of a weight that a signal is allowed, over the mean
 BIAS_PENALTY = 1e-3  # so that a class of few cases has a finite bias
 
 
@@ -508,7 +508,7 @@ def _bounds(
 ) -> list[tuple[float | None, float | None]]:
     """Bounds of the weights by class and signal, then of the biases.
 
-    A weight counts beside those of the other classes only, so a signal that speaks for a class is
+    Only differences between classes count, so a signal that speaks for a class is
     one whose weight is 0 there and at most 0 elsewhere.
     """
     class_of_direction = {"surer": CLASSES.index("right"), "ask": CLASSES.index("ambiguous")}
@@ -717,8 +717,8 @@ def policy_with_costs(policy: Policy, costs: metrics.Costs | None) -> Policy:
     return policy.replace(
         "decision.costs",
         {
-            label: dict(zip(metrics.OUTCOMES, outcome_costs, strict=True))
-            for label, outcome_costs in costs_by_label
+            label_name: dict(zip(metrics.OUTCOMES, outcome_costs, strict=True))
+            for label_name, outcome_costs in costs_by_label
         },
     )
 

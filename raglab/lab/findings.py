@@ -114,7 +114,7 @@ def joined(full_names: Iterable[str], joining_word: str = "and") -> str:
 
 
 class Standing(NamedTuple):
-    """How a policy stands beside others, on cases that judge it.
+    """How a policy compares with others, on cases that judge it.
 
     Attributes:
       subject: name of the policy.

@@ -67,8 +67,8 @@ class Account(NamedTuple):
 
     mean: of each replication on the table, [R]. by_case: of a round of each case, [Q]. fresh: on
     fresh tables, [2, H, 2]. expected: likewise, over all cases that might have been met, where the
-    choice does not hang on the case; else none. fixed: whether it does on every table what it does
-    on this one.
+    choice does not depend on the case; else None. fixed: whether it does on every table what it
+    does on this one.
     """
 
     mean: Array
@@ -155,8 +155,8 @@ def learner_values(
     """
     rounds, replications = fresh_tables.case.shape
     turned_tables: Any = check_world(by_turns(world), rounds)
-    # An arm chosen whatever the case is earns its mean over the table: the luck of the draws is
-    # left out.
+    # An arm chosen without looking at the case earns its mean over the table: the luck of the draws
+    # is left out.
     arm_means = turned_tables.value[fresh_tables.row].mean(axis=2).reshape(-1, turned_tables.n_arms)
     is_blind = not (bandit.linear or budget is not None or world.order == "given") and bool(
         world.mask.all()

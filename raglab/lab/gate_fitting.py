@@ -494,7 +494,7 @@ def fit_boosting(
 
 
 def _quality(is_right: BoolArray, in_sample: FloatArray, cross_fitted: FloatArray) -> pd.DataFrame:
-    """Calibration of the probabilities in sample, which flatters, beside cross-fitted."""
+    """Calibration of the probabilities in sample, which flatters, and cross-fitted."""
     import pandas as pd
 
     quality_rows = []

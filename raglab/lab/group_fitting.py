@@ -18,7 +18,7 @@ MIN_GROUP_CASES = 20  # labelled cases below which a group has no bias of its ow
 PRIOR_SPREADS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 NEWTON_STEPS = 100  # of Newton's method, which needs about five
 MIN_NEWTON_STEP = 1e-9
-POSTERIOR_ROUNDING = 1e-12  # of a log-posterior, beside its value
+POSTERIOR_ROUNDING = 1e-12  # of a log-posterior, relative to its value
 
 
 class CaseGroups(NamedTuple):

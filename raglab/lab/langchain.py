@@ -47,7 +47,7 @@ FIRST_COLUMNS = (
     "s_rerank",
     "text",
 )
-# in place of a key of the metadata: what a store gives beside a document
+# in place of a key of the metadata: what a store gives with a document
 STORE_SCORE = "store_score"
 METADATA_COLUMNS = ("source", "page", "page_label", *TAG_KEYS, "entities")
 FRAME_COLUMNS = FIRST_COLUMNS + METADATA_COLUMNS

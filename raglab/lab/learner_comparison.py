@@ -306,7 +306,7 @@ def compare_on_arms(
     engine: str = "auto",
     n_jobs: int = 1,
 ) -> LearnerComparison:
-    """Learners beside a uniform choice on Bernoulli arms of known means, on the same chance.
+    """Learners and a uniform choice on Bernoulli arms of known means, on the same chance.
 
     Returns: `table`, a row a policy: `policy`, `reward` (expected, a round), `regret` (expected
       reward lost in all rounds against the best arm, mean over replications, `_low` and `_high` a t
@@ -349,7 +349,7 @@ def run_earnings(simulation: Run, world: Table) -> Earnings:
 
 
 def expected_earnings(fixed_plan: Array, case_draws: Array, world: Table) -> Earnings:
-    """What fixed probabilities [Q, A] should come to, given how often each case came, [R, Q]."""
+    """Expected earnings of fixed probabilities [Q, A], given how often each case came, [R, Q]."""
     has_ms = world.mask & ~np.isnan(world.ms)
     case_values, total_ms = np.where(world.mask, world.value, 0.0), np.where(has_ms, world.ms, 0.0)
     case_values, total_ms, timed_counts = (

@@ -44,7 +44,7 @@ def line_search(
     """Best policy that exact coordinate-wise search reaches from any start.
 
     Every threshold ends on its published value where that is no worse, else on a round number in
-    the middle of its flat range, so that nothing hangs on the last digit and nothing differs
+    the middle of its flat range, so that nothing depends on the last digit and nothing differs
     without a gain.
 
     Args:

@@ -1,6 +1,6 @@
 """Looks (shore): what files and policies remember of certifications, whose deltas add up (S6.4).
 
-Cases are known by their questions, which are read without the hits where a trace stands in shards.
+Cases are known by their questions, which are read without the hits of a trace in shards.
 A certificate in a policy is read here (S6.10), and refused where it is not whole.
 """
 
