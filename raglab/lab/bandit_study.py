@@ -49,9 +49,8 @@ DEFAULT_ROUNDS = 1000  # of each simulation, where none are stated
 MIN_SPLIT_ROWS = 4  # of a table that is split: two to tune on, two to judge
 BUDGET_TOLERANCE = 1.02  # of a budget that a trial may spend: a pacer ends near it, on either side
 PRICES_OF_BUDGET = (1e-3, 10.0)  # prices that are tried under a budget, times 1 / per_question
-PACER_STEPS = SearchRange(
-    0.002, 0.2, log=True
-)  # of the pacer: how fast the price follows the spend
+# how fast the price of the pacer follows the spend
+PACER_STEPS = SearchRange(0.002, 0.2, log=True)
 PRICES_OF_TABLE = (0.125, 8.0)  # prices that are tried where a table charges costs, times its own
 INTERVAL_SUFFIXES = ("", "_low", "_high")
 SEARCHED_SETTINGS = {  # settings of a learner that are tried, where it reads them, in this order

@@ -340,12 +340,12 @@ def signal_bounds(cases: Cases) -> Iterator[BoundCells]:
 
 
 def best_bound(
-    signal_limits: Sequence[BoundCells], case_indices: IntArray, goal: Goal
+    bound_choices: Sequence[BoundCells], case_indices: IntArray, goal: Goal
 ) -> tuple[BoundCells, float]:
     """Signal and threshold of the least score over some cases; the first of equals."""
-    bound_scores = [signal_bound.best(case_indices, goal) for signal_bound in signal_limits]
+    bound_scores = [signal_bound.best(case_indices, goal) for signal_bound in bound_choices]
     best_place = int(np.argmin([bound_score for bound_score, _ in bound_scores]))
-    return signal_limits[best_place], bound_scores[best_place][1]
+    return bound_choices[best_place], bound_scores[best_place][1]
 
 
 def threshold_candidate(cases: Cases) -> Candidate | None:

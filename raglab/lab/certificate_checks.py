@@ -41,9 +41,8 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-OLD_CERTIFICATE_SCHEMA = (
-    "2 or older"  # schema of the traces that were certified on before certificates said so
-)
+# schema of the traces that were certified on before certificates said so
+OLD_CERTIFICATE_SCHEMA = "2 or older"
 Verdict = Literal["upheld", "open", "broken"]
 
 

@@ -81,9 +81,8 @@ StudyResult = Any  # `TuneResult`, whose module imports this one
 FEW_DISCORDANT = 8  # discordant cases, below which the mean of their differences is far from normal
 TUNED = "tuned"  # the subject in tables
 FIRST_FINDINGS, FURTHER_FINDINGS = 3, 2  # use, shown and missing, and how many notes follow them
-NEGLIGIBLE_SHARE = (
-    0.05  # share of the cases up to which those that are no full cases are only counted
-)
+# share of the cases up to which those that are no full cases are only counted
+NEGLIGIBLE_SHARE = 0.05
 MAX_GATE_NAMES = 4  # gates that a sentence names
 LONGEST_POLICY_NAME = 60  # characters of a name in a sentence
 

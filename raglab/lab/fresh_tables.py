@@ -36,9 +36,8 @@ from raglab.metrics.intervals import t_quantile
 Array = NDArray[np.float64]
 # replications of each table: their chance is independent, so that it cancels from their product
 TWINS = 2
-FRESH_REPLICATIONS = (
-    200  # on fresh tables where none are stated: 50 tables of each population, one block
-)
+# on fresh tables by default: 50 tables of each population, one block
+FRESH_REPLICATIONS = 200
 MAX_SKEWNESS = 1.5
 MAX_EFFECT_RATIO = 4.0  # in effects of the cases as they are: arms that differ twice as much
 VARIANCE_QUANTILES = 64  # equally likely values of a variance that is known to within an error

@@ -214,12 +214,10 @@ def fit_fused_gate(
     if groups is None:
         case_ids = [case.id for cases in cases_by_shard(tune_trace) for case in cases]
         id_ranks = np.argsort(np.argsort(case_ids))
-        case_order = np.lexsort(
-            (id_ranks, trace_signals.right, *trace_signals.score[::-1])
-        )  # not that of the rows
-        case_fold = np.empty(
-            len(case_order), dtype=np.int64
-        )  # not stratified: see `calibration.folds_of`
+        # By what the fit reads, not by the order of the rows, so that this does not matter.
+        case_order = np.lexsort((id_ranks, trace_signals.right, *trace_signals.score[::-1]))
+        # Not stratified, see `calibration.folds_of`.
+        case_fold = np.empty(len(case_order), dtype=np.int64)
         dealt_folds = np.resize(np.arange(folds), len(case_order))
         case_fold[case_order] = np.random.default_rng(seed).permutation(dealt_folds)
     else:

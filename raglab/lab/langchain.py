@@ -51,9 +51,8 @@ FIRST_COLUMNS = (
 STORE_SCORE = "store_score"
 METADATA_COLUMNS = ("source", "page", "page_label", *TAG_KEYS, "entities")
 FRAME_COLUMNS = FIRST_COLUMNS + METADATA_COLUMNS
-SQUARED_DISTANCE: Mapping[
-    str | None, Callable[[float], float]
-] = {  # distance of unit vectors, squared
+# distance of unit vectors, squared
+SQUARED_DISTANCE: Mapping[str | None, Callable[[float], float]] = {
     "l2": lambda score: score,
     "euclidean": lambda score: score * score,
 }

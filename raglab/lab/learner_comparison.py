@@ -419,10 +419,9 @@ def _comparison_rows(
         regret_low, regret_high = difference_interval(
             _fixed_account(oracle_account), fixed_account, level
         )
-        regret_a_round, difference_ends = (
-            (max(regret_low, 0.0), regret_high),
-            (0.0, 0.0),
-        )  # nothing earns more than the best arm
+        # Nothing earns more than the best arm.
+        regret_a_round = max(regret_low, 0.0), regret_high
+        difference_ends = 0.0, 0.0
         if policy_name == ORACLE:
             regret_a_round = 0.0, 0.0
         elif not (earnings.value - best_earnings.value).any():
