@@ -173,7 +173,11 @@ def compare_learners(
     fresh_tables, turned_tables = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
     accounts = _plan_accounts(plans, earnings_by_policy, best_earnings, turned_tables, fresh_tables)
     total_choices = float(rounds * (replications + n_boot) * len(trained_learners))
-    rerun_settings: dict[str, Any] = {"seed": seed, "engine": engine, "work": total_choices}
+    rerun_settings: dict[str, Any] = {
+        "seed": seed,
+        "engine": engine,
+        "total_choices": total_choices,
+    }
     for policy_name, (learner_settings, learner_table) in trained_learners.items():
         learner, _ = follow_costs(
             learner_settings, learner_table, charged=policy_name in budget_by_learner
