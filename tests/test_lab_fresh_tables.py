@@ -27,7 +27,7 @@ from raglab.lab.fresh_tables import (
 from raglab.lab.learner_comparison import compare_learners
 from raglab.metrics.intervals import mean_interval, t_quantile
 
-SIZES: dict[str, Any] = {"seed": 3, "engine": "numpy", "work": 0.0}
+SIZES: dict[str, Any] = {"seed": 3, "engine": "numpy", "total_choices": 0.0}
 
 
 def world(value, mask=None, **more):
