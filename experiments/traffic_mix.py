@@ -168,10 +168,12 @@ def selection(trace: raglab.Trace, goal: raglab.Goal, seed: int, trials: int) ->
         goal=goal,
         space=None,
     )
-    cases = _measured_cases(problem, lab_candidates.FOLDS, lab_candidates.REPEATS, None)
+    cases = _measured_cases(
+        problem, lab_candidates.CROSS_FIT_FOLDS, lab_candidates.CROSS_FIT_REPEATS, None
+    )
     entry = competition(cases, "expected_cost", {})
     entrants = list(lab_candidates.free_candidates(cases))
-    if lab_candidates.COST in entry.competing:
+    if lab_candidates.COST_RECIPE in entry.competing:
         entrants.append(lab_candidates.cost_candidate(cases, lab_candidates.cross_fit(cases)))
     else:
         single = lab_candidates.threshold_candidate(cases)
@@ -194,7 +196,9 @@ def half_lines(
         chosen, tuned = choice.policies, choice.policies[choice.selected]
         costs = choice.costs
         policies = [*(chosen[fixed] for fixed in FIXED), tuned]
-        policies += [chosen[lab_candidates.COST]] if lab_candidates.COST in chosen else []
+        policies += (
+            [chosen[lab_candidates.COST_RECIPE]] if lab_candidates.COST_RECIPE in chosen else []
+        )
         by_label = label_means(shard_cells(judged, policies), every[held])
         preferred = label_means(shard_cells(half, policies[:3]), label)
         gains = {at: [*map(float, costs.loc[at, ["gain", "std_error"]])] for at in costs.index}
@@ -303,7 +307,7 @@ def sample_line(
     chosen = selection(drawn, raglab.Goal(), number, trials)
     tuned = chosen.policies[chosen.selected]
     policies = [*(chosen.policies[name] for name in FIXED), tuned]
-    policies += [chosen.policies.get(lab_candidates.COST, tuned)]
+    policies += [chosen.policies.get(lab_candidates.COST_RECIPE, tuned)]
     shares = np.bincount(label, minlength=len(LABELS)) / len(label)
     paid = label_means(shard_cells(trace, policies), label) @ shares
     return {

@@ -122,7 +122,7 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes = np.array([CLASS_PLACES[status] for status in self._statuses()])[places]
         can_ask = np.ones(len(classes), dtype=np.bool_)
         cases = DecisionCases(table.T, classes, can_ask, can_ask, SignalSet(tuple(signals)))
-        self.model_ = fit_model(cases, seed=self.seed, least=LEAST_CASES)
+        self.model_ = fit_model(cases, seed=self.seed, min_cases=LEAST_CASES)
         return self
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:  # noqa: N803

@@ -132,7 +132,7 @@ def quick_study(monkeypatch):
 
     for name, number in (("repeats", 1), ("folds", 3)):
         monkeypatch.setitem(tune.__wrapped__.__kwdefaults__, name, number)
-    monkeypatch.setattr("raglab.lab.candidates.ROUNDS", 1)
+    monkeypatch.setattr("raglab.lab.candidates.FOLD_SEARCH_ROUNDS", 1)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from fuzz.outcomes import is_clear
 from hostile import forge_journal
-from raglab.lab.artifact_places import ALLOWED, artifact_places, check_database
+from raglab.lab.artifact_places import ALLOWED_VARIABLE, artifact_places, check_database
 from raglab.lab.tracking import serve, show_page, track_run
 from raglab.lab.trial_search import open_study
 from raglab.store.files import InputError
@@ -83,7 +83,8 @@ class TestPlaces:
         if place == "{root}/link/../x":  # behind the link: beside the folder that it leads to
             assert (root / "link" / "..").resolve() == tmp_path
         with pytest.raises(
-            InputError, match=rf"must be written below .*mlruns, got .*; .*name it in {ALLOWED}"
+            InputError,
+            match=rf"must be written below .*mlruns, got .*; .*name it in {ALLOWED_VARIABLE}",
         ):
             artifact_places("sqlite:///x", root).check(named)
 
@@ -143,7 +144,7 @@ class TestPlaces:
     ):
         """By the variable: folders, and what URLs begin with."""
         other = root.parent / "else"
-        monkeypatch.setenv(ALLOWED, f"s3://bucket/runs/ {other}")
+        monkeypatch.setenv(ALLOWED_VARIABLE, f"s3://bucket/runs/ {other}")
         for places in (artifact_places("sqlite:///x", root), artifact_places(SERVER, None)):
             if fits:
                 places.check(place.replace("{else}", str(other)))

@@ -9,11 +9,11 @@ import pytest
 
 from labelled import free_policy, labelled
 from raglab.lab.candidates import (
-    CHAIN,
-    COST,
-    FIXED,
-    LEAST_OF_LABEL,
-    THRESHOLD,
+    CHAIN_RECIPE,
+    COST_RECIPE,
+    FIXED_POLICIES,
+    MIN_LABEL_CASES,
+    THRESHOLD_RECIPE,
     Cases,
     can_fit,
     chain_candidate,
@@ -27,7 +27,7 @@ from raglab.lab.candidates import (
     threshold_candidate,
 )
 from raglab.lab.competition import check_competition, competition
-from raglab.lab.decision_fitting import LEAST
+from raglab.lab.decision_fitting import MIN_KIND_CASES
 from raglab.lab.goals import Goal
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.metrics import N_CELLS
@@ -131,7 +131,7 @@ def test_the_decision_by_expected_cost_is_made_only_where_every_fold_can_fit_it(
             for fold in cases.fold_numbers
             for number in range(cases.folds)
         )
-        assert can_fit(cases) == (fewest >= LEAST)
+        assert can_fit(cases) == (fewest >= MIN_KIND_CASES)
 
 
 def _candidates(cases):
@@ -232,21 +232,21 @@ def test_who_competes():
     And what the user names.
     """
     cases = measured_cases(separable(80))
-    assert competition(cases, "expected_cost", {}).competing == (*FIXED, COST)
-    assert competition(cases, "chain", {}).competing == (*FIXED, CHAIN)
-    _, named = check_competition("expected_cost", [THRESHOLD, free_policy()], 5, 2)
+    assert competition(cases, "expected_cost", {}).competing == (*FIXED_POLICIES, COST_RECIPE)
+    assert competition(cases, "chain", {}).competing == (*FIXED_POLICIES, CHAIN_RECIPE)
+    _, named = check_competition("expected_cost", [THRESHOLD_RECIPE, free_policy()], 5, 2)
     assert competition(cases, "expected_cost", named).competing == (
-        *FIXED,
-        COST,
-        THRESHOLD,
+        *FIXED_POLICIES,
+        COST_RECIPE,
+        THRESHOLD_RECIPE,
         free_policy().policy_id,
     )
     refuse = np.flatnonzero(cases.label == Status.refuse)
-    few = np.setdiff1d(np.arange(80), refuse[LEAST_OF_LABEL - 1 :])
+    few = np.setdiff1d(np.arange(80), refuse[MIN_LABEL_CASES - 1 :])
     rare = measured_cases(separable(80).subset(few))
-    assert rare_labels(rare) == {"refuse": LEAST_OF_LABEL - 1}
+    assert rare_labels(rare) == {"refuse": MIN_LABEL_CASES - 1}
     entry = competition(rare, "expected_cost", {})
-    assert entry.competing == (*FIXED, THRESHOLD)
+    assert entry.competing == (*FIXED_POLICIES, THRESHOLD_RECIPE)
 
 
 def test_a_candidate_that_cannot_compete_is_refused():
@@ -261,7 +261,7 @@ def test_a_candidate_that_cannot_compete_is_refused():
         {"mine": fitted},
     )
     few = measured_cases(separable(80).subset(range(16)))
-    refused("10 cases answered right", competition, few, "expected_cost", {COST: None})
+    refused("10 cases answered right", competition, few, "expected_cost", {COST_RECIPE: None})
     for rule, candidates, folds, repeats in (
         ("cost", (), 5, 2),
         ("chain", {"chain": free_policy()}, 5, 2),

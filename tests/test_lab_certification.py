@@ -25,7 +25,7 @@ from raglab.lab.certificate_checks import check_policy, retrieve_trace
 from raglab.lab.certification import certify_best, certify_policy
 from raglab.lab.certification_counts import counted_losses
 from raglab.lab.certification_words import (
-    LIKELY,
+    LIKELY_CERTIFICATE,
     asking_note,
     certificate_lines,
     need_note,
@@ -251,7 +251,7 @@ def test_what_cannot_be_certified_names_the_nearest_target():
     assert (found.policy, found.certificate.looks) == (None, 1)
     free = sweep(trace.split("tune"), [always_answer(POLICY)])["hallucination_rate"][0]
     assert 0.02 < found.nearest < free
-    assert LIKELY <= found.chance <= 1.0
+    assert LIKELY_CERTIFICATE <= found.chance <= 1.0
     assert noted(found.notes, f"hallucination_rate {found.nearest:g} with probability")
     assert noted(found.notes, f"probability {found.chance:.2f}")
     near = {"hallucination_rate": found.nearest}

@@ -21,7 +21,7 @@ from raglab.lab.certification_counts import (
     pilot_counts,
     tally_losses,
 )
-from raglab.lab.certification_families import PATHS, declared_family, grid
+from raglab.lab.certification_families import CANDIDATE_PATHS, declared_family, grid
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.untuned_policies import always_answer
 from raglab.replay import decide
@@ -126,7 +126,7 @@ def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(trace, monkeypat
     assert {one.decision.ratio for one in family} == {*np.unique(at[~np.isnan(at)]).tolist(), 1.0}
     assert {one.replace("decision.ratio", 1.0).policy_id for one in family} == {off.policy_id}
     assert grid(relabelled(pilot, "tune"), off) == family
-    monkeypatch.setattr("raglab.lab.certification_families.MOST", 5)
+    monkeypatch.setattr("raglab.lab.certification_families.MAX_GRID_POLICIES", 5)
     few = {one.decision.ratio for one in grid(pilot, off)}
     assert len(few) == 5
     assert {float(np.nanmin(at)), float(np.nanmax(at)), 1.0} < few
@@ -134,7 +134,7 @@ def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(trace, monkeypat
 
 def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(trace, monkeypatch):
     """Not where a gate of the chain decides too, nor a bound that only warns or is off."""
-    monkeypatch.setattr("raglab.lab.certification_families.MOST", 50)
+    monkeypatch.setattr("raglab.lab.certification_families.MAX_GRID_POLICIES", 50)
     alone = always_answer(POLICY).replace(
         "signals", {"top1_cosine": {"min": 0.4}, "gap": {"max": 1.2}}
     )
@@ -145,7 +145,7 @@ def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(trace, monk
         path for one in family for path in stated if one.value(path) != alone.value(path)
     } == set(stated)
     assert not any(one.similarity.enabled for one in family)
-    chain = tuple(path for path in PATHS if not path.startswith("fused"))
+    chain = tuple(path for path in CANDIDATE_PATHS if not path.startswith("fused"))
     assert declared_family(alone.replace("similarity.enabled", True)) == chain
     warns = {"on_fire": "warn", "min": 0.4}
     assert (

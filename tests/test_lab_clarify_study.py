@@ -18,7 +18,7 @@ import pytest
 from raglab.default_learner import DefaultLearner, world
 from raglab.lab.clarify_study import (
     PUBLISHED_RULE,
-    RATES,
+    REQUEST_RATES,
     TUNED,
     policy_rates,
     search_space,
@@ -91,7 +91,7 @@ def test_comparison_is_paired_and_says_which_side():
     found = study()
     rows = found.comparison.set_index("policy")
     apart = found.differences.set_index("policy")
-    for rate in RATES:
+    for rate in REQUEST_RATES:
         expected = rows.loc[TUNED, rate] - rows.loc[PUBLISHED_RULE, rate]
         assert apart.loc[PUBLISHED_RULE, rate] == pytest.approx(expected)
         assert (rows[f"{rate}_low"] <= rows[rate] + 1e-9).all()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from raglab.bandit import Bandit, Table
 from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, baselines
 from raglab.lab.fresh_tables import (
-    MOST_EFFECT,
+    MAX_EFFECT_RATIO,
     Account,
     best_arm_values,
     by_turns,
@@ -27,7 +27,7 @@ from raglab.lab.fresh_tables import (
 from raglab.lab.learner_comparison import compare_learners
 from raglab.metrics.intervals import mean_interval, t_quantile
 
-SIZES: dict[str, Any] = {"seed": 3, "engine": "numpy", "work": 0.0}
+SIZES: dict[str, Any] = {"seed": 3, "engine": "numpy", "total_choices": 0.0}
 
 
 def world(value, mask=None, **more):
@@ -194,7 +194,7 @@ def test_the_reach_is_that_of_equal_arms_where_the_truth_is_as_with_them():
     low, high = ends(5.0)
     # Squares of the reach grow from 1 to 9 as the root of the effect does, and no further than at
     # the most effect.
-    assert high == pytest.approx(5.0 + z * (1.0 + 8.0 * MOST_EFFECT**0.5) ** 0.5, abs=0.02)
+    assert high == pytest.approx(5.0 + z * (1.0 + 8.0 * MAX_EFFECT_RATIO**0.5) ** 0.5, abs=0.02)
     assert (5.0 - low) ** 2 == pytest.approx(
         z**2 * (1.0 + 8.0 * (max(low, 0.0) / 2.0) ** 0.5), abs=0.1
     )

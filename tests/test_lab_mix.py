@@ -244,7 +244,7 @@ class TestInclusion:
         weight = np.where(np.arange(60) % 4 == 0, 2.0, 1.0)
         rows = np.repeat(np.arange(60), weight.astype(int))
         directions: Any = ("either",) * 3
-        there = _fit_weights(x, classes, directions, 0.3, weight=weight)
+        there = _fit_weights(x, classes, directions, 0.3, case_weights=weight)
         copies = _fit_weights(x[rows], classes[rows], directions, 0.3)
         for ours, theirs in zip(there, copies, strict=True):
             assert ours == pytest.approx(theirs, abs=1e-4)

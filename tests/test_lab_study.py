@@ -8,7 +8,7 @@ import pytest
 
 from labelled import noted
 from raglab.lab.decision_fitting import fit_decision
-from raglab.lab.goals import INFEASIBLE, Goal
+from raglab.lab.goals import INFEASIBLE_COST, Goal
 from raglab.lab.line_search import line_search
 from raglab.lab.search_space import SearchRange, full_space, own_trial, search_ranges
 from raglab.lab.study import tune
@@ -66,10 +66,12 @@ def test_the_score_is_the_cost_and_a_target_that_is_missed_outweighs_it():
     )
     free = Goal(targets={})
     assert free.cost(cells) == free.score(cells) == pytest.approx(4 / 20)
-    assert Goal(targets={"hallucination_rate": 0.01}).score(cells) == INFEASIBLE + free.cost(cells)
+    assert Goal(targets={"hallucination_rate": 0.01}).score(cells) == INFEASIBLE_COST + free.cost(
+        cells
+    )
     assert Goal(targets={"hallucination_rate": 0.23}).score(cells) == free.cost(cells)
     assert Goal(targets={"coverage": 0.4}).score(cells) == free.cost(cells), "wanted high: 9 of 20"
-    assert Goal(targets={"coverage": 0.5}).score(cells) > INFEASIBLE
+    assert Goal(targets={"coverage": 0.5}).score(cells) > INFEASIBLE_COST
 
 
 def test_answering_nothing_meets_no_target():

@@ -22,7 +22,7 @@ from raglab.bandit import (
     run,
 )
 from raglab.bandit.fixed_plans import FIXED, MIXTURE, ORACLE, PRICED, UNIFORM
-from raglab.lab.bandit_study import UNTUNED, WITHIN
+from raglab.lab.bandit_study import ORACLE_WITHIN_BUDGET, UNTUNED
 
 TUNED = "tuned"
 SMALL: dict[str, Any] = {"trials": 4, "replications": 4, "n_boot": 40, "seed": 0}
@@ -190,7 +190,7 @@ class TestBudget:
         plan = raglab.bandit.fit_priced_policy(past.priced(0.0), 0.6).plan(later)
         assert shown.loc[PRICED, "reward"] == pytest.approx((gross * plan).sum(axis=1).mean())
         assert shown.loc[PRICED, "spend"] == pytest.approx((later.cost * plan).sum(axis=1).mean())
-        assert shown.loc[WITHIN, "of_budget"] == pytest.approx(1.0)
+        assert shown.loc[ORACLE_WITHIN_BUDGET, "of_budget"] == pytest.approx(1.0)
         np.testing.assert_allclose(shown["of_budget"], shown["spend"] / 0.6)
         assert "regret" not in shown
 

@@ -357,7 +357,7 @@ def test_failed_calls_never_help(row, name, cell, alpha):
     counted = certified_tally(trace, [POLICY], None)._replace(cells=cells + 2 * unearned)
     costs = {"ok": {"refused": 0.4}, "refuse": {"answered_wrong": 2.0}} if name == COST else None
     repeats = repeated_cases(trace, [POLICY], np.arange(len(trace)), None)
-    units = unit_cells(tally_losses(counted, [name], costs), repeats, failed=2)
+    units = unit_cells(tally_losses(counted, [name], costs), repeats, n_failed=2)
     with_failed = of_cells(units[:, 0], (name,), CORNERS, costs=costs)
     decided = of_cells(
         cells + 2 * (np.arange(metrics.N_CELLS) == cell), (name,), CORNERS, costs=costs

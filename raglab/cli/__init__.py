@@ -426,7 +426,7 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Select the decision of least expected cost on split tune, judge it on split report."""
-    from raglab.lab.candidates import RECIPES
+    from raglab.lab.candidates import RECIPE_NAMES
     from raglab.lab.goals import Goal
     from raglab.lab.study import tune as tuned
 
@@ -438,7 +438,7 @@ def tune(
     # without one, that of the trace's scores
     start = None if policy is None else load_policy(policy)
     candidates = [
-        name if name.replace("_", " ") in RECIPES else load_policy(Path(name))
+        name if name.replace("_", " ") in RECIPE_NAMES else load_policy(Path(name))
         for name in candidate or ()
     ]
     of = open_trace(path)

@@ -394,7 +394,7 @@ def check(
             encoder=encoder,
             reranker=reranker,
             follow_links=follow_links,
-            stated=stated,
+            stated_settings=stated,
         )
     )
     if by_baseline:

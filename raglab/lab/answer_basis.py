@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
-    """Trace whose recorded answers are judged by something else than the first at hand.
+    """Trace whose recorded answers are judged on another basis than the default.
 
     Args:
       trace: in memory or of shards; it keeps hits, answers and labels.
@@ -38,109 +38,127 @@ def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
 
     Example: `raglab.lab.with_basis(trace, "text")`
     """
-    n = len(trace)
-    judged = trace.with_labels([None] * n, [{BASIS: basis}] * n)
-    trace_basis(judged)  # refuses what is none
-    return judged
+    n_cases = len(trace)
+    rejudged_trace = trace.with_labels([None] * n_cases, [{BASIS: basis}] * n_cases)
+    trace_basis(rejudged_trace)  # refuses an unknown basis
+    return rejudged_trace
 
 
-def not_compared(missing: Mapping[str, MissingAnswers]) -> dict[str, MissingAnswers]:
+def not_compared(missing_by_policy: Mapping[str, MissingAnswers]) -> dict[str, MissingAnswers]:
     """Policies that lack too many recorded answers to be compared, by name."""
-    return {name: answers for name, answers in missing.items() if not answers.is_compared}
+    return {
+        policy_name: policy_missing
+        for policy_name, policy_missing in missing_by_policy.items()
+        if not policy_missing.is_compared
+    }
 
 
-def check_compared(missing: Mapping[str, MissingAnswers]) -> None:
+def check_compared(missing_by_policy: Mapping[str, MissingAnswers]) -> None:
     """Refuse a comparison of which some policy lacks too many recorded answers.
 
     Raises:
       ValueError: more than 5 % of a policy's answers are missing.
     """
-    for name, answers in not_compared(missing).items():
-        raise ValueError(missing_text(f"policy {name}", answers))
+    for policy_name, policy_missing in not_compared(missing_by_policy).items():
+        raise ValueError(missing_text(f"policy {policy_name}", policy_missing))
 
 
-def check_recorded(trace: TraceView, policy: Policy, arm: str | None, what: str) -> None:
+def check_recorded(trace: TraceView, policy: Policy, arm: str | None, fit_phrase: str) -> None:
     """Refuse a fit if too many cases lack the recorded answer that says whether they are right.
 
     Args:
       policy: whose hits are answered from if nothing refuses.
-      what: is fitted.
+      fit_phrase: is fitted.
 
     Raises:
       ValueError: more than 5 % of the answers are missing.
     """
     if not trace_basis(trace).text:
         return
-    missing = tally(trace, [always_answer(policy)], arm).missing_answers[0]
-    if not missing.is_compared:
-        msg = f"{what} must be fitted on recorded answers: {missing}; {REMEDY}."
-        raise ValueError(msg)
+    policy_missing = tally(trace, [always_answer(policy)], arm).missing_answers[0]
+    if not policy_missing.is_compared:
+        message = f"{fit_phrase} must be fitted on recorded answers: {policy_missing}; {REMEDY}."
+        raise ValueError(message)
 
 
-def missing_answers(table: pd.DataFrame) -> dict[str, MissingAnswers]:
+def missing_answers(policy_table: pd.DataFrame) -> dict[str, MissingAnswers]:
     """Recorded answers that policies lack, by the index of their table.
 
     None where cases are judged by their sources.
     """
-    if "missing_answers_k" not in table:
+    if "missing_answers_k" not in policy_table:
         return {}
-    pairs = table[["missing_answers_k", "missing_answers_n"]].to_numpy().tolist()
+    missing_counts = policy_table[["missing_answers_k", "missing_answers_n"]].to_numpy().tolist()
     return {
-        str(name): MissingAnswers(int(k), int(n))
-        for name, (k, n) in zip(table.index, pairs, strict=True)
+        str(policy_name): MissingAnswers(int(n_missing), int(n_answers))
+        for policy_name, (n_missing, n_answers) in zip(
+            policy_table.index, missing_counts, strict=True
+        )
     }
 
 
-NAMED = 5  # policies that a note names
+MAX_NAMED_POLICIES = 5  # policies that a note names
 
 
-def missing_notes(missing: Mapping[str, MissingAnswers], where: str) -> list[str]:
+def missing_notes(missing_by_policy: Mapping[str, MissingAnswers], cases_phrase: str) -> list[str]:
     """Which policies are not compared, and how many answers of the others are missing.
 
     Args:
-      missing: of policies by name.
-      where: on which cases, such as `the judged cases`.
+      missing_by_policy: of policies by name.
+      cases_phrase: on which cases, such as `the judged cases`.
     """
-    out = not_compared(missing)
-    few = {name: answers for name, answers in missing.items() if answers.k and name not in out}
-    texts = {
-        f"Not compared on {where}, for over 5 % of the answers are missing (rule S6.3)": out,
-        f"Missing answers count as not correct on {where} (rule S6.3)": few,
+    too_many_missing = not_compared(missing_by_policy)
+    few_missing = {
+        policy_name: policy_missing
+        for policy_name, policy_missing in missing_by_policy.items()
+        if policy_missing.k and policy_name not in too_many_missing
     }
-    notes = []
-    for text, which in texts.items():
-        named = [f"{name} {answers.k:,} of {answers.n:,}" for name, answers in which.items()]
-        if named:
-            more = ", …" * (len(named) > NAMED)
-            notes.append(f"{text}: {', '.join(named[:NAMED])}{more}.")
-    return notes
+    policies_by_text = {
+        f"Not compared on {cases_phrase}, for over 5 % of the answers are missing (rule S6.3)": (
+            too_many_missing
+        ),
+        f"Missing answers count as not correct on {cases_phrase} (rule S6.3)": few_missing,
+    }
+    note_texts = []
+    for note_text, noted_policies in policies_by_text.items():
+        named_policies = [
+            f"{policy_name} {policy_missing.k:,} of {policy_missing.n:,}"
+            for policy_name, policy_missing in noted_policies.items()
+        ]
+        if named_policies:
+            ellipsis = ", …" * (len(named_policies) > MAX_NAMED_POLICIES)
+            note_texts.append(
+                f"{note_text}: {', '.join(named_policies[:MAX_NAMED_POLICIES])}{ellipsis}."
+            )
+    return note_texts
 
 
-def basis_kind(stated: object) -> str:
+def basis_kind(stated_basis: object) -> str:
     """Kind of a basis as a certificate states it."""
-    text = str(stated)
-    return text if text in {SOURCES, *BASES} else MIXED
+    basis_text = str(stated_basis)
+    return basis_text if basis_text in {SOURCES, *BASES} else MIXED
 
 
-def basis_conflict(stated: object, here: Basis) -> bool:
+def basis_conflict(stated_basis: object, case_basis: Basis) -> bool:
     """Whether a certificate was made on one basis and cases are judged on the other."""
-    return basis_kind(stated) != here.kind
+    return basis_kind(stated_basis) != case_basis.kind
 
 
-def check_basis(stated: object, here: Basis) -> None:
+def check_basis(stated_basis: object, case_basis: Basis) -> None:
     """Refuse to judge a certificate of one basis on the other.
 
     Args:
-      stated: basis of the certificate.
-      here: of the cases.
+      stated_basis: basis of the certificate.
+      case_basis: of the cases.
 
     Raises:
       ValueError: the kinds of basis differ: `sources`, `text`, or text for some cases and sources
         for the rest.
     """
-    if basis_conflict(stated, here):
-        msg = (
-            f"a certificate must be judged on its own basis, {stated}, got cases judged by {here}; "
+    if basis_conflict(stated_basis, case_basis):
+        message = (
+            f"a certificate must be judged on its own basis, {stated_basis}, got cases judged by "
+            f"{case_basis}; "
             "certify the policy again."
         )
-        raise ValueError(msg)
+        raise ValueError(message)

@@ -19,7 +19,7 @@ from raglab.store.policies import Policy
 from raglab.values import Curve, Status, TraceData
 
 Array = NDArray[np.float64]
-P_RIGHT = "P(right)"  # of a decision by expected cost, beside the signals
+P_RIGHT = "P(right)"  # of a decision by expected cost, listed with the signals
 
 
 class AnswerSignals(NamedTuple):
@@ -48,38 +48,56 @@ def answer_signals(trace: TraceView, policy: Policy, arm: str | None = None) -> 
 
     Source: rules S2.2, S2.4, S2.6, S2.8, S2.17, S6.2.
     """
-    parts = list(each_shard(shard_answer_signals, trace, policy, arm, what="measure"))
-    score = {name: np.concatenate([part.score[name] for part in parts]) for name in parts[0].score}
-    right, label = (np.concatenate([part[field] for part in parts]) for field in (1, 2))
-    return AnswerSignals(score, right, label, any(part.explicit for part in parts), parts[0].known)
+    shard_parts = list(each_shard(shard_answer_signals, trace, policy, arm, what="measure"))
+    signal_scores = {
+        signal_name: np.concatenate([shard_part.score[signal_name] for shard_part in shard_parts])
+        for signal_name in shard_parts[0].score
+    }
+    is_right, label_codes = (
+        np.concatenate([shard_part[field_number] for shard_part in shard_parts])
+        for field_number in (1, 2)
+    )
+    return AnswerSignals(
+        signal_scores,
+        is_right,
+        label_codes,
+        any(shard_part.explicit for shard_part in shard_parts),
+        shard_parts[0].known,
+    )
 
 
 def shard_answer_signals(
     trace: TraceData | Measured, policy: Policy, arm: str | None = None
 ) -> AnswerSignals:
     """`answer_signals` of one trace in memory; pure, so that any worker may measure a shard."""
-    held = Measured.of(trace)
-    decisions = replay.decide(held, always_answer(policy), arm=arm)
+    measured_trace = Measured.of(trace)
+    decisions = replay.decide(measured_trace, always_answer(policy), arm=arm)
     evidence = decisions.tables.evidence
-    can = decisions.status == Status.ok
-    signals = {
+    is_answered = decisions.status == Status.ok
+    signal_values = {
         "confidence": decisions.confidence(),
         "top-1 cosine": evidence.top1[0],
         "-best l2": -evidence.best_l2[0],
         "gap": evidence.gap[0],
     }
-    for own in evidence.known.rows[len(NAMES) :]:
-        values = evidence.signals[evidence.known.place(own.name), 0]
-        signals |= {"surer": {own.name: values}, "ask": {f"-{own.name}": -values}}.get(
-            own.direction, {}
-        )
+    for own_signal in evidence.known.rows[len(NAMES) :]:
+        own_values = evidence.signals[evidence.known.place(own_signal.name), 0]
+        signal_values |= {
+            "surer": {own_signal.name: own_values},
+            "ask": {f"-{own_signal.name}": -own_values},
+        }.get(own_signal.direction, {})
     if policy.fused_model is not None:
-        signals["fused gate"] = evidence.fused[0]
+        signal_values["fused gate"] = evidence.fused[0]
     if policy.decision.rule == EXPECTED_COST:
-        signals[P_RIGHT] = measured_tables(held, policy, arm).evidence.probability[0, 0]
+        signal_values[P_RIGHT] = measured_tables(measured_trace, policy, arm).evidence.probability[
+            0, 0
+        ]
     return AnswerSignals(
-        {name: np.where(can, value, np.nan) for name, value in signals.items()},
-        decisions.right & can,
+        {
+            signal_name: np.where(is_answered, case_values, np.nan)
+            for signal_name, case_values in signal_values.items()
+        },
+        decisions.right & is_answered,
         evidence.label,
         bool(evidence.explicit.any()),
         evidence.known,
@@ -103,37 +121,45 @@ class ThresholdRates(NamedTuple):
 
     @property
     def false_refusal(self) -> Any:  # noqa: ANN401 - a number or an array of them
-        """Share of the answerable that is refused; NaN where there is none."""
+        """Share of the answerable that is refused; NaN without any."""
         return np.asarray(self.refused) / (self.n_ok or np.nan)
 
     @property
     def hallucination(self) -> Any:  # noqa: ANN401 - a number or an array of them
-        """Share of the answers that are wrong; NaN where there is none."""
+        """Share of the answers that are wrong; NaN without any."""
         return np.asarray(self.wrong) / np.where(self.answered, self.answered, np.nan)
 
-    def at(self, place: int) -> ThresholdRates:
+    def at(self, threshold_index: int) -> ThresholdRates:
         """One of the thresholds."""
-        counts: dict[str, Any] = {
-            name: int(getattr(self, name)[place]) for name in ("refused", "wrong", "answered")
+        rate_counts: dict[str, Any] = {
+            field_name: int(getattr(self, field_name)[threshold_index])
+            for field_name in ("refused", "wrong", "answered")
         }
-        return self._replace(threshold=float(self.threshold[place]), **counts)
+        return self._replace(threshold=float(self.threshold[threshold_index]), **rate_counts)
 
 
-def threshold_rates(signals: AnswerSignals, signal: str) -> ThresholdRates:
+def threshold_rates(trace_signals: AnswerSignals, signal_name: str) -> ThresholdRates:
     """Rates of every threshold on a signal, "answer at or above it, else refuse".
 
     There is one threshold for each distinct value.
     """
-    score, n_ok = signals.score[signal], int((signals.label == Status.ok).sum())
-    by_answer = metrics.risk_coverage(signals.right, score)
-    by_label = metrics.risk_coverage(signals.label == Status.ok, score)
+    signal_scores = trace_signals.score[signal_name]
+    n_ok = int((trace_signals.label == Status.ok).sum())
+    answer_steps = metrics.risk_coverage(trace_signals.right, signal_scores)
+    label_steps = metrics.risk_coverage(trace_signals.label == Status.ok, signal_scores)
     return ThresholdRates(
-        signal, by_answer.at, n_ok - (by_label.n - by_label.k), n_ok, by_answer.k, by_answer.n
+        signal_name,
+        answer_steps.at,
+        n_ok - (label_steps.n - label_steps.k),
+        n_ok,
+        answer_steps.k,
+        answer_steps.n,
     )
 
 
-def curves(signals: AnswerSignals) -> dict[str, Curve]:
+def curves(trace_signals: AnswerSignals) -> dict[str, Curve]:
     """Risk–coverage steps of every signal."""
     return {
-        name: metrics.risk_coverage(signals.right, score) for name, score in signals.score.items()
+        signal_name: metrics.risk_coverage(trace_signals.right, signal_scores)
+        for signal_name, signal_scores in trace_signals.score.items()
     }

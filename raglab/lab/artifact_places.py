@@ -22,19 +22,19 @@ from raglab.store.files import Where, input_error, shown_value
 from raglab.words.characters import masked_passwords
 
 # more places, separated by blanks: folders, and what other URLs begin with
-ALLOWED = "RAGLAB_ARTIFACTS"
+ALLOWED_VARIABLE = "RAGLAB_ARTIFACTS"
 # Where a database of MLflow names places for files.
 STORED_PLACES = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
     ("logged_models", "artifact_location"),
 )
-OWN_FOLDER = "track into a folder of your own"
-_PROXIED = "mlflow-artifacts"  # by the server itself
-_SERVER = ("http", "https")
+OWN_FOLDER_REMEDY = "track into a folder of your own"
+_PROXIED_SCHEME = "mlflow-artifacts"  # by the server itself
+_SERVER_SCHEMES = ("http", "https")
 # Tables that a run is written to: what a trigger on one of them or a view in its place would change
 # is not what was checked.
-_WRITTEN = frozenset(
+_WRITTEN_TABLES = frozenset(
     """experiments experiment_tags runs tags params metrics latest_metrics datasets inputs
     input_tags""".split()  # noqa: SIM905
 )
@@ -44,7 +44,7 @@ class ArtifactPlaces(NamedTuple):
     """Where artifacts may be written.
 
     store: the tracking store, as a message names it. roots: folders, resolved. host: of the server
-    that is the store, '' where it is none. more: what other places may begin with.
+    that is the store, '' without one. more: what other places may begin with.
     """
 
     store: str
@@ -52,102 +52,125 @@ class ArtifactPlaces(NamedTuple):
     host: str
     more: tuple[str, ...]
 
-    def check(self, place: str) -> None:
+    def check(self, artifact_place: str) -> None:
         """Refuse the place of an experiment or run where a store may not have artifacts written.
 
         Raises:
           InputError: names the place, what is allowed, and how to allow it.
         """
         try:
-            parts = urlsplit(place)
-        except ValueError:  # no URL, whatever else it is
-            parts = SplitResult("", "", "", "", place)
-        if self._is_inside(parts, place) or any(
-            _begins_with(place, allowed) for allowed in self.more
+            url_parts = urlsplit(artifact_place)
+        except ValueError:  # not a URL
+            url_parts = SplitResult("", "", "", "", artifact_place)
+        if self._is_inside(url_parts, artifact_place) or any(
+            _begins_with(artifact_place, allowed_place) for allowed_place in self.more
         ):
             return
-        allowed = [f"by the server {self.host}"] * bool(self.host) + [
-            f"below {root}" for root in self.roots
+        allowed_place = [f"by the server {self.host}"] * bool(self.host) + [
+            f"below {root_folder}" for root_folder in self.roots
         ]
-        rule = f"artifacts must be written {' or '.join(allowed)}"
-        remedy = f"{OWN_FOLDER}, or, if the place is meant, name it in {ALLOWED}"
-        value = shown_value(masked_passwords(place))
-        if ends := [str(path) for path in _local_paths(parts, place) if str(path) not in place]:
-            value += f", which leads to {shown_value(ends[0])}"
-        raise input_error(Where(self.store), rule, remedy, value)
+        place_rule = f"artifacts must be written {' or '.join(allowed_place)}"
+        place_remedy = (
+            f"{OWN_FOLDER_REMEDY}, or, if the place is meant, name it in {ALLOWED_VARIABLE}"
+        )
+        place_text = shown_value(masked_passwords(artifact_place))
+        if resolved_ends := [
+            str(local_path)
+            for local_path in _local_paths(url_parts, artifact_place)
+            if str(local_path) not in artifact_place
+        ]:
+            place_text += f", which leads to {shown_value(resolved_ends[0])}"
+        raise input_error(Where(self.store), place_rule, place_remedy, place_text)
 
-    def _is_inside(self, parts: SplitResult, place: str) -> bool:
-        if parts.scheme in (_PROXIED, *_SERVER):
-            by_itself = parts.scheme == _PROXIED and not parts.netloc
-            return bool(self.host) and (by_itself or _host(parts) == self.host)
-        paths = _local_paths(parts, place)
-        return bool(paths) and all(
-            any(path.is_relative_to(root) for root in self.roots) for path in paths
+    def _is_inside(self, url_parts: SplitResult, artifact_place: str) -> bool:
+        if url_parts.scheme in (_PROXIED_SCHEME, *_SERVER_SCHEMES):
+            is_by_itself = url_parts.scheme == _PROXIED_SCHEME and not url_parts.netloc
+            return bool(self.host) and (is_by_itself or _host(url_parts) == self.host)
+        local_paths = _local_paths(url_parts, artifact_place)
+        return bool(local_paths) and all(
+            any(local_path.is_relative_to(root_folder) for root_folder in self.roots)
+            for local_path in local_paths
         )
 
 
-def _local_paths(parts: SplitResult, place: str) -> set[Path]:
+def _local_paths(url_parts: SplitResult, artifact_place: str) -> set[Path]:
     """Where a place on this machine leads, links and `..` followed.
 
     As MLflow reads it, and as it is written.
     """
-    local = parts.scheme in ("", "file") and parts.netloc in ("", "localhost")
-    if not local or parts.query or parts.fragment:
+    is_local = url_parts.scheme in ("", "file") and url_parts.netloc in ("", "localhost")
+    if not is_local or url_parts.query or url_parts.fragment:
         return set()
-    read = urlparse(place).path if parts.scheme else place
+    read_path = urlparse(artifact_place).path if url_parts.scheme else artifact_place
     return {
-        Path(path).resolve() for path in (url2pathname(read), *([] if parts.scheme else [place]))
+        Path(written_path).resolve()
+        for written_path in (
+            url2pathname(read_path),
+            *([] if url_parts.scheme else [artifact_place]),
+        )
     }
 
 
-def artifact_places(uri: str, root: Path | None) -> ArtifactPlaces:
+def artifact_places(store_uri: str, store_folder: Path | None) -> ArtifactPlaces:
     """Where the store of a URI may have artifacts written.
 
     Args:
-      uri: of the tracking store.
-      root: its folder, where it is one of ours; else a server writes by itself, and any other store
-        into `mlruns` here, as MLflow does, or beside its file.
+      store_uri: of the tracking store.
+      store_folder: its folder, where it is one of ours; else a server writes by itself, and any
+        other store into `mlruns` here, as MLflow does, or next to its file.
     """
-    stated = os.environ.get(ALLOWED, "").split()
-    folders = [path for name in stated for path in _local_paths(urlsplit(name), name)]
-    more = tuple(name for name in stated if not _local_paths(urlsplit(name), name))
-    parts = urlsplit(uri)
-    if parts.scheme in _SERVER:
-        return ArtifactPlaces(uri, tuple(folders), _host(parts), more)
-    own = (
-        [root]
-        if root is not None
-        else [Path("mlruns"), *(file.parent for file in sqlite_files(uri))]
+    stated_places = os.environ.get(ALLOWED_VARIABLE, "").split()
+    allowed_folders = [
+        local_path
+        for allowed_place in stated_places
+        for local_path in _local_paths(urlsplit(allowed_place), allowed_place)
+    ]
+    allowed_urls = tuple(
+        allowed_place
+        for allowed_place in stated_places
+        if not _local_paths(urlsplit(allowed_place), allowed_place)
     )
-    roots = tuple(folder.resolve() for folder in (*own, *folders))
-    return ArtifactPlaces(uri if root is None else str(root), roots, "", more)
+    url_parts = urlsplit(store_uri)
+    if url_parts.scheme in _SERVER_SCHEMES:
+        return ArtifactPlaces(store_uri, tuple(allowed_folders), _host(url_parts), allowed_urls)
+    own_folders = (
+        [store_folder]
+        if store_folder is not None
+        else [Path("mlruns"), *(database_file.parent for database_file in sqlite_files(store_uri))]
+    )
+    root_folders = tuple(root_folder.resolve() for root_folder in (*own_folders, *allowed_folders))
+    return ArtifactPlaces(
+        store_uri if store_folder is None else str(store_folder), root_folders, "", allowed_urls
+    )
 
 
-def check_database(uri: str) -> None:
+def check_database(store_uri: str) -> None:
     """Refuse an SQLite file whose triggers or views change writes, or that SQLite must not open.
 
     Raises:
       InputError: names the first of them.
     """
-    check_beside(uri)
-    for file, connection in _opened(uri):
-        query = "SELECT type, name, tbl_name FROM sqlite_master ORDER BY name"
-        for kind, name, table in connection.execute(query):
-            if kind in {"trigger", "view"} and table in _WRITTEN:
-                value = shown_value(f"the {kind} {name} on {table}")
-                rule = "the tracking database must be as MLflow makes it"
-                raise input_error(Where(str(file)), rule, OWN_FOLDER, value)
+    check_beside(store_uri)
+    for database_file, connection in _opened(store_uri):
+        entry_query = "SELECT type, name, tbl_name FROM sqlite_master ORDER BY name"
+        for entry_kind, entry_name, table_name in connection.execute(entry_query):
+            if entry_kind in {"trigger", "view"} and table_name in _WRITTEN_TABLES:
+                entry_text = shown_value(f"the {entry_kind} {entry_name} on {table_name}")
+                database_rule = "the tracking database must be as MLflow makes it"
+                raise input_error(
+                    Where(str(database_file)), database_rule, OWN_FOLDER_REMEDY, entry_text
+                )
 
 
-def _opened(uri: str) -> Iterator[tuple[Path, sqlite3.Connection]]:
+def _opened(store_uri: str) -> Iterator[tuple[Path, sqlite3.Connection]]:
     """The SQLite file of a URI where it is there, with a connection that is closed afterwards."""
-    for file in sqlite_files(uri):
-        if file.is_file():
-            with closing(sqlite3.connect(file)) as connection:
-                yield file, connection
+    for database_file in sqlite_files(store_uri):
+        if database_file.is_file():
+            with closing(sqlite3.connect(database_file)) as connection:
+                yield database_file, connection
 
 
-def check_stored_places(uri: str, places: ArtifactPlaces) -> None:
+def check_stored_places(store_uri: str, allowed_places: ArtifactPlaces) -> None:
     """Refuse an SQLite file naming a place for experiment, run or model files it may not have.
 
     MLflow's page shows and takes files there. What it keeps by itself, below `mlartifacts` here, is
@@ -156,44 +179,51 @@ def check_stored_places(uri: str, places: ArtifactPlaces) -> None:
     Raises:
       InputError: names the first of them.
     """
-    for _, connection in _opened(uri):
-        tables = table_names(connection)
-        queries = [
-            f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL"  # noqa: S608
-            for table, column in STORED_PLACES
-            if table in tables
+    for _, connection in _opened(store_uri):
+        present_tables = table_names(connection)
+        place_queries = [
+            f"SELECT DISTINCT {place_column} FROM {table_name} WHERE {place_column} IS NOT NULL"  # noqa: S608
+            for table_name, place_column in STORED_PLACES
+            if table_name in present_tables
         ]
-        for (place,) in chain.from_iterable(map(connection.execute, queries)):
-            if not isinstance(place, str):
-                rule, value = "places for files must be texts", shown_value(repr(place))
-                raise input_error(Where(places.store), rule, OWN_FOLDER, value)
-            if not place.startswith(f"{_PROXIED}:/") or place.startswith(f"{_PROXIED}://"):
-                places.check(place)
+        for (stored_place,) in chain.from_iterable(map(connection.execute, place_queries)):
+            if not isinstance(stored_place, str):
+                place_rule = "places for files must be texts"
+                place_text = shown_value(repr(stored_place))
+                raise input_error(
+                    Where(allowed_places.store), place_rule, OWN_FOLDER_REMEDY, place_text
+                )
+            if not stored_place.startswith(f"{_PROXIED_SCHEME}:/") or stored_place.startswith(
+                f"{_PROXIED_SCHEME}://"
+            ):
+                allowed_places.check(stored_place)
 
 
 def table_names(connection: sqlite3.Connection) -> set[str]:
     """Names of the tables of a database."""
-    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
-    return {name for (name,) in connection.execute(query)}
+    name_query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    return {table_name for (table_name,) in connection.execute(name_query)}
 
 
-def _host(parts: SplitResult) -> str:
+def _host(url_parts: SplitResult) -> str:
     """Host and port of a URL, without who asks."""
-    default = {"http": 80, "https": 443}.get(parts.scheme)
+    default_port = {"http": 80, "https": 443}.get(url_parts.scheme)
     try:
-        port = parts.port or default or ""
+        url_port = url_parts.port or default_port or ""
     except ValueError:  # no number: the same as no other
-        return parts.netloc
-    return f"{parts.hostname or ''}:{port}"
+        return url_parts.netloc
+    return f"{url_parts.hostname or ''}:{url_port}"
 
 
-def _begins_with(place: str, allowed: str) -> bool:
+def _begins_with(artifact_place: str, allowed_place: str) -> bool:
     """Whether a place is one that is allowed, or below it."""
-    if _has_dots(place):
+    if _has_dots(artifact_place):
         return False
-    return place == allowed.rstrip("/") or place.startswith(allowed.rstrip("/") + "/")
+    return artifact_place == allowed_place.rstrip("/") or artifact_place.startswith(
+        allowed_place.rstrip("/") + "/"
+    )
 
 
-def _has_dots(place: str) -> bool:
-    """Whether a place climbs by `..`, in whatever writing."""
-    return ".." in unquote(unquote(place)).replace("\\", "/").split("/")
+def _has_dots(artifact_place: str) -> bool:
+    """Whether a place climbs by `..`, however it is written."""
+    return ".." in unquote(unquote(artifact_place)).replace("\\", "/").split("/")

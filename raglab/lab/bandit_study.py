@@ -22,7 +22,7 @@ from raglab.bandit.learner import LEARNERS, Bandit, check_bandit, check_count, s
 from raglab.bandit.simulation import follow_costs, run
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.extension_points import extension
-from raglab.lab.fresh_tables import REPLICATIONS
+from raglab.lab.fresh_tables import FRESH_REPLICATIONS
 from raglab.lab.learner_comparison import compare_learners, run_earnings
 from raglab.lab.reward_audit import ArmTables, arm_tables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
@@ -41,24 +41,25 @@ if TYPE_CHECKING:
     from raglab.lab.tracking import TrackedData
 
 Array = NDArray[np.float64]
-WEIGHTS = tuple(COMPONENT_TABLE[name].weight for name in COMPONENTS)  # w1 … w5
+WEIGHT_NAMES = tuple(COMPONENT_TABLE[name].weight for name in COMPONENTS)  # w1 … w5
 TUNED, PUBLISHED_WEIGHTS, UNTUNED = "tuned", "published weights", "settings as they were"
-WITHIN = "oracle within the budget"
-UNKNOWN = 1e9  # excess of a latency that nobody measured, in ms
-ROUNDS = 1000  # of each simulation, where none are stated
-LEAST_ROWS = 4  # of a table that is split: two to tune on, two to judge
-KEPT = 1.02  # of a budget that a trial may spend: a pacer ends near it, on either side
+ORACLE_WITHIN_BUDGET = "oracle within the budget"
+UNKNOWN_LATENCY_EXCESS = 1e9  # excess of a latency that nobody measured, in ms
+DEFAULT_ROUNDS = 1000  # of each simulation, where none are stated
+MIN_SPLIT_ROWS = 4  # of a table that is split: two to tune on, two to judge
+BUDGET_TOLERANCE = 1.02  # of a budget that a trial may spend: a pacer ends near it, on either side
 PRICES_OF_BUDGET = (1e-3, 10.0)  # prices that are tried under a budget, times 1 / per_question
-STEPS = SearchRange(0.002, 0.2, log=True)  # of the pacer: how fast the price follows the spend
+# how fast the price of the pacer follows the spend
+PACER_STEPS = SearchRange(0.002, 0.2, log=True)
 PRICES_OF_TABLE = (0.125, 8.0)  # prices that are tried where a table charges costs, times its own
-END_NAMES = ("", "_low", "_high")
-SEARCHED = {  # settings of a learner that are tried, where it reads them, in this order
+INTERVAL_SUFFIXES = ("", "_low", "_high")
+SEARCHED_SETTINGS = {  # settings of a learner that are tried, where it reads them, in this order
     "epsilon": SearchRange(0.001, 0.5, log=True),
     "exploration": SearchRange(0.05, 5.0, log=True),
     "prior_strength": SearchRange(0.1, 100.0, log=True),
     "threshold": SearchRange(0.0, 1.0),
 }
-QUANTILE = "threshold_quantile"  # rewards lie close together, so their quantile is tried
+THRESHOLD_QUANTILE = "threshold_quantile"  # rewards lie close together, so their quantile is tried
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,54 +98,69 @@ class BanditStudy(SearchStudy):
     budget: Budget | None = None
 
     def _summary(self) -> Summary:
-        sizes = [f"{self.settings[key]} {key}" for key in self.settings if key in _SIZES]
+        size_texts = [
+            f"{self.settings[setting_name]} {setting_name}"
+            for setting_name in self.settings
+            if setting_name in _SIZE_SETTINGS
+        ]
         facts = [
             ("learner", self.bandit.algorithm),
             ("threshold", value_text(self.bandit.threshold)),
             *([("price", value_text(self.price))] if self.price else []),
             *([("budget", value_text(self.budget.per_question))] if self.budget else []),
             ("trials", f"{len(self.trials):,}"),
-            ("cases", ", ".join(sizes).replace("_", " ")),
+            ("cases", ", ".join(size_texts).replace("_", " ")),
         ]
-        tables = {"comparison": self.comparison, "trials": self.trials}
-        return Summary(facts, tables, self.notes)
+        summary_tables = {"comparison": self.comparison, "trials": self.trials}
+        return Summary(facts, summary_tables, self.notes)
 
     def env(self) -> str:
         """Lines for a `.env` that put what was found to work online.
 
         Of a table weights, price and budget are not among them.
         """
-        rows: dict[str, Any] = {"POLICY": self.bandit.algorithm}
-        for name in COMPONENTS if self.weights is not None else ():
-            component = COMPONENT_TABLE[name]
-            rows[component.variable] = getattr(self.weights, component.weight)
-        rows |= {} if self.weights is None else {"LAMBDA": self.weights.lambda_}
-        names = ("threshold", "exploration", "epsilon", "prior_strength", "floor")
-        rows |= {name: getattr(self.bandit, name) for name in names}
-        rows |= {} if self.weights is None else {"BUDGET_MS": self.settings["budget_ms"]}
-        return env_lines("RAGLAB_BANDIT", rows)
+        env_values: dict[str, Any] = {"POLICY": self.bandit.algorithm}
+        for component_name in COMPONENTS if self.weights is not None else ():
+            component = COMPONENT_TABLE[component_name]
+            env_values[component.variable] = getattr(self.weights, component.weight)
+        env_values |= {} if self.weights is None else {"LAMBDA": self.weights.lambda_}
+        setting_names = ("threshold", "exploration", "epsilon", "prior_strength", "floor")
+        env_values |= {
+            setting_name: getattr(self.bandit, setting_name) for setting_name in setting_names
+        }
+        env_values |= {} if self.weights is None else {"BUDGET_MS": self.settings["budget_ms"]}
+        return env_lines("RAGLAB_BANDIT", env_values)
 
     def _run_name(self) -> str:
         return f"{self.bandit.algorithm}: {len(self.trials)} trials"
 
     def _tuned(self) -> Mapping[str, Any]:
-        values = stored_settings(self.bandit) | {"price": self.price}
-        values.pop("history", None)
-        return values if self.weights is None else values | self.weights._asdict()
+        tuned_values = stored_settings(self.bandit) | {"price": self.price}
+        tuned_values.pop("history", None)
+        return tuned_values if self.weights is None else tuned_values | self.weights._asdict()
 
     def _source(self) -> tuple[dict[str, str], TrackedData | None]:
         from raglab.lab.tracking import TrackedData
 
-        kind, tag = ("table", "table_digest")
+        source_kind, source_tag = ("table", "table_digest")
         if self.weights is not None:
-            kind, tag = ("trace", "trace_fingerprint")
-        source = str(self.settings[kind])
-        policy = {key: str(self.settings[key]) for key in ("policy_id",) if key in self.settings}
-        splits = {key.split("_")[0]: self.settings[key] for key in _SIZES & self.settings.keys()}
-        return {tag: source, **policy}, TrackedData(kind, source, splits)
+            source_kind, source_tag = ("trace", "trace_fingerprint")
+        source_id = str(self.settings[source_kind])
+        policy_tags = {
+            setting_name: str(self.settings[setting_name])
+            for setting_name in ("policy_id",)
+            if setting_name in self.settings
+        }
+        split_sizes = {
+            setting_name.split("_")[0]: self.settings[setting_name]
+            for setting_name in _SIZE_SETTINGS & self.settings.keys()
+        }
+        return {source_tag: source_id, **policy_tags}, TrackedData(
+            source_kind, source_id, split_sizes
+        )
 
 
-_SIZES = {"tune_cases", "report_cases", "tune_rows", "judge_rows"}
+_SIZE_SETTINGS = {"tune_cases", "report_cases", "tune_rows", "judge_rows"}
 
 
 class Play(NamedTuple):
@@ -191,85 +207,123 @@ class BanditProblem:
     @property
     def space(self) -> dict[str, SearchRange]:
         """What is tried, by name."""
-        space = learner_space(self.base)
+        learner_ranges = learner_space(self.base)
         if self.arms:
-            weights = {name: SearchRange(0.0, 1.0) for name in WEIGHTS}
-            return {**weights, "lambda_": SearchRange(0.25, 16.0, log=True), **space}
+            weight_ranges = {weight_name: SearchRange(0.0, 1.0) for weight_name in WEIGHT_NAMES}
+            return {**weight_ranges, "lambda_": SearchRange(0.25, 16.0, log=True), **learner_ranges}
         if not self.charges:
-            return space
-        unit, reach, steps = self.price, PRICES_OF_TABLE, {}
+            return learner_ranges
+        price_unit, price_range, step_ranges = self.price, PRICES_OF_TABLE, {}
         if self.budget is not None:
-            unit, reach, steps = 1.0 / self.budget.per_question, PRICES_OF_BUDGET, {"step": STEPS}
-        return space | {"price": SearchRange(unit * reach[0], unit * reach[1], log=True)} | steps
+            price_unit = 1.0 / self.budget.per_question
+            price_range = PRICES_OF_BUDGET
+            step_ranges = {"step": PACER_STEPS}
+        return (
+            learner_ranges
+            | {
+                "price": SearchRange(
+                    price_unit * price_range[0], price_unit * price_range[1], log=True
+                )
+            }
+            | step_ranges
+        )
 
     @property
     def start(self) -> Play:
         """The published weights, and the learner and its price as they are."""
-        price = self.price if self.charges else 0.0
-        budget = None if self.budget is None else self.budget._replace(price=price)
-        return Play(self.base, price=price, budget=budget)
+        start_price = self.price if self.charges else 0.0
+        start_budget = None if self.budget is None else self.budget._replace(price=start_price)
+        return Play(self.base, price=start_price, budget=start_budget)
 
     def first(self) -> dict[str, float]:
         """Values of the start, within what is tried, for the first trial."""
-        space, start = self.space, self.start
-        values = {name: float(getattr(PUBLISHED, name)) for name in (*WEIGHTS, "lambda_")}
-        values |= {"price": self.price, "step": self.budget.step if self.budget else 0.0}
-        values |= first_values(self.base, self._rewards(start), space)
+        search_space, start_play = self.space, self.start
+        start_values = {
+            setting_name: float(getattr(PUBLISHED, setting_name))
+            for setting_name in (*WEIGHT_NAMES, "lambda_")
+        }
+        start_values |= {"price": self.price, "step": self.budget.step if self.budget else 0.0}
+        start_values |= first_values(self.base, self._rewards(start_play), search_space)
         return {
-            name: float(np.clip(values[name], tried.low, tried.high))
-            for name, tried in space.items()
+            setting_name: float(
+                np.clip(start_values[setting_name], search_range.low, search_range.high)
+            )
+            for setting_name, search_range in search_space.items()
         }
 
-    def play(self, params: Mapping[str, Any]) -> Play:
+    def play(self, trial_values: Mapping[str, Any]) -> Play:
         """Settings of the values of a trial, to so many digits that a `.env` says the same."""
-        play = Play(self.base, budget=self.budget)
+        trial_play = Play(self.base, budget=self.budget)
         if self.arms:
-            total = sum(params[name] for name in WEIGHTS) or 1.0
-            shares = {name: round(params[name] / total, DIGITS) for name in WEIGHTS}
-            weights = PUBLISHED._replace(**shares, lambda_=round_value(params["lambda_"]))
-            play = play._replace(weights=weights)
+            weight_total = sum(trial_values[weight_name] for weight_name in WEIGHT_NAMES) or 1.0
+            weight_shares = {
+                weight_name: round(trial_values[weight_name] / weight_total, DIGITS)
+                for weight_name in WEIGHT_NAMES
+            }
+            reward_weights = PUBLISHED._replace(
+                **weight_shares, lambda_=round_value(trial_values["lambda_"])
+            )
+            trial_play = trial_play._replace(weights=reward_weights)
         if self.charges:
-            play = play._replace(price=round_value(params["price"]))
+            trial_play = trial_play._replace(price=round_value(trial_values["price"]))
         if self.budget is not None:
-            step = round_value(params["step"])
-            play = play._replace(budget=self.budget._replace(price=play.price, step=step))
-        return play._replace(learner=tuned_learner(params, self.base, self._rewards(play)))
+            pacer_step = round_value(trial_values["step"])
+            trial_play = trial_play._replace(
+                budget=self.budget._replace(price=trial_play.price, step=pacer_step)
+            )
+        return trial_play._replace(
+            learner=tuned_learner(trial_values, self.base, self._rewards(trial_play))
+        )
 
-    def _rewards(self, play: Play) -> Array:
+    def _rewards(self, trial_play: Play) -> Array:
         """Rewards of the rows tuned on, of which a threshold is a quantile."""
-        return self.met(self.tune, play).reward[self.tune.mask]
+        return self.met(self.tune, trial_play).reward[self.tune.mask]
 
-    def met(self, part: Table, play: Play) -> Table:
+    def met(self, base_table: Table, play: Play) -> Table:
         """Table that a learner meets: charged its price, judged net of the table's own.
 
         Under a budget a pacer charges it, and it is judged before costs.
         """
-        own = self.price if self.budget is None and self.charges else 0.0
-        table = part._replace(value=part.gross - own * table_costs(part))
+        charged_price = self.price if self.budget is None and self.charges else 0.0
+        net_table = base_table._replace(
+            value=base_table.gross - charged_price * table_costs(base_table)
+        )
         if self.arms:
-            arms = self.arms[-1 if part is self.judge else 0]
-            return table._replace(reward=arms.rewards(play.weights))
+            split_arms = self.arms[-1 if base_table is self.judge else 0]
+            return net_table._replace(reward=split_arms.rewards(play.weights))
         if play.budget is not None:
-            return table
-        return table._replace(reward=table.priced(play.price).reward)
+            return net_table
+        return net_table._replace(reward=net_table.priced(play.price).reward)
 
-    def simulate(self, play: Play, sizes: Mapping[str, Any]) -> TrialOutcome:
-        """What a play comes to on the rows tuned on; a budget is kept by a pacer."""
+    def simulate(self, play: Play, run_settings: Mapping[str, Any]) -> TrialOutcome:
+        """Outcome of a play on the rows tuned on; a pacer keeps the budget."""
         with warnings.catch_warnings():  # a trial over the budget is infeasible, its row says so
             warnings.filterwarnings("ignore", message="The mean spend of ")
-            met = self.met(self.tune, play)
-            done = run(play.learner, met, budget=play.budget, rounds=self.rounds, **sizes)
+            learner_table = self.met(self.tune, play)
+            played_run = run(
+                play.learner, learner_table, budget=play.budget, rounds=self.rounds, **run_settings
+            )
         if self.arms:
-            used = {"ms": run_earnings(done, self.tune).ms}
+            measured_use = {"ms": run_earnings(played_run, self.tune).ms}
             # missing never passes
-            excess = {"mean_ms": UNKNOWN if np.isnan(used["ms"]) else used["ms"] - self.most_ms}
+            limit_excess = {
+                "mean_ms": UNKNOWN_LATENCY_EXCESS
+                if np.isnan(measured_use["ms"])
+                else measured_use["ms"] - self.most_ms
+            }
         else:
-            spend = 0.0 if done.spend is None else float(done.spend[:, -1].mean()) / self.rounds
-            used, excess = {"spend": spend}, {}
+            mean_spend = (
+                0.0
+                if played_run.spend is None
+                else float(played_run.spend[:, -1].mean()) / self.rounds
+            )
+            measured_use, limit_excess = {"spend": mean_spend}, {}
             if self.budget is not None:
-                excess = {"spend": spend - KEPT * self.budget.per_question}
-        value = float(done.value[:, -1].mean()) / self.rounds
-        return TrialOutcome(value, excess, used | {"threshold": play.learner.threshold})
+                limit_excess = {"spend": mean_spend - BUDGET_TOLERANCE * self.budget.per_question}
+        mean_value = float(played_run.value[:, -1].mean()) / self.rounds
+        return TrialOutcome(
+            mean_value, limit_excess, measured_use | {"threshold": play.learner.threshold}
+        )
 
     def rivals(self) -> tuple[dict[str, Array], str | None]:
         """Policies that learn nothing, [Q, A] of the rows that judge, and the fixed arm among them.
@@ -277,27 +331,37 @@ class BanditProblem:
         They are chosen on the rows tuned on, as the learner is; the fixed arm is None where it is
         chosen on the rows that judge.
         """
-        tune, judge = (self.met(part, self.start) for part in (self.tune, self.judge))
+        tune_table, judge_table = (
+            self.met(split_table, self.start) for split_table in (self.tune, self.judge)
+        )
         # A fixed arm must be there in every row of both tables, and cost no more than the budget.
-        usable = judge.mask.all(axis=0)
+        usable_arms = judge_table.mask.all(axis=0)
         if self.budget is not None:
             with np.errstate(invalid="ignore"):
-                usable = usable & (table_costs(tune).mean(axis=0) <= self.budget.per_question)
-        is_apart = self.tune is not self.judge
-        fixed = best_fixed_arm(tune._replace(mask=tune.mask & usable)) if is_apart else None
-        router = self.arms[-1].router if self.arms else None
-        plans = baselines(judge, router, fixed=fixed)
-        if is_apart and fixed is None:
-            plans.pop(FIXED, None)
+                usable_arms = usable_arms & (
+                    table_costs(tune_table).mean(axis=0) <= self.budget.per_question
+                )
+        is_held_out = self.tune is not self.judge
+        fixed_arm = (
+            best_fixed_arm(tune_table._replace(mask=tune_table.mask & usable_arms))
+            if is_held_out
+            else None
+        )
+        router_plan = self.arms[-1].router if self.arms else None
+        rival_plans = baselines(judge_table, router_plan, fixed=fixed_arm)
+        if is_held_out and fixed_arm is None:
+            rival_plans.pop(FIXED, None)
         if self.budget is not None:
             # The best of every row is not to be had under a budget: the best within it is.
-            del plans[ORACLE]
-            plans |= _of_budgets("study_plans")(tune, judge, self.budget)
-            plans[WITHIN] = _of_budgets("plan_within")(judge.value, judge, self.budget)
-        return plans, fixed
+            del rival_plans[ORACLE]
+            rival_plans |= _budget_extension("study_plans")(tune_table, judge_table, self.budget)
+            rival_plans[ORACLE_WITHIN_BUDGET] = _budget_extension("plan_within")(
+                judge_table.value, judge_table, self.budget
+            )
+        return rival_plans, fixed_arm
 
 
-def _of_budgets(point: str) -> Any:  # noqa: ANN401 - a function of the room
+def _budget_extension(point: str) -> Any:  # noqa: ANN401 - a function of the room
     return extension(point, "budgets", "a budget")
 
 
@@ -317,7 +381,7 @@ def tune_bandit(
     sampler: str = "tpe",
     seed: int = 0,
     level: float = 0.95,
-    n_boot: int = REPLICATIONS,
+    n_boot: int = FRESH_REPLICATIONS,
     engine: str = "auto",
 ) -> BanditStudy:
     """Search settings of a bandit on some cases, and judge the result on others.
@@ -371,33 +435,54 @@ def tune_bandit(
     Example: `print(tune_bandit(trace, policy).env())`,
       `print(*tune_bandit(table, bandit="lin_ucb").notes)`.
     """
-    base = Bandit(bandit) if isinstance(bandit, str) else bandit
-    check_bandit(base)
-    sizes: dict[str, Any] = {"replications": replications, "seed": seed, "engine": engine}
-    settings: dict[str, Any] = {"trials": trials, "replications": replications, "sampler": sampler}
-    settings |= {"seed": seed, "level": level, "n_boot": n_boot}
-    of_trace = {"policy": policy, "budget_ms": budget_ms, "latency_budget_ms": latency_budget_ms}
+    base_bandit = Bandit(bandit) if isinstance(bandit, str) else bandit
+    check_bandit(base_bandit)
+    run_settings: dict[str, Any] = {"replications": replications, "seed": seed, "engine": engine}
+    study_settings: dict[str, Any] = {
+        "trials": trials,
+        "replications": replications,
+        "sampler": sampler,
+    }
+    study_settings |= {"seed": seed, "level": level, "n_boot": n_boot}
+    trace_arguments = {
+        "policy": policy,
+        "budget_ms": budget_ms,
+        "latency_budget_ms": latency_budget_ms,
+    }
     is_table = isinstance(trace, Table)
-    notes: list[str] = []
-    foreign = of_trace if is_table else {"judge": judge, "budget": budget}
-    if stated := [name for name, value in foreign.items() if value is not None]:
-        kind = "a trace" if is_table else "a table"
-        msg = f"{', '.join(stated)} of tune_bandit must be left out without {kind}, got a value."
-        raise ValueError(msg)
+    study_notes: list[str] = []
+    # An argument that the source cannot use would be ignored in silence, so it is refused.
+    foreign_arguments = trace_arguments if is_table else {"judge": judge, "budget": budget}
+    if foreign_names := [
+        argument_name
+        for argument_name, argument in foreign_arguments.items()
+        if argument is not None
+    ]:
+        source_kind = "a trace" if is_table else "a table"
+        message = (
+            f"{', '.join(foreign_names)} of tune_bandit must be left out without {source_kind}, "
+            "got a value."
+        )
+        raise ValueError(message)
+    # From here on both sources are one problem; the settings say which cases tuned and judged.
     if isinstance(trace, Table):
-        problem, switched = _table_problem(trace, base, judge, budget, rounds, seed)
-        notes += filter(None, [switched])
-        split = "two tables" if judge else "order" if trace.order == "given" else "random"
-        settings |= {"split": split, **_table_settings(problem, trace)}
+        problem, switch_note = _table_problem(trace, base_bandit, judge, budget, rounds, seed)
+        study_notes += filter(None, [switch_note])
+        split_kind = "two tables" if judge else "order" if trace.order == "given" else "random"
+        study_settings |= {"split": split_kind, **_table_settings(problem, trace)}
     else:
         if policy is None:
             refuse("tune_bandit takes a trace with a policy", "a trace alone", "give the policy")
-        of_question = BUDGET_MS if budget_ms is None else budget_ms
-        problem = _trace_problem(trace, base, policy, of_question, latency_budget_ms, rounds)
+        question_budget_ms = BUDGET_MS if budget_ms is None else budget_ms
+        problem = _trace_problem(
+            trace, base_bandit, policy, question_budget_ms, latency_budget_ms, rounds
+        )
         if len(problem.arms) < 2:
-            notes.append("No splits tune and report: judged on the cases tuned on, rates flatter.")
-        settings |= {
-            "budget_ms": of_question,
+            study_notes.append(
+                "No splits tune and report: judged on the cases tuned on, rates flatter."
+            )
+        study_settings |= {
+            "budget_ms": question_budget_ms,
             "latency_budget_ms": problem.most_ms,
             "policy_id": policy.policy_id,
             "trace": trace.meta.get("fingerprint"),
@@ -405,32 +490,41 @@ def tune_bandit(
             "report_cases": len(problem.judge.mask),
         }
 
-    def judged(params: Mapping[str, Any]) -> TrialOutcome:
-        return problem.simulate(problem.play(params), sizes)
+    def judged(trial_values: Mapping[str, Any]) -> TrialOutcome:
+        return problem.simulate(problem.play(trial_values), run_settings)
 
     # The settings as they are make a trial too, so that what is found earns no less here.
-    study, tried = maximise(
+    study, trial_table = maximise(
         judged, problem.space, trials=trials, sampler=sampler, seed=seed, first=[problem.first()]
     )
-    again = {**sizes, "seed": seed + 1, "replications": AGAIN * replications}
-    best = _best_play(problem, tried, again)
-    plans, fixed = problem.rivals()
-    if problem.budget is not None and not {MIXTURE, PRICED} <= plans.keys():
-        left_out = [name for name in (MIXTURE, PRICED) if name not in plans]
-        settings["left_out"] = ", ".join(left_out)
-    how = {**again, "level": level, "n_boot": n_boot, "fixed": fixed}
-    table, compared = _compare(problem, best, plans, how)
-    notes += [*_study_notes(table, tried, fixed, problem), *compared]
+    # The best of many trials is partly lucky: the finalists are played again on other chance.
+    rerun_settings = {**run_settings, "seed": seed + 1, "replications": AGAIN * replications}
+    best_play = _best_play(problem, trial_table, rerun_settings)
+    rival_plans, fixed_arm = problem.rivals()
+    # A reader must not take a plan that could not be made for one that was beaten.
+    if problem.budget is not None and not {MIXTURE, PRICED} <= rival_plans.keys():
+        missing_plans = [
+            plan_name for plan_name in (MIXTURE, PRICED) if plan_name not in rival_plans
+        ]
+        study_settings["left_out"] = ", ".join(missing_plans)
+    comparison_settings = {**rerun_settings, "level": level, "n_boot": n_boot, "fixed": fixed_arm}
+    comparison_table, comparison_notes = _compare(
+        problem, best_play, rival_plans, comparison_settings
+    )
+    study_notes += [
+        *_study_notes(comparison_table, trial_table, fixed_arm, problem),
+        *comparison_notes,
+    ]
     return BanditStudy(
-        bandit=best.learner,
-        weights=best.weights if problem.arms else None,
-        price=best.price,
-        budget=best.budget,
-        trials=tried,
-        comparison=table,
-        notes=tuple(notes),
+        bandit=best_play.learner,
+        weights=best_play.weights if problem.arms else None,
+        price=best_play.price,
+        budget=best_play.budget,
+        trials=trial_table,
+        comparison=comparison_table,
+        notes=tuple(study_notes),
         study=study,
-        settings={"bandit": base.algorithm, "rounds": problem.rounds, **settings},
+        settings={"bandit": base_bandit.algorithm, "rounds": problem.rounds, **study_settings},
     )
 
 
@@ -446,43 +540,60 @@ def _table_settings(problem: BanditProblem, table: Table) -> dict[str, Any]:
     }
 
 
-def _best_play(problem: BanditProblem, tried: pd.DataFrame, sizes: Mapping[str, Any]) -> Play:
+def _best_play(
+    problem: BanditProblem, trial_table: pd.DataFrame, run_settings: Mapping[str, Any]
+) -> Play:
     """Best of the finalists, which meet other chance, and more of it: a short one may be lucky.
 
     Under a budget the best of those that keep it there, else the one that spends least.
     """
-    scored = []
-    for row in finalists(tried):
-        play = problem.play({name: row[name] for name in problem.space})
-        outcome = problem.simulate(play, sizes)
-        over = max(0.0, outcome.excess.get("spend", 0.0))
-        scored.append(((-over, outcome.value), play))
-    return max(scored, key=lambda entry: entry[0])[1]
+    ranked_plays = []
+    for trial_row in finalists(trial_table):
+        trial_play = problem.play(
+            {setting_name: trial_row[setting_name] for setting_name in problem.space}
+        )
+        trial_outcome = problem.simulate(trial_play, run_settings)
+        budget_excess = max(0.0, trial_outcome.excess.get("spend", 0.0))
+        ranked_plays.append(((-budget_excess, trial_outcome.value), trial_play))
+    return max(ranked_plays, key=lambda ranked_play: ranked_play[0])[1]
 
 
 def _trace_problem(
     trace: TraceView,
-    base: Bandit,
+    base_bandit: Bandit,
     policy: PolicyData,
     budget_ms: float,
     latency_budget_ms: float | None,
     rounds: int | None,
 ) -> BanditProblem:
     """Tables of the splits `tune` and `report` of a trace, or of all its cases."""
-    splits = trace.counted().keys()
-    check_split_names(splits - {NONE})
-    whole: Any = trace
-    is_split = {"tune", "report"} <= splits
-    parts = [whole.split(name) for name in ("tune", "report")] if is_split else [whole]
-    arms = tuple(arm_tables(part, policy, budget_ms=budget_ms) for part in parts)
-    most_ms = budget_ms if latency_budget_ms is None else latency_budget_ms
-    rounds = ROUNDS if rounds is None else rounds
-    return BanditProblem(arms[0].world, arms[-1].world, base, rounds, arms, most_ms)
+    split_names = trace.counted().keys()
+    check_split_names(split_names - {NONE})
+    whole_trace: Any = trace
+    is_split = {"tune", "report"} <= split_names
+    split_traces = (
+        [whole_trace.split(split_name) for split_name in ("tune", "report")]
+        if is_split
+        else [whole_trace]
+    )
+    tables_by_split = tuple(
+        arm_tables(split_trace, policy, budget_ms=budget_ms) for split_trace in split_traces
+    )
+    max_latency_ms = budget_ms if latency_budget_ms is None else latency_budget_ms
+    rounds = DEFAULT_ROUNDS if rounds is None else rounds
+    return BanditProblem(
+        tables_by_split[0].world,
+        tables_by_split[-1].world,
+        base_bandit,
+        rounds,
+        tables_by_split,
+        max_latency_ms,
+    )
 
 
 def _table_problem(
     table: Table,
-    base: Bandit,
+    base_bandit: Bandit,
     judge: Table | None,
     budget: Budget | float | None,
     rounds: int | None,
@@ -494,29 +605,41 @@ def _table_problem(
       ValueError: too few rows, another table's arms or features, a budget without costs or one that
         nothing keeps.
     """
-    checked = None if budget is None else check_budget(budget)
-    if checked is not None and not table.has_costs:
+    checked_budget = None if budget is None else check_budget(budget)
+    if checked_budget is not None and not table.has_costs:
         refuse("a budget needs a table with costs", "none", "state costs= in Table.from_frame")
-    tune, judged = _tune_and_judge(table, judge, seed)
+    tune_table, judge_table = _tune_and_judge(table, judge, seed)
     # A learner that cannot follow costs is switched before anything is searched.
-    learner, switched = follow_costs(base, table, charged=checked is not None)
-    if switched:
-        warn_user(switched)
-    price = table.price
-    if checked is not None:
-        _of_budgets("check_budgeted")(learner, tune)  # some learners cannot keep one
+    learner, switch_note = follow_costs(base_bandit, table, charged=checked_budget is not None)
+    if switch_note:
+        warn_user(switch_note)
+    start_price = table.price
+    if checked_budget is not None:
+        _budget_extension("check_budgeted")(learner, tune_table)  # some learners cannot keep one
         # what nothing can keep is refused with the least spend that there is
-        for part in (tune, judged):
-            _of_budgets("plan_within")(part.gross, part, checked)
-        price = START / checked.per_question if checked.price is None else checked.price
-    n_rounds = check_count("rounds", ROUNDS if rounds is None else rounds, 1, "simulate one")
-    if table.order != "replacement":  # each row is played once
-        n_rounds = min(n_rounds, len(tune.mask), len(judged.mask))
-    charges = checked is not None or table.is_charged
-    problem = BanditProblem(
-        tune, judged, learner, n_rounds, budget=checked, price=price, charges=charges
+        for split_table in (tune_table, judge_table):
+            _budget_extension("plan_within")(split_table.gross, split_table, checked_budget)
+        start_price = (
+            START / checked_budget.per_question
+            if checked_budget.price is None
+            else checked_budget.price
+        )
+    n_rounds = check_count(
+        "rounds", DEFAULT_ROUNDS if rounds is None else rounds, 1, "simulate one"
     )
-    return problem, switched
+    if table.order != "replacement":  # each row is played once
+        n_rounds = min(n_rounds, len(tune_table.mask), len(judge_table.mask))
+    is_charged = checked_budget is not None or table.is_charged
+    problem = BanditProblem(
+        tune_table,
+        judge_table,
+        learner,
+        n_rounds,
+        budget=checked_budget,
+        price=start_price,
+        charges=is_charged,
+    )
+    return problem, switch_note
 
 
 def _tune_and_judge(table: Table, judge: Table | None, seed: int) -> list[Table]:
@@ -529,56 +652,74 @@ def _tune_and_judge(table: Table, judge: Table | None, seed: int) -> list[Table]
     """
     n_rows = len(table.mask)
     if judge is None:
-        if n_rows < LEAST_ROWS:
-            rule = f"a table that is split must have at least {LEAST_ROWS} rows"
-            refuse(rule, n_rows, "give judge=")
-        rows = np.arange(n_rows)
+        if n_rows < MIN_SPLIT_ROWS:
+            split_rule = f"a table that is split must have at least {MIN_SPLIT_ROWS} rows"
+            refuse(split_rule, n_rows, "give judge=")
+        row_order = np.arange(n_rows)
         if table.order != "given":
-            rows = np.random.default_rng(seed).permutation(n_rows)
-        halves = np.split(rows, [n_rows // 2])
-        parts = [table_rows(_checked(table), np.sort(half)) for half in halves]
+            row_order = np.random.default_rng(seed).permutation(n_rows)
+        halves = np.split(row_order, [n_rows // 2])
+        split_tables = [table_rows(_checked(table), np.sort(half_rows)) for half_rows in halves]
     else:
-        for name in ("arms", "feature_names", "price", "order"):
-            left, right = getattr(table, name), getattr(judge, name)
-            if left != right:
-                msg = f"judge must have the table's {name}, {left}, got {right}."
-                raise ValueError(msg)
-        parts = [_checked(table), _checked(judge)]
-    if not any(part.has_costs for part in parts):
-        return parts
+        for field_name in ("arms", "feature_names", "price", "order"):
+            table_value, judge_value = getattr(table, field_name), getattr(judge, field_name)
+            if table_value != judge_value:
+                message = (
+                    f"judge must have the table's {field_name}, {table_value}, got {judge_value}."
+                )
+                raise ValueError(message)
+        split_tables = [_checked(table), _checked(judge)]
+    if not any(split_table.has_costs for split_table in split_tables):
+        return split_tables
     # A reward means the same in both: they share the scale of the costs, halves that of the whole.
-    wholes = [table] if judge is None else parts
-    ranges = [each.cost_range or (np.nanmin(each.cost), np.nanmax(each.cost)) for each in wholes]
-    lows, highs = zip(*ranges, strict=True)
-    shared = (float(min(lows)), float(max(highs)))
+    ranged_tables = [table] if judge is None else split_tables
+    cost_ranges = [
+        ranged_table.cost_range or (np.nanmin(ranged_table.cost), np.nanmax(ranged_table.cost))
+        for ranged_table in ranged_tables
+    ]
+    lowest_costs, highest_costs = zip(*cost_ranges, strict=True)
+    shared_range = (float(min(lowest_costs)), float(max(highest_costs)))
     if judge is None:
-        return [part._replace(cost_range=shared).priced(0.0) for part in parts]
-    free = [part.priced(0.0)._replace(cost_range=shared) for part in parts]
-    return [part.priced(table.price).priced(0.0) for part in free]  # the same bits as ever
+        return [
+            split_table._replace(cost_range=shared_range).priced(0.0)
+            for split_table in split_tables
+        ]
+    free_tables = [
+        split_table.priced(0.0)._replace(cost_range=shared_range) for split_table in split_tables
+    ]
+    return [
+        split_table.priced(table.price).priced(0.0) for split_table in free_tables
+    ]  # the same bits as ever
 
 
 def _checked(table: Table) -> Table:
     """Table with arrays of its shape; its costs too, where one 0 stands for all."""
-    checked: Any = check_world(table, 1)
-    return checked
+    checked_table: Any = check_world(table, 1)
+    return checked_table
 
 
-def table_rows(table: Table, rows: NDArray[np.intp]) -> Table:
+def table_rows(table: Table, row_numbers: NDArray[np.intp]) -> Table:
     """Some rows of a table, in the order of their numbers."""
-    names = ["value", "reward", "mask", "features", "ms"]
-    names += ["cost"] if len(table.cost) == len(table.mask) else []
-    names += [] if table.delay is None else ["delay"]
-    return table._replace(**{name: getattr(table, name)[rows] for name in names})
+    column_names = ["value", "reward", "mask", "features", "ms"]
+    column_names += ["cost"] if len(table.cost) == len(table.mask) else []
+    column_names += [] if table.delay is None else ["delay"]
+    return table._replace(
+        **{column_name: getattr(table, column_name)[row_numbers] for column_name in column_names}
+    )
 
 
-def learner_space(base: Bandit) -> dict[str, SearchRange]:
+def learner_space(base_bandit: Bandit) -> dict[str, SearchRange]:
     """Settings that a learner reads and that are tried, by name."""
-    read = LEARNERS[base.algorithm].settings
-    names = {"threshold": QUANTILE}
-    return {names.get(name, name): span for name, span in SEARCHED.items() if name in read}
+    read_settings = LEARNERS[base_bandit.algorithm].settings
+    search_names = {"threshold": THRESHOLD_QUANTILE}
+    return {
+        search_names.get(setting_name, setting_name): search_range
+        for setting_name, search_range in SEARCHED_SETTINGS.items()
+        if setting_name in read_settings
+    }
 
 
-def tuned_learner(params: Mapping[str, Any], base: Bandit, rewards: Array) -> Bandit:
+def tuned_learner(trial_values: Mapping[str, Any], base_bandit: Bandit, rewards: Array) -> Bandit:
     """Learner with the values of a trial, to so many digits that a `.env` says the same.
 
     Args:
@@ -586,104 +727,185 @@ def tuned_learner(params: Mapping[str, Any], base: Bandit, rewards: Array) -> Ba
         `threshold_quantile` of the rewards do not exceed it, of n + 1 such shares; 0 for none of
         them. NaN is left out.
     """
-    known: dict[str, Any] = {name: round_value(params[name]) for name in SEARCHED if name in params}
-    if QUANTILE in params:
-        there = np.sort(rewards[~np.isnan(rewards)])
-        place = min(int(params[QUANTILE] * (len(there) + 1)), len(there))
-        known["threshold"] = float(np.ceil(there[place - 1] * 1e6) / 1e6) if place else 0.0
-    return base._replace(**known)
+    tuned_settings: dict[str, Any] = {
+        setting_name: round_value(trial_values[setting_name])
+        for setting_name in SEARCHED_SETTINGS
+        if setting_name in trial_values
+    }
+    if THRESHOLD_QUANTILE in trial_values:
+        present_rewards = np.sort(rewards[~np.isnan(rewards)])
+        quantile_rank = min(
+            int(trial_values[THRESHOLD_QUANTILE] * (len(present_rewards) + 1)), len(present_rewards)
+        )
+        tuned_settings["threshold"] = (
+            float(np.ceil(present_rewards[quantile_rank - 1] * 1e6) / 1e6) if quantile_rank else 0.0
+        )
+    return base_bandit._replace(**tuned_settings)
 
 
 def first_values(
-    base: Bandit, rewards: Array, space: Mapping[str, SearchRange]
+    base_bandit: Bandit, rewards: Array, search_space: Mapping[str, SearchRange]
 ) -> dict[str, float]:
     """Values of a learner's settings as they are, for the first trial; not clipped."""
-    own = {name: float(getattr(base, name)) for name in SEARCHED if name in space}
-    if QUANTILE in space:
-        there = rewards[~np.isnan(rewards)]
-        own[QUANTILE] = (int((there <= base.threshold).sum()) + 0.5) / (len(there) + 1)
-    return own
+    first_settings = {
+        setting_name: float(getattr(base_bandit, setting_name))
+        for setting_name in SEARCHED_SETTINGS
+        if setting_name in search_space
+    }
+    if THRESHOLD_QUANTILE in search_space:
+        present_rewards = rewards[~np.isnan(rewards)]
+        first_settings[THRESHOLD_QUANTILE] = (
+            int((present_rewards <= base_bandit.threshold).sum()) + 0.5
+        ) / (len(present_rewards) + 1)
+    return first_settings
 
 
 def _compare(
-    problem: BanditProblem, tuned: Play, plans: Mapping[str, Array], how: Mapping[str, Any]
+    problem: BanditProblem,
+    tuned_play: Play,
+    rival_plans: Mapping[str, Array],
+    run_settings: Mapping[str, Any],
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Tuned learner beside its old settings and policies that learn nothing, on judging rows.
+    """Tuned learner against its old settings and policies that learn nothing, on judging rows.
 
     With the notes of the comparison.
     """
-    judge, judged = problem.judge, problem.met(problem.judge, problem.start)
-    plays = {TUNED: tuned, problem.untuned: problem.start}
-    names = {name: (play.learner, problem.met(judge, play).reward) for name, play in plays.items()}
-    settings: dict[str, Any] = {"rounds": problem.rounds, "reference": TUNED, **how}
-    settings["budgets"] = {name: play.budget for name, play in plays.items() if play.budget}
+    judge_table, net_table = problem.judge, problem.met(problem.judge, problem.start)
+    plays = {TUNED: tuned_play, problem.untuned: problem.start}
+    contenders = {
+        policy_name: (play.learner, problem.met(judge_table, play).reward)
+        for policy_name, play in plays.items()
+    }
+    comparison_settings: dict[str, Any] = {
+        "rounds": problem.rounds,
+        "reference": TUNED,
+        **run_settings,
+    }
+    # A learner without a budget must not be paced, so only those that have one are listed.
+    comparison_settings["budgets"] = {
+        policy_name: play.budget for policy_name, play in plays.items() if play.budget
+    }
     # The same plays judged by further measures: what they see, and so what they choose, stays.
-    measures = {problem.measure: judged.value}
-    if judge.has_costs:
-        measures["spend"] = table_costs(judge)
+    measured_values = {problem.measure: net_table.value}
+    if judge_table.has_costs:
+        measured_values["spend"] = table_costs(judge_table)
         if problem.charges and problem.budget is None:
-            measures["reward"] = judge.gross
+            measured_values["reward"] = judge_table.gross
     with warnings.catch_warnings():  # the table says what was spent
         warnings.filterwarnings("ignore", message="The mean spend of ")
-        shown = {
-            measure: compare_learners(judged._replace(value=values), names, plans, **settings)
-            for measure, values in measures.items()
+        comparisons = {
+            measure: compare_learners(
+                net_table._replace(value=judged_values),
+                contenders,
+                rival_plans,
+                **comparison_settings,
+            )
+            for measure, judged_values in measured_values.items()
         }
-    first, *further = shown
-    table = shown[first].table.rename(columns={f"right{end}": f"{first}{end}" for end in END_NAMES})
-    for measure in further:
-        for end in END_NAMES:
-            table[f"{measure}{end}"] = shown[measure].table[f"right{end}"]
-    drop = ["ms"] if table["ms"].isna().all() else []
+    # One table: the first measure brings the policies, the others their columns alone.
+    first_measure, *further_measures = comparisons
+    comparison_table = comparisons[first_measure].table.rename(
+        columns={f"right{suffix}": f"{first_measure}{suffix}" for suffix in INTERVAL_SUFFIXES}
+    )
+    for measure in further_measures:
+        for suffix in INTERVAL_SUFFIXES:
+            comparison_table[f"{measure}{suffix}"] = comparisons[measure].table[f"right{suffix}"]
+    dropped_columns = ["ms"] if comparison_table["ms"].isna().all() else []
     if problem.budget is not None:
-        table["of_budget"] = table["spend"] / problem.budget.per_question
-        drop += [f"regret{end}" for end in END_NAMES]
-    shares = [name for name in table.columns if name.startswith("pulls_")]
-    columns = [name for name in table.columns if name not in {*drop, *shares}]
-    return table[[*columns, *shares]], shown[first].notes
+        comparison_table["of_budget"] = comparison_table["spend"] / problem.budget.per_question
+        dropped_columns += [f"regret{suffix}" for suffix in INTERVAL_SUFFIXES]
+    pull_columns = [column for column in comparison_table.columns if column.startswith("pulls_")]
+    table_columns = [
+        column
+        for column in comparison_table.columns
+        if column not in {*dropped_columns, *pull_columns}
+    ]
+    return comparison_table[[*table_columns, *pull_columns]], comparisons[first_measure].notes
 
 
 def _study_notes(
-    table: pd.DataFrame, tried: pd.DataFrame, fixed: str | None, problem: BanditProblem
+    comparison_table: pd.DataFrame,
+    trial_table: pd.DataFrame,
+    fixed_arm: str | None,
+    problem: BanditProblem,
 ) -> list[str]:
     """What tuned beats on the rows that judge, and whether it keeps its limit.
 
     Two policies are named: the settings as they were, and the best that needs no learning online
     and keeps the budget.
     """
-    rows, budget = {str(row["policy"]): row for row in table.to_dict("records")}, problem.budget
-    simple = [name for name in rows if name not in {TUNED, problem.untuned, ORACLE, WITHIN}]
-    limit = f"the mean latency within {problem.most_ms:g} ms"
+    policy_rows = {
+        str(policy_row["policy"]): policy_row for policy_row in comparison_table.to_dict("records")
+    }
+    budget = problem.budget
+    simple_policies = [
+        policy_name
+        for policy_name in policy_rows
+        if policy_name not in {TUNED, problem.untuned, ORACLE, ORACLE_WITHIN_BUDGET}
+    ]
+    # Under a budget a policy that overspends is no rival, however much it earns.
+    limit_phrase = f"the mean latency within {problem.most_ms:g} ms"
     if budget is not None:
-        limit = f"{KEPT:g} of the budget of {budget.per_question:.4g}"
-        simple = [name for name in simple if rows[name]["spend_low"] <= budget.per_question]
-    best = max(simple, key=lambda name: rows[name][problem.measure], default=None)
+        limit_phrase = f"{BUDGET_TOLERANCE:g} of the budget of {budget.per_question:.4g}"
+        simple_policies = [
+            policy_name
+            for policy_name in simple_policies
+            if policy_rows[policy_name]["spend_low"] <= budget.per_question
+        ]
+    best_policy = max(
+        simple_policies,
+        key=lambda policy_name: policy_rows[policy_name][problem.measure],
+        default=None,
+    )
     # What was chosen on the cases that judge it is never called better (rule S4.7).
-    apart = problem.tune is not problem.judge
-    ahead = "beats" if apart else "is ahead, on the cases tuned on, of"
-    notes = []
-    for name in filter(None, (best, problem.untuned)):
-        gain, low, high = (
-            -float(rows[name][f"difference{end}"]) + 0.0 for end in ("", "_high", "_low")
+    is_held_out = problem.tune is not problem.judge
+    lead_phrase = "beats" if is_held_out else "is ahead, on the cases tuned on, of"
+    study_notes = []
+    # The table has rival minus tuned; a reader asks what tuned gains, so the signs are turned.
+    for policy_name in filter(None, (best_policy, problem.untuned)):
+        gain, gain_low, gain_high = (
+            -float(policy_rows[policy_name][f"difference{suffix}"]) + 0.0
+            for suffix in ("", "_high", "_low")
         )
-        verb = ahead if low > 0.0 else "is worse than" if high < 0.0 and apart else "does not beat"
-        shown = f"{name}, {fixed}" if name == FIXED and fixed else name
-        simpler = "; that needs no learning online" if name == best and low <= 0.0 else ""
-        size = f"{gain:+.4g} a round ({low:+.4g} to {high:+.4g})"
-        notes.append(f"Tuned {verb} {shown}: {size}{simpler}.")
-    if not tried["feasible"].any():
-        notes.append(f"No trial keeps {limit}; the nearest is judged.")
-    if budget is not None and rows[TUNED]["spend_low"] > budget.per_question:
-        notes.append(f"Tuned spends {rows[TUNED]['of_budget']:.3g} times the budget.")
+        verdict_phrase = (
+            lead_phrase
+            if gain_low > 0.0
+            else "is worse than"
+            if gain_high < 0.0 and is_held_out
+            else "does not beat"
+        )
+        policy_label = (
+            f"{policy_name}, {fixed_arm}" if policy_name == FIXED and fixed_arm else policy_name
+        )
+        simple_phrase = (
+            "; that needs no learning online"
+            if policy_name == best_policy and gain_low <= 0.0
+            else ""
+        )
+        gain_phrase = f"{gain:+.4g} a round ({gain_low:+.4g} to {gain_high:+.4g})"
+        study_notes.append(f"Tuned {verdict_phrase} {policy_label}: {gain_phrase}{simple_phrase}.")
+    if not trial_table["feasible"].any():
+        study_notes.append(f"No trial keeps {limit_phrase}; the nearest is judged.")
+    if budget is not None and policy_rows[TUNED]["spend_low"] > budget.per_question:
+        study_notes.append(f"Tuned spends {policy_rows[TUNED]['of_budget']:.3g} times the budget.")
     # No trial can judge the weight of a component that never varies.
     if problem.arms and not problem.arms[0].measured["cache_hit"].any():
-        notes.append("No answer came from a cache, so w4 decides nothing; set it by hand.")
-    return notes
+        study_notes.append("No answer came from a cache, so w4 decides nothing; set it by hand.")
+    return study_notes
 
 
 def _fingerprint(table: Table) -> str:
     """Digest of a table's numbers."""
-    parts = (table.value, table.reward, table.mask, table.features, table_costs(table))
+    table_arrays = (table.value, table.reward, table.mask, table.features, table_costs(table))
     return digest(
-        "|".join([*table.arms, *(np.ascontiguousarray(part).tobytes().hex() for part in parts)]), 16
+        "|".join(
+            [
+                *table.arms,
+                *(
+                    np.ascontiguousarray(table_array).tobytes().hex()
+                    for table_array in table_arrays
+                ),
+            ]
+        ),
+        16,
     )

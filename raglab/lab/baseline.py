@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 MIN_EFFECT = 0.02  # loss up to which nothing fails, in units of cost and of rates
 # share of the smaller table below which a comparison says nothing of the policy
-LEAST_PAIRED = 0.25
-SIDES = ("before", "after")
+MIN_PAIRED_SHARE = 0.25
+BASELINE_SIDES = ("before", "after")
 SAVE_AGAIN = "save the baseline again on these cases (--save-baseline)"
 
 
@@ -75,10 +75,12 @@ def baseline_of(
         refuse("a baseline must have at least one case", "none", "check the split")
     # Shard by shard, and of each only its columns: hits of a large trace never have to fit in
     # memory.
-    parts = list(each_shard(shard_cases, trace, policy, arm, what="decide"))
+    shard_parts = list(each_shard(shard_cases, trace, policy, arm, what="decide"))
     # A baseline that lacks many recorded answers would show losses that are gaps (rule S6.3).
-    missing = codes_missing(np.concatenate([part.codes for part in parts], axis=-1))[0]
-    check_compared({policy.policy_id: missing})
+    policy_missing = codes_missing(
+        np.concatenate([shard_part.codes for shard_part in shard_parts], axis=-1)
+    )[0]
+    check_compared({policy.policy_id: policy_missing})
     # Retrieval and corpus go along: where they differ later, the difference is not of the policy
     # alone.
     return Baseline(
@@ -89,9 +91,11 @@ def baseline_of(
         costs=metrics.cost_matrix(costs),
         retrieval=dict(trace.meta.get("parameters", {})),
         corpus_hash=trace.meta.get("corpus_hash"),
-        status_only=sum(part.status_only for part in parts),
-        missing_answers=missing.k,
-        cases=baseline_rows([case for part in parts for case in part.cases], Where("trace")),
+        status_only=sum(shard_part.status_only for shard_part in shard_parts),
+        missing_answers=policy_missing.k,
+        cases=baseline_rows(
+            [case for shard_part in shard_parts for case in shard_part.cases], Where("trace")
+        ),
         first_forms={case.id: question_fingerprint(case, first_form) for case in trace.cases},
     )
 
@@ -101,20 +105,20 @@ def shard_cases(trace: TraceData, policy: Policy, arm: str | None) -> _ShardCase
 
     Pure, so that any worker may decide a shard.
     """
-    codes = shard_codes(trace, [policy], arm)
-    labels = check_labelled(label_codes(trace.cases))
-    columns = trace.cases, judged_cases(trace), labels, CELL_OF_CODE[codes[0]]
+    outcome_numbers = shard_codes(trace, [policy], arm)
+    label_indices = check_labelled(label_codes(trace.cases))
+    case_columns = trace.cases, judged_cases(trace), label_indices, CELL_OF_CODE[outcome_numbers[0]]
     cases = [
         BaselineCase(
             case.id,
             question_fingerprint(case),
-            LABELS[label],
-            label_fingerprint(case, gold_answers(case) if is_text else ()),
-            OUTCOME_NAMES[cell],
+            LABELS[label_index],
+            label_fingerprint(case, gold_answers(case) if is_by_text else ()),
+            OUTCOME_NAMES[outcome_cell],
         )
-        for case, is_text, label, cell in zip(*columns, strict=True)
+        for case, is_by_text, label_index, outcome_cell in zip(*case_columns, strict=True)
     ]
-    return _ShardCases(cases, codes, int(trace_status_only(trace).sum()))
+    return _ShardCases(cases, outcome_numbers, int(trace_status_only(trace).sum()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,29 +154,41 @@ class BaselineComparison(Result):
     @property
     def lost(self) -> tuple[str, ...]:
         """Tested measures of which something is lost."""
-        failing = self.table["tested"] & (self.table["verdict"] == "lost")
-        return tuple(self.table.loc[failing, "measure"])
+        failing_rows = self.table["tested"] & (self.table["verdict"] == "lost")
+        return tuple(self.table.loc[failing_rows, "measure"])
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know: that the policy is not all that differs."""
-        names = ", ".join(self.settings["setting"])
-        return (f"{names} differ: the difference is not of the policy alone.",) if names else ()
+        setting_names = ", ".join(self.settings["setting"])
+        return (
+            (f"{setting_names} differ: the difference is not of the policy alone.",)
+            if setting_names
+            else ()
+        )
 
     def _summary(self) -> Summary:
-        loss = difference_text(*self.table.loc[0, ["loss", "low", "high"]])
-        facts = [
+        loss_text = difference_text(*self.table.loc[0, ["loss", "low", "high"]])
+        summary_facts = [
             ("before", self.before),
             ("after", self.after),
             ("verdict", f"lost in {', '.join(self.lost)}" if self.lost else "no loss shown"),
             ("tested above", f"{self.min_effect:g}"),
-            ("loss of expected cost", f"{loss} a case, on {self.cases:,} paired cases"),
+            ("loss of expected cost", f"{loss_text} a case, on {self.cases:,} paired cases"),
             ("detectable difference", f"{self.detectable:.2g}"),
-            *((name, f"{n:,}") for name, n in {**self.unpaired, **self.scoring}.items() if n),
+            *(
+                (count_name, f"{n_cases:,}")
+                for count_name, n_cases in {**self.unpaired, **self.scoring}.items()
+                if n_cases
+            ),
         ]
-        losses = self.table.drop(columns=["before_k", "after_k"])
-        tables = {"losses": losses, "changed cases": self.changed, "settings": self.settings}
-        return Summary(facts, tables, self.notes, "Policy against a baseline")
+        losses_table = self.table.drop(columns=["before_k", "after_k"])
+        summary_tables = {
+            "losses": losses_table,
+            "changed cases": self.changed,
+            "settings": self.settings,
+        }
+        return Summary(summary_facts, summary_tables, self.notes, "Policy against a baseline")
 
 
 def compare_baselines(
@@ -196,43 +212,58 @@ def compare_baselines(
     Source: rules S6.3, S6.7, S6.12; intervals as in `metrics.paired_cost` and
       `metrics.paired_rates`.
     """
-    for name in rates:
-        if name not in metrics.RATES:
-            rule = f"rates must be among {', '.join(metrics.RATES)}"
-            refuse(rule, repr(name), "name others, or leave them out")
+    for rate_name in rates:
+        if rate_name not in metrics.RATES:
+            baseline_rule = f"rates must be among {', '.join(metrics.RATES)}"
+            refuse(baseline_rule, repr(rate_name), "name others, or leave them out")
     if not 0.0 <= min_effect < np.inf:
         refuse("min_effect must be a number of at least 0", min_effect, "0.02 is 2 %")
     if before.basis != after.basis:
-        rule = f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)"
-        refuse(rule, f"cases judged by {after.basis}", SAVE_AGAIN)
+        baseline_rule = f"a baseline must be compared on its own basis, {before.basis} (rule S6.3)"
+        refuse(baseline_rule, f"cases judged by {after.basis}", SAVE_AGAIN)
     if not np.array_equal(before.costs, after.costs):
-        at = tuple(np.argwhere(before.costs != after.costs)[0])
-        name = f"{LABELS[at[0]]}.{OUTCOMES[at[1]]}"
-        rule = f"a baseline must be compared by its own costs, {name}={before.costs[at]:g}"
-        remedy = "leave the costs out, or save it again with them"
-        refuse(rule, f"{name}={after.costs[at]:g}", remedy)
+        first_cell = tuple(np.argwhere(before.costs != after.costs)[0])
+        rate_name = f"{LABELS[first_cell[0]]}.{OUTCOMES[first_cell[1]]}"
+        baseline_rule = (
+            "a baseline must be compared by its own costs, "
+            f"{rate_name}={before.costs[first_cell]:g}"
+        )
+        cost_remedy = "leave the costs out, or save it again with them"
+        refuse(baseline_rule, f"{rate_name}={after.costs[first_cell]:g}", cost_remedy)
     # An id with another question or label is another case.
-    pairs, unpaired = _paired(before, after)
-    shared = min(len(before.cases), len(after.cases))
+    paired_cases, unpaired = _paired(before, after)
+    n_smaller = min(len(before.cases), len(after.cases))
     # A small rest that still pairs is no sample of the cases (rule S6.12).
-    if not pairs or len(pairs) < LEAST_PAIRED * shared:
-        rule = f"{LEAST_PAIRED:.0%} of the cases must be paired with the baseline by id, question"
-        refuse(f"{rule} and label", f"{len(pairs)} of {shared}, {counted(unpaired)}", SAVE_AGAIN)
+    if not paired_cases or len(paired_cases) < MIN_PAIRED_SHARE * n_smaller:
+        baseline_rule = (
+            f"{MIN_PAIRED_SHARE:.0%} of the cases must be paired with the baseline by id, question"
+        )
+        refuse(
+            f"{baseline_rule} and label",
+            f"{len(paired_cases)} of {n_smaller}, {counted(unpaired)}",
+            SAVE_AGAIN,
+        )
     # Every rate and cost follows from the outcome cells, so no trace is needed here.
-    cells = np.array([(first.cell, second.cell) for first, second in pairs], dtype=np.int64).T
-    prices = metrics.cell_costs(before.costs)[cells]
-    losses = prices[1] - prices[0]
-    price, guard = float(before.costs.max()) or 1.0, metrics.interval_guard(before.costs)
+    outcome_cells = np.array(
+        [(before_case.cell, after_case.cell) for before_case, after_case in paired_cases],
+        dtype=np.int64,
+    ).T
+    case_prices = metrics.cell_costs(before.costs)[outcome_cells]
+    case_losses = case_prices[1] - case_prices[0]
+    highest_price = float(before.costs.max()) or 1.0
+    cost_guard = metrics.interval_guard(before.costs)
     return BaselineComparison(
         before=before.policy_id,
         after=after.policy_id,
-        table=_losses(cells, before.costs, rates, min_effect),
-        changed=_changed(pairs, losses),
+        table=_losses(outcome_cells, before.costs, rates, min_effect),
+        changed=_changed(paired_cases, case_losses),
         settings=_settings(before, after),
-        cases=len(pairs),
+        cases=len(paired_cases),
         unpaired=unpaired,
         min_effect=min_effect,
-        detectable=metrics.paired_sizes(losses, price=price, guard=guard).smallest.estimate,
+        detectable=metrics.paired_sizes(
+            case_losses, price=highest_price, guard=cost_guard
+        ).smallest.estimate,
         scoring={
             "scored by status": after.status_only,
             "missing answers before": before.missing_answers,
@@ -248,73 +279,111 @@ OTHER_QUESTION, OTHER_LABEL = "another question under the same id", "another lab
 
 def _paired(before: Baseline, after: Baseline) -> tuple[Pairs, dict[str, int]]:
     """Cases that both have with one question and label, and how many are left out, by reason."""
-    first, second = ({case.id: case for case in baseline.cases} for baseline in (before, after))
-    both = [(first[name], second[name]) for name in first if name in second]
-    # A file of raglab 0.1.0 knows its questions by their first form.
-    both = [
-        (old._replace(question=new.question), new)
-        if old.question == after.first_forms.get(old.id)
-        else (old, new)
-        for old, new in both
+    before_cases, after_cases = (
+        {case.id: case for case in side_baseline.cases} for side_baseline in (before, after)
+    )
+    shared_cases = [
+        (before_cases[case_id], after_cases[case_id])
+        for case_id in before_cases
+        if case_id in after_cases
     ]
-    pairs = [(old, new) for old, new in both if old[:4] == new[:4]]
-    same_question = sum(old.question == new.question for old, new in both)
+    # A file of raglab 0.1.0 knows its questions by their first form.
+    shared_cases = [
+        (before_case._replace(question=after_case.question), after_case)
+        if before_case.question == after.first_forms.get(before_case.id)
+        else (before_case, after_case)
+        for before_case, after_case in shared_cases
+    ]
+    paired_cases = [
+        (before_case, after_case)
+        for before_case, after_case in shared_cases
+        if before_case[:4] == after_case[:4]
+    ]
+    n_same_question = sum(
+        before_case.question == after_case.question for before_case, after_case in shared_cases
+    )
     unpaired = {
-        ONLY_BEFORE: len(first) - len(both),
-        ONLY_AFTER: len(second) - len(both),
-        OTHER_QUESTION: len(both) - same_question,
-        OTHER_LABEL: same_question - len(pairs),
+        ONLY_BEFORE: len(before_cases) - len(shared_cases),
+        ONLY_AFTER: len(after_cases) - len(shared_cases),
+        OTHER_QUESTION: len(shared_cases) - n_same_question,
+        OTHER_LABEL: n_same_question - len(paired_cases),
     }
-    return pairs, unpaired
+    return paired_cases, unpaired
 
 
 def _losses(
     cells: NDArray[np.int64], costs: NDArray[np.float64], rates: Sequence[str], min_effect: float
 ) -> pd.DataFrame:
     """A row a measure, see `BaselineComparison`; cells: before and after, [2, Q]."""
-    table = paired_table(cells[0], cells[1], SIDES, costs)
-    names = table["measure"]
+    measure_table = paired_table(cells[0], cells[1], BASELINE_SIDES, costs)
+    measure_names = measure_table["measure"]
     # A fall of what is better high is a loss.
-    falls = names.map(lambda name: name != COST and metrics.RATE_TABLE[name].better == "high")
-    ends = {"loss": "difference", "low": "high", "high": "low"}
-    turned = {name: 0.0 - table[end] for name, end in ends.items()}
-    table = table.rename(columns={"difference": "loss"})
-    table = table.assign(
-        **{name: table[name].where(~falls, column) for name, column in turned.items()},
-        tested=(names == COST) | names.isin(rates),
+    is_fall = measure_names.map(
+        lambda column_name: column_name != COST and metrics.RATE_TABLE[column_name].better == "high"
+    )
+    turned_ends = {"loss": "difference", "low": "high", "high": "low"}
+    turned_columns = {
+        column_name: 0.0 - measure_table[source_column]
+        for column_name, source_column in turned_ends.items()
+    }
+    measure_table = measure_table.rename(columns={"difference": "loss"})
+    measure_table = measure_table.assign(
+        **{
+            column_name: measure_table[column_name].where(~is_fall, turned_column)
+            for column_name, turned_column in turned_columns.items()
+        },
+        tested=(measure_names == COST) | measure_names.isin(rates),
     )
     # what differs less from the minimum effect is rounding
-    least = min_effect + SAME * np.where(names == COST, float(costs.max()), 1.0)
-    exceeds, is_shown = table["loss"] > least, table["low"] > 0.0
-    conditions = [table["loss"].isna(), exceeds & is_shown, exceeds, is_shown]
-    verdicts = np.select(conditions, ["no case", "lost", "open", "small"], "kept")
-    counts = [f"{side}_{count}" for side in SIDES for count in "kn"]
-    shown = ["measure", *SIDES, "loss", "low", "high", "tested", "verdict", *counts]
-    return table.assign(verdict=verdicts)[shown]
+    least_losses = min_effect + SAME * np.where(measure_names == COST, float(costs.max()), 1.0)
+    exceeds, is_shown = measure_table["loss"] > least_losses, measure_table["low"] > 0.0
+    verdict_conditions = [measure_table["loss"].isna(), exceeds & is_shown, exceeds, is_shown]
+    verdicts = np.select(verdict_conditions, ["no case", "lost", "open", "small"], "kept")
+    count_columns = [
+        f"{side_name}_{count_letter}" for side_name in BASELINE_SIDES for count_letter in "kn"
+    ]
+    shown_columns = [
+        "measure",
+        *BASELINE_SIDES,
+        "loss",
+        "low",
+        "high",
+        "tested",
+        "verdict",
+        *count_columns,
+    ]
+    return measure_table.assign(verdict=verdicts)[shown_columns]
 
 
-def _changed(pairs: Pairs, losses: NDArray[np.float64]) -> pd.DataFrame:
+def _changed(paired_cases: Pairs, case_losses: NDArray[np.float64]) -> pd.DataFrame:
     import pandas as pd
 
-    rows = [(old.id, old.label, old.outcome, new.outcome) for old, new in pairs]
-    table = pd.DataFrame(rows, columns=["case_id", "label", *SIDES]).assign(loss=losses)
-    table = table[table["before"] != table["after"]]
-    return table.sort_values(["loss", "case_id"], ascending=[False, True], ignore_index=True)
+    outcome_rows = [
+        (before_case.id, before_case.label, before_case.outcome, after_case.outcome)
+        for before_case, after_case in paired_cases
+    ]
+    changed_table = pd.DataFrame(
+        outcome_rows, columns=["case_id", "label", *BASELINE_SIDES]
+    ).assign(loss=case_losses)
+    changed_table = changed_table[changed_table["before"] != changed_table["after"]]
+    return changed_table.sort_values(
+        ["loss", "case_id"], ascending=[False, True], ignore_index=True
+    )
 
 
 def _settings(before: Baseline, after: Baseline) -> pd.DataFrame:
     """What differs besides the policy, a row each."""
-    stated = [
+    settings_by_side = [
         {
-            "arm": baseline.arm,
-            "documents": baseline.corpus_hash,
-            "schema of traces": baseline.schema_version,
+            "arm": side_baseline.arm,
+            "documents": side_baseline.corpus_hash,
+            "schema of traces": side_baseline.schema_version,
             **{
-                f"retrieval.{name}": value
-                for name, value in baseline.retrieval.items()
-                if name != "arms"
+                f"retrieval.{parameter_name}": parameter_value
+                for parameter_name, parameter_value in side_baseline.retrieval.items()
+                if parameter_name != "arms"
             },
         }
-        for baseline in (before, after)
+        for side_baseline in (before, after)
     ]
-    return differing_settings(stated[0], stated[1], SIDES)
+    return differing_settings(settings_by_side[0], settings_by_side[1], BASELINE_SIDES)

@@ -1,7 +1,7 @@
 """Candidates (shore): a study's choices, each decided by versions that never saw a case (S6.8).
 
 A candidate is a fixed policy, or a recipe that makes a policy of labelled cases: the decision by
-expected cost, one threshold on one signal, the chain. A recipe is carried out anew on the other
+expected cost, one threshold on one signal, the chain. A recipe is carried out again on the other
 folds for each fold of several deals (cross-fitting), and once on all cases for the policy that is
 kept.
 """
@@ -22,7 +22,7 @@ from raglab.decision.trace_view import Measured
 from raglab.gating.signal_gates import LEAST_OPTIONS
 from raglab.lab.arrays import AnyArray, CodeArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import (
-    LEAST,
+    MIN_KIND_CASES,
     DecisionCases,
     decide_by_model,
     fit_model,
@@ -31,7 +31,7 @@ from raglab.lab.decision_fitting import (
     tells_apart,
 )
 from raglab.lab.goals import Goal
-from raglab.lab.line_search import LEAST_GAIN, coordinate_search
+from raglab.lab.line_search import MIN_SCORE_GAIN, coordinate_search
 from raglab.lab.search_space import SearchRange, set_values
 from raglab.lab.untuned_policies import always_answer, always_refuse
 from raglab.progress import progress
@@ -40,16 +40,16 @@ from raglab.replaying.breakpoints import StepCells, sum_moves
 from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 
-FOLDS, REPEATS = 5, 4
-POOL = 400  # configurations of the chain that a fold chooses among before its line search
-ROUNDS = 3  # of the line search in a fold
-LEAST_OF_LABEL = 10  # cases of a label that occurs, below which a model of it is not trusted
-RATIOS = 64  # of a family of ratios, that the nested estimate chooses among
+CROSS_FIT_FOLDS, CROSS_FIT_REPEATS = 5, 4
+FOLD_POOL_SIZE = 400  # configurations of the chain that a fold chooses among before its line search
+FOLD_SEARCH_ROUNDS = 3  # of the line search in a fold
+MIN_LABEL_CASES = 10  # cases of a label that occurs, below which a model of it is not trusted
+MAX_COST_RATIOS = 64  # of a family of ratios, that the nested estimate chooses among
 ANSWER, REFUSE, DEFAULTS = "always-answer", "always-refuse", "defaults"
-THRESHOLD, CHAIN, COST = "one threshold", "chain", "expected cost"
-FREE = (ANSWER, REFUSE)
-FIXED = (*FREE, DEFAULTS)
-RECIPES = (COST, THRESHOLD, CHAIN)
+THRESHOLD_RECIPE, CHAIN_RECIPE, COST_RECIPE = "one threshold", "chain", "expected cost"
+FREE_POLICIES = (ANSWER, REFUSE)
+FIXED_POLICIES = (*FREE_POLICIES, DEFAULTS)
+RECIPE_NAMES = (COST_RECIPE, THRESHOLD_RECIPE, CHAIN_RECIPE)
 EVERY_ACTION = frozenset(Status)
 ANSWER_OR_REFUSE = frozenset({Status.ok, Status.refuse})
 
@@ -61,7 +61,7 @@ class Cases(NamedTuple):
     arm: of the trace; None for the first.
     start: policy that recipes begin with.
     defaults: the default policy (thresholds of the source documents).
-    goal: costs, and targets where there are any.
+    goal: costs, and targets if any.
     evidence: of the cases under `start`.
     decided: the same cases as a fit reads them.
     space: ranges that the chain is searched in.
@@ -82,26 +82,28 @@ class Cases(NamedTuple):
     space: Mapping[str, SearchRange]
     questions: IntArray
     seed: int
-    folds: int = FOLDS
-    repeats: int = REPEATS
+    folds: int = CROSS_FIT_FOLDS
+    repeats: int = CROSS_FIT_REPEATS
     weight: FloatArray | None = None
 
     @property
     def traffic(self) -> tuple[float, ...] | None:
         """Shares of the labels in traffic, [3]; None where they are those of the cases."""
-        shares = self.goal.shares(np.zeros(metrics.N_CELLS))
-        return None if shares is None else tuple(shares.tolist())
+        label_shares = self.goal.shares(np.zeros(metrics.N_CELLS))
+        return None if label_shares is None else tuple(label_shares.tolist())
 
-    def counted(self, cells: CodeArray, rows: IntArray | None = None) -> AnyArray:
+    def counted(self, cells: CodeArray, case_indices: IntArray | None = None) -> AnyArray:
         """Cases by cell, [..., 20], by their weights, of the cell of each case, [..., Q].
 
         Args:
           cells: cell of each case.
-          rows: that these are of; all where not given.
+          case_indices: that these are of; all where not given.
         """
         if self.weight is None:
             return count_cells(cells)
-        return count_cells(cells, self.weight if rows is None else self.weight[rows])
+        return count_cells(
+            cells, self.weight if case_indices is None else self.weight[case_indices]
+        )
 
     @property
     def trace(self) -> TraceData:
@@ -123,9 +125,11 @@ class Cases(NamedTuple):
 
         Itself where these are too few.
         """
-        size = len(self.questions)
+        n_cases = len(self.questions)
         return (
-            self.questions if self.questions.max() + 1 >= min(self.folds, size) else np.arange(size)
+            self.questions
+            if self.questions.max() + 1 >= min(self.folds, n_cases)
+            else np.arange(n_cases)
         )
 
     @property
@@ -134,12 +138,14 @@ class Cases(NamedTuple):
 
         Equal questions are in one fold.
         """
-        question = self.groups
-        first = np.unique(question, return_index=True)[1]
+        question_numbers = self.groups
+        first_cases = np.unique(question_numbers, return_index=True)[1]
         rng = np.random.default_rng(self.seed)
-        folds = min(self.folds, len(first))
-        dealt = [stratified_folds(self.label[first], folds, rng) for _ in range(self.repeats)]
-        return np.stack(dealt)[:, question]
+        n_folds = min(self.folds, len(first_cases))
+        dealt_folds = [
+            stratified_folds(self.label[first_cases], n_folds, rng) for _ in range(self.repeats)
+        ]
+        return np.stack(dealt_folds)[:, question_numbers]
 
     @property
     def can_ask(self) -> bool:
@@ -167,18 +173,23 @@ class Candidate:
     actions: frozenset[Status]
 
 
-def count_cells(cells: CodeArray, weight: FloatArray | None = None) -> AnyArray:
+def count_cells(cells: CodeArray, case_weights: FloatArray | None = None) -> AnyArray:
     """Cases by cell, [..., 20], of the cell of each case, [..., Q], and of its weight, [Q]."""
-    flat = cells.reshape(-1, cells.shape[-1])
-    counts = np.stack([np.bincount(row, weight, minlength=metrics.N_CELLS) for row in flat])
-    return counts.reshape(*cells.shape[:-1], metrics.N_CELLS)
+    flat_cells = cells.reshape(-1, cells.shape[-1])
+    cell_counts = np.stack(
+        [
+            np.bincount(policy_cells, case_weights, minlength=metrics.N_CELLS)
+            for policy_cells in flat_cells
+        ]
+    )
+    return cell_counts.reshape(*cells.shape[:-1], metrics.N_CELLS)
 
 
 def fixed_candidate(
-    name: str, policy: Policy, cases: Cases, actions: frozenset[Status] = EVERY_ACTION
+    candidate_name: str, policy: Policy, cases: Cases, actions: frozenset[Status] = EVERY_ACTION
 ) -> Candidate:
     """A policy that learns nothing from the cases."""
-    return Candidate(name, cases.cells(policy)[None, None], (policy,), actions)
+    return Candidate(candidate_name, cases.cells(policy)[None, None], (policy,), actions)
 
 
 def free_candidates(cases: Cases) -> list[Candidate]:
@@ -195,34 +206,36 @@ def free_candidates(cases: Cases) -> list[Candidate]:
 
 def cross_fitted_cells(
     cases: Cases,
-    decide: Callable[[IntArray, IntArray], CodeArray],
-    what: str,
+    decide_fold: Callable[[IntArray, IntArray], CodeArray],
+    progress_label: str,
 ) -> CodeArray:
     """Cell of every case, decided without its fold, [repeats, Q].
 
     Args:
-      decide: from training cases to the cells of held-out ones, both as positions.
-      what: for the progress bar.
+      decide_fold: from training cases to the cells of held-out ones, both as positions.
+      progress_label: for the progress bar.
     """
-    cells = np.empty((cases.repeats, len(cases.label)), dtype=np.int8)
-    for repeat, rows, held in held_out_folds(cases, what):
-        cells[repeat, held] = decide(rows, held)
-    return cells
+    held_out_cells = np.empty((cases.repeats, len(cases.label)), dtype=np.int8)
+    for repeat_number, training_cases, held_out_cases in held_out_folds(cases, progress_label):
+        held_out_cells[repeat_number, held_out_cases] = decide_fold(training_cases, held_out_cases)
+    return held_out_cells
 
 
-def held_out_folds(cases: Cases, what: str) -> Iterator[tuple[int, IntArray, IntArray]]:
+def held_out_folds(cases: Cases, progress_label: str) -> Iterator[tuple[int, IntArray, IntArray]]:
     """Repeat, training cases and held-out cases of every fold, as positions."""
-    fold = cases.fold_numbers
-    every = [
-        (repeat, number) for repeat in range(len(fold)) for number in range(int(fold.max()) + 1)
+    fold_numbers = cases.fold_numbers
+    repeats_and_folds = [
+        (repeat_number, fold_number)
+        for repeat_number in range(len(fold_numbers))
+        for fold_number in range(int(fold_numbers.max()) + 1)
     ]
     # thousands of small products, over which threads would only wait for each other
     with threadpool_limits(1):
-        for repeat, number in progress(every, what, "fold"):
+        for repeat_number, fold_number in progress(repeats_and_folds, progress_label, "fold"):
             yield (
-                repeat,
-                np.flatnonzero(fold[repeat] != number),
-                np.flatnonzero(fold[repeat] == number),
+                repeat_number,
+                np.flatnonzero(fold_numbers[repeat_number] != fold_number),
+                np.flatnonzero(fold_numbers[repeat_number] == fold_number),
             )
 
 
@@ -231,7 +244,7 @@ def held_out_folds(cases: Cases, what: str) -> Iterator[tuple[int, IntArray, Int
 
 
 class BoundCells(NamedTuple):
-    """Bound on one signal, and what each case comes to on either side of it.
+    """Bound on one signal, and the cell of each case on either side of it.
 
     signal: its name.
     end: that it bounds, `min` or `max`.
@@ -250,78 +263,89 @@ class BoundCells(NamedTuple):
     fired: CodeArray
     weight: FloatArray | None = None
 
-    def best(self, rows: IntArray, goal: Goal) -> tuple[float, float]:
+    def best(self, case_indices: IntArray, goal: Goal) -> tuple[float, float]:
         """Least score of a threshold on `surer` over some cases, and that threshold.
 
         The threshold is the middle of the widest of the best steps; one that no case passes is
         none.
         """
-        order = rows[np.argsort(-self.surer[rows], kind="stable")]
-        order = order[~np.isnan(self.surer[order])]
-        by = None if self.weight is None else self.weight[rows]
-        everywhere = count_cells(self.fired[rows][None], by)[0]
-        if not len(order):
-            return float(goal.score(everywhere[None])[0]), 0.0
-        moved: AnyArray = _one_hot(self.answered[order]) - _one_hot(self.fired[order])
-        if self.weight is not None:
-            moved = moved * self.weight[order, None]
-        cells = everywhere + moved.cumsum(axis=0)
-        ordered = self.surer[order]
-        below = np.append(ordered[1:], ordered[-1] - _margin(ordered))
-        # A threshold lies between two values that differ, and by more than their last digit.
-        middle = (ordered + below) / 2.0
-        scores = np.where(middle > below, goal.score(cells), np.inf)
-        width = np.where(scores <= scores.min() + LEAST_GAIN, ordered - below, -np.inf)
-        return float(scores.min()), float(middle[int(np.argmax(width))])
-
-    def decide(self, threshold: float, held: IntArray) -> CodeArray:
-        """Cells of some cases under a threshold on `surer`; a missing value fires."""
-        cells: CodeArray = np.where(
-            self.surer[held] >= threshold, self.answered[held], self.fired[held]
+        surest_first = case_indices[np.argsort(-self.surer[case_indices], kind="stable")]
+        surest_first = surest_first[~np.isnan(self.surer[surest_first])]
+        case_weights = None if self.weight is None else self.weight[case_indices]
+        fired_cells = count_cells(self.fired[case_indices][None], case_weights)[0]
+        if not len(surest_first):
+            return float(goal.score(fired_cells[None])[0]), 0.0
+        moved_cells: AnyArray = _one_hot(self.answered[surest_first]) - _one_hot(
+            self.fired[surest_first]
         )
-        return cells
+        if self.weight is not None:
+            moved_cells = moved_cells * self.weight[surest_first, None]
+        step_cells = fired_cells + moved_cells.cumsum(axis=0)
+        ordered_values = self.surer[surest_first]
+        next_values = np.append(ordered_values[1:], ordered_values[-1] - _margin(ordered_values))
+        # A threshold lies between two values that differ, and by more than their last digit.
+        middle_values = (ordered_values + next_values) / 2.0
+        step_scores = np.where(middle_values > next_values, goal.score(step_cells), np.inf)
+        step_widths = np.where(
+            step_scores <= step_scores.min() + MIN_SCORE_GAIN, ordered_values - next_values, -np.inf
+        )
+        return float(step_scores.min()), float(middle_values[int(np.argmax(step_widths))])
+
+    def decide(self, threshold: float, held_out_cases: IntArray) -> CodeArray:
+        """Cells of some cases under a threshold on `surer`; a missing value fires."""
+        decided_cells: CodeArray = np.where(
+            self.surer[held_out_cases] >= threshold,
+            self.answered[held_out_cases],
+            self.fired[held_out_cases],
+        )
+        return decided_cells
 
     def policy(self, threshold: float, cases: Cases) -> Policy:
         """Policy with that threshold on the signal, and everything else off."""
-        turn = 1.0 if self.end == "min" else -1.0
-        unit = cases.evidence.known.signal(self.signal).unit
-        value = float(np.clip(turn * threshold, unit.low, unit.high))
-        ends = {self.end: _round_between(value, turn * self.surer), "on_fire": self.on_fire}
-        return always_answer(cases.start).replace("signals", {self.signal: ends})
+        bound_sign = 1.0 if self.end == "min" else -1.0
+        signal_unit = cases.evidence.known.signal(self.signal).unit
+        bound_value = float(np.clip(bound_sign * threshold, signal_unit.low, signal_unit.high))
+        signal_bound = {
+            self.end: _round_between(bound_value, bound_sign * self.surer),
+            "on_fire": self.on_fire,
+        }
+        return always_answer(cases.start).replace("signals", {self.signal: signal_bound})
 
 
 def signal_bounds(cases: Cases) -> Iterator[BoundCells]:
     """One bound on each signal that differs between cases and says which way it points."""
-    evidence, answered = cases.evidence, cases.cells(always_answer(cases.start))
-    options = evidence.n_options_all[0] >= LEAST_OPTIONS
-    for row, signal in enumerate(evidence.known.rows):
-        values = evidence.signals[row, 0]
-        if signal.direction == "either" or not signal.alone or not tells_apart(values):
+    evidence, answered_cells = cases.evidence, cases.cells(always_answer(cases.start))
+    has_options = evidence.n_options_all[0] >= LEAST_OPTIONS
+    for signal_row, signal in enumerate(evidence.known.rows):
+        signal_values = evidence.signals[signal_row, 0]
+        if signal.direction == "either" or not signal.alone or not tells_apart(signal_values):
             continue
-        surer = signal.direction == "surer"
-        asks = signal.direction == "ask" and cases.can_ask
-        for on_fire in ("refuse", "ask")[: 1 + asks]:
-            may_ask = options & (on_fire == "ask")
-            status = np.where(may_ask, Status.ambiguous, Status.refuse).astype(np.int64)
-            code = status * metrics.CELLS + evidence.label * 2 + cases.decided.options_right
+        is_surer = signal.direction == "surer"
+        can_ask = signal.direction == "ask" and cases.can_ask
+        for on_fire in ("refuse", "ask")[: 1 + can_ask]:
+            is_asked = has_options & (on_fire == "ask")
+            fired_status = np.where(is_asked, Status.ambiguous, Status.refuse).astype(np.int64)
+            outcome_codes = (
+                fired_status * metrics.CELLS + evidence.label * 2 + cases.decided.options_right
+            )
             yield BoundCells(
                 signal.name,
-                "min" if surer else "max",
+                "min" if is_surer else "max",
                 on_fire,
-                values if surer else -values,
-                answered,
-                metrics.DISTINCT_CELL[code].astype(np.int8),
+                signal_values if is_surer else -signal_values,
+                answered_cells,
+                metrics.DISTINCT_CELL[outcome_codes].astype(np.int8),
                 cases.weight,
             )
 
 
 def best_bound(
-    bounds: Sequence[BoundCells], rows: IntArray, goal: Goal
+    bound_choices: Sequence[BoundCells], case_indices: IntArray, goal: Goal
 ) -> tuple[BoundCells, float]:
     """Signal and threshold of the least score over some cases; the first of equals."""
-    scores = [bound.best(rows, goal) for bound in bounds]
-    place = int(np.argmin([score for score, _ in scores]))
-    return bounds[place], scores[place][1]
+    bound_scores = [signal_bound.best(case_indices, goal) for signal_bound in bound_choices]
+    best_place = int(np.argmin([bound_score for bound_score, _ in bound_scores]))
+    return bound_choices[best_place], bound_scores[best_place][1]
 
 
 def threshold_candidate(cases: Cases) -> Candidate | None:
@@ -329,90 +353,124 @@ def threshold_candidate(cases: Cases) -> Candidate | None:
 
     None without a signal.
     """
-    bounds = list(signal_bounds(cases))
-    if not bounds:
+    all_bounds = list(signal_bounds(cases))
+    if not all_bounds:
         return None
 
-    def decide(rows: IntArray, held: IntArray) -> CodeArray:
-        bound, threshold = best_bound(bounds, rows, cases.goal)
-        return bound.decide(threshold, held)
+    def decide(training_cases: IntArray, held_out_cases: IntArray) -> CodeArray:
+        chosen_bound, threshold = best_bound(all_bounds, training_cases, cases.goal)
+        return chosen_bound.decide(threshold, held_out_cases)
 
-    cells = cross_fitted_cells(cases, decide, THRESHOLD)
-    bound, threshold = best_bound(bounds, np.arange(len(cases.label)), cases.goal)
-    asks = bound.on_fire == "ask"
-    actions = EVERY_ACTION if asks else ANSWER_OR_REFUSE
-    return Candidate(THRESHOLD, cells[None], (bound.policy(threshold, cases),), actions)
-
-
-def _one_hot(cells: CodeArray) -> IntArray:
-    return (cells[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
+    cross_fitted = cross_fitted_cells(cases, decide, THRESHOLD_RECIPE)
+    chosen_bound, threshold = best_bound(all_bounds, np.arange(len(cases.label)), cases.goal)
+    is_asking = chosen_bound.on_fire == "ask"
+    actions = EVERY_ACTION if is_asking else ANSWER_OR_REFUSE
+    return Candidate(
+        THRESHOLD_RECIPE, cross_fitted[None], (chosen_bound.policy(threshold, cases),), actions
+    )
 
 
-def _margin(ordered: FloatArray) -> float:
+def _one_hot(cell_numbers: CodeArray) -> IntArray:
+    return (cell_numbers[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
+
+
+def _margin(ordered_values: FloatArray) -> float:
     """A tenth of the range beyond its ends, where no case was seen."""
-    return 0.1 * float(ordered[0] - ordered[-1]) or 1.0
+    return 0.1 * float(ordered_values[0] - ordered_values[-1]) or 1.0
 
 
-def _round_between(value: float, values: FloatArray) -> float:
-    """Shortest number on the same side of every observed value."""
-    above, below = values[values > value], values[values < value]
-    high = float(above.min()) if len(above) else np.inf
-    low = float(below.max()) if len(below) else -np.inf
-    for digits in range(1, 17):
-        short = float(f"{value:.{digits}g}")
-        if low < short < high:
-            return short
-    return value
+def _round_between(exact_value: float, observed_values: FloatArray) -> float:
+    """Shortest number on the same side of every observed value.
+
+    Example:
+      >>> _round_between(0.4321, np.array([0.4, 0.5]))
+      0.43
+    """
+    values_above = observed_values[observed_values > exact_value]
+    values_below = observed_values[observed_values < exact_value]
+    upper_bound = float(values_above.min()) if len(values_above) else np.inf
+    lower_bound = float(values_below.max()) if len(values_below) else -np.inf
+    for n_digits in range(1, 17):
+        rounded_value = float(f"{exact_value:.{n_digits}g}")
+        if lower_bound < rounded_value < upper_bound:
+            return rounded_value
+    return exact_value
 
 
 # The chain
 # ----------------------------------------------------------------------------------------------
 
-RESOLVES = ("gap.", "resolver.")
+RESOLVER_PATHS = ("gap.", "resolver.")
 
 
 def chain_paths(cases: Cases) -> list[str]:
     """Paths that the chain is searched along; where no case is ambiguous the resolver stays out."""
-    return [path for path in cases.space if cases.can_ask or not path.startswith(RESOLVES)]
+    return [
+        setting_path
+        for setting_path in cases.space
+        if cases.can_ask or not setting_path.startswith(RESOLVER_PATHS)
+    ]
 
 
-def chain_candidate(cases: Cases, refit: Callable[[], Policy], pool: Sequence[Policy]) -> Candidate:
+def chain_candidate(
+    cases: Cases, refit: Callable[[], Policy], chain_policies: Sequence[Policy]
+) -> Candidate:
     """The chain: in a fold searched in a pool that no label has seen, then by exact line search.
 
     Args:
       cases: measured cases.
       refit: search of the chain on all cases, by the whole Optuna study.
-      pool: configurations of `chain_pool`.
+      chain_policies: configurations of `chain_pool`.
     """
-    cells = case_cells(cases.evidence, pool)
-    paths = chain_paths(cases)
+    pool_cells = case_cells(cases.evidence, chain_policies)
+    search_paths = chain_paths(cases)
 
-    def decide(rows: IntArray, held: IntArray) -> CodeArray:
-        first = int(np.argmin(cases.goal.score(cases.counted(cells[:, rows], rows))))
-        by = None if cases.weight is None else cases.weight[rows]
-        _, policy = coordinate_search(
-            case_rows(cases.evidence, rows), pool[first], paths, cases.goal.score, ROUNDS, by
+    def decide(training_cases: IntArray, held_out_cases: IntArray) -> CodeArray:
+        pool_place = int(
+            np.argmin(
+                cases.goal.score(cases.counted(pool_cells[:, training_cases], training_cases))
+            )
         )
-        return case_cells(case_rows(cases.evidence, held), [policy])[0]
+        case_weights = None if cases.weight is None else cases.weight[training_cases]
+        _, policy = coordinate_search(
+            case_rows(cases.evidence, training_cases),
+            chain_policies[pool_place],
+            search_paths,
+            cases.goal.score,
+            FOLD_SEARCH_ROUNDS,
+            case_weights,
+        )
+        return case_cells(case_rows(cases.evidence, held_out_cases), [policy])[0]
 
     actions = EVERY_ACTION if cases.can_ask else ANSWER_OR_REFUSE
-    return Candidate(CHAIN, cross_fitted_cells(cases, decide, CHAIN)[None], (refit(),), actions)
+    return Candidate(
+        CHAIN_RECIPE, cross_fitted_cells(cases, decide, CHAIN_RECIPE)[None], (refit(),), actions
+    )
 
 
-def chain_pool(cases: Cases, size: int) -> list[Policy]:
+def chain_pool(cases: Cases, pool_size: int) -> list[Policy]:
     """Configurations of the chain: the start, the defaults, all gates off, then draws of the space.
 
     Args:
       cases: measured cases; without an ambiguous one the gap gate is off in all of them.
-      size: how many.
+      pool_size: how many.
     """
     rng = np.random.default_rng([cases.seed, len(cases.space)])
-    base = cases.defaults if cases.defaults.structure == cases.start.structure else cases.start
-    pool = [cases.start, base, always_answer(cases.start)]
-    for _ in range(size - len(pool)):
-        drawn = {path: extent.draw(rng) for path, extent in cases.space.items()}
-        pool.append(set_values(cases.start, drawn))
-    return pool if cases.can_ask else [policy.replace("gap.enabled", False) for policy in pool]
+    base_policy = (
+        cases.defaults if cases.defaults.structure == cases.start.structure else cases.start
+    )
+    pool_policies = [cases.start, base_policy, always_answer(cases.start)]
+    for _ in range(pool_size - len(pool_policies)):
+        drawn_values = {
+            setting_path: search_range.draw(rng)
+            for setting_path, search_range in cases.space.items()
+        }
+        pool_policies.append(set_values(cases.start, drawn_values))
+    return (
+        pool_policies
+        if cases.can_ask
+        else [policy.replace("gap.enabled", False) for policy in pool_policies]
+    )
 
 
 # The decision by expected cost
@@ -424,8 +482,12 @@ def rare_labels(cases: Cases) -> dict[str, int]:
 
     A model of them is not trusted (rule S6.8).
     """
-    counts = np.bincount(cases.label, minlength=len(Status)).tolist()
-    return {status.name: counts[status] for status in Status if 0 < counts[status] < LEAST_OF_LABEL}
+    label_counts = np.bincount(cases.label, minlength=len(Status)).tolist()
+    return {
+        status.name: label_counts[status]
+        for status in Status
+        if 0 < label_counts[status] < MIN_LABEL_CASES
+    }
 
 
 class CostCrossFit(NamedTuple):
@@ -441,25 +503,32 @@ class CostCrossFit(NamedTuple):
 
 def can_fit(cases: Cases) -> bool:
     """Whether outside every fold enough cases of both kinds, and a signal, remain for a model."""
-    if min(least_training_counts(cases)) < LEAST:
+    if min(least_training_counts(cases)) < MIN_KIND_CASES:
         return False
-    signals = cases.decided.signals[
-        [row for row, signal in enumerate(cases.decided.known.rows) if signal.alone]
+    own_signals = cases.decided.signals[
+        [signal_row for signal_row, signal in enumerate(cases.decided.known.rows) if signal.alone]
     ]
-    rest = (fold != number for fold in cases.fold_numbers for number in range(int(fold.max()) + 1))
-    return all(any(tells_apart(values[rows]) for values in signals) for rows in rest)
+    training_masks = (
+        fold_numbers != fold_number
+        for fold_numbers in cases.fold_numbers
+        for fold_number in range(int(fold_numbers.max()) + 1)
+    )
+    return all(
+        any(tells_apart(signal_values[training_mask]) for signal_values in own_signals)
+        for training_mask in training_masks
+    )
 
 
 def least_training_counts(cases: Cases) -> list[int]:
     """Cases right if answered, and others: the fewest in any training part."""
-    right = cases.decided.classes == 0
-    kinds = np.stack([right, ~right])
-    left_out = [
-        [np.bincount(fold[kind], minlength=1).max() for kind in kinds]
-        for fold in cases.fold_numbers
+    is_right = cases.decided.classes == 0
+    kind_masks = np.stack([is_right, ~is_right])
+    most_left_out = [
+        [np.bincount(fold_numbers[kind_mask], minlength=1).max() for kind_mask in kind_masks]
+        for fold_numbers in cases.fold_numbers
     ]
-    least: list[int] = (kinds.sum(axis=1) - np.max(left_out, axis=0)).tolist()
-    return least
+    fewest_cases: list[int] = (kind_masks.sum(axis=1) - np.max(most_left_out, axis=0)).tolist()
+    return fewest_cases
 
 
 def cross_fit(cases: Cases) -> CostCrossFit:
@@ -470,27 +539,33 @@ def cross_fit(cases: Cases) -> CostCrossFit:
 
     Source: rules S2.17, S6.8.
     """
-    plain = cases.start.replace("decision.rule", "chain")
+    chain_policy = cases.start.replace("decision.rule", "chain")
 
-    def fitted(rows: IntArray, fitted_on: str | None = None) -> Policy:
+    def fitted(training_cases: IntArray, fitted_on: str | None = None) -> Policy:
         return decide_by_model(
-            plain,
-            fit_model(cases.decided.rows(rows), seed=cases.seed),
+            chain_policy,
+            fit_model(cases.decided.rows(training_cases), seed=cases.seed),
             cases.trace.arms[0] if cases.arm is None else cases.arm,
             {},
             fitted_on,
             cases.traffic,
         )
 
-    shape = (cases.repeats, *cases.evidence.probability.shape)
-    probability, right = np.empty(shape), np.empty((cases.repeats, len(cases.label)))
-    for repeat, rows, held in held_out_folds(cases, COST):
-        of_fold = [cases.trace.cases[row] for row in held.tolist()]
-        part = evidence_with_model(case_rows(cases.evidence, held), fitted(rows), of_fold)
-        probability[repeat][..., held], right[repeat, held] = part.probability, part.asked_right
+    probability_shape = (cases.repeats, *cases.evidence.probability.shape)
+    probability = np.empty(probability_shape)
+    asked_right_chance = np.empty((cases.repeats, len(cases.label)))
+    for repeat_number, training_cases, held_out_cases in held_out_folds(cases, COST_RECIPE):
+        fold_cases = [cases.trace.cases[case_index] for case_index in held_out_cases.tolist()]
+        fold_evidence = evidence_with_model(
+            case_rows(cases.evidence, held_out_cases), fitted(training_cases), fold_cases
+        )
+        (
+            probability[repeat_number][..., held_out_cases],
+            asked_right_chance[repeat_number, held_out_cases],
+        ) = fold_evidence.probability, fold_evidence.asked_right
     evidence = tuple(
-        cases.evidence._replace(probability=of_repeat, asked_right=asked_right)
-        for of_repeat, asked_right in zip(probability, right, strict=True)
+        cases.evidence._replace(probability=repeat_probability, asked_right=asked_right)
+        for repeat_probability, asked_right in zip(probability, asked_right_chance, strict=True)
     )
     # The policy remembers its cases, on which it may not be certified (rule S6.4).
     queries = [case.query for case in cases.trace.cases]
@@ -498,7 +573,7 @@ def cross_fit(cases: Cases) -> CostCrossFit:
     return CostCrossFit(evidence, policy)
 
 
-def cost_candidate(cases: Cases, fit: CostCrossFit) -> Candidate:
+def cost_candidate(cases: Cases, cost_fit: CostCrossFit) -> Candidate:
     """Decision by expected cost.
 
     Under the goal's costs, and with targets as a family over its cost ratio.
@@ -508,32 +583,47 @@ def cost_candidate(cases: Cases, fit: CostCrossFit) -> Candidate:
 
     Source: rules S2.17, S6.8.
     """
-    stated = policy_with_costs(fit.policy, cases.goal.costs)
-    policies = [stated]
+    cost_policy = policy_with_costs(cost_fit.policy, cases.goal.costs)
+    ratio_policies = [cost_policy]
     if cases.goal.targets:
-        steps = ratio_steps(fit, stated, cases.weight)
-        chosen = nearest_ratio(steps, cases.goal, cases.repeats)
-        picked = (
-            np.linspace(0, len(steps.low) - 1, min(RATIOS, len(steps.low))).round().astype(np.int64)
+        cost_steps = ratio_steps(cost_fit, cost_policy, cases.weight)
+        chosen_ratio = nearest_ratio(cost_steps, cases.goal, cases.repeats)
+        picked_steps = (
+            np.linspace(0, len(cost_steps.low) - 1, min(MAX_COST_RATIOS, len(cost_steps.low)))
+            .round()
+            .astype(np.int64)
         )
-        ratios = [chosen, *(step_ratio(steps, place) for place in picked.tolist())]
-        policies = [stated.replace("decision.ratio", ratio) for ratio in dict.fromkeys(ratios)]
-    cells = np.stack([case_cells(evidence, policies) for evidence in fit.evidence], axis=1)
-    return Candidate(COST, cells, policies, EVERY_ACTION)
+        cost_ratios = [
+            chosen_ratio,
+            *(step_ratio(cost_steps, step_place) for step_place in picked_steps.tolist()),
+        ]
+        ratio_policies = [
+            cost_policy.replace("decision.ratio", ratio) for ratio in dict.fromkeys(cost_ratios)
+        ]
+    ratio_cells = np.stack(
+        [case_cells(repeat_evidence, ratio_policies) for repeat_evidence in cost_fit.evidence],
+        axis=1,
+    )
+    return Candidate(COST_RECIPE, ratio_cells, ratio_policies, EVERY_ACTION)
 
 
-def ratio_steps(fit: CostCrossFit, policy: Policy, weight: FloatArray | None = None) -> StepCells:
+def ratio_steps(
+    cost_fit: CostCrossFit, policy: Policy, case_weights: FloatArray | None = None
+) -> StepCells:
     """Cases by cell between the exact breakpoints of the cost ratio, summed over the repeats."""
-    moves = [path_moves(evidence, policy, "decision.ratio", weight) for evidence in fit.evidence]
-    return sum_moves([moved for _, moved in moves], moves[0][0])
+    repeat_moves = [
+        path_moves(evidence, policy, "decision.ratio", case_weights)
+        for evidence in cost_fit.evidence
+    ]
+    return sum_moves([moved_cells for _, moved_cells in repeat_moves], repeat_moves[0][0])
 
 
-def step_ratio(steps: StepCells, place: int) -> float:
+def step_ratio(steps: StepCells, step_place: int) -> float:
     """A ratio of a step: 1 where it holds 1, else its middle, a short number."""
-    low, high = float(steps.low[place]), float(steps.high[place])
-    if low < 1.0 <= high:
+    lower_ratio, upper_ratio = float(steps.low[step_place]), float(steps.high[step_place])
+    if lower_ratio < 1.0 <= upper_ratio:
         return 1.0
-    return _round_between((low + high) / 2.0, np.array([low, high]))
+    return _round_between((lower_ratio + upper_ratio) / 2.0, np.array([lower_ratio, upper_ratio]))
 
 
 def nearest_ratio(steps: StepCells, goal: Goal, repeats: int) -> float:
@@ -546,8 +636,10 @@ def nearest_ratio(steps: StepCells, goal: Goal, repeats: int) -> float:
       goal: costs and targets.
       repeats: that the steps were summed over.
     """
-    violation = goal.violation(steps.cells / repeats)
-    cost = np.round(goal.cost(steps.cells), 9)
-    holds_own = (steps.low < 1.0) & (steps.high >= 1.0)  # of equals the stated costs
-    order = np.lexsort((np.arange(len(cost)), ~holds_own, cost, np.round(violation, 9)))
-    return step_ratio(steps, int(order[0]))
+    target_violation = goal.violation(steps.cells / repeats)
+    step_costs = np.round(goal.cost(steps.cells), 9)
+    holds_one = (steps.low < 1.0) & (steps.high >= 1.0)  # of equals the stated costs
+    step_order = np.lexsort(
+        (np.arange(len(step_costs)), ~holds_one, step_costs, np.round(target_violation, 9))
+    )
+    return step_ratio(steps, int(step_order[0]))

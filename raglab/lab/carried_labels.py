@@ -37,11 +37,11 @@ def label_key(case: Case) -> tuple[Any, ...]:
 
     Equal where no order or repeat of sources and answers differs.
     """
-    sources = (
-        tuple(sorted({*some}))
-        for some in (case.expect_sources, case.expect_sources_any, gold_answers(case))
+    source_sets = (
+        tuple(sorted({*source_names}))
+        for source_names in (case.expect_sources, case.expect_sources_any, gold_answers(case))
     )
-    return (case.expect_status, case.expect_option, case.min_sources, *sources)
+    return (case.expect_status, case.expect_option, case.min_sources, *source_sets)
 
 
 class KnownChunks(NamedTuple):
@@ -56,8 +56,8 @@ class KnownChunks(NamedTuple):
     texts: dict[str, str]
 
 
-def label_validity(trace: TraceView, to: TraceView) -> NDArray[np.int8]:
-    """Whether the labels of each case of `to` mean the same as in `trace`: `Validity`, [Q].
+def label_validity(trace: TraceView, new_trace: TraceView) -> NDArray[np.int8]:
+    """Whether the labels of each case of `new_trace` mean the same as in `trace`: `Validity`, [Q].
 
     The worst of a case's labels counts. A status stays valid, and so does a gold answer. A document
     stays valid where the new trace knows its path, or neither trace does, and is lost where several
@@ -69,64 +69,92 @@ def label_validity(trace: TraceView, to: TraceView) -> NDArray[np.int8]:
 
     Args:
       trace: the questions with the hits that they were labelled for; in memory, or of shards.
-      to: the same questions with other hits; in memory, or of shards.
+      new_trace: the same questions with other hits; in memory, or of shards.
 
     Source: rules S6.1, S6.3.
     """
-    cases = list(chain.from_iterable(cases_by_shard(to)))
-    corpora = [view.meta.get("corpus_hash") for view in (trace, to)]
-    is_same_corpus = corpora[0] is not None and corpora[0] == corpora[1]
-    sources = frozenset() if is_same_corpus else frozenset(chain(*map(case_sources, cases)))
-    before, after = (_known_chunks(view, sources) for view in (trace, to))
-    meanings = [source_meanings(sources, known.documents) for known in (before, after)]
-    verdicts = {
-        source: _source_validity(source, [of[source] for of in meanings], before, after)
-        for source in sources
+    cases = list(chain.from_iterable(cases_by_shard(new_trace)))
+    corpus_hashes = [trace_view.meta.get("corpus_hash") for trace_view in (trace, new_trace)]
+    is_same_corpus = corpus_hashes[0] is not None and corpus_hashes[0] == corpus_hashes[1]
+    label_sources = frozenset() if is_same_corpus else frozenset(chain(*map(case_sources, cases)))
+    old_chunks, new_chunks = (
+        _known_chunks(trace_view, label_sources) for trace_view in (trace, new_trace)
+    )
+    meanings_by_trace = [
+        source_meanings(label_sources, known_chunks.documents)
+        for known_chunks in (old_chunks, new_chunks)
+    ]
+    validity_of_source = {
+        label_source: _source_validity(
+            label_source,
+            [trace_meanings[label_source] for trace_meanings in meanings_by_trace],
+            old_chunks,
+            new_chunks,
+        )
+        for label_source in label_sources
     }
-    codes = []
+    validity_codes = []
     for case in cases:
-        counted = bool(case.min_sources) and not is_same_corpus
-        unsure = counted or case.expect_option is not None
-        levels = (verdicts.get(source, Validity.valid) for source in case_sources(case))
-        codes.append(max([Validity.uncertain if unsure else Validity.valid, *levels]))
-    return np.array(codes, dtype=np.int8)
+        is_counted = bool(case.min_sources) and not is_same_corpus
+        is_unsure = is_counted or case.expect_option is not None
+        source_levels = (
+            validity_of_source.get(label_source, Validity.valid)
+            for label_source in case_sources(case)
+        )
+        validity_codes.append(
+            max([Validity.uncertain if is_unsure else Validity.valid, *source_levels])
+        )
+    return np.array(validity_codes, dtype=np.int8)
 
 
 def _source_validity(
-    source: str, meanings: list[Meaning], before: KnownChunks, after: KnownChunks
+    label_source: str,
+    trace_meanings: list[Meaning],
+    old_chunks: KnownChunks,
+    new_chunks: KnownChunks,
 ) -> Validity:
     """Whether a source of a label means the same."""
-    name, (old, new) = document_path(source), meanings
+    document_name, (old_meaning, new_meaning) = document_path(label_source), trace_meanings
     # each chunk is a document of its own
-    if name in before.texts and old.documents == (name,):
-        if name not in after.texts:
+    if document_name in old_chunks.texts and old_meaning.documents == (document_name,):
+        if document_name not in new_chunks.texts:
             return Validity.uncertain
-        return Validity.valid if after.texts[name] == before.texts[name] else Validity.lost
-    if len(new.documents) > 1:
+        return (
+            Validity.valid
+            if new_chunks.texts[document_name] == old_chunks.texts[document_name]
+            else Validity.lost
+        )
+    if len(new_meaning.documents) > 1:
         return Validity.lost
-    if old.documents and old.documents != new.documents:
+    if old_meaning.documents and old_meaning.documents != new_meaning.documents:
         return Validity.uncertain
-    if (old.page or new.page) and not after.paged.issuperset(new.documents[:1] or [""]):
-        return Validity.lost if new.documents else Validity.uncertain
+    if (old_meaning.page or new_meaning.page) and not new_chunks.paged.issuperset(
+        new_meaning.documents[:1] or [""]
+    ):
+        return Validity.lost if new_meaning.documents else Validity.uncertain
     return Validity.valid
 
 
-def _known_chunks(trace: TraceView, sources: frozenset[str]) -> KnownChunks:
+def _known_chunks(trace: TraceView, label_sources: frozenset[str]) -> KnownChunks:
     """What a trace knows; of shards one is in memory at a time."""
-    named = frozenset(map(document_path, sources))
-    parts = list(each_shard(shard_chunks, trace, named, what="read"))
+    named_documents = frozenset(map(document_path, label_sources))
+    shard_parts = list(each_shard(shard_chunks, trace, named_documents, what="read"))
     return KnownChunks(
-        documents=set().union(*(part.documents for part in parts)),
-        paged=set().union(*(part.paged for part in parts)),
-        texts={name: text for part in parts for name, text in part.texts.items()},
+        documents=set().union(*(shard_part.documents for shard_part in shard_parts)),
+        paged=set().union(*(shard_part.paged for shard_part in shard_parts)),
+        texts={
+            chunk_id: text_digest
+            for shard_part in shard_parts
+            for chunk_id, text_digest in shard_part.texts.items()
+        },
     )
 
 
-def shard_chunks(trace: TraceData, named: frozenset[str]) -> KnownChunks:
+def shard_chunks(trace: TraceData, named_documents: frozenset[str]) -> KnownChunks:
     """What one trace in memory knows; pure, so that any worker may read a shard.
 
     Args:
-      named: by the labels of the cases.
+      named_documents: by the labels of the cases.
     """
     return KnownChunks(
         documents=known_documents(trace),
@@ -134,6 +162,6 @@ def shard_chunks(trace: TraceData, named: frozenset[str]) -> KnownChunks:
         texts={
             chunk.chunk_id: digest(chunk.text, 16)
             for chunk in trace.chunks
-            if chunk.chunk_id in named
+            if chunk.chunk_id in named_documents
         },
     )

@@ -41,7 +41,8 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-OLD_SCHEMA = "2 or older"  # schema of the traces that were certified on before certificates said so
+# schema of the traces that were certified on before certificates said so
+OLD_CERTIFICATE_SCHEMA = "2 or older"
 Verdict = Literal["upheld", "open", "broken"]
 
 
@@ -68,16 +69,19 @@ class Retest(Result):
     basis: str = SOURCES
 
     def _summary(self) -> Summary:
-        facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
-        facts += [("coverage", f"{self.coverage:.3f}"), ("over-ask", f"{self.over_ask:.3f}")]
-        return Summary([*facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
+        summary_facts = [("verdict", self.verdict), ("targets", str(len(self.table)))]
+        summary_facts += [
+            ("coverage", f"{self.coverage:.3f}"),
+            ("over-ask", f"{self.over_ask:.3f}"),
+        ]
+        return Summary([*summary_facts, ("basis", self.basis)], {"targets": self.table}, self.notes)
 
 
 @answered_traces("trace")
 def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
-    A certificate of a traffic mix is tested in it, whatever the shares of the new cases are.
+    A certificate of a traffic mix is tested in that mix, not in the shares of the new cases.
 
     Args:
       trace: new cases, retrieved as those were that the policy was certified on; of shards one is
@@ -94,21 +98,24 @@ def check_policy(trace: TraceView, policy: Policy, *, again: bool = False) -> Re
     Source: rules S6.3, S6.4, S6.10, S6.15.
     """
     certificate = stated_certificate(policy)
-    doubt = check_new_cases(trace, policy, certificate, again=again)
+    doubt_notes = check_new_cases(trace, policy, certificate, again=again)
     targets = stated_targets(certificate)
-    costs = certificate.get("costs") if COST in targets else None
+    target_costs = certificate.get("costs") if COST in targets else None
     policy_retest = retest(
         policy,
         trace,
         targets,
         delta=float(certificate["delta"]),
         arm=certificate.get("arm"),
-        costs=costs,
+        costs=target_costs,
         corners=stated_corners(certificate),
     )
-    mix, notes = stated_mix(certificate), check_notes(certificate, trace, policy_retest.basis)
-    inside = () if mix is None else (f"Tested in the certificate's mix, {mix}.",)
-    return replace(policy_retest, notes=(*policy_retest.notes, *doubt, *inside, *notes))
+    traffic_mix = stated_mix(certificate)
+    difference_notes = check_notes(certificate, trace, policy_retest.basis)
+    mix_notes = () if traffic_mix is None else (f"Tested in the certificate's mix, {traffic_mix}.",)
+    return replace(
+        policy_retest, notes=(*policy_retest.notes, *doubt_notes, *mix_notes, *difference_notes)
+    )
 
 
 def check_new_cases(
@@ -125,17 +132,17 @@ def check_new_cases(
     """
     if not len(trace):
         refuse("a check needs at least one case", "none", "check the split")
-    by_split = trace_queries(trace)
-    (learned,) = learned_cases([policy], by_split)
-    check_unlearned(learned)
-    (certified,) = learned_cases(
-        [policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], by_split
+    queries_by_split = trace_queries(trace)
+    (learned_row,) = learned_cases([policy], queries_by_split)
+    check_unlearned(learned_row)
+    (certified_row,) = learned_cases(
+        [policy.model_copy(update={"tuned_on": certificate["cases_hash"]})], queries_by_split
     )
-    if certified.k and not again:
-        value = f"{certified.k:,} of {certified.n:,} that the policy was certified on"
-        refuse("a check must see new cases", value, "give others, or again=True (--again)")
+    if certified_row.k and not again:
+        repeat_text = f"{certified_row.k:,} of {certified_row.n:,} that the policy was certified on"
+        refuse("a check must see new cases", repeat_text, "give others, or again=True (--again)")
     check_basis(certificate["basis"], trace_basis(trace))
-    return (learned.doubt,) if learned.doubt else ()
+    return (learned_row.doubt,) if learned_row.doubt else ()
 
 
 def retest(
@@ -163,44 +170,81 @@ def retest(
     """
     import pandas as pd
 
-    names, rows = list(targets), []
-    repeats = repeated_cases(trace, [policy], counted_questions(trace.cases), arm)
+    target_names, target_rows = list(targets), []
+    repeated_questions = repeated_cases(trace, [policy], counted_questions(trace.cases), arm)
 
-    def losses(counted: Tally, undecided: int) -> RateCounts:
-        cells = metrics.settled_cells(counted.cells, undecided)
-        of_cases = tally_losses(counted._replace(cells=cells), names, costs)
-        of_questions = question_losses(of_cases, repeats, undecided)
+    def losses(decision_tally: Tally, undecided_note: int) -> RateCounts:
+        settled_cells = metrics.settled_cells(decision_tally.cells, undecided_note)
+        case_losses = tally_losses(
+            decision_tally._replace(cells=settled_cells), target_names, costs
+        )
+        question_counts = question_losses(case_losses, repeated_questions, undecided_note)
         if corners is None:
-            return of_questions
-        failed = int(counted.cells.sum() - counted.labels.sum())
-        units = unit_cells(of_cases, repeats, undecided, failed)
-        check_shares(corners, metrics.label_counts(units[0, 0]) - failed)
-        return in_mix(of_questions, corners, delta, units)
+            return question_counts
+        n_failed = int(decision_tally.cells.sum() - decision_tally.labels.sum())
+        question_cells = unit_cells(case_losses, repeated_questions, undecided_note, n_failed)
+        check_shares(corners, metrics.label_counts(question_cells[0, 0]) - n_failed)
+        return in_mix(question_counts, corners, delta, question_cells)
 
-    counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)
+    # To uphold a promise, whatever nobody can tell counts as wrong.
+    rate_counts = losses(certified_tally(trace, [policy], arm), metrics.WRONG_CELL)
     # what is undecided or failed breaks no promise
-    answered = tally(trace, [policy], arm)
-    at_best = losses(answered, metrics.RIGHT_CELL)
-    missing = {policy.policy_id: counts.missing_answers[0]}
-    check_compared(missing)
-    for place, (name, alpha) in enumerate(targets.items()):
-        k, n = counts.total(0, place), int(counts.n[0, place])
-        high = float(counts.bounds(place, delta, alpha)[0])
-        low = float(at_best.bounds(place, delta / len(targets), alpha, lower=True)[0])
-        mix = counts.mixed(place)
-        rate = mix.rate(place, 0) * float(counts.scale[place]) if mix else k / n if n else np.nan
-        says = "upheld" if high <= alpha else "broken" if low > alpha else "open"
-        rows.append((name, alpha, k, n, rate, low, high, says))
-    columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
-    table = pd.DataFrame(rows, columns=columns)
+    answered_tally = tally(trace, [policy], arm)
+    best_counts = losses(answered_tally, metrics.RIGHT_CELL)
+    answers_missing = {policy.policy_id: rate_counts.missing_answers[0]}
+    check_compared(answers_missing)
+    for target_place, (target_name, target_rate) in enumerate(targets.items()):
+        k, n = rate_counts.total(0, target_place), int(rate_counts.n[0, target_place])
+        # Every promise must hold, so each upper bound may use all of delta; one broken promise is
+        # enough, so the lower bounds share it.
+        upper_bound = float(rate_counts.bounds(target_place, delta, target_rate)[0])
+        lower_bound = float(
+            best_counts.bounds(target_place, delta / len(targets), target_rate, lower=True)[0]
+        )
+        mix_test = rate_counts.mixed(target_place)
+        observed_rate = (
+            mix_test.rate(target_place, 0) * float(rate_counts.scale[target_place])
+            if mix_test
+            else k / n
+            if n
+            else np.nan
+        )
+        target_verdict = (
+            "upheld"
+            if upper_bound <= target_rate
+            else "broken"
+            if lower_bound > target_rate
+            else "open"
+        )
+        target_rows.append(
+            (
+                target_name,
+                target_rate,
+                k,
+                n,
+                observed_rate,
+                lower_bound,
+                upper_bound,
+                target_verdict,
+            )
+        )
+    table_columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
+    target_table = pd.DataFrame(target_rows, columns=table_columns)
     # the worst of the targets
-    verdict: Verdict = min(table["verdict"], key=("broken", "open", "upheld").index)
-    over_ask = float(counts.over_ask[0])
-    open_cells = int(answered.cells[0, metrics.PLAIN_CELLS :].sum())
-    undecided = f"{open_cells:,} undecided answers count as wrong." if open_cells else ""
-    texts = filter(None, (headline_note(trace), asking_note(over_ask, ()), undecided))
-    notes = (*texts, *missing_notes(missing, "these cases"))
-    return Retest(verdict, table, notes, float(counts.coverage[0]), over_ask, str(counts.basis))
+    worst_verdict: Verdict = min(target_table["verdict"], key=("broken", "open", "upheld").index)
+    over_ask = float(rate_counts.over_ask[0])
+    open_cells = int(answered_tally.cells[0, metrics.PLAIN_CELLS :].sum())
+    undecided_note = f"{open_cells:,} undecided answers count as wrong." if open_cells else ""
+    note_texts = filter(None, (headline_note(trace), asking_note(over_ask, ()), undecided_note))
+    retest_notes = (*note_texts, *missing_notes(answers_missing, "these cases"))
+    return Retest(
+        worst_verdict,
+        target_table,
+        retest_notes,
+        float(rate_counts.coverage[0]),
+        over_ask,
+        str(rate_counts.basis),
+    )
 
 
 def retrieve_trace(
@@ -212,7 +256,7 @@ def retrieve_trace(
     encoder: str | None = None,
     reranker: str | None = None,
     follow_links: bool = False,
-    stated: Mapping[str, Any] | None = None,
+    stated_settings: Mapping[str, Any] | None = None,
 ) -> Trace:
     """Trace of new cases, retrieved with the settings that the certificate states, or others.
 
@@ -220,7 +264,7 @@ def retrieve_trace(
       split: only cases of it.
       encoder, reranker: by name or path; the bundled model and late interaction where not given.
       follow_links: as `load_corpus` takes it.
-      stated: `retrieval` and `arm` in place of the certificate's.
+      stated_settings: `retrieval` and `arm` in place of the certificate's.
 
     Raises:
       ValueError: the policy holds no certificate where nothing is stated, or no case is of the
@@ -230,9 +274,9 @@ def retrieve_trace(
     from raglab.live.trace_building import build_trace
     from raglab.store.loaders import load_cases, load_corpus
 
-    certificate = stated_certificate(policy) if stated is None else stated
-    own = certificate.get("retrieval", {})
-    names = ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight")
+    certificate = stated_certificate(policy) if stated_settings is None else stated_settings
+    retrieval_settings = certificate.get("retrieval", {})
+    setting_names = ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight")
     selected_cases = [
         case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}
     ]
@@ -243,22 +287,26 @@ def retrieve_trace(
         arms=(str(certificate.get("arm", "hybrid")),),
         encoder=encoder,
         reranker=reranker,
-        **{name: own[name] for name in names if name in own},
+        **{
+            setting_name: retrieval_settings[setting_name]
+            for setting_name in setting_names
+            if setting_name in retrieval_settings
+        },
     )
 
 
 def check_notes(certificate: Mapping[str, Any], trace: TraceView, basis: str) -> tuple[str, ...]:
     """What new cases differ in from those that a certificate was made on."""
     parameters = dict(trace.meta.get("parameters", {}))
-    differences = "; ".join(retrieval_differences(certificate, parameters))
-    made_on = certificate.get("schema_version", OLD_SCHEMA)
-    notes = {
+    difference_text = "; ".join(retrieval_differences(certificate, parameters))
+    old_schema = certificate.get("schema_version", OLD_CERTIFICATE_SCHEMA)
+    note_conditions = {
         f"Certified by {certificate['basis']}, judged here by {basis} (rule S6.3).": (
             certificate["basis"] != basis
         ),
-        f"The promise is not about these hits: {differences}.": bool(differences),
-        f"Certified on a trace of schema {made_on}, this has {SCHEMA_VERSION}: certify again.": (
-            made_on != SCHEMA_VERSION
+        f"The promise is not about these hits: {difference_text}.": bool(difference_text),
+        f"Certified on a trace of schema {old_schema}, this has {SCHEMA_VERSION}: certify again.": (
+            old_schema != SCHEMA_VERSION
         ),
     }
-    return tuple(text for text, applies in notes.items() if applies)
+    return tuple(note_text for note_text, is_applicable in note_conditions.items() if is_applicable)

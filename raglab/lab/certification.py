@@ -127,24 +127,30 @@ def certify_policy(
       `raglab.certify_policy(trace, result.policy, targets={"hallucination_rate": 0.1},
       looks="looks.jsonl")`.
     """
-    terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
-    return certify_alone(trace, policy, terms)
+    settings = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
+    return certify_alone(trace, policy, settings)
 
 
-def certify_alone(trace: StudyTrace, policy: Policy, terms: CertificationSettings) -> Certification:
+def certify_alone(
+    trace: StudyTrace, policy: Policy, settings: CertificationSettings
+) -> Certification:
     """`certify_policy` under settings that are checked.
 
     Raises:
       ValueError: as `certify_policy`.
     """
-    if terms.costs is not None and COST not in terms.targets:
-        rule = f"costs must be those of a target {COST}"
-        refuse(rule, f"the targets {', '.join(terms.targets)}", f"add {COST}, or leave costs= out")
+    if settings.costs is not None and COST not in settings.targets:
+        costs_rule = f"costs must be those of a target {COST}"
+        refuse(
+            costs_rule,
+            f"the targets {', '.join(settings.targets)}",
+            f"add {COST}, or leave costs= out",
+        )
     cases = certify_splits(trace)
-    offered, doubts = distinct_candidates([policy], cases)
-    _warn_of_refusals(cases.learned_on, policy, terms.arm)
-    notes, order = _depth_note(trace, offered), TestOrder("single", np.arange(1))
-    return _certification(cases, offered, order, terms, (*doubts, *notes))
+    candidates, learning_doubts = distinct_candidates([policy], cases)
+    _warn_of_refusals(cases.learned_on, policy, settings.arm)
+    depth_notes, test_order = _depth_note(trace, candidates), TestOrder("single", np.arange(1))
+    return _certification(cases, candidates, test_order, settings, (*learning_doubts, *depth_notes))
 
 
 @answered_traces("trace")
@@ -211,64 +217,86 @@ def certify_best(
       those it is tested on: `raglab.certify_best(trace, raglab.fit_decision(trace.split("tune")),
       targets={"hallucination_rate": 0.2})`.
     """
-    terms = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
+    settings = checked_settings(targets, costs, delta, arm, again=again, looks=looks, mix=mix)
     cases = certify_splits(trace)
     # The cases that an order is learned on are replayed several times, in memory measured once.
-    replayed, is_family = held_trace(cases.learned_on), isinstance(candidates, Policy)
+    replayed_trace, is_family = held_trace(cases.learned_on), isinstance(candidates, Policy)
     if isinstance(candidates, Policy):
-        listed, start = None, limit_depth(candidates, trace)
+        listed_candidates, start_policy = None, limit_depth(candidates, trace)
     else:
-        every = [*(candidates.values() if isinstance(candidates, Mapping) else candidates)]
-        if not every:
+        listed_policies = [
+            *(candidates.values() if isinstance(candidates, Mapping) else candidates)
+        ]
+        if not listed_policies:
             refuse("candidates must hold at least one policy", "none", "give one for its family")
         if paths is not None:
-            refuse("paths must vary one policy", f"a list of {len(every)}", "leave them out")
-        listed = distinct_candidates(every, cases)
-        start = every[0]
+            refuse(
+                "paths must vary one policy", f"a list of {len(listed_policies)}", "leave them out"
+            )
+        listed_candidates = distinct_candidates(listed_policies, cases)
+        start_policy = listed_policies[0]
     passes_twice = is_family and cases.pilot is not None
-    with pilot_trace(replayed, start, arm) if passes_twice else nullcontext(replayed) as pilot:
-        offered, doubts = listed or distinct_candidates(grid(pilot, start, arm, paths), cases)
+    with (
+        pilot_trace(replayed_trace, start_policy, arm)
+        if passes_twice
+        else nullcontext(replayed_trace) as pilot_cases
+    ):
+        tested_candidates, learning_doubts = listed_candidates or distinct_candidates(
+            grid(pilot_cases, start_policy, arm, paths), cases
+        )
         # Which candidates are tested, and in which order, is settled before the cases to certify on
         # are looked at.
-        order = candidate_order(pilot, cases, offered, terms)
+        test_order = candidate_order(pilot_cases, cases, tested_candidates, settings)
     # What a mix needs is of each label, of which the number of cases says nothing.
-    n_cases = {} if terms.mix else dict.fromkeys(terms.targets, cases.n_questions)
-    if not len(order.places) or lacking_cases(n_cases, terms, order.n_tests):
-        return _untested(cases, offered, order, terms, doubts)
+    n_cases = {} if settings.mix else dict.fromkeys(settings.targets, cases.n_questions)
+    if not len(test_order.places) or lacking_cases(n_cases, settings, test_order.n_tests):
+        return _untested(cases, tested_candidates, test_order, settings, learning_doubts)
     if is_family:
-        _warn_of_refusals(replayed, start, arm)
-    notes = doubts if is_family else (*doubts, *_depth_note(trace, offered))
-    measured = replayed if cases.pilot is None else None
-    return _certification(cases, offered, order, terms, notes, measured, is_family=is_family)
+        _warn_of_refusals(replayed_trace, start_policy, arm)
+    result_notes = (
+        learning_doubts if is_family else (*learning_doubts, *_depth_note(trace, tested_candidates))
+    )
+    measured_trace = replayed_trace if cases.pilot is None else None
+    return _certification(
+        cases,
+        tested_candidates,
+        test_order,
+        settings,
+        result_notes,
+        measured_trace,
+        is_family=is_family,
+    )
 
 
 def _depth_note(trace: StudyTrace, policies: Sequence[Policy]) -> tuple[str, ...]:
     """Note on policies that refine deeper live than the trace measured, so not all was tested."""
-    deeper = sum(limit_depth(policy, trace).policy_id != policy.policy_id for policy in policies)
-    note = (
-        f"{deeper:,} of {len(policies):,} policies refine deeper than the trace, where the test "
+    n_deeper = sum(limit_depth(policy, trace).policy_id != policy.policy_id for policy in policies)
+    depth_note = (
+        f"{n_deeper:,} of {len(policies):,} policies refine deeper than the trace, where the test "
         "stops: build it deeper, or lower refine.max_depth."
     )
-    return (note,) if deeper else ()
+    return (depth_note,) if n_deeper else ()
 
 
 def _warn_of_refusals(trace: TraceView, policy: Policy, arm: str | None) -> None:
     """Warn if gates refuse nearly all answerable cases of a trace of one part (rule S2.19)."""
     # of several it would take one more pass over their files
-    if len(trace.parts) == 1 and (text := refusal_text(decide_policies(trace, [policy], arm)[0])):
-        warn_user(f"The policy to be certified: {text}")
+    if len(trace.parts) == 1 and (
+        refusal_warning := refusal_text(decide_policies(trace, [policy], arm)[0])
+    ):
+        warn_user(f"The policy to be certified: {refusal_warning}")
 
 
 def pilot_trace(
-    pilot: TraceView, start: Policy, arm: str | None
+    pilot: TraceView, start_policy: Policy, arm: str | None
 ) -> AbstractContextManager[TraceView]:
     """The pilot for a grid and its order.
 
-    Measured on disk where it stands in shards, so that two passes read it.
+    Of shards it is measured once, on disk, and both passes read that.
     """
-    if start.structure.decision is not None:
+    if start_policy.structure.decision is not None:
         return nullcontext(pilot)
-    return pilot.measured_once(start, arm)
+    return pilot.measured_once(start_policy, arm)
 
 
 # the order
@@ -299,20 +327,26 @@ class TestOrder(NamedTuple):
 
 
 def candidate_order(
-    pilot: TraceView, cases: CertifyCases, offered: Sequence[Policy], terms: CertificationSettings
+    pilot: TraceView,
+    cases: CertifyCases,
+    candidates: Sequence[Policy],
+    settings: CertificationSettings,
 ) -> TestOrder:
     """Order of the candidates, learned on the pilot (rule S6.10)."""
     # Without cases of its own to learn an order on, any order would come from the cases it is
     # tested on.
     if cases.pilot is None:
-        return TestOrder("holm", np.arange(len(offered)))
-    counts, size = pilot_counts(pilot, offered, terms), cases.n_questions / len(pilot)
-    places = pilot_order(counts.losses, terms.alphas, terms.level, size)
-    return TestOrder("fixed_sequence", places, counts, size)
+        return TestOrder("holm", np.arange(len(candidates)))
+    counts_on_pilot = pilot_counts(pilot, candidates, settings)
+    size_ratio = cases.n_questions / len(pilot)
+    candidate_places = pilot_order(
+        counts_on_pilot.losses, settings.alphas, settings.level, size_ratio
+    )
+    return TestOrder("fixed_sequence", candidate_places, counts_on_pilot, size_ratio)
 
 
 def pilot_order(
-    counts: RateCounts, alphas: NDArray[np.float64], delta: float, size: float
+    rate_counts: RateCounts, alphas: NDArray[np.float64], delta: float, size_ratio: float
 ) -> NDArray[np.int64]:
     """Candidates worth testing, learned on a pilot split: from the safest to the cheapest, [M].
 
@@ -320,73 +354,83 @@ def pilot_order(
     nothing at their expected number of answers: empty where none can.
 
     Args:
-      counts: candidates on the pilot.
+      rate_counts: candidates on the pilot.
       alphas: targets, [T].
       delta: level of the tests.
-      size: cases to be certified on, over those of the pilot.
+      size_ratio: cases to be certified on, over those of the pilot.
 
     Source: rule S6.10; Pareto testing (Laufer-Goldshtein and others 2023).
     """
-    rows = np.flatnonzero((counts.at_best(size).p(alphas) <= delta).all(axis=1))
-    p = counts.p(alphas).max(axis=1)
-    return rows[certify.pareto_order(p[rows], -counts.cost[rows])]
+    passing_rows = np.flatnonzero((rate_counts.at_best(size_ratio).p(alphas) <= delta).all(axis=1))
+    p_values = rate_counts.p(alphas).max(axis=1)
+    return passing_rows[
+        certify.pareto_order(p_values[passing_rows], -rate_counts.cost[passing_rows])
+    ]
 
 
 # the tests
 
 
 def sequence_test(
-    counts: RateCounts, order: TestOrder, targets: Mapping[str, float], delta: float
+    rate_counts: RateCounts, test_order: TestOrder, targets: Mapping[str, float], delta: float
 ) -> SequenceResult:
     """Tests of all targets together for every candidate, with error delta over all of them."""
-    in_sequence = order.method != "holm"
-    p = counts.p(np.array(list(targets.values())))
+    in_sequence = test_order.method != "holm"
+    p_values = rate_counts.p(np.array(list(targets.values())))
     # A candidate keeps its promise only if it keeps every target, so its p-value is the largest of
     # them.
-    joint = p.max(axis=1)
-    passed = (certify.fixed_sequence if in_sequence else certify.holm)(joint, delta)
+    joint_p = p_values.max(axis=1)
+    passed_mask = (certify.fixed_sequence if in_sequence else certify.holm)(joint_p, delta)
     # Any candidate that passed may be taken, at no further error: the cheapest on the pilot, of
     # equals the surest.
-    cost = (order.pilot_tried or counts).cost
-    chosen = int(
-        min(np.flatnonzero(passed), key=lambda place: (cost[place], joint[place]), default=-1)
+    candidate_costs = (test_order.pilot_tried or rate_counts).cost
+    chosen_place = int(
+        min(
+            np.flatnonzero(passed_mask),
+            key=lambda target_place: (candidate_costs[target_place], joint_p[target_place]),
+            default=-1,
+        )
     )
     # Where none passed, the one that came nearest is shown: the first in a sequence, else the
     # least p.
-    shown = chosen if chosen >= 0 else 0 if in_sequence else int(np.argmin(joint))
-    row, n_candidates = counts.subset(np.array([shown])), len(passed)
+    shown_place = (
+        chosen_place if chosen_place >= 0 else 0 if in_sequence else int(np.argmin(joint_p))
+    )
+    shown_counts, n_candidates = rate_counts.subset(np.array([shown_place])), len(passed_mask)
 
-    def promises_at(level: float) -> tuple[Promise, ...]:
+    def promises_at(test_level: float) -> tuple[Promise, ...]:
         return tuple(
             Promise(
-                name=name,
-                alpha=float(alpha),
-                k=row.total(0, place),
-                n=int(row.n[0, place]),
-                bound=float(row.bounds(place, level, alpha)[0]),
+                name=target_name,
+                alpha=float(target_rate),
+                k=shown_counts.total(0, target_place),
+                n=int(shown_counts.n[0, target_place]),
+                bound=float(shown_counts.bounds(target_place, test_level, target_rate)[0]),
             )
-            for place, (name, alpha) in enumerate(targets.items())
+            for target_place, (target_name, target_rate) in enumerate(targets.items())
         )
 
     promises = promises_at(delta)
     # Holm's first test of n candidates is at delta / n, so where none passed that is the level that
     # stopped it.
-    failed = promises if in_sequence else promises_at(delta / n_candidates)
+    failed_promises = promises if in_sequence else promises_at(delta / n_candidates)
     # What stopped it binds: in a sequence the first that failed, of all at once the nearest where
     # none passed; else the target with the least room.
-    stopped = int(passed.sum()) if in_sequence else n_candidates
-    fails_at = stopped if in_sequence else shown if chosen < 0 else n_candidates
-    room = [promise.bound / promise.alpha if promise.n else np.inf for promise in promises]
-    binding = promises[int(np.argmax(p[fails_at] if fails_at < n_candidates else room))]
+    n_passed = int(passed_mask.sum()) if in_sequence else n_candidates
+    failing_place = n_passed if in_sequence else shown_place if chosen_place < 0 else n_candidates
+    target_use = [promise.bound / promise.alpha if promise.n else np.inf for promise in promises]
+    binding_promise = promises[
+        int(np.argmax(p_values[failing_place] if failing_place < n_candidates else target_use))
+    ]
     return SequenceResult(
-        p=p,
-        passed=passed,
-        chosen=chosen,
+        p=p_values,
+        passed=passed_mask,
+        chosen=chosen_place,
         promises=promises,
-        binding=binding.name,
-        n_tested=min(stopped + 1, n_candidates),
-        failed=() if chosen >= 0 else failed,
-        shown=shown,
+        binding=binding_promise.name,
+        n_tested=min(n_passed + 1, n_candidates),
+        failed=() if chosen_place >= 0 else failed_promises,
+        shown=shown_place,
     )
 
 
@@ -403,282 +447,354 @@ class Decided(NamedTuple):
     units: NDArray[np.int64] | None
     failed: int
 
-    def corners(self, terms: CertificationSettings) -> NDArray[np.float64] | None:
+    def corners(self, settings: CertificationSettings) -> NDArray[np.float64] | None:
         """Outermost mixes, [V, 3], what is not stated in the ratio of the cases; None of their own.
 
         Raises:
           ValueError: a label with a share and no question.
         """
-        if self.units is None or terms.traffic is None:
+        if self.units is None or settings.traffic is None:
             return None
-        labels = metrics.label_counts(self.units[0, 0]) - self.failed
-        return terms.traffic.at_labels(labels).vertices(labels)
+        label_counts = metrics.label_counts(self.units[0, 0]) - self.failed
+        return settings.traffic.at_labels(label_counts).vertices(label_counts)
 
 
 def _certification(
     cases: CertifyCases,
-    offered: Sequence[Policy],
-    order: TestOrder,
-    terms: CertificationSettings,
-    notes: Sequence[str],
-    replayed: TraceView | None = None,
+    candidates: Sequence[Policy],
+    test_order: TestOrder,
+    settings: CertificationSettings,
+    further_notes: Sequence[str],
+    replayed_trace: TraceView | None = None,
     *,
     is_family: bool = False,
 ) -> Certification:
     """Test candidates in order on the certify cases, which are looked at for the first time.
 
     Args:
-      replayed: those cases measured, where they are.
+      replayed_trace: those cases measured, where they are.
       is_family: whether the candidates are those of one policy, which is the first of them.
     """
     held_out = cases.held_out
-    measured = held_out if replayed is None else replayed
+    measured_trace = held_out if replayed_trace is None else replayed_trace
     # In the order that the pilot fixed: these cases must not choose what is tested first.
-    tried, failed = [offered[place] for place in order.places], failed_count(held_out)
-    split = count_split(measured, tried, offered[0], terms)
-    repeats = repeated_cases(measured, tried, cases.numbers, terms.arm)
-    counts = question_losses(split.losses, repeats)
-    units = None if terms.mix is None else unit_cells(split.losses, repeats, failed=failed)
-    decided = Decided(tried, split, counts, units, failed)
+    tried_policies = [candidates[candidate_place] for candidate_place in test_order.places]
+    n_failed = failed_count(held_out)
+    candidate_counts = count_split(measured_trace, tried_policies, candidates[0], settings)
+    repeated_questions = repeated_cases(measured_trace, tried_policies, cases.numbers, settings.arm)
+    rate_counts = question_losses(candidate_counts.losses, repeated_questions)
+    question_cells = (
+        None
+        if settings.mix is None
+        else unit_cells(candidate_counts.losses, repeated_questions, n_failed=n_failed)
+    )
+    decided = Decided(tried_policies, candidate_counts, rate_counts, question_cells, n_failed)
     # Another look at the same cases is refused here, before it says anything.
-    look, terms = _noted_look(terms, offered, cases, decided)
-    if (corners := decided.corners(terms)) is not None:
-        counts = in_mix(counts, corners, terms.level / order.n_tests, units)
-        decided = decided._replace(counts=counts)
-    tested = sequence_test(counts, order, terms.targets, terms.level)
+    look, settings = _noted_look(settings, candidates, cases, decided)
+    if (mix_corners := decided.corners(settings)) is not None:
+        rate_counts = in_mix(
+            rate_counts, mix_corners, settings.level / test_order.n_tests, question_cells
+        )
+        decided = decided._replace(counts=rate_counts)
+    test_result = sequence_test(rate_counts, test_order, settings.targets, settings.level)
     # A case scored by status alone counts any answer as correct, so the certificate says how many
     # are (rule S6.3).
-    alone = int((np.bincount(cases.numbers, trace_status_only(held_out)) > 0).sum())
-    headline = headline_sentence(alone, cases.n_questions, failed)
-    n = len(tried)
-    first = number_texts(changed_settings(offered[0], tried[0])) or "the policy given"
-    who = {
-        "fixed_sequence": f"the first of {n} candidates{f' ({first})' * is_family}",
-        "holm": f"the likeliest of {n} candidates, at level {terms.level / n:.3g},",
-    }.get(order.method if len(offered) > 1 else "", "the policy")
-    reason = certificate_reason(
-        tested, terms, who, look, (f"judged by {counts.basis.described}", headline)
+    n_status_only = int((np.bincount(cases.numbers, trace_status_only(held_out)) > 0).sum())
+    headline_words = headline_sentence(n_status_only, cases.n_questions, n_failed)
+    n_tried = len(tried_policies)
+    first_settings = (
+        number_texts(changed_settings(candidates[0], tried_policies[0])) or "the policy given"
     )
-    certificate, policy = _earned(cases, offered, order, terms, decided, tested, look, reason)
+    tested_phrase = {
+        "fixed_sequence": f"the first of {n_tried} candidates{f' ({first_settings})' * is_family}",
+        "holm": f"the likeliest of {n_tried} candidates, at level {settings.level / n_tried:.3g},",
+    }.get(test_order.method if len(candidates) > 1 else "", "the policy")
+    reason = certificate_reason(
+        test_result,
+        settings,
+        tested_phrase,
+        look,
+        (f"judged by {rate_counts.basis.described}", headline_words),
+    )
+    certificate, certified_policy = _earned(
+        cases, candidates, test_order, settings, decided, test_result, look, reason
+    )
     needs = {
-        promise.name: certify.data_need(promise.alpha, promise.n, int(promise.k), terms.level)
-        for place, promise in enumerate(tested.promises)
-        if promise.name != COST and counts.mixed(place) is None
+        promise.name: certify.data_need(promise.alpha, promise.n, int(promise.k), settings.level)
+        for candidate_place, promise in enumerate(test_result.promises)
+        if promise.name != COST and rate_counts.mixed(candidate_place) is None
     }
-    n_cases, nearest = cases.n_questions + failed, nearest_target(order.pilot, order.size, terms)
-    lacks = [need_note(name, need, n_cases) for name, need in needs.items()]
-    of_labels, of_mix = mix_notes(counts, tested, terms)
-    is_dropped = is_family and order.pilot is not None and 0 not in order.places
+    n_cases = cases.n_questions + n_failed
+    nearest_hint = nearest_target(test_order.pilot, test_order.size, settings)
+    need_notes = [need_note(target_name, need, n_cases) for target_name, need in needs.items()]
+    label_needs, notes_on_mix = mix_notes(rate_counts, test_result, settings)
+    is_given_dropped = is_family and test_order.pilot is not None and 0 not in test_order.places
     # policies that are not certified for missing answers, and the gaps of the chosen one (S6.3)
-    gaps = {
-        tried[place].policy_id: answers
-        for place, answers in enumerate(counts.missing_answers)
-        if place == tested.chosen or not answers.is_compared
+    answer_gaps = {
+        tried_policies[candidate_place].policy_id: missing_answers
+        for candidate_place, missing_answers in enumerate(rate_counts.missing_answers)
+        if candidate_place == test_result.chosen or not missing_answers.is_compared
     }
     return Certification(
         certificate=certificate,
-        policy=policy,
-        table=candidate_table(offered[0], tried, counts, tested, order.pilot_tried, terms),
-        needs=needs,
-        nearest=nearest[0],
-        notes=(
-            *([] if tested.certified else lacks),
-            *certificate_notes(certificate, nearest, terms, unsplit=len(cases.by_split) == 1),
-            *([f"By its pilot the policy given is not tested; first: {first}."] * is_dropped),
-            *of_mix,
-            *missing_notes(gaps, "the cases certified on"),
-            *unmeasured_note(held_out, offered[0]),
-            *(order.pilot.notes if order.pilot else ()),
-            *notes,
+        policy=certified_policy,
+        table=candidate_table(
+            candidates[0],
+            tried_policies,
+            rate_counts,
+            test_result,
+            test_order.pilot_tried,
+            settings,
         ),
-        chance=nearest[1],
-        status_only=alone,
-        failed=failed,
-        label_needs=of_labels,
+        needs=needs,
+        nearest=nearest_hint[0],
+        notes=(
+            *([] if test_result.certified else need_notes),
+            *certificate_notes(
+                certificate, nearest_hint, settings, unsplit=len(cases.by_split) == 1
+            ),
+            *(
+                [f"By its pilot the policy given is not tested; first: {first_settings}."]
+                * is_given_dropped
+            ),
+            *notes_on_mix,
+            *missing_notes(answer_gaps, "the cases certified on"),
+            *unmeasured_note(held_out, candidates[0]),
+            *(test_order.pilot.notes if test_order.pilot else ()),
+            *further_notes,
+        ),
+        chance=nearest_hint[1],
+        status_only=n_status_only,
+        failed=n_failed,
+        label_needs=label_needs,
     )
 
 
 def _earned(
     cases: CertifyCases,
-    offered: Sequence[Policy],
-    order: TestOrder,
-    terms: CertificationSettings,
-    decided: Decided,
-    tested: SequenceResult,
+    candidates: Sequence[Policy],
+    test_order: TestOrder,
+    settings: CertificationSettings,
+    decided_candidates: Decided,
+    test_result: SequenceResult,
     look: TakenLook,
     reason: str,
 ) -> tuple[Certificate, Policy | None]:
     """Certificate, and the chosen policy that holds it, None where none passed."""
-    counts, at, corners = decided.counts, tested.chosen, decided.corners(terms)
-    passed = zip(decided.tried, tested.passed, strict=True)
+    rate_counts = decided_candidates.counts
+    chosen_place = test_result.chosen
+    mix_corners = decided_candidates.corners(settings)
+    policy_verdicts = zip(decided_candidates.tried, test_result.passed, strict=True)
     certificate = _certificate(
         cases,
-        offered,
-        order,
-        terms,
-        certified=tuple(policy.policy_id for policy, keeps in passed if keeps),
-        promises=tested.promises,
-        binding=tested.binding,
-        tested=tested.n_tested,
+        candidates,
+        test_order,
+        settings,
+        certified=tuple(
+            policy.policy_id for policy, is_certified in policy_verdicts if is_certified
+        ),
+        promises=test_result.promises,
+        binding=test_result.binding,
+        tested=test_result.n_tested,
         reason=reason,
         looks=look.number,
         spent=look.spent,
-        mix=None if terms.traffic is None else terms.traffic.rows,
-        mix_corners=() if corners is None else tuple(map(tuple, corners.tolist())),
-        basis=str(counts.basis),
-        looks_recorded=terms.looks is not None,
+        mix=None if settings.traffic is None else settings.traffic.rows,
+        mix_corners=() if mix_corners is None else tuple(map(tuple, mix_corners.tolist())),
+        basis=str(rate_counts.basis),
+        looks_recorded=settings.looks is not None,
         hypotheses=look.hypotheses,
         # answers that count as wrong
-        undecided=int(counts.undecided[at]) if counts.basis.text else None,
-        missing_answers=int(counts.missing[at, 0]) if counts.basis.text else None,
+        undecided=int(rate_counts.undecided[chosen_place]) if rate_counts.basis.text else None,
+        missing_answers=int(rate_counts.missing[chosen_place, 0])
+        if rate_counts.basis.text
+        else None,
     )
-    if not tested.certified:
+    if not test_result.certified:
         return certificate, None
-    chosen = decided.tried[at]
+    chosen_policy = decided_candidates.tried[chosen_place]
     certificate = replace(
         certificate,
-        chosen=chosen.policy_id,
-        coverage=float(counts.coverage[at]),
-        over_ask=float(counts.over_ask[at]),
-        free=free_policies(decided.split, terms, corners),
+        chosen=chosen_policy.policy_id,
+        coverage=float(rate_counts.coverage[chosen_place]),
+        over_ask=float(rate_counts.over_ask[chosen_place]),
+        free=free_policies(decided_candidates.split, settings, mix_corners),
     )
     # The policy carries what a check needs to repeat the test on the same terms: how hits must be
     # retrieved, this look's key, and a code of each case it used (rule S6.10).
-    rows = certificate.rows | {
+    certificate_fields = certificate.rows | {
         "key": look.key,
-        "arm": terms.arm or cases.held_out.arms[0],
+        "arm": settings.arm or cases.held_out.arms[0],
         "retrieval": dict(cases.held_out.meta.get("parameters", {})),
         "schema_version": SCHEMA_VERSION,
     }
-    if COST in terms.targets:
-        rows["costs"] = metrics.stated_costs(metrics.cost_matrix(terms.costs))
-    if terms.budget is not None:
-        rows["budget"] = terms.budget
-    return certificate, with_learned_cases(chosen.replace("certificate", rows), cases.queries)
+    if COST in settings.targets:
+        certificate_fields["costs"] = metrics.stated_costs(metrics.cost_matrix(settings.costs))
+    if settings.budget is not None:
+        certificate_fields["budget"] = settings.budget
+    return certificate, with_learned_cases(
+        chosen_policy.replace("certificate", certificate_fields), cases.queries
+    )
 
 
 def _untested(
     cases: CertifyCases,
-    offered: Sequence[Policy],
-    order: TestOrder,
-    terms: CertificationSettings,
-    doubts: Sequence[str],
+    candidates: Sequence[Policy],
+    test_order: TestOrder,
+    settings: CertificationSettings,
+    learning_doubts: Sequence[str],
 ) -> Certification:
     """Result where no candidate can pass: none is tested, and no look is taken."""
     import pandas as pd
 
-    n_cases, pilot = cases.n_questions, order.pilot
-    sizes, whose = dict.fromkeys(terms.targets, n_cases), ""
-    if order.n_tests > 1:
-        whose = f" for {order.n_tests:,} tests at once"
-    elif pilot is not None and not len(order.places):
+    n_cases, counts_on_pilot = cases.n_questions, test_order.pilot
+    target_sizes, cases_phrase = dict.fromkeys(settings.targets, n_cases), ""
+    if test_order.n_tests > 1:
+        cases_phrase = f" for {test_order.n_tests:,} tests at once"
+    elif counts_on_pilot is not None and not len(test_order.places):
         # of the candidate that is nearest to passing, if none of its expected answers is wrong
-        best = pilot.losses.at_best(order.size)
-        row = int(best.p(terms.alphas).max(axis=1).argmin())
-        sizes = {
-            name: int(best.n[row, place])
-            for place, name in enumerate(terms.targets)
-            if best.mixed(place) is None
+        best_counts = counts_on_pilot.losses.at_best(test_order.size)
+        likeliest_row = int(best_counts.p(settings.alphas).max(axis=1).argmin())
+        target_sizes = {
+            target_name: int(best_counts.n[likeliest_row, candidate_place])
+            for candidate_place, target_name in enumerate(settings.targets)
+            if best_counts.mixed(candidate_place) is None
         }
-        whose = f" (expected of the likeliest of {len(offered):,} candidates on {n_cases:,} cases)"
-    lacking = lacking_cases(sizes, terms, order.n_tests)
+        cases_phrase = (
+            f" (expected of the likeliest of {len(candidates):,} candidates on {n_cases:,} cases)"
+        )
+    lacking_targets = lacking_cases(target_sizes, settings, test_order.n_tests)
     certificate = _certificate(
         cases,
-        offered,
-        order,
-        terms,
+        candidates,
+        test_order,
+        settings,
         # Nothing was counted: a share of no case, with no bound.
         promises=tuple(
-            Promise(name, float(alpha), 0, 0, np.nan) for name, alpha in terms.targets.items()
+            Promise(target_name, float(target_rate), 0, 0, np.nan)
+            for target_name, target_rate in settings.targets.items()
         ),
-        binding=max(lacking, key=lambda name: lacking[name][0] - lacking[name][1], default=None),
+        binding=max(
+            lacking_targets,
+            key=lambda target_name: (
+                lacking_targets[target_name][0] - lacking_targets[target_name][1]
+            ),
+            default=None,
+        ),
         tested=0,
-        reason=untested_reason(lacking, terms, whose),
+        reason=untested_reason(lacking_targets, settings, cases_phrase),
         looks=0,
         spent=0.0,
     )
-    nearest = nearest_target(order.pilot, order.size, terms)
-    places = order.places if len(order.places) else range(len(offered))
-    ids = [offered[place].policy_id for place in places]
+    nearest_hint = nearest_target(test_order.pilot, test_order.size, settings)
+    candidate_places = test_order.places if len(test_order.places) else range(len(candidates))
+    policy_ids = [candidates[candidate_place].policy_id for candidate_place in candidate_places]
     return Certification(
         certificate=certificate,
         policy=None,
-        table=pd.DataFrame({"policy_id": ids, "tested": False, "certified": False}),
+        table=pd.DataFrame({"policy_id": policy_ids, "tested": False, "certified": False}),
         needs={},
-        nearest=nearest[0],
+        nearest=nearest_hint[0],
         notes=(
-            *certificate_notes(certificate, nearest, terms, unsplit=False),
-            *(pilot.notes if pilot else ()),
-            *doubts,
+            *certificate_notes(certificate, nearest_hint, settings, unsplit=False),
+            *(counts_on_pilot.notes if counts_on_pilot else ()),
+            *learning_doubts,
         ),
-        chance=nearest[1],
+        chance=nearest_hint[1],
     )
 
 
 def _certificate(
     cases: CertifyCases,
-    offered: Sequence[Policy],
-    order: TestOrder,
-    terms: CertificationSettings,
-    **facts: Any,  # noqa: ANN401 - fields of a certificate
+    candidates: Sequence[Policy],
+    test_order: TestOrder,
+    settings: CertificationSettings,
+    **given_fields: Any,  # noqa: ANN401 - fields of a certificate
 ) -> Certificate:
     """Certificate of some cases, as yet of no policy."""
-    pilot = order.pilot
-    stated: dict[str, Any] = {"chosen": None, "certified": (), "coverage": 0.0} | facts
+    counts_on_pilot = test_order.pilot
+    certificate_fields: dict[str, Any] = {
+        "chosen": None,
+        "certified": (),
+        "coverage": 0.0,
+    } | given_fields
     return Certificate(
-        **stated,
-        delta=terms.delta,
-        method=order.method,
-        candidates=len(offered),
+        **certificate_fields,
+        delta=settings.delta,
+        method=test_order.method,
+        candidates=len(candidates),
         cases=cases.n_questions,
-        pilot=pilot.cases if pilot else 0,
+        pilot=counts_on_pilot.cases if counts_on_pilot else 0,
         cases_hash=cases.hash,
-        pilot_hash=pilot.hash if pilot else None,
+        pilot_hash=counts_on_pilot.hash if counts_on_pilot else None,
     )
 
 
 def _noted_look(
-    terms: CertificationSettings,
-    offered: Sequence[Policy],
+    settings: CertificationSettings,
+    candidates: Sequence[Policy],
     cases: CertifyCases,
-    decided: Decided,
+    decided_candidates: Decided,
 ) -> tuple[TakenLook, CertificationSettings]:
     """This look and the settings at its level.
 
     Its key is a digest of what is tested, in which order, at which level, and of what is counted.
     """
-    by_name, counts = np.argsort(list(terms.targets)), decided.counts
-    losses = [
-        [int(loss) if loss.is_integer() else loss for loss in row]
-        for row in counts.k[:, by_name].tolist()
+    target_order, rate_counts = np.argsort(list(settings.targets)), decided_candidates.counts
+    sorted_losses = [
+        [
+            int(target_loss) if target_loss.is_integer() else target_loss
+            for target_loss in policy_losses
+        ]
+        for policy_losses in rate_counts.k[:, target_order].tolist()
     ]
-    ids, targets = [policy.policy_id for policy in decided.tried], sorted(terms.targets.items())
-    tested_on = [terms.arm or cases.held_out.arms[0], [losses, counts.n[:, by_name].tolist()]]
-    is_priced = terms.costs and COST in terms.targets
-    more = [metrics.stated_costs(metrics.cost_matrix(terms.costs))] if is_priced else []
-    of_mix: list[Any] = []
-    corners, units = decided.corners(terms), decided.units
-    if terms.mix is not None and corners is not None and units is not None:
-        of_mix = [terms.mix.rows, terms.mix.is_fixed, corners.tolist(), units.tolist()]
+    policy_ids = [policy.policy_id for policy in decided_candidates.tried]
+    sorted_targets = sorted(settings.targets.items())
+    tested_parts = [
+        settings.arm or cases.held_out.arms[0],
+        [sorted_losses, rate_counts.n[:, target_order].tolist()],
+    ]
+    is_priced = settings.costs and COST in settings.targets
+    stated_costs = [metrics.stated_costs(metrics.cost_matrix(settings.costs))] if is_priced else []
+    mix_parts: list[Any] = []
+    mix_corners, question_cells = decided_candidates.corners(settings), decided_candidates.units
+    if settings.mix is not None and mix_corners is not None and question_cells is not None:
+        mix_parts = [
+            settings.mix.rows,
+            settings.mix.is_fixed,
+            mix_corners.tolist(),
+            question_cells.tolist(),
+        ]
 
     def key_at(delta: float, divisor: int) -> str:
-        divided = [{"divisor": divisor}] if divisor > 1 else []
-        parts = [ids, targets, delta, *tested_on, *more, *divided, *of_mix]
-        return digest(json.dumps(parts), 12)
+        divisor_parts = [{"divisor": divisor}] if divisor > 1 else []
+        key_parts = [
+            policy_ids,
+            sorted_targets,
+            delta,
+            *tested_parts,
+            *stated_costs,
+            *divisor_parts,
+            *mix_parts,
+        ]
+        return digest(json.dumps(key_parts), 12)
 
-    look = take_look(
-        offered,
-        terms.looks,
+    taken_look = take_look(
+        candidates,
+        settings.looks,
         cases.hash,
         cases.queries,
         key_at,
-        terms.delta,
-        terms.reuse,
-        n_tested=len(ids),
-        again=terms.again,
+        settings.delta,
+        settings.reuse,
+        n_tested=len(policy_ids),
+        again=settings.again,
     )
-    if terms.reuse is not None:
-        terms = terms._replace(
-            budget=terms.delta, delta=look.delta, divisor=look.divisor, again=look.number > 1
+    if settings.reuse is not None:
+        settings = settings._replace(
+            budget=settings.delta,
+            delta=taken_look.delta,
+            divisor=taken_look.divisor,
+            again=taken_look.number > 1,
         )
-    return look, terms
+    return taken_look, settings

@@ -39,10 +39,10 @@ from raglab.store.traces import StudyTrace
 from raglab.values import Status, refuse
 
 COST, RISK = "expected_cost", "hallucination_rate"
-SPLITS = ("tune", "certify")
+PILOT_AND_CERTIFY = ("tune", "certify")
 # fields of `RateCounts` with a row a policy
-OF_POLICY = ("cells", "k", "n", "cost", "coverage", "over_ask", "missing", "undecided")
-MODEL_PART = "model of the decision"  # of what a policy learned, see `learning_parts`
+POLICY_FIELDS = ("cells", "k", "n", "cost", "coverage", "over_ask", "missing", "undecided")
+DECISION_MODEL_PART = "model of the decision"  # of what a policy learned, see `learning_parts`
 
 
 class CertificationSettings(NamedTuple):
@@ -86,11 +86,13 @@ class CertificationSettings(NamedTuple):
         Raises:
           ValueError: it leaves nothing.
         """
-        whole, spent = self.delta / self.divisor, self.traffic.delta if self.traffic else 0.0
-        if spent >= whole:
-            rule, remedy = "delta must be above the error of the mix", "estimate it at a smaller"
-            refuse(rule, f"{whole:.3g} and {spent:.3g}", remedy)
-        return whole - spent
+        whole_delta = self.delta / self.divisor
+        mix_delta = self.traffic.delta if self.traffic else 0.0
+        if mix_delta >= whole_delta:
+            delta_rule = "delta must be above the error of the mix"
+            delta_remedy = "estimate it at a smaller"
+            refuse(delta_rule, f"{whole_delta:.3g} and {mix_delta:.3g}", delta_remedy)
+        return whole_delta - mix_delta
 
 
 def checked_settings(
@@ -112,27 +114,35 @@ def checked_settings(
     remedy = "write targets={'hallucination_rate': 0.1}"
     if not isinstance(targets, Mapping | None):
         refuse("targets must map rate -> highest value", f"{targets!r:.80}", remedy)
-    stated = dict(targets or {})
-    if not stated:
+    target_rates = dict(targets or {})
+    if not target_rates:
         refuse("targets must name at least one rate", "none", remedy)
-    most = {COST: float(metrics.cost_matrix(costs).max())} | dict.fromkeys(metrics.OBJECTIVES, 1.0)
-    for name, alpha in stated.items():
-        if name not in most:
-            remedy = f"name one of {', '.join(most)}"
-            refuse("targets must be rates of errors or a cost", repr(name), remedy)
-        if not 0.0 < alpha < most[name]:
-            refuse(f"the target of {name} must be in (0, {most[name]:g})", alpha, "0.1 is 10 %")
+    highest_values = {COST: float(metrics.cost_matrix(costs).max())} | dict.fromkeys(
+        metrics.OBJECTIVES, 1.0
+    )
+    for target_name, target_rate in target_rates.items():
+        if target_name not in highest_values:
+            remedy = f"name one of {', '.join(highest_values)}"
+            refuse("targets must be rates of errors or a cost", repr(target_name), remedy)
+        if not 0.0 < target_rate < highest_values[target_name]:
+            refuse(
+                f"the target of {target_name} must be in (0, {highest_values[target_name]:g})",
+                target_rate,
+                "0.1 is 10 %",
+            )
     metrics.check_delta(delta)
-    path = None if looks is None else Path(looks)
-    terms = CertificationSettings(stated, costs, delta, arm, again, path, mix=checked_mix(mix))
-    _ = terms.level  # which a mix may leave nothing of
-    return terms
+    looks_path = None if looks is None else Path(looks)
+    settings = CertificationSettings(
+        target_rates, costs, delta, arm, again, looks_path, mix=checked_mix(mix)
+    )
+    _ = settings.level  # which a mix may leave nothing of
+    return settings
 
 
 class CertifyCases(NamedTuple):
     """Cases that an order is learned on, None without any, and those to certify on.
 
-    tested: split of the latter, None where there is none. by_split: questions of all cases.
+    tested: split of the latter, None without splits. by_split: questions of all cases.
     numbers: number of the question of each case to certify on, from 0, [Q].
     """
 
@@ -169,28 +179,34 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
     Raises:
       ValueError: splits without `certify`, no case, or cases drawn with several probabilities.
     """
-    by_split = trace_queries(trace)
-    check_split_names(by_split)
-    learned_on, tested = SPLITS
-    pilot, held_out = None, trace
-    if tested in by_split:
-        pilot = trace.split(learned_on) if learned_on in by_split else None
-        held_out = trace.split(tested)
-    elif by_split.keys() - {None}:
-        remedy = "label one certify, or .replace({'test': 'certify'}) before loading"
-        names = ", ".join(sorted(map(str, by_split)))
-        refuse("cases must have a split certify to certify on", names, remedy)
+    queries_by_split = trace_queries(trace)
+    check_split_names(queries_by_split)
+    pilot_split, tested_split = PILOT_AND_CERTIFY
+    pilot_trace, held_out = None, trace
+    if tested_split in queries_by_split:
+        pilot_trace = trace.split(pilot_split) if pilot_split in queries_by_split else None
+        held_out = trace.split(tested_split)
+    elif queries_by_split.keys() - {None}:
+        split_remedy = "label one certify, or .replace({'test': 'certify'}) before loading"
+        split_names = ", ".join(sorted(map(str, queries_by_split)))
+        refuse("cases must have a split certify to certify on", split_names, split_remedy)
     elif not len(trace):
         refuse("a certificate needs at least one case", "none", "check the split")
     cases = list(chain.from_iterable(cases_by_shard(held_out)))
     # A certificate counts each question once, so none may stand for more requests than another.
-    drawn = {case.extra.get(PROBABILITY) for case in cases}
-    if len(drawn) > 1:
-        rule = "cases to certify on must be drawn with one inclusion probability"
-        shown = ", ".join(sorted(map(str, drawn))[:4])
-        refuse(rule, f"{len(drawn)}: {shown}", "draw evenly, or weigh them by raglab.review")
-    split = tested if tested in by_split else None
-    return CertifyCases(pilot, held_out, split, by_split, counted_questions(cases))
+    probabilities = {case.extra.get(PROBABILITY) for case in cases}
+    if len(probabilities) > 1:
+        draw_rule = "cases to certify on must be drawn with one inclusion probability"
+        probability_texts = ", ".join(sorted(map(str, probabilities))[:4])
+        refuse(
+            draw_rule,
+            f"{len(probabilities)}: {probability_texts}",
+            "draw evenly, or weigh them by raglab.review",
+        )
+    certify_split = tested_split if tested_split in queries_by_split else None
+    return CertifyCases(
+        pilot_trace, held_out, certify_split, queries_by_split, counted_questions(cases)
+    )
 
 
 def distinct_candidates(
@@ -201,17 +217,19 @@ def distinct_candidates(
     Raises:
       ValueError: one that has learned from the cases to certify on, alone or with others.
     """
-    by_id: dict[str, Policy] = {}
+    policy_by_id: dict[str, Policy] = {}
     for policy in candidates:  # of equal ones that which remembers a look
-        if policy.certificate is not None or policy.policy_id not in by_id:
-            by_id[policy.policy_id] = policy
-    policies = list(by_id.values())
-    rows = learned_cases(policies, cases.by_split, (cases.tested,))
-    for learned in rows:
-        check_unlearned(learned)
-    doubts = [learned.doubt for learned in rows if learned.doubt]
-    lead = f"Of {len(doubts):,} of {len(policies):,} candidates: " if len(policies) > 1 else ""
-    return policies, tuple(f"{lead}{doubt}" for doubt in doubts[:1])
+        if policy.certificate is not None or policy.policy_id not in policy_by_id:
+            policy_by_id[policy.policy_id] = policy
+    policies = list(policy_by_id.values())
+    learned_rows = learned_cases(policies, cases.by_split, (cases.tested,))
+    for learned_row in learned_rows:
+        check_unlearned(learned_row)
+    doubt_texts = [learned_row.doubt for learned_row in learned_rows if learned_row.doubt]
+    doubt_lead = (
+        f"Of {len(doubt_texts):,} of {len(policies):,} candidates: " if len(policies) > 1 else ""
+    )
+    return policies, tuple(f"{doubt_lead}{doubt_text}" for doubt_text in doubt_texts[:1])
 
 
 class RateCounts(NamedTuple):
@@ -244,22 +262,29 @@ class RateCounts(NamedTuple):
     @property
     def missing_answers(self) -> list[MissingAnswers]:
         """Recorded answers that each policy lacks."""
-        return [MissingAnswers(*pair) for pair in self.missing.tolist()]
+        return [MissingAnswers(*answer_counts) for answer_counts in self.missing.tolist()]
 
     def subset(self, places: NDArray[np.int64]) -> RateCounts:
         """Counts of some policies, in the order given."""
-        mix = self.mix and self.mix._replace(cells=self.mix.cells[places])
-        return self._replace(mix=mix, **{name: getattr(self, name)[places] for name in OF_POLICY})
+        mix_test = self.mix and self.mix._replace(cells=self.mix.cells[places])
+        return self._replace(
+            mix=mix_test,
+            **{field_name: getattr(self, field_name)[places] for field_name in POLICY_FIELDS},
+        )
 
-    def at_best(self, size: float) -> RateCounts:
+    def at_best(self, size_ratio: float) -> RateCounts:
         """Counts to expect on so many times the cases, of which none is lost.
 
         Args:
-          size: cases to come, over these.
+          size_ratio: cases to come, over these.
         """
-        mix = self.mix and self.mix._replace(cells=self.mix.cells * size, loss=0.0 * self.mix.loss)
-        n = np.floor(self.n * size).astype(np.int64)
-        return self._replace(k=0.0 * self.k, n=n, missing=0 * self.missing, mix=mix)
+        mix_test = self.mix and self.mix._replace(
+            cells=self.mix.cells * size_ratio, loss=0.0 * self.mix.loss
+        )
+        expected_cases = np.floor(self.n * size_ratio).astype(np.int64)
+        return self._replace(
+            k=0.0 * self.k, n=expected_cases, missing=0 * self.missing, mix=mix_test
+        )
 
     def mixed(self, place: int) -> MixTest | None:
         """Losses by cell of a target that moves with a stated mix; None of any other."""
@@ -273,86 +298,103 @@ class RateCounts(NamedTuple):
 
         It is 1 of a policy that lacks too many answers, so that it is never certified.
         """
-        out = np.empty(self.k.shape)
-        for place, alpha in enumerate((targets / self.scale).tolist()):
-            k, n, mix = self.k[:, place], self.n[:, place], self.mixed(place)
-            if mix is not None:
-                out[:, place] = mix.p(place, alpha)
-            elif self.graded[place]:
-                out[:, place] = certify.hoeffding_bentkus(k, n, alpha)
+        p_values = np.empty(self.k.shape)
+        for target_place, target_rate in enumerate((targets / self.scale).tolist()):
+            k = self.k[:, target_place]
+            n = self.n[:, target_place]
+            mix_test = self.mixed(target_place)
+            if mix_test is not None:
+                p_values[:, target_place] = mix_test.p(target_place, target_rate)
+            elif self.graded[target_place]:
+                p_values[:, target_place] = certify.hoeffding_bentkus(k, n, target_rate)
             else:
-                out[:, place] = binomial_p(k.astype(np.int64), n, alpha)
-        out[[not answers.is_compared for answers in self.missing_answers]] = 1.0
-        return out
+                p_values[:, target_place] = binomial_p(k.astype(np.int64), n, target_rate)
+        p_values[[not missing_answers.is_compared for missing_answers in self.missing_answers]] = (
+            1.0
+        )
+        return p_values
 
     def bounds(
-        self, place: int, delta: float, alpha: float, *, lower: bool = False
+        self, target_place: int, delta: float, alpha: float, *, lower: bool = False
     ) -> NDArray[np.float64]:
         """Upper or lower bounds of a target's rate or cost at confidence 1 − delta, [N].
 
         Args:
           alpha: the target, in whose units the bounds are.
         """
-        k, n, scale = self.k[:, place], self.n[:, place], float(self.scale[place])
-        if mix := self.mixed(place):
-            return mix.bound(place, delta, alpha / scale, lower=lower) * scale
-        if not self.graded[place]:
+        k = self.k[:, target_place]
+        n = self.n[:, target_place]
+        loss_scale = float(self.scale[target_place])
+        if mix_test := self.mixed(target_place):
+            return mix_test.bound(target_place, delta, alpha / loss_scale, lower=lower) * loss_scale
+        if not self.graded[target_place]:
             interval = clopper_pearson(k.astype(np.int64), n, 1.0 - 2.0 * delta)
-            return np.asarray(interval.low if lower else interval.high) * scale
+            return np.asarray(interval.low if lower else interval.high) * loss_scale
         # what is not lost is a loss in [0, 1] too
-        pairs = zip((n - k if lower else k).tolist(), n.tolist(), strict=True)
-        bounds = np.array([certify.graded_bound(total, size, delta) for total, size in pairs])
-        return (1.0 - bounds if lower else bounds) * scale
+        losses_and_sizes = zip((n - k if lower else k).tolist(), n.tolist(), strict=True)
+        upper_bounds = np.array(
+            [
+                certify.graded_bound(loss_total, n_cases, delta)
+                for loss_total, n_cases in losses_and_sizes
+            ]
+        )
+        return (1.0 - upper_bounds if lower else upper_bounds) * loss_scale
 
-    def total(self, row: int, place: int) -> float | int:
+    def total(self, policy_row: int, target_place: int) -> float | int:
         """Errors of one policy, or the sum of its costs."""
-        value = float(self.k[row, place] * self.scale[place])
-        return int(value) if value.is_integer() else value
+        loss_total = float(self.k[policy_row, target_place] * self.scale[target_place])
+        return int(loss_total) if loss_total.is_integer() else loss_total
 
     def of_cell(self, undecided: int) -> RateCounts:
         """What one case of each cell loses and counts, [20]; undecided: the cell they count as."""
-        cells = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), undecided)
-        return counted_losses(cells, self.names, self.costs)
+        settled_cells = metrics.settled_cells(np.eye(metrics.N_CELLS, dtype=np.int64), undecided)
+        return counted_losses(settled_cells, self.names, self.costs)
 
 
 def counted_losses(
-    cells: NDArray[Any], names: Sequence[str], costs: metrics.Costs | None
+    cells: NDArray[Any], target_names: Sequence[str], costs: metrics.Costs | None
 ) -> RateCounts:
     """Losses of policies whose cells are counted.
 
     Args:
       cells: [N, 20].
-      names: rates of `metrics.RATES`, or `expected_cost`.
+      target_names: rates of `metrics.RATES`, or `expected_cost`.
       costs: of the latter, and of `cost`.
     """
-    cells, matrix = metrics.cell_table(cells), metrics.cost_matrix(costs)
-    counts, labels = metrics.rate_counts(cells), metrics.label_counts(cells)
-    sizes, most = metrics.denominators(counts, labels), float(matrix.max()) or 1.0
-    n_cases = labels.sum(axis=-1)
-    at = [(*metrics.RATES, COST).index(name) for name in names]
-    answered, idle = metrics.COUNTS.index("answered"), metrics.RATES.index("over_ask_rate")
-    is_cost = np.array([name == COST for name in names], dtype=bool)
+    cells, cost_table = metrics.cell_table(cells), metrics.cost_matrix(costs)
+    rate_counts, label_counts = metrics.rate_counts(cells), metrics.label_counts(cells)
+    rate_sizes = metrics.denominators(rate_counts, label_counts)
+    highest_cost = float(cost_table.max()) or 1.0
+    n_cases = label_counts.sum(axis=-1)
+    target_columns = [(*metrics.RATES, COST).index(target_name) for target_name in target_names]
+    answered_column = metrics.COUNTS.index("answered")
+    over_ask_column = metrics.RATES.index("over_ask_rate")
+    is_cost = np.array([target_name == COST for target_name in target_names], dtype=bool)
     return RateCounts(
-        names=tuple(names),
+        names=tuple(target_names),
         costs=costs,
         cells=cells,
-        k=np.column_stack([counts, cells @ (metrics.cell_costs(matrix) / most)])[:, at],
-        n=np.column_stack([sizes, n_cases])[:, at],
-        cost=np.asarray(metrics.expected_cost(cells, matrix), dtype=np.float64),
-        coverage=counts[:, answered] / np.maximum(1, n_cases),
-        over_ask=counts[:, idle] / np.maximum(1, sizes[:, idle]),
-        scale=np.where(is_cost, most, 1.0),
-        graded=is_cost & bool(((matrix > 0.0) & (matrix < most)).any()),
+        k=np.column_stack([rate_counts, cells @ (metrics.cell_costs(cost_table) / highest_cost)])[
+            :, target_columns
+        ],
+        n=np.column_stack([rate_sizes, n_cases])[:, target_columns],
+        cost=np.asarray(metrics.expected_cost(cells, cost_table), dtype=np.float64),
+        coverage=rate_counts[:, answered_column] / np.maximum(1, n_cases),
+        over_ask=rate_counts[:, over_ask_column] / np.maximum(1, rate_sizes[:, over_ask_column]),
+        scale=np.where(is_cost, highest_cost, 1.0),
+        graded=is_cost & bool(((cost_table > 0.0) & (cost_table < highest_cost)).any()),
         missing=np.zeros((len(cells), 2), dtype=np.int64),
         undecided=cells[:, metrics.PLAIN_CELLS :].sum(axis=1),
-        basis=Basis(0, int(labels[:1, Status.ok].sum())),
+        basis=Basis(0, int(label_counts[:1, Status.ok].sum())),
     )
 
 
-def tally_losses(counted: Tally, names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:
+def tally_losses(
+    decision_tally: Tally, target_names: Sequence[str], costs: metrics.Costs | None
+) -> RateCounts:
     """Losses of policies whose decisions are counted, with the answers that they lack."""
-    losses = counted_losses(counted.cells, names, costs)
-    return losses._replace(missing=counted.missing, basis=counted.basis)
+    rate_losses = counted_losses(decision_tally.cells, target_names, costs)
+    return rate_losses._replace(missing=decision_tally.missing, basis=decision_tally.basis)
 
 
 def certified_tally(trace: TraceView, policies: Sequence[PolicyData], arm: str | None) -> Tally:
@@ -360,13 +402,13 @@ def certified_tally(trace: TraceView, policies: Sequence[PolicyData], arm: str |
 
     Each is a wrong answer, and one of those of which 5 % may be missing.
     """
-    counted, failed = tally(trace, policies, arm), failed_count(trace)
-    if not failed:
-        return counted
-    cells = counted.cells + failed * (np.arange(metrics.N_CELLS) == UNEARNED_CELL)
-    answered = metrics.rate_counts(cells)[:, metrics.COUNTS.index("answered")]
-    missing = np.stack([counted.missing[:, 0] + failed, answered], axis=1)
-    return counted._replace(cells=cells, missing=missing)
+    decision_tally, n_failed = tally(trace, policies, arm), failed_count(trace)
+    if not n_failed:
+        return decision_tally
+    failed_cells = decision_tally.cells + n_failed * (np.arange(metrics.N_CELLS) == UNEARNED_CELL)
+    n_answered = metrics.rate_counts(failed_cells)[:, metrics.COUNTS.index("answered")]
+    missing_counts = np.stack([decision_tally.missing[:, 0] + n_failed, n_answered], axis=1)
+    return decision_tally._replace(cells=failed_cells, missing=missing_counts)
 
 
 class Repeats(NamedTuple):
@@ -380,20 +422,23 @@ class Repeats(NamedTuple):
 
 
 def repeated_cases(
-    trace: TraceView, policies: Sequence[PolicyData], numbers: NDArray[np.int64], arm: str | None
+    trace: TraceView,
+    policies: Sequence[PolicyData],
+    question_numbers: NDArray[np.int64],
+    arm: str | None,
 ) -> Repeats:
     """Cells of cases whose question is asked again.
 
     Args:
-      numbers: number of each case's question, from 0, [Q].
+      question_numbers: number of each case's question, from 0, [Q].
     """
-    order = np.argsort(numbers, kind="stable")
-    order = order[(np.bincount(numbers) > 1)[numbers[order]]]
-    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-    if not len(order):
-        return Repeats(np.zeros((len(policies), 0), dtype=np.int64), starts)
-    cells = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
-    return Repeats(cells[:, order], starts)
+    case_order = np.argsort(question_numbers, kind="stable")
+    case_order = case_order[(np.bincount(question_numbers) > 1)[question_numbers[case_order]]]
+    question_starts = np.flatnonzero(np.diff(question_numbers[case_order], prepend=-1))
+    if not len(case_order):
+        return Repeats(np.zeros((len(policies), 0), dtype=np.int64), question_starts)
+    cells_by_case = join_columns(each_shard(shard_cells, trace, list(policies), arm, what="replay"))
+    return Repeats(cells_by_case[:, case_order], question_starts)
 
 
 def question_losses(
@@ -410,16 +455,18 @@ def question_losses(
 
     Source: rule S6.4.
     """
-    of_cell, k, n = losses.of_cell(undecided), losses.k.copy(), losses.n.copy()
-    for row, cells in enumerate(repeats.cells if len(repeats.starts) else ()):
-        for total, by_cell in ((k, of_cell.k), (n, of_cell.n)):
-            worst = np.maximum.reduceat(by_cell[cells], repeats.starts)
-            total[row] += worst.sum(axis=0) - by_cell[cells].sum(axis=0)
+    loss_of_cell, k, n = losses.of_cell(undecided), losses.k.copy(), losses.n.copy()
+    for policy_row, policy_cells in enumerate(repeats.cells if len(repeats.starts) else ()):
+        for target_totals, cell_losses in ((k, loss_of_cell.k), (n, loss_of_cell.n)):
+            worst_losses = np.maximum.reduceat(cell_losses[policy_cells], repeats.starts)
+            target_totals[policy_row] += worst_losses.sum(axis=0) - cell_losses[policy_cells].sum(
+                axis=0
+            )
     return losses._replace(k=k, n=n)
 
 
 def unit_cells(
-    losses: RateCounts, repeats: Repeats, undecided: int = metrics.WRONG_CELL, failed: int = 0
+    losses: RateCounts, repeats: Repeats, undecided: int = metrics.WRONG_CELL, n_failed: int = 0
 ) -> NDArray[np.int64]:
     """Questions by cell, each the case of it that loses most, of every policy and target.
 
@@ -427,41 +474,49 @@ def unit_cells(
 
     Args:
       losses, repeats, undecided: see `question_losses`.
-      failed: calls that the counts hold in `UNEARNED_CELL`.
+      n_failed: calls that the counts hold in `UNEARNED_CELL`.
 
     Raises:
       ValueError: the cases of a question have several labels.
 
     Source: rules S6.4, S6.15.
     """
-    cells, of_cell, n_targets = losses.cells.copy(), losses.of_cell(undecided), len(losses.names)
-    cells[:, UNEARNED_CELL] -= failed
-    units = np.repeat(cells[:, None], n_targets, axis=1)
-    rank = 2.0 * of_cell.k + of_cell.n
-    for label in range(len(metrics.LABELS)):
-        of_label = np.where(metrics.LABEL_OF_CELL[:, None] == label, rank, -1.0)
-        units[:, range(n_targets), of_label.argmax(axis=0)] += failed
+    policies_cells = losses.cells.copy()
+    loss_of_cell = losses.of_cell(undecided)
+    n_targets = len(losses.names)
+    policies_cells[:, UNEARNED_CELL] -= n_failed
+    question_cells = np.repeat(policies_cells[:, None], n_targets, axis=1)
+    cell_rank = 2.0 * loss_of_cell.k + loss_of_cell.n
+    for label_index in range(len(metrics.LABELS)):
+        label_rank = np.where(metrics.LABEL_OF_CELL[:, None] == label_index, cell_rank, -1.0)
+        question_cells[:, range(n_targets), label_rank.argmax(axis=0)] += n_failed
     if len(repeats.starts):
-        labels = metrics.LABEL_OF_CELL[repeats.cells[0]]
-        least, most = (end.reduceat(labels, repeats.starts) for end in (np.minimum, np.maximum))
-        if several := int((least < most).sum()):
-            n = int(losses.cells[0].sum()) - len(labels) + len(repeats.starts)
-            rule = "under a mix each question must have one label"
-            refuse(rule, f"several for {several:,} of {n:,}", "leave mix out")
-        ranked = np.argsort(rank, axis=0, kind="stable")
-        for row, of_policy in enumerate(repeats.cells):
-            worst = np.maximum.reduceat(np.argsort(ranked, axis=0)[of_policy], repeats.starts)
-            for place, at in enumerate(worst.T):
-                units[row, place] += np.bincount(ranked[at, place], minlength=metrics.N_CELLS)
-            units[row] -= np.bincount(of_policy, minlength=metrics.N_CELLS)
-    return metrics.settled_cells(units, undecided)
+        case_labels = metrics.LABEL_OF_CELL[repeats.cells[0]]
+        lowest_labels, highest_labels = (
+            extreme.reduceat(case_labels, repeats.starts) for extreme in (np.minimum, np.maximum)
+        )
+        if n_mixed := int((lowest_labels < highest_labels).sum()):
+            n_questions = int(losses.cells[0].sum()) - len(case_labels) + len(repeats.starts)
+            label_rule = "under a mix each question must have one label"
+            refuse(label_rule, f"several for {n_mixed:,} of {n_questions:,}", "leave mix out")
+        ranked_cells = np.argsort(cell_rank, axis=0, kind="stable")
+        for policy_row, policy_cells in enumerate(repeats.cells):
+            worst_ranks = np.maximum.reduceat(
+                np.argsort(ranked_cells, axis=0)[policy_cells], repeats.starts
+            )
+            for target_place, cell_ranks in enumerate(worst_ranks.T):
+                question_cells[policy_row, target_place] += np.bincount(
+                    ranked_cells[cell_ranks, target_place], minlength=metrics.N_CELLS
+                )
+            question_cells[policy_row] -= np.bincount(policy_cells, minlength=metrics.N_CELLS)
+    return metrics.settled_cells(question_cells, undecided)
 
 
 def in_mix(
     losses: RateCounts,
     corners: NDArray[np.float64],
     level: float,
-    units: NDArray[np.int64] | None = None,
+    question_cells: NDArray[np.int64] | None = None,
 ) -> RateCounts:
     """Losses tested in a traffic mix, with cost, coverage and over-ask of the mean of its corners.
 
@@ -469,17 +524,22 @@ def in_mix(
       losses: of policies, [N].
       corners: outermost mixes, [V, 3].
       level: error of a test.
-      units: see `unit_cells`; None where each case is one.
+      question_cells: see `unit_cells`; None where each case is one.
     """
-    weighed = weighed_by_mix(losses.cells, corners.mean(axis=0)).weights
-    of_mix = counted_losses(weighed, losses.names, losses.costs)
-    of_cell = losses.of_cell(metrics.WRONG_CELL)
-    if units is None:
-        units = np.repeat(losses.cells[:, None], len(losses.names), axis=1)
-    counted = of_cell.n.T.astype(np.float64)
-    test = MixTest(units.astype(np.float64), of_cell.k.T, counted, corners, level)
+    mean_cells = weighed_by_mix(losses.cells, corners.mean(axis=0)).weights
+    mean_losses = counted_losses(mean_cells, losses.names, losses.costs)
+    loss_of_cell = losses.of_cell(metrics.WRONG_CELL)
+    if question_cells is None:
+        question_cells = np.repeat(losses.cells[:, None], len(losses.names), axis=1)
+    counted_by_cell = loss_of_cell.n.T.astype(np.float64)
+    mix_test = MixTest(
+        question_cells.astype(np.float64), loss_of_cell.k.T, counted_by_cell, corners, level
+    )
     return losses._replace(
-        cost=of_mix.cost, coverage=of_mix.coverage, over_ask=of_mix.over_ask, mix=test
+        cost=mean_losses.cost,
+        coverage=mean_losses.coverage,
+        over_ask=mean_losses.over_ask,
+        mix=mix_test,
     )
 
 
@@ -496,17 +556,22 @@ class SplitCounts(NamedTuple):
 
 
 def count_split(
-    trace: TraceView, candidates: Sequence[Policy], start: Policy, terms: CertificationSettings
+    trace: TraceView,
+    candidates: Sequence[Policy],
+    start_policy: Policy,
+    settings: CertificationSettings,
 ) -> SplitCounts:
     """Losses of candidates and always-answer, in one pass over the cases or a trace's shards.
 
     Args:
-      start: policy that always-answer is made of.
+      start_policy: policy that always-answer is made of.
     """
-    counts = certified_tally(trace, [*candidates, always_answer(start)], terms.arm)
-    counted = counts._replace(cells=counts.cells[:-1], missing=counts.missing[:-1])
-    losses = tally_losses(counted, list(terms.targets), terms.costs)
-    return SplitCounts(losses, counts.cells[-1], counted)
+    split_tally = certified_tally(trace, [*candidates, always_answer(start_policy)], settings.arm)
+    candidate_tally = split_tally._replace(
+        cells=split_tally.cells[:-1], missing=split_tally.missing[:-1]
+    )
+    candidate_losses = tally_losses(candidate_tally, list(settings.targets), settings.costs)
+    return SplitCounts(candidate_losses, split_tally.cells[-1], candidate_tally)
 
 
 class PilotCounts(NamedTuple):
@@ -526,71 +591,90 @@ class PilotCounts(NamedTuple):
 
 
 def pilot_counts(
-    pilot: TraceView, offered: Sequence[Policy], terms: CertificationSettings
+    pilot: TraceView, candidates: Sequence[Policy], settings: CertificationSettings
 ) -> PilotCounts:
     """Losses and costs of candidates on the pilot, cross-fitted where their model was fitted there.
 
     Args:
-      offered: candidates of any kind; those that share a model are cross-fitted together.
+      candidates: candidates of any kind; those that share a model are cross-fitted together.
 
     Source: rules S6.9, S6.10: cases that a model was fitted on flatter it, in the order, the choice
       and the hint.
     """
-    split, hashed = count_split(pilot, offered, offered[0], terms), trace_hash(pilot)
+    split_counts = count_split(pilot, candidates, candidates[0], settings)
+    pilot_hash = trace_hash(pilot)
     # places of candidates that decide by a model fitted on these cases, by measures and model
-    groups: dict[Any, list[int]] = {}
-    for place, policy in enumerate(offered):
-        model = policy.decision.model
-        if policy.decision.rule == EXPECTED_COST and model and model.fitted_on == hashed:
-            groups.setdefault(policy.structure, []).append(place)
-    every, cross_fitted = split.counted.cells.copy(), set[int]()
-    for places in groups.values():
+    places_by_model: dict[Any, list[int]] = {}
+    for candidate_place, policy in enumerate(candidates):
+        decision_model = policy.decision.model
+        if (
+            policy.decision.rule == EXPECTED_COST
+            and decision_model
+            and decision_model.fitted_on == pilot_hash
+        ):
+            places_by_model.setdefault(policy.structure, []).append(candidate_place)
+    pilot_cells, cross_fitted = split_counts.counted.cells.copy(), set[int]()
+    for candidate_places in places_by_model.values():
         try:
-            cells = held_out_cells(pilot, [offered[place] for place in places], terms.arm)
+            blind_cells = held_out_cells(
+                pilot,
+                [candidates[candidate_place] for candidate_place in candidate_places],
+                settings.arm,
+            )
         except ValueError:  # too few cases of a kind for a fit without a fold
             continue
-        cross_fitted.update(places)
-        every[places] = cells
-    counted = split.counted._replace(cells=every)
-    losses = tally_losses(counted, list(terms.targets), terms.costs)
-    if terms.traffic is not None:
-        corners = terms.traffic.vertices(metrics.label_counts(every[0]))
-        losses = in_mix(losses, corners, terms.level)
+        cross_fitted.update(candidate_places)
+        pilot_cells[candidate_places] = blind_cells
+    pilot_tally = split_counts.counted._replace(cells=pilot_cells)
+    pilot_losses = tally_losses(pilot_tally, list(settings.targets), settings.costs)
+    if settings.traffic is not None:
+        mix_corners = settings.traffic.vertices(metrics.label_counts(pilot_cells[0]))
+        pilot_losses = in_mix(pilot_losses, mix_corners, settings.level)
     # What a policy keeps of its cases tells of others, whose pilot figures flatter as well.
-    in_sample = sum(
-        bool(set(learned.parts) - ({MODEL_PART} if place in cross_fitted else set()))
-        for place, learned in enumerate(trace_learned(offered, pilot))
+    n_in_sample = sum(
+        bool(
+            set(learned_row.parts)
+            - ({DECISION_MODEL_PART} if candidate_place in cross_fitted else set())
+        )
+        for candidate_place, learned_row in enumerate(trace_learned(candidates, pilot))
     )
-    note = (
-        f"Pilot figures of {in_sample:,} of {len(offered):,} candidates are {IN_SAMPLE}: order and "
+    in_sample_note = (
+        f"Pilot figures of {n_in_sample:,} of {len(candidates):,} candidates are {IN_SAMPLE}: "
+        "order and "
         "pilot cost flatter them, the test does not."
     )
-    free = counted_losses(split.answering[None], [RISK], None)
-    free_rate = float(free.k[0, 0] / free.n[0, 0]) if free.n[0, 0] else 1.0
-    return PilotCounts(losses, free_rate, (note,) if in_sample else (), len(pilot), hashed)
+    free_counts = counted_losses(split_counts.answering[None], [RISK], None)
+    free_rate = float(free_counts.k[0, 0] / free_counts.n[0, 0]) if free_counts.n[0, 0] else 1.0
+    return PilotCounts(
+        pilot_losses, free_rate, (in_sample_note,) if n_in_sample else (), len(pilot), pilot_hash
+    )
 
 
 def free_policies(
-    counts: SplitCounts,
-    terms: CertificationSettings,
-    corners: NDArray[np.float64] | None = None,
+    split_counts: SplitCounts,
+    settings: CertificationSettings,
+    mix_corners: NDArray[np.float64] | None = None,
 ) -> tuple[str, ...]:
     """Policies with no threshold that pass the same test of each target on the certified cases.
 
     Args:
-      counts: of these cases.
-      corners: of the stated mix, [V, 3].
+      split_counts: of these cases.
+      mix_corners: of the stated mix, [V, 3].
     """
-    cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
-    cells[0] = counts.answering[: metrics.PLAIN_CELLS].reshape(cells.shape[1:])
-    # whatever is undecided counts as wrong
-    cells[0, Status.ok, Status.ok, 0] += counts.answering[metrics.PLAIN_CELLS :].sum()
-    cells[1, Status.refuse, :, 0] = counts.counted.labels
+    free_cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
+    free_cells[0] = split_counts.answering[: metrics.PLAIN_CELLS].reshape(free_cells.shape[1:])
+    # undecided answers count as wrong
+    free_cells[0, Status.ok, Status.ok, 0] += split_counts.answering[metrics.PLAIN_CELLS :].sum()
+    free_cells[1, Status.refuse, :, 0] = split_counts.counted.labels
     # at its best: the options are right wherever it should ask
-    cells[2, Status.ambiguous, :, 1] = counts.counted.labels
-    losses = counted_losses(cells, list(terms.targets), terms.costs)
-    if corners is not None:
-        losses = in_mix(losses, corners, terms.level)
-    joint = losses.p(terms.alphas).max(axis=1)
-    names = ("always-answer", "always-refuse", "always-ask")
-    return tuple(name for name, p in zip(names, joint, strict=True) if p <= terms.level)
+    free_cells[2, Status.ambiguous, :, 1] = split_counts.counted.labels
+    free_losses = counted_losses(free_cells, list(settings.targets), settings.costs)
+    if mix_corners is not None:
+        free_losses = in_mix(free_losses, mix_corners, settings.level)
+    joint_p = free_losses.p(settings.alphas).max(axis=1)
+    policy_names = ("always-answer", "always-refuse", "always-ask")
+    return tuple(
+        policy_name
+        for policy_name, policy_p in zip(policy_names, joint_p, strict=True)
+        if policy_p <= settings.level
+    )

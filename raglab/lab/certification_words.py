@@ -45,9 +45,9 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
-ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
-UNSTATED = object()
+LIKELY_CERTIFICATE = 0.8  # probability of a certificate from which on its target is hinted at
+HINTED_TARGETS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
+UNSTATED_SETTING = object()
 
 
 class SequenceResult(NamedTuple):
@@ -116,89 +116,102 @@ class Certification(Result):
     @property
     def facts(self) -> list[tuple[str, ...]]:
         """Facts of the certificate, with the settings in which the chosen candidate differs."""
-        certificate, facts = self.certificate, certificate_facts(self.certificate)
+        certificate, certificate_rows = self.certificate, certificate_facts(self.certificate)
         if self.policy is None:
-            return facts
-        changed = self.table.set_index("policy_id")["changed"][str(certificate.chosen)]
-        shown = number_texts(changed) or "nothing"
-        return [("chosen", str(certificate.chosen)), ("changed", shown), *facts]
+            return certificate_rows
+        chosen_settings = self.table.set_index("policy_id")["changed"][str(certificate.chosen)]
+        settings_text = number_texts(chosen_settings) or "nothing"
+        return [("chosen", str(certificate.chosen)), ("changed", settings_text), *certificate_rows]
 
     def _summary(self) -> Summary:
-        needs = need_frame(self.needs, self.certificate.cases + self.failed)
+        needs_table = need_frame(self.needs, self.certificate.cases + self.failed)
         return Summary(
             self.facts,
-            {"promises": self.certificate.table, "needs": needs, "candidates": self.table},
+            {"promises": self.certificate.table, "needs": needs_table, "candidates": self.table},
             (self.certificate.reason, *self.notes),
             "Certified" if self.policy is not None else "Not certified",
         )
 
 
-def changed_settings(start: Policy, policy: Policy) -> dict[str, Any]:
+def changed_settings(start_policy: Policy, policy: Policy) -> dict[str, Any]:
     """Settings in which a candidate differs, with its values."""
-    # A manifest leaves out what was added since the first version and stands at its default.
-    own, now = start.manifest, policy.manifest
+    # A manifest leaves out what was added since the first version and has its default.
+    start_manifest, policy_manifest = start_policy.manifest, policy.manifest
     return {
-        path: policy.value(path)
-        for path in dict.fromkeys((*now, *own))
-        if now.get(path, UNSTATED) != own.get(path, UNSTATED)
+        setting_path: policy.value(setting_path)
+        for setting_path in dict.fromkeys((*policy_manifest, *start_manifest))
+        if policy_manifest.get(setting_path, UNSTATED_SETTING)
+        != start_manifest.get(setting_path, UNSTATED_SETTING)
     }
 
 
 def candidate_table(
-    start: Policy,
-    tried: Sequence[Policy],
-    counts: RateCounts,
-    tested: SequenceResult,
-    pilot: RateCounts | None,
-    terms: CertificationSettings,
+    start_policy: Policy,
+    tried_policies: Sequence[Policy],
+    rate_counts: RateCounts,
+    test_result: SequenceResult,
+    losses_on_pilot: RateCounts | None,
+    settings: CertificationSettings,
 ) -> pd.DataFrame:
     """A row a candidate in the order of the tests.
 
     Args:
-      pilot: losses of the same candidates there; None without one.
+      losses_on_pilot: losses of the same candidates there; None without one.
     """
     import pandas as pd
 
-    rows = range(len(tried))
-    columns: dict[str, Any] = {
-        "policy_id": [policy.policy_id for policy in tried],
-        "tested": np.arange(len(tried)) < tested.n_tested,
-        "certified": tested.passed,
+    policy_rows = range(len(tried_policies))
+    table_columns: dict[str, Any] = {
+        "policy_id": [policy.policy_id for policy in tried_policies],
+        "tested": np.arange(len(tried_policies)) < test_result.n_tested,
+        "certified": test_result.passed,
     }
-    for place, (name, alpha) in enumerate(terms.targets.items()):
-        columns |= {
-            f"{name}_k": [counts.total(row, place) for row in rows],
-            f"{name}_n": counts.n[:, place],
-            f"{name}_bound": counts.bounds(place, terms.level, alpha),
-            f"{name}_p": tested.p[:, place],
+    for target_place, (target_name, alpha) in enumerate(settings.targets.items()):
+        table_columns |= {
+            f"{target_name}_k": [
+                rate_counts.total(policy_row, target_place) for policy_row in policy_rows
+            ],
+            f"{target_name}_n": rate_counts.n[:, target_place],
+            f"{target_name}_bound": rate_counts.bounds(target_place, settings.level, alpha),
+            f"{target_name}_p": test_result.p[:, target_place],
         }
-        if pilot is not None:
-            lost = [pilot.total(row, place) for row in rows]
-            columns |= {f"pilot_{name}_k": lost, f"pilot_{name}_n": pilot.n[:, place]}
-    columns |= {"cost": counts.cost} | ({} if pilot is None else {"pilot_cost": pilot.cost})
-    columns |= {"coverage": counts.coverage, "over_ask_rate": counts.over_ask}
+        if losses_on_pilot is not None:
+            pilot_losses = [
+                losses_on_pilot.total(policy_row, target_place) for policy_row in policy_rows
+            ]
+            table_columns |= {
+                f"pilot_{target_name}_k": pilot_losses,
+                f"pilot_{target_name}_n": losses_on_pilot.n[:, target_place],
+            }
+    table_columns |= {"cost": rate_counts.cost} | (
+        {} if losses_on_pilot is None else {"pilot_cost": losses_on_pilot.cost}
+    )
+    table_columns |= {"coverage": rate_counts.coverage, "over_ask_rate": rate_counts.over_ask}
     return pd.DataFrame(
-        columns | {"changed": [changed_settings(start, policy) for policy in tried]}
+        table_columns
+        | {"changed": [changed_settings(start_policy, policy) for policy in tried_policies]}
     )
 
 
 def certificate_lines(certification: Certification) -> list[str]:
     """Lines that say what a certification gave; where it failed, the notes say what is missing."""
     certificate = certification.certificate
-    lead = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
-    lines = [f"{lead}: {certificate.reason.removeprefix('not certified: ')}."]
-    lines += [": ".join(row) for row in certification.facts]
-    for name, _, k, n, bound in certificate.promises:
-        lines.append(f"{name}: {k:g} of {n}, upper bound {decimals(bound)}")
-    return lines + [f"note: {note}" for note in certification.notes]
+    verdict_words = "NOT CERTIFIED" if certification.policy is None else "CERTIFIED"
+    text_lines = [f"{verdict_words}: {certificate.reason.removeprefix('not certified: ')}."]
+    text_lines += [": ".join(fact_row) for fact_row in certification.facts]
+    for rate_name, _, n_errors, n_cases, upper_bound in certificate.promises:
+        text_lines.append(
+            f"{rate_name}: {n_errors:g} of {n_cases}, upper bound {decimals(upper_bound)}"
+        )
+    return text_lines + [f"note: {note}" for note in certification.notes]
 
 
 def number_texts(settings: Mapping[str, Any]) -> str:
     """Settings that are numbers, as text."""
     return ", ".join(
-        f"{path} {value:g}"
-        for path, value in settings.items()
-        if isinstance(value, Real) and not isinstance(value, bool)
+        f"{setting_path} {number:g}"
+        for setting_path, number in settings.items()
+        if isinstance(number, Real) and not isinstance(number, bool)
     )
 
 
@@ -206,121 +219,148 @@ def number_texts(settings: Mapping[str, Any]) -> str:
 
 
 def certificate_reason(
-    tested: SequenceResult,
-    terms: CertificationSettings,
-    who: str,
+    test_result: SequenceResult,
+    settings: CertificationSettings,
+    tested_phrase: str,
     look: TakenLook,
-    judged: Sequence[str],
+    basis_words: Sequence[str],
 ) -> str:
     """What is promised or not, at which look.
 
     Args:
-      tested: promises with their bounds at the level of the test, where it failed.
-      terms: of the certification.
-      who: fails, where none passed.
+      test_result: promises with their bounds at the level of the test, where it failed.
+      settings: of the certification.
+      tested_phrase: fails, where none passed.
       look: at the cases.
-      judged: by which basis the cases are judged, and which count otherwise.
+      basis_words: by which basis the cases are judged, and which count otherwise.
     """
-    promises = tested.failed or tested.promises
-    rates = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
-    rates += f" in traffic of {terms.traffic}" if terms.traffic else ""
+    promises = test_result.failed or test_result.promises
+    rates_text = ", ".join(f"{promise.name} at most {promise.alpha:g}" for promise in promises)
+    rates_text += f" in traffic of {settings.traffic}" if settings.traffic else ""
     # which look at the cases this is, what is spent on them, and whether a file remembers it
-    known = "first look known of" if not terms.again else "further look, earlier ones unknown"
-    shown = "first look on record" if terms.looks else known
+    known_phrase = (
+        "first look known of" if not settings.again else "further look, earlier ones unknown"
+    )
+    look_text = "first look on record" if settings.looks else known_phrase
     if look.number > 1:
-        known = "" if terms.looks else " that is known of"
-        shown = f"look {look.number} on these cases{known}, at a spent delta of {look.spent:g}"
-    if terms.divisor > 1:
-        shown += f"; tested at {terms.level:.3g}, as one of {terms.divisor:,} chosen here"
-    cases = "; ".join(filter(None, (shown, *judged)))
-    if not tested.certified:
-        (promise,) = (promise for promise in promises if promise.name == tested.binding)
-        bound = decimals(promise.bound, promise.alpha)
-        counts = f"{promise.k:g} of {promise.n}, upper bound {bound}"
-        counts = counts if promise.n else "0 of 0 cases"
-        return f"not certified: {rates}; {who} fails on {tested.binding} ({counts}); {cases}"
-    sure = f"{rates}{', together,' * (len(promises) > 1)} with confidence {1.0 - terms.delta:g}"
+        known_phrase = "" if settings.looks else " that is known of"
+        look_text = (
+            f"look {look.number} on these cases{known_phrase}, at a spent delta of {look.spent:g}"
+        )
+    if settings.divisor > 1:
+        look_text += f"; tested at {settings.level:.3g}, as one of {settings.divisor:,} chosen here"
+    cases_text = "; ".join(filter(None, (look_text, *basis_words)))
+    if not test_result.certified:
+        (promise,) = (promise for promise in promises if promise.name == test_result.binding)
+        bound_text = decimals(promise.bound, promise.alpha)
+        counts_text = f"{promise.k:g} of {promise.n}, upper bound {bound_text}"
+        counts_text = counts_text if promise.n else "0 of 0 cases"
+        return (
+            f"not certified: {rates_text}; {tested_phrase} fails on {test_result.binding} "
+            f"({counts_text}); {cases_text}"
+        )
+    together = ", together," * (len(promises) > 1)
+    promise_text = f"{rates_text}{together} with confidence {1.0 - settings.delta:g}"
     if look.number > 1:
-        every = max(0.0, 1.0 - look.spent)
-        sure += f" for this look alone, {every:g} for all {look.number} looks together"
-    return f"{sure}; {tested.binding} binds; {cases}"
+        joint_confidence = max(0.0, 1.0 - look.spent)
+        promise_text += (
+            f" for this look alone, {joint_confidence:g} for all {look.number} looks together"
+        )
+    return f"{promise_text}; {test_result.binding} binds; {cases_text}"
 
 
 def untested_reason(
-    lacking: Mapping[str, tuple[int, int]], terms: CertificationSettings, of_what: str
+    lacking_targets: Mapping[str, tuple[int, int]],
+    settings: CertificationSettings,
+    cases_phrase: str,
 ) -> str:
     """Why no candidate can pass, so that none is tested.
 
     Args:
-      lacking: see `lacking_cases`.
-      terms: of the certification.
-      of_what: whose cases these are, or how many tests are made at once; '' for all cases.
+      lacking_targets: see `lacking_cases`.
+      settings: of the certification.
+      cases_phrase: whose cases these are, or how many tests are made at once; '' for all cases.
     """
-    needs = "; ".join(
-        f"{name} at most {terms.targets[name]:g} needs {needed:,} cases even if none is lost, got "
+    needs_text = "; ".join(
+        f"{target_name} at most {settings.targets[target_name]:g} needs {n_needed:,} cases even if "
+        "none is lost, got "
         f"{n_cases:,}"
-        for name, (needed, n_cases) in lacking.items()
+        for target_name, (n_needed, n_cases) in lacking_targets.items()
     )
-    lacks = needs or "no candidate can pass in this mix even if none is lost"
-    return f"not certified: {lacks}{of_what}, at delta {terms.level:g}; no look was taken"
+    lacking_text = needs_text or "no candidate can pass in this mix even if none is lost"
+    return (
+        f"not certified: {lacking_text}{cases_phrase}, at delta {settings.level:g}; "
+        "no look was taken"
+    )
 
 
 def lacking_cases(
-    n_cases: Mapping[str, int], terms: CertificationSettings, n_tests: int = 1
+    n_cases: Mapping[str, int], settings: CertificationSettings, n_tests: int = 1
 ) -> dict[str, tuple[int, int]]:
     """Target -> cases needed before any policy can pass, and those there are; empty if enough.
 
     No p-value is below that of as many cases without a loss. So where that one does not reach the
-    level, no policy passes, whatever the labels and the decisions are.
+    level, no policy passes, for any labels and decisions.
 
     Args:
       n_cases: target -> cases of its rate, or all to certify on.
-      terms: with the targets and the level of the tests.
+      settings: with the targets and the level of the tests.
       n_tests: candidates that are tested at once (Holm); the likeliest needs delta over their
         number.
 
     Source: rule S6.10.
     """
-    most, lacking = float(metrics.cost_matrix(terms.costs).max()) or 1.0, {}
-    for name, size in n_cases.items():
-        limit = float(terms.targets[name]) / (most if name == COST else 1.0)
+    highest_cost, lacking_targets = float(metrics.cost_matrix(settings.costs).max()) or 1.0, {}
+    for target_name, n_present in n_cases.items():
+        target_limit = float(settings.targets[target_name]) / (
+            highest_cost if target_name == COST else 1.0
+        )
         # of both tests the one that passes sooner: graded losses have another than errors
-        every = binomial_p(0, size, limit), hoeffding_bentkus(0.0, size, limit)
-        if float(min(every)) * n_tests > terms.level:
-            needed = cases_needed(limit, terms.level / n_tests)
-            lacking[name] = (max(size + 1, needed), size)
-    return lacking
+        p_values = (
+            binomial_p(0, n_present, target_limit),
+            hoeffding_bentkus(0.0, n_present, target_limit),
+        )
+        if float(min(p_values)) * n_tests > settings.level:
+            n_needed = cases_needed(target_limit, settings.level / n_tests)
+            lacking_targets[target_name] = (max(n_present + 1, n_needed), n_present)
+    return lacking_targets
 
 
 # what a target needs
 
 
-def need_line(name: str, need: DataNeed) -> str:
+def need_line(rate_name: str, data_need: DataNeed) -> str:
     """What a target needs, how many cases there are, and the best target they certify."""
-    most = " / ".join(map(str, need.needed))
-    best = percent(need.best) if need.answered else "nothing"
+    needed_text = " / ".join(map(str, data_need.needed))
+    best_target = percent(data_need.best) if data_need.answered else "nothing"
     return (
-        f"{name} ≤ {percent(need.alpha)} needs {most} {metrics.RATE_TABLE[name].share_of} cases "
-        f"with 0 / 1 / 2 errors; these {need.answered} with {need.wrong} certify {best}."
+        f"{rate_name} ≤ {percent(data_need.alpha)} needs {needed_text} "
+        f"{metrics.RATE_TABLE[rate_name].share_of} cases "
+        f"with 0 / 1 / 2 errors; these {data_need.answered} with {data_need.wrong} certify "
+        f"{best_target}."
     )
 
 
-def need_note(name: str, need: DataNeed, n_cases: int) -> str:
+def need_note(rate_name: str, data_need: DataNeed, n_cases: int) -> str:
     """`need_line`, and about how many more labelled questions that is where there are too few.
 
     Args:
-      name: of the rate.
-      need: of it.
+      rate_name: of the rate.
+      data_need: of it.
       n_cases: labelled questions there are, whether they count in the rate or not.
     """
-    line, questions = need_line(name, need), missing_questions(need, n_cases)
-    if not questions:
-        return line
-    line += f" Missing: about {questions:,} labelled questions without a further error."
-    return f"{line} Their rate is above it." if need.wrong > need.alpha * need.answered else line
+    need_text, n_missing = need_line(rate_name, data_need), missing_questions(data_need, n_cases)
+    if not n_missing:
+        return need_text
+    need_text += f" Missing: about {n_missing:,} labelled questions without a further error."
+    return (
+        f"{need_text} Their rate is above it."
+        if data_need.wrong > data_need.alpha * data_need.answered
+        else need_text
+    )
 
 
-def missing_questions(need: DataNeed, n_cases: int) -> int:
+def missing_questions(data_need: DataNeed, n_cases: int) -> int:
     """About how many labelled questions more a target needs, without a further error.
 
     Args:
@@ -331,10 +371,12 @@ def missing_questions(need: DataNeed, n_cases: int) -> int:
       >>> missing_questions(data_need(0.1, 9, 1), 30)
       97
     """
-    if not need.answered or need.best <= need.alpha:
+    if not data_need.answered or data_need.best <= data_need.alpha:
         return 0
-    more = cases_needed(need.alpha, need.delta, need.wrong) - need.answered
-    return ceil(more * n_cases / need.answered)
+    further_cases = (
+        cases_needed(data_need.alpha, data_need.delta, data_need.wrong) - data_need.answered
+    )
+    return ceil(further_cases * n_cases / data_need.answered)
 
 
 def need_frame(needs: Mapping[str, DataNeed], n_cases: int) -> pd.DataFrame:
@@ -346,13 +388,15 @@ def need_frame(needs: Mapping[str, DataNeed], n_cases: int) -> pd.DataFrame:
     """
     import pandas as pd
 
-    frame = pd.DataFrame(needs.values(), index=list(needs), columns=list(DataNeed._fields))
-    frame["missing_questions"] = [missing_questions(need, n_cases) for need in needs.values()]
-    return frame.rename_axis("target").reset_index()
+    needs_table = pd.DataFrame(needs.values(), index=list(needs), columns=list(DataNeed._fields))
+    needs_table["missing_questions"] = [
+        missing_questions(data_need, n_cases) for data_need in needs.values()
+    ]
+    return needs_table.rename_axis("target").reset_index()
 
 
 def nearest_target(
-    pilot: PilotCounts | None, size: float, terms: CertificationSettings
+    counts_on_pilot: PilotCounts | None, size_ratio: float, settings: CertificationSettings
 ) -> tuple[float, float]:
     """Lowest hallucination target that some candidate is likely to certify, and how likely.
 
@@ -360,33 +404,40 @@ def nearest_target(
     is none; a target that always-answer reaches is no hint.
 
     Args:
-      pilot: what the candidates do there; None without one.
-      size: cases to certify on, over those of the pilot.
-      terms: with the targets and the level of the tests.
+      counts_on_pilot: what the candidates do there; None without one.
+      size_ratio: cases to certify on, over those of the pilot.
+      settings: with the targets and the level of the tests.
 
     Source: rule S6.9.
     """
-    none = (float("nan"), float("nan"))
-    if pilot is None or RISK not in terms.targets or pilot.losses.mix is not None:
-        return none
-    counts = pilot.losses
+    no_target = (float("nan"), float("nan"))
+    if (
+        counts_on_pilot is None
+        or RISK not in settings.targets
+        or counts_on_pilot.losses.mix is not None
+    ):
+        return no_target
+    pilot_losses = counts_on_pilot.losses
 
-    def chance(name: str, alpha: float) -> NDArray[np.float64]:
-        place = counts.names.index(name)
-        k, n, limit = counts.k[:, place], counts.n[:, place], alpha / counts.scale[place]
-        return certification_chance(k, n, n * size, float(limit), terms.level)
+    def chance(target_name: str, target_rate: float) -> NDArray[np.float64]:
+        target_place = pilot_losses.names.index(target_name)
+        k = pilot_losses.k[:, target_place]
+        n = pilot_losses.n[:, target_place]
+        scaled_limit = target_rate / pilot_losses.scale[target_place]
+        return certification_chance(k, n, n * size_ratio, float(scaled_limit), settings.level)
 
-    likely = np.ones(len(counts.k))
-    for name, alpha in terms.targets.items():
-        if name != RISK:
-            likely = likely * chance(name, alpha)
-    for alpha in ALPHAS:
+    other_chance = np.ones(len(pilot_losses.k))
+    for target_name, target_rate in settings.targets.items():
+        if target_name != RISK:
+            other_chance = other_chance * chance(target_name, target_rate)
+    for target_rate in HINTED_TARGETS:
         if (
-            alpha < pilot.free_rate
-            and (best := float((likely * chance(RISK, alpha)).max())) >= LIKELY
+            target_rate < counts_on_pilot.free_rate
+            and (best_chance := float((other_chance * chance(RISK, target_rate)).max()))
+            >= LIKELY_CERTIFICATE
         ):
-            return alpha, best
-    return none
+            return target_rate, best_chance
+    return no_target
 
 
 # notes
@@ -394,90 +445,114 @@ def nearest_target(
 
 def certificate_notes(
     certificate: Certificate,
-    nearest: tuple[float, float],
-    terms: CertificationSettings,
+    nearest_hint: tuple[float, float],
+    settings: CertificationSettings,
     *,
     unsplit: bool,
 ) -> list[str]:
     """What makes a certificate worth less than it looks, and where none is, what is in reach.
 
     Args:
-      nearest: hallucination target that the pilot hints at, and its chance.
-      terms: of the certification.
+      nearest_hint: hallucination target that the pilot hints at, and its chance.
+      settings: of the certification.
       unsplit: whether all cases of the trace were certified on.
     """
-    is_certified, method = certificate.chosen is not None, certificate.method
-    further = "a further look" if certificate.looks else "a look"
-    notes = {
+    is_certified, test_method = certificate.chosen is not None, certificate.method
+    look_phrase = "a further look" if certificate.looks else "a look"
+    note_conditions = {
         asking_note(certificate.over_ask, certificate.free): certificate.rests_on_asking,
         "Always answering keeps every target too: no threshold is needed.": (
             "always-answer" in certificate.free
         ),
         "Without split tune all candidates are tested at once (Holm); the cost of the chosen one "
-        "is of these very cases and flatters.": method == "holm" and is_certified,
+        "is of these very cases and flatters.": test_method == "holm" and is_certified,
         "The candidates share the delta: certify_policy tests one at the whole of it, certify_best "
         "needs splits tune and certify (raglab.split).": (
-            method == "holm" and not is_certified and certificate.candidates > 1
+            test_method == "holm" and not is_certified and certificate.candidates > 1
         ),
         "It holds only if nothing of the policy was tuned or fitted on these cases.": unsplit,
         "raglab.certify_best (--best) tests the policy's family: a further look (again=True, "
-        "--again).": method == "single" and not is_certified,
+        "--again).": test_method == "single" and not is_certified,
         # by the pilot alone: a hint, never a promise (rule S6.9)
-        f"By the pilot as many cases certify {RISK} {nearest[0]:g} with probability "
-        f"{nearest[1]:.2f} (of the best candidate, so it flatters); testing it is {further}.": (
-            not is_certified and nearest[0] > terms.targets.get(RISK, np.inf)
+        f"By the pilot as many cases certify {RISK} {nearest_hint[0]:g} with probability "
+        f"{nearest_hint[1]:.2f} (of the best candidate, so it flatters); "
+        f"testing it is {look_phrase}.": (
+            not is_certified and nearest_hint[0] > settings.targets.get(RISK, np.inf)
         ),
     }
-    return [text for text, applies in notes.items() if applies]
+    return [note_text for note_text, is_applicable in note_conditions.items() if is_applicable]
 
 
 def asking_note(over_ask: float, free: Sequence[str]) -> str:
     """That the targets are met only by asking back or refusing; empty where they are not."""
-    idle = [name for name in free if name != "always-answer"]
-    why = [f"{percent(over_ask)} of the unambiguous are asked"] if over_ask > MAX_OVER_ASK else []
-    why += [f"{' and '.join(idle)} keeps every target too"] if idle else []
-    return f"Rests on asking back or refusing: {'; '.join(why)}." if why else ""
+    idle_policies = [policy_name for policy_name in free if policy_name != "always-answer"]
+    asking_reasons = (
+        [f"{percent(over_ask)} of the unambiguous are asked"] if over_ask > MAX_OVER_ASK else []
+    )
+    asking_reasons += (
+        [f"{' and '.join(idle_policies)} keeps every target too"] if idle_policies else []
+    )
+    return (
+        f"Rests on asking back or refusing: {'; '.join(asking_reasons)}." if asking_reasons else ""
+    )
 
 
 def mix_notes(
-    counts: RateCounts, tested: SequenceResult, terms: CertificationSettings
+    rate_counts: RateCounts, test_result: SequenceResult, settings: CertificationSettings
 ) -> tuple[dict[str, LabelNeed], list[str]]:
     """Labels that targets need in a stated mix, and notes on the mix that a promise is for."""
-    labels, where = metrics.label_counts(counts.cells[0]), "is stated"
-    shown = counts.subset(np.array([tested.shown]))
-    if counts.mix is None:  # the labelled cases' own mix, of which only the direction is said
-        shares = labels / labels.sum()
-        shown = in_mix(shown, shares[None], terms.level)
-        where = f"the {percent(shares[0])} of these cases"
-    needs, directions, lines = dict[str, LabelNeed](), list[str](), list[str]()
-    for place, (name, alpha) in enumerate(terms.targets.items()):
-        test, limit = shown.mixed(place), alpha / shown.scale[place]
-        if test is None:
+    label_counts, mix_phrase = metrics.label_counts(rate_counts.cells[0]), "is stated"
+    shown_counts = rate_counts.subset(np.array([test_result.shown]))
+    if rate_counts.mix is None:  # the labelled cases' own mix, of which only the direction is said
+        case_shares = label_counts / label_counts.sum()
+        shown_counts = in_mix(shown_counts, case_shares[None], settings.level)
+        mix_phrase = f"the {percent(case_shares[0])} of these cases"
+    label_needs, direction_texts, need_texts = dict[str, LabelNeed](), list[str](), list[str]()
+    for target_place, (target_name, target_rate) in enumerate(settings.targets.items()):
+        mix_test = shown_counts.mixed(target_place)
+        scaled_limit = target_rate / shown_counts.scale[target_place]
+        if mix_test is None:
             continue
-        excess = test.loss[place] - limit * test.counted[place]
-        of_label = metrics.label_counts(test.weighed(place, 0) * excess)
+        excess_losses = mix_test.loss[target_place] - scaled_limit * mix_test.counted[target_place]
+        label_excess = metrics.label_counts(mix_test.weighed(target_place, 0) * excess_losses)
         # above 0: the other labels lose more
-        lead = float(of_label.sum() * test.corners.mean(axis=0)[0] - of_label[0])
-        if tested.certified and abs(lead) > SAME:
-            safe, unsafe = ("more", "fewer") if lead > 0.0 else ("fewer", "more")
-            directions.append(
-                f"By these cases {name} stays true with {safe} ok questions in traffic than "
-                f"{where}, and may break with {unsafe}."
+        ok_lead = float(label_excess.sum() * mix_test.corners.mean(axis=0)[0] - label_excess[0])
+        if test_result.certified and abs(ok_lead) > SAME:
+            safe_side, unsafe_side = ("more", "fewer") if ok_lead > 0.0 else ("fewer", "more")
+            direction_texts.append(
+                f"By these cases {target_name} stays true with {safe_side} ok questions in traffic "
+                "than "
+                f"{mix_phrase}, and may break with {unsafe_side}."
             )
-        if counts.mix is not None:
-            need = needs[name] = test.needed(place, 0, limit, terms.level)
-            best, as_seen, known = map(_label_text, (need.best, need.as_seen, labels.tolist()))
-            lines.append(
-                f"In this mix {name} ≤ {alpha:g} needs {best} if all are right, "
-                f"{as_seen or 'endlessly many'} at the rates seen; got {known}."
+        if rate_counts.mix is not None:
+            label_need = label_needs[target_name] = mix_test.needed(
+                target_place, 0, scaled_limit, settings.level
             )
-    if counts.mix is not None:  # labels of which the mix has few cases
-        of_label = metrics.label_counts(counts.mix.cells[0, 0]).astype(int).tolist()
-        most = zip(metrics.LABELS, of_label, counts.mix.corners.max(axis=0), strict=True)
-        few = [f"{n} {name}" for name, n, share in most if share and n < FEW_UNITS]
-        directions += [f"The mix rests on few cases: {', '.join(few)}."] if few else []
-    return needs, [*lines, *directions]
+            best_text, seen_text, known_text = map(
+                _label_text, (label_need.best, label_need.as_seen, label_counts.tolist())
+            )
+            need_texts.append(
+                f"In this mix {target_name} ≤ {target_rate:g} needs {best_text} if all are right, "
+                f"{seen_text or 'endlessly many'} at the rates seen; got {known_text}."
+            )
+    if rate_counts.mix is not None:  # labels of which the mix has few cases
+        label_excess = metrics.label_counts(rate_counts.mix.cells[0, 0]).astype(int).tolist()
+        largest_shares = zip(
+            metrics.LABELS, label_excess, rate_counts.mix.corners.max(axis=0), strict=True
+        )
+        few_labels = [
+            f"{n_units} {target_name}"
+            for target_name, n_units, largest_share in largest_shares
+            if largest_share and n_units < FEW_UNITS
+        ]
+        direction_texts += (
+            [f"The mix rests on few cases: {', '.join(few_labels)}."] if few_labels else []
+        )
+    return label_needs, [*need_texts, *direction_texts]
 
 
-def _label_text(counts: Sequence[int]) -> str:
-    return ", ".join(f"{n:,} {name}" for name, n in zip(metrics.LABELS, counts, strict=False))
+def _label_text(label_counts: Sequence[int]) -> str:
+    return ", ".join(
+        f"{label_count:,} {label_name}"
+        for label_name, label_count in zip(metrics.LABELS, label_counts, strict=False)
+    )

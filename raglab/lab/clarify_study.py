@@ -30,8 +30,8 @@ from raglab.words.results import Summary, value_text
 if TYPE_CHECKING:
     import pandas as pd
 
-RATES = ("questions", "errors", "unanswered", "cost")  # per 100 requests
-HUNDRED = 100.0
+REQUEST_RATES = ("questions", "errors", "unanswered", "cost")  # per 100 requests
+RATE_REQUESTS = 100.0
 
 
 def policy_rates(
@@ -40,18 +40,21 @@ def policy_rates(
     *,
     question_cost: float = 1.0,
     error_cost: float = 10.0,
-    **sizes: Any,  # noqa: ANN401
+    **request_sizes: Any,  # noqa: ANN401
 ) -> dict[str, float]:
     """Questions, silent errors, unanswered and cost, each per 100 requests.
 
-    `sizes` are those of `request_outcomes`.
+    `request_sizes` are those of `request_outcomes`.
     """
     outcomes = request_outcomes(
-        world, policy, question_cost=question_cost, error_cost=error_cost, **sizes
+        world, policy, question_cost=question_cost, error_cost=error_cost, **request_sizes
     )
-    costs = request_costs(outcomes, question_cost, error_cost)
-    parts = (outcomes.question, outcomes.error, outcomes.unanswered, costs)
-    return {name: HUNDRED * float(part.mean()) for name, part in zip(RATES, parts, strict=True)}
+    request_cost = request_costs(outcomes, question_cost, error_cost)
+    values_by_rate = (outcomes.question, outcomes.error, outcomes.unanswered, request_cost)
+    return {
+        rate_name: RATE_REQUESTS * float(rate_values.mean())
+        for rate_name, rate_values in zip(REQUEST_RATES, values_by_rate, strict=True)
+    }
 
 
 def seed_rates(
@@ -68,71 +71,85 @@ def seed_rates(
 ) -> pd.DataFrame:
     """Rates of policies over seeds, a row a policy and seed; within a seed all meet the same.
 
-    Each seed has users, requests and noise of its own, and topics drawn anew from the world's (a
+    Each seed has users, requests and noise of its own, and topics drawn again from the world's (a
     bootstrap sample), so that intervals over the seeds hold the chance of the topics as well.
     """
     import pandas as pd
     from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
     check_count("seeds", seeds, 2, "an interval needs at least two")
-    sizes: dict[str, Any] = {"users": users, "requests": requests}
-    costs = {"question_cost": question_cost, "error_cost": error_cost}
+    request_sizes: dict[str, Any] = {"users": users, "requests": requests}
+    cost_settings = {"question_cost": question_cost, "error_cost": error_cost}
 
-    def rates_of(number: int) -> list[dict[str, Any]]:
-        rng = np.random.default_rng([seed, number])
-        count = len(world.contexts)
-        drawn = world.traffic * rng.multinomial(count, np.full(count, 1.0 / count))
-        sample = world._replace(
-            traffic=drawn / drawn.sum(), at_once=min(world.at_once, int((drawn > 0.0).sum()))
+    def rates_of(seed_number: int) -> list[dict[str, Any]]:
+        rng = np.random.default_rng([seed, seed_number])
+        n_contexts = len(world.contexts)
+        drawn_traffic = world.traffic * rng.multinomial(
+            n_contexts, np.full(n_contexts, 1.0 / n_contexts)
         )
-        own = int(rng.integers(2**31))
+        sampled_world = world._replace(
+            traffic=drawn_traffic / drawn_traffic.sum(),
+            at_once=min(world.at_once, int((drawn_traffic > 0.0).sum())),
+        )
+        users_seed = int(rng.integers(2**31))
         return [
             {
-                "policy": name,
-                "seed": number,
-                **policy_rates(sample, policy, seed=own, **sizes, **costs),
+                "policy": policy_name,
+                "seed": seed_number,
+                **policy_rates(
+                    sampled_world, policy, seed=users_seed, **request_sizes, **cost_settings
+                ),
             }
-            for name, policy in policies.items()
+            for policy_name, policy in policies.items()
         ]
 
-    played = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(rates_of)(number) for number in range(seeds)
+    rows_by_seed = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(rates_of)(seed_number) for seed_number in range(seeds)
     )
-    rows = progress(played, "simulate", "seed", total=seeds)
-    return pd.DataFrame([row for part in rows for row in part])
+    seed_results = progress(rows_by_seed, "simulate", "seed", total=seeds)
+    return pd.DataFrame([policy_row for seed_rows in seed_results for policy_row in seed_rows])
 
 
 def summary(by_seed: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
     """Mean over the seeds of each policy, and the ends between which `level` of the seeds lie."""
     import pandas as pd
 
-    rows = []
-    for name, part in by_seed.groupby("policy", sort=False):
-        row: dict[str, Any] = {"policy": name}
-        for rate in RATES:
-            values = part[rate].to_numpy(dtype=np.float64)
-            low, high = map(float, percentile_interval(values, level))
-            row |= {rate: float(values.mean()), f"{rate}_low": low, f"{rate}_high": high}
-        rows.append(row | {"seeds": len(part)})
-    return pd.DataFrame(rows)
+    summary_rows = []
+    for policy_name, policy_rates_by_seed in by_seed.groupby("policy", sort=False):
+        summary_row: dict[str, Any] = {"policy": policy_name}
+        for rate_name in REQUEST_RATES:
+            rate_values = policy_rates_by_seed[rate_name].to_numpy(dtype=np.float64)
+            lower_bound, upper_bound = map(float, percentile_interval(rate_values, level))
+            summary_row |= {
+                rate_name: float(rate_values.mean()),
+                f"{rate_name}_low": lower_bound,
+                f"{rate_name}_high": upper_bound,
+            }
+        summary_rows.append(summary_row | {"seeds": len(policy_rates_by_seed)})
+    return pd.DataFrame(summary_rows)
 
 
 def seed_differences(by_seed: pd.DataFrame, reference: str, level: float = 0.95) -> pd.DataFrame:
     """Rates of `reference` minus those of every other policy, by seed, as `summary` gives them."""
     import pandas as pd
 
-    rates = by_seed.set_index(["policy", "seed"])[list(RATES)]
-    names = [name for name in by_seed["policy"].unique() if name != reference]
-    apart = {name: rates.loc[reference] - rates.loc[name] for name in names}
-    return summary(pd.concat(apart, names=["policy"]).reset_index(), level)
+    rates_by_seed = by_seed.set_index(["policy", "seed"])[list(REQUEST_RATES)]
+    other_policies = [
+        policy_name for policy_name in by_seed["policy"].unique() if policy_name != reference
+    ]
+    differences = {
+        policy_name: rates_by_seed.loc[reference] - rates_by_seed.loc[policy_name]
+        for policy_name in other_policies
+    }
+    return summary(pd.concat(differences, names=["policy"]).reset_index(), level)
 
 
 Objective = Literal["cost", "questions"]
 OBJECTIVES = ("cost", "questions")
-PUBLISHED = DefaultLearner()
+PUBLISHED_LEARNER = DefaultLearner()
 PUBLISHED_RULE, POSTERIOR_RULE, TUNED = "published rule", "posterior", "tuned"
-MOST_ERRORS = 0.02  # silent, of all requests
-ONLINE = (  # settings of the learner that a `.env` states
+MAX_SILENT_ERRORS = 0.02  # silent, of all requests
+ONLINE_SETTINGS = (  # settings of the learner that a `.env` states
     "rule",
     "ask_below",
     "apply_above",
@@ -143,7 +160,7 @@ ONLINE = (  # settings of the learner that a `.env` states
     "split",
     "alpha",
 )
-SWITCH = SearchRange(float("nan"), float("nan"))
+SWITCH_RANGE = SearchRange(float("nan"), float("nan"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,7 +175,7 @@ class ClarifyStudy(SearchStudy):
     """
 
     KIND = "clarify"
-    MEASURES = RATES
+    MEASURES = REQUEST_RATES
 
     learner: DefaultLearner
     trials: pd.DataFrame
@@ -169,15 +186,27 @@ class ClarifyStudy(SearchStudy):
     settings: Mapping[str, Any]
 
     def _summary(self) -> Summary:
-        names = ("rule", "ask_below", "apply_above", "every", "level")
-        facts = [(name, value_text(getattr(self.learner, name))) for name in names]
-        tables = {"comparison": self.comparison, "tuned minus others": self.differences}
-        return Summary([*facts, ("trials", f"{len(self.trials):,}")], tables, self.notes)
+        setting_names = ("rule", "ask_below", "apply_above", "every", "level")
+        summary_facts = [
+            (setting_name, value_text(getattr(self.learner, setting_name)))
+            for setting_name in setting_names
+        ]
+        summary_tables = {"comparison": self.comparison, "tuned minus others": self.differences}
+        return Summary(
+            [*summary_facts, ("trials", f"{len(self.trials):,}")], summary_tables, self.notes
+        )
 
     def env(self) -> str:
         """Lines for a `.env` that set the learner and the costs of the loop."""
-        costs = {name: self.settings[name] for name in ("question_cost", "error_cost")}
-        return env_lines("RAGLAB_CLARIFY", {name: self._tuned()[name] for name in ONLINE} | costs)
+        cost_settings = {
+            setting_name: self.settings[setting_name]
+            for setting_name in ("question_cost", "error_cost")
+        }
+        return env_lines(
+            "RAGLAB_CLARIFY",
+            {setting_name: self._tuned()[setting_name] for setting_name in ONLINE_SETTINGS}
+            | cost_settings,
+        )
 
     def _run_name(self) -> str:
         return f"{self.settings['world']}: least {self.settings['objective']}"
@@ -197,13 +226,13 @@ def tune_clarification(
     seeds: int = 200,
     users_per_seed: int = 100,
     objective: Objective = "cost",
-    most_errors: float = MOST_ERRORS,
+    most_errors: float = MAX_SILENT_ERRORS,
     question_cost: float = 1.0,
     error_cost: float = 10.0,
     sampler: str = "tpe",
     seed: int = 0,
     level: float = 0.95,
-    base: DefaultLearner = PUBLISHED,
+    base: DefaultLearner = PUBLISHED_LEARNER,
     n_jobs: int = 1,
 ) -> ClarifyStudy:
     """Search thresholds, rule, schedule, stratification and forgetting on `tune`.
@@ -244,46 +273,58 @@ def tune_clarification(
         refuse(f"objective must be one of {', '.join(OBJECTIVES)}", objective, "choose one")
     if not 0.0 <= most_errors <= 1.0:
         refuse("most_errors must be in [0, 1]", most_errors, "it is a share of the requests")
-    costs = {"question_cost": question_cost, "error_cost": error_cost}
-    sizes = {"requests": requests, "n_jobs": n_jobs}
-    space = search_space(tune)
+    cost_settings = {"question_cost": question_cost, "error_cost": error_cost}
+    run_sizes = {"requests": requests, "n_jobs": n_jobs}
+    search_ranges = search_space(tune)
 
-    def judged(params: Mapping[str, Any]) -> TrialOutcome:
-        rates = policy_rates(
-            tune, trial_learner(params, base), users=users, seed=seed, **sizes, **costs
+    def judged(trial_values: Mapping[str, Any]) -> TrialOutcome:
+        trial_rates = policy_rates(
+            tune,
+            trial_learner(trial_values, base),
+            users=users,
+            seed=seed,
+            **run_sizes,
+            **cost_settings,
         )
         return TrialOutcome(
-            -rates[objective], {"errors": rates["errors"] / HUNDRED - most_errors}, rates
+            -trial_rates[objective],
+            {"errors": trial_rates["errors"] / RATE_REQUESTS - most_errors},
+            trial_rates,
         )
 
     # The given learner is a trial too, so that the search has it to beat.
-    first = [_learner_values(base, space)]
-    study, table = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first)
+    first_trials = [_learner_values(base, search_ranges)]
+    study, trial_table = maximise(
+        judged, search_ranges, trials=trials, sampler=sampler, seed=seed, first=first_trials
+    )
     # The best of many trials is partly lucky: other users, and more of them, choose among the first
     # few.
-    again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
-    scored = []
-    for row in finalists(table, nearest="errors"):
-        tried = trial_learner({name: row[name] for name in space}, base)
-        rates = policy_rates(tune, tried, **again)
-        over = max(rates["errors"] / HUNDRED - most_errors, 0.0)
-        scored.append((over, rates[objective], tried))
-    over, _, learner = min(scored, key=lambda finalist: finalist[:2])
+    rerun_settings = {"users": AGAIN * users, "seed": seed + 1, **run_sizes, **cost_settings}
+    ranked_trials = []
+    for trial_row in finalists(trial_table, nearest="errors"):
+        tried_learner = trial_learner({name: trial_row[name] for name in search_ranges}, base)
+        trial_rates = policy_rates(tune, tried_learner, **rerun_settings)
+        error_excess = max(trial_rates["errors"] / RATE_REQUESTS - most_errors, 0.0)
+        ranked_trials.append((error_excess, trial_rates[objective], tried_learner))
+    error_excess, _, learner = min(ranked_trials, key=lambda finalist: finalist[:2])
     # Judged on a third set of users, on which nothing was chosen.
-    plans: dict[str, Policy] = {
+    rival_plans: dict[str, Policy] = {
         TUNED: learner,
-        PUBLISHED_RULE: PUBLISHED,
+        PUBLISHED_RULE: PUBLISHED_LEARNER,
         POSTERIOR_RULE: DefaultLearner("posterior"),
     }
-    plans |= {baseline.replace("_", " "): baseline for baseline in (ALWAYS, NEVER, ORACLE)}
+    rival_plans |= {
+        baseline_policy.replace("_", " "): baseline_policy
+        for baseline_policy in (ALWAYS, NEVER, ORACLE)
+    }
     by_seed = seed_rates(
         held_out,
-        plans,
+        rival_plans,
         seeds=seeds,
         users=users_per_seed,
         requests=requests,
         seed=seed + 2,
-        **costs,
+        **cost_settings,
         n_jobs=n_jobs,
     )
     comparison, differences = summary(by_seed, level), seed_differences(by_seed, TUNED, level)
@@ -296,76 +337,96 @@ def tune_clarification(
         "users_per_seed": users_per_seed,
         "objective": objective,
         "most_errors": most_errors,
-        **costs,
+        **cost_settings,
         "sampler": sampler,
         "seed": seed,
         "level": level,
         "tune_contexts": len(tune.contexts),
         "held_out_contexts": len(held_out.contexts),
     }
-    most, tuned = HUNDRED * most_errors, comparison.iloc[0]
-    limit = f"{most:.4g} silent errors per 100 requests"
-    notes = [] if over <= 0.0 else [f"No trial keeps to {limit}; the winner is the nearest."]
-    verb = "keeps to" if tuned["errors_high"] <= most else "keeps, not in every seed, to"
-    verb = verb if tuned["errors"] <= most else "breaks"
-    same = " (on the contexts tuned on)" if held_out is tune else ""
-    notes += [
-        f"Tuned {verb} {limit}{same}: {_with_interval(tuned, 'errors', '.2f')}.",
+    max_errors, tuned_rates = RATE_REQUESTS * most_errors, comparison.iloc[0]
+    limit_phrase = f"{max_errors:.4g} silent errors per 100 requests"
+    study_notes = (
+        []
+        if error_excess <= 0.0
+        else [f"No trial keeps to {limit_phrase}; the winner is the nearest."]
+    )
+    verdict_phrase = (
+        "keeps to" if tuned_rates["errors_high"] <= max_errors else "keeps, not in every seed, to"
+    )
+    verdict_phrase = verdict_phrase if tuned_rates["errors"] <= max_errors else "breaks"
+    contexts_phrase = " (on the contexts tuned on)" if held_out is tune else ""
+    study_notes += [
+        (
+            f"Tuned {verdict_phrase} {limit_phrase}{contexts_phrase}: "
+            f"{_with_interval(tuned_rates, 'errors', '.2f')}."
+        ),
         "Tuned minus the published rule, per 100 requests: "
         + ", ".join(
-            f"{rate} {_with_interval(differences.iloc[0], rate, '+.2f')}"
-            for rate in ("questions", "errors", "cost")
+            f"{rate_name} {_with_interval(differences.iloc[0], rate_name, '+.2f')}"
+            for rate_name in ("questions", "errors", "cost")
         )
         + ".",
     ]
-    return ClarifyStudy(learner, table, comparison, differences, tuple(notes), study, settings)
+    return ClarifyStudy(
+        learner, trial_table, comparison, differences, tuple(study_notes), study, settings
+    )
 
 
-def _with_interval(row: Any, rate: str, form: str) -> str:  # noqa: ANN401 - a row of a frame
+def _with_interval(rate_row: Any, rate_name: str, number_format: str) -> str:  # noqa: ANN401
     """Rate of a row with its interval."""
-    value, low, high = (format(row[f"{rate}{end}"], form) for end in ("", "_low", "_high"))
-    return f"{value} ({low} to {high})"
+    rate_text, lower_bound, upper_bound = (
+        format(rate_row[f"{rate_name}{suffix}"], number_format) for suffix in ("", "_low", "_high")
+    )
+    return f"{rate_text} ({lower_bound} to {upper_bound})"
 
 
 def search_space(world: World) -> dict[str, SearchRange]:
-    """What is tried, by name; stratification only where there are columns to split by."""
-    space = {
-        "posterior": SWITCH,
+    """What is tried, by name; stratification only with columns to split by."""
+    search_ranges = {
+        "posterior": SWITCH_RANGE,
         "ask_below": SearchRange(0.05, 0.95),
         "width": SearchRange(0.0, 1.0),
         "every": SearchRange(2, 50, whole=True, log=False),
         "level": SearchRange(0.5, 0.99),
-        "forgets": SWITCH,
+        "forgets": SWITCH_RANGE,
         "half_life_days": SearchRange(3.0, 300.0, log=True),
     }
-    columned = len(world.columns) + world.noise_columns
-    return space | ({"stratify": SWITCH} if columned else {})
+    n_columns = len(world.columns) + world.noise_columns
+    return search_ranges | ({"stratify": SWITCH_RANGE} if n_columns else {})
 
 
-def trial_learner(params: Mapping[str, Any], base: DefaultLearner = PUBLISHED) -> DefaultLearner:
+def trial_learner(
+    trial_values: Mapping[str, Any], base: DefaultLearner = PUBLISHED_LEARNER
+) -> DefaultLearner:
     """Learner of the values of a trial; to so many digits, so that a `.env` says the same."""
-    low = params["ask_below"]
+    ask_below = trial_values["ask_below"]
     return base._replace(
-        rule="posterior" if params["posterior"] else "vote_share",
-        ask_below=round_value(low),
-        apply_above=round_value(low + params["width"] * (1.0 - low)),
-        every=int(params["every"]),
-        level=round_value(params["level"]),
-        half_life_days=round_value(params["half_life_days"]) if params["forgets"] else 0.0,
-        stratify=bool(params.get("stratify", base.stratify)),
+        rule="posterior" if trial_values["posterior"] else "vote_share",
+        ask_below=round_value(ask_below),
+        apply_above=round_value(ask_below + trial_values["width"] * (1.0 - ask_below)),
+        every=int(trial_values["every"]),
+        level=round_value(trial_values["level"]),
+        half_life_days=round_value(trial_values["half_life_days"])
+        if trial_values["forgets"]
+        else 0.0,
+        stratify=bool(trial_values.get("stratify", base.stratify)),
     )
 
 
-def _learner_values(base: DefaultLearner, space: Mapping[str, SearchRange]) -> dict[str, Any]:
+def _learner_values(
+    base_learner: DefaultLearner, search_ranges: Mapping[str, SearchRange]
+) -> dict[str, Any]:
     """Values of a learner, for the first trial."""
-    own: dict[str, Any] = {
-        "posterior": base.rule == "posterior",
-        "ask_below": base.ask_below,
-        "width": (base.apply_above - base.ask_below) / (1.0 - base.ask_below),
-        "every": base.every,
-        "level": base.level,
-        "forgets": base.half_life_days > 0.0,
-        "half_life_days": base.half_life_days or 30.0,
-        "stratify": base.stratify,
+    start_values: dict[str, Any] = {
+        "posterior": base_learner.rule == "posterior",
+        "ask_below": base_learner.ask_below,
+        "width": (base_learner.apply_above - base_learner.ask_below)
+        / (1.0 - base_learner.ask_below),
+        "every": base_learner.every,
+        "level": base_learner.level,
+        "forgets": base_learner.half_life_days > 0.0,
+        "half_life_days": base_learner.half_life_days or 30.0,
+        "stratify": base_learner.stratify,
     }
-    return {name: own[name] for name in space}
+    return {setting_name: start_values[setting_name] for setting_name in search_ranges}

@@ -1,4 +1,4 @@
-"""The selected policy beside what it must beat (shore): rates, cost, paired tests (S6.8).
+"""The selected policy against what it must beat (shore): rates, cost, paired tests (S6.8).
 
 The tests are on the judged cases.
 """
@@ -19,7 +19,7 @@ from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.trace_view import TraceView, answered_traces, failed_count
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.arrays import CodeArray, FloatArray
-from raglab.lab.candidates import DEFAULTS, FREE
+from raglab.lab.candidates import DEFAULTS, FREE_POLICIES
 from raglab.lab.competition import TUNED
 from raglab.lab.goals import Goal
 from raglab.lab.paired_differences import (
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 
 # role of a candidate that did not compete: no reason against what was selected
-BESIDE = "shown beside"
-SIDES = ("a", "b")  # of a comparison of two policies
+SHOWN_BESIDE = "shown beside"
+POLICY_SIDES = ("a", "b")  # of a comparison of two policies
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,29 +73,33 @@ class Comparison(Result):
     mix: str
 
     def _summary(self) -> Summary:
-        changes = dict.fromkeys(("gained", "lost", "other"), 0)
-        changes |= self.changed["change"].value_counts()
-        counts = {
+        change_counts = dict.fromkeys(("gained", "lost", "other"), 0)
+        change_counts |= self.changed["change"].value_counts()
+        case_counts = {
             "failed": self.failed,
             "scored by status": self.status_only,
             "missing in a": self.missing[0].k,
             "missing in b": self.missing[1].k,
         }
-        *cost, p = self.table.loc[0, ["difference", "low", "high", "p"]]
-        text = f"{difference_text(*cost)}, p = {p:.3g}"
+        *cost_difference, cost_p = self.table.loc[0, ["difference", "low", "high", "p"]]
+        cost_text = f"{difference_text(*cost_difference)}, p = {cost_p:.3g}"
         if self.in_sample:
-            text = f"{cost[0]:+.3f}, {self.in_sample}"
-        facts = [
+            cost_text = f"{cost_difference[0]:+.3f}, {self.in_sample}"
+        summary_facts = [
             ("a", self.a),
             ("b", self.b),
-            ("cost of b less a", text),
-            ("changed", f"{len(self.changed):,} of {self.cases:,} cases, {counted(changes)}"),
+            ("cost of b less a", cost_text),
+            ("changed", f"{len(self.changed):,} of {self.cases:,} cases, {counted(change_counts)}"),
             ("basis", self.basis),
             ("mix", self.mix),
-            *((name, f"{n:,}") for name, n in counts.items() if n),
+            *(
+                (count_name, f"{n_cases:,}")
+                for count_name, n_cases in case_counts.items()
+                if n_cases
+            ),
         ]
         return Summary(
-            facts, {"b less a": self.table.drop(columns="p"), "changed cases": self.changed}
+            summary_facts, {"b less a": self.table.drop(columns="p"), "changed cases": self.changed}
         )
 
 
@@ -135,30 +139,37 @@ def compare(
     Example: `raglab.compare(trace, policy, policy.replace("l2.max_l2", 0.7)).changed` names the
       cases.
     """
-    first, second = decide_policies(trace, [a, b], arm)
-    missing = (first.missing_answers, second.missing_answers)
-    check_compared(dict(zip((a.policy_id, b.policy_id), missing, strict=True)))
-    in_sample = learned_text(("Policy a", "Policy b"), SIDES, trace_learned([a, b], trace))
-    traffic, weights = Goal(mix=mix), inclusion_weights(trace)
-    if traffic.traffic is not None:
-        check_alone(traffic.traffic, weights)
-        labels = np.bincount(first.label_code, minlength=len(Status))
-        weights = traffic.at_labels(labels).case_weights(first.label_code)
-    table = paired_table(
-        first.cells, second.cells, SIDES, costs, weights, in_sample=bool(in_sample)
+    first_decisions, second_decisions = decide_policies(trace, [a, b], arm)
+    missing_answers = (first_decisions.missing_answers, second_decisions.missing_answers)
+    check_compared(dict(zip((a.policy_id, b.policy_id), missing_answers, strict=True)))
+    in_sample_text = learned_text(
+        ("Policy a", "Policy b"), POLICY_SIDES, trace_learned([a, b], trace)
+    )
+    traffic_goal, case_weights = Goal(mix=mix), inclusion_weights(trace)
+    if traffic_goal.traffic is not None:
+        check_alone(traffic_goal.traffic, case_weights)
+        label_counts = np.bincount(first_decisions.label_code, minlength=len(Status))
+        case_weights = traffic_goal.at_labels(label_counts).case_weights(first_decisions.label_code)
+    measure_table = paired_table(
+        first_decisions.cells,
+        second_decisions.cells,
+        POLICY_SIDES,
+        costs,
+        case_weights,
+        in_sample=bool(in_sample_text),
     )
     return Comparison(
         a=a.policy_id,
         b=b.policy_id,
-        cases=len(first),
-        table=table,
-        changed=first.changed(second),
-        basis=first.basis.described,
-        missing=missing,
-        status_only=int(first.status_only.sum()),
-        in_sample=in_sample,
+        cases=len(first_decisions),
+        table=measure_table,
+        changed=first_decisions.changed(second_decisions),
+        basis=first_decisions.basis.described,
+        missing=missing_answers,
+        status_only=int(first_decisions.status_only.sum()),
+        in_sample=in_sample_text,
         failed=failed_count(trace),
-        mix=str(traffic.traffic or (metrics.SAMPLE if weights is None else PROBABILITY)),
+        mix=str(traffic_goal.traffic or (metrics.SAMPLE if case_weights is None else PROBABILITY)),
     )
 
 
@@ -189,12 +200,14 @@ def reference_roles(costs: pd.DataFrame, selected: str, incumbent: str) -> dict[
     Args:
       costs: a row a candidate, see `TuneResult`.
     """
-    roles = {incumbent: "incumbent"} | dict.fromkeys(FREE, "free policy")
-    roles |= {DEFAULTS: "default policy", incumbent: "incumbent"}
-    for name, competes in costs["competes"].items():
-        if name != selected:
-            roles.setdefault(str(name), "candidate" if competes else BESIDE)
-    return roles
+    role_of_policy = {incumbent: "incumbent"} | dict.fromkeys(FREE_POLICIES, "free policy")
+    role_of_policy |= {DEFAULTS: "default policy", incumbent: "incumbent"}
+    for candidate_name, is_competing in costs["competes"].items():
+        if candidate_name != selected:
+            role_of_policy.setdefault(
+                str(candidate_name), "candidate" if is_competing else SHOWN_BESIDE
+            )
+    return role_of_policy
 
 
 def contests(
@@ -219,73 +232,83 @@ def contests(
 
     Source: rules S6.3, S6.7, S6.8, S6.11.
     """
-    tuned = policies[TUNED]
-    there = {name: role for name, role in roles.items() if name in policies}
-    codes = trace_codes(trace, [tuned, *(policies[name] for name in there)], arm)
-    cells, *references = CELL_OF_CODE[codes]
-    compares, *compared = (shortfall.is_compared for shortfall in codes_missing(codes))
-    weights = inclusion_weights(trace)
-    if weights is None:
-        weights = Goal(mix=mix).case_weights(metrics.LABEL_OF_CELL[cells])
+    tuned_policy = policies[TUNED]
+    present_roles = {
+        policy_name: policy_role
+        for policy_name, policy_role in roles.items()
+        if policy_name in policies
+    }
+    outcome_codes = trace_codes(
+        trace, [tuned_policy, *(policies[policy_name] for policy_name in present_roles)], arm
+    )
+    tuned_cells, *cells_of_references = CELL_OF_CODE[outcome_codes]
+    is_tuned_compared, *are_compared = (
+        shortfall.is_compared for shortfall in codes_missing(outcome_codes)
+    )
+    case_weights = inclusion_weights(trace)
+    if case_weights is None:
+        case_weights = Goal(mix=mix).case_weights(metrics.LABEL_OF_CELL[tuned_cells])
     return [
         _contest(
-            name,
-            role,
-            cells,
-            reference,
+            policy_name,
+            policy_role,
+            tuned_cells,
+            reference_cells,
             costs,
-            weights,
-            same=policies[name].policy_id == tuned.policy_id,
+            case_weights,
+            is_same_policy=policies[policy_name].policy_id == tuned_policy.policy_id,
         )
-        for (name, role), reference, is_compared in zip(
-            there.items(), references, compared, strict=True
+        for (policy_name, policy_role), reference_cells, is_compared in zip(
+            present_roles.items(), cells_of_references, are_compared, strict=True
         )
-        if compares and is_compared
+        if is_tuned_compared and is_compared
     ]
 
 
 def _contest(
-    name: str,
-    role: str,
-    tuned: CodeArray,
-    reference: CodeArray,
+    policy_name: str,
+    policy_role: str,
+    tuned_cells: CodeArray,
+    reference_cells: CodeArray,
     costs: metrics.Costs | None,
-    weights: FloatArray | None,
+    case_weights: FloatArray | None,
     *,
-    same: bool,
+    is_same_policy: bool,
 ) -> PolicyContest:
-    right, price = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
-    gain = paired_advantage(tuned, reference, costs, name, weights)
-    gains = price[reference] - price[tuned]
-    gains = gains if weights is None else weights * gains
-    scale: dict[str, Any] = {
-        "price": float(price.max()) or 1.0,
+    is_right_cell, cell_prices = metrics.cell_costs() == 0.0, metrics.cell_costs(costs)
+    cost_advantage = paired_advantage(
+        tuned_cells, reference_cells, costs, policy_name, case_weights
+    )
+    case_gains = cell_prices[reference_cells] - cell_prices[tuned_cells]
+    case_gains = case_gains if case_weights is None else case_weights * case_gains
+    size_settings: dict[str, Any] = {
+        "price": float(cell_prices.max()) or 1.0,
         "guard": metrics.interval_guard(costs),
     }
-    verdict: Verdict | Literal["same"] = "same" if same else gain.verdict
+    verdict: Verdict | Literal["same"] = "same" if is_same_policy else cost_advantage.verdict
     return PolicyContest(
-        name,
-        role,
-        gain,
-        only_tuned=int((right[tuned] & ~right[reference]).sum()),
-        only_reference=int((right[reference] & ~right[tuned]).sum()),
+        policy_name,
+        policy_role,
+        cost_advantage,
+        only_tuned=int((is_right_cell[tuned_cells] & ~is_right_cell[reference_cells]).sum()),
+        only_reference=int((is_right_cell[reference_cells] & ~is_right_cell[tuned_cells]).sum()),
         verdict=verdict,
-        sizes=None if same else metrics.paired_sizes(gains, **scale),
+        sizes=None if is_same_policy else metrics.paired_sizes(case_gains, **size_settings),
     )
 
 
 def contest_record(contest: PolicyContest) -> dict[str, Any]:
     """One contest as JSON has it."""
-    gain = contest.gain
+    cost_advantage = contest.gain
     return {
         "other": contest.reference,
         "role": contest.role,
         "only_tuned_right": contest.only_tuned,
         "only_other_right": contest.only_reference,
-        "saved_cost": gain.estimate,
-        "saved_cost_low": gain.low,
-        "saved_cost_high": gain.high,
-        "p": gain.p,
+        "saved_cost": cost_advantage.estimate,
+        "saved_cost_low": cost_advantage.low,
+        "saved_cost_high": cost_advantage.high,
+        "p": cost_advantage.p,
         "verdict": contest.verdict,
         "detectable": None if contest.sizes is None else contest.sizes.smallest.estimate,
     }

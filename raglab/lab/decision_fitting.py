@@ -49,14 +49,15 @@ from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 
 TraceKind = TypeVar("TraceKind")  # a trace, in memory or of shards
-STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
-FOLDS = 5  # of the choice of the penalty and of the calibration
-LEAST = 10  # cases that would be answered right, and others, that a fit must see
-DIGITS = 6  # of the numbers of a model: more than any fit tells apart
-# of a signal, beside its greatest value: what differs less is rounding, or is lost in `DIGITS`
-LEAST_RANGE = 1e-4
-STEEPEST = 4.0  # by which calibration may stretch or shrink the logits
-LEAST_SHARE = 1e-3  # of a weight that a signal is allowed, beside the mean
+PENALTY_STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
+MODEL_FOLDS = 5  # of the choice of the penalty and of the calibration
+MIN_KIND_CASES = 10  # cases that would be answered right, and others, that a fit must see
+MODEL_DIGITS = 6  # of the numbers of a model: more than any fit tells apart
+# of a signal, beside its greatest value: what differs less is rounding, or is lost in
+# `MODEL_DIGITS`
+MIN_SIGNAL_RANGE = 1e-4
+MAX_LOGIT_STRETCH = 4.0  # by which calibration may stretch or shrink the logits
+MIN_PENALTY_SHARE = 1e-3  # of a weight that a signal is allowed, over the mean
 BIAS_PENALTY = 1e-3  # so that a class of few cases has a finite bias
 
 
@@ -77,17 +78,23 @@ class DecisionCases(NamedTuple):
     groups: CaseGroups | None = None
     weight: FloatArray | None = None
 
-    def rows(self, keep: AnyArray) -> DecisionCases:
+    def rows(self, case_selection: AnyArray) -> DecisionCases:
         """The same of some cases."""
-        groups = None if self.groups is None else self.groups.rows(keep)
-        arrays = {name: column[..., keep] for name, column in self.arrays.items()}
-        return self._replace(groups=groups, **arrays)
+        case_groups = None if self.groups is None else self.groups.rows(case_selection)
+        chosen_arrays = {
+            column_name: column[..., case_selection] for column_name, column in self.arrays.items()
+        }
+        return self._replace(groups=case_groups, **chosen_arrays)
 
     @property
     def arrays(self) -> dict[str, Any]:
         """Columns of the cases by name, cases last."""
-        names = ("signals", "classes", "can_ask", "options_right", "weight")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        column_names = ("signals", "classes", "can_ask", "options_right", "weight")
+        return {
+            column_name: getattr(self, column_name)
+            for column_name in column_names
+            if getattr(self, column_name) is not None
+        }
 
     @property
     def weights(self) -> FloatArray:
@@ -97,91 +104,106 @@ class DecisionCases(NamedTuple):
     @property
     def shares(self) -> FloatArray:
         """Share of each label, [3]."""
-        sums = np.bincount(np.take(LABEL_OF_CLASS, self.classes), self.weights, len(Status))
-        return sums / sums.sum()
+        label_weights = np.bincount(
+            np.take(LABEL_OF_CLASS, self.classes), self.weights, len(Status)
+        )
+        return label_weights / label_weights.sum()
 
 
 def decision_cases(evidence: Evidence) -> DecisionCases:
     """Cases of the first depth: their signals, and what would have been right."""
-    every = np.arange(len(evidence.label))
-    right = evidence.right[0, answer_slots(evidence), every] & (evidence.n_hits[0] >= 1)
-    classes = np.select(
+    case_indices = np.arange(len(evidence.label))
+    answer_right = evidence.right[0, answer_slots(evidence), case_indices] & (
+        evidence.n_hits[0] >= 1
+    )
+    case_classes = np.select(
         [
-            (evidence.label == Status.ok) & right,
+            (evidence.label == Status.ok) & answer_right,
             evidence.label == Status.ok,
             evidence.label == Status.refuse,
         ],
         [CLASSES.index("right"), CLASSES.index("miss"), CLASSES.index("refuse")],
         CLASSES.index("ambiguous"),
     )
-    options = evidence.right[0, evidence.n_slots_relevant + ASKED_SLOT]
+    asked_options = evidence.right[0, evidence.n_slots_relevant + ASKED_SLOT]
     return DecisionCases(
         evidence.signals[:, 0],
-        classes.astype(np.int64),
+        case_classes.astype(np.int64),
         evidence.n_options_all[0] >= LEAST_OPTIONS,
-        options,
+        asked_options,
         evidence.known,
     )
 
 
-def check_kinds(right: BoolArray, what: str, kind: str, least: int = LEAST) -> None:
-    """Stop where a fit sees fewer than `least` cases of a kind, or fewer others.
+def check_kinds(
+    is_kind: BoolArray, fit_phrase: str, kind_phrase: str, min_cases: int = MIN_KIND_CASES
+) -> None:
+    """Stop where a fit sees fewer than `min_cases` cases of a kind, or fewer others.
 
     Args:
-      right: whether each case is of the kind, [Q].
-      what: the fit, with its verb.
-      kind: in words.
-      least: of each.
+      is_kind: whether each case is of the kind, [Q].
+      fit_phrase: the fit, with its verb.
+      kind_phrase: in words.
+      min_cases: of each.
 
     Raises:
       ValueError: too few.
     """
-    counts = int(right.sum()), int((~right).sum())
-    if min(counts) < least:
-        msg = (
-            f"{what} at least {least} {kind} and {least} others, got {counts[0]} and {counts[1]}; "
+    kind_counts = int(is_kind.sum()), int((~is_kind).sum())
+    if min(kind_counts) < min_cases:
+        message = (
+            f"{fit_phrase} at least {min_cases} {kind_phrase} and {min_cases} others, got "
+            f"{kind_counts[0]} and {kind_counts[1]}; "
             "label more."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
 
 
-def direction_notes(cases: DecisionCases, level: float = 0.95) -> list[str]:
+def direction_notes(cases: DecisionCases, interval_level: float = 0.95) -> list[str]:
     """Scores of hits, and the user's signals, whose direction the labels contradict.
 
     See `raglab.decision.score_directions`. Cases are taken to be independent.
 
     Args:
       cases: with their signals.
-      level: of the intervals, in (0, 1).
+      interval_level: of the intervals, in (0, 1).
 
     Source: rules S2.15, S2.17.
     """
-    texts = (
-        scored_cases(cases, score).contradiction(signal.name, signal.direction, level)
-        for signal, score in zip(cases.known.rows, cases.signals, strict=True)
+    contradictions = (
+        scored_cases(cases, signal_scores).contradiction(
+            signal.name, signal.direction, interval_level
+        )
+        for signal, signal_scores in zip(cases.known.rows, cases.signals, strict=True)
         if signal.name in HIT_SIGNALS or signal.name not in BUILT_IN_SET.names
     )
-    return list(filter(None, texts))
+    return list(filter(None, contradictions))
 
 
-def scored_cases(cases: DecisionCases, score: FloatArray) -> ScoredCases:
+def scored_cases(cases: DecisionCases, case_scores: FloatArray) -> ScoredCases:
     """Cases by a score, [..., Q], right if answered against wrong or to be refused."""
-    right, ambiguous = (cases.classes == CLASSES.index(name) for name in ("right", "ambiguous"))
-    return ScoredCases(score, right, ambiguous)
+    is_right, is_ambiguous = (
+        cases.classes == CLASSES.index(class_name) for class_name in ("right", "ambiguous")
+    )
+    return ScoredCases(case_scores, is_right, is_ambiguous)
 
 
-def join_decision_cases(parts: Sequence[DecisionCases]) -> DecisionCases:
+def join_decision_cases(case_parts: Sequence[DecisionCases]) -> DecisionCases:
     """Cases of all parts, in order."""
-    first = parts[0]
-    arrays: dict[str, Any] = {
-        name: np.concatenate([part.arrays[name] for part in parts], axis=-1)
-        for name in first.arrays
+    first_part = case_parts[0]
+    joined_arrays: dict[str, Any] = {
+        column_name: np.concatenate(
+            [case_part.arrays[column_name] for case_part in case_parts], axis=-1
+        )
+        for column_name in first_part.arrays
     }
-    groups = first.groups
-    if groups is not None:
-        names = [part.groups.names for part in parts if part.groups is not None]
-        groups = groups._replace(names=np.concatenate(names))
-    return first._replace(groups=groups, **arrays)
+    joined_groups = first_part.groups
+    if joined_groups is not None:
+        group_names = [
+            case_part.groups.names for case_part in case_parts if case_part.groups is not None
+        ]
+        joined_groups = joined_groups._replace(names=np.concatenate(group_names))
+    return first_part._replace(groups=joined_groups, **joined_arrays)
 
 
 def tune_cases(trace: TraceKind) -> TraceKind:
@@ -192,14 +214,14 @@ def tune_cases(trace: TraceKind) -> TraceKind:
     """
     if not hasattr(trace, "split"):
         return trace
-    of_shards: Any = trace
-    splits: set[str | None] = set()
-    for cases in cases_by_shard(of_shards):
-        splits.update(case.split for case in cases)
-        if "tune" in splits:  # further shards need not be read
+    sharded_trace: Any = trace
+    split_names: set[str | None] = set()
+    for shard_cases in cases_by_shard(sharded_trace):
+        split_names.update(case.split for case in shard_cases)
+        if "tune" in split_names:  # further shards need not be read
             break
-    check_split_names(splits)
-    tune_trace: TraceKind = trace.split("tune") if "tune" in splits else trace
+    check_split_names(split_names)
+    tune_trace: TraceKind = trace.split("tune") if "tune" in split_names else trace
     return tune_trace
 
 
@@ -229,62 +251,73 @@ class FittedModel:
 
     def probabilities(self, signals: FloatArray) -> FloatArray:
         """Class probabilities by the common model, [4, Q], of signals [S, Q] in `known` order."""
-        rows = signals[[self.known.place(name) for name in self.names]]
-        x = scaled_signals(rows, self.center, self.scale)
-        logits = x @ self.weights.T + self.bias
-        return np.exp(log_softmax(logits)).T
+        signal_rows = signals[[self.known.place(signal_name) for signal_name in self.names]]
+        x = scaled_signals(signal_rows, self.center, self.scale)
+        class_logits = x @ self.weights.T + self.bias
+        return np.exp(log_softmax(class_logits)).T
 
 
-def scaled_signals(rows: FloatArray, center: FloatArray, scale: FloatArray) -> FloatArray:
+def scaled_signals(
+    signal_rows: FloatArray, signal_center: FloatArray, signal_scale: FloatArray
+) -> FloatArray:
     """Signals [F, Q] as the logistic reads them, [Q, F].
 
     0 where missing, at most `LIMIT` either way.
     """
-    features: FloatArray = np.nan_to_num(np.clip((rows.T - center) / scale, -LIMIT, LIMIT), nan=0.0)
+    features: FloatArray = np.nan_to_num(
+        np.clip((signal_rows.T - signal_center) / signal_scale, -LIMIT, LIMIT), nan=0.0
+    )
     return features
 
 
-def tells_apart(values: FloatArray) -> bool:
+def tells_apart(signal_values: FloatArray) -> bool:
     """Whether any two values of a signal differ by more than last digits."""
-    there = values[~np.isnan(values)]
-    return bool(len(there) and there.max() - there.min() > LEAST_RANGE * np.abs(there).max())
+    present_values = signal_values[~np.isnan(signal_values)]
+    return bool(
+        len(present_values)
+        and present_values.max() - present_values.min()
+        > MIN_SIGNAL_RANGE * np.abs(present_values).max()
+    )
 
 
 def usable_signals(
     signals: FloatArray,
-    names: Sequence[str] | None = None,
-    known: SignalSet = BUILT_IN_SET,
+    signal_names: Sequence[str] | None = None,
+    signal_set: SignalSet = BUILT_IN_SET,
 ) -> tuple[str, ...]:
     """Names of the signals, of those named or all, that tell two cases apart beyond last digits.
 
     Raises:
       ValueError: a name that is no signal, or none is left.
     """
-    wanted = (
-        tuple(signal.name for signal in known.rows if signal.alone)
-        if names is None
-        else tuple(names)
+    candidate_names = (
+        tuple(signal.name for signal in signal_set.rows if signal.alone)
+        if signal_names is None
+        else tuple(signal_names)
     )
     usable_names = [
-        name for name in dict.fromkeys(wanted) if tells_apart(signals[known.place(name)])
+        signal_name
+        for signal_name in dict.fromkeys(candidate_names)
+        if tells_apart(signals[signal_set.place(signal_name)])
     ]
     if not usable_names:
-        msg = (
-            f"a decision needs a signal that differs between cases, got {', '.join(wanted)}; "
+        message = (
+            "a decision needs a signal that differs between cases, got "
+            f"{', '.join(candidate_names)}; "
             "build the trace again."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
     return tuple(usable_names)
 
 
 def fit_model(
     cases: DecisionCases,
     *,
-    names: Sequence[str] | None = None,
+    signal_names: Sequence[str] | None = None,
     seed: int = 0,
-    strengths: Sequence[float] = STRENGTHS,
-    least: int = LEAST,
-    fold: IntArray | None = None,
+    strengths: Sequence[float] = PENALTY_STRENGTHS,
+    min_cases: int = MIN_KIND_CASES,
+    case_fold: IntArray | None = None,
 ) -> FittedModel:
     """Multinomial logistic of classes on signals, calibrated, monotone for declared directions.
 
@@ -293,62 +326,72 @@ def fit_model(
     groups where the cases have groups.
 
     Args:
-      names: of the signals; all that differ between cases and that one arm alone has where not
-        given.
-      least: number of cases that would be answered right, and of others, below which nothing is
+      signal_names: of the signals; all that differ between cases and that one arm alone has where
+        not given.
+      min_cases: number of cases that would be answered right, and of others, below which nothing is
         fitted.
-      fold: of each case, from 0, such as leaves whole groups out, [Q]; drawn by the seed,
+      case_fold: of each case, from 0, such as leaves whole groups out, [Q]; drawn by the seed,
         stratified, where not given. Of a stated fold, a case whose class no other fold holds is not
         judged.
 
     Raises:
-      ValueError: fewer than `least` cases that would be answered right or fewer others, or no
+      ValueError: fewer than `min_cases` cases that would be answered right or fewer others, or no
         usable signal.
 
     Source: rules S2.17, S2.20; temperature scaling: Guo et al. 2017.
     """
-    right = cases.classes == 0
-    check_kinds(right, "a decision must be fitted on", "cases that would be answered right", least)
-    usable_names = usable_signals(cases.signals, names, cases.known)
-    rows = cases.signals[[cases.known.place(name) for name in usable_names]]
+    is_right = cases.classes == 0
+    check_kinds(
+        is_right, "a decision must be fitted on", "cases that would be answered right", min_cases
+    )
+    usable_names = usable_signals(cases.signals, signal_names, cases.known)
+    signal_rows = cases.signals[[cases.known.place(signal_name) for signal_name in usable_names]]
     # Standardised, so that one strength of the penalty means the same for every signal.
-    center = np.nanmean(rows, axis=1)
-    scale = np.nanstd(rows, axis=1)
-    x = scaled_signals(rows, center, scale)
-    directions = tuple(cases.known.signal(name).direction for name in usable_names)
+    signal_center = np.nanmean(signal_rows, axis=1)
+    signal_scale = np.nanstd(signal_rows, axis=1)
+    x = scaled_signals(signal_rows, signal_center, signal_scale)
+    directions = tuple(cases.known.signal(signal_name).direction for signal_name in usable_names)
     # products so small that threads only wait for each other
     with _pools().limit(limits=1, user_api="blas"):
-        parts = (
-            stratified_folds(cases.classes, FOLDS, np.random.default_rng(seed))
-            if fold is None
-            else fold
+        fold_numbers = (
+            stratified_folds(cases.classes, MODEL_FOLDS, np.random.default_rng(seed))
+            if case_fold is None
+            else case_fold
         )
-        judged = (
-            np.ones(len(parts), dtype=np.bool_) if fold is None else is_judged(cases.classes, fold)
+        judged_mask = (
+            np.ones(len(fold_numbers), dtype=np.bool_)
+            if case_fold is None
+            else is_judged(cases.classes, case_fold)
         )
-        weight = cases.weights
-        strength, held = _choose_strength(
-            x, cases.classes, weight, directions, strengths, parts, judged
+        case_weights = cases.weights
+        strength, held_out_logits = _choose_strength(
+            x, cases.classes, case_weights, directions, strengths, fold_numbers, judged_mask
         )
-        temperature = _temperature(held[judged], cases.classes[judged], weight[judged])
-        weights, bias = _fit_weights(x, cases.classes, directions, strength, weight=weight)
+        temperature = _temperature(
+            held_out_logits[judged_mask], cases.classes[judged_mask], case_weights[judged_mask]
+        )
+        class_weights, class_bias = _fit_weights(
+            x, cases.classes, directions, strength, case_weights=case_weights
+        )
     # of a class without a case nothing can be learned
-    present = np.isin(np.arange(len(CLASSES)), cases.classes)
-    groups = None
+    class_present = np.isin(np.arange(len(CLASSES)), cases.classes)
+    fitted_groups = None
     if cases.groups is not None:
-        logits = np.where(present, temperature * held, ABSENT)[judged]
-        groups = fit_groups(logits, cases.classes[judged], cases.groups.rows(judged))
+        judged_logits = np.where(class_present, temperature * held_out_logits, ABSENT)[judged_mask]
+        fitted_groups = fit_groups(
+            judged_logits, cases.classes[judged_mask], cases.groups.rows(judged_mask)
+        )
     return FittedModel(
         names=usable_names,
-        center=center,
-        scale=scale,
-        weights=temperature * weights,
-        bias=np.where(present, temperature * bias, ABSENT),
+        center=signal_center,
+        scale=signal_scale,
+        weights=temperature * class_weights,
+        bias=np.where(class_present, temperature * class_bias, ABSENT),
         asked_right=_asked_right(cases),
         strength=strength,
         temperature=temperature,
         known=cases.known,
-        groups=groups,
+        groups=fitted_groups,
         shares=cases.shares,
     )
 
@@ -367,102 +410,119 @@ def _asked_right(cases: DecisionCases) -> float:
     is_askable = (cases.classes == CLASSES.index("ambiguous")) & cases.can_ask
     if not is_askable.any():
         return 0.0
-    weight = cases.weights[is_askable]
-    return float((weight @ cases.options_right[is_askable] + 1.0) / (weight.sum() + 2.0))
+    case_weights = cases.weights[is_askable]
+    return float(
+        (case_weights @ cases.options_right[is_askable] + 1.0) / (case_weights.sum() + 2.0)
+    )
 
 
 def _choose_strength(
     x: FloatArray,
     classes: IntArray,
-    weight: FloatArray,
+    case_weights: FloatArray,
     directions: Sequence[Direction],
     strengths: Sequence[float],
-    fold: IntArray,
-    judged: BoolArray,
+    case_fold: IntArray,
+    judged_mask: BoolArray,
 ) -> tuple[float, FloatArray]:
     """Strength of least cross-validated log-loss, stronger of equals, held-out logits, [Q, 4].
 
     Args:
-      fold: of each case, from 0, [Q].
-      judged: whether a case counts in the loss, [Q].
+      case_fold: of each case, from 0, [Q].
+      judged_mask: whether a case counts in the loss, [Q].
     """
-    folds, rows = int(fold.max()) + 1, np.flatnonzero(judged)
-    best: tuple[float, float, FloatArray] | None = None
-    starts: list[FloatArray | None] = [None] * folds
+    n_folds, judged_rows = int(case_fold.max()) + 1, np.flatnonzero(judged_mask)
+    best_choice: tuple[float, float, FloatArray] | None = None
+    start_parameters: list[FloatArray | None] = [None] * n_folds
     for strength in sorted(strengths):
-        logits = np.zeros((len(classes), len(CLASSES)))
-        for fold_number in range(folds):
-            rest = fold != fold_number
-            weights, bias = _fit_weights(
-                x[rest], classes[rest], directions, strength, starts[fold_number], weight[rest]
+        held_out_logits = np.zeros((len(classes), len(CLASSES)))
+        for fold_number in range(n_folds):
+            training_mask = case_fold != fold_number
+            class_weights, class_bias = _fit_weights(
+                x[training_mask],
+                classes[training_mask],
+                directions,
+                strength,
+                start_parameters[fold_number],
+                case_weights[training_mask],
             )
-            starts[fold_number] = np.concatenate([weights.ravel(), bias])
-            logits[~rest] = x[~rest] @ weights.T + bias
-            logits[np.ix_(~rest, ~np.isin(np.arange(len(CLASSES)), classes[rest]))] = ABSENT
-        loss = -_mean(log_softmax(logits)[rows, classes[rows]], weight[rows])
-        if best is None or loss < best[0]:
-            best = loss, strength, logits
-    assert best is not None  # noqa: S101 - strengths is never empty
-    return best[1], best[2]
+            start_parameters[fold_number] = np.concatenate([class_weights.ravel(), class_bias])
+            held_out_logits[~training_mask] = x[~training_mask] @ class_weights.T + class_bias
+            held_out_logits[
+                np.ix_(~training_mask, ~np.isin(np.arange(len(CLASSES)), classes[training_mask]))
+            ] = ABSENT
+        held_out_loss = -_mean(
+            log_softmax(held_out_logits)[judged_rows, classes[judged_rows]],
+            case_weights[judged_rows],
+        )
+        if best_choice is None or held_out_loss < best_choice[0]:
+            best_choice = held_out_loss, strength, held_out_logits
+    assert best_choice is not None  # noqa: S101 - strengths is never empty
+    return best_choice[1], best_choice[2]
 
 
 def stratified_folds(
-    kinds: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator
+    case_kinds: NDArray[np.integer[Any]], n_folds: int, rng: np.random.Generator
 ) -> IntArray:
     """Fold of every case.
 
     Each kind shuffled and dealt out in turn, the next kind going on where the last ended.
 
     Args:
-      kinds: number of the kind of each case, such as its label, [Q].
+      case_kinds: number of the kind of each case, such as its label, [Q].
     """
-    turn = np.concatenate(
-        [rng.permutation(np.flatnonzero(kinds == kind)) for kind in range(int(kinds.max()) + 1)]
+    dealing_order = np.concatenate(
+        [
+            rng.permutation(np.flatnonzero(case_kinds == kind_number))
+            for kind_number in range(int(case_kinds.max()) + 1)
+        ]
     )
-    fold = np.empty(len(kinds), dtype=np.int64)
-    fold[turn] = np.arange(len(kinds)) % folds
-    return fold
+    case_fold = np.empty(len(case_kinds), dtype=np.int64)
+    case_fold[dealing_order] = np.arange(len(case_kinds)) % n_folds
+    return case_fold
 
 
-def _mean(values: FloatArray, weight: FloatArray) -> float:
+def _mean(case_values: FloatArray, case_weights: FloatArray) -> float:
     """Weighted mean; the plain one, to the bit, where all weights are 1."""
-    return float((weight * values).sum() / weight.sum())
+    return float((case_weights * case_values).sum() / case_weights.sum())
 
 
-def _temperature(logits: FloatArray, classes: IntArray, weight: FloatArray) -> float:
-    """Factor of held-out logits with the least log-loss, within `STEEPEST` either way."""
+def _temperature(logits: FloatArray, classes: IntArray, case_weights: FloatArray) -> float:
+    """Factor of held-out logits with the least log-loss, within `MAX_LOGIT_STRETCH` either way."""
     from scipy.optimize import minimize_scalar
 
-    every = np.arange(len(classes))
+    case_indices = np.arange(len(classes))
 
-    learned = np.isin(np.arange(len(CLASSES)), classes)
+    class_present = np.isin(np.arange(len(CLASSES)), classes)
 
     def loss(log_factor: float) -> float:
-        scaled = np.where(learned, np.exp(log_factor) * logits, ABSENT)
-        return -_mean(log_softmax(scaled)[every, classes], weight)
+        scaled_logits = np.where(class_present, np.exp(log_factor) * logits, ABSENT)
+        return -_mean(log_softmax(scaled_logits)[case_indices, classes], case_weights)
 
-    end = float(np.log(STEEPEST))
-    return float(np.exp(minimize_scalar(loss, bounds=(-end, end), method="bounded").x))
+    log_limit = float(np.log(MAX_LOGIT_STRETCH))
+    return float(np.exp(minimize_scalar(loss, bounds=(-log_limit, log_limit), method="bounded").x))
 
 
 def _bounds(
-    directions: Sequence[Direction], present: BoolArray
+    directions: Sequence[Direction], class_present: BoolArray
 ) -> list[tuple[float | None, float | None]]:
     """Bounds of the weights by class and signal, then of the biases.
 
-    A weight counts beside those of the other classes only, so a signal that speaks for a class is
+    Only differences between classes count, so a signal that speaks for a class is
     one whose weight is 0 there and at most 0 elsewhere.
     """
-    own = {"surer": CLASSES.index("right"), "ask": CLASSES.index("ambiguous")}
-    bounds: list[tuple[float | None, float | None]] = []
-    for place in range(len(CLASSES)):
+    class_of_direction = {"surer": CLASSES.index("right"), "ask": CLASSES.index("ambiguous")}
+    weight_bounds: list[tuple[float | None, float | None]] = []
+    for class_index in range(len(CLASSES)):
         for direction in directions:
-            speaks_for = own.get(direction)
-            if speaks_for is None or not present[speaks_for]:
-                bounds.append((None, None))
+            favoured_class = class_of_direction.get(direction)
+            if favoured_class is None or not class_present[favoured_class]:
+                weight_bounds.append((None, None))
             else:
-                bounds.append((0.0 if place == speaks_for else None, 0.0))
-    return bounds + [(None, None) if is_there else (0.0, 0.0) for is_there in present]
+                weight_bounds.append((0.0 if class_index == favoured_class else None, 0.0))
+    return weight_bounds + [
+        (None, None) if is_present else (0.0, 0.0) for is_present in class_present
+    ]
 
 
 def penalty_shares(x: FloatArray, one_hot: FloatArray) -> FloatArray:
@@ -484,16 +544,25 @@ def penalty_shares(x: FloatArray, one_hot: FloatArray) -> FloatArray:
       ... ).tolist()
       [1.94, 0.06]
     """
-    sizes, weight = one_hot.sum(axis=0), one_hot.sum(axis=1)
-    total = x.mean(axis=0) if (weight == 1.0).all() else weight @ x / weight.sum()
-    means = (one_hot.T @ x) / sizes[:, None]
-    between = sizes @ (means - total) ** 2
-    within = (weight[:, None] * (x - total) ** 2).sum(axis=0)
-    part = np.divide(between, within, out=np.zeros(len(total)), where=within > 0.0)
-    if not part.any():  # one class alone
-        return np.ones(len(total))
-    shares: FloatArray = np.maximum(part / part.mean(), LEAST_SHARE)
-    return shares
+    class_sizes, case_weights = one_hot.sum(axis=0), one_hot.sum(axis=1)
+    overall_mean = (
+        x.mean(axis=0) if (case_weights == 1.0).all() else case_weights @ x / case_weights.sum()
+    )
+    class_means = (one_hot.T @ x) / class_sizes[:, None]
+    between_variance = class_sizes @ (class_means - overall_mean) ** 2
+    within_variance = (case_weights[:, None] * (x - overall_mean) ** 2).sum(axis=0)
+    variance_ratio = np.divide(
+        between_variance,
+        within_variance,
+        out=np.zeros(len(overall_mean)),
+        where=within_variance > 0.0,
+    )
+    if not variance_ratio.any():  # one class alone
+        return np.ones(len(overall_mean))
+    signal_shares: FloatArray = np.maximum(
+        variance_ratio / variance_ratio.mean(), MIN_PENALTY_SHARE
+    )
+    return signal_shares
 
 
 def _fit_weights(
@@ -501,8 +570,8 @@ def _fit_weights(
     classes: IntArray,
     directions: Sequence[Direction],
     strength: float,
-    start: FloatArray | None = None,
-    weight: FloatArray | None = None,
+    start_parameters: FloatArray | None = None,
+    case_weights: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Weights [4, F] and biases [4] of the penalised logistic.
 
@@ -511,47 +580,62 @@ def _fit_weights(
     Args:
       x: [Q, F].
       strength: inverse of the penalty.
-      start: weights and biases to begin with, [4 · F + 4].
-      weight: of each case, [Q]; 1 where not given.
+      start_parameters: weights and biases to begin with, [4 · F + 4].
+      case_weights: of each case, [Q]; 1 where not given.
     """
     from scipy.optimize import minimize
 
-    n_classes, (n, width) = len(CLASSES), x.shape
-    size = n_classes * width
-    one_hot = np.zeros((n, n_classes))
-    weight = np.ones(n) if weight is None else weight
-    one_hot[np.arange(n), classes] = weight
-    present: BoolArray = np.asarray(one_hot.any(axis=0))
-    shut = np.where(present, 0.0, -np.inf)  # a class without cases takes no part
-    share = penalty_shares(x, one_hot[:, present])
+    n_classes, (n_cases, n_signals) = len(CLASSES), x.shape
+    n_weights = n_classes * n_signals
+    one_hot = np.zeros((n_cases, n_classes))
+    case_weights = np.ones(n_cases) if case_weights is None else case_weights
+    one_hot[np.arange(n_cases), classes] = case_weights
+    class_present: BoolArray = np.asarray(one_hot.any(axis=0))
+    absent_offset = np.where(class_present, 0.0, -np.inf)  # a class without cases takes no part
+    penalty_share = penalty_shares(x, one_hot[:, class_present])
 
-    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
-        weights, bias = theta[:size].reshape(n_classes, width), theta[size:]
-        logits = x @ weights.T + bias + shut
+    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
+        signal_weights = parameters[:n_weights].reshape(n_classes, n_signals)
+        class_bias = parameters[n_weights:]
+        class_logits = x @ signal_weights.T + class_bias + absent_offset
         # Less the largest: no exponential overflows, and the probabilities stay the same.
-        logits -= logits.max(axis=1, keepdims=True)
-        odds = np.exp(logits)
-        total = odds.sum(axis=1, keepdims=True)
+        class_logits -= class_logits.max(axis=1, keepdims=True)
+        class_odds = np.exp(class_logits)
+        odds_total = class_odds.sum(axis=1, keepdims=True)
         # Weights that move alike in all classes change no probability, so only what differs is
         # penalised.
-        centred = weights[present] - weights[present].mean(axis=0)
-        penalty = (centred**2 / share).sum() / (2.0 * strength) + BIAS_PENALTY / 2.0 * (
-            bias**2
-        ).sum()
-        chosen = logits[one_hot > 0.0]
-        value = float((weight * np.log(total[:, 0])).sum() - (weight * chosen).sum() + penalty)
-        error = weight[:, None] * (odds / total) - one_hot
-        slope = error.T @ x
-        slope[present] += centred / share / strength
-        slope[~present] = 0.0
-        return value, np.concatenate([slope.ravel(), error.sum(axis=0) + BIAS_PENALTY * bias])
+        centred_weights = signal_weights[class_present] - signal_weights[class_present].mean(axis=0)
+        penalty = (centred_weights**2 / penalty_share).sum() / (
+            2.0 * strength
+        ) + BIAS_PENALTY / 2.0 * (class_bias**2).sum()
+        chosen_logits = class_logits[one_hot > 0.0]
+        total_loss = float(
+            (case_weights * np.log(odds_total[:, 0])).sum()
+            - (case_weights * chosen_logits).sum()
+            + penalty
+        )
+        class_errors = case_weights[:, None] * (class_odds / odds_total) - one_hot
+        weight_slope = class_errors.T @ x
+        weight_slope[class_present] += centred_weights / penalty_share / strength
+        weight_slope[~class_present] = 0.0
+        return total_loss, np.concatenate(
+            [weight_slope.ravel(), class_errors.sum(axis=0) + BIAS_PENALTY * class_bias]
+        )
 
-    begin = np.zeros(size + n_classes) if start is None else start
-    optimum = minimize(
-        loss, begin, jac=True, method="L-BFGS-B", bounds=_bounds(directions, present)
+    initial_parameters = (
+        np.zeros(n_weights + n_classes) if start_parameters is None else start_parameters
     )
-    weights = optimum.x[:size].reshape(n_classes, width)
-    return np.where(present[:, None], weights, 0.0), np.where(present, optimum.x[size:], 0.0)
+    optimum = minimize(
+        loss,
+        initial_parameters,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=_bounds(directions, class_present),
+    )
+    signal_weights = optimum.x[:n_weights].reshape(n_classes, n_signals)
+    return np.where(class_present[:, None], signal_weights, 0.0), np.where(
+        class_present, optimum.x[n_weights:], 0.0
+    )
 
 
 def model_section(
@@ -566,27 +650,28 @@ def model_section(
       traffic: shares of the labels there, [3]; None where they are those of the cases.
     """
 
-    def short(value: float) -> float:
-        return float(f"{value:.{DIGITS}g}")
+    def short(number: float) -> float:
+        return float(f"{number:.{MODEL_DIGITS}g}")
 
-    groups: dict[str, Any] = {}
+    extra_sections: dict[str, Any] = {}
     if model.groups is not None and model.groups.bias:
-        bias = {
-            name: tuple(map(short, row.tolist())) for name, row in sorted(model.groups.bias.items())
+        group_biases = {
+            group_name: tuple(map(short, class_biases.tolist()))
+            for group_name, class_biases in sorted(model.groups.bias.items())
         }
-        groups = {"groups": {"attribute": model.groups.attribute, "bias": bias}}
+        extra_sections = {"groups": {"attribute": model.groups.attribute, "bias": group_biases}}
     if traffic is not None and model.shares is not None:
-        fitted = tuple(map(short, model.shares.tolist()))
-        groups["mix"] = {"fitted": fitted, "traffic": tuple(map(float, traffic))}
+        fitted_shares = tuple(map(short, model.shares.tolist()))
+        extra_sections["mix"] = {"fitted": fitted_shares, "traffic": tuple(map(float, traffic))}
     return {
         "parts": {
-            name: {
+            signal_name: {
                 "center": short(center),
                 "scale": short(scale),
                 "missing": short(center),
-                "weights": tuple(short(weight) for weight in column),
+                "weights": tuple(short(class_weight) for class_weight in signal_weights),
             }
-            for name, center, scale, column in zip(
+            for signal_name, center, scale, signal_weights in zip(
                 model.names,
                 model.center.tolist(),
                 model.scale.tolist(),
@@ -594,11 +679,11 @@ def model_section(
                 strict=True,
             )
         },
-        "bias": tuple(short(bias) for bias in model.bias.tolist()),
+        "bias": tuple(short(class_bias) for class_bias in model.bias.tolist()),
         "asked_right": short(model.asked_right),
         "structure": structure,
         "fitted_on": fitted_on,
-        **groups,
+        **extra_sections,
     }
 
 
@@ -617,21 +702,24 @@ def decide_by_model(
       costs: label -> outcome -> cost; those of the policy where not given.
       traffic: see `model_section`.
     """
-    fitted = policy.replace(
+    fitted_policy = policy.replace(
         "decision.model",
         model_section(model, structure_hash(policy.structure, arm), fitted_on, traffic),
         "decision.rule",
         EXPECTED_COST,
     )
-    return fitted if costs is None else policy_with_costs(fitted, costs)
+    return fitted_policy if costs is None else policy_with_costs(fitted_policy, costs)
 
 
 def policy_with_costs(policy: Policy, costs: metrics.Costs | None) -> Policy:
     """Policy whose decision by expected cost goes by these costs: label -> outcome -> cost."""
-    by_label = zip(metrics.LABELS, metrics.cost_matrix(costs).tolist(), strict=True)
+    costs_by_label = zip(metrics.LABELS, metrics.cost_matrix(costs).tolist(), strict=True)
     return policy.replace(
         "decision.costs",
-        {label: dict(zip(metrics.OUTCOMES, row, strict=True)) for label, row in by_label},
+        {
+            label_name: dict(zip(metrics.OUTCOMES, outcome_costs, strict=True))
+            for label_name, outcome_costs in costs_by_label
+        },
     )
 
 
@@ -652,63 +740,79 @@ def held_out_cells(
 
     Source: rules S2.17, S2.20, S6.9.
     """
-    first = policies[0].decision.model
-    if first is None or any(policy.decision.model != first for policy in policies):
-        msg = (
+    shared_model = policies[0].decision.model
+    if shared_model is None or any(policy.decision.model != shared_model for policy in policies):
+        message = (
             "policies must decide by one model, got several or none; take those of "
             "`raglab.lab.certification_families.grid`."
         )
-        raise ValueError(msg)
-    group = None if first.groups is None else first.groups.attribute
-    parts = list(each_shard(fitted_cases, trace, policies[0], arm, group, what="measure"))
-    cases = join_decision_cases(parts)
-    fold = stratified_folds(cases.classes, FOLDS, np.random.default_rng(seed))
-    without, traffic = [], None if first.mix is None else first.mix.traffic
-    for held in range(FOLDS):
-        model = fit_model(cases.rows(fold != held), names=tuple(first.parts), seed=seed)
-        section = model_section(model, first.structure, traffic=traffic)
-        without.append(policies[0].replace("decision.model", section))
-    folds = np.split(fold, np.cumsum([len(part.classes) for part in parts])[:-1])
-    pairs = list(zip(trace.parts, folds, strict=True))
-    counted = run_each(fold_cells, pairs, without, list(policies), arm, what="replay")
-    return np.sum(list(counted), axis=0, dtype=np.int64)
+        raise ValueError(message)
+    group_attribute = None if shared_model.groups is None else shared_model.groups.attribute
+    case_parts = list(
+        each_shard(fitted_cases, trace, policies[0], arm, group_attribute, what="measure")
+    )
+    cases = join_decision_cases(case_parts)
+    case_fold = stratified_folds(cases.classes, MODEL_FOLDS, np.random.default_rng(seed))
+    blind_policies, traffic = [], None if shared_model.mix is None else shared_model.mix.traffic
+    for held_fold in range(MODEL_FOLDS):
+        blind_model = fit_model(
+            cases.rows(case_fold != held_fold), signal_names=tuple(shared_model.parts), seed=seed
+        )
+        blind_section = model_section(blind_model, shared_model.structure, traffic=traffic)
+        blind_policies.append(policies[0].replace("decision.model", blind_section))
+    folds_by_part = np.split(
+        case_fold, np.cumsum([len(case_part.classes) for case_part in case_parts])[:-1]
+    )
+    parts_with_folds = list(zip(trace.parts, folds_by_part, strict=True))
+    cells_by_part = run_each(
+        fold_cells, parts_with_folds, blind_policies, list(policies), arm, what="replay"
+    )
+    return np.sum(list(cells_by_part), axis=0, dtype=np.int64)
 
 
 def fitted_cases(
-    trace: TraceData, policy: Policy, arm: str | None, group: str | None = None
+    trace: TraceData, policy: Policy, arm: str | None, group_attribute: str | None = None
 ) -> DecisionCases:
     """Labelled cases of one shard as a fit reads them; pure, so that any worker may measure it.
 
     Args:
-      group: attribute whose groups the fit is to have biases of; None for none.
+      group_attribute: attribute whose groups the fit is to have biases of; None for none.
     """
     cases = decision_cases(measured_tables(trace, policy, arm).evidence)
-    return cases if group is None else cases._replace(groups=CaseGroups.of(trace.cases, group))
+    return (
+        cases
+        if group_attribute is None
+        else cases._replace(groups=CaseGroups.of(trace.cases, group_attribute))
+    )
 
 
 def fold_cells(
-    pair: tuple[TracePart, IntArray],
-    without: Sequence[Policy],
+    part_with_fold: tuple[TracePart, IntArray],
+    blind_policies: Sequence[Policy],
     policies: Sequence[Policy],
     arm: str | None,
 ) -> IntArray:
     """Cases of one part by cell, [P, 20], each decided by the model that never saw its fold.
 
     Args:
-      pair: the part and the fold of each of its cases.
-      without: a policy a fold, with its model.
+      part_with_fold: the part and the fold of each of its cases.
+      blind_policies: a policy a fold, with its model.
     """
-    part, fold = pair
-    trace = part.loaded()
+    trace_part, case_fold = part_with_fold
+    trace = trace_part.loaded()
     evidence = measured_tables(trace, policies[0], arm).evidence
-    cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
-    for held in np.unique(fold).tolist():
-        rows = np.flatnonzero(fold == held)
-        cases = [trace.cases[row] for row in rows.tolist()]
-        held_out = evidence_with_model(case_rows(evidence, rows), without[held], cases)
-        cells_by_case = case_cells(held_out, policies)
-        cells += [np.bincount(row, minlength=metrics.N_CELLS) for row in cells_by_case]
-    return cells
+    cells_by_policy = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
+    for held_fold in np.unique(case_fold).tolist():
+        fold_rows = np.flatnonzero(case_fold == held_fold)
+        fold_cases = [trace.cases[case_index] for case_index in fold_rows.tolist()]
+        held_out_evidence = evidence_with_model(
+            case_rows(evidence, fold_rows), blind_policies[held_fold], fold_cases
+        )
+        cells_by_case = case_cells(held_out_evidence, policies)
+        cells_by_policy += [
+            np.bincount(policy_cells, minlength=metrics.N_CELLS) for policy_cells in cells_by_case
+        ]
+    return cells_by_policy
 
 
 @answered_traces("trace")
@@ -771,78 +875,89 @@ def fit_decision(
 
     Example: `raglab.fit_decision(trace, policy, costs={"refuse": {"answered_wrong": 10}})`.
     """
-    base = Policy.load() if policy is None else policy
+    base_policy = Policy.load() if policy is None else policy
     if costs is not None:
         metrics.cost_matrix(costs)  # stops before anything is fitted
-    fitted = tune_cases(trace)
-    plain = base.replace("decision.rule", "chain")
-    check_recorded(fitted, plain, arm, "a decision")
+    fitted_trace = tune_cases(trace)
+    chain_policy = base_policy.replace("decision.rule", "chain")
+    check_recorded(fitted_trace, chain_policy, arm, "a decision")
     cases = join_decision_cases(
-        list(each_shard(fitted_cases, fitted, plain, arm, group, what="measure"))
+        list(each_shard(fitted_cases, fitted_trace, chain_policy, arm, group, what="measure"))
     )
-    weight, stated = inclusion_weights(fitted), checked_mix(mix)
-    check_groups(cases.groups, weight)
-    cases, traffic = cases._replace(weight=weight), None
-    if stated is not None:
-        check_alone(stated, weight)
-        labels = np.bincount(np.take(LABEL_OF_CLASS, cases.classes), minlength=len(Status))
-        traffic = stated.at_labels(labels).center(labels).tolist()
-    fold = None
+    case_weights, traffic_mix = inclusion_weights(fitted_trace), checked_mix(mix)
+    check_groups(cases.groups, case_weights)
+    cases, traffic = cases._replace(weight=case_weights), None
+    if traffic_mix is not None:
+        check_alone(traffic_mix, case_weights)
+        label_counts = np.bincount(np.take(LABEL_OF_CLASS, cases.classes), minlength=len(Status))
+        traffic = traffic_mix.at_labels(label_counts).center(label_counts).tolist()
+    case_fold = None
     if groups is not None:
-        held = held_groups(trace, fitted, groups, "a decision")
-        order = _case_order(cases, held.number)
-        cases = cases.rows(order)
-        fold = grouped_folds(cases.classes, held.number[order], FOLDS, np.random.default_rng(seed))
-        for sentence in held_sentences(held, FOLDS):
+        case_groups = held_groups(trace, fitted_trace, groups, "a decision")
+        case_order = _case_order(cases, case_groups.number)
+        cases = cases.rows(case_order)
+        case_fold = grouped_folds(
+            cases.classes, case_groups.number[case_order], MODEL_FOLDS, np.random.default_rng(seed)
+        )
+        for sentence in held_sentences(case_groups, MODEL_FOLDS):
             warn_user(sentence)
-        _warn_of_unjudged(cases.classes, fold)
-    model = fit_model(cases, names=signals, seed=seed, fold=fold)
+        _warn_of_unjudged(cases.classes, case_fold)
+    model = fit_model(cases, signal_names=signals, seed=seed, case_fold=case_fold)
     if cases.groups is not None and model.groups is not None:
         for sentence in group_sentences(cases.groups, model.groups.bias):
             warn_user(sentence)
     # The policy remembers its cases: there is no certificate and no comparison on them (rules S6.4,
     # S6.11).
-    by_split = trace_queries(fitted)
-    queries = list(chain.from_iterable(by_split.values()))
-    warn_of_held_back(by_split, "A decision by expected cost")
-    decided = decide_by_model(
-        plain,
+    queries_by_split = trace_queries(fitted_trace)
+    fitted_queries = list(chain.from_iterable(queries_by_split.values()))
+    warn_of_held_back(queries_by_split, "A decision by expected cost")
+    decided_policy = decide_by_model(
+        chain_policy,
         model,
-        fitted.arms[0] if arm is None else arm,
+        fitted_trace.arms[0] if arm is None else arm,
         costs,
-        hash_queries(queries),
+        hash_queries(fitted_queries),
         traffic,
     )
-    return with_scores_of(with_learned_cases(decided, queries), fitted.meta)
+    return with_scores_of(with_learned_cases(decided_policy, fitted_queries), fitted_trace.meta)
 
 
-def _case_order(cases: DecisionCases, numbers: IntArray) -> IntArray:
+def _case_order(cases: DecisionCases, group_numbers: IntArray) -> IntArray:
     """Order of cases by what a fit reads of them, [Q]: sums must not depend on that of the rows.
 
     Args:
-      numbers: of their groups, [Q].
+      group_numbers: of their groups, [Q].
     """
-    bias = np.zeros(len(numbers), dtype=np.int64)
+    group_codes = np.zeros(len(group_numbers), dtype=np.int64)
     if cases.groups is not None:
-        bias = np.unique(cases.groups.names, return_inverse=True)[1]
+        group_codes = np.unique(cases.groups.names, return_inverse=True)[1]
     return np.lexsort(
-        (bias, cases.options_right, cases.can_ask, *cases.signals[::-1], cases.classes, numbers)
+        (
+            group_codes,
+            cases.options_right,
+            cases.can_ask,
+            *cases.signals[::-1],
+            cases.classes,
+            group_numbers,
+        )
     )
 
 
-def _warn_of_unjudged(classes: IntArray, fold: IntArray) -> None:
+def _warn_of_unjudged(classes: IntArray, case_fold: IntArray) -> None:
     """Warn of cases that no fit of the folds can judge, with their number.
 
     Raises:
       ValueError: none that would be answered right can be judged, or none of the others.
     """
-    judged, is_right = is_judged(classes, fold), classes == CLASSES.index("right")
-    counts = [int((judged & kind).sum()) for kind in (is_right, ~is_right)]
-    if not min(counts):
-        msg = (
+    judged_mask, is_right = is_judged(classes, case_fold), classes == CLASSES.index("right")
+    kind_counts = [int((judged_mask & kind_mask).sum()) for kind_mask in (is_right, ~is_right)]
+    if not min(kind_counts):
+        message = (
             "groups must leave cases that would be answered right, and others, on both sides of a "
-            f"fold, got {counts[0]} and {counts[1]} that can be judged."
+            f"fold, got {kind_counts[0]} and {kind_counts[1]} that can be judged."
         )
-        raise ValueError(msg)
-    if n := int((~judged).sum()):
-        warn_user(f"{n} cases have their class in one fold alone: no penalty is chosen on them.")
+        raise ValueError(message)
+    if n_unjudged := int((~judged_mask).sum()):
+        warn_user(
+            f"{n_unjudged} cases have their class in one fold alone: no penalty is chosen on them."
+        )

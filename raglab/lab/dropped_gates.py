@@ -12,16 +12,16 @@ ANSWER_GATES = frozenset(gate.name for gate in gates.judging_gates("answer") if 
 
 
 def dropped_gates(
-    before: PolicyData, after: PolicyData, off: Collection[str] = ()
+    before: PolicyData, after: PolicyData, gates_off: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Gates that act under one policy and not under another; those on the answer first.
 
     Args:
-      off: gates that a trace declares off, see `gates_off`.
+      gates_off: gates that a trace declares off, see `gates_off`.
     """
-    names = set(acting_gates(after)).union(off)
-    dropped = [name for name in acting_gates(before) if name not in names]
-    return tuple(sorted(dropped, key=lambda name: name not in ANSWER_GATES))
+    kept_names = set(acting_gates(after)).union(gates_off)
+    lost_gates = [gate_name for gate_name in acting_gates(before) if gate_name not in kept_names]
+    return tuple(sorted(lost_gates, key=lambda gate_name: gate_name not in ANSWER_GATES))
 
 
 def bound_text(policy: PolicyData) -> str:
@@ -31,12 +31,14 @@ def bound_text(policy: PolicyData) -> str:
       >>> bound_text(PolicyData.from_mapping({"signals": {"confidence": {"min": 60}}}))
       'signals.confidence.min 60.0, else refuse'
     """
-    names = []
-    for name in policy.signals:
-        ends = [
-            f"signals.{name}.{end} {told_value(value)}"
-            for end in ("min", "max")
-            if (value := policy.value(f"signals.{name}.{end}")) is not None
+    signal_texts = []
+    for signal_name in policy.signals:
+        bound_texts = [
+            f"signals.{signal_name}.{bound_name} {told_value(bound_value)}"
+            for bound_name in ("min", "max")
+            if (bound_value := policy.value(f"signals.{signal_name}.{bound_name}")) is not None
         ]
-        names.append(f"{' and '.join(ends)}, else {policy.value(f'signals.{name}.on_fire')}")
-    return "; ".join(names)
+        signal_texts.append(
+            f"{' and '.join(bound_texts)}, else {policy.value(f'signals.{signal_name}.on_fire')}"
+        )
+    return "; ".join(signal_texts)

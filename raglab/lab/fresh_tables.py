@@ -36,15 +36,16 @@ from raglab.metrics.intervals import t_quantile
 Array = NDArray[np.float64]
 # replications of each table: their chance is independent, so that it cancels from their product
 TWINS = 2
-REPLICATIONS = 200  # on fresh tables where none are stated: 50 tables of each population, one block
-MOST_SKEW = 1.5
-MOST_EFFECT = 4.0  # in effects of the cases as they are: arms that differ twice as much
-PARTS = 64  # equally likely values of a variance that is known to within an error
-CANDIDATES = 4001  # differences that an interval may hold
-TINY = 1e-100
+# on fresh tables by default: 50 tables of each population, one block
+FRESH_REPLICATIONS = 200
+MAX_SKEWNESS = 1.5
+MAX_EFFECT_RATIO = 4.0  # in effects of the cases as they are: arms that differ twice as much
+VARIANCE_QUANTILES = 64  # equally likely values of a variance that is known to within an error
+DIFFERENCE_GRID = 4001  # differences that an interval may hold
+TINY_VARIANCE = 1e-100
 # number of the first block on fresh tables: its streams are those of no other block
-FIRST_BLOCK = 2**20
-STREAM = 77  # of the tables themselves
+FRESH_BLOCK = 2**20
+TABLE_STREAM = 77  # of the tables themselves
 
 
 class FreshTables(NamedTuple):
@@ -65,8 +66,8 @@ class Account(NamedTuple):
 
     mean: of each replication on the table, [R]. by_case: of a round of each case, [Q]. fresh: on
     fresh tables, [2, H, 2]. expected: likewise, over all cases that might have been met, where the
-    choice does not hang on the case; else none. fixed: whether it does on every table what it does
-    on this one.
+    choice does not depend on the case; else None. fixed: whether it does on every table what it
+    does on this one.
     """
 
     mean: Array
@@ -85,17 +86,19 @@ def draw_fresh_tables(world: Table, rounds: int, replications: int, seed: int) -
       replications: at most so many, in fours; at least eight.
       seed: of tables and draws.
     """
-    n_cases, tables = len(world.mask), max(2, replications // (2 * TWINS))
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(FIRST_BLOCK, STREAM)))
-    row = np.sort(rng.integers(n_cases, size=(2, tables, n_cases)), axis=-1)
-    place = rng.integers(n_cases, size=(rounds, 2, tables, TWINS))
+    n_cases, n_tables = len(world.mask), max(2, replications // (2 * TWINS))
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(FRESH_BLOCK, TABLE_STREAM)))
+    table_rows = np.sort(rng.integers(n_cases, size=(2, n_tables, n_cases)), axis=-1)
+    drawn_places = rng.integers(n_cases, size=(rounds, 2, n_tables, TWINS))
     if world.order == "given":
-        place.sort(axis=0)
+        drawn_places.sort(axis=0)
     # Equal arms: each row is taken from any of the copies in which its open arms have different
     # values.
-    row[0] += n_cases * rng.integers(world.mask.sum(axis=1)[row[0]])
-    case = row[np.arange(2)[:, None, None], np.arange(tables)[:, None], place]
-    return FreshTables(row, case.reshape(rounds, -1).astype(np.int32))
+    table_rows[0] += n_cases * rng.integers(world.mask.sum(axis=1)[table_rows[0]])
+    drawn_cases = table_rows[
+        np.arange(2)[:, None, None], np.arange(n_tables)[:, None], drawn_places
+    ]
+    return FreshTables(table_rows, drawn_cases.reshape(rounds, -1).astype(np.int32))
 
 
 def by_turns(world: Table) -> Table:
@@ -104,63 +107,77 @@ def by_turns(world: Table) -> Table:
     In copy s each arm has the values of the open arm s places further on.
     """
     n_cases, n_arms = world.mask.shape
-    order = np.argsort(~world.mask, axis=1, kind="stable")  # open arms first
-    rank, opened = np.argsort(order, axis=1), world.mask.sum(axis=1, keepdims=True)
-    places = (np.where(rank < opened, (rank + shift) % opened, rank) for shift in range(n_arms))
-    source = np.concatenate([np.take_along_axis(order, place, axis=1) for place in places])
-    case = np.tile(np.arange(n_cases), n_arms)
-    by_arm = ("value", "reward", "ms", "cost") if len(world.cost) > 1 else ("value", "reward", "ms")
-    moved = {name: getattr(world, name)[case[:, None], source] for name in by_arm}
+    open_first = np.argsort(~world.mask, axis=1, kind="stable")  # open arms first
+    open_rank, n_open = np.argsort(open_first, axis=1), world.mask.sum(axis=1, keepdims=True)
+    places_by_copy = (
+        np.where(open_rank < n_open, (open_rank + shift) % n_open, open_rank)
+        for shift in range(n_arms)
+    )
+    source_arms = np.concatenate(
+        [np.take_along_axis(open_first, source_places, axis=1) for source_places in places_by_copy]
+    )
+    case_of_row = np.tile(np.arange(n_cases), n_arms)
+    arm_columns = (
+        ("value", "reward", "ms", "cost") if len(world.cost) > 1 else ("value", "reward", "ms")
+    )
+    turned_columns = {
+        column_name: getattr(world, column_name)[case_of_row[:, None], source_arms]
+        for column_name in arm_columns
+    }
     if world.delay is not None:
-        moved["delay"] = (
-            world.delay[case] if world.delay.ndim == 1 else world.delay[case[:, None], source]
+        turned_columns["delay"] = (
+            world.delay[case_of_row]
+            if world.delay.ndim == 1
+            else world.delay[case_of_row[:, None], source_arms]
         )
-    return world._replace(mask=world.mask[case], features=world.features[case], **moved)
+    return world._replace(
+        mask=world.mask[case_of_row], features=world.features[case_of_row], **turned_columns
+    )
 
 
 def learner_values(
     bandit: Bandit,
     world: Table,
-    fresh: FreshTables,
+    fresh_tables: FreshTables,
     *,
     seed: int,
     engine: str,
-    work: float,
+    total_choices: float,
     budget: Budget | None = None,
 ) -> tuple[Array, Array | None]:
     """Mean value a round of a learner on each fresh table alone: `Account.fresh`, `.expected`.
 
     Args:
       world: every case and arm; what the learner sees is its reward.
-      work: choices of the whole simulation, as `simulation.kernel` reads them.
+      total_choices: choices of the whole simulation, as `simulation.kernel` reads them.
       budget: that the learner keeps.
     """
-    rounds, replications = fresh.case.shape
-    copies: Any = check_world(by_turns(world), rounds)
-    # An arm chosen whatever the case is earns its mean over the table: the luck of the draws is
-    # left out.
-    means = copies.value[fresh.row].mean(axis=2).reshape(-1, copies.n_arms)
-    blind = not (bandit.linear or budget is not None or world.order == "given") and bool(
+    rounds, replications = fresh_tables.case.shape
+    turned_tables: Any = check_world(by_turns(world), rounds)
+    # An arm chosen without looking at the case earns its mean over the table: the luck of the draws
+    # is left out.
+    arm_means = turned_tables.value[fresh_tables.row].mean(axis=2).reshape(-1, turned_tables.n_arms)
+    is_blind = not (bandit.linear or budget is not None or world.order == "given") and bool(
         world.mask.all()
     )
-    earned, expected = [], []
-    for part, met, arm in table_arms(
+    earned_values, expected_values = [], []
+    for block_slice, met_feed, chosen_arms in table_arms(
         bandit,
-        copies._replace(order="replacement"),
+        turned_tables._replace(order="replacement"),
         rounds,
         replications,
-        lambda part, _: fresh.case[:, part],
-        number=FIRST_BLOCK,
+        lambda block_slice, _: fresh_tables.case[:, block_slice],
+        first_block=FRESH_BLOCK,
         seed=seed,
         engine=engine,
-        work=work,
+        total_choices=total_choices,
         budget=budget,
     ):
-        earned.append(met.worth[met.case, arm].mean(axis=0))
-        places = np.arange(part.start, part.stop) // TWINS
-        expected.append(means[places, arm].mean(axis=0))
-    values = np.concatenate(earned).reshape(2, -1, TWINS)
-    return values, np.concatenate(expected).reshape(2, -1, TWINS) if blind else None
+        earned_values.append(met_feed.worth[met_feed.case, chosen_arms].mean(axis=0))
+        table_places = np.arange(block_slice.start, block_slice.stop) // TWINS
+        expected_values.append(arm_means[table_places, chosen_arms].mean(axis=0))
+    fresh_values = np.concatenate(earned_values).reshape(2, -1, TWINS)
+    return fresh_values, np.concatenate(expected_values).reshape(2, -1, TWINS) if is_blind else None
 
 
 def table_arms(
@@ -168,12 +185,12 @@ def table_arms(
     world: Table,
     rounds: int,
     replications: int,
-    rows: Callable[[slice, NDArray[np.int32]], NDArray[np.int32]],
+    choose_rows: Callable[[slice, NDArray[np.int32]], NDArray[np.int32]],
     *,
-    number: int,
+    first_block: int,
     seed: int,
     engine: str,
-    work: float,
+    total_choices: float,
     budget: Budget | None = None,
 ) -> Iterator[tuple[slice, Feed, Arms]]:
     """Blocks of replications of a learner, each on a resampled table of its own.
@@ -182,57 +199,72 @@ def table_arms(
 
     Args:
       world: of which all tables are made.
-      rows: rows of the world that replications meet, [T, R], from which of them there are and cases
-        drawn for them.
-      number: of the first block; each has streams of its own.
-      work: choices of the whole simulation, as `simulation.kernel` reads them.
+      choose_rows: rows of the world that replications meet, [T, R], from which of them there are
+        and cases drawn for them.
+      first_block: of the first block; each has streams of its own.
+      total_choices: choices of the whole simulation, as `simulation.kernel` reads them.
       budget: that the learner keeps.
     """
-    first, start = first_ledger(None, bandit, world, budget), 0
-    for block, size in enumerate(replication_blocks(replications), number):
-        part, met = slice(start, start + size), feed(world, rounds, size, seed, block)
-        case = np.ascontiguousarray(rows(part, cast("NDArray[np.int32]", met.case)))
-        met = met._replace(case=case)
-        if world.delay is not None and np.ndim(met.delay):
-            met = met._replace(delay=world.delay.reshape(len(world.mask), -1)[:, 0][case])
-        rng = stream(seed, block, POLICY)
-        how: dict[str, Any] = {"work": work, "engine": engine, "initial": first}
-        yield part, met, block_arms(bandit, met, world, rng, **how)
-        start += size
+    initial_ledger, block_start = first_ledger(None, bandit, world, budget), 0
+    for block_number, block_size in enumerate(replication_blocks(replications), first_block):
+        block_slice = slice(block_start, block_start + block_size)
+        met_feed = feed(world, rounds, block_size, seed, block_number)
+        met_cases = np.ascontiguousarray(
+            choose_rows(block_slice, cast("NDArray[np.int32]", met_feed.case))
+        )
+        met_feed = met_feed._replace(case=met_cases)
+        if world.delay is not None and np.ndim(met_feed.delay):
+            met_feed = met_feed._replace(
+                delay=world.delay.reshape(len(world.mask), -1)[:, 0][met_cases]
+            )
+        rng = stream(seed, block_number, POLICY)
+        block_settings: dict[str, Any] = {
+            "work": total_choices,
+            "engine": engine,
+            "initial": initial_ledger,
+        }
+        yield block_slice, met_feed, block_arms(bandit, met_feed, world, rng, **block_settings)
+        block_start += block_size
 
 
-def plan_values(by_row: Array, fresh: FreshTables) -> tuple[Array, Array]:
+def plan_values(row_values: Array, fresh_tables: FreshTables) -> tuple[Array, Array]:
     """Mean of numbers by row of `by_turns` [A × Q], as `Account.fresh` and `.expected`."""
-    expected = by_row[fresh.row].mean(axis=2)
-    return by_row[fresh.case].mean(axis=0).reshape(2, -1, TWINS), np.repeat(
-        expected[..., None], TWINS, axis=2
+    expected_values = row_values[fresh_tables.row].mean(axis=2)
+    return row_values[fresh_tables.case].mean(axis=0).reshape(2, -1, TWINS), np.repeat(
+        expected_values[..., None], TWINS, axis=2
     )
 
 
 def best_arm_values(
-    value: Array, arms: NDArray[np.int64], fresh: FreshTables
+    row_values: Array, open_arms: NDArray[np.int64], fresh_tables: FreshTables
 ) -> tuple[Array, Array, float]:
     """Value of the arm that is best on each fresh table.
 
     Args:
-      value: of each row of `by_turns` and each arm, [A × Q, A].
-      arms: those that may be chosen.
+      row_values: of each row of `by_turns` and each arm, [A × Q, A].
+      open_arms: those that may be chosen.
 
     Returns: as `Account.fresh` and `.expected`, and its mean on all cases as they are, where it was
       not chosen.
     """
-    means = value[:, arms][fresh.row].mean(axis=2)  # [2, H, arms]
-    best = means.argmax(axis=2)
-    earned = value[fresh.case, arms[best].repeat(TWINS)].mean(axis=0).reshape(2, -1, TWINS)
-    everywhere = value[: len(value) // value.shape[1], arms].mean(axis=0)
+    arm_means = row_values[:, open_arms][fresh_tables.row].mean(axis=2)  # [2, H, arms]
+    best_arms = arm_means.argmax(axis=2)
+    earned_values = (
+        row_values[fresh_tables.case, open_arms[best_arms].repeat(TWINS)]
+        .mean(axis=0)
+        .reshape(2, -1, TWINS)
+    )
+    mean_everywhere = row_values[: len(row_values) // row_values.shape[1], open_arms].mean(axis=0)
     return (
-        earned,
-        np.repeat(means.max(axis=2)[..., None], TWINS, axis=2),
-        float(everywhere[best[1]].mean()),
+        earned_values,
+        np.repeat(arm_means.max(axis=2)[..., None], TWINS, axis=2),
+        float(mean_everywhere[best_arms[1]].mean()),
     )
 
 
-def difference_interval(left: Account, right: Account, level: float) -> tuple[float, float]:
+def difference_interval(
+    left_account: Account, right_account: Account, level: float
+) -> tuple[float, float]:
     """Interval of how much more a round the left policy earns than the right, over fresh tables.
 
     Each fresh table has as many cases.
@@ -248,51 +280,77 @@ def difference_interval(left: Account, right: Account, level: float) -> tuple[fl
 
     Source: Satterthwaite 1946; Johnson 1978 (skewness); Efron 1979 (tables drawn again); rule S4.7.
     """
-    n_cases, replications, middle = (
-        len(left.by_case),
-        len(left.mean),
-        float(left.mean.mean() - right.mean.mean()),
-    )
+    n_cases = len(left_account.by_case)
+    replications = len(left_account.mean)
+    mean_difference = float(left_account.mean.mean() - right_account.mean.mean())
     if n_cases < 2:
         return float("nan"), float("nan")
     # Own chance of a replication: of those side by side, and of twins on the cases as they are.
-    gap, fresh = left.mean - right.mean, left.fresh - right.fresh
-    freedom = replications - 1 + fresh.shape[1]
-    squares = ((gap - gap.mean()) ** 2).sum() + ((fresh[1, :, 0] - fresh[1, :, 1]) ** 2).sum() / 2.0
-    chance = float(squares) / freedom / replications
-    if left.fixed and right.fixed:
-        table = float((left.by_case - right.by_case).var(ddof=1)) / n_cases
-        variance, spread = table + chance, 2.0 * (table**2 / (n_cases - 1) + chance**2 / freedom)
+    table_differences = left_account.mean - right_account.mean
+    fresh_differences = left_account.fresh - right_account.fresh
+    freedom = replications - 1 + fresh_differences.shape[1]
+    sum_of_squares = ((table_differences - table_differences.mean()) ** 2).sum() + (
+        (fresh_differences[1, :, 0] - fresh_differences[1, :, 1]) ** 2
+    ).sum() / 2.0
+    chance_variance = float(sum_of_squares) / freedom / replications
+    if left_account.fixed and right_account.fixed:
+        case_variance = float((left_account.by_case - right_account.by_case).var(ddof=1)) / n_cases
+        variance = case_variance + chance_variance
+        variance_spread = 2.0 * (case_variance**2 / (n_cases - 1) + chance_variance**2 / freedom)
         # Twice the variance squared over the variance of the variance: few degrees where little is
         # known of it.
-        reach = (
-            t_quantile(2.0 * variance**2 / spread, level) * variance**0.5 if spread > 0.0 else 0.0
+        t_reach = (
+            t_quantile(2.0 * variance**2 / variance_spread, level) * variance**0.5
+            if variance_spread > 0.0
+            else 0.0
         )
-        return middle - reach, middle + reach
-    if left.expected is not None and right.expected is not None:
-        fresh = left.expected - right.expected
-    (equal, variance), (apart, _) = (_reach(part, chance, level) for part in fresh)
+        return mean_difference - t_reach, mean_difference + t_reach
+    if left_account.expected is not None and right_account.expected is not None:
+        fresh_differences = left_account.expected - right_account.expected
+    (equal_reach, variance), (apart_reach, _) = (
+        _reach(table_twins, chance_variance, level) for table_twins in fresh_differences
+    )
     # On the safe side no less than with equal arms, where they are not out of the question: three
     # times too far.
-    start, effect = fresh[0].mean(), fresh[1].mean() - fresh[0].mean()
-    rise = (
-        max(apart**2, equal**2 * min(max(3.0 - abs(middle - start) / max(equal, TINY), 0.0), 1.0))
-        - equal**2
+    equal_mean = fresh_differences[0].mean()
+    observed_effect = fresh_differences[1].mean() - fresh_differences[0].mean()
+    reach_rise = (
+        max(
+            apart_reach**2,
+            equal_reach**2
+            * min(
+                max(3.0 - abs(mean_difference - equal_mean) / max(equal_reach, TINY_VARIANCE), 0.0),
+                1.0,
+            ),
+        )
+        - equal_reach**2
     )
     # Which differences may be the truth: a grid of all that the largest reach leaves.
-    most = MOST_EFFECT if rise > 0.0 else 1.0
-    truth = middle + (equal**2 + max(rise, 0.0) * most**0.5) ** 0.5 * np.linspace(
-        -1.0, 1.0, CANDIDATES
+    largest_share = MAX_EFFECT_RATIO if reach_rise > 0.0 else 1.0
+    possible_differences = mean_difference + (
+        equal_reach**2 + max(reach_rise, 0.0) * largest_share**0.5
+    ) ** 0.5 * np.linspace(-1.0, 1.0, DIFFERENCE_GRID)
+    effect_share = (
+        np.clip((possible_differences - equal_mean) / observed_effect, 0.0, largest_share)
+        if observed_effect
+        else np.zeros(DIFFERENCE_GRID)
     )
-    share = np.clip((truth - start) / effect, 0.0, most) if effect else np.zeros(CANDIDATES)
-    held = truth[(truth - middle) ** 2 <= equal**2 + rise * share**0.5]
-    shift = (
-        _skewness(fresh[0], variance) * variance**0.5 / 6.0 * (1.0 + t_quantile(np.inf, level) ** 2)
+    held_differences = possible_differences[
+        (possible_differences - mean_difference) ** 2
+        <= equal_reach**2 + reach_rise * effect_share**0.5
+    ]
+    skew_shift = (
+        _skewness(fresh_differences[0], variance)
+        * variance**0.5
+        / 6.0
+        * (1.0 + t_quantile(np.inf, level) ** 2)
     )
-    return float(held[0]) + min(shift, 0.0), float(held[-1]) + max(shift, 0.0)
+    return float(held_differences[0]) + min(skew_shift, 0.0), float(held_differences[-1]) + max(
+        skew_shift, 0.0
+    )
 
 
-def _reach(values: Array, chance: float, level: float) -> tuple[float, float]:
+def _reach(twin_values: Array, chance_variance: float, level: float) -> tuple[float, float]:
     """Reach of a normal deviate whose variance is chance plus twins' [H, 2] over tables.
 
     That variance comes second.
@@ -304,27 +362,40 @@ def _reach(values: Array, chance: float, level: float) -> tuple[float, float]:
     from scipy.optimize import brentq
     from scipy.special import ndtr, stdtr, stdtrit
 
-    freedom = len(values) - 1
-    products = (values - values.mean()).prod(axis=1) * len(values) / freedom
-    table, error = float(products.mean()), float(products.std(ddof=1)) / len(values) ** 0.5
-    below = min(float(stdtr(freedom, -table / max(error, TINY))), 1.0 - 1e-9)
-    parts = stdtrit(freedom, below + (1.0 - below) * (np.arange(PARTS) + 0.5) / PARTS)
-    deviation = np.maximum((np.maximum(table + error * parts, 0.0) + chance) ** 0.5, TINY)
-    reach = brentq(
-        lambda far: ndtr(-far / deviation).mean() - (1.0 - level) / 2.0, 0.0, 10.0 * deviation.max()
+    freedom = len(twin_values) - 1
+    twin_products = (twin_values - twin_values.mean()).prod(axis=1) * len(twin_values) / freedom
+    mean_variance = float(twin_products.mean())
+    variance_error = float(twin_products.std(ddof=1)) / len(twin_values) ** 0.5
+    mass_below = min(
+        float(stdtr(freedom, -mean_variance / max(variance_error, TINY_VARIANCE))), 1.0 - 1e-9
     )
-    return float(reach), max(table, 0.0) + chance
+    variance_parts = stdtrit(
+        freedom,
+        mass_below
+        + (1.0 - mass_below) * (np.arange(VARIANCE_QUANTILES) + 0.5) / VARIANCE_QUANTILES,
+    )
+    deviation = np.maximum(
+        (np.maximum(mean_variance + variance_error * variance_parts, 0.0) + chance_variance) ** 0.5,
+        TINY_VARIANCE,
+    )
+    level_reach = brentq(
+        lambda deviation_reach: ndtr(-deviation_reach / deviation).mean() - (1.0 - level) / 2.0,
+        0.0,
+        10.0 * deviation.max(),
+    )
+    return float(level_reach), max(mean_variance, 0.0) + chance_variance
 
 
-def _skewness(values: Array, variance: float) -> float:
+def _skewness(twin_values: Array, variance: float) -> float:
     """Skewness of twins [H, 2] on the scale of the variance.
 
     0 as far as their own chance explains it.
     """
-    off = values.mean(axis=1) - values.mean()
-    third, error = float((off**3).mean()), float(off.var()) ** 1.5 * (6.0 / len(off)) ** 0.5
-    if variance <= TINY or not third:
+    table_deviations = twin_values.mean(axis=1) - twin_values.mean()
+    third_moment = float((table_deviations**3).mean())
+    moment_error = float(table_deviations.var()) ** 1.5 * (6.0 / len(table_deviations)) ** 0.5
+    if variance <= TINY_VARIANCE or not third_moment:
         return 0.0
-    return float(np.clip(third / variance**1.5, -MOST_SKEW, MOST_SKEW)) * max(
-        0.0, 1.0 - (error / third) ** 2
+    return float(np.clip(third_moment / variance**1.5, -MAX_SKEWNESS, MAX_SKEWNESS)) * max(
+        0.0, 1.0 - (moment_error / third_moment) ** 2
     )

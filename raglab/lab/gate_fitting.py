@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 Method = Literal["logistic", "boosting"]
 Fit = Callable[[FloatArray, BoolArray, Sequence[str]], Model]
-SURER = ("surer",)  # direction of the signals that a fused gate is fitted on
-LEAST = 20  # cases of each kind that a fused gate must see
-CALIBRATION = "a calibration needs"
-CHAIN, FUSED = "published chain", "fused"
+SURER_DIRECTION = ("surer",)  # direction of the signals that a fused gate is fitted on
+MIN_GATE_CASES = 20  # cases of each kind that a fused gate must see
+CALIBRATION_NEEDS = "a calibration needs"
+PUBLISHED_CHAIN, FUSED_GATE = "published chain", "fused"
 
 
 class Signals(NamedTuple):
@@ -77,18 +77,27 @@ class FittedGate(Result):
     def _summary(self) -> Summary:
         import pandas as pd
 
-        facts = [
+        summary_facts = [
             ("policy", self.policy.policy_id),
             ("answers at", f"{self.policy.fused.min_fused:g} or more"),
             ("cases", f"{len(self.p):,}"),
         ]
-        parts = [(part.signal, min(part.y), max(part.y)) for part in self.model.parts]
-        adds = pd.DataFrame(parts, columns=["signal", "least", "most"])
-        return Summary(facts, {"calibration": self.quality, "added to the logit": adds})
+        part_rows = [
+            (model_part.signal, min(model_part.y), max(model_part.y))
+            for model_part in self.model.parts
+        ]
+        logit_range = pd.DataFrame(part_rows, columns=["signal", "least", "most"])
+        return Summary(
+            summary_facts, {"calibration": self.quality, "added to the logit": logit_range}
+        )
 
 
 def case_signals(
-    trace: TraceView, policy: Policy, arm: str | None = None, *, directions: Sequence[str] = SURER
+    trace: TraceView,
+    policy: Policy,
+    arm: str | None = None,
+    *,
+    directions: Sequence[str] = SURER_DIRECTION,
 ) -> Signals:
     """Signals of each case at depth 0, and whether gate-free choices carry the expected sources.
 
@@ -101,26 +110,44 @@ def case_signals(
       directions: of the trace's own signals that are listed; with `ask` those as `-<name>`,
         negated, come last.
     """
-    parts = list(each_shard(shard_case_signals, trace, policy, arm, directions, what="measure"))
-    right = np.concatenate([part.right for part in parts])
-    return Signals(np.concatenate([part.score for part in parts], axis=1), right, parts[0].names)
+    shard_signals = list(
+        each_shard(shard_case_signals, trace, policy, arm, directions, what="measure")
+    )
+    answer_right = np.concatenate([shard_part.right for shard_part in shard_signals])
+    return Signals(
+        np.concatenate([shard_part.score for shard_part in shard_signals], axis=1),
+        answer_right,
+        shard_signals[0].names,
+    )
 
 
 def shard_case_signals(
-    trace: TraceData, policy: Policy, arm: str | None = None, directions: Sequence[str] = SURER
+    trace: TraceData,
+    policy: Policy,
+    arm: str | None = None,
+    directions: Sequence[str] = SURER_DIRECTION,
 ) -> Signals:
     """`case_signals` of one trace in memory; pure, so that any worker may measure a shard."""
     decisions = replay.decide(trace, always_answer(policy), arm=arm)
-    can = decisions.status == Status.ok
+    is_answered = decisions.status == Status.ok
     evidence = decisions.tables.evidence
-    own = evidence.known.rows[len(NAMES) :]
-    surer = (*SIGNALS, *(signal.name for signal in own if signal.direction == "surer"))
-    asking = [signal.name for signal in own if signal.direction == "ask" and "ask" in directions]
-    places = [evidence.known.place(name) for name in (*surer, *asking)]
-    rows = evidence.signals[places, 0]
-    rows[len(surer) :] *= -1.0
-    names = (*surer, *(f"-{name}" for name in asking))
-    return Signals(np.where(can, rows, np.nan), decisions.right & can, names)
+    own_signals = evidence.known.rows[len(NAMES) :]
+    surer_names = (
+        *SIGNALS,
+        *(signal.name for signal in own_signals if signal.direction == "surer"),
+    )
+    asking_names = [
+        signal.name for signal in own_signals if signal.direction == "ask" and "ask" in directions
+    ]
+    signal_places = [
+        evidence.known.place(signal_name) for signal_name in (*surer_names, *asking_names)
+    ]
+    signal_rows = evidence.signals[signal_places, 0]
+    signal_rows[len(surer_names) :] *= -1.0
+    signal_names = (*surer_names, *(f"-{signal_name}" for signal_name in asking_names))
+    return Signals(
+        np.where(is_answered, signal_rows, np.nan), decisions.right & is_answered, signal_names
+    )
 
 
 @answered_traces("trace")
@@ -168,88 +195,109 @@ def fit_fused_gate(
     Source: rules S2.14, S6.3; leave-group-out: Roberts and others 2017.
     """
     if folds < 2:
-        msg = f"folds must be at least 2, got {folds}; 5 is usual."
-        raise ValueError(msg)
-    start = policy if policy is not None else Policy.load()
+        message = f"folds must be at least 2, got {folds}; 5 is usual."
+        raise ValueError(message)
+    start_policy = policy if policy is not None else Policy.load()
     # Split tune alone: cases to certify or report on must stay unseen (rule S6.5).
-    here = tune_cases(trace)
-    check_recorded(here, start, arm, "a fused gate")
-    signals = case_signals(here, start, arm)
-    check_kinds(signals.right, "a fused gate must be fitted on", "right cases", LEAST)
-    fits: dict[str, Fit] = {"logistic": fused_gate.fit_fusion, "boosting": fit_boosting}
-    if method not in fits:
-        msg = f"method must be one of {', '.join(fits)}, got {method!r}."
-        raise ValueError(msg)
-    fit, by_split = fits[method], trace_queries(here)
-    warn_of_held_back(by_split, "A fused gate")
+    tune_trace = tune_cases(trace)
+    check_recorded(tune_trace, start_policy, arm, "a fused gate")
+    trace_signals = case_signals(tune_trace, start_policy, arm)
+    check_kinds(
+        trace_signals.right, "a fused gate must be fitted on", "right cases", MIN_GATE_CASES
+    )
+    fit_of_method: dict[str, Fit] = {"logistic": fused_gate.fit_fusion, "boosting": fit_boosting}
+    if method not in fit_of_method:
+        message = f"method must be one of {', '.join(fit_of_method)}, got {method!r}."
+        raise ValueError(message)
+    fit_parts, queries_by_split = fit_of_method[method], trace_queries(tune_trace)
+    warn_of_held_back(queries_by_split, "A fused gate")
     if groups is None:
-        ids = [case.id for cases in cases_by_shard(here) for case in cases]
-        named = np.argsort(np.argsort(ids))
-        order = np.lexsort((named, signals.right, *signals.score[::-1]))  # not that of the rows
-        fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
-        dealt = np.resize(np.arange(folds), len(order))
-        fold[order] = np.random.default_rng(seed).permutation(dealt)
+        case_ids = [case.id for cases in cases_by_shard(tune_trace) for case in cases]
+        id_ranks = np.argsort(np.argsort(case_ids))
+        # By what the fit reads, not by the order of the rows, so that this does not matter.
+        case_order = np.lexsort((id_ranks, trace_signals.right, *trace_signals.score[::-1]))
+        # Not stratified, see `calibration.folds_of`.
+        case_fold = np.empty(len(case_order), dtype=np.int64)
+        dealt_folds = np.resize(np.arange(folds), len(case_order))
+        case_fold[case_order] = np.random.default_rng(seed).permutation(dealt_folds)
     else:
-        fold = _group_folds(trace, here, groups, signals.right, folds, seed)
-    held_out = np.full(len(fold), np.nan)
-    for number in progress(range(int(fold.max()) + 1), "fit", "fold"):
-        of = fold == number
-        part = fit(signals.score[:, ~of], signals.right[~of], signals.names)
-        held_out[of] = fused_gate.logit(signals.score[:, of], part, signals.names)
-    known = ~np.isnan(held_out)
-    whole = fit(signals.score, signals.right, signals.names)
-    if not whole.parts or not known.any():
-        msg = "a fused gate must find a signal that ranks right above wrong, got none."
-        raise ValueError(msg)
+        case_fold = _group_folds(trace, tune_trace, groups, trace_signals.right, folds, seed)
+    held_out_logits = np.full(len(case_fold), np.nan)
+    for fold_number in progress(range(int(case_fold.max()) + 1), "fit", "fold"):
+        is_held_out = case_fold == fold_number
+        fold_model = fit_parts(
+            trace_signals.score[:, ~is_held_out],
+            trace_signals.right[~is_held_out],
+            trace_signals.names,
+        )
+        held_out_logits[is_held_out] = fused_gate.logit(
+            trace_signals.score[:, is_held_out], fold_model, trace_signals.names
+        )
+    judged_mask = ~np.isnan(held_out_logits)
+    full_model = fit_parts(trace_signals.score, trace_signals.right, trace_signals.names)
+    if not full_model.parts or not judged_mask.any():
+        message = "a fused gate must find a signal that ranks right above wrong, got none."
+        raise ValueError(message)
     # A fit is too sure of its own cases: the scale comes from cases that it did not see.
     slope, intercept = calibration.fit(
-        signals.right[known], held_out[known], method="platt"
+        trace_signals.right[judged_mask], held_out_logits[judged_mask], method="platt"
     ).weights
-    model = fused_gate.rescale_logit(whole, float(slope), float(intercept))
-    p = 1.0 / (1.0 + np.exp(-(slope * held_out + intercept)))
-    parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
+    model = fused_gate.rescale_logit(full_model, float(slope), float(intercept))
+    p_correct = 1.0 / (1.0 + np.exp(-(slope * held_out_logits + intercept)))
+    part_knots = {
+        fold_model.signal: {"x": fold_model.x, "y": fold_model.y} for fold_model in model.parts
+    }
     # By this fingerprint a study refuses the policy as a candidate on cases it was fitted on.
-    section = start.fused.model_dump() | {"enabled": True, "bias": model.bias, "parts": parts}
-    queries = list(chain.from_iterable(by_split.values()))
-    section["fitted_on"] = hash_queries(queries)
+    fused_section = start_policy.fused.model_dump() | {
+        "enabled": True,
+        "bias": model.bias,
+        "parts": part_knots,
+    }
+    fitted_queries = list(chain.from_iterable(queries_by_split.values()))
+    fused_section["fitted_on"] = hash_queries(fitted_queries)
     quality = _quality(
-        signals.right[known],
-        fused_gate.fused_probability(signals.score, model, signals.names)[known],
-        p[known],
+        trace_signals.right[judged_mask],
+        fused_gate.fused_probability(trace_signals.score, model, trace_signals.names)[judged_mask],
+        p_correct[judged_mask],
     )
-    fused = with_scores_of(with_learned_cases(start.replace("fused", section), queries), here.meta)
-    return FittedGate(policy=fused, model=model, p=p, quality=quality, fitted_on=here)
+    fused_policy = with_scores_of(
+        with_learned_cases(start_policy.replace("fused", fused_section), fitted_queries),
+        tune_trace.meta,
+    )
+    return FittedGate(
+        policy=fused_policy, model=model, p=p_correct, quality=quality, fitted_on=tune_trace
+    )
 
 
 def _group_folds(
     trace: TraceView,
-    here: TraceView,
+    tune_trace: TraceView,
     groups: str | Sequence[object],
-    right: BoolArray,
+    is_right: BoolArray,
     folds: int,
     seed: int,
 ) -> IntArray:
-    """Fold of each case of `here`, [Q], whole groups together.
+    """Fold of each case of `tune_trace`, [Q], whole groups together.
 
     Not stratified, see `calibration.folds_of`.
     """
-    held = held_groups(trace, here, groups, "a fused gate")
-    n_folds = min(folds, len(held.names))
+    case_groups = held_groups(trace, tune_trace, groups, "a fused gate")
+    n_folds = min(folds, len(case_groups.names))
     rng = np.random.default_rng(seed)
-    fold = calibration.folds_of(
-        right, np.zeros(len(right)), folds=n_folds, groups=held.number, rng=rng
+    case_fold = calibration.folds_of(
+        is_right, np.zeros(len(is_right)), folds=n_folds, groups=case_groups.number, rng=rng
     )
-    alone = ~is_judged(right, fold)
-    if alone.any():
-        kind = "right" if right[alone].any() else "wrong"
-        msg = (
+    unjudged_mask = ~is_judged(is_right, case_fold)
+    if unjudged_mask.any():
+        case_kind = "right" if is_right[unjudged_mask].any() else "wrong"
+        message = (
             "groups must leave right and wrong cases in every fit of a fused gate, got all "
-            f"{int(alone.sum())} {kind} cases in one fold."
+            f"{int(unjudged_mask.sum())} {case_kind} cases in one fold."
         )
-        raise ValueError(msg)
-    for sentence in held_sentences(held, folds):
+        raise ValueError(message)
+    for sentence in held_sentences(case_groups, folds):
         warn_user(sentence)
-    return fold
+    return case_fold
 
 
 @answered_traces("trace")
@@ -289,134 +337,178 @@ def compare_gates(
     import pandas as pd
 
     if policy.fused_model is None:
-        msg = "gates can be compared only with a fused one, got a policy without; fit one."
-        raise ValueError(msg)
+        message = "gates can be compared only with a fused one, got a policy without; fit one."
+        raise ValueError(message)
     check_recorded(trace, policy, arm, "a comparison of gates")
-    signals = case_signals(trace, policy, arm)
-    gates = dict(zip(signals.names, signals.score, strict=True))
-    gates[FUSED] = fused_gate.fused_probability(signals.score, policy.fused_model, signals.names)
-    matrix = metrics.cost_matrix(costs)
-    codes = np.concatenate([label_codes(cases) for cases in cases_by_shard(trace)])
-    label = check_labelled(codes).astype(np.int64)
+    trace_signals = case_signals(trace, policy, arm)
+    gate_values = dict(zip(trace_signals.names, trace_signals.score, strict=True))
+    gate_values[FUSED_GATE] = fused_gate.fused_probability(
+        trace_signals.score, policy.fused_model, trace_signals.names
+    )
+    cost_table = metrics.cost_matrix(costs)
+    case_labels = np.concatenate([label_codes(cases) for cases in cases_by_shard(trace)])
+    label_numbers = check_labelled(case_labels).astype(np.int64)
     # Gates compare at one coverage or one risk only; the published chain states which.
-    chain = replay.sweep(trace, [published_policy(policy)], arm=arm, costs=costs).iloc[0]
-    risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
-    rows: list[dict[str, Any]] = []
-    for name, values in gates.items():
-        scored = (signals.right, values)
-        low, high = metrics.auroc_interval(*scored)
-        row: dict[str, Any] = {"gate": name, "AURC": metrics.aurc(*scored)}
-        if name != FUSED:
+    chain_rates = replay.sweep(trace, [published_policy(policy)], arm=arm, costs=costs).iloc[0]
+    chain_risk = float(chain_rates["hallucination_rate"])
+    chain_coverage = float(chain_rates["coverage"])
+    gate_rows: list[dict[str, Any]] = []
+    for gate_name, signal_values in gate_values.items():
+        scored_cases = (trace_signals.right, signal_values)
+        auroc_low, auroc_high = metrics.auroc_interval(*scored_cases)
+        gate_row: dict[str, Any] = {"gate": gate_name, "AURC": metrics.aurc(*scored_cases)}
+        if gate_name != FUSED_GATE:
             # The same seed for every gate, so that all differences are of the same resamples.
             rng = np.random.default_rng(seed)
-            ends = metrics.aurc_difference(*scored, gates[FUSED], resamples=resamples, rng=rng)
-            row |= {"difference": ends.value, "low": ends.low, "high": ends.high}
-        share, paid = _cost_curve(label, *scored, matrix)
-        place = min(int(np.searchsorted(share, coverage)), len(paid) - 1)
-        rows.append(
-            row
+            difference_interval = metrics.aurc_difference(
+                *scored_cases, gate_values[FUSED_GATE], resamples=resamples, rng=rng
+            )
+            gate_row |= {
+                "difference": difference_interval.value,
+                "low": difference_interval.low,
+                "high": difference_interval.high,
+            }
+        curve_coverage, curve_costs = _cost_curve(label_numbers, *scored_cases, cost_table)
+        curve_index = min(
+            int(np.searchsorted(curve_coverage, chain_coverage)), len(curve_costs) - 1
+        )
+        gate_rows.append(
+            gate_row
             | {
-                "AUROC": metrics.auroc(*scored),
-                "AUROC_low": float(low),
-                "AUROC_high": float(high),
-                "coverage": np.nan if np.isnan(risk) else metrics.coverage_at_risk(*scored, risk),
-                "risk": metrics.risk_at_coverage(*scored, coverage) if coverage else np.nan,
-                "expected_cost": float(paid[place]),
-                "least_cost": float(paid.min()),
+                "AUROC": metrics.auroc(*scored_cases),
+                "AUROC_low": float(auroc_low),
+                "AUROC_high": float(auroc_high),
+                "coverage": np.nan
+                if np.isnan(chain_risk)
+                else metrics.coverage_at_risk(*scored_cases, chain_risk),
+                "risk": metrics.risk_at_coverage(*scored_cases, chain_coverage)
+                if chain_coverage
+                else np.nan,
+                "expected_cost": float(curve_costs[curve_index]),
+                "least_cost": float(curve_costs.min()),
             }
         )
     # The chain is a point and not a curve, so it has no AURC.
-    point = {"gate": CHAIN, "AURC": np.nan, "coverage": coverage, "risk": risk}
-    rows.append(point | {"expected_cost": float(chain["expected_cost"])})
-    return pd.DataFrame(rows).sort_values("AURC", kind="stable", ignore_index=True)
+    chain_row = {
+        "gate": PUBLISHED_CHAIN,
+        "AURC": np.nan,
+        "coverage": chain_coverage,
+        "risk": chain_risk,
+    }
+    gate_rows.append(chain_row | {"expected_cost": float(chain_rates["expected_cost"])})
+    return pd.DataFrame(gate_rows).sort_values("AURC", kind="stable", ignore_index=True)
 
 
 def _cost_curve(
-    label: IntArray,
-    right: BoolArray,
-    values: FloatArray,
-    matrix: FloatArray,
+    label_numbers: IntArray,
+    is_right: BoolArray,
+    signal_values: FloatArray,
+    cost_table: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Coverage and expected cost of one gate, [N], from refusing all to its lowest threshold."""
-    answered = np.concatenate([[0], metrics.risk_coverage(right, values).n])
+    n_answered = np.concatenate([[0], metrics.risk_coverage(is_right, signal_values).n])
     # Cases by label and whether they are right if answered, counted from the surest down: whole
     # numbers, so that no cost depends on the order of the cases.
-    kind = label * 2 + right
-    order = np.argsort(np.where(np.isnan(values), np.inf, -values), kind="stable")
-    passing = np.concatenate(
-        [np.zeros((1, 6), dtype=np.int64), np.eye(6, dtype=np.int64)[kind[order]].cumsum(axis=0)]
+    case_kind = label_numbers * 2 + is_right
+    case_order = np.argsort(
+        np.where(np.isnan(signal_values), np.inf, -signal_values), kind="stable"
     )
-    cells = np.zeros((len(answered), metrics.N_CELLS), dtype=np.int64)
-    cells[:, : metrics.CELLS] = passing[answered]
-    cells[:, metrics.CELLS : 2 * metrics.CELLS] = passing[-1] - passing[answered]
-    return answered / len(label), np.asarray(metrics.expected_cost(cells, matrix))
+    passing_cells = np.concatenate(
+        [
+            np.zeros((1, 6), dtype=np.int64),
+            np.eye(6, dtype=np.int64)[case_kind[case_order]].cumsum(axis=0),
+        ]
+    )
+    cells = np.zeros((len(n_answered), metrics.N_CELLS), dtype=np.int64)
+    cells[:, : metrics.CELLS] = passing_cells[n_answered]
+    cells[:, metrics.CELLS : 2 * metrics.CELLS] = passing_cells[-1] - passing_cells[n_answered]
+    return n_answered / len(label_numbers), np.asarray(metrics.expected_cost(cells, cost_table))
 
 
-def fit_boosting(signals: FloatArray, right: BoolArray, names: Sequence[str] = SIGNALS) -> Model:
+def fit_boosting(
+    signals: FloatArray, is_right: BoolArray, signal_names: Sequence[str] = SIGNALS
+) -> Model:
     """Gradient boosting of monotone trees with one split each, read out as one polyline a signal.
 
     Args:
       signals: [S, Q].
-      right: [Q].
-      names: of the signals, [S].
+      is_right: [Q].
+      signal_names: of the signals, [S].
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    used = [
-        row for row, values in enumerate(signals) if len(np.unique(values[~np.isnan(values)])) > 1
+    used_signals = [
+        signal_row
+        for signal_row, signal_values in enumerate(signals)
+        if len(np.unique(signal_values[~np.isnan(signal_values)])) > 1
     ]
-    if not used:
-        msg = "a fused gate needs a signal that varies, got none."
-        raise ValueError(msg)
+    if not used_signals:
+        message = "a fused gate needs a signal that varies, got none."
+        raise ValueError(message)
     # A missing value counts as the lowest: missing never speaks for an answer.
-    design = np.stack(
-        [np.where(np.isnan(signals[row]), np.nanmin(signals[row]), signals[row]) for row in used],
+    design_matrix = np.stack(
+        [
+            np.where(
+                np.isnan(signals[signal_row]), np.nanmin(signals[signal_row]), signals[signal_row]
+            )
+            for signal_row in used_signals
+        ],
         axis=1,
     )
-    order = np.lexsort((right, *design.T[::-1]))
+    case_order = np.lexsort((is_right, *design_matrix.T[::-1]))
     trees = HistGradientBoostingClassifier(
         max_iter=150,
         learning_rate=0.1,
         max_leaf_nodes=2,
-        min_samples_leaf=LEAST,
-        monotonic_cst=[1] * len(used),
+        min_samples_leaf=MIN_GATE_CASES,
+        monotonic_cst=[1] * len(used_signals),
         early_stopping=False,
         random_state=0,
     )
-    first, parts = design.min(axis=0), []
+    lowest_values, model_parts = design_matrix.min(axis=0), []
     # several wait for each other, and cost more than they bring
     with threadpool_limits(1, user_api="openmp"):
-        trees.fit(design[order], right[order])
-        bias = float(trees.decision_function(first[None])[0])
+        trees.fit(design_matrix[case_order], is_right[case_order])
+        base_logit = float(trees.decision_function(lowest_values[None])[0])
         # Trees of one split add up, so what one signal adds is what moving it alone changes.
-        for column, row in enumerate(used):
-            levels = np.unique(design[:, column])
-            probe = np.tile(first, (len(levels), 1))
-            probe[:, column] = levels
-            y = np.maximum.accumulate(trees.decision_function(probe) - bias)
+        for design_column, signal_row in enumerate(used_signals):
+            signal_levels = np.unique(design_matrix[:, design_column])
+            probe_cases = np.tile(lowest_values, (len(signal_levels), 1))
+            probe_cases[:, design_column] = signal_levels
+            y = np.maximum.accumulate(trees.decision_function(probe_cases) - base_logit)
             # Between two steps nothing changes: their ends alone make the polyline of the policy.
-            ends = np.flatnonzero(np.diff(y) > 0)
-            knots = np.unique(np.concatenate([[0], ends, ends + 1]))
-            if len(ends):
-                parts.append(
-                    Part(names[row], tuple(levels[knots].tolist()), tuple(y[knots].tolist()))
+            step_ends = np.flatnonzero(np.diff(y) > 0)
+            knot_places = np.unique(np.concatenate([[0], step_ends, step_ends + 1]))
+            if len(step_ends):
+                model_parts.append(
+                    Part(
+                        signal_names[signal_row],
+                        tuple(signal_levels[knot_places].tolist()),
+                        tuple(y[knot_places].tolist()),
+                    )
                 )
-    return Model(bias, tuple(parts))
+    return Model(base_logit, tuple(model_parts))
 
 
-def _quality(right: BoolArray, in_sample: FloatArray, cross_fitted: FloatArray) -> pd.DataFrame:
-    """Calibration of the probabilities in sample, which flatters, beside cross-fitted."""
+def _quality(is_right: BoolArray, in_sample: FloatArray, cross_fitted: FloatArray) -> pd.DataFrame:
+    """Calibration of the probabilities in sample, which flatters, and cross-fitted."""
     import pandas as pd
 
-    rows = []
-    for name, p in (("in sample", in_sample), ("cross-fitted", cross_fitted)):
-        brier = calibration.brier_decomposition(right, p)
-        errors = (calibration.ece(right, p), calibration.smooth_ece(right, p), brier.score)
-        parts = (brier.mcb, brier.dsc, brier.unc)
-        rows.append((name, *errors, *parts, metrics.aurc(right, p)))
-    names = ["probabilities", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC", "AURC"]
-    return pd.DataFrame(rows, columns=names)
+    quality_rows = []
+    for sample_name, p_correct in (("in sample", in_sample), ("cross-fitted", cross_fitted)):
+        brier_parts = calibration.brier_decomposition(is_right, p_correct)
+        error_columns = (
+            calibration.ece(is_right, p_correct),
+            calibration.smooth_ece(is_right, p_correct),
+            brier_parts.score,
+        )
+        score_parts = (brier_parts.mcb, brier_parts.dsc, brier_parts.unc)
+        quality_rows.append(
+            (sample_name, *error_columns, *score_parts, metrics.aurc(is_right, p_correct))
+        )
+    column_names = ["probabilities", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC", "AURC"]
+    return pd.DataFrame(quality_rows, columns=column_names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -431,12 +523,12 @@ class CalibratedAnswers(Result):
     TABLE: ClassVar[str] = "outcomes"
 
     def _summary(self) -> Summary:
-        right = int(self.outcomes["right"].sum())
-        facts = [
+        n_right = int(self.outcomes["right"].sum())
+        summary_facts = [
             ("policy", self.policy.policy_id),
-            ("right", f"{right:,} of {len(self.outcomes):,}"),
+            ("right", f"{n_right:,} of {len(self.outcomes):,}"),
         ]
-        return Summary(facts, {"answers": self.outcomes})
+        return Summary(summary_facts, {"answers": self.outcomes})
 
 
 @answered_traces("trace")
@@ -462,9 +554,11 @@ def answer_outcomes(trace: TraceView, policy: Policy, *, arm: str | None = None)
     Raises:
       ValueError: the trace holds no answers.
     """
-    frames = list(each_shard(shard_outcomes, trace, policy, arm, what="outcomes"))
+    shard_frames = list(each_shard(shard_outcomes, trace, policy, arm, what="outcomes"))
     # an empty one has no types
-    return join_frames([frame for frame in frames if len(frame)] or frames[:1])
+    return join_frames(
+        [shard_frame for shard_frame in shard_frames if len(shard_frame)] or shard_frames[:1]
+    )
 
 
 def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None) -> pd.DataFrame:
@@ -472,35 +566,47 @@ def shard_outcomes(trace: TraceData, policy: Policy, arm: str | None) -> pd.Data
     import pandas as pd
 
     if trace.answers is None:
-        msg = "a calibration needs answers, got none; record them with raglab.record_answers."
-        raise ValueError(msg)
+        message = "a calibration needs answers, got none; record them with raglab.record_answers."
+        raise ValueError(message)
     check_labelled(label_codes(trace.cases))
-    free = always_answer(policy).replace(
+    free_policy = always_answer(policy).replace(
         "refine.max_depth", 0, "generation.calibration", policy.generation.calibration
     )
-    decisions = decide(trace, free, arm=arm)
-    evidence, basis, rows = decisions.tables.evidence, decisions.basis.by, []
-    for row, case in enumerate(trace.cases):
-        answer = decisions.answer(row)
-        if answer is None or answer.refused:
+    decisions = decide(trace, free_policy, arm=arm)
+    evidence, judging_basis, outcome_rows = decisions.tables.evidence, decisions.basis.by, []
+    for case_index, case in enumerate(trace.cases):
+        case_answer = decisions.answer(case_index)
+        if case_answer is None or case_answer.refused:
             continue
-        slot, depth = int(decisions.outcome.slot[row]), int(decisions.outcome.depth[row])
-        is_right = case.expect_status == Status.ok.name and bool(evidence.right[depth, slot, row])
-        rows.append(
+        hit_slot = int(decisions.outcome.slot[case_index])
+        hit_depth = int(decisions.outcome.depth[case_index])
+        is_right = case.expect_status == Status.ok.name and bool(
+            evidence.right[hit_depth, hit_slot, case_index]
+        )
+        outcome_rows.append(
             (
                 case.id,
                 case.expect_status,
-                answer.text,
-                answer.confidence,
-                float(evidence.generation[depth, slot, row]),
-                answer.support,
+                case_answer.text,
+                case_answer.confidence,
+                float(evidence.generation[hit_depth, hit_slot, case_index]),
+                case_answer.support,
                 is_right,
-                bool(evidence.undecided[depth, slot, row]),
-                basis if evidence.by_text[row] else SOURCES,
+                bool(evidence.undecided[hit_depth, hit_slot, case_index]),
+                judging_basis if evidence.by_text[case_index] else SOURCES,
             )
         )
-    names = ["case_id", "label", "answer", "raw", "confidence", "support", "right", "undecided"]
-    return pd.DataFrame(rows, columns=[*names, "basis"])
+    column_names = [
+        "case_id",
+        "label",
+        "answer",
+        "raw",
+        "confidence",
+        "support",
+        "right",
+        "undecided",
+    ]
+    return pd.DataFrame(outcome_rows, columns=[*column_names, "basis"])
 
 
 @answered_traces("trace")
@@ -523,20 +629,24 @@ def calibrate_answers(
       ValueError: the trace holds no answers, none of them carries a confidence, or fewer than 10
         with one are right, or wrong.
     """
-    plain = policy.replace("generation.calibration", None)
-    answers = answer_outcomes(trace, plain, arm=arm)
-    outcomes = answers[answers["raw"].notna()].reset_index(drop=True)
+    uncalibrated_policy = policy.replace("generation.calibration", None)
+    case_answers = answer_outcomes(trace, uncalibrated_policy, arm=arm)
+    outcomes = case_answers[case_answers["raw"].notna()].reset_index(drop=True)
     if outcomes.empty:
         refuse(
             "a calibration needs answers with a confidence",
-            f"0 of {len(answers)}",
+            f"0 of {len(case_answers)}",
             'record others, or switch the gate off: policy.replace("generation.enabled", False)',
         )
-    right = outcomes["right"].to_numpy(dtype=bool)
-    check_kinds(right, CALIBRATION, "right answers with a confidence")
-    x, y = fit_answer_confidence(outcomes["raw"].to_numpy(), right)
-    knots = {"x": x, "y": y, "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace)))}
-    return CalibratedAnswers(policy.replace("generation.calibration", knots), outcomes)
+    is_right = outcomes["right"].to_numpy(dtype=bool)
+    check_kinds(is_right, CALIBRATION_NEEDS, "right answers with a confidence")
+    x, y = fit_answer_confidence(outcomes["raw"].to_numpy(), is_right)
+    calibration_knots = {
+        "x": x,
+        "y": y,
+        "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace))),
+    }
+    return CalibratedAnswers(policy.replace("generation.calibration", calibration_knots), outcomes)
 
 
 class Cosines(NamedTuple):
@@ -548,12 +658,12 @@ class Cosines(NamedTuple):
 
 def shard_cosines(trace: TraceData, policy: Policy, arm: str | None) -> Cosines:
     """Cosines of one trace in memory; pure, so that any worker may measure a shard."""
-    hits, at = trace.hits, trace.arm(trace.arms[0] if arm is None else arm)
-    order = arm_order(hits.rank[:, at, 0], hits.chunk[:, at, 0].astype(np.int64))
-    best = np.fmax.reduce(
-        first_by_rank(hits.cosine[:, at, 0], order, policy.chosen.final_k), axis=0
+    hits, arm_index = trace.hits, trace.arm(trace.arms[0] if arm is None else arm)
+    hit_order = arm_order(hits.rank[:, arm_index, 0], hits.chunk[:, arm_index, 0].astype(np.int64))
+    best_cosine = np.fmax.reduce(
+        first_by_rank(hits.cosine[:, arm_index, 0], hit_order, policy.chosen.final_k), axis=0
     )
-    return Cosines(best, shard_case_signals(trace, policy, arm).right)
+    return Cosines(best_cosine, shard_case_signals(trace, policy, arm).right)
 
 
 @answered_traces("trace")
@@ -576,20 +686,29 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
         too many answers are missing of cases judged by text.
     """
     check_recorded(trace, policy, arm, "the cosine")
-    best, right = join_columns(each_shard(shard_cosines, trace, policy, arm, what="measure"))
-    known = ~np.isnan(best)
-    check_kinds(right[known], CALIBRATION, "right cases with a cosine")
-    fitted = calibration.fit(right[known], best[known], method="platt")
-    if not (slope := fitted.weights[0]) > 0.0:
-        msg = f"the cosine must rank right above wrong, got slope {slope:g}; keep fallback: hybrid."
-        raise ValueError(msg)
-    x = np.unique(np.quantile(best[known], np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS))
-    y = calibration.apply(fitted, x).round(FITTED_DIGITS)
-    knots = {
+    best_cosine, is_right = join_columns(
+        each_shard(shard_cosines, trace, policy, arm, what="measure")
+    )
+    present_mask = ~np.isnan(best_cosine)
+    check_kinds(is_right[present_mask], CALIBRATION_NEEDS, "right cases with a cosine")
+    platt_fit = calibration.fit(is_right[present_mask], best_cosine[present_mask], method="platt")
+    if not (slope := platt_fit.weights[0]) > 0.0:
+        message = (
+            f"the cosine must rank right above wrong, got slope {slope:g}; keep fallback: hybrid."
+        )
+        raise ValueError(message)
+    x = np.unique(
+        np.quantile(best_cosine[present_mask], np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS)
+    )
+    y = calibration.apply(platt_fit, x).round(FITTED_DIGITS)
+    calibration_knots = {
         "x": tuple(x.tolist()),
         "y": tuple(y.tolist()),
         "fitted_on": hash_cases(chain.from_iterable(cases_by_shard(trace))),
     }
     return with_scores_of(
-        policy.replace("confidence.fallback", "cosine", "confidence.calibration", knots), trace.meta
+        policy.replace(
+            "confidence.fallback", "cosine", "confidence.calibration", calibration_knots
+        ),
+        trace.meta,
     )

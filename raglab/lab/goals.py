@@ -24,11 +24,11 @@ from raglab.metrics.mixes import (
 )
 from raglab.values import Status, refuse
 
-HONEST = ("min_coverage", "max_over_ask")  # constraints of every goal that has targets
+HONESTY_LIMITS = ("min_coverage", "max_over_ask")  # constraints of every goal that has targets
 # what costs nothing by default
-RIGHT = ("ok.answered_right", "refuse.refused", "ambiguous.asked_right")
+RIGHT_OUTCOMES = ("ok.answered_right", "refuse.refused", "ambiguous.asked_right")
 # added to the cost where a target is missed: greater than any cost that a study compares
-INFEASIBLE = 1e6
+INFEASIBLE_COST = 1e6
 
 
 @dataclass(frozen=True)
@@ -70,23 +70,35 @@ class Goal:
 
     def __post_init__(self) -> None:
         checked_mix(self.mix)
-        right = metrics.cost_matrix(self.costs)[metrics.DEFAULT_COSTS == 0.0]
-        if right.any():
-            priced = [f"{path}={cost:g}" for path, cost in zip(RIGHT, right, strict=True) if cost]
+        right_costs = metrics.cost_matrix(self.costs)[metrics.DEFAULT_COSTS == 0.0]
+        if right_costs.any():
+            priced_outcomes = [
+                f"{outcome_path}={outcome_cost:g}"
+                for outcome_path, outcome_cost in zip(RIGHT_OUTCOMES, right_costs, strict=True)
+                if outcome_cost
+            ]
             warn_user(
-                f"costs state a price of what is right, {', '.join(priced)}; 0 is usual, leave it "
+                f"costs state a price of what is right, {', '.join(priced_outcomes)}; 0 is usual, "
+                "leave it "
                 "out."
             )
         if not isinstance(self.targets, Mapping):
-            rule, remedy = "targets must map rate -> highest value", "write {'over_ask_rate': 0.1}"
-            refuse(rule, f"{self.targets!r}", remedy)
-        for name, limit in self.targets.items():
-            if name not in metrics.RATE_TABLE:
-                rule = f"a target must be one of {', '.join(metrics.RATES)}"
-                refuse(rule, f"{name!r}", "costs go into `costs`")
-            number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
-            if not number or not 0.0 <= limit <= 1.0:
-                refuse(f"the target of {name} must be in [0, 1]", f"{limit!r}", "it is a share")
+            target_rule = "targets must map rate -> highest value"
+            target_remedy = "write {'over_ask_rate': 0.1}"
+            refuse(target_rule, f"{self.targets!r}", target_remedy)
+        for rate_name, target_limit in self.targets.items():
+            if rate_name not in metrics.RATE_TABLE:
+                target_rule = f"a target must be one of {', '.join(metrics.RATES)}"
+                refuse(target_rule, f"{rate_name!r}", "costs go into `costs`")
+            is_number = isinstance(target_limit, int | float | np.number) and not isinstance(
+                target_limit, bool
+            )
+            if not is_number or not 0.0 <= target_limit <= 1.0:
+                refuse(
+                    f"the target of {rate_name} must be in [0, 1]",
+                    f"{target_limit!r}",
+                    "it is a share",
+                )
 
     @property
     def matrix(self) -> FloatArray:
@@ -98,17 +110,19 @@ class Goal:
         """The stated mix; None of the sample's own."""
         return checked_mix(self.mix)
 
-    def at_labels(self, labels: AnyArray) -> Goal:
+    def at_labels(self, label_counts: AnyArray) -> Goal:
         """The same goal, its mix made whole by labelled cases.
 
         Args:
-          labels: cases by label, [3].
+          label_counts: cases by label, [3].
 
         Raises:
           ValueError: a label has a share in traffic and no case.
         """
-        traffic = self.traffic
-        return self if traffic is None else replace(self, mix=traffic.at_labels(labels))
+        traffic_mix = self.traffic
+        return (
+            self if traffic_mix is None else replace(self, mix=traffic_mix.at_labels(label_counts))
+        )
 
     def vertices(self, cells: AnyArray) -> FloatArray | None:
         """Outermost mixes, [V, 3]; None where the mix is the sample's.
@@ -116,8 +130,8 @@ class Goal:
         Args:
           cells: cases by cell, [..., 20], whose labels share what the mix does not state.
         """
-        traffic = self.traffic
-        return None if traffic is None else traffic.vertices(_labels(cells))
+        traffic_mix = self.traffic
+        return None if traffic_mix is None else traffic_mix.vertices(_labels(cells))
 
     def shares(self, cells: AnyArray) -> FloatArray | None:
         """Shares of the labels at which costs are taken, [3]; None where they are the sample's.
@@ -125,8 +139,8 @@ class Goal:
         Args:
           cells: cases by cell, [..., 20].
         """
-        traffic = self.traffic
-        return None if traffic is None else traffic.center(_labels(cells))
+        traffic_mix = self.traffic
+        return None if traffic_mix is None else traffic_mix.center(_labels(cells))
 
     def in_traffic(self, cells: AnyArray) -> AnyArray:
         """Cases by cell as in traffic, [..., 20]; as they are where the mix is the sample's.
@@ -134,8 +148,8 @@ class Goal:
         Args:
           cells: cases by cell, [..., 20].
         """
-        shares = self.shares(cells)
-        return cells if shares is None else weighed_by_mix(cells, shares).weights
+        label_shares = self.shares(cells)
+        return cells if label_shares is None else weighed_by_mix(cells, label_shares).weights
 
     def cost(self, cells: AnyArray) -> FloatArray:
         """Expected cost of a case, [...], of cells [..., 20].
@@ -154,8 +168,12 @@ class Goal:
           label: of each case, [Q].
           counts: how often each case counts, [Q]; once where not given.
         """
-        traffic, labels = self.traffic, np.bincount(label, counts, minlength=len(Status))
-        return None if traffic is None else label_weights(labels, traffic.center(labels))[label]
+        traffic_mix, label_counts = self.traffic, np.bincount(label, counts, minlength=len(Status))
+        return (
+            None
+            if traffic_mix is None
+            else label_weights(label_counts, traffic_mix.center(label_counts))[label]
+        )
 
     def weighings(self, cells: AnyArray) -> list[metrics.Weighed]:
         """Cells in the mix, then at its outermost mixes if several; none where it is the sample's.
@@ -171,12 +189,17 @@ class Goal:
         Args:
           cells: cases by cell, [..., 20].
         """
-        vertices = self.vertices(cells)
-        if vertices is None:
+        mix_vertices = self.vertices(cells)
+        if mix_vertices is None:
             return self.cost(cells)
-        tables = (weighed_by_mix(cells, shares).weights for shares in vertices)
-        paid = [np.asarray(metrics.expected_cost(table, self.matrix)) for table in tables]
-        return np.asarray(np.max(paid, axis=0))
+        cells_by_mix = (
+            weighed_by_mix(cells, label_shares).weights for label_shares in mix_vertices
+        )
+        costs_by_mix = [
+            np.asarray(metrics.expected_cost(weighed_cells, self.matrix))
+            for weighed_cells in cells_by_mix
+        ]
+        return np.asarray(np.max(costs_by_mix, axis=0))
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -184,7 +207,7 @@ class Goal:
 
         None without a target.
         """
-        return (*self.targets, *HONEST) if self.targets else ()
+        return (*self.targets, *HONESTY_LIMITS) if self.targets else ()
 
     def excess(self, cells: AnyArray, errors: float = 0.0) -> FloatArray:
         """Distance by which each of the constraints is missed, [..., T], of cells [..., 20].
@@ -200,47 +223,66 @@ class Goal:
         """
         if not self.targets:
             return np.zeros((*cells.shape[:-1], 0))
-        vertices = self.vertices(cells)
-        if vertices is None:
-            counts, labels = metrics.rate_counts(cells), metrics.label_counts(cells)
-            return self._excess(counts, metrics.denominators(counts, labels), labels, errors)
-        worst = []
-        for shares in vertices:
-            weighed = weighed_by_mix(cells, shares)
-            k, n = metrics.effective_counts(weighed)
-            worst.append(self._excess(k, n, metrics.label_counts(weighed.weights), errors))
-        return np.max(worst, axis=0)
+        mix_vertices = self.vertices(cells)
+        if mix_vertices is None:
+            rate_counts, label_counts = metrics.rate_counts(cells), metrics.label_counts(cells)
+            return self._excess(
+                rate_counts, metrics.denominators(rate_counts, label_counts), label_counts, errors
+            )
+        excess_by_mix = []
+        for label_shares in mix_vertices:
+            weighed_cells = weighed_by_mix(cells, label_shares)
+            effective_errors, effective_cases = metrics.effective_counts(weighed_cells)
+            excess_by_mix.append(
+                self._excess(
+                    effective_errors,
+                    effective_cases,
+                    metrics.label_counts(weighed_cells.weights),
+                    errors,
+                )
+            )
+        return np.max(excess_by_mix, axis=0)
 
     def _excess(
         self,
-        counts: AnyArray,
-        of: AnyArray,
-        labels: AnyArray,
-        errors: float,
+        rate_counts: AnyArray,
+        rate_cases: AnyArray,
+        label_counts: AnyArray,
+        n_errors: float,
     ) -> FloatArray:
         """`excess` of the counts of each rate, [..., rates], and of cases by label, [..., 3]."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            by_rate = counts / of
-        smooth = (counts + 1.0) / (of + 2.0)
-        error = errors * np.sqrt(smooth * (1.0 - smooth) / np.maximum(of, 1.0))
-        rates, spread = (
-            dict(zip(metrics.RATES, np.moveaxis(part, -1, 0), strict=True))
-            for part in (by_rate, error)
+            rate_values = rate_counts / rate_cases
+        smoothed_rates = (rate_counts + 1.0) / (rate_cases + 2.0)
+        rate_errors = n_errors * np.sqrt(
+            smoothed_rates * (1.0 - smoothed_rates) / np.maximum(rate_cases, 1.0)
         )
-        over = [
-            (1.0 if metrics.RATE_TABLE[name].better == "low" else -1.0) * (rates[name] - limit)
-            + spread[name]
-            for name, limit in self.targets.items()
+        value_of_rate, error_of_rate = (
+            dict(zip(metrics.RATES, np.moveaxis(rate_array, -1, 0), strict=True))
+            for rate_array in (rate_values, rate_errors)
+        )
+        excess_parts = [
+            (1.0 if metrics.RATE_TABLE[rate_name].better == "low" else -1.0)
+            * (value_of_rate[rate_name] - target_limit)
+            + error_of_rate[rate_name]
+            for rate_name, target_limit in self.targets.items()
         ]
-        least = self.min_coverage
-        if least is None:
-            least = 0.5 * labels[..., Status.ok] / np.maximum(labels.sum(axis=-1), 1)
-        most = self.targets.get("over_ask_rate", self.max_over_ask)
+        least_coverage = self.min_coverage
+        if least_coverage is None:
+            least_coverage = (
+                0.5 * label_counts[..., Status.ok] / np.maximum(label_counts.sum(axis=-1), 1)
+            )
+        most_asking = self.targets.get("over_ask_rate", self.max_over_ask)
         # A set of which every case is ambiguous has nothing to ask idly.
-        idle = np.nan_to_num(rates["over_ask_rate"] + spread["over_ask_rate"], nan=0.0)
-        over += [least - rates["coverage"] + spread["coverage"], idle - most]
-        missed = np.stack(over, axis=-1)
-        return np.where(np.isnan(missed), 1.0, missed)
+        idle_asking = np.nan_to_num(
+            value_of_rate["over_ask_rate"] + error_of_rate["over_ask_rate"], nan=0.0
+        )
+        excess_parts += [
+            least_coverage - value_of_rate["coverage"] + error_of_rate["coverage"],
+            idle_asking - most_asking,
+        ]
+        missed_distances = np.stack(excess_parts, axis=-1)
+        return np.where(np.isnan(missed_distances), 1.0, missed_distances)
 
     def violation(self, cells: AnyArray) -> FloatArray:
         """Sum of target distances if every rate is one standard error worse, [...] (rule S6.8).
@@ -248,8 +290,8 @@ class Goal:
         Args:
           cells: cases by cell, [..., 20].
         """
-        total: FloatArray = np.maximum(self.excess(cells, errors=1.0), 0.0).sum(axis=-1)
-        return total
+        total_excess: FloatArray = np.maximum(self.excess(cells, errors=1.0), 0.0).sum(axis=-1)
+        return total_excess
 
     def meets(self, cells: AnyArray) -> BoolArray:
         """Whether all targets are met, by a policy that answers, [...].
@@ -260,22 +302,22 @@ class Goal:
         return np.asarray((self.excess(cells) <= 0.0).all(axis=-1))
 
     def score(self, cells: AnyArray) -> FloatArray:
-        """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...].
+        """Expected cost where all targets are met, and `INFEASIBLE_COST` more where not, [...].
 
         Lower is better.
 
         Args:
           cells: cases by cell, [..., 20].
         """
-        return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
+        return self.cost(cells) + INFEASIBLE_COST * ~self.meets(cells)
 
 
-def _labels(cells: AnyArray) -> AnyArray:
+def _labels(policy_cells: AnyArray) -> AnyArray:
     """Cases by label, [3], of the first of cells [..., 20]; they are the same in all."""
-    return metrics.label_counts(cells.reshape(-1, cells.shape[-1])[0])
+    return metrics.label_counts(policy_cells.reshape(-1, policy_cells.shape[-1])[0])
 
 
-def front(first: FloatArray, second: FloatArray) -> BoolArray:
+def front(first_values: FloatArray, second_values: FloatArray) -> BoolArray:
     """Points that no other beats in both values, lower is better, [N].
 
     Equal points stand together; NaN is never one.
@@ -284,11 +326,13 @@ def front(first: FloatArray, second: FloatArray) -> BoolArray:
       >>> front(np.array([0.0, 0.2, 0.2]), np.array([0.5, 0.1, 0.6]))
       array([ True,  True, False])
     """
-    order = np.lexsort((second, first))
-    order = order[~(np.isnan(first) | np.isnan(second))[order]]
-    least = np.minimum.accumulate(second[order])
+    point_order = np.lexsort((second_values, first_values))
+    point_order = point_order[~(np.isnan(first_values) | np.isnan(second_values))[point_order]]
+    least_so_far = np.minimum.accumulate(second_values[point_order])
     # the least so far, at the first point that reached it
-    reached = np.searchsorted(-least, -least)
-    out = np.zeros(len(first), dtype=bool)
-    out[order] = (second[order] == least) & (first[order] == first[order][reached])
-    return out
+    first_reached = np.searchsorted(-least_so_far, -least_so_far)
+    on_front = np.zeros(len(first_values), dtype=bool)
+    on_front[point_order] = (second_values[point_order] == least_so_far) & (
+        first_values[point_order] == first_values[point_order][first_reached]
+    )
+    return on_front

@@ -13,12 +13,12 @@ from raglab.gating.case_groups import UNKNOWN, group_values
 from raglab.lab.arrays import BoolArray, FloatArray, IntArray
 from raglab.values import Case
 
-LEAST_OF_GROUP = 20  # labelled cases below which a group has no bias of its own
+MIN_GROUP_CASES = 20  # labelled cases below which a group has no bias of its own
 # standard deviations of the prior that are compared
-SPREADS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-STEPS = 100  # of Newton's method, which needs about five
-SMALLEST_STEP = 1e-9
-ROUNDING = 1e-12  # of a log-posterior, beside its value
+PRIOR_SPREADS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+NEWTON_STEPS = 100  # of Newton's method, which needs about five
+MIN_NEWTON_STEP = 1e-9
+POSTERIOR_ROUNDING = 1e-12  # of a log-posterior, relative to its value
 
 
 class CaseGroups(NamedTuple):
@@ -32,34 +32,38 @@ class CaseGroups(NamedTuple):
         """Groups of cases by an attribute."""
         return cls(attribute, np.array(group_values(cases, attribute), dtype=np.str_))
 
-    def rows(self, keep: BoolArray | IntArray) -> Self:
+    def rows(self, case_selection: BoolArray | IntArray) -> Self:
         """The same of some cases."""
-        return self._replace(names=self.names[keep])
+        return self._replace(names=self.names[case_selection])
 
     def counts(self) -> dict[str, int]:
         """Cases of each group that is named, by name."""
-        names, counts = np.unique(self.names, return_counts=True)
-        return {str(name): int(n) for name, n in zip(names, counts, strict=True) if name != UNKNOWN}
+        group_names, group_counts = np.unique(self.names, return_counts=True)
+        return {
+            str(group_name): int(n_cases)
+            for group_name, n_cases in zip(group_names, group_counts, strict=True)
+            if group_name != UNKNOWN
+        }
 
 
-def check_groups(groups: CaseGroups | None, weight: FloatArray | None = None) -> None:
+def check_groups(case_groups: CaseGroups | None, case_weights: FloatArray | None = None) -> None:
     """Stop where groups are asked for, and no case states one, or cases have weights.
 
     Raises:
       ValueError: no case states the attribute, or they were drawn with several probabilities.
     """
-    if groups is not None and weight is not None:
-        msg = (
+    if case_groups is not None and case_weights is not None:
+        message = (
             "group must be of cases drawn with one probability, got "
-            f"{groups.attribute!r} of cases drawn with several; leave it out."
+            f"{case_groups.attribute!r} of cases drawn with several; leave it out."
         )
-        raise ValueError(msg)
-    if groups is not None and not (groups.names != UNKNOWN).any():
-        msg = (
+        raise ValueError(message)
+    if case_groups is not None and not (case_groups.names != UNKNOWN).any():
+        message = (
             "group must be an attribute of the cases, in extra['groups'] or a column, got "
-            f"{groups.attribute!r}, which none states."
+            f"{case_groups.attribute!r}, which none states."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
 
 
 @dataclass(frozen=True)
@@ -75,27 +79,31 @@ class FittedGroups:
     spread: float
 
 
-def group_sentences(groups: CaseGroups, named: Collection[str]) -> Iterator[str]:
+def group_sentences(case_groups: CaseGroups, biased_groups: Collection[str]) -> Iterator[str]:
     """Groups without a bias of their own, in one sentence; none where each has one.
 
     Args:
-      groups: of the cases that were fitted on.
-      named: groups that have a bias.
+      case_groups: of the cases that were fitted on.
+      biased_groups: groups that have a bias.
     """
-    counts = groups.counts()
-    common, unnamed = len(counts) - len(named), len(groups.names) - sum(counts.values())
-    if common or unnamed:
+    group_counts = case_groups.counts()
+    n_common = len(group_counts) - len(biased_groups)
+    n_unnamed = len(case_groups.names) - sum(group_counts.values())
+    if n_common or n_unnamed:
         yield (
-            f"{common} of {len(counts)} groups of {groups.attribute} follow the common policy (a "
-            f"bias takes {LEAST_OF_GROUP} labelled cases and a difference), as {unnamed} cases "
+            f"{n_common} of {len(group_counts)} groups of {case_groups.attribute} follow the "
+            "common policy (a "
+            f"bias takes {MIN_GROUP_CASES} labelled cases and a difference), as {n_unnamed} cases "
             "that state none."
         )
 
 
 def log_softmax(logits: FloatArray) -> FloatArray:
     """Logarithm of the softmax over the last axis, [..., C]."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    log_probabilities: FloatArray = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    shifted_logits = logits - logits.max(axis=-1, keepdims=True)
+    log_probabilities: FloatArray = shifted_logits - np.log(
+        np.exp(shifted_logits).sum(axis=-1, keepdims=True)
+    )
     return log_probabilities
 
 
@@ -106,7 +114,7 @@ class GroupFit(NamedTuple):
     evidence: float
 
 
-def group_fit(logits: FloatArray, classes: IntArray, spread: float) -> GroupFit:
+def group_fit(logits: FloatArray, classes: IntArray, prior_spread: float) -> GroupFit:
     """One group's logit bias by penalised likelihood, and its cases' likelihood by that prior.
 
     The prior is normal around 0 with one standard deviation for all classes. The log-posterior is
@@ -115,53 +123,59 @@ def group_fit(logits: FloatArray, classes: IntArray, spread: float) -> GroupFit:
     Args:
       logits: of the common model, [Q, C].
       classes: of the cases, in [0, C).
-      spread: standard deviation of the prior.
+      prior_spread: standard deviation of the prior.
 
     Source: MAP of a random intercept; Laplace's approximation (Tierney and Kadane 1986).
 
     Example:
-      >>> group_fit(np.zeros((30, 2)), np.repeat([0, 1], [20, 10]), spread=1.0).bias.round(
+      >>> group_fit(np.zeros((30, 2)), np.repeat([0, 1], [20, 10]), prior_spread=1.0).bias.round(
       ...     2
       ... ).tolist()
       [0.32, -0.32]
     """
     n_classes = logits.shape[1]
-    counts = np.bincount(classes, minlength=n_classes).astype(np.float64)
-    every, bias = np.arange(len(classes)), np.zeros(n_classes)
+    class_counts = np.bincount(classes, minlength=n_classes).astype(np.float64)
+    case_indices, group_bias = np.arange(len(classes)), np.zeros(n_classes)
 
-    def likelihood(bias: FloatArray) -> float:
-        return float(log_softmax(logits + bias)[every, classes].sum())
+    def likelihood(group_bias: FloatArray) -> float:
+        return float(log_softmax(logits + group_bias)[case_indices, classes].sum())
 
-    if spread == 0.0:
-        return GroupFit(bias, likelihood(bias))
-    precision = 1.0 / spread**2
+    if prior_spread == 0.0:
+        return GroupFit(group_bias, likelihood(group_bias))
+    precision = 1.0 / prior_spread**2
 
-    def objective(bias: FloatArray) -> float:
-        return likelihood(bias) - precision / 2.0 * float(bias @ bias)
+    def objective(group_bias: FloatArray) -> float:
+        return likelihood(group_bias) - precision / 2.0 * float(group_bias @ group_bias)
 
-    value, curvature = objective(bias), np.eye(n_classes)
-    for _ in range(STEPS):
-        p = np.exp(log_softmax(logits + bias))
-        curvature = np.diag(p.sum(axis=0) + precision) - p.T @ p
-        step = np.linalg.solve(curvature, counts - p.sum(axis=0) - precision * bias)
-        while objective(bias + step) < value - ROUNDING * abs(value):
-            step = step / 2.0
-        bias = bias + step
-        value = objective(bias)
-        if np.abs(step).max() <= SMALLEST_STEP:
+    log_posterior, curvature = objective(group_bias), np.eye(n_classes)
+    for _ in range(NEWTON_STEPS):
+        class_p = np.exp(log_softmax(logits + group_bias))
+        curvature = np.diag(class_p.sum(axis=0) + precision) - class_p.T @ class_p
+        newton_step = np.linalg.solve(
+            curvature, class_counts - class_p.sum(axis=0) - precision * group_bias
+        )
+        while objective(group_bias + newton_step) < log_posterior - POSTERIOR_ROUNDING * abs(
+            log_posterior
+        ):
+            newton_step = newton_step / 2.0
+        group_bias = group_bias + newton_step
+        log_posterior = objective(group_bias)
+        if np.abs(newton_step).max() <= MIN_NEWTON_STEP:
             break
     # Of the prior and the posterior around its maximum the determinants are left.
-    log_volume = 0.5 * float(np.linalg.slogdet(curvature)[1]) + n_classes * float(np.log(spread))
-    return GroupFit(bias, value - log_volume)
+    log_volume = 0.5 * float(np.linalg.slogdet(curvature)[1]) + n_classes * float(
+        np.log(prior_spread)
+    )
+    return GroupFit(group_bias, log_posterior - log_volume)
 
 
 def fit_groups(
     logits: FloatArray,
     classes: IntArray,
-    groups: CaseGroups,
+    case_groups: CaseGroups,
     *,
-    spreads: Sequence[float] = SPREADS,
-    least: int = LEAST_OF_GROUP,
+    prior_spreads: Sequence[float] = PRIOR_SPREADS,
+    min_cases: int = MIN_GROUP_CASES,
 ) -> FittedGroups:
     """Biases of groups over common logits.
 
@@ -173,29 +187,38 @@ def fit_groups(
     Args:
       logits: of cases that the common model never saw, [Q, C].
       classes: of the cases.
-      groups: of the cases.
-      spreads: of the prior, of which the likeliest is taken, the smaller of equals; 0 is the common
-        policy.
-      least: cases of a group below which it has no bias.
+      case_groups: of the cases.
+      prior_spreads: of the prior, of which the likeliest is taken, the smaller of equals; 0 is the
+        common policy.
+      min_cases: cases of a group below which it has no bias.
 
     Source: rule S2.20; partial pooling: Gelman and Hill 2007, chapter 12.
     """
-    names = [name for name, n in groups.counts().items() if n >= least]
-    if len(names) < 2:  # one group is all that is common
-        return FittedGroups(groups.attribute, {}, 0.0)
+    group_names = [
+        group_name for group_name, n_cases in case_groups.counts().items() if n_cases >= min_cases
+    ]
+    if len(group_names) < 2:  # one group is all that is common
+        return FittedGroups(case_groups.attribute, {}, 0.0)
     # A class without a case has no bias: nothing is learned of it.
-    present, place = np.unique(classes, return_inverse=True)
-    held = [np.flatnonzero(groups.names == name) for name in names]
-    best: tuple[float, float, list[GroupFit]] | None = None
-    for spread in sorted(spreads):
-        fits = [group_fit(logits[np.ix_(rows, present)], place[rows], spread) for rows in held]
-        evidence = sum(fit.evidence for fit in fits)
-        if best is None or evidence > best[0]:
-            best = evidence, spread, fits
-    assert best is not None  # noqa: S101 - spreads is never empty
-    _, spread, fits = best
-    if spread == 0.0:
-        return FittedGroups(groups.attribute, {}, 0.0)
-    bias = np.zeros((len(names), logits.shape[1]))
-    bias[:, present] = [fit.bias for fit in fits]
-    return FittedGroups(groups.attribute, dict(zip(names, bias, strict=True)), spread)
+    present_classes, class_place = np.unique(classes, return_inverse=True)
+    rows_by_group = [np.flatnonzero(case_groups.names == group_name) for group_name in group_names]
+    best_fit: tuple[float, float, list[GroupFit]] | None = None
+    for prior_spread in sorted(prior_spreads):
+        group_fits = [
+            group_fit(
+                logits[np.ix_(group_rows, present_classes)], class_place[group_rows], prior_spread
+            )
+            for group_rows in rows_by_group
+        ]
+        spread_evidence = sum(fitted_group.evidence for fitted_group in group_fits)
+        if best_fit is None or spread_evidence > best_fit[0]:
+            best_fit = spread_evidence, prior_spread, group_fits
+    assert best_fit is not None  # noqa: S101 - spreads is never empty
+    _, prior_spread, group_fits = best_fit
+    if prior_spread == 0.0:
+        return FittedGroups(case_groups.attribute, {}, 0.0)
+    group_bias = np.zeros((len(group_names), logits.shape[1]))
+    group_bias[:, present_classes] = [fitted_group.bias for fitted_group in group_fits]
+    return FittedGroups(
+        case_groups.attribute, dict(zip(group_names, group_bias, strict=True)), prior_spread
+    )

@@ -28,61 +28,77 @@ class HeldGroups(NamedTuple):
 
 
 def held_groups(
-    trace: TraceView, fitted: TraceView, groups: str | Sequence[object], what: str
+    trace: TraceView,
+    fitted_trace: TraceView,
+    stated_groups: str | Sequence[object],
+    fit_phrase: str,
 ) -> HeldGroups:
     """Groups of the cases that a fit reads.
 
     Args:
       trace: as the caller gave it.
-      fitted: its cases of split `tune`, or all of it.
-      groups: an attribute of the cases (`raglab.gating.case_groups.group_value`), or one value for
-        each case of `trace`, in order.
-      what: is fitted.
+      fitted_trace: its cases of split `tune`, or all of it.
+      stated_groups: an attribute of the cases (`raglab.gating.case_groups.group_value`), or one
+        value for each case of `trace`, in order.
+      fit_phrase: is fitted.
 
     Raises:
       ValueError: another number of values than cases, cases without a group, or fewer than two
         groups.
     """
-    cases = list(chain.from_iterable(cases_by_shard(fitted)))
-    if isinstance(groups, str):
-        names, of = list(group_values(cases, groups)), f"the attribute {groups!r}"
+    cases = list(chain.from_iterable(cases_by_shard(fitted_trace)))
+    if isinstance(stated_groups, str):
+        names_of_cases = list(group_values(cases, stated_groups))
+        groups_phrase = f"the attribute {stated_groups!r}"
     else:
-        splits = [case.split for case in chain.from_iterable(cases_by_shard(trace))]
-        values, of = list(groups), "a sequence"
-        if len(values) != len(splits):
-            sizes = f"{len(values)} for {len(splits)} cases"
-            msg = f"groups must have one value a case of the trace, got {sizes}."
-            raise ValueError(msg)
-        is_read = [fitted is trace or split == "tune" for split in splits]
-        names = [_name(value) for value in compress(values, is_read)]
-    if UNKNOWN in names:
-        counts = f"{names.count(UNKNOWN)} of {len(cases)}"
-        first = cases[names.index(UNKNOWN)].id
-        msg = (
-            f"groups must name a group for each case that {what} is fitted on, got {of} without a "
-            f"value for {counts}, the first {first!r}; state it, or give each a value of its own."
+        split_names = [case.split for case in chain.from_iterable(cases_by_shard(trace))]
+        stated_values, groups_phrase = list(stated_groups), "a sequence"
+        if len(stated_values) != len(split_names):
+            sizes_text = f"{len(stated_values)} for {len(split_names)} cases"
+            message = f"groups must have one value a case of the trace, got {sizes_text}."
+            raise ValueError(message)
+        is_read = [fitted_trace is trace or split_name == "tune" for split_name in split_names]
+        names_of_cases = [_name(stated_value) for stated_value in compress(stated_values, is_read)]
+    if UNKNOWN in names_of_cases:
+        unnamed_counts = f"{names_of_cases.count(UNKNOWN)} of {len(cases)}"
+        first_unnamed = cases[names_of_cases.index(UNKNOWN)].id
+        message = (
+            f"groups must name a group for each case that {fit_phrase} is fitted on, got "
+            f"{groups_phrase} without a "
+            f"value for {unnamed_counts}, the first {first_unnamed!r}; state it, or give each a "
+            "value of its own."
         )
-        raise ValueError(visible(msg))
-    known, number = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
-    if len(known) < 2:
-        msg = (
-            f"groups must be at least 2, so that {what} can leave one out, got {of} with "
-            f"{len(known)} for {len(cases)} cases; leave groups out."
+        raise ValueError(visible(message))
+    group_names, group_numbers = np.unique(
+        np.array(names_of_cases, dtype=np.str_), return_inverse=True
+    )
+    if len(group_names) < 2:
+        message = (
+            f"groups must be at least 2, so that {fit_phrase} can leave one out, got "
+            f"{groups_phrase} with "
+            f"{len(group_names)} for {len(cases)} cases; leave groups out."
         )
-        raise ValueError(visible(msg))
-    return HeldGroups(number.astype(np.int64), tuple(known.tolist()))
+        raise ValueError(visible(message))
+    return HeldGroups(group_numbers.astype(np.int64), tuple(group_names.tolist()))
 
 
-def _name(value: object) -> str:
+def _name(stated_value: object) -> str:
     """Name of a group, as `group_value` has it: 2.0 is the group 2, and what is missing is none."""
-    if is_missing(value):
+    if is_missing(stated_value):
         return UNKNOWN
-    number = float(value) if isinstance(value, float | np.floating) else None
-    return str(int(number)) if number is not None and number.is_integer() else str(value).strip()
+    float_value = float(stated_value) if isinstance(stated_value, float | np.floating) else None
+    return (
+        str(int(float_value))
+        if float_value is not None and float_value.is_integer()
+        else str(stated_value).strip()
+    )
 
 
 def grouped_folds(
-    kinds: AnyArray, groups: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator
+    kind_numbers: AnyArray,
+    group_numbers: NDArray[np.integer[Any]],
+    n_folds: int,
+    rng: np.random.Generator,
 ) -> IntArray:
     """Fold of every case, [Q], whole groups together.
 
@@ -93,8 +109,8 @@ def grouped_folds(
     the order of the cases.
 
     Args:
-      kinds: number of the kind of each case, such as its label, from 0, [Q].
-      groups: number of its group, from 0, [Q].
+      kind_numbers: number of the kind of each case, such as its label, from 0, [Q].
+      group_numbers: number of its group, from 0, [Q].
 
     Raises:
       ValueError: fewer than two groups, or folds below 2.
@@ -104,51 +120,62 @@ def grouped_folds(
       >>> sorted(grouped_folds(y, groups, 3, np.random.default_rng(0)).tolist())
       [0, 0, 1, 1, 2, 2]
     """
-    n_groups = int(groups.max(initial=-1)) + 1
-    if folds < 2 or n_groups < 2:
-        msg = f"cross-fitting must have 2 folds and 2 groups or more, got {folds} and {n_groups}."
-        raise ValueError(msg)
-    kind = kinds.astype(np.int64)
-    counts = np.zeros((n_groups, int(kind.max()) + 1), dtype=np.int64)
-    np.add.at(counts, (groups, kind), 1)
-    drawn = rng.permutation(n_groups)
-    order = drawn[np.argsort(-counts[drawn].sum(axis=1), kind="stable")]
-    held = np.zeros((min(folds, n_groups), counts.shape[1]), dtype=np.int64)
-    fold_of = np.zeros(n_groups, dtype=np.int64)
-    for group in order:
-        more = int(counts[group].argmax())
-        fold_of[group] = np.lexsort((held.sum(axis=1), held[:, more]))[0]
-        held[fold_of[group]] += counts[group]
-    case_folds: IntArray = fold_of[groups]
+    n_groups = int(group_numbers.max(initial=-1)) + 1
+    if n_folds < 2 or n_groups < 2:
+        message = (
+            f"cross-fitting must have 2 folds and 2 groups or more, got {n_folds} and {n_groups}."
+        )
+        raise ValueError(message)
+    case_kinds = kind_numbers.astype(np.int64)
+    kind_counts = np.zeros((n_groups, int(case_kinds.max()) + 1), dtype=np.int64)
+    np.add.at(kind_counts, (group_numbers, case_kinds), 1)
+    drawn_order = rng.permutation(n_groups)
+    group_order = drawn_order[np.argsort(-kind_counts[drawn_order].sum(axis=1), kind="stable")]
+    fold_counts = np.zeros((min(n_folds, n_groups), kind_counts.shape[1]), dtype=np.int64)
+    fold_of_group = np.zeros(n_groups, dtype=np.int64)
+    for group_number in group_order:
+        main_kind = int(kind_counts[group_number].argmax())
+        fold_of_group[group_number] = np.lexsort(
+            (fold_counts.sum(axis=1), fold_counts[:, main_kind])
+        )[0]
+        fold_counts[fold_of_group[group_number]] += kind_counts[group_number]
+    case_folds: IntArray = fold_of_group[group_numbers]
     return case_folds
 
 
-def is_judged(kinds: AnyArray, fold: IntArray) -> BoolArray:
+def is_judged(kind_numbers: AnyArray, case_fold: IntArray) -> BoolArray:
     """Whether a case's kind has cases in another fold, [Q].
 
     Of a kind that its fold alone holds nothing is learned.
+
+    Example: kind 1 has cases in fold 0 alone.
+      >>> is_judged(np.array([0, 1, 0]), np.array([0, 0, 1])).tolist()
+      [True, False, True]
     """
-    kind = kinds.astype(np.int64)
-    counts = np.zeros((int(fold.max()) + 1, int(kind.max()) + 1), dtype=np.int64)
-    np.add.at(counts, (fold, kind), 1)
-    is_elsewhere: BoolArray = counts[fold, kind] < counts.sum(axis=0)[kind]
+    case_kinds = kind_numbers.astype(np.int64)
+    kind_counts = np.zeros((int(case_fold.max()) + 1, int(case_kinds.max()) + 1), dtype=np.int64)
+    np.add.at(kind_counts, (case_fold, case_kinds), 1)
+    is_elsewhere: BoolArray = (
+        kind_counts[case_fold, case_kinds] < kind_counts.sum(axis=0)[case_kinds]
+    )
     return is_elsewhere
 
 
-def held_sentences(groups: HeldGroups, folds: int) -> Iterator[str]:
+def held_sentences(held_out: HeldGroups, n_folds: int) -> Iterator[str]:
     """What a reader must know of folds of groups.
 
     Fewer folds than stated, and a group that holds most cases.
 
     Args:
-      folds: as stated.
+      n_folds: as stated.
     """
-    counts = np.bincount(groups.number)
-    most = int(counts.argmax())
-    if len(counts) < folds:
-        yield f"{len(counts)} groups give {len(counts)} folds instead of {folds}."
-    if 2 * counts[most] > counts.sum():
+    group_counts = np.bincount(held_out.number)
+    largest_group = int(group_counts.argmax())
+    if len(group_counts) < n_folds:
+        yield f"{len(group_counts)} groups give {len(group_counts)} folds instead of {n_folds}."
+    if 2 * group_counts[largest_group] > group_counts.sum():
         yield visible(
-            f"The group {groups.names[most]!r} holds {counts[most]} of {counts.sum()} cases: most "
+            f"The group {held_out.names[largest_group]!r} holds {group_counts[largest_group]} of "
+            f"{group_counts.sum()} cases: most "
             "held-out figures are of it, by a fit on the few others."
         )

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 SAMPLE_COLUMNS = (*COLUMNS, "policy_id", "margin")
 # keys of `extra`
 STRATUM, SAMPLE_LABEL = "stratum", "sample_label"
-NEAR = 0.25  # share of a decision and gate
+NEAR_SHARE = 0.25  # share of a decision and gate
 TraceKind = TypeVar("TraceKind", bound=StudyTrace)
 
 
@@ -62,17 +62,27 @@ def shard_requests(
 
     (decisions,) = decide_policies(Measured.of(trace), [policy], arm)
     evidence, thresholds = decisions.tables.evidence, policy_thresholds([policy])
-    decided = [
-        stratum_name(str(STATUS_NAMES[code]), "" if code == Status.ok else str(gate))
-        for code, gate in zip(decisions.status.tolist(), decisions.decided_by, strict=True)
+    decided_strata = [
+        stratum_name(
+            str(STATUS_NAMES[status_code]), "" if status_code == Status.ok else str(gate_name)
+        )
+        for status_code, gate_name in zip(
+            decisions.status.tolist(), decisions.decided_by, strict=True
+        )
     ]
-    columns: dict[str, Any] = {"id": [str(name) for name in decisions.ids()], "decided": decided}
-    for path, (points, status) in piece_status(
+    request_columns: dict[str, Any] = {
+        "id": [str(request_id) for request_id in decisions.ids()],
+        "decided": decided_strata,
+    }
+    for threshold_path, (piece_points, piece_statuses) in piece_status(
         evidence, policy, acting_paths(evidence, policy)
     ).items():
-        swept, value = swept_threshold(evidence.known, thresholds, path), float(policy.value(path))
-        columns[path] = nearest_flips(value, points, status, decisions.status, swept).distance
-    return pd.DataFrame(columns)
+        swept_gate = swept_threshold(evidence.known, thresholds, threshold_path)
+        policy_value = float(policy.value(threshold_path))
+        request_columns[threshold_path] = nearest_flips(
+            policy_value, piece_points, piece_statuses, decisions.status, swept_gate
+        ).distance
+    return pd.DataFrame(request_columns)
 
 
 class LabelStrata(NamedTuple):
@@ -100,15 +110,21 @@ def label_strata(
     requests = pd.concat(
         each_shard(shard_requests, trace, policy, arm, what="sample"), ignore_index=True
     )
-    distances = requests.drop(columns=["id", "decided"]).astype(np.float64).replace(np.inf, np.nan)
-    rank = distances.rank(method="max").min(axis=1).fillna(np.inf)
-    # Within each decision and gate, so that a gate with few requests has near ones too.
-    nearest = rank.groupby(requests["decided"]).transform(
-        lambda group: group.sort_values().iloc[ceil(margin * len(group)) - 1]
+    flip_distances = (
+        requests.drop(columns=["id", "decided"]).astype(np.float64).replace(np.inf, np.nan)
     )
-    sides = np.where((rank <= nearest) & np.isfinite(rank), ", near", ", far")
-    strata = (requests["decided"] + sides).tolist()
-    return LabelStrata(requests["id"].tolist(), strata, dict(sorted(Counter(strata).items())))
+    flip_ranks = flip_distances.rank(method="max").min(axis=1).fillna(np.inf)
+    # Within each decision and gate, so that a gate with few requests has near ones too.
+    nearest_rank = flip_ranks.groupby(requests["decided"]).transform(
+        lambda gate_ranks: gate_ranks.sort_values().iloc[ceil(margin * len(gate_ranks)) - 1]
+    )
+    margin_sides = np.where(
+        (flip_ranks <= nearest_rank) & np.isfinite(flip_ranks), ", near", ", far"
+    )
+    strata_names = (requests["decided"] + margin_sides).tolist()
+    return LabelStrata(
+        requests["id"].tolist(), strata_names, dict(sorted(Counter(strata_names).items()))
+    )
 
 
 @answered_traces("trace")
@@ -119,7 +135,7 @@ def sample_for_labels(
     *,
     seed: int,
     arm: str | None = None,
-    margin: float = NEAR,
+    margin: float = NEAR_SHARE,
 ) -> pd.DataFrame:
     """Draw requests of a trace to label, evenly over decision, gate and margin if possible.
 
@@ -153,39 +169,45 @@ def sample_for_labels(
     import pandas as pd
 
     if n < 1 or not len(trace):
-        value = f"{n} of {len(trace)}"
-        refuse("n must be at least 1, of a trace with requests", value, "check the split")
-    strata = label_strata(trace, policy, arm, margin)
+        request_text = f"{n} of {len(trace)}"
+        refuse("n must be at least 1, of a trace with requests", request_text, "check the split")
+    request_strata = label_strata(trace, policy, arm, margin)
     # As from an audit log: even shares, and within a stratum every request as likely.
-    members: dict[str, list[int]] = {name: [] for name in strata.sizes}
-    for row, name in enumerate(strata.names):
-        members[name].append(row)
-    shares = even_shares(strata.sizes, n)
-    if empty := [name for name, share in shares.items() if not share]:
-        of_what = f"Of {len(empty)} of {len(shares)} strata nobody is drawn"
-        warn_user(f"{of_what}: {'; '.join(empty)}; draw {len(shares)}.")
-    rows = sorted(draw_strata(members, shares, np.random.default_rng(seed)))
+    stratum_members: dict[str, list[int]] = {stratum: [] for stratum in request_strata.sizes}
+    for request_index, stratum in enumerate(request_strata.names):
+        stratum_members[stratum].append(request_index)
+    stratum_shares = even_shares(request_strata.sizes, n)
+    if empty_strata := [
+        stratum for stratum, stratum_share in stratum_shares.items() if not stratum_share
+    ]:
+        strata_phrase = f"Of {len(empty_strata)} of {len(stratum_shares)} strata nobody is drawn"
+        warn_user(f"{strata_phrase}: {'; '.join(empty_strata)}; draw {len(stratum_shares)}.")
+    drawn_requests = sorted(
+        draw_strata(stratum_members, stratum_shares, np.random.default_rng(seed))
+    )
     # What people read to label a request: of the drawn ones alone, for reasons are slow.
-    ids = [strata.ids[row] for row in rows]
-    (decisions,) = decide_policies(trace.subset(rows), [policy], arm)
-    frame = decisions.frame(reasons=True)
-    drawn = [strata.names[row] for row in rows]
-    columns = {
-        "sample": digest(canonical_json([seed, n, margin, policy.policy_id, ids]), 12),
-        "request_id": ids,
-        "stratum": drawn,
-        "inclusion_probability": [shares[name] / strata.sizes[name] for name in drawn],
-        "sample_size": len(rows),
-        "question": frame["query"].tolist(),
-        "decision": frame["status"].tolist(),
-        "answer": frame["answer"].fillna("").tolist(),
-        "reason": frame["reason"].tolist(),
+    request_ids = [request_strata.ids[request_index] for request_index in drawn_requests]
+    (decisions,) = decide_policies(trace.subset(drawn_requests), [policy], arm)
+    decision_table = decisions.frame(reasons=True)
+    drawn_strata = [request_strata.names[request_index] for request_index in drawn_requests]
+    sample_columns = {
+        "sample": digest(canonical_json([seed, n, margin, policy.policy_id, request_ids]), 12),
+        "request_id": request_ids,
+        "stratum": drawn_strata,
+        "inclusion_probability": [
+            stratum_shares[stratum] / request_strata.sizes[stratum] for stratum in drawn_strata
+        ],
+        "sample_size": len(drawn_requests),
+        "question": decision_table["query"].tolist(),
+        "decision": decision_table["status"].tolist(),
+        "answer": decision_table["answer"].fillna("").tolist(),
+        "reason": decision_table["reason"].tolist(),
         "label": "",
         "question_label": "",
         "policy_id": policy.policy_id,
         "margin": margin,
     }
-    return pd.DataFrame(columns, columns=list(SAMPLE_COLUMNS))
+    return pd.DataFrame(sample_columns, columns=list(SAMPLE_COLUMNS))
 
 
 @answered_traces("trace")
@@ -221,80 +243,132 @@ def with_sample_labels(
 
     Source: rule S6.4.
     """
-    source = str(labels) if isinstance(labels, str | Path) else "labels"
+    source_name = str(labels) if isinstance(labels, str | Path) else "labels"
     # Strata are measured again, for the review needs those of all requests, and the file has the
     # drawn ones alone.
-    rows = list(sample_rows(labels))
-    strata = label_strata(trace, policy, arm, _stated_margin(rows, source, policy))
-    drawn = _drawn_rows(rows, strata, source)
-    counts = Counter(strata.names[row] for row in drawn)
-    by_row, extra, empty, changed = list[str | None](), list[dict[str, Any]](), 0, 0
-    for row, (name, case) in enumerate(zip(strata.names, trace.cases, strict=True)):
-        stated: dict[str, Any] = {STRATUM: name}
-        label = drawn.get(row)
-        if label is not None:
-            stated |= {PROBABILITY: counts[name] / strata.sizes[name], SAMPLE_LABEL: label}
+    sheet_rows = list(sample_rows(labels))
+    request_strata = label_strata(
+        trace, policy, arm, _stated_margin(sheet_rows, source_name, policy)
+    )
+    drawn_labels = _drawn_rows(sheet_rows, request_strata, source_name)
+    drawn_counts = Counter(request_strata.names[case_index] for case_index in drawn_labels)
+    case_labels, extra_fields, n_empty, n_changed = list[str | None](), list[dict[str, Any]](), 0, 0
+    for case_index, (stratum, case) in enumerate(
+        zip(request_strata.names, trace.cases, strict=True)
+    ):
+        stratum_fields: dict[str, Any] = {STRATUM: stratum}
+        drawn_label = drawn_labels.get(case_index)
+        if drawn_label is not None:
+            stratum_fields |= {
+                PROBABILITY: drawn_counts[stratum] / request_strata.sizes[stratum],
+                SAMPLE_LABEL: drawn_label,
+            }
         elif PROBABILITY in case.extra:  # of an earlier sample, which this one takes the place of
-            stated |= {PROBABILITY: None, SAMPLE_LABEL: None}
-        by_row.append(label or None)
-        extra.append(stated)
-        empty += label == ""
-        changed += bool(label) and case.expect_status not in {None, label}
+            stratum_fields |= {PROBABILITY: None, SAMPLE_LABEL: None}
+        case_labels.append(drawn_label or None)
+        extra_fields.append(stratum_fields)
+        n_empty += drawn_label == ""
+        n_changed += bool(drawn_label) and case.expect_status not in {None, drawn_label}
     # Nothing is silent: what has no label, and what is written over.
-    notes = [f"{empty:,} of {len(drawn):,} drawn requests have no label"] * bool(empty)
-    notes += [f"{changed:,} labels take the place of another"] * bool(changed)
-    if notes:
-        warn_user(f"{source}: {'; '.join(notes)}.")
-    return trace.with_labels(by_row, extra)
+    label_notes = [f"{n_empty:,} of {len(drawn_labels):,} drawn requests have no label"] * bool(
+        n_empty
+    )
+    label_notes += [f"{n_changed:,} labels take the place of another"] * bool(n_changed)
+    if label_notes:
+        warn_user(f"{source_name}: {'; '.join(label_notes)}.")
+    return trace.with_labels(case_labels, extra_fields)
 
 
-def _stated_margin(rows: Sequence[SampleRow], source: str, policy: PolicyData) -> float:
+def _stated_margin(sheet_rows: Sequence[SampleRow], source_name: str, policy: PolicyData) -> float:
     """Margin that all rows state, once they are of one sample and of this policy."""
-    for column in ("sample", "policy_id", "margin"):
-        values = {str(row.record.get(column)) for row in rows}
-        if len(values) != 1:
-            rule, remedy = "a labelled sample must be of one draw", "keep it as it was written"
-            value = f"{len(values)} values of {column} in {len(rows)} rows"
-            raise input_error(Where(source), rule, remedy, value)
-    record = rows[0].record
-    if record["policy_id"] != policy.policy_id:
-        rule, remedy = "a labelled sample must be of the policy", "give the one that drew it"
-        raise input_error(Where(source), rule, remedy, str(record["policy_id"]))
-    return sheet_number(record, "margin", source)
+    for column_name in ("sample", "policy_id", "margin"):
+        column_values = {str(sheet_row.record.get(column_name)) for sheet_row in sheet_rows}
+        if len(column_values) != 1:
+            sample_rule = "a labelled sample must be of one draw"
+            sample_remedy = "keep it as it was written"
+            wrong_value = f"{len(column_values)} values of {column_name} in {len(sheet_rows)} rows"
+            raise input_error(Where(source_name), sample_rule, sample_remedy, wrong_value)
+    first_record = sheet_rows[0].record
+    if first_record["policy_id"] != policy.policy_id:
+        sample_rule = "a labelled sample must be of the policy"
+        sample_remedy = "give the one that drew it"
+        raise input_error(
+            Where(source_name), sample_rule, sample_remedy, str(first_record["policy_id"])
+        )
+    return sheet_number(first_record, "margin", source_name)
 
 
-def sheet_number(record: Mapping[str, Any], name: str, source: str) -> float:
+def sheet_number(row_record: Mapping[str, Any], column_name: str, source_name: str) -> float:
     """Number in a column of a row of a sheet."""
     try:
-        return float(record[name])
+        return float(row_record[column_name])
     except (KeyError, ValueError):
-        rule, remedy = f"column {name} must be a number", "keep it as it was written"
-        raise input_error(Where(source), rule, remedy, shown_value(record.get(name))) from None
+        column_rule = f"column {column_name} must be a number"
+        column_remedy = "keep it as it was written"
+        raise input_error(
+            Where(source_name), column_rule, column_remedy, shown_value(row_record.get(column_name))
+        ) from None
 
 
-def _drawn_rows(rows: Sequence[SampleRow], strata: LabelStrata, source: str) -> dict[int, str]:
+def _drawn_rows(
+    sheet_rows: Sequence[SampleRow], request_strata: LabelStrata, source_name: str
+) -> dict[int, str]:
     """Labels of drawn rows by position in the trace, once they are just those that were drawn."""
-    place = {name: row for row, name in enumerate(strata.ids)}
-    drawn = [place.get(str(drawn_id(row.request_id, place))) for row in rows]
-    counts = Counter(row.record.get(STRATUM) for row in rows)
-    # Who deletes rows without a label would make those that stay look like all that were drawn.
-    n = sum(
-        round(sheet_number(record, PROBABILITY, source) * strata.sizes.get(name, 0))
-        for name, record in {row.record.get(STRATUM): row.record for row in rows}.items()
-        if name
-    )
-    lacking = [name for name, n in even_shares(strata.sizes, n).items() if counts[name] != n]
-    times = Counter(drawn)
-    wrong = [
-        row.request_id
-        for row, at in zip(rows, drawn, strict=True)
-        if at is None or times[at] > 1 or strata.names[at] != row.record.get(STRATUM)
+    index_of_request = {stratum: sheet_row for sheet_row, stratum in enumerate(request_strata.ids)}
+    drawn_indices = [
+        index_of_request.get(str(drawn_id(sheet_row.request_id, index_of_request)))
+        for sheet_row in sheet_rows
     ]
-    for names, rule, remedy in (
-        (wrong, "name each drawn request once, with its stratum", "give its trace, policy and arm"),
-        (lacking, "hold every drawn row of each stratum", "put deleted rows back, without a label"),
+    stratum_counts = Counter(sheet_row.record.get(STRATUM) for sheet_row in sheet_rows)
+    # Who deletes rows without a label would make those that stay look like all that were drawn.
+    n_drawn = sum(
+        round(
+            sheet_number(row_record, PROBABILITY, source_name)
+            * request_strata.sizes.get(stratum, 0)
+        )
+        for stratum, row_record in {
+            sheet_row.record.get(STRATUM): sheet_row.record for sheet_row in sheet_rows
+        }.items()
+        if stratum
+    )
+    lacking_strata = [
+        stratum
+        for stratum, n_drawn in even_shares(request_strata.sizes, n_drawn).items()
+        if stratum_counts[stratum] != n_drawn
+    ]
+    draw_counts = Counter(drawn_indices)
+    wrong_requests = [
+        sheet_row.request_id
+        for sheet_row, request_index in zip(sheet_rows, drawn_indices, strict=True)
+        if request_index is None
+        or draw_counts[request_index] > 1
+        or request_strata.names[request_index] != sheet_row.record.get(STRATUM)
+    ]
+    for faulty_names, sample_rule, sample_remedy in (
+        (
+            wrong_requests,
+            "name each drawn request once, with its stratum",
+            "give its trace, policy and arm",
+        ),
+        (
+            lacking_strata,
+            "hold every drawn row of each stratum",
+            "put deleted rows back, without a label",
+        ),
     ):
-        if names:
-            value = f"{len(names)} that do not in {len(rows)} rows, such as {shown_value(names[0])}"
-            raise input_error(Where(source), f"a labelled sample must {rule}", remedy, value)
-    return {at: row.label for at, row in zip(drawn, rows, strict=True) if at is not None}
+        if faulty_names:
+            wrong_value = (
+                f"{len(faulty_names)} that do not in {len(sheet_rows)} rows, "
+                f"such as {shown_value(faulty_names[0])}"
+            )
+            raise input_error(
+                Where(source_name),
+                f"a labelled sample must {sample_rule}",
+                sample_remedy,
+                wrong_value,
+            )
+    return {
+        request_index: sheet_row.label
+        for request_index, sheet_row in zip(drawn_indices, sheet_rows, strict=True)
+        if request_index is not None
+    }

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Distance = Literal["cosine", "cosine_distance", "l2", "euclidean"]
-FIRST = (
+FIRST_COLUMNS = (
     "case_id",
     "query",
     "expect_status",
@@ -47,16 +47,17 @@ FIRST = (
     "s_rerank",
     "text",
 )
-# in place of a key of the metadata: what a store gives beside a document
+# in place of a key of the metadata: what a store gives with a document
 STORE_SCORE = "store_score"
-FROM_METADATA = ("source", "page", "page_label", *TAG_KEYS, "entities")
-OWN = FIRST + FROM_METADATA
-SQUARED: Mapping[str | None, Callable[[float], float]] = {  # distance of unit vectors, squared
+METADATA_COLUMNS = ("source", "page", "page_label", *TAG_KEYS, "entities")
+FRAME_COLUMNS = FIRST_COLUMNS + METADATA_COLUMNS
+# distance of unit vectors, squared
+SQUARED_DISTANCE: Mapping[str | None, Callable[[float], float]] = {
     "l2": lambda score: score,
     "euclidean": lambda score: score * score,
 }
 # by which a similarity in single precision may leave its range, or the order of the hits
-ROUNDING = 1e-5
+COSINE_ROUNDING = 1e-5
 
 
 class _StoreHit(NamedTuple):
@@ -135,11 +136,13 @@ def hits_frame(
     """
     import pandas as pd
 
-    named = dict(scores or {})
-    _check_source(source, cases, distance, embeddings, named, columns or {})
-    keys = {name: name for name in FROM_METADATA} | dict(columns or {})
+    score_keys = dict(scores or {})
+    _check_source(source, cases, distance, embeddings, score_keys, columns or {})
+    metadata_keys = {column_name: column_name for column_name in METADATA_COLUMNS} | dict(
+        columns or {}
+    )
     # Asked for only where it is used, since not every store has a score.
-    with_score = distance is not None or STORE_SCORE in named.values()
+    with_score = distance is not None or STORE_SCORE in score_keys.values()
     hits_by_case = [
         _case_hits(source, case, k, search(case) if search else {}, with_score=with_score)
         for case in cases
@@ -147,35 +150,65 @@ def hits_frame(
     # Vectors of the user measure a cosine in any case; the score of a store only where its meaning
     # is stated.
     if embeddings is not None:
-        cosines = _embedding_cosines(hits_by_case, cases, embeddings)
+        cosines_by_case = _embedding_cosines(hits_by_case, cases, embeddings)
     else:
-        cosines = [_store_cosines(*of, distance) for of in zip(hits_by_case, cases, strict=True)]
-    rows: list[dict[str, Any]] = []
-    for case, hits, cosine in zip(cases, hits_by_case, cosines, strict=True):
+        cosines_by_case = [
+            _store_cosines(*hits_and_case, distance)
+            for hits_and_case in zip(hits_by_case, cases, strict=True)
+        ]
+    hit_rows: list[dict[str, Any]] = []
+    for case, case_hits, case_cosines in zip(cases, hits_by_case, cosines_by_case, strict=True):
         case_columns: dict[str, Any] = {
             "case_id": case.id,
             "query": case.query,
             "expect_status": case.expect_status,
         }
-        case_columns |= {name: getattr(case, name, case.extra.get(name)) for name in OF_CASE}
-        passages = [_passage(hit, keys, first_page) for hit in hits]
-        _check_scope(case, passages)
-        for rank, (hit, passage) in enumerate(zip(hits, passages, strict=True)):
-            measured: dict[str, Any] = {"score": float(cosine[rank]), "rank": rank}
-            measured["l2"] = SQUARED[distance](hit.score) if distance in SQUARED else None
-            measured["s_rerank"] = hit.document.metadata.get(probability) if probability else None
-            for name, key in named.items():
-                value = hit.score if key == STORE_SCORE else hit.document.metadata.get(key)
-                measured[name] = None if value is None else _number(value, hit.hit_id)
-            rows.append(case_columns | passage | measured)
+        case_columns |= {
+            column_name: getattr(case, column_name, case.extra.get(column_name))
+            for column_name in OF_CASE
+        }
+        hit_passages = [_passage(store_hit, metadata_keys, first_page) for store_hit in case_hits]
+        _check_scope(case, hit_passages)
+        for hit_rank, (store_hit, passage) in enumerate(zip(case_hits, hit_passages, strict=True)):
+            measured_columns: dict[str, Any] = {
+                "score": float(case_cosines[hit_rank]),
+                "rank": hit_rank,
+            }
+            measured_columns["l2"] = (
+                SQUARED_DISTANCE[distance](store_hit.score)
+                if distance in SQUARED_DISTANCE
+                else None
+            )
+            measured_columns["s_rerank"] = (
+                store_hit.document.metadata.get(probability) if probability else None
+            )
+            for column_name, metadata_key in score_keys.items():
+                score_value = (
+                    store_hit.score
+                    if metadata_key == STORE_SCORE
+                    else store_hit.document.metadata.get(metadata_key)
+                )
+                measured_columns[column_name] = (
+                    None if score_value is None else _number(score_value, store_hit.hit_id)
+                )
+            hit_rows.append(case_columns | passage | measured_columns)
         # A case without hits keeps a row, else it is no case of the trace.
-        if not hits:
-            rows.append(case_columns)
+        if not case_hits:
+            hit_rows.append(case_columns)
     # A column that the source cannot fill is left out: empty, it would read as measured and
     # missing.
-    left_out = {"expect_status"} if all(case.expect_status is None for case in cases) else set()
-    left_out |= {"score", "l2"} if distance is None and embeddings is None else set()
-    return pd.DataFrame(rows, columns=[name for name in (*OWN, *named) if name not in left_out])
+    empty_columns = (
+        {"expect_status"} if all(case.expect_status is None for case in cases) else set()
+    )
+    empty_columns |= {"score", "l2"} if distance is None and embeddings is None else set()
+    return pd.DataFrame(
+        hit_rows,
+        columns=[
+            column_name
+            for column_name in (*FRAME_COLUMNS, *score_keys)
+            if column_name not in empty_columns
+        ],
+    )
 
 
 def trace_from_langchain(
@@ -207,14 +240,16 @@ def trace_from_langchain(
 
     Example: `decide(trace_from_langchain(store, cases, distance="cosine"), policy).frame()`
     """
-    keys = {signal.name: column for signal, column in signal_columns(signals, name)}
-    frame = hits_frame(source, cases, scores=keys, **how)
-    own = {
-        signal_name: {**stated, "column": signal_name}
-        for signal_name, stated in (signals or {}).items()
+    score_keys = {
+        signal.name: metadata_key for signal, metadata_key in signal_columns(signals, name)
     }
-    score: Score | None = "cosine" if "score" in frame else None
-    return trace_from_frame(frame, score=score, signals=own, policy=policy, name=name)
+    hit_table = hits_frame(source, cases, scores=score_keys, **how)
+    own_signals = {
+        signal_name: {**signal_settings, "column": signal_name}
+        for signal_name, signal_settings in (signals or {}).items()
+    }
+    score: Score | None = "cosine" if "score" in hit_table else None
+    return trace_from_frame(hit_table, score=score, signals=own_signals, policy=policy, name=name)
 
 
 def _check_source(
@@ -230,16 +265,20 @@ def _check_source(
         from langchain_core.retrievers import BaseRetriever
         from langchain_core.vectorstores import VectorStore
     except ImportError as error:
-        msg = 'langchain-core is not installed; pip install "raglab-toolkit[langgraph]".'
-        raise ImportError(msg) from error
-    is_store, kinds = isinstance(source, VectorStore), ", ".join(get_args(Distance))
-    measure = f"pass distance, one of {kinds}, or embeddings, or scores to do without"
+        message = 'langchain-core is not installed; pip install "raglab-toolkit[langgraph]".'
+        raise ImportError(message) from error
+    is_store, distance_kinds = isinstance(source, VectorStore), ", ".join(get_args(Distance))
+    measure_remedy = (
+        f"pass distance, one of {distance_kinds}, or embeddings, or scores to do without"
+    )
     is_unmeasured = distance is None and embeddings is None and not scores
-    long = [case.query for case in cases if len(case.query) > LONGEST_QUESTION]
-    own = [name for name in scores if name in OWN]
-    renamed = [name for name in columns if name not in FROM_METADATA]
-    in_store = STORE_SCORE in scores.values() and (not is_store or distance is not None)
-    checks = (
+    long_queries = [case.query for case in cases if len(case.query) > LONGEST_QUESTION]
+    taken_names = [column_name for column_name in scores if column_name in FRAME_COLUMNS]
+    unknown_columns = [
+        column_name for column_name in columns if column_name not in METADATA_COLUMNS
+    ]
+    is_misplaced = STORE_SCORE in scores.values() and (not is_store or distance is not None)
+    source_checks = (
         (
             not isinstance(source, VectorStore | BaseRetriever),
             "a source of hits must be a VectorStore or a BaseRetriever of langchain_core",
@@ -247,18 +286,23 @@ def _check_source(
             "wrap it in one, or use trace_from_frame",
         ),
         (
-            own,
-            f"a score must have a name that is none of {', '.join(OWN)}",
-            shown_value(own),
+            taken_names,
+            f"a score must have a name that is none of {', '.join(FRAME_COLUMNS)}",
+            shown_value(taken_names),
             "rename it",
         ),
         (
-            in_store,
+            is_misplaced,
             f"{STORE_SCORE} must be the score of a vector store whose distance is not stated",
             f"distance={distance!r}",
             "name a key of the metadata, or leave out distance",
         ),
-        (is_unmeasured and is_store, "what a store's scores are must be stated", None, measure),
+        (
+            is_unmeasured and is_store,
+            "what a store's scores are must be stated",
+            None,
+            measure_remedy,
+        ),
         (
             is_unmeasured,
             "hits must have a distance to the query, and a retriever gives none",
@@ -279,58 +323,64 @@ def _check_source(
         ),
         (
             distance not in {None, *get_args(Distance)},
-            f"distance must be one of {kinds}",
+            f"distance must be one of {distance_kinds}",
             shown_value(distance),
             "see the store's manual",
         ),
         (
-            long,
+            long_queries,
             f"query must have at most {LONGEST_QUESTION} characters",
-            f"{len(long[0]) if long else 0}",
+            f"{len(long_queries[0]) if long_queries else 0}",
             "shorten it",
         ),
         (
-            renamed,
-            f"columns may rename {', '.join(FROM_METADATA)}",
-            shown_value(renamed),
+            unknown_columns,
+            f"columns may rename {', '.join(METADATA_COLUMNS)}",
+            shown_value(unknown_columns),
             "write {'source': 'file_path'}",
         ),
     )
-    for is_wrong, rule, value, remedy in checks:
+    for is_wrong, rule, wrong_value, remedy in source_checks:
         if is_wrong:
-            raise _fault(rule, remedy, value)
+            raise _fault(rule, remedy, wrong_value)
 
 
-def _fault(rule: str, remedy: str, value: str | None = None, row: str | None = None) -> InputError:
-    """Error of the hits of a source; `row` is the id of a case or hit."""
-    return input_error(Where("langchain", id=row), rule, remedy, value)
+def _fault(
+    rule: str, remedy: str, wrong_value: str | None = None, hit_id: str | None = None
+) -> InputError:
+    """Error of the hits of a source; `hit_id` is the id of a case or hit."""
+    return input_error(Where("langchain", id=hit_id), rule, remedy, wrong_value)
 
 
 def _case_hits(
     source: Any,  # noqa: ANN401 - of either kind
     case: Case,
     k: int,
-    more: Mapping[str, Any],
+    search_arguments: Mapping[str, Any],
     *,
     with_score: bool,
 ) -> list[_StoreHit]:
     """Hits of a case in their order, each passage once."""
     if with_score:
         try:
-            pairs = source.similarity_search_with_score(case.query, k=k, **more)
+            scored_documents = source.similarity_search_with_score(
+                case.query, k=k, **search_arguments
+            )
         except NotImplementedError:
             rule = "a store must have similarity_search_with_score for its scores"
             remedy = f"pass embeddings instead of distance or {STORE_SCORE}"
             raise _fault(rule, remedy, type(source).__name__) from None
     else:
         is_store = hasattr(source, "similarity_search")
-        search = partial(source.similarity_search, k=k) if is_store else source.invoke
-        pairs = [(document, np.nan) for document in search(case.query, **more)]
-    hits: dict[str, _StoreHit] = {}
-    for document, score in pairs[:k]:
-        id_ = _document_id(document)
-        hits.setdefault(id_, _StoreHit(document, id_, _number(score, id_)))
-    return list(hits.values())
+        search_documents = partial(source.similarity_search, k=k) if is_store else source.invoke
+        scored_documents = [
+            (document, np.nan) for document in search_documents(case.query, **search_arguments)
+        ]
+    hits_by_id: dict[str, _StoreHit] = {}
+    for document, score in scored_documents[:k]:
+        hit_id = _document_id(document)
+        hits_by_id.setdefault(hit_id, _StoreHit(document, hit_id, _number(score, hit_id)))
+    return list(hits_by_id.values())
 
 
 def _number(score: Any, hit_id: str) -> float:  # noqa: ANN401 - whatever a store gives
@@ -349,86 +399,108 @@ def _document_id(document: Document) -> str:
     """Id of a document, else a hash of its text and metadata."""
     if document.id:
         return str(document.id)
-    made_of = json.dumps([document.page_content, document.metadata], sort_keys=True, default=repr)
-    return digest(made_of, 12)
+    document_text = json.dumps(
+        [document.page_content, document.metadata], sort_keys=True, default=repr
+    )
+    return digest(document_text, 12)
 
 
 def _store_cosines(hits: Sequence[_StoreHit], case: Case, distance: str | None) -> Array:
     """Cosines of unit vectors from a store's scores, which must come best first (rule S1.1)."""
-    score = np.array([hit.score for hit in hits], dtype=np.float64)
+    store_scores = np.array([hit.score for hit in hits], dtype=np.float64)
     if distance is None:
-        return score * np.nan
-    cosine = 1.0 - score if distance == "cosine_distance" else score
-    if distance in SQUARED:
-        squared = np.array([SQUARED[distance](hit.score) for hit in hits], dtype=np.float64)
-        cosine = 1.0 - squared / 2.0
-    for place in np.flatnonzero(np.diff(cosine) > ROUNDING)[:1]:
+        return store_scores * np.nan
+    hit_cosines = 1.0 - store_scores if distance == "cosine_distance" else store_scores
+    if distance in SQUARED_DISTANCE:
+        squared_distances = np.array(
+            [SQUARED_DISTANCE[distance](hit.score) for hit in hits], dtype=np.float64
+        )
+        hit_cosines = 1.0 - squared_distances / 2.0
+    for hit_place in np.flatnonzero(np.diff(hit_cosines) > COSINE_ROUNDING)[:1]:
         rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
         remedy = f"state another, of {', '.join(get_args(Distance))}, or pass embeddings"
-        raise _fault(rule, remedy, f"{score[place]:g}, then {score[place + 1]:g}", case.id)
-    return _exact_cosine(cosine)
+        raise _fault(
+            rule,
+            remedy,
+            f"{store_scores[hit_place]:g}, then {store_scores[hit_place + 1]:g}",
+            case.id,
+        )
+    return _exact_cosine(hit_cosines)
 
 
 def _embedding_cosines(
     hits_by_case: Sequence[Sequence[_StoreHit]], cases: Sequence[Case], embeddings: Embeddings
 ) -> list[Array]:
     """Cosines of each case's query and hits."""
-    texts = list(dict.fromkeys(hit.document.page_content for hits in hits_by_case for hit in hits))
-    rows = _unit_rows(embeddings.embed_documents(texts)) if texts else ()
-    vectors = dict(zip(texts, rows, strict=True))
-    cosines = [np.empty(0)] * len(cases)
-    for at, (case, hits) in enumerate(zip(cases, hits_by_case, strict=True)):
-        if hits:
-            query = _unit_rows([embeddings.embed_query(case.query)])[0]
-            of_hits = np.array([vectors[hit.document.page_content] for hit in hits])
-            cosines[at] = _exact_cosine(of_hits @ query)
-    return cosines
+    passage_texts = list(
+        dict.fromkeys(hit.document.page_content for case_hits in hits_by_case for hit in case_hits)
+    )
+    text_vectors = _unit_rows(embeddings.embed_documents(passage_texts)) if passage_texts else ()
+    vector_of_text = dict(zip(passage_texts, text_vectors, strict=True))
+    cosines_by_case = [np.empty(0)] * len(cases)
+    for case_index, (case, case_hits) in enumerate(zip(cases, hits_by_case, strict=True)):
+        if case_hits:
+            query_vector = _unit_rows([embeddings.embed_query(case.query)])[0]
+            hit_vectors = np.array([vector_of_text[hit.document.page_content] for hit in case_hits])
+            cosines_by_case[case_index] = _exact_cosine(hit_vectors @ query_vector)
+    return cosines_by_case
 
 
-def _unit_rows(rows: Sequence[Sequence[float]]) -> Array:
-    wide = np.asarray(rows, dtype=np.float64)
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    return np.divide(wide, norms, out=np.full_like(wide, np.nan), where=norms > 0.0)
+def _unit_rows(vector_rows: Sequence[Sequence[float]]) -> Array:
+    wide_rows = np.asarray(vector_rows, dtype=np.float64)
+    row_norms = np.linalg.norm(wide_rows, axis=1, keepdims=True)
+    return np.divide(
+        wide_rows, row_norms, out=np.full_like(wide_rows, np.nan), where=row_norms > 0.0
+    )
 
 
 def _exact_cosine(cosine: Array) -> Array:
-    return np.where(np.abs(cosine) <= 1.0 + ROUNDING, cosine.clip(-1.0, 1.0), cosine)
+    return np.where(np.abs(cosine) <= 1.0 + COSINE_ROUNDING, cosine.clip(-1.0, 1.0), cosine)
 
 
-def _passage(hit: _StoreHit, keys: Mapping[str, str], first_page: int) -> dict[str, Any]:
+def _passage(hit: _StoreHit, metadata_keys: Mapping[str, str], first_page: int) -> dict[str, Any]:
     """Columns that a document gives; whoever reads the frame checks what they hold."""
-    columns = {name: hit.document.metadata.get(key) for name, key in keys.items()}
-    for name, value in columns.items():
+    passage_columns = {
+        column_name: hit.document.metadata.get(metadata_key)
+        for column_name, metadata_key in metadata_keys.items()
+    }
+    for column_name, column_value in passage_columns.items():
         # a version may be a number
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        is_text = name in {"source", "page_label"} and value is not None
-        if is_text or (name in TAG_KEYS and is_number):
-            columns[name] = str(value)
-    if columns["page"] is not None:
-        page = whole_number(columns["page"])
-        if type(page) is not int or page < first_page:
-            rule = f"{keys['page']} must be an integer from {first_page}"
+        is_number = isinstance(column_value, int | float) and not isinstance(column_value, bool)
+        is_text = column_name in {"source", "page_label"} and column_value is not None
+        if is_text or (column_name in TAG_KEYS and is_number):
+            passage_columns[column_name] = str(column_value)
+    if passage_columns["page"] is not None:
+        page_number = whole_number(passage_columns["page"])
+        if type(page_number) is not int or page_number < first_page:
+            rule = f"{metadata_keys['page']} must be an integer from {first_page}"
             remedy = "pass first_page=0, or columns={'page_label': …} where it is a label"
-            raise _fault(rule, remedy, shown_value(columns["page"]), hit.hit_id)
-        columns["page"] = page + 1 - first_page
-    columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
-    for name, value in columns.items():
-        if not is_unicode(value):
-            rule, half = f"{name} must be Unicode", f"half a surrogate pair in {shown_value(value)}"
-            raise _fault(rule, "correct the text", half, hit.hit_id)
-    return columns
+            raise _fault(rule, remedy, shown_value(passage_columns["page"]), hit.hit_id)
+        passage_columns["page"] = page_number + 1 - first_page
+    passage_columns |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
+    for column_name, column_value in passage_columns.items():
+        if not is_unicode(column_value):
+            rule = f"{column_name} must be Unicode"
+            surrogate_text = f"half a surrogate pair in {shown_value(column_value)}"
+            raise _fault(rule, "correct the text", surrogate_text, hit.hit_id)
+    return passage_columns
 
 
 def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
     """Hits must be of the documents that the user named, for these scope the search (rule S3.7)."""
     if not case.selected_sources:
         return
-    chunks = [Chunk(hit["hit_id"], "", hit["source"] or "", hit["page"]) for hit in passages]
-    meanings = source_meanings(case.selected_sources, chunk_documents(chunks))
-    check_clear([case], meanings)
-    for chunk, sources in zip(chunks, chunk_sources(chunks, meanings), strict=True):
-        if not sources:
-            named = ", ".join(case.selected_sources)
-            rule = f"hits must be of the documents that the case names, {named}"
+    hit_chunks = [
+        Chunk(passage["hit_id"], "", passage["source"] or "", passage["page"])
+        for passage in passages
+    ]
+    document_meanings = source_meanings(case.selected_sources, chunk_documents(hit_chunks))
+    check_clear([case], document_meanings)
+    for hit_chunk, named_sources in zip(
+        hit_chunks, chunk_sources(hit_chunks, document_meanings), strict=True
+    ):
+        if not named_sources:
+            document_names = ", ".join(case.selected_sources)
+            rule = f"hits must be of the documents that the case names, {document_names}"
             remedy = "pass search, a filter for a case"
-            raise _fault(rule, remedy, shown_value(chunk.shown), case.id)
+            raise _fault(rule, remedy, shown_value(hit_chunk.shown), case.id)

@@ -15,7 +15,7 @@ from raglab.bandit.fixed_plans import FIXED, ORACLE, UNIFORM, baselines, greedy_
 from raglab.bandit.learner import Bandit
 from raglab.bandit.simulation import Run, follow_costs, run
 from raglab.lab.fresh_tables import (
-    REPLICATIONS,
+    FRESH_REPLICATIONS,
     Account,
     FreshTables,
     best_arm_values,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-MS_KNOWN = 1e-12
+MIN_TIMED_ROUNDS = 1e-12
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +79,7 @@ def compare_learners(
     seed: int = 0,
     reference: str = FIXED,
     level: float = 0.95,
-    n_boot: int = REPLICATIONS,
+    n_boot: int = FRESH_REPLICATIONS,
     engine: str = "auto",
     n_jobs: int = 1,
     fixed: str | None = None,
@@ -131,51 +131,99 @@ def compare_learners(
     import pandas as pd
 
     if learners is None:
-        names = ["ucb1", "thompson_nig", *(["lin_ucb"] if world.features.shape[1] > 1 else [])]
-        learners = {name: Bandit(name) for name in names}
+        algorithms = ["ucb1", "thompson_nig", *(["lin_ucb"] if world.features.shape[1] > 1 else [])]
+        learners = {algorithm: Bandit(algorithm) for algorithm in algorithms}
     plans = baselines(world) if plans is None else plans
     rounds = len(world.mask) if rounds is None else rounds
-    trained = _checked_players(world, learners, plans)
-    sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
+    trained_learners = _checked_players(world, learners, plans)
+    run_sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     budget_by_learner: Mapping[str, Budget] = budgets or {}
-    how: dict[str, Any] = {"engine": engine, "n_jobs": n_jobs}
+    engine_settings: dict[str, Any] = {"engine": engine, "n_jobs": n_jobs}
     runs = {
-        name: run(bandit, met, **sizes, **how, budget=budget_by_learner.get(name))
-        for name, (bandit, met) in progress(trained.items(), "simulate", "learner")
-    }
-    played = next(iter(runs.values())) if runs else run(next(iter(plans.values())), world, **sizes)
-    drawn = _per_case(cast("NDArray[np.int32]", played.case), len(world.mask))
-    # The same cases for all: what chance the draws leave is the same on both sides of a difference.
-    each = {name: run_earnings(done, world) for name, done in runs.items()}
-    each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
-    best_arms = greedy_arms(world.value, world.mask)
-    best = expected_earnings(best_arms, drawn, world)
-    if reference not in each and reference != FIXED:
-        refuse(
-            "reference must name a learner or a plan", repr(reference), f"write one of {list(each)}"
+        policy_name: run(
+            learner_settings,
+            learner_table,
+            **run_sizes,
+            **engine_settings,
+            budget=budget_by_learner.get(policy_name),
         )
-    against = reference if reference in each else next(iter(each))
+        for policy_name, (learner_settings, learner_table) in progress(
+            trained_learners.items(), "simulate", "learner"
+        )
+    }
+    played_run = (
+        next(iter(runs.values())) if runs else run(next(iter(plans.values())), world, **run_sizes)
+    )
+    case_draws = _per_case(cast("NDArray[np.int32]", played_run.case), len(world.mask))
+    # The same cases for all: what chance the draws leave is the same on both sides of a difference.
+    earnings_by_policy = {
+        policy_name: run_earnings(learner_run, world) for policy_name, learner_run in runs.items()
+    }
+    earnings_by_policy |= {
+        policy_name: expected_earnings(fixed_plan, case_draws, world)
+        for policy_name, fixed_plan in plans.items()
+    }
+    best_arms = greedy_arms(world.value, world.mask)
+    best_earnings = expected_earnings(best_arms, case_draws, world)
+    if reference not in earnings_by_policy and reference != FIXED:
+        refuse(
+            "reference must name a learner or a plan",
+            repr(reference),
+            f"write one of {list(earnings_by_policy)}",
+        )
+    reference_name = (
+        reference if reference in earnings_by_policy else next(iter(earnings_by_policy))
+    )
     # Intervals: every learner is trained again on tables drawn from the cases, the same tables for
     # all.
-    fresh, copies = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
-    accounts = _plan_accounts(plans, each, best, copies, fresh)
-    work = float(rounds * (replications + n_boot) * len(trained))
-    again: dict[str, Any] = {"seed": seed, "engine": engine, "work": work}
-    for name, (bandit, met) in trained.items():
-        learner, _ = follow_costs(bandit, met, charged=name in budget_by_learner)
-        values = learner_values(learner, met, fresh, budget=budget_by_learner.get(name), **again)
-        mean = each[name].value.sum(axis=1) / rounds
+    fresh_tables, turned_tables = draw_fresh_tables(world, rounds, n_boot, seed), by_turns(world)
+    accounts = _plan_accounts(plans, earnings_by_policy, best_earnings, turned_tables, fresh_tables)
+    total_choices = float(rounds * (replications + n_boot) * len(trained_learners))
+    rerun_settings: dict[str, Any] = {
+        "seed": seed,
+        "engine": engine,
+        "total_choices": total_choices,
+    }
+    for policy_name, (learner_settings, learner_table) in trained_learners.items():
+        learner, _ = follow_costs(
+            learner_settings, learner_table, charged=policy_name in budget_by_learner
+        )
+        fresh_values = learner_values(
+            learner,
+            learner_table,
+            fresh_tables,
+            budget=budget_by_learner.get(policy_name),
+            **rerun_settings,
+        )
+        mean_values = earnings_by_policy[policy_name].value.sum(axis=1) / rounds
         # What a learner does in a case is not the same on every table.
-        accounts[name] = Account(mean, np.zeros(len(world.mask)), *values, fixed=False)
-    notes = []
+        accounts[policy_name] = Account(
+            mean_values, np.zeros(len(world.mask)), *fresh_values, fixed=False
+        )
+    comparison_notes = []
     if FIXED in plans and fixed is None and len(world.mask) > 1:
-        accounts[FIXED], note = _chosen_arm_account(accounts[FIXED], copies, fresh)
-        notes.append(note)
-    rows = _comparison_rows(each, best, accounts, against, rounds, level)
-    shares = [_pull_shares(earnings.pulls, world.arms) for earnings in each.values()]
-    table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
-    notes += [f"{name}: {note}" for name in runs for note in runs[name].notes]
-    return LearnerComparison(table, runs, against, tuple(notes))
+        accounts[FIXED], flattery_note = _chosen_arm_account(
+            accounts[FIXED], turned_tables, fresh_tables
+        )
+        comparison_notes.append(flattery_note)
+    policy_rows = _comparison_rows(
+        earnings_by_policy, best_earnings, accounts, reference_name, rounds, level
+    )
+    pull_shares = [
+        _pull_shares(earnings.pulls, world.arms) for earnings in earnings_by_policy.values()
+    ]
+    comparison_table = pd.DataFrame(
+        [
+            policy_row | pull_columns
+            for policy_row, pull_columns in zip(policy_rows, pull_shares, strict=True)
+        ]
+    )
+    comparison_notes += [
+        f"{policy_name}: {flattery_note}"
+        for policy_name in runs
+        for flattery_note in runs[policy_name].notes
+    ]
+    return LearnerComparison(comparison_table, runs, reference_name, tuple(comparison_notes))
 
 
 def _checked_players(
@@ -186,53 +234,74 @@ def _checked_players(
     """Learners with the tables that they are trained on; plans are checked by their shape."""
     if not learners and not plans:
         refuse("there must be a learner or a plan", "none", "write plans=bandit.baselines(table)")
-    trained: dict[str, tuple[Bandit, Table]] = {}
-    for name, settings in learners.items():
-        bandit, reward = settings if isinstance(settings, tuple) else (settings, world.reward)
-        if not isinstance(bandit, Bandit):
-            rule = f"learner {name!r} must be a Bandit, or a Bandit and rewards"
-            refuse(rule, f"{bandit!r:.80}", "write Bandit('ucb1')")
-        trained[name] = bandit, world._replace(reward=reward)
-    for name, plan in plans.items():
-        shape = np.shape(plan)
-        if shape != world.mask.shape:
-            rule = f"plan {name!r} must be [Q, A], {list(world.mask.shape)}"
-            value = f"shape {list(shape)}" if shape else f"{plan!r:.80}"
-            refuse(rule, value, "give a row a case, a column an arm")
-    return trained
+    trained_learners: dict[str, tuple[Bandit, Table]] = {}
+    for policy_name, player_settings in learners.items():
+        learner_settings, seen_reward = (
+            player_settings
+            if isinstance(player_settings, tuple)
+            else (player_settings, world.reward)
+        )
+        if not isinstance(learner_settings, Bandit):
+            player_rule = f"learner {policy_name!r} must be a Bandit, or a Bandit and rewards"
+            refuse(player_rule, f"{learner_settings!r:.80}", "write Bandit('ucb1')")
+        trained_learners[policy_name] = learner_settings, world._replace(reward=seen_reward)
+    for policy_name, fixed_plan in plans.items():
+        plan_shape = np.shape(fixed_plan)
+        if plan_shape != world.mask.shape:
+            player_rule = f"plan {policy_name!r} must be [Q, A], {list(world.mask.shape)}"
+            wrong_value = f"shape {list(plan_shape)}" if plan_shape else f"{fixed_plan!r:.80}"
+            refuse(player_rule, wrong_value, "give a row a case, a column an arm")
+    return trained_learners
 
 
-def _chosen_arm_account(account: Account, copies: Table, fresh: FreshTables) -> tuple[Account, str]:
+def _chosen_arm_account(
+    account: Account, turned_tables: Table, fresh_tables: FreshTables
+) -> tuple[Account, str]:
     """Account of the fixed arm that each table chooses for itself, and how choosing flatters it."""
-    arms, value = np.flatnonzero(copies.mask.all(axis=0)), np.asarray(copies.value, np.float64)
-    earned, expected, everywhere = best_arm_values(value, arms, fresh)
-    note = (
+    open_arms = np.flatnonzero(turned_tables.mask.all(axis=0))
+    arm_values = np.asarray(turned_tables.value, np.float64)
+    earned_values, expected_values, chosen_everywhere = best_arm_values(
+        arm_values, open_arms, fresh_tables
+    )
+    flattery_note = (
         f"{FIXED} was chosen on the cases that judge it, which flatters it: chosen on as many "
-        f"drawn from them it earns {expected[1].mean():.4g} a round there, {everywhere:.4g} on "
+        f"drawn from them it earns {expected_values[1].mean():.4g} a round there, "
+        f"{chosen_everywhere:.4g} on "
         "all (fixed= takes one chosen on others)."
     )
-    return account._replace(fresh=earned, expected=expected, fixed=False), note
+    return account._replace(
+        fresh=earned_values, expected=expected_values, fixed=False
+    ), flattery_note
 
 
 def _plan_accounts(
     plans: Mapping[str, Array],
-    each: Mapping[str, Earnings],
-    best: Earnings,
-    copies: Table,
-    fresh: FreshTables,
+    earnings_by_policy: Mapping[str, Earnings],
+    best_earnings: Earnings,
+    turned_tables: Table,
+    fresh_tables: FreshTables,
 ) -> dict[str, Account]:
     """Accounts of policies that do the same on every table.
 
     The oracle's is under the name "" too.
     """
-    whole = {name: np.tile(plan, (copies.n_arms, 1)) for name, plan in plans.items()}
-    whole |= dict.fromkeys(("", *plans.keys() & {ORACLE}), greedy_arms(copies.value, copies.mask))
-    value, accounts = np.where(copies.mask, copies.value, 0.0), {}
-    for name, plan in whole.items():
-        by_row, earnings = (plan * value).sum(axis=1), each.get(name, best)
-        mean, n_cases = earnings.value.sum(axis=1) / len(fresh.case), earnings.value.shape[1]
-        values = plan_values(by_row, fresh)
-        accounts[name] = Account(mean, by_row[:n_cases], *values, fixed=True)
+    whole_plans = {
+        policy_name: np.tile(whole_plan, (turned_tables.n_arms, 1))
+        for policy_name, whole_plan in plans.items()
+    }
+    whole_plans |= dict.fromkeys(
+        ("", *plans.keys() & {ORACLE}), greedy_arms(turned_tables.value, turned_tables.mask)
+    )
+    arm_values, accounts = np.where(turned_tables.mask, turned_tables.value, 0.0), {}
+    for policy_name, whole_plan in whole_plans.items():
+        row_values = (whole_plan * arm_values).sum(axis=1)
+        plan_earnings = earnings_by_policy.get(policy_name, best_earnings)
+        mean_values = plan_earnings.value.sum(axis=1) / len(fresh_tables.case)
+        n_cases = plan_earnings.value.shape[1]
+        fresh_values = plan_values(row_values, fresh_tables)
+        accounts[policy_name] = Account(
+            mean_values, row_values[:n_cases], *fresh_values, fixed=True
+        )
     return accounts
 
 
@@ -247,7 +316,7 @@ def compare_on_arms(
     engine: str = "auto",
     n_jobs: int = 1,
 ) -> LearnerComparison:
-    """Learners beside a uniform choice on Bernoulli arms of known means, on the same chance.
+    """Learners and a uniform choice on Bernoulli arms of known means, on the same chance.
 
     Returns: `table`, a row a policy: `policy`, `reward` (expected, a round), `regret` (expected
       reward lost in all rounds against the best arm, mean over replications, `_low` and `_high` a t
@@ -256,62 +325,82 @@ def compare_on_arms(
     import pandas as pd
 
     world = Bernoulli(np.asarray(means, dtype=np.float64))
-    sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
-    sizes |= {"n_jobs": n_jobs}
+    run_sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
+    run_sizes |= {"n_jobs": n_jobs}
     named_learners = progress(learners.items(), "simulate", "learner")
-    runs = {name: run(bandit, world, engine=engine, **sizes) for name, bandit in named_learners}
-    runs[UNIFORM] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **sizes)
-    arms = tuple(f"arm {arm}" for arm in range(world.n_arms))
-    rows = []
-    for name, simulation in runs.items():
-        last = simulation.regret[:, -1]
-        low, high = mean_interval(last[:, None], level)
-        reward = float(simulation.value[:, -1].mean()) / rounds
-        row = {"policy": name, "reward": reward}
-        row |= _with_ends("regret", float(last.mean()), (float(low[0]), float(high[0])))
-        rows.append(row | _pull_shares(simulation.pulls.sum(axis=0), arms))
-    return LearnerComparison(pd.DataFrame(rows), runs, UNIFORM)
+    run_by_name = {
+        learner_name: run(learner_settings, world, engine=engine, **run_sizes)
+        for learner_name, learner_settings in named_learners
+    }
+    run_by_name[UNIFORM] = run(np.full(world.n_arms, 1.0 / world.n_arms), world, **run_sizes)
+    arm_names = tuple(f"arm {arm_number}" for arm_number in range(world.n_arms))
+    learner_rows = []
+    for learner_name, simulation in run_by_name.items():
+        final_regret = simulation.regret[:, -1]
+        lower_bound, upper_bound = mean_interval(final_regret[:, None], level)
+        mean_reward = float(simulation.value[:, -1].mean()) / rounds
+        learner_row = {"policy": learner_name, "reward": mean_reward}
+        learner_row |= _with_ends(
+            "regret", float(final_regret.mean()), (float(lower_bound[0]), float(upper_bound[0]))
+        )
+        learner_rows.append(learner_row | _pull_shares(simulation.pulls.sum(axis=0), arm_names))
+    return LearnerComparison(pd.DataFrame(learner_rows), run_by_name, UNIFORM)
 
 
 def run_earnings(simulation: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
-    case, n_cases = cast("NDArray[np.int32]", simulation.case), len(world.mask)
-    arm = simulation.arm.astype(np.intp)
-    ms, value = world.ms[case, arm], _per_case(case, n_cases, world.value[case, arm])
-    timed = _per_case(case, n_cases, ~np.isnan(ms))
-    mean = _mean_ms(_per_case(case, n_cases, np.nan_to_num(ms)), timed)
-    return Earnings(value, mean, simulation.pulls.sum(axis=0).astype(np.float64))
+    case_indices, n_cases = cast("NDArray[np.int32]", simulation.case), len(world.mask)
+    chosen_arms = simulation.arm.astype(np.intp)
+    round_ms = world.ms[case_indices, chosen_arms]
+    case_values = _per_case(case_indices, n_cases, world.value[case_indices, chosen_arms])
+    timed_counts = _per_case(case_indices, n_cases, ~np.isnan(round_ms))
+    mean_ms = _mean_ms(_per_case(case_indices, n_cases, np.nan_to_num(round_ms)), timed_counts)
+    return Earnings(case_values, mean_ms, simulation.pulls.sum(axis=0).astype(np.float64))
 
 
-def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
-    """What fixed probabilities [Q, A] should come to, given how often each case came, [R, Q]."""
-    known = world.mask & ~np.isnan(world.ms)
-    value, ms = np.where(world.mask, world.value, 0.0), np.where(known, world.ms, 0.0)
-    value, ms, timed = (drawn * (plan * cells).sum(axis=1) for cells in (value, ms, known))
-    return Earnings(value, _mean_ms(ms, timed), drawn.sum(axis=0) @ plan)
+def expected_earnings(fixed_plan: Array, case_draws: Array, world: Table) -> Earnings:
+    """Expected earnings of fixed probabilities [Q, A], given how often each case came, [R, Q]."""
+    has_ms = world.mask & ~np.isnan(world.ms)
+    case_values, total_ms = np.where(world.mask, world.value, 0.0), np.where(has_ms, world.ms, 0.0)
+    case_values, total_ms, timed_counts = (
+        case_draws * (fixed_plan * arm_values).sum(axis=1)
+        for arm_values in (case_values, total_ms, has_ms)
+    )
+    return Earnings(
+        case_values, _mean_ms(total_ms, timed_counts), case_draws.sum(axis=0) @ fixed_plan
+    )
 
 
-def _mean_ms(ms: Array, timed: Array) -> float:
-    total = float(timed.sum())
-    return float(ms.sum()) / total if total > MS_KNOWN else float("nan")
+def _mean_ms(total_ms: Array, timed_counts: Array) -> float:
+    n_timed = float(timed_counts.sum())
+    return float(total_ms.sum()) / n_timed if n_timed > MIN_TIMED_ROUNDS else float("nan")
 
 
-def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | None = None) -> Array:
-    """Sum of weights, or count, of each case in each replication, [R, Q]."""
-    at = cases + n_cases * np.arange(len(cases))[:, None]
-    flat = None if weight is None else np.asarray(weight, dtype=np.float64).ravel()
+def _per_case(
+    case_indices: NDArray[np.int32], n_cases: int, round_weights: NDArray[Any] | None = None
+) -> Array:
+    """Sum of weights, or count, of each case in each replication, [R, Q].
+
+    Example: two replications of three rounds, two cases.
+      >>> _per_case(np.array([[0, 0, 1], [1, 1, 1]], dtype=np.int32), 2).tolist()
+      [[2.0, 1.0], [0.0, 3.0]]
+    """
+    flat_positions = case_indices + n_cases * np.arange(len(case_indices))[:, None]
+    flat_weights = (
+        None if round_weights is None else np.asarray(round_weights, dtype=np.float64).ravel()
+    )
     return (
-        np.bincount(at.ravel(), flat, n_cases * len(cases))
-        .reshape(len(cases), n_cases)
+        np.bincount(flat_positions.ravel(), flat_weights, n_cases * len(case_indices))
+        .reshape(len(case_indices), n_cases)
         .astype(np.float64)
     )
 
 
 def _comparison_rows(
-    each: Mapping[str, Earnings],
-    best: Earnings,
+    earnings_by_policy: Mapping[str, Earnings],
+    best_earnings: Earnings,
     accounts: Mapping[str, Account],
-    against: str,
+    reference_name: str,
     rounds: int,
     level: float,
 ) -> list[dict[str, Any]]:
@@ -319,54 +408,70 @@ def _comparison_rows(
 
     The account "" is the oracle's.
     """
-    replications, n_cases = best.value.shape
-    played = float(rounds * replications)
-    highest, reference = best.value.sum() / played, each[against].value.sum() / played
-    oracle = accounts[""]
-    none = np.zeros_like(oracle.fresh)
-    means = np.zeros_like(oracle.mean), np.zeros_like(oracle.by_case)
-    nothing = Account(*means, none, none, fixed=True)
+    replications, n_cases = best_earnings.value.shape
+    n_choices = float(rounds * replications)
+    best_mean = best_earnings.value.sum() / n_choices
+    reference_mean = earnings_by_policy[reference_name].value.sum() / n_choices
+    oracle_account = accounts[""]
+    zero_values = np.zeros_like(oracle_account.fresh)
+    zero_means = np.zeros_like(oracle_account.mean), np.zeros_like(oracle_account.by_case)
+    zero_account = Account(*zero_means, zero_values, zero_values, fixed=True)
     # Cases that all agree leave no variance; the exact binomial gives the width that they leave
     # open.
-    never = float(clopper_pearson(0, n_cases, level).high)
-    rows: list[dict[str, Any]] = []
-    for name, earnings in each.items():
-        value = earnings.value.sum() / played
+    never_bound = float(clopper_pearson(0, n_cases, level).high)
+    policy_rows: list[dict[str, Any]] = []
+    for policy_name, earnings in earnings_by_policy.items():
+        mean_value = earnings.value.sum() / n_choices
         # These move with the level of a table more than with what arms differ by: the cases as they
         # are alone.
-        alone = _fixed_account(accounts[name])
-        right = difference_interval(alone, nothing, level)
-        low, high = difference_interval(_fixed_account(oracle), alone, level)
-        regret, gap = (max(low, 0.0), high), (0.0, 0.0)  # nothing earns more than the best arm
-        if name == ORACLE:
-            regret = 0.0, 0.0
-        elif not (earnings.value - best.value).any():
-            regret = 0.0, never  # never apart on these cases is no proof
-        if name != against:
-            gap = difference_interval(accounts[name], accounts[against], level)
-            if not (earnings.value - each[against].value).any():
-                gap = -never, never
-        lost = rounds * regret[0], rounds * regret[1]
-        row: dict[str, Any] = {"policy": name, **_with_ends("right", value, right)}
-        row |= _with_ends("regret", rounds * (highest - value), lost)
-        row |= _with_ends("difference", value - reference, gap)
-        rows.append(row | {"ms": earnings.ms})
-    return rows
+        fixed_account = _fixed_account(accounts[policy_name])
+        right_ends = difference_interval(fixed_account, zero_account, level)
+        regret_low, regret_high = difference_interval(
+            _fixed_account(oracle_account), fixed_account, level
+        )
+        # Nothing earns more than the best arm.
+        regret_a_round = max(regret_low, 0.0), regret_high
+        difference_ends = 0.0, 0.0
+        if policy_name == ORACLE:
+            regret_a_round = 0.0, 0.0
+        elif not (earnings.value - best_earnings.value).any():
+            regret_a_round = 0.0, never_bound  # never apart on these cases is no proof
+        if policy_name != reference_name:
+            difference_ends = difference_interval(
+                accounts[policy_name], accounts[reference_name], level
+            )
+            if not (earnings.value - earnings_by_policy[reference_name].value).any():
+                difference_ends = -never_bound, never_bound
+        regret_ends = rounds * regret_a_round[0], rounds * regret_a_round[1]
+        policy_row: dict[str, Any] = {
+            "policy": policy_name,
+            **_with_ends("right", mean_value, right_ends),
+        }
+        policy_row |= _with_ends("regret", rounds * (best_mean - mean_value), regret_ends)
+        policy_row |= _with_ends("difference", mean_value - reference_mean, difference_ends)
+        policy_rows.append(policy_row | {"ms": earnings.ms})
+    return policy_rows
 
 
 def _fixed_account(account: Account) -> Account:
     """Account of the cases as they are, without resampling."""
-    expected = None if account.expected is None else account.expected[[1, 1]]
-    return account._replace(fresh=account.fresh[[1, 1]], expected=expected)
+    expected_values = None if account.expected is None else account.expected[[1, 1]]
+    return account._replace(fresh=account.fresh[[1, 1]], expected=expected_values)
 
 
-def _with_ends(measure: str, value: float, ends: tuple[float, float]) -> dict[str, float]:
+def _with_ends(
+    measure: str, estimate: float, interval_ends: tuple[float, float]
+) -> dict[str, float]:
     """Columns of a measure and its interval."""
-    return {measure: value, f"{measure}_low": ends[0], f"{measure}_high": ends[1]}
+    return {
+        measure: estimate,
+        f"{measure}_low": interval_ends[0],
+        f"{measure}_high": interval_ends[1],
+    }
 
 
 def _pull_shares(pulls: NDArray[Any], arms: tuple[str, ...]) -> dict[str, float]:
     return {
-        f"pulls_{arm}": share
-        for arm, share in zip(arms, (pulls / pulls.sum()).tolist(), strict=True)
+        f"pulls_{arm}": pull_share
+        for arm, pull_share in zip(arms, (pulls / pulls.sum()).tolist(), strict=True)
     }

@@ -1,6 +1,6 @@
 """Looks (shore): what files and policies remember of certifications, whose deltas add up (S6.4).
 
-Cases are known by their questions, which are read without the hits where a trace stands in shards.
+Cases are known by their questions, which are read without the hits of a trace in shards.
 A certificate in a policy is read here (S6.10), and refused where it is not whole.
 """
 
@@ -80,24 +80,33 @@ def certificate_defect(policy: PolicyData) -> str:
 
     Source: rule S6.10.
     """
-    rows = policy.certificate
-    if rows is None:
+    certificate_fields = policy.certificate
+    if certificate_fields is None:
         return ""
     try:
-        _CertificateRows.model_validate(dict(rows))
+        _CertificateRows.model_validate(dict(certificate_fields))
     except ValidationError as error:
-        names = [str(fault["loc"][0]) for fault in error.errors()]
-        missing = ", ".join(name for name in names if name not in rows)
-        defect = f"one without {missing}" if missing else f"{names[0]} {rows[names[0]]!r:.60}"
+        defect_names = [str(field_fault["loc"][0]) for field_fault in error.errors()]
+        missing_names = ", ".join(
+            field_name for field_name in defect_names if field_name not in certificate_fields
+        )
+        defect = (
+            f"one without {missing_names}"
+            if missing_names
+            else f"{defect_names[0]} {certificate_fields[defect_names[0]]!r:.60}"
+        )
     else:
-        if rows["policy_id"] != policy.policy_id:
-            defect = f"that of {rows['policy_id']} in {policy.policy_id}"
-        elif ("mix" in rows) != (stated_corners(rows) is not None):
-            defect = f"mix {rows.get('mix')!r:.60} at {rows.get('mix_corners')!r:.60}"
+        if certificate_fields["policy_id"] != policy.policy_id:
+            defect = f"that of {certificate_fields['policy_id']} in {policy.policy_id}"
+        elif ("mix" in certificate_fields) != (stated_corners(certificate_fields) is not None):
+            defect = (
+                f"mix {certificate_fields.get('mix')!r:.60} at "
+                f"{certificate_fields.get('mix_corners')!r:.60}"
+            )
         else:
             return ""
-    rule = "a certificate must be whole, of its policy, and as raglab wrote it"
-    return f"{rule}, got {defect}; {CERTIFY_AGAIN}."
+    certificate_rule = "a certificate must be whole, of its policy, and as raglab wrote it"
+    return f"{certificate_rule}, got {defect}; {CERTIFY_AGAIN}."
 
 
 def stated_certificate(policy: PolicyData) -> Mapping[str, Any]:
@@ -114,29 +123,35 @@ def stated_certificate(policy: PolicyData) -> Mapping[str, Any]:
     return policy.certificate
 
 
-def stated_targets(rows: Mapping[str, Any]) -> dict[str, float]:
+def stated_targets(certificate_fields: Mapping[str, Any]) -> dict[str, float]:
     """Targets that a certificate promises; empty of none."""
-    return {str(row["name"]): float(row["alpha"]) for row in rows.get("promises", ())}
+    return {
+        str(promise_row["name"]): float(promise_row["alpha"])
+        for promise_row in certificate_fields.get("promises", ())
+    }
 
 
-def stated_mix(rows: Mapping[str, Any]) -> TrafficMix | None:
+def stated_mix(certificate_fields: Mapping[str, Any]) -> TrafficMix | None:
     """Traffic mix that a certificate states; None where it states none."""
-    ends = rows.get("mix", {}).items()
-    shares = {label: share for label, share in ends if label in metrics.LABELS}
-    mix, corners = checked_mix(shares) if shares else None, stated_corners(rows)
-    if mix is None or corners is None:
-        return mix
-    return replace(mix, corners=tuple(map(tuple, corners.tolist())))
+    share_bounds = certificate_fields.get("mix", {}).items()
+    label_shares = {
+        label: label_share for label, label_share in share_bounds if label in metrics.LABELS
+    }
+    traffic_mix = checked_mix(label_shares) if label_shares else None
+    mix_corners = stated_corners(certificate_fields)
+    if traffic_mix is None or mix_corners is None:
+        return traffic_mix
+    return replace(traffic_mix, corners=tuple(map(tuple, mix_corners.tolist())))
 
 
-def stated_corners(rows: Mapping[str, Any]) -> NDArray[np.float64] | None:
+def stated_corners(certificate_fields: Mapping[str, Any]) -> NDArray[np.float64] | None:
     """Outermost mixes that a certificate states, [V, 3]; None where it states none, or no mixes."""
     try:
-        corners = np.asarray(rows.get("mix_corners", ()), dtype=np.float64)
+        mix_corners = np.asarray(certificate_fields.get("mix_corners", ()), dtype=np.float64)
     except (TypeError, ValueError):
         return None
-    is_mix = corners.shape[1:] == (len(metrics.LABELS),) and bool((corners >= 0.0).all())
-    return corners if is_mix and np.allclose(corners.sum(axis=1), 1.0) else None
+    is_mix = mix_corners.shape[1:] == (len(metrics.LABELS),) and bool((mix_corners >= 0.0).all())
+    return mix_corners if is_mix and np.allclose(mix_corners.sum(axis=1), 1.0) else None
 
 
 class LookRecord(NamedTuple):
@@ -149,10 +164,10 @@ class LookRecord(NamedTuple):
     hypotheses: int = 0
 
 
-def _read_codes(codes: str) -> str:
+def _read_codes(code_string: str) -> str:
     """Codes of questions, which can be read."""
-    text_codes(codes)
-    return codes
+    text_codes(code_string)
+    return code_string
 
 
 class _Look(Fields):
@@ -181,22 +196,37 @@ def recorded_looks(
     Raises:
       InputError: the file is damaged.
     """
-    lines, sets = list[tuple[str, str, LookRecord]](), dict[str, str]()
-    for where, record in logged_lines(path):
-        faults = Faults()
-        look = faults.checked(read_record(JsonLine(where, record), _Look, faults))
-        of = str(record.get("cases_hash"))
-        lines.append((of, look.key, LookRecord(look.delta, look.hypotheses)))
-        if look.codes is not None:
-            sets[of] = look.codes
-    own = question_codes(queries)
-    shared = {of for of, codes in sets.items() if is_repeated_set(own, codes)} | {cases_hash}
-    if any(not sets[of].startswith(PLAIN) for of in sets.keys() - shared):
+    look_lines, codes_of_set = list[tuple[str, str, LookRecord]](), dict[str, str]()
+    for line_position, look_record in logged_lines(path):
+        line_faults = Faults()
+        look_fields = line_faults.checked(
+            read_record(JsonLine(line_position, look_record), _Look, line_faults)
+        )
+        set_hash = str(look_record.get("cases_hash"))
+        look_lines.append(
+            (set_hash, look_fields.key, LookRecord(look_fields.delta, look_fields.hypotheses))
+        )
+        if look_fields.codes is not None:
+            codes_of_set[set_hash] = look_fields.codes
+    own_codes = question_codes(queries)
+    shared_sets = {
+        set_hash
+        for set_hash, set_codes in codes_of_set.items()
+        if is_repeated_set(own_codes, set_codes)
+    } | {cases_hash}
+    if any(
+        not codes_of_set[set_hash].startswith(PLAIN)
+        for set_hash in codes_of_set.keys() - shared_sets
+    ):
         warn_user(f"{path}: looks of raglab 0.1.0 know questions only as they were written.")
-    return {key: record for of, key, record in lines if of in shared}
+    return {
+        look_key: look_record
+        for set_hash, look_key, look_record in look_lines
+        if set_hash in shared_sets
+    }
 
 
-_OPENING = '{"cases_hash": "'  # how a line begins, where one was torn
+_LINE_OPENING = '{"cases_hash": "'  # how a line begins, where one was torn
 
 
 class Look(NamedTuple):
@@ -207,42 +237,54 @@ class Look(NamedTuple):
 
 
 def record_look(
-    known: Mapping[str, Any] | None,
-    before: Mapping[str, LookRecord],
-    key: str,
+    known_fields: Mapping[str, Any] | None,
+    earlier_looks: Mapping[str, LookRecord],
+    look_key: str,
     delta: float,
     *,
     again: bool,
 ) -> Look:
     """This look at the cases, after those that a file or the policy's own certificate remembers."""
-    deltas = {earlier: record.delta for earlier, record in before.items()}
-    if known is not None:
-        own = Look(int(known.get("looks", 1)), float(known.get("spent", known["delta"])))
-        if known.get("key") == key:
-            return own
-        if len(deltas) < own.number:
-            deltas = {str(number): own.spent / own.number for number in range(own.number)}
-    if key in deltas:
-        at = list(deltas).index(key) + 1
-        return Look(at, sum(list(deltas.values())[:at]))
-    if deltas and not again:
-        rule = "cases must be certified on once: each further look adds its delta to the error"
+    spent_deltas = {earlier_key: record.delta for earlier_key, record in earlier_looks.items()}
+    if known_fields is not None:
+        own_look = Look(
+            int(known_fields.get("looks", 1)),
+            float(known_fields.get("spent", known_fields["delta"])),
+        )
+        if known_fields.get("key") == look_key:
+            return own_look
+        if len(spent_deltas) < own_look.number:
+            spent_deltas = {
+                str(look_index): own_look.spent / own_look.number
+                for look_index in range(own_look.number)
+            }
+    if look_key in spent_deltas:
+        look_number = list(spent_deltas).index(look_key) + 1
+        return Look(look_number, sum(list(spent_deltas.values())[:look_number]))
+    if spent_deltas and not again:
+        look_rule = "cases must be certified on once: each further look adds its delta to the error"
         remedy = "take new cases, or say again=True (--again) and report the sum"
-        refuse(rule, f"{len(deltas)} before", remedy)
-    return Look(len(deltas) + 1, sum(deltas.values()) + delta)
+        refuse(look_rule, f"{len(spent_deltas)} before", remedy)
+    return Look(len(spent_deltas) + 1, sum(spent_deltas.values()) + delta)
 
 
 def known_certificate(
     policies: Iterable[PolicyData], cases_hash: str, queries: Sequence[str]
 ) -> Mapping[str, Any] | None:
     """Of the certificates that policies hold, made on these cases, the one with most looks."""
-    codes, own = question_codes(queries), []
+    case_codes, own_certificates = question_codes(queries), []
     for policy in policies:
-        rows = policy.certificate or {}
-        of = str(rows.get("cases_hash"))
-        if of == cases_hash or is_repeated_set(codes, policy.learned_cases.get(of, "")):
-            own.append(rows)
-    return max(own, key=lambda rows: int(rows.get("looks", 1)), default=None)
+        certificate_fields = policy.certificate or {}
+        set_hash = str(certificate_fields.get("cases_hash"))
+        if set_hash == cases_hash or is_repeated_set(
+            case_codes, policy.learned_cases.get(set_hash, "")
+        ):
+            own_certificates.append(certificate_fields)
+    return max(
+        own_certificates,
+        key=lambda certificate_fields: int(certificate_fields.get("looks", 1)),
+        default=None,
+    )
 
 
 def chosen_among(certificate: Mapping[str, Any] | None) -> int:
@@ -250,8 +292,10 @@ def chosen_among(certificate: Mapping[str, Any] | None) -> int:
 
     Its candidates where an older one does not say.
     """
-    rows = certificate or {}
-    return int(rows.get("hypotheses", 0)) or int(rows.get("candidates", 1))
+    certificate_fields = certificate or {}
+    return int(certificate_fields.get("hypotheses", 0)) or int(
+        certificate_fields.get("candidates", 1)
+    )
 
 
 def look_delta(delta: float, look: int) -> float:
@@ -277,10 +321,10 @@ def look_divisor(hypotheses: int, look: int) -> int:
       >>> look_divisor(5, 1), look_divisor(5, 2), look_divisor(5, 3)
       (1, 5, 10)
     """
-    return 1 if look == 1 else min(hypotheses << min(look - 2, 1000), _MOST)
+    return 1 if look == 1 else min(hypotheses << min(look - 2, 1000), _MAX_DIVISOR)
 
 
-_MOST = 10**300  # that a float holds
+_MAX_DIVISOR = 10**300  # that a float holds
 
 
 class Reuse(NamedTuple):
@@ -311,7 +355,7 @@ class TakenLook(NamedTuple):
 
 def upgrade_look(
     reuse: Reuse,
-    before: Mapping[str, LookRecord],
+    earlier_looks: Mapping[str, LookRecord],
     budget: float,
     key_at: Callable[[float, int], str],
 ) -> TakenLook:
@@ -320,16 +364,20 @@ def upgrade_look(
     Args:
       key_at: of the certification, by delta and divisor.
     """
-    hypotheses = max(reuse.hypotheses, *(record.hypotheses for record in before.values()), 1)
-    places = {key: place for place, key in enumerate(before)}
-    for number in range(reuse.looks + 1, max(len(before), reuse.looks) + 2):
-        delta, divisor = look_delta(budget, number), look_divisor(hypotheses, number)
-        key = key_at(delta, divisor)
-        if places.get(key, number) < number:
+    hypotheses = max(
+        reuse.hypotheses, *(look_record.hypotheses for look_record in earlier_looks.values()), 1
+    )
+    look_places = {look_key: look_place for look_place, look_key in enumerate(earlier_looks)}
+    for look_number in range(reuse.looks + 1, max(len(earlier_looks), reuse.looks) + 2):
+        delta, divisor = look_delta(budget, look_number), look_divisor(hypotheses, look_number)
+        look_key = key_at(delta, divisor)
+        if look_places.get(look_key, look_number) < look_number:
             break
-    earlier = [record.delta for record in before.values()][: places.get(key)]
-    spent = max(sum(earlier), reuse.spent) + delta
-    return TakenLook(number, spent, key, hypotheses, delta, divisor)
+    earlier_deltas = [look_record.delta for look_record in earlier_looks.values()][
+        : look_places.get(look_key)
+    ]
+    spent_delta = max(sum(earlier_deltas), reuse.spent) + delta
+    return TakenLook(look_number, spent_delta, look_key, hypotheses, delta, divisor)
 
 
 class HeldLooks(NamedTuple):
@@ -345,8 +393,8 @@ class HeldLooks(NamedTuple):
     def note(self, key: str, delta: float, hypotheses: int) -> None:
         """Note a look, where none of this key is noted."""
         if self.append is not None and key not in self.before:
-            more = {"hypotheses": hypotheses} if hypotheses else {}
-            self.append({**self.line, "key": key, "delta": delta, **more})
+            chosen_fields = {"hypotheses": hypotheses} if hypotheses else {}
+            self.append({**self.line, "key": key, "delta": delta, **chosen_fields})
 
 
 @contextmanager
@@ -361,19 +409,20 @@ def held_looks(
     if path is None:
         yield HeldLooks({})
         return
-    with locked_lines(path, _OPENING) as append:
-        known = any(
-            record.get("cases_hash") == cases_hash and str(record.get("codes")).startswith(PLAIN)
-            for _, record in logged_lines(path)
+    with locked_lines(path, _LINE_OPENING) as append_line:
+        is_known = any(
+            look_record.get("cases_hash") == cases_hash
+            and str(look_record.get("codes")).startswith(PLAIN)
+            for _, look_record in logged_lines(path)
         )
-        codes = {} if known or not queries else {"codes": code_text(queries)}
-        before = recorded_looks(path, cases_hash, queries)
-        yield HeldLooks(before, append, {"cases_hash": cases_hash, **codes})
+        code_fields = {} if is_known or not queries else {"codes": code_text(queries)}
+        earlier_looks = recorded_looks(path, cases_hash, queries)
+        yield HeldLooks(earlier_looks, append_line, {"cases_hash": cases_hash, **code_fields})
 
 
 def take_look(
     policies: Sequence[PolicyData],
-    path: Path | None,
+    looks_path: Path | None,
     cases_hash: str,
     queries: Sequence[str],
     key_at: Callable[[float, int], str],
@@ -387,22 +436,29 @@ def take_look(
 
     Args:
       policies: candidates, whose certificates may remember earlier looks.
-      path: of the file; None without one.
+      looks_path: of the file; None without one.
       key_at: of the certification, by delta and divisor.
       delta: error of the promise.
       reuse: what an upgrade knows of earlier looks; None of any other certification.
       n_tested: candidates in the order of the tests.
       again: whether a further look is allowed.
     """
-    known = known_certificate(policies, cases_hash, queries)
-    with held_looks(path, cases_hash, queries) as held:
+    known_fields = known_certificate(policies, cases_hash, queries)
+    with held_looks(looks_path, cases_hash, queries) as file_looks:
         if reuse is None:
-            key = key_at(delta, 1)
-            look = record_look(known, held.before, key, delta, again=again)
+            look_key = key_at(delta, 1)
+            recorded_look = record_look(
+                known_fields, file_looks.before, look_key, delta, again=again
+            )
             # A candidate that these cases chose before is still one of as many.
-            earlier = (record.hypotheses for record in held.before.values())
-            taken = TakenLook(*look, key, max(n_tested * chosen_among(known), *earlier, 1), delta)
+            earlier_choices = (look_record.hypotheses for look_record in file_looks.before.values())
+            taken_look = TakenLook(
+                *recorded_look,
+                look_key,
+                max(n_tested * chosen_among(known_fields), *earlier_choices, 1),
+                delta,
+            )
         else:
-            taken = upgrade_look(reuse, held.before, delta, key_at)
-        held.note(taken.key, taken.delta, taken.hypotheses)
-    return taken
+            taken_look = upgrade_look(reuse, file_looks.before, delta, key_at)
+        file_looks.note(taken_look.key, taken_look.delta, taken_look.hypotheses)
+    return taken_look

@@ -15,29 +15,36 @@ from raglab.store.baselines import COST
 if TYPE_CHECKING:
     import pandas as pd
 
-LEVEL = 0.95  # of intervals
+INTERVAL_LEVEL = 0.95  # of intervals
 Verdict = Literal["better", "worse", "open"]
 
 
-def difference_text(estimate: float, low: float, high: float) -> str:
+def difference_text(estimate: float, lower_bound: float, upper_bound: float) -> str:
     """Difference with its interval, in words.
 
     Example:
       >>> difference_text(0.5, -0.4187, 1.4187)
       '+0.500 [-0.419, +1.419]'
     """
-    return f"{estimate:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return f"{estimate:+.3f} [{lower_bound:+.3f}, {upper_bound:+.3f}]"
 
 
 def differing_settings(
-    old: Mapping[str, Any], new: Mapping[str, Any], sides: Sequence[str]
+    old_settings: Mapping[str, Any], new_settings: Mapping[str, Any], side_names: Sequence[str]
 ) -> pd.DataFrame:
     """Settings that differ, a row each; None where a side states none."""
     import pandas as pd
 
-    pairs = {name: (old.get(name), new.get(name)) for name in {**old, **new}}
-    rows = [(name, *pair) for name, pair in pairs.items() if pair[0] != pair[1]]
-    return pd.DataFrame(rows, columns=["setting", *sides], dtype=object)
+    pairs_by_setting = {
+        setting_name: (old_settings.get(setting_name), new_settings.get(setting_name))
+        for setting_name in {**old_settings, **new_settings}
+    }
+    differing_rows = [
+        (setting_name, *setting_pair)
+        for setting_name, setting_pair in pairs_by_setting.items()
+        if setting_pair[0] != setting_pair[1]
+    ]
+    return pd.DataFrame(differing_rows, columns=["setting", *side_names], dtype=object)
 
 
 class Advantage(NamedTuple):
@@ -68,20 +75,20 @@ class Advantage(NamedTuple):
 
 
 def paired_advantage(
-    selected: NDArray[np.integer[Any]],
-    reference: NDArray[np.integer[Any]],
+    selected_cells: NDArray[np.integer[Any]],
+    reference_cells: NDArray[np.integer[Any]],
     costs: metrics.Costs | NDArray[np.float64] | None,
-    over: str,
-    weights: NDArray[np.float64] | None = None,
+    other_policy: str,
+    case_weights: NDArray[np.float64] | None = None,
 ) -> Advantage:
     """Advantage of the selected policy over another one, of the cells of the same cases, [Q] each.
 
     Args:
-      selected: cell of each case under the selected policy.
-      reference: cell of each case under the other policy.
+      selected_cells: cell of each case under the selected policy.
+      reference_cells: cell of each case under the other policy.
       costs: see `metrics.cost_matrix`.
-      over: name of the other policy.
-      weights: see `metrics.paired_cost`.
+      other_policy: name of the other policy.
+      case_weights: see `metrics.paired_cost`.
 
     Source: rules S6.7, S6.11; see `metrics.paired_cost`.
 
@@ -91,16 +98,16 @@ def paired_advantage(
       >>> advantage.estimate, round(advantage.low, 3), advantage.verdict
       (1.0, 0.471, 'better')
     """
-    paid = metrics.paired_cost(selected, reference, costs, weights=weights)
-    return Advantage(*paid, over, len(selected))
+    saved_cost = metrics.paired_cost(selected_cells, reference_cells, costs, weights=case_weights)
+    return Advantage(*saved_cost, other_policy, len(selected_cells))
 
 
 def paired_table(
-    first: NDArray[np.integer[Any]],
-    second: NDArray[np.integer[Any]],
-    sides: tuple[str, str],
+    first_cells: NDArray[np.integer[Any]],
+    second_cells: NDArray[np.integer[Any]],
+    side_names: tuple[str, str],
     costs: metrics.Costs | NDArray[np.float64] | None = None,
-    weights: NDArray[np.float64] | None = None,
+    case_weights: NDArray[np.float64] | None = None,
     *,
     in_sample: bool = False,
 ) -> pd.DataFrame:
@@ -109,49 +116,68 @@ def paired_table(
     Columns: see `raglab.lab.comparison.Comparison`.
 
     Args:
-      first, second: cell of each case, [Q] each.
-      sides: names of the two in the columns.
+      first_cells, second_cells: cell of each case, [Q] each.
+      side_names: names of the two in the columns.
       costs: see `metrics.cost_matrix`.
-      weights: of each case, mean 1, [Q], in a traffic mix; 1 where not given.
+      case_weights: of each case, mean 1, [Q], in a traffic mix; 1 where not given.
       in_sample: whether any policy learned from these cases, so that there are no intervals and no
         p.
     """
     import pandas as pd
 
-    paid = metrics.paired_cost(first, second, costs, LEVEL, weights=weights)
-    rates = metrics.paired_rates(first, second, LEVEL, weights=weights)
-    columns: dict[str, Any] = {"measure": [COST, *metrics.RATES]}
-    for place, (side, cells) in enumerate(zip(sides, (first, second), strict=True)):
-        counts = np.bincount(cells, weights, metrics.N_CELLS)
-        columns[side] = [float(metrics.expected_cost(counts, costs)), *rates.rate[place]]
-    for name in ("difference", "low", "high"):
-        columns[name] = [getattr(paid, name), *getattr(rates, name)]
-    columns["p"] = [paid.p] + [np.nan] * len(metrics.RATES)
+    saved_cost = metrics.paired_cost(
+        first_cells, second_cells, costs, INTERVAL_LEVEL, weights=case_weights
+    )
+    paired_rates = metrics.paired_rates(
+        first_cells, second_cells, INTERVAL_LEVEL, weights=case_weights
+    )
+    table_columns: dict[str, Any] = {"measure": [COST, *metrics.RATES]}
+    for side_index, (side_name, policy_cells) in enumerate(
+        zip(side_names, (first_cells, second_cells), strict=True)
+    ):
+        cell_counts = np.bincount(policy_cells, case_weights, metrics.N_CELLS)
+        table_columns[side_name] = [
+            float(metrics.expected_cost(cell_counts, costs)),
+            *paired_rates.rate[side_index],
+        ]
+    for column_name in ("difference", "low", "high"):
+        table_columns[column_name] = [
+            getattr(saved_cost, column_name),
+            *getattr(paired_rates, column_name),
+        ]
+    table_columns["p"] = [saved_cost.p] + [np.nan] * len(metrics.RATES)
     whole_numbers = {
-        f"{side}_{name}": column[place]
-        for place, side in enumerate(sides)
-        for name, column in (("k", rates.k), ("n", rates.n))
-    } | {f"only_{sides[0]}": rates.only_first, f"only_{sides[1]}": rates.only_second}
-    columns |= {
-        name: pd.array([pd.NA, *map(int, column)], dtype="Int64")
-        for name, column in whole_numbers.items()
+        f"{side_name}_{column_name}": column_values[side_index]
+        for side_index, side_name in enumerate(side_names)
+        for column_name, column_values in (("k", paired_rates.k), ("n", paired_rates.n))
+    } | {
+        f"only_{side_names[0]}": paired_rates.only_first,
+        f"only_{side_names[1]}": paired_rates.only_second,
     }
-    table = pd.DataFrame(columns)
+    table_columns |= {
+        column_name: pd.array([pd.NA, *map(int, column_values)], dtype="Int64")
+        for column_name, column_values in whole_numbers.items()
+    }
+    measure_table = pd.DataFrame(table_columns)
     # Whatever learned from these cases fits them too well for an interval or a test of them to mean
     # anything.
     if in_sample:
-        table[["low", "high", "p"]] = np.nan
-    return table
+        measure_table[["low", "high", "p"]] = np.nan
+    return measure_table
 
 
-def learned_text(names: Sequence[str], sides: tuple[str, str], learned: Sequence[Learned]) -> str:
+def learned_text(
+    policy_names: Sequence[str], side_names: tuple[str, str], learned_rows: Sequence[Learned]
+) -> str:
     """Which of two policies learned from how many of the cases, '' where neither is known to.
 
     Warns of it.
     """
-    texts = [
-        f"of {side} {note.removeprefix(f'{IN_SAMPLE}: ')}"
-        for side, note in zip(sides, warn_of_learned(names, learned), strict=True)
-        if note
+    learned_texts = [
+        f"of {side_name} {learned_note.removeprefix(f'{IN_SAMPLE}: ')}"
+        for side_name, learned_note in zip(
+            side_names, warn_of_learned(policy_names, learned_rows), strict=True
+        )
+        if learned_note
     ]
-    return f"{IN_SAMPLE}: {'; '.join(texts)}" if texts else ""
+    return f"{IN_SAMPLE}: {'; '.join(learned_texts)}" if learned_texts else ""

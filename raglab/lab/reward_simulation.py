@@ -182,10 +182,10 @@ def _resampled_values(
         sizes.rounds,
         size,
         lambda part, drawn: own[np.arange(part.start, part.stop) // PATHS, drawn],
-        number=0,
+        first_block=0,
         seed=sizes.seed + 1,
         engine="auto",
-        work=float(sizes.rounds * size),
+        total_choices=float(sizes.rounds * size),
     )
     total = len(replication_blocks(size))
     for _, met, arms in progress(blocks, "simulate", "block", total=total):

@@ -16,7 +16,7 @@ import numpy as np
 
 from raglab import metrics
 from raglab.lab.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from raglab.lab.candidates import FIXED, Candidate, Cases
+from raglab.lab.candidates import FIXED_POLICIES, Candidate, Cases
 from raglab.lab.goals import Goal
 from raglab.lab.line_search import flat_range
 from raglab.lab.search_space import SWITCHES
@@ -101,7 +101,7 @@ def options_of(candidates: Sequence[Candidate], cases: Cases) -> Options:
     return Options(
         candidate=of_option,
         value=np.concatenate([np.arange(size) for size in sizes]),
-        fixed=np.array([candidate.name in FIXED for candidate in candidates])[of_option],
+        fixed=np.array([candidate.name in FIXED_POLICIES for candidate in candidates])[of_option],
         loss=np.stack([price[rows].mean(axis=0) for rows in cells]),
         cells=shares,
         worst=np.array(worst)[of_option],
@@ -417,6 +417,6 @@ def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
         paths = [path for path in ends if policy.value(path) is not None]
     evidence = evidence_with_model(cases.evidence, policy, cases.trace.cases)
     score, weight = cases.goal.score, cases.weight
-    runs = [flat_range(evidence, policy, path, score, weight=weight) for path in paths]
+    runs = [flat_range(evidence, policy, path, score, case_weights=weight) for path in paths]
     rows = [(*run, run.high - run.low) for run in runs]
     return pd.DataFrame(rows, columns=["path", "value", "low", "high", "width"])

@@ -29,8 +29,8 @@ from raglab.gating.expected_cost import (
 )
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import (
-    LEAST,
-    STRENGTHS,
+    MIN_KIND_CASES,
+    PENALTY_STRENGTHS,
     DecisionCases,
     decision_cases,
     direction_notes,
@@ -346,7 +346,9 @@ def audit_folds(
             cases = labelled.cases.rows(rest)
             varying = _varying(cases, names)
             strength = (
-                fit_model(cases, names=varying, seed=seed).strength if varying else STRENGTHS[0]
+                fit_model(cases, signal_names=varying, seed=seed).strength
+                if varying
+                else PENALTY_STRENGTHS[0]
             )
             all_folds.append(AuditFold(rest, held, strength))
     return all_folds
@@ -374,7 +376,9 @@ def crossed_costs(
     for fold in folds:
         rest, held = labelled.rows(fold.fitted), labelled.rows(fold.judged)
         if varying := _varying(rest.cases, names):
-            model = fit_model(rest.cases, names=varying, seed=seed, strengths=(fold.strength,))
+            model = fit_model(
+                rest.cases, signal_names=varying, seed=seed, strengths=(fold.strength,)
+            )
             chances = model.probabilities(held.cases.signals)
             actions = expected_costs(chances, model.asked_right, prices)
             decided: Any = least_cost(*actions, held.cases.can_ask)
@@ -501,8 +505,8 @@ def _check_folds(signals: LabelledSignals, folds: int, repeats: int) -> None:
     varies = folds >= 2 and _varying(signals.cases, signals.cases.known.names)
     # A fold holds at most so many of a kind; what it leaves is fitted on, where a signal differs at
     # all.
-    counts = range(LEAST, 3 * LEAST)
-    need = next(n for n in counts if n - ceil(n / folds) >= LEAST) if varies else 0
+    counts = range(MIN_KIND_CASES, 3 * MIN_KIND_CASES)
+    need = next(n for n in counts if n - ceil(n / folds) >= MIN_KIND_CASES) if varies else 0
     if min(kinds) < need:
         msg = (
             f"costs must be fitted without each of {folds} folds, so on at least {need} cases that "

@@ -12,7 +12,7 @@ from raglab.decision.learned_cases import trace_queries
 from raglab.decision.measurement import measured_tables
 from raglab.decision.trace_view import Measured, answered_traces
 from raglab.lab.answer_basis import with_basis
-from raglab.lab.candidates import FOLDS, REPEATS, Cases
+from raglab.lab.candidates import CROSS_FIT_FOLDS, CROSS_FIT_REPEATS, Cases
 from raglab.lab.competition import CandidateNames, check_competition, competition
 from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.goals import Goal
@@ -58,8 +58,8 @@ def tune(
     rule: RuleName = "expected_cost",
     candidates: CandidateNames = (),
     group: str | None = None,
-    folds: int = FOLDS,
-    repeats: int = REPEATS,
+    folds: int = CROSS_FIT_FOLDS,
+    repeats: int = CROSS_FIT_REPEATS,
     trials: int = 1000,
     sampler: SamplerName = "nsga2",
     batch_size: int = 50,

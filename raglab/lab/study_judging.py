@@ -31,11 +31,11 @@ from raglab.decision.trace_view import (
 from raglab.lab.arrays import AnyArray, CodeArray, FloatArray
 from raglab.lab.candidates import (
     ANSWER,
-    COST,
+    COST_RECIPE,
     DEFAULTS,
-    FIXED,
-    POOL,
-    RECIPES,
+    FIXED_POLICIES,
+    FOLD_POOL_SIZE,
+    RECIPE_NAMES,
     REFUSE,
     Cases,
     chain_paths,
@@ -109,7 +109,7 @@ def judged_result(
     # more to be compared.
     refit = partial(_chain_of_trials, cases, search.trials)
     chosen = select_candidate(
-        build_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases
+        build_candidates(cases, entry, refit, min(FOLD_POOL_SIZE, trials)), entry.competing, cases
     )
     # what was selected, what it must beat, and the other candidates
     policies = {
@@ -184,7 +184,7 @@ def judged_result(
 def _smallest_saving(chosen: Selection, goal: Goal) -> float:
     """Saving of the best candidate over the incumbent that the cases can tell."""
     costs = chosen.costs
-    rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
+    rivals = costs[costs["competes"] & ~costs.index.isin(FIXED_POLICIES)]
     if rivals.empty:
         return nan
     best = str(rivals.index[int(np.argmax(rivals["gain"].to_numpy()))])
@@ -210,7 +210,9 @@ def _counts(
             if any(is_foreign(case.query, ()) for case in part.cases)  # others are not loaded
         )
     if groups is not None:
-        model = chosen.policies[COST].decision.model if COST in chosen.policies else None
+        model = (
+            chosen.policies[COST_RECIPE].decision.model if COST_RECIPE in chosen.policies else None
+        )
         biased = 0 if model is None or model.groups is None else len(model.groups.bias)
         sizes = groups.counts()
         counts["groups"], counts["groups_without_bias"] = len(sizes), len(sizes) - biased
@@ -270,8 +272,8 @@ def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> di
     """
     # A policy that learned nothing from the cases, however it was come by, is judged honestly on
     # any.
-    fixed = {policies[name].policy_id for name in FIXED}
-    learned = {TUNED, BY_HAND, *RECIPES}
+    fixed = {policies[name].policy_id for name in FIXED_POLICIES}
+    learned = {TUNED, BY_HAND, *RECIPE_NAMES}
     queries = list(chain.from_iterable(trace_queries(tuned_on).values()))
     return {
         name: with_scores_of(with_tuned_cases(policy, queries), tuned_on.meta)
@@ -347,11 +349,11 @@ def _judged_costs(
     compared, selected = dict(table.get("compared", {})), chosen.selected
     free = [
         rival
-        for rival in FIXED
+        for rival in FIXED_POLICIES
         if policies[rival].policy_id != policies[selected].policy_id
         and compared.get(rival, True)
         # of two policies without tuning, one that costs the same of every case is no rival
-        and not (selected in FIXED and np.array_equal(costs[selected], costs[rival]))
+        and not (selected in FIXED_POLICIES and np.array_equal(costs[selected], costs[rival]))
     ]
     crossed = None
     if cases.weight is None and judged.weight is None and free:
@@ -371,8 +373,10 @@ def _judged_rates(
     table = rate_table(counted, list(policies.values()), costs=goal.costs, weighed=weighed)
     # A policy that learned nothing from the cases has the rates that it has, however it was come
     # by.
-    fixed = {policies[name].policy_id for name in FIXED}
-    provenance = {name: AS_GIVEN for name in chosen.policies if name not in (*FIXED, *RECIPES)}
+    fixed = {policies[name].policy_id for name in FIXED_POLICIES}
+    provenance = {
+        name: AS_GIVEN for name in chosen.policies if name not in (*FIXED_POLICIES, *RECIPE_NAMES)
+    }
     provenance |= {name: AS_IT_IS for name in policies if policies[name].policy_id in fixed}
     table.insert(0, "policy", list(policies))
     judged_by = [UNSEEN if unseen else provenance.get(name, IN_SAMPLE) for name in policies]

@@ -25,7 +25,12 @@ from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gates import Threshold
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
-from raglab.lab.paired_differences import LEVEL, differing_settings, learned_text, paired_table
+from raglab.lab.paired_differences import (
+    INTERVAL_LEVEL,
+    differing_settings,
+    learned_text,
+    paired_table,
+)
 from raglab.lab.slice_rates import FINAL, ordered_hits, ranked_cases
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics.intervals import mean_interval
@@ -390,10 +395,10 @@ def _hits(sides: Sequence[Side], judged: Sequence[Side]) -> pd.DataFrame:
     both = [pair for pair in zip(*lists, strict=True) if any(pair)]
     same = sum(old[:1] == new[:1] for old, new in both)
     overlap = np.array([len({*old} & {*new}) / max(len(old), len(new)) for old, new in both])
-    n, (low, high) = len(both), metrics.clopper_pearson(same, len(both), LEVEL)
+    n, (low, high) = len(both), metrics.clopper_pearson(same, len(both), INTERVAL_LEVEL)
     # Where nothing varies there is no t interval, and one of no width would be read as a certainty.
     varies = n and np.ptp(overlap)
-    ends = np.clip(mean_interval(overlap, LEVEL), 0.0, 1.0) if varies else (np.nan, np.nan)
+    ends = np.clip(mean_interval(overlap, INTERVAL_LEVEL), 0.0, 1.0) if varies else (np.nan, np.nan)
     shares = (same / n, overlap.mean()) if n else (np.nan, np.nan)
     blank = (np.nan, np.nan)
     rows: list[tuple[Any, ...]] = [
@@ -408,7 +413,7 @@ def _hits(sides: Sequence[Side], judged: Sequence[Side]) -> pd.DataFrame:
     place, size = metrics.RATES.index("pass_rate"), len(ranks[0])
     for k in (1, OVERLAP_AT):
         before, after = (np.where(rank < k, HIT, MISS) for rank in ranks)
-        paired = metrics.paired_rates(before, after, LEVEL)
+        paired = metrics.paired_rates(before, after, INTERVAL_LEVEL)
         difference = (paired.difference[place], paired.low[place], paired.high[place])
         rows.append((f"hit@{k}", *paired.k[:, place] / (size or np.nan), *difference, size))
     return pd.DataFrame(rows, columns=["measure", *SIDES, "value", "low", "high", "n"])

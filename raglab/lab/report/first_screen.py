@@ -15,7 +15,7 @@ from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import headline_note, unretrieved_note
 from raglab.displays.tables import ReportTable, column_table, cut_text, estimate_cell, number_cell
 from raglab.lab.answer_basis import not_compared
-from raglab.lab.candidates import FIXED, FREE
+from raglab.lab.candidates import FIXED_POLICIES, FREE_POLICIES
 from raglab.lab.comparison import PolicyContest, contests, reference_roles
 from raglab.lab.competition import TUNED
 from raglab.lab.dropped_gates import bound_text
@@ -162,11 +162,11 @@ def _standing(
 ) -> Standing:
     """How the subject stands on the cases of the page."""
     subject, learned = judged.subject, judged.learned.get(judged.subject)
-    in_sample, roles, same = "", dict.fromkeys(FREE, "free policy"), ""
+    in_sample, roles, same = "", dict.fromkeys(FREE_POLICIES, "free policy"), ""
     if study is not None:
         in_sample = "" if study.unseen else estimate_text(study, len(judged.trace))
         roles = reference_roles(study.costs, study.selected, study.incumbent)
-        same = study.selected if study.selected in FIXED else ""
+        same = study.selected if study.selected in FIXED_POLICIES else ""
     elif subject in judged.in_sample and learned is not None:
         in_sample = learned.text
     costs_by_name = dict(zip(judged.policies, judged.table["expected_cost"].tolist(), strict=True))
@@ -189,7 +189,7 @@ def _standing(
         in_sample=in_sample,
         same=same,
         lacking=lacking.get(subject),
-        gaps=[*(name for name in FIXED if name in lacking), *elsewhere],
+        gaps=[*(name for name in FIXED_POLICIES if name in lacking), *elsewhere],
         is_known=study is not None
         or (subject not in judged.learned and (_tuned_elsewhere(judged) or is_own_split)),
     )
@@ -267,7 +267,7 @@ def _next_step(judged: ReportData, standing: Standing) -> Fact:
         "file": TUNED if judged.subject == TUNED else "policy",
         "worse": joined(standing.names("worse", fixed=False)[:1]),
         "gaps": joined(standing.gaps),
-        "free": joined(FREE),
+        "free": joined(FREE_POLICIES),
         "split": cut_text(judged.split),
     }
     text, code = (part.format(**words) for part in STEPS[advice])

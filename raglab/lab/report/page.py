@@ -20,7 +20,7 @@ from raglab.displays.tables import (
     share_cell,
 )
 from raglab.lab.answer_signals import answer_signals
-from raglab.lab.candidates import DEFAULTS, FREE
+from raglab.lab.candidates import DEFAULTS, FREE_POLICIES
 from raglab.lab.goals import Goal
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import (
@@ -237,7 +237,7 @@ def write_report(
     judged = _report_data(trace, policies, arm, tuned, incumbent, split, goal)
     subject = judged.policies[judged.subject]
     # A free policy learned nothing, whatever made it.
-    named = {name: policy for name, policy in policies.items() if name not in FREE}
+    named = {name: policy for name, policy in policies.items() if name not in FREE_POLICIES}
     rows = zip(named, trace_learned(list(named.values()), trace), strict=True)
     learned = {name: row for name, row in rows if row.k or row.unknown}
     if study is not None:

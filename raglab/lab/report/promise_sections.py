@@ -19,7 +19,7 @@ from raglab.displays.tables import (
 from raglab.lab.answer_basis import basis_conflict
 from raglab.lab.answer_signals import AnswerSignals
 from raglab.lab.certificate_checks import Retest, check_policy
-from raglab.lab.certification_counts import COST, SPLITS
+from raglab.lab.certification_counts import COST, PILOT_AND_CERTIFY
 from raglab.lab.certification_words import asking_note, need_frame
 from raglab.lab.decision_fitting import tells_apart
 from raglab.lab.looks import certificate_defect, trace_hash
@@ -150,7 +150,7 @@ def _retest_blocks(
 
     None where the certificate saw these cases.
     """
-    used = judged.trace.counted().keys() & set(SPLITS)
+    used = judged.trace.counted().keys() & set(PILOT_AND_CERTIFY)
     if used or trace_hash(judged.trace) == certificate["cases_hash"]:
         return None, [Text("No re-test: the certificate was made with these cases.")]
     try:

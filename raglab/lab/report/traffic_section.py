@@ -10,7 +10,7 @@ from raglab.decision.outcome_codes import CELL_OF_CODE
 from raglab.displays.mixes import MixDisplay
 from raglab.displays.tables import column_table, cut_text, frame_table, rate_cells
 from raglab.displays.traffic import ReviewDisplay
-from raglab.lab.candidates import FIXED
+from raglab.lab.candidates import FIXED_POLICIES
 from raglab.lab.goals import Goal
 from raglab.lab.report.blocks import Block, Text, picture
 from raglab.lab.report.sections import ReportData
@@ -28,13 +28,13 @@ def with_mix_costs(judged: ReportData, goal: Goal) -> ReportData:
     """
     study = judged.study
     if study is not None and not study.unseen:
-        names = list(dict.fromkeys((study.selected, *FIXED)))
+        names = list(dict.fromkeys((study.selected, *FIXED_POLICIES)))
         table = None if study.mix_costs is None else study.mix_costs.loc[names]
         return judged._replace(crossing=study.crossing, mix_costs=table)
     own = judged.policies[judged.subject]
     free = [
         name
-        for name in dict.fromkeys((*FIXED, judged.names[0]))
+        for name in dict.fromkeys((*FIXED_POLICIES, judged.names[0]))
         if name in judged.policies
         and judged.policies[name].policy_id != own.policy_id
         and name not in judged.in_sample
@@ -47,7 +47,7 @@ def with_mix_costs(judged: ReportData, goal: Goal) -> ReportData:
     paid = dict(zip(names, metrics.cell_costs(goal.matrix)[CELL_OF_CODE[codes]], strict=True))
     label = judged.signals.label.astype(np.int64)
     # of two policies without tuning, one that costs the same of every case is no rival
-    fixed = {judged.policies[name].policy_id for name in FIXED if name in judged.policies}
+    fixed = {judged.policies[name].policy_id for name in FIXED_POLICIES if name in judged.policies}
     if own.policy_id in fixed:
         free = [name for name in free if not np.array_equal(paid[name], paid[judged.subject])]
     judged = judged._replace(mix_costs=cost_table(paid, label))
