@@ -29,9 +29,15 @@ from raglab.lab.search_space import DIGITS, SearchRange, round_value
 from raglab.lab.search_studies import SearchStudy, env_lines
 from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
 from raglab.policy import PolicyData
-from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
+from raglab.reward import (
+    COMPONENT_BY_NAME,
+    COMPONENTS,
+    PUBLISHED_REWARD_WEIGHTS,
+    REWARD_BUDGET_MS,
+    RewardWeights,
+)
 from raglab.store.case_labels import check_split_names
-from raglab.values import NONE, refuse
+from raglab.values import NO_LABEL, refuse
 from raglab.words.canonical import digest
 from raglab.words.results import Summary, value_text
 
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from raglab.lab.tracking import TrackedData
 
 Array = NDArray[np.float64]
-WEIGHTS = tuple(COMPONENT_TABLE[name].weight for name in COMPONENTS)  # w1 … w5
+WEIGHTS = tuple(COMPONENT_BY_NAME[name].weight for name in COMPONENTS)  # w1 … w5
 TUNED, PUBLISHED_WEIGHTS, UNTUNED = "tuned", "published weights", "settings as they were"
 WITHIN = "oracle within the budget"
 UNKNOWN = 1e9  # excess of a latency that nobody measured, in ms
@@ -116,7 +122,7 @@ class BanditStudy(SearchStudy):
         """
         rows: dict[str, Any] = {"POLICY": self.bandit.algorithm}
         for name in COMPONENTS if self.weights is not None else ():
-            component = COMPONENT_TABLE[name]
+            component = COMPONENT_BY_NAME[name]
             rows[component.variable] = getattr(self.weights, component.weight)
         rows |= {} if self.weights is None else {"LAMBDA": self.weights.lambda_}
         names = ("threshold", "exploration", "epsilon", "prior_strength", "floor")
@@ -151,7 +157,7 @@ class Play(NamedTuple):
     """What is played: a learner, on a reward of some weights, at a price, within a budget."""
 
     learner: Bandit
-    weights: RewardWeights = PUBLISHED
+    weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS
     price: float = 0.0
     budget: Budget | None = None
 
@@ -212,7 +218,9 @@ class BanditProblem:
     def first(self) -> dict[str, float]:
         """Values of the start, within what is tried, for the first trial."""
         space, start = self.space, self.start
-        values = {name: float(getattr(PUBLISHED, name)) for name in (*WEIGHTS, "lambda_")}
+        values = {
+            name: float(getattr(PUBLISHED_REWARD_WEIGHTS, name)) for name in (*WEIGHTS, "lambda_")
+        }
         values |= {"price": self.price, "step": self.budget.step if self.budget else 0.0}
         values |= first_values(self.base, self._rewards(start), space)
         return {
@@ -226,7 +234,9 @@ class BanditProblem:
         if self.arms:
             total = sum(params[name] for name in WEIGHTS) or 1.0
             shares = {name: round(params[name] / total, DIGITS) for name in WEIGHTS}
-            weights = PUBLISHED._replace(**shares, lambda_=round_value(params["lambda_"]))
+            weights = PUBLISHED_REWARD_WEIGHTS._replace(
+                **shares, lambda_=round_value(params["lambda_"])
+            )
             play = play._replace(weights=weights)
         if self.charges:
             play = play._replace(price=round_value(params["price"]))
@@ -392,7 +402,7 @@ def tune_bandit(
     else:
         if policy is None:
             refuse("tune_bandit takes a trace with a policy", "a trace alone", "give the policy")
-        of_question = BUDGET_MS if budget_ms is None else budget_ms
+        of_question = REWARD_BUDGET_MS if budget_ms is None else budget_ms
         problem = _trace_problem(trace, base, policy, of_question, latency_budget_ms, rounds)
         if len(problem.arms) < 2:
             notes.append("No splits tune and report: judged on the cases tuned on, rates flatter.")
@@ -470,7 +480,7 @@ def _trace_problem(
 ) -> BanditProblem:
     """Tables of the splits `tune` and `report` of a trace, or of all its cases."""
     splits = trace.counted().keys()
-    check_split_names(splits - {NONE})
+    check_split_names(splits - {NO_LABEL})
     whole: Any = trace
     is_split = {"tune", "report"} <= splits
     parts = [whole.split(name) for name in ("tune", "report")] if is_split else [whole]

@@ -19,7 +19,7 @@ from raglab import metrics
 from raglab.decision.learned_cases import hash_queries, with_learned_cases
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.trace_view import Measured
-from raglab.gating.signal_gates import LEAST_OPTIONS
+from raglab.gating.signal_gates import MIN_OPTIONS
 from raglab.lab.arrays import AnyArray, CodeArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import (
     LEAST,
@@ -293,7 +293,7 @@ class BoundCells(NamedTuple):
 def signal_bounds(cases: Cases) -> Iterator[BoundCells]:
     """One bound on each signal that differs between cases and says which way it points."""
     evidence, answered = cases.evidence, cases.cells(always_answer(cases.start))
-    options = evidence.n_options_all[0] >= LEAST_OPTIONS
+    options = evidence.n_options_all[0] >= MIN_OPTIONS
     for row, signal in enumerate(evidence.known.rows):
         values = evidence.signals[row, 0]
         if signal.direction == "either" or not signal.alone or not tells_apart(values):

@@ -26,8 +26,13 @@ from raglab.decision.learned_cases import (
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.score_directions import HIT_SIGNALS, ScoredCases
 from raglab.decision.trace_view import TracePart, TraceView, answered_traces
-from raglab.gating.expected_cost import ABSENT, CLASSES, LABEL_OF_CLASS, LIMIT
-from raglab.gating.signal_gates import LEAST_OPTIONS
+from raglab.gating.expected_cost import (
+    ABSENT_LOGIT,
+    LABEL_OF_CLASS,
+    OUTCOME_CLASSES,
+    SCALED_SIGNAL_LIMIT,
+)
+from raglab.gating.signal_gates import MIN_OPTIONS
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from raglab.lab.group_fitting import (
@@ -111,14 +116,18 @@ def decision_cases(evidence: Evidence) -> DecisionCases:
             evidence.label == Status.ok,
             evidence.label == Status.refuse,
         ],
-        [CLASSES.index("right"), CLASSES.index("miss"), CLASSES.index("refuse")],
-        CLASSES.index("ambiguous"),
+        [
+            OUTCOME_CLASSES.index("right"),
+            OUTCOME_CLASSES.index("miss"),
+            OUTCOME_CLASSES.index("refuse"),
+        ],
+        OUTCOME_CLASSES.index("ambiguous"),
     )
     options = evidence.right[0, evidence.n_slots_relevant + ASKED_SLOT]
     return DecisionCases(
         evidence.signals[:, 0],
         classes.astype(np.int64),
-        evidence.n_options_all[0] >= LEAST_OPTIONS,
+        evidence.n_options_all[0] >= MIN_OPTIONS,
         options,
         evidence.known,
     )
@@ -166,7 +175,9 @@ def direction_notes(cases: DecisionCases, level: float = 0.95) -> list[str]:
 
 def scored_cases(cases: DecisionCases, score: FloatArray) -> ScoredCases:
     """Cases by a score, [..., Q], right if answered against wrong or to be refused."""
-    right, ambiguous = (cases.classes == CLASSES.index(name) for name in ("right", "ambiguous"))
+    right, ambiguous = (
+        cases.classes == OUTCOME_CLASSES.index(name) for name in ("right", "ambiguous")
+    )
     return ScoredCases(score, right, ambiguous)
 
 
@@ -240,7 +251,9 @@ def scaled_signals(rows: FloatArray, center: FloatArray, scale: FloatArray) -> F
 
     0 where missing, at most `LIMIT` either way.
     """
-    features: FloatArray = np.nan_to_num(np.clip((rows.T - center) / scale, -LIMIT, LIMIT), nan=0.0)
+    features: FloatArray = np.nan_to_num(
+        np.clip((rows.T - center) / scale, -SCALED_SIGNAL_LIMIT, SCALED_SIGNAL_LIMIT), nan=0.0
+    )
     return features
 
 
@@ -333,17 +346,17 @@ def fit_model(
         temperature = _temperature(held[judged], cases.classes[judged], weight[judged])
         weights, bias = _fit_weights(x, cases.classes, directions, strength, weight=weight)
     # of a class without a case nothing can be learned
-    present = np.isin(np.arange(len(CLASSES)), cases.classes)
+    present = np.isin(np.arange(len(OUTCOME_CLASSES)), cases.classes)
     groups = None
     if cases.groups is not None:
-        logits = np.where(present, temperature * held, ABSENT)[judged]
+        logits = np.where(present, temperature * held, ABSENT_LOGIT)[judged]
         groups = fit_groups(logits, cases.classes[judged], cases.groups.rows(judged))
     return FittedModel(
         names=usable_names,
         center=center,
         scale=scale,
         weights=temperature * weights,
-        bias=np.where(present, temperature * bias, ABSENT),
+        bias=np.where(present, temperature * bias, ABSENT_LOGIT),
         asked_right=_asked_right(cases),
         strength=strength,
         temperature=temperature,
@@ -364,7 +377,7 @@ def _asked_right(cases: DecisionCases) -> float:
 
     One success and one failure more.
     """
-    is_askable = (cases.classes == CLASSES.index("ambiguous")) & cases.can_ask
+    is_askable = (cases.classes == OUTCOME_CLASSES.index("ambiguous")) & cases.can_ask
     if not is_askable.any():
         return 0.0
     weight = cases.weights[is_askable]
@@ -390,7 +403,7 @@ def _choose_strength(
     best: tuple[float, float, FloatArray] | None = None
     starts: list[FloatArray | None] = [None] * folds
     for strength in sorted(strengths):
-        logits = np.zeros((len(classes), len(CLASSES)))
+        logits = np.zeros((len(classes), len(OUTCOME_CLASSES)))
         for fold_number in range(folds):
             rest = fold != fold_number
             weights, bias = _fit_weights(
@@ -398,7 +411,9 @@ def _choose_strength(
             )
             starts[fold_number] = np.concatenate([weights.ravel(), bias])
             logits[~rest] = x[~rest] @ weights.T + bias
-            logits[np.ix_(~rest, ~np.isin(np.arange(len(CLASSES)), classes[rest]))] = ABSENT
+            logits[np.ix_(~rest, ~np.isin(np.arange(len(OUTCOME_CLASSES)), classes[rest]))] = (
+                ABSENT_LOGIT
+            )
         loss = -_mean(log_softmax(logits)[rows, classes[rows]], weight[rows])
         if best is None or loss < best[0]:
             best = loss, strength, logits
@@ -435,10 +450,10 @@ def _temperature(logits: FloatArray, classes: IntArray, weight: FloatArray) -> f
 
     every = np.arange(len(classes))
 
-    learned = np.isin(np.arange(len(CLASSES)), classes)
+    learned = np.isin(np.arange(len(OUTCOME_CLASSES)), classes)
 
     def loss(log_factor: float) -> float:
-        scaled = np.where(learned, np.exp(log_factor) * logits, ABSENT)
+        scaled = np.where(learned, np.exp(log_factor) * logits, ABSENT_LOGIT)
         return -_mean(log_softmax(scaled)[every, classes], weight)
 
     end = float(np.log(STEEPEST))
@@ -453,9 +468,9 @@ def _bounds(
     A weight counts beside those of the other classes only, so a signal that speaks for a class is
     one whose weight is 0 there and at most 0 elsewhere.
     """
-    own = {"surer": CLASSES.index("right"), "ask": CLASSES.index("ambiguous")}
+    own = {"surer": OUTCOME_CLASSES.index("right"), "ask": OUTCOME_CLASSES.index("ambiguous")}
     bounds: list[tuple[float | None, float | None]] = []
-    for place in range(len(CLASSES)):
+    for place in range(len(OUTCOME_CLASSES)):
         for direction in directions:
             speaks_for = own.get(direction)
             if speaks_for is None or not present[speaks_for]:
@@ -516,7 +531,7 @@ def _fit_weights(
     """
     from scipy.optimize import minimize
 
-    n_classes, (n, width) = len(CLASSES), x.shape
+    n_classes, (n, width) = len(OUTCOME_CLASSES), x.shape
     size = n_classes * width
     one_hot = np.zeros((n, n_classes))
     weight = np.ones(n) if weight is None else weight
@@ -836,7 +851,7 @@ def _warn_of_unjudged(classes: IntArray, fold: IntArray) -> None:
     Raises:
       ValueError: none that would be answered right can be judged, or none of the others.
     """
-    judged, is_right = is_judged(classes, fold), classes == CLASSES.index("right")
+    judged, is_right = is_judged(classes, fold), classes == OUTCOME_CLASSES.index("right")
     counts = [int((judged & kind).sum()) for kind in (is_right, ~is_right)]
     if not min(counts):
         msg = (

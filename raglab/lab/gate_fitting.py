@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from raglab import calibration, metrics, replay
-from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
+from raglab.answering.extractive import FITTED_DIGITS, MAX_KNOTS, fit_answer_confidence
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import SOURCES
 from raglab.decision.learned_cases import (
@@ -583,7 +583,7 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
     if not (slope := fitted.weights[0]) > 0.0:
         msg = f"the cosine must rank right above wrong, got slope {slope:g}; keep fallback: hybrid."
         raise ValueError(msg)
-    x = np.unique(np.quantile(best[known], np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS))
+    x = np.unique(np.quantile(best[known], np.linspace(0.0, 1.0, MAX_KNOTS)).round(FITTED_DIGITS))
     y = calibration.apply(fitted, x).round(FITTED_DIGITS)
     knots = {
         "x": tuple(x.tolist()),

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.gating.case_groups import UNKNOWN, group_values
+from raglab.gating.case_groups import UNKNOWN_GROUP, group_values
 from raglab.lab.arrays import BoolArray, FloatArray, IntArray
 from raglab.values import Case
 
@@ -39,7 +39,11 @@ class CaseGroups(NamedTuple):
     def counts(self) -> dict[str, int]:
         """Cases of each group that is named, by name."""
         names, counts = np.unique(self.names, return_counts=True)
-        return {str(name): int(n) for name, n in zip(names, counts, strict=True) if name != UNKNOWN}
+        return {
+            str(name): int(n)
+            for name, n in zip(names, counts, strict=True)
+            if name != UNKNOWN_GROUP
+        }
 
 
 def check_groups(groups: CaseGroups | None, weight: FloatArray | None = None) -> None:
@@ -54,7 +58,7 @@ def check_groups(groups: CaseGroups | None, weight: FloatArray | None = None) ->
             f"{groups.attribute!r} of cases drawn with several; leave it out."
         )
         raise ValueError(msg)
-    if groups is not None and not (groups.names != UNKNOWN).any():
+    if groups is not None and not (groups.names != UNKNOWN_GROUP).any():
         msg = (
             "group must be an attribute of the cases, in extra['groups'] or a column, got "
             f"{groups.attribute!r}, which none states."

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.decision.trace_view import TraceView
-from raglab.gating.case_groups import UNKNOWN, group_values
+from raglab.gating.case_groups import UNKNOWN_GROUP, group_values
 from raglab.lab.arrays import AnyArray, BoolArray, IntArray
 from raglab.replay import cases_by_shard
 from raglab.words.characters import visible
@@ -55,9 +55,9 @@ def held_groups(
             raise ValueError(msg)
         is_read = [fitted is trace or split == "tune" for split in splits]
         names = [_name(value) for value in compress(values, is_read)]
-    if UNKNOWN in names:
-        counts = f"{names.count(UNKNOWN)} of {len(cases)}"
-        first = cases[names.index(UNKNOWN)].id
+    if UNKNOWN_GROUP in names:
+        counts = f"{names.count(UNKNOWN_GROUP)} of {len(cases)}"
+        first = cases[names.index(UNKNOWN_GROUP)].id
         msg = (
             f"groups must name a group for each case that {what} is fitted on, got {of} without a "
             f"value for {counts}, the first {first!r}; state it, or give each a value of its own."
@@ -76,7 +76,7 @@ def held_groups(
 def _name(value: object) -> str:
     """Name of a group, as `group_value` has it: 2.0 is the group 2, and what is missing is none."""
     if is_missing(value):
-        return UNKNOWN
+        return UNKNOWN_GROUP
     number = float(value) if isinstance(value, float | np.floating) else None
     return str(int(number)) if number is not None and number.is_integer() else str(value).strip()
 
