@@ -110,7 +110,7 @@ def first_decisions(
     if days is not None and requests:
         requests = requests[first_within([log_row["at"] for log_row in requests], days) :]
     request_by_id = {log_row["request_id"]: log_row for log_row in requests}
-    first_decision_list = []
+    decided_requests = []
     decision_columns = ("seq", "request_id", "status", "clarified", "checks")
     for log_row in entries.rows(
         DECISIONS, columns=decision_columns, after=requests[0]["seq"] if requests else 0
@@ -124,8 +124,8 @@ def first_decisions(
                 log_row["request_id"],
                 log_row["status"],
             )
-            first_decision_list.append(FirstDecision(*decision_fields, _deciding_gate(log_row)))
-    return sorted(first_decision_list)
+            decided_requests.append(FirstDecision(*decision_fields, _deciding_gate(log_row)))
+    return sorted(decided_requests)
 
 
 def first_within(log_moments: Sequence[str], days: float) -> int:

@@ -72,7 +72,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-# of the classes, by `expected_cost.CLASSES`
+# of the classes, by `expected_cost.OUTCOME_CLASSES`
 LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])
 
 
