@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 import raglab
 from raglab import calibration, metrics
-from raglab.gating.expected_cost import CLASSES
+from raglab.gating.expected_cost import OUTCOME_CLASSES
 from raglab.lab import signal_models
 
 Floats = NDArray[np.float64]
@@ -298,9 +298,9 @@ def main() -> None:
     )[1]
     decisions = raglab.decide(judged, raglab.fit_decision(rest))
     evidence = decisions.tables.evidence
-    cost = 1.0 - evidence.probability[[CLASSES.index("refuse"), CLASSES.index("ambiguous")], 0].sum(
-        axis=0
-    )
+    cost = 1.0 - evidence.probability[
+        [OUTCOME_CLASSES.index("refuse"), OUTCOME_CLASSES.index("ambiguous")], 0
+    ].sum(axis=0)
     confidence = evidence.signals[evidence.known.names.index("confidence"), 0]
     yes = read.signal("yes_no").to_numpy()
     scores = {

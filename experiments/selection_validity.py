@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from raglab import metrics
 from raglab.certify import fixed_sequence
-from raglab.gating.expected_cost import CLASSES, action_costs, expected_costs, least_cost
+from raglab.gating.expected_cost import OUTCOME_CLASSES, action_costs, expected_costs, least_cost
 from raglab.lab.certification import pilot_order
 from raglab.lab.certification_counts import RISK, RateCounts, counted_losses
 from raglab.lab.decision_fitting import DecisionCases, fit_model, stratified_folds
@@ -141,7 +141,7 @@ def drawn(of: World, n: int, rng: np.random.Generator) -> DecisionCases:
     """Cases of a world."""
     row = rng.choice(of.chance.size, n, p=of.chance)
     classes = (rng.random(n) > of.classes[:, row].cumsum(axis=0)).sum(axis=0)
-    classes = np.minimum(classes, len(CLASSES) - 1)  # a sum of chances may end just below 1
+    classes = np.minimum(classes, len(OUTCOME_CLASSES) - 1)  # a sum of chances may end just below 1
     return DecisionCases(
         of.signals[:, row], classes, of.can_ask[row], rng.random(n) < OPTIONS_RIGHT
     )
@@ -178,7 +178,7 @@ Recipe = Callable[[DecisionCases], Family]
 def counted(cases: DecisionCases, status: NDArray[np.int8]) -> NDArray[np.int64]:
     """Cell of every case, [C, Q], where it is decided so, [C, Q]."""
     is_right = np.where(
-        status == Status.ok, cases.classes == CLASSES.index("right"), cases.options_right
+        status == Status.ok, cases.classes == OUTCOME_CLASSES.index("right"), cases.options_right
     )
     return DISTINCT_CELL[
         status.astype(np.int64) * metrics.CELLS + LABEL_OF_CLASS[cases.classes] * 2 + is_right

@@ -24,7 +24,7 @@ from mapie.risk_control import BinaryClassificationController, precision
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
-from raglab.certify import START, Method, cases_needed, certify
+from raglab.certify import START_FACTOR, Method, cases_needed, certify
 from raglab.metrics import risk_coverage, upper_bound
 
 Floats = NDArray[np.float64]
@@ -85,7 +85,7 @@ def certified(method: Method, score: Floats, right: Rights, alpha: float) -> flo
 def our_grid(score: Floats, alpha: float) -> Floats:
     """The candidates of the fixed sequence of `certify`: observed levels from its start down."""
     at, n = np.unique(score, return_counts=True)
-    enough = n[::-1].cumsum()[::-1] >= START * cases_needed(alpha, DELTA)
+    enough = n[::-1].cumsum()[::-1] >= START_FACTOR * cases_needed(alpha, DELTA)
     return at[enough if enough.any() else slice(1)] / 100.0
 
 

@@ -30,7 +30,7 @@ from raglab.words.results import Result, Summary
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for no fewer
+_MAX_EXACT_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for no fewer
 
 
 def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
@@ -51,15 +51,20 @@ def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
     check_levels(alpha, delta)
     if errors < 0:
         refuse("errors must not be negative", errors, "they are counted")
-    low = ceil(min(log(delta) / log1p(-alpha), _MOST_CASES))  # without an error
+    fewest_cases = ceil(min(log(delta) / log1p(-alpha), _MAX_EXACT_CASES))  # without an error
     if errors == 0:
-        return low
-    low = max(low, errors + 1)  # as many errors as cases certify nothing
-    high = 2 * (low + errors)
-    while float(binomial_p(errors, high, alpha)) > delta:
-        low, high = high, 2 * high
+        return fewest_cases
+    fewest_cases = max(fewest_cases, errors + 1)  # as many errors as cases certify nothing
+    enough_cases = 2 * (fewest_cases + errors)
+    while float(binomial_p(errors, enough_cases, alpha)) > delta:
+        fewest_cases, enough_cases = enough_cases, 2 * enough_cases
     # the p-value falls as cases are added
-    return bisect_left(range(high), -delta, low, key=lambda n: -float(binomial_p(errors, n, alpha)))
+    return bisect_left(
+        range(enough_cases),
+        -delta,
+        fewest_cases,
+        key=lambda n_cases: -float(binomial_p(errors, n_cases, alpha)),
+    )
 
 
 def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
@@ -74,15 +79,15 @@ def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
       bounds.
     """
     total = float_array(total, "total")
-    size: Any = float_array(n, "n")
-    mean = np.minimum(np.divide(total, np.maximum(size, 1.0)), alpha)
+    n_losses: Any = float_array(n, "n")
+    mean_loss = np.minimum(np.divide(total, np.maximum(n_losses, 1.0)), alpha)
     with np.errstate(divide="ignore", invalid="ignore"):
-        first = np.where(mean > 0.0, mean * np.log(mean / alpha), 0.0)
-    entropy = first + (1.0 - mean) * (np.log1p(-mean) - log1p(-alpha))
-    hoeffding = np.exp(-size * entropy)
-    whole = np.ceil(np.round(total, 9))  # a sum of grades may end in 3.0000000000000098
-    bentkus = np.e * np.asarray(binomial_p(np.minimum(whole, size), size, alpha))
-    return np.where(size > 0, np.minimum(1.0, np.minimum(hoeffding, bentkus)), 1.0)
+        entropy_term = np.where(mean_loss > 0.0, mean_loss * np.log(mean_loss / alpha), 0.0)
+    entropy = entropy_term + (1.0 - mean_loss) * (np.log1p(-mean_loss) - log1p(-alpha))
+    hoeffding_p = np.exp(-n_losses * entropy)
+    rounded_total = np.ceil(np.round(total, 9))  # a sum of grades may end in 3.0000000000000098
+    bentkus_p = np.e * np.asarray(binomial_p(np.minimum(rounded_total, n_losses), n_losses, alpha))
+    return np.where(n_losses > 0, np.minimum(1.0, np.minimum(hoeffding_p, bentkus_p)), 1.0)
 
 
 def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
@@ -132,12 +137,14 @@ def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
       array([0.04, 0.02,  nan])
     """
     p = float_array(p, "p")
-    adjusted = np.full(len(p), np.nan)
-    tested = np.flatnonzero(~np.isnan(p))
-    order = tested[np.argsort(p[tested], kind="stable")]
-    multipliers = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * multipliers))
-    return adjusted
+    adjusted_p = np.full(len(p), np.nan)
+    tested_indices = np.flatnonzero(~np.isnan(p))
+    sorted_indices = tested_indices[np.argsort(p[tested_indices], kind="stable")]
+    multipliers = np.arange(len(sorted_indices), 0, -1)
+    adjusted_p[sorted_indices] = np.minimum(
+        1.0, np.maximum.accumulate(p[sorted_indices] * multipliers)
+    )
+    return adjusted_p
 
 
 def pareto_order(p: NDArray[np.float64], gain: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -153,9 +160,11 @@ def pareto_order(p: NDArray[np.float64], gain: NDArray[np.float64]) -> NDArray[n
       >>> pareto_order(np.array([0.2, 0.1, 0.3, 0.3]), np.array([5.0, 1.0, 4.0, 9.0]))
       array([1, 0, 3])
     """
-    order = np.lexsort((-gain, p))
-    best = np.maximum.accumulate(np.concatenate([[-np.inf], gain[order][:-1]]))
-    return order[gain[order] > best] if len(order) else order
+    safety_order = np.lexsort((-gain, p))
+    best_earlier_gain = np.maximum.accumulate(np.concatenate([[-np.inf], gain[safety_order][:-1]]))
+    return (
+        safety_order[gain[safety_order] > best_earlier_gain] if len(safety_order) else safety_order
+    )
 
 
 class DataNeed(NamedTuple):
@@ -191,12 +200,21 @@ def data_need(alpha: float, answered: int, wrong: int, delta: float = 0.1) -> Da
       >>> data_need(0.01, 100, 0).needed, round(data_need(0.01, 100, 0).best, 4)
       ((230, 388, 531), 0.0228)
     """
-    free, single, double = (cases_needed(alpha, delta, errors) for errors in range(3))
-    best = float(upper_bound(wrong, answered, delta))
-    return DataNeed(alpha, delta, (free, single, double), answered, wrong, best)
+    without_error, with_one_error, with_two_errors = (
+        cases_needed(alpha, delta, errors) for errors in range(3)
+    )
+    lowest_target = float(upper_bound(wrong, answered, delta))
+    return DataNeed(
+        alpha,
+        delta,
+        (without_error, with_one_error, with_two_errors),
+        answered,
+        wrong,
+        lowest_target,
+    )
 
 
-HOPES = 64  # equally likely values of a rate that its posterior is read at
+POSTERIOR_POINTS = 64  # equally likely values of a rate that its posterior is read at
 
 
 def certification_chance(
@@ -226,29 +244,39 @@ def certification_chance(
     from scipy.special import bdtrik, betainc, betaincinv
 
     check_levels(alpha, delta)
-    counts = {name: float_array(part, name) for name, part in (("k", k), ("n", n), ("size", size))}
-    for name, part in counts.items():
-        check_present(part, name, "count the cases, 0 where there is none")
-    wrong, answered, coming = counts.values()
-    new = np.round(coming).astype(np.int64)
+    count_arrays = {
+        argument_name: float_array(count_values, argument_name)
+        for argument_name, count_values in (("k", k), ("n", n), ("size", size))
+    }
+    for argument_name, count_values in count_arrays.items():
+        check_present(count_values, argument_name, "count the cases, 0 where there is none")
+    wrong_counts, answered_counts, new_sizes = count_arrays.values()
+    n_new = np.round(new_sizes).astype(np.int64)
     # The most errors that certify: the exact inverse lies between two counts, and rounding may miss
     # by one.
-    most = np.floor(np.nan_to_num(bdtrik(delta, new, alpha), nan=-1.0)) + 1.0
+    max_errors = np.floor(np.nan_to_num(bdtrik(delta, n_new, alpha), nan=-1.0)) + 1.0
     for _ in range(2):
-        most = most - (
-            np.asarray(binomial_p(np.maximum(most, 0.0).astype(np.int64), new, alpha)) > delta
+        max_errors = max_errors - (
+            np.asarray(binomial_p(np.maximum(max_errors, 0.0).astype(np.int64), n_new, alpha))
+            > delta
         )
-    levels = (np.arange(HOPES) + 0.5) / HOPES
-    rate = betaincinv(
-        wrong[..., None] + 1.0, np.maximum(answered - wrong, 0.0)[..., None] + 1.0, levels
+    posterior_levels = (np.arange(POSTERIOR_POINTS) + 0.5) / POSTERIOR_POINTS
+    posterior_rates = betaincinv(
+        wrong_counts[..., None] + 1.0,
+        np.maximum(answered_counts - wrong_counts, 0.0)[..., None] + 1.0,
+        posterior_levels,
     )
-    fewest = np.maximum(most, 0.0)[..., None]
+    allowed_errors = np.maximum(max_errors, 0.0)[..., None]
     # P(Bin(new, rate) ≤ most), one where as many errors as cases would do, which no alpha below 1
     # allows.
-    chance = betainc(np.maximum(new[..., None] - fewest, 1.0), fewest + 1.0, 1.0 - rate).mean(
-        axis=-1
+    certified_share = betainc(
+        np.maximum(n_new[..., None] - allowed_errors, 1.0),
+        allowed_errors + 1.0,
+        1.0 - posterior_rates,
+    ).mean(axis=-1)
+    return np.where(
+        (max_errors >= 0.0) & (answered_counts > 0.0) & (n_new > 0.0), certified_share, 0.0
     )
-    return np.where((most >= 0.0) & (answered > 0.0) & (new > 0.0), chance, 0.0)
 
 
 def check_levels(alpha: float, delta: float) -> None:
@@ -269,7 +297,7 @@ TestMethod = Literal["single", "fixed_sequence", "holm"]
 # share of the unambiguous asked back above which a policy buys its targets by asking (S6.9)
 MAX_OVER_ASK = 0.10
 # how many times the cases needed without an error must be answered at the first level tried
-START = 2
+START_FACTOR = 2
 
 
 class Promise(NamedTuple):
@@ -363,11 +391,11 @@ class Certificate(Result):
 
     def _summary(self) -> Summary:
         is_certified = self.chosen is not None
-        shown = short(str(self.chosen)) if is_certified else "none"
-        chosen = Cell(shown, mark="good" if is_certified else "bad")
-        title = "Certificate" if is_certified else "No certificate"
-        facts = [("chosen", chosen), *certificate_facts(self)]
-        return Summary(facts, {"promises": self.table}, (self.reason,), title)
+        chosen_text = short(str(self.chosen)) if is_certified else "none"
+        chosen_cell = Cell(chosen_text, mark="good" if is_certified else "bad")
+        card_title = "Certificate" if is_certified else "No certificate"
+        card_facts = [("chosen", chosen_cell), *certificate_facts(self)]
+        return Summary(card_facts, {"promises": self.table}, (self.reason,), card_title)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -384,8 +412,8 @@ class Certificate(Result):
 
         Source: rule S6.9.
         """
-        idle = {"always-ask", "always-refuse"} & set(self.free)
-        return self.chosen is not None and (self.over_ask > MAX_OVER_ASK or bool(idle))
+        trivial_policies = {"always-ask", "always-refuse"} & set(self.free)
+        return self.chosen is not None and (self.over_ask > MAX_OVER_ASK or bool(trivial_policies))
 
     @property
     def threshold(self) -> float | None:
@@ -408,7 +436,7 @@ class Certificate(Result):
     @property
     def rows(self) -> dict[str, Any]:
         """Certificate as a policy file holds it."""
-        rows: dict[str, Any] = {
+        certificate_row: dict[str, Any] = {
             "policy_id": self.chosen,
             "promises": [
                 promise._asdict() | {"bound": promise.bound if promise.n else None}
@@ -436,12 +464,18 @@ class Certificate(Result):
             "reason": self.reason,
         }
         if self.basis is not None:
-            rows["basis"] = self.basis
+            certificate_row["basis"] = self.basis
         if self.mix is not None:
-            rows |= {"mix": dict(self.mix), "mix_corners": [*map(list, self.mix_corners)]}
+            certificate_row |= {
+                "mix": dict(self.mix),
+                "mix_corners": [*map(list, self.mix_corners)],
+            }
         if self.undecided is not None:
-            rows |= {"undecided": self.undecided, "missing_answers": self.missing_answers}
-        return rows
+            certificate_row |= {
+                "undecided": self.undecided,
+                "missing_answers": self.missing_answers,
+            }
+        return certificate_row
 
 
 def certificate_facts(certificate: Certificate) -> list[tuple[str, ...]]:
@@ -450,11 +484,11 @@ def certificate_facts(certificate: Certificate) -> list[tuple[str, ...]]:
     Args:
       certificate: of an array or of policies.
     """
-    targets = (f"{promise.name} at most {promise.alpha:g}" for promise in certificate.promises)
-    recorded = "on record" if certificate.looks_recorded else "known of"
-    counted = f"{certificate.undecided} undecided, {certificate.missing_answers} missing"
-    rows = {
-        "targets": ", ".join(targets),
+    target_texts = (f"{promise.name} at most {promise.alpha:g}" for promise in certificate.promises)
+    looks_basis = "on record" if certificate.looks_recorded else "known of"
+    counted_wrong = f"{certificate.undecided} undecided, {certificate.missing_answers} missing"
+    fact_texts = {
+        "targets": ", ".join(target_texts),
         "binding": certificate.binding,
         "confidence": f"{1.0 - certificate.delta:g}",
         "method": certificate.method,
@@ -462,13 +496,13 @@ def certificate_facts(certificate: Certificate) -> list[tuple[str, ...]]:
         "passed": f"{len(certificate.certified):,}",
         "cases": f"{certificate.cases:,}",
         "pilot": f"{certificate.pilot:,}" if certificate.pilot else "",
-        "looks": f"{certificate.looks} {recorded}",
+        "looks": f"{certificate.looks} {looks_basis}",
         "coverage": f"{certificate.coverage:.3f}",
         "over-ask": f"{certificate.over_ask:.3f}",
         "basis": certificate.basis,
-        "counted as wrong": "" if certificate.undecided is None else counted,
+        "counted as wrong": "" if certificate.undecided is None else counted_wrong,
     }
-    return [(name, value) for name, value in rows.items() if value]
+    return [(fact_name, fact_text) for fact_name, fact_text in fact_texts.items() if fact_text]
 
 
 def certify(
@@ -518,53 +552,77 @@ def certify(
     if method not in get_args(Method):
         refuse("method must be fixed_sequence or holm", repr(method), "leave it out")
     if start is not None and (method == "holm" or np.isnan(start)):
-        value = "one for holm, which tests every level" if method == "holm" else "NaN"
-        refuse("start must be a score at which a fixed sequence begins", value, "leave it out")
-    loss, score = _certify_cases(correct, scores, graded=graded)
+        start_problem = "one for holm, which tests every level" if method == "holm" else "NaN"
+        refuse(
+            "start must be a score at which a fixed sequence begins", start_problem, "leave it out"
+        )
+    losses, case_scores = _certify_cases(correct, scores, graded=graded)
     # A mean of grades has no exact binomial test: Hoeffding and Bentkus bound it instead.
-    graded = bool(((loss > 0.0) & (loss < 1.0)).any())
-    levels, n, total = _levels(score, loss)
-    p_value: Any = hoeffding_bentkus if graded else binomial_p
-    p = np.asarray(p_value(total, n, alpha))
-    needed = cases_needed(alpha, delta)
-    first = _first_level(levels, n, needed, method, start)
-    rejected = (fixed_sequence if method == "fixed_sequence" else holm)(p[first:], delta)
-    passed = first + np.flatnonzero(rejected)
+    graded = bool(((losses > 0.0) & (losses < 1.0)).any())
+    score_levels, n_answered, loss_sums = _levels(case_scores, losses)
+    p_value_function: Any = hoeffding_bentkus if graded else binomial_p
+    p_values = np.asarray(p_value_function(loss_sums, n_answered, alpha))
+    n_needed = cases_needed(alpha, delta)
+    first_level = _first_level(score_levels, n_answered, n_needed, method, start)
+    is_rejected = (fixed_sequence if method == "fixed_sequence" else holm)(
+        p_values[first_level:], delta
+    )
+    passed_levels = first_level + np.flatnonzero(is_rejected)
     # A fixed sequence ends at its first failure, which is tested too.
-    tested = len(rejected) if method == "holm" else min(len(rejected), len(passed) + 1)
-    facts: dict[str, Any] = {"delta": delta, "method": method, "tested": tested}
-    facts |= {"candidates": len(levels), "cases": len(score)}
+    n_tested = (
+        len(is_rejected) if method == "holm" else min(len(is_rejected), len(passed_levels) + 1)
+    )
+    common_fields: dict[str, Any] = {"delta": delta, "method": method, "tested": n_tested}
+    common_fields |= {"candidates": len(score_levels), "cases": len(case_scores)}
 
-    def promise_at(at: int) -> Promise:
+    def promise_at(level_index: int) -> Promise:
         # exact for a share, for grades the highest mean that is not rejected
-        bound = (graded_bound if graded else upper_bound)(total[at], n[at], delta)
-        return Promise("risk", alpha, float(total[at]), int(n[at]), float(bound))
+        risk_bound = (graded_bound if graded else upper_bound)(
+            loss_sums[level_index], n_answered[level_index], delta
+        )
+        return Promise(
+            "risk",
+            alpha,
+            float(loss_sums[level_index]),
+            int(n_answered[level_index]),
+            float(risk_bound),
+        )
 
     # Without a certificate the reason names what is short: cases, or the bound of the nearest
     # level.
-    if not len(passed) and first == len(n):
-        needs = f"a risk of {alpha:g} needs {needed} answered cases without an error at delta"
-        reason = f"{needs} {delta:g}, got {int(n.max(initial=0))}"
-        return Certificate(None, (), 0.0, (), "risk", reason=reason, **facts)
-    if not len(passed):
-        lowest = first + int(np.argmin(upper_bound(np.ceil(total[first:]), n[first:], delta)))
-        tried, best = promise_at(first), decimals(promise_at(lowest).bound, alpha)
-        reason = (
-            f"the first level tried, {decimals(levels[first])}, has {decimals(tried.k)} wrong of "
-            f"{tried.n}, upper bound {decimals(tried.bound, alpha)} above alpha "
-            f"{decimals(alpha, tried.bound)}; the bound is lowest, {best}, at "
-            f"{decimals(levels[lowest])}"
+    if not len(passed_levels) and first_level == len(n_answered):
+        requirement = (
+            f"a risk of {alpha:g} needs {n_needed} answered cases without an error at delta"
         )
-        return Certificate(None, (), 0.0, (tried,), "risk", reason=reason, **facts)
-    promise = promise_at(int(passed.max()))
+        reason = f"{requirement} {delta:g}, got {int(n_answered.max(initial=0))}"
+        return Certificate(None, (), 0.0, (), "risk", reason=reason, **common_fields)
+    if not len(passed_levels):
+        lowest_level = first_level + int(
+            np.argmin(
+                upper_bound(np.ceil(loss_sums[first_level:]), n_answered[first_level:], delta)
+            )
+        )
+        first_promise, lowest_bound = (
+            promise_at(first_level),
+            decimals(promise_at(lowest_level).bound, alpha),
+        )
+        reason = (
+            f"the first level tried, {decimals(score_levels[first_level])}, "
+            f"has {decimals(first_promise.k)} wrong of "
+            f"{first_promise.n}, upper bound {decimals(first_promise.bound, alpha)} above alpha "
+            f"{decimals(alpha, first_promise.bound)}; the bound is lowest, {lowest_bound}, at "
+            f"{decimals(score_levels[lowest_level])}"
+        )
+        return Certificate(None, (), 0.0, (first_promise,), "risk", reason=reason, **common_fields)
+    promise = promise_at(int(passed_levels.max()))
     return Certificate(
-        float(levels[passed.max()]),
-        tuple(levels[passed].tolist()),
-        promise.n / len(score),
+        float(score_levels[passed_levels.max()]),
+        tuple(score_levels[passed_levels].tolist()),
+        promise.n / len(case_scores),
         (promise,),
         "risk",
         reason=f"risk at most {alpha:g} with confidence {1.0 - delta:g}",
-        **facts,
+        **common_fields,
     )
 
 
@@ -573,18 +631,18 @@ def _first_level(
     n: NDArray[np.int64],
     needed: int,
     method: Method,
-    start: float | None,
+    start_score: float | None,
 ) -> int:
     """Level that is tested first.
 
     It rests on numbers of answered cases alone: one chosen by labels would void the confidence.
     """
-    least = int(np.searchsorted(n, needed))  # levels above it can not pass, whatever the labels
+    first_usable = int(np.searchsorted(n, needed))  # no labels let a level above it pass
     if method == "holm":
-        return least
-    if start is not None:
-        return max(least, int(np.searchsorted(-levels, -start, side="right")) - 1)
-    return min(int(np.searchsorted(n, START * needed)), max(least, len(n) - 1))
+        return first_usable
+    if start_score is not None:
+        return max(first_usable, int(np.searchsorted(-levels, -start_score, side="right")) - 1)
+    return min(int(np.searchsorted(n, START_FACTOR * needed)), max(first_usable, len(n) - 1))
 
 
 def graded_bound(total: float, n: int, delta: float) -> float:
@@ -604,42 +662,63 @@ def graded_bound(total: float, n: int, delta: float) -> float:
 
     if n == 0:
         return float("nan")
-    low, high = max(total / n, 1e-12), 1.0 - 1e-12
-    return float(brentq(over, low, high)) if low < high and over(high) < 0.0 else 1.0
+    lowest_mean, highest_mean = max(total / n, 1e-12), 1.0 - 1e-12
+    return (
+        float(brentq(over, lowest_mean, highest_mean))
+        if lowest_mean < highest_mean and over(highest_mean) < 0.0
+        else 1.0
+    )
 
 
 def _levels(
-    score: NDArray[np.float64], loss: NDArray[np.float64]
+    case_scores: NDArray[np.float64], losses: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
     """Score levels from the highest, how many are answered at each, and the sum of their losses.
 
     Losses are summed in their own order, so that the order of the rows changes nothing.
     """
-    known = np.flatnonzero(~np.isnan(score))
-    known = known[np.lexsort((loss[known], -score[known]))]
-    levels, place = np.unique(-score[known], return_inverse=True)
-    total = np.bincount(place, weights=loss[known], minlength=len(levels)).cumsum()
-    return 0.0 - levels, np.bincount(place, minlength=len(levels)).cumsum(), total
+    scored_indices = np.flatnonzero(~np.isnan(case_scores))
+    scored_indices = scored_indices[
+        np.lexsort((losses[scored_indices], -case_scores[scored_indices]))
+    ]
+    negated_levels, level_index = np.unique(-case_scores[scored_indices], return_inverse=True)
+    loss_sums = np.bincount(
+        level_index, weights=losses[scored_indices], minlength=len(negated_levels)
+    ).cumsum()
+    return (
+        0.0 - negated_levels,
+        np.bincount(level_index, minlength=len(negated_levels)).cumsum(),
+        loss_sums,
+    )
 
 
 def _certify_cases(
     correct: ArrayLike, scores: ArrayLike, *, graded: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Losses and scores of the cases."""
-    right, score = float_array(correct, "correct"), float_array(scores, "scores")
-    if right.ndim != 1 or right.shape != score.shape:
-        shapes = f"shapes {right.shape} and {score.shape}"
-        refuse("correct and scores must be one row a case each", shapes, "give both of all cases")
-    if not len(right):
+    correct_values, case_scores = float_array(correct, "correct"), float_array(scores, "scores")
+    if correct_values.ndim != 1 or correct_values.shape != case_scores.shape:
+        shapes_text = f"shapes {correct_values.shape} and {case_scores.shape}"
+        refuse(
+            "correct and scores must be one row a case each", shapes_text, "give both of all cases"
+        )
+    if not len(correct_values):
         refuse("a certificate needs at least one case", "none", "check the split")
-    right = within_range(right, 0.0, 1.0, "correct")
-    odd = ~((right >= 0.0) & (right <= 1.0)) if graded else (right != 0.0) & (right != 1.0)
-    if odd.any():
-        position = int(odd.argmax())
-        shown = f"{right[position]:g} at position {position} ({int(odd.sum())} such cases)"
+    correct_values = within_range(correct_values, 0.0, 1.0, "correct")
+    is_invalid = (
+        ~((correct_values >= 0.0) & (correct_values <= 1.0))
+        if graded
+        else (correct_values != 0.0) & (correct_values != 1.0)
+    )
+    if is_invalid.any():
+        position = int(is_invalid.argmax())
+        value_text = (
+            f"{correct_values[position]:g} at position {position} "
+            f"({int(is_invalid.sum())} such cases)"
+        )
         rule = f"correct must be {'in [0, 1]' if graded else 'boolean, or 0 and 1'}, without NaN"
-        refuse(rule, shown, "give (correct, scores) of labelled cases, grades by graded=True")
-    return 1.0 - right, score
+        refuse(rule, value_text, "give (correct, scores) of labelled cases, grades by graded=True")
+    return 1.0 - correct_values, case_scores
 
 
 class LabelNoiseBound(NamedTuple):
@@ -682,8 +761,10 @@ def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> Lab
     _check_k_of_n(k, n)
     if most < 0:
         refuse("most must be at least 0", most, "it counts wrong labels")
-    labels = np.arange(min(most, n - k) + 1, dtype=np.int64)
-    return LabelNoiseBound(labels, k + labels, np.asarray(upper_bound(k + labels, n, delta)))
+    wrong_labels = np.arange(min(most, n - k) + 1, dtype=np.int64)
+    return LabelNoiseBound(
+        wrong_labels, k + wrong_labels, np.asarray(upper_bound(k + wrong_labels, n, delta))
+    )
 
 
 def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
@@ -708,7 +789,9 @@ def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
     """
     _check_k_of_n(k, n)
     check_levels(alpha, delta)
-    return bisect_left(range(n - k + 1), 1, key=lambda j: int(upper_bound(k + j, n, delta) > alpha))
+    return bisect_left(
+        range(n - k + 1), 1, key=lambda n_flipped: int(upper_bound(k + n_flipped, n, delta) > alpha)
+    )
 
 
 def _check_k_of_n(k: int, n: int) -> None:

@@ -36,25 +36,32 @@ def missing(what: str, room: str) -> NoReturn:
       MissingExtensionError: always.
     """
     # A folder whose modules are there but whose `__init__.py` is lost is damaged, and says so.
-    modules = {path.name for place in _folders() for path in Path(place, room).glob("*.py")}
-    is_damaged = bool(modules) and "__init__.py" not in modules
-    state = "which lacks its __init__.py" if is_damaged else "which is not installed"
-    message = f"{what} is in raglab/extensions/{room}, {state}: install raglab-toolkit as a whole."
+    module_names = {
+        module_path.name
+        for extensions_folder in _folders()
+        for module_path in Path(extensions_folder, room).glob("*.py")
+    }
+    is_damaged = bool(module_names) and "__init__.py" not in module_names
+    install_state = "which lacks its __init__.py" if is_damaged else "which is not installed"
+    message = (
+        f"{what} is in raglab/extensions/{room}, {install_state}: "
+        "install raglab-toolkit as a whole."
+    )
     raise MissingExtensionError(message, name=f"{ROOMS}.{room}")
 
 
-def check_installed(what: str, room: str) -> None:
+def check_installed(wanted_name: str, room: str) -> None:
     """Refuse what needs a room that is gone.
 
     Args:
-      what: the user asked for.
+      wanted_name: the user asked for.
       room: folder in `raglab/extensions`.
 
     Raises:
       MissingExtensionError: the room is not installed.
     """
     if room not in installed():
-        missing(what, room)
+        missing(wanted_name, room)
 
 
 @cache
@@ -93,13 +100,16 @@ def listed_names(stub: str) -> dict[str, PublicName]:
       >>> listed_names("from raglab.extensions.cockpit.display import cockpit as cockpit")
       {'cockpit': PublicName(module='extensions.cockpit.display', room='cockpit')}
     """
-    lines = re.findall(r"^from raglab\.?([\w.]*) import (\w+) as \w+$", stub, re.MULTILINE)
-    return {name: PublicName(module, _room_of(module)) for module, name in lines}
+    import_lines = re.findall(r"^from raglab\.?([\w.]*) import (\w+) as \w+$", stub, re.MULTILINE)
+    return {
+        public_name: PublicName(module_path, _room_of(module_path))
+        for module_path, public_name in import_lines
+    }
 
 
-def _room_of(module: str) -> str | None:
-    match = re.match(r"extensions\.(\w+)", module)
-    return match[1] if match else None
+def _room_of(module_path: str) -> str | None:
+    room_match = re.match(r"extensions\.(\w+)", module_path)
+    return room_match[1] if room_match else None
 
 
 def public_names(
@@ -109,38 +119,42 @@ def public_names(
 
     Args:
       package: `__name__` of the module.
-      file: `__file__` of the module; the stub beside it lists the names.
+      file: `__file__` of the module; the stub next to it lists the names.
       more: names that the module defines itself.
     """
-    names = listed_names(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    listed_places = listed_names(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
 
     def load(name: str) -> Any:  # noqa: ANN401
-        if name not in names:
-            if (module_there := _submodule(package, name)) is not None:
-                return module_there
-            elsewhere = " or ".join(f"{door}.{name}" for door in doors_of(name))
-            msg = (
+        if name not in listed_places:
+            if (submodule := _submodule(package, name)) is not None:
+                return submodule
+            other_doors = " or ".join(f"{public_door}.{name}" for public_door in doors_of(name))
+            message = (
                 f"module {package!r} has no attribute "
-                f"{name!r}{elsewhere and f'; it is {elsewhere}'}"
+                f"{name!r}{other_doors and f'; it is {other_doors}'}"
             )
-            raise AttributeError(msg, name=name, obj=sys.modules[package])
-        module, room = names[name]
+            raise AttributeError(message, name=name, obj=sys.modules[package])
+        module_path, room = listed_places[name]
         if room is not None and room not in installed():
             missing(f"{package}.{name}", room)
-        if not module:
+        if not module_path:
             return importlib.import_module(f"raglab.{name}")
-        loaded = importlib.import_module(f"raglab.{module}")
+        loaded_module = importlib.import_module(f"raglab.{module_path}")
         return (
-            getattr(loaded, name)
-            if hasattr(loaded, name)
-            else importlib.import_module(f"{loaded.__name__}.{name}")
+            getattr(loaded_module, name)
+            if hasattr(loaded_module, name)
+            else importlib.import_module(f"{loaded_module.__name__}.{name}")
         )
 
     def listed() -> list[str]:
         # Without the names of rooms that are gone, so that help, completion and `import *` go on
         # without them.
         return [
-            *(name for name, place in names.items() if place.room in {None, *installed()}),
+            *(
+                public_name
+                for public_name, name_place in listed_places.items()
+                if name_place.room in {None, *installed()}
+            ),
             *more,
         ]
 
@@ -153,7 +167,7 @@ def public(name: str) -> Any:  # noqa: ANN401
 
 
 def _submodule(package: str, name: str) -> ModuleType | None:
-    """Module of a package, imported; None where there is none or its name is private."""
+    """Module of a package, imported; None if it does not exist or is private."""
     try:
         return None if name.startswith("_") else importlib.import_module(f"{package}.{name}")
     except ModuleNotFoundError as error:
@@ -169,17 +183,25 @@ def doors_of(name: str) -> list[str]:
       >>> doors_of("slices"), doors_of("DefaultLearner"), doors_of("nothing")
       (['raglab.lab'], ['raglab.default_learner'], [])
     """
-    root = Path(__file__).parent
-    stubs = [*root.glob("*.pyi"), *root.glob("*/__init__.pyi")]
-    names = {stub: [*listed_names(stub.read_text(encoding="utf-8"))] for stub in stubs}
-    for file in ("default_learner/__init__.py", "sklearn.py"):
-        text = (root / file).read_text(encoding="utf-8")
-        names[root / file] = re.findall(r'^(?:    "|class )(\w+)(?:",$|\()', text, re.MULTILINE)
-    modules = {path: path.relative_to(root.parent).with_suffix("").parts for path in names}
+    package_folder = Path(__file__).parent
+    stub_paths = [*package_folder.glob("*.pyi"), *package_folder.glob("*/__init__.pyi")]
+    names_by_path = {
+        stub_path: [*listed_names(stub_path.read_text(encoding="utf-8"))]
+        for stub_path in stub_paths
+    }
+    for class_file in ("default_learner/__init__.py", "sklearn.py"):
+        source_text = (package_folder / class_file).read_text(encoding="utf-8")
+        names_by_path[package_folder / class_file] = re.findall(
+            r'^(?:    "|class )(\w+)(?:",$|\()', source_text, re.MULTILINE
+        )
+    module_parts = {
+        listing_path: listing_path.relative_to(package_folder.parent).with_suffix("").parts
+        for listing_path in names_by_path
+    }
     return sorted(
-        ".".join(modules[path]).removesuffix(".__init__")
-        for path, listed in names.items()
-        if name in listed
+        ".".join(module_parts[listing_path]).removesuffix(".__init__")
+        for listing_path, path_names in names_by_path.items()
+        if name in path_names
     )
 
 
@@ -199,20 +221,20 @@ def extension(point: str, room: str, what: str) -> Any:  # noqa: ANN401
 
 def extensions(kind: str) -> dict[str, Any]:
     """Objects installed rooms offer at points `kind.name`, by name, in room and point order."""
-    prefix = f"{kind}."
+    point_prefix = f"{kind}."
     return {
-        point.removeprefix(prefix): _load(target)
+        point.removeprefix(point_prefix): _load(point_target)
         for room in installed()
-        for point, target in _points(room).items()
-        if point.startswith(prefix)
+        for point, point_target in _points(room).items()
+        if point.startswith(point_prefix)
     }
 
 
 def _points(room: str) -> dict[str, str]:
-    points: dict[str, str] = importlib.import_module(f"{ROOMS}.{room}").POINTS
-    return points
+    room_points: dict[str, str] = importlib.import_module(f"{ROOMS}.{room}").POINTS
+    return room_points
 
 
-def _load(target: str) -> Any:  # noqa: ANN401
-    module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
+def _load(target_path: str) -> Any:  # noqa: ANN401
+    module_name, _, object_name = target_path.partition(":")
+    return getattr(importlib.import_module(module_name), object_name)

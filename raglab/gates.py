@@ -38,7 +38,7 @@ from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, S
 from raglab.values import BoolArray, Bools, FloatArray, Floats, Ints
 
 Margins: TypeAlias = tuple[Floats, ...]
-AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
+COMPARISONS_AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
 # Types of a stored count of hits and of the sum that gives it, by the most hits.
 COUNT_TYPES: Mapping[float, Any] = {
     254: (np.int16, np.uint8),
@@ -79,16 +79,18 @@ def explain(margins: Margins) -> Verdict:
     Args:
       margins: of the gate, a named tuple with one field a check, [...] each.
     """
-    names: Any = margins._fields  # type: ignore[attr-defined]
-    values = np.array(np.broadcast_arrays(*margins), dtype=np.float64)
-    tightest = np.where(np.isnan(values), -np.inf, values).argmin(axis=0)
-    parts = (
-        fires(tuple(values)),
-        np.array(names)[tightest],
-        np.take_along_axis(values, tightest[None], axis=0)[0],
+    check_names: Any = margins._fields  # type: ignore[attr-defined]
+    margin_values = np.array(np.broadcast_arrays(*margins), dtype=np.float64)
+    tightest_index = np.where(np.isnan(margin_values), -np.inf, margin_values).argmin(axis=0)
+    verdict_fields = (
+        fires(tuple(margin_values)),
+        np.array(check_names)[tightest_index],
+        np.take_along_axis(margin_values, tightest_index[None], axis=0)[0],
     )
     return (
-        Verdict(*parts) if tightest.ndim else Verdict(*(np.asarray(part).item() for part in parts))
+        Verdict(*verdict_fields)
+        if tightest_index.ndim
+        else Verdict(*(np.asarray(verdict_field).item() for verdict_field in verdict_fields))
     )
 
 
@@ -212,8 +214,8 @@ def refine_margins(step: Ints, change: Floats, thresholds: RefineThresholds) -> 
 
     Args:
       step: number of the next refinement, from 1.
-      change: absolute change of the confidence over the last two depths, [...]; +inf where there is
-        only one depth.
+      change: absolute change of the confidence over the last two depths, [...]; +inf with only one
+        depth.
       thresholds: of the loop.
 
     Source: rule S2.9.
@@ -278,7 +280,7 @@ def domain_margins(
 ) -> StageMargins:
     """Headroom of the query's text.
 
-    Words in it, no deny pattern, an allow pattern where there are any.
+    Words in it, no deny pattern, an allow pattern if there are any.
 
     Args:
       n_words: words of the query, [...].
@@ -318,8 +320,13 @@ def l2_margins(
       Verdict(fired=True, check='l2', margin=-0.09999999999999998)
     """
     best = measured_values(best, "best")
-    hard, soft = headroom(thresholds.max_l2, best), headroom(thresholds.soft_max_l2, best)
-    return L2Margins(headroom(n_hits, 1.0), switched(np.fmax(hard, soft), thresholds.on))
+    hard_margin, soft_margin = (
+        headroom(thresholds.max_l2, best),
+        headroom(thresholds.soft_max_l2, best),
+    )
+    return L2Margins(
+        headroom(n_hits, 1.0), switched(np.fmax(hard_margin, soft_margin), thresholds.on)
+    )
 
 
 def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
@@ -335,18 +342,18 @@ def l2_cut(best: Floats, thresholds: GateThresholds) -> Floats:
     """
     best = measured_values(best, "best")
     cut: Any = -np.inf
-    for bound in (thresholds.soft_max_l2, thresholds.max_l2):
-        cut = np.where(meets_threshold(headroom(bound, best)), bound, cut)
+    for l2_bound in (thresholds.soft_max_l2, thresholds.max_l2):
+        cut = np.where(meets_threshold(headroom(l2_bound, best)), l2_bound, cut)
     return switched(cut, thresholds.on)
 
 
 def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
     """Hits within the cut, int16 [P, Q], or [...] as the cut.
 
-    int64 where there are more hits than int16 counts.
+    int64 for more hits than int16 counts.
 
     Args:
-      l2: squared L2 distances, [K, Q], or [K] of one query, NaN where there is no hit.
+      l2: squared L2 distances, [K, Q], or [K] of one query, NaN for no hit.
       cut: bound of the distance, [P, Q], or [...] of one query.
 
     Source: rule S2.3.
@@ -355,18 +362,20 @@ def n_relevant(l2: ArrayLike, cut: ArrayLike) -> NDArray[Any]:
     if l2.ndim == 1:
         return n_relevant(l2[:, None], cut.reshape(-1, 1)).reshape(cut.shape)
     # The sum that gives a count is faster the narrower its type.
-    count_type, sum_type = next(types for most, types in COUNT_TYPES.items() if len(l2) <= most)
-    count = np.empty(cut.shape, dtype=count_type)
+    count_type, sum_type = next(
+        type_pair for max_hits, type_pair in COUNT_TYPES.items() if len(l2) <= max_hits
+    )
+    hit_counts = np.empty(cut.shape, dtype=count_type)
     # Distances of some cases at a time, which stay in the cache while all policies pass.
-    width = max(1, AT_ONCE // 2 // max(1, len(l2)))
-    for first in range(0, l2.shape[1], width):
-        case_block = slice(first, first + width)
-        step = max(1, AT_ONCE // max(1, l2[:, case_block].size))
-        for start in range(0, len(cut), step):
-            policy_block = slice(start, start + step)
-            within = (l2[:, None, case_block] <= cut[policy_block, case_block]).view(np.uint8)
-            count[policy_block, case_block] = np.add.reduce(within, axis=0, dtype=sum_type)
-    return count
+    block_width = max(1, COMPARISONS_AT_ONCE // 2 // max(1, len(l2)))
+    for first_case in range(0, l2.shape[1], block_width):
+        case_block = slice(first_case, first_case + block_width)
+        policy_step = max(1, COMPARISONS_AT_ONCE // max(1, l2[:, case_block].size))
+        for first_policy in range(0, len(cut), policy_step):
+            policy_block = slice(first_policy, first_policy + policy_step)
+            is_within = (l2[:, None, case_block] <= cut[policy_block, case_block]).view(np.uint8)
+            hit_counts[policy_block, case_block] = np.add.reduce(is_within, axis=0, dtype=sum_type)
+    return hit_counts
 
 
 def density_margins(n_relevant: Ints, thresholds: GateThresholds) -> StageMargins:
@@ -391,7 +400,7 @@ def hits_agree(
     """Whether the two nearest hits agree: one document and near pages, or one signature with a tag.
 
     Args:
-      document: number of the document of each of the two, [..., 2]; -1 where there is no hit.
+      document: number of the document of each of the two, [..., 2]; -1 for no hit.
       page: number of the page of each of the two, [..., 2]; NaN where it is not known.
       core: number of the signature without the document of each of the two, [..., 2].
       tagged: whether the first has a tag, [...].
@@ -399,11 +408,11 @@ def hits_agree(
 
     Source: rule S2.4.
     """
-    both = (document >= 0).all(axis=-1)
-    near = (document[..., 0] == document[..., 1]) & (
+    both_exist = (document >= 0).all(axis=-1)
+    is_near = (document[..., 0] == document[..., 1]) & (
         np.abs(page[..., 0] - page[..., 1]) <= near_pages
     )
-    return both & (near | ((core[..., 0] == core[..., 1]) & tagged))
+    return both_exist & (is_near | ((core[..., 0] == core[..., 1]) & tagged))
 
 
 def gap_margins(
@@ -422,8 +431,8 @@ def gap_margins(
 
     Source: rule S2.4.
     """
-    margin = headroom(gap, thresholds.min_gap, thresholds.on)
-    return GapMargins(gap=np.where(np.less(n_relevant, 2) | agree, np.inf, margin))
+    gap_headroom = headroom(gap, thresholds.min_gap, thresholds.on)
+    return GapMargins(gap=np.where(np.less(n_relevant, 2) | agree, np.inf, gap_headroom))
 
 
 def coverage_margins(n_missing: Ints, on: Bools = True) -> StageMargins:
@@ -594,40 +603,42 @@ class Gate(NamedTuple):
     @property
     def form(self) -> Any:  # noqa: ANN401 - a type that is made here
         """Type of its thresholds, fields by their keys and `on`."""
-        keys = (threshold.key for threshold in self.thresholds)
-        return thresholds_form(self.name.title() if self.thresholds else "Switch", *keys)
+        threshold_keys = (threshold.key for threshold in self.thresholds)
+        return thresholds_form(self.name.title() if self.thresholds else "Switch", *threshold_keys)
 
 
-def signal_gate(known: Signal) -> Gate:
+def signal_gate(gated_signal: Signal) -> Gate:
     """Gate on one signal, named by its section `signals.<name>`.
 
     What it does on fire is the policy's.
 
     Args:
-      known: the signal.
+      gated_signal: the signal.
 
     Source: rule S2.15.
     """
-    gate = BUILT_IN_GATES.get(known.name)
-    return _signal_gate(known) if gate is None else gate
+    gate = BUILT_IN_GATES.get(gated_signal.name)
+    return _signal_gate(gated_signal) if gate is None else gate
 
 
-def _signal_gate(known: Signal) -> Gate:
-    name = known.name
-    path, unit = signal_path(name), known.unit._replace(whole=False)
+def _signal_gate(gated_signal: Signal) -> Gate:
+    signal_name = gated_signal.name
+    section_path, signal_unit = signal_path(signal_name), gated_signal.unit._replace(whole=False)
     return Gate(
-        path,
+        section_path,
         "S2.15",
         judges="chosen",
         firing="refuse",
         thresholds=(
-            Threshold(f"{path}.min", "floor", unit, path, nullable=True),
-            Threshold(f"{path}.max", "ceiling", unit, path, nullable=True),
+            Threshold(f"{section_path}.min", "floor", signal_unit, section_path, nullable=True),
+            Threshold(f"{section_path}.max", "ceiling", signal_unit, section_path, nullable=True),
         ),
-        reads=(path,),
+        reads=(section_path,),
         stages=(SIGNALS,),
-        margins=lambda read, thresholds: signal_margins(
-            read(path), thresholds, missing_passes=known.missing == "passes"
+        margins=lambda read_measurement, thresholds: signal_margins(
+            read_measurement(section_path),
+            thresholds,
+            missing_passes=gated_signal.missing == "passes",
         ),
     )
 
@@ -802,17 +813,17 @@ def gate_by_name(name: str) -> Gate:
     for gate in GATES:
         if gate.name == name:
             return gate
-    msg = f"gate must be one of {', '.join(gate.name for gate in GATES)}, got {name!r}."
-    raise KeyError(msg)
+    message = f"gate must be one of {', '.join(gate.name for gate in GATES)}, got {name!r}."
+    raise KeyError(message)
 
 
 # thresholds of the gate
-def margins_of(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN401
+def margins_of(gate: Gate, read_measurement: Read, thresholds: Any) -> Margins:  # noqa: ANN401
     """Headroom of a gate, one margin a stage that it decides.
 
     Args:
       gate: row of `GATES`, or of a signal.
-      read: measurement by its name, scalar or [...].
+      read_measurement: measurement by its name, scalar or [...].
       thresholds: the gate's thresholds, broadcast against [...].
 
     Example:
@@ -822,39 +833,51 @@ def margins_of(gate: Gate, read: Read, thresholds: Any) -> Margins:  # noqa: ANN
       SimilarityMargins(similarity=np.float64(0.25))
     """
     if gate.margins is not None:
-        return gate.margins(read, thresholds)
+        return gate.margins(read_measurement, thresholds)
     (threshold,) = gate.thresholds
-    value, bound = read(threshold.meets), getattr(thresholds, threshold.key)
-    pair = (value, bound) if threshold.side == "floor" else (bound, value)
-    return (headroom(*pair, thresholds.on),)
+    measured_value, threshold_value = (
+        read_measurement(threshold.meets),
+        getattr(thresholds, threshold.key),
+    )
+    operands = (
+        (measured_value, threshold_value)
+        if threshold.side == "floor"
+        else (threshold_value, measured_value)
+    )
+    return (headroom(*operands, thresholds.on),)
 
 
-def threshold_met(gate: Gate, read: Read) -> Threshold:
+def threshold_met(gate: Gate, read_measurement: Read) -> Threshold:
     """Threshold of a gate that one case meets.
 
     The last one whose `where` holds for it, else the first.
 
     Args:
       gate: with thresholds.
-      read: measurement by its name, of one case.
+      read_measurement: measurement by its name, of one case.
     """
-    met = gate.thresholds[0]
+    active_threshold = gate.thresholds[0]
     for threshold in gate.thresholds[1:]:
-        met = threshold if threshold.where and read(threshold.where) else met
-    return met
+        active_threshold = (
+            threshold if threshold.where and read_measurement(threshold.where) else active_threshold
+        )
+    return active_threshold
 
 
-def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN401 - a named tuple
+def gate_thresholds(gate: Gate, policy_values: Callable[[str], Any]) -> Any:  # noqa: ANN401 - a named tuple
     """Thresholds of a gate in its form; a gate whose first threshold is null is off.
 
     Args:
       gate: row of `GATES`.
-      of: values of a path in the policies, [...]; NaN for null.
+      policy_values: values of a path in the policies, [...]; NaN for null.
     """
-    values, on = [of(threshold.path) for threshold in gate.thresholds], of(f"{gate.name}.enabled")
+    threshold_values, is_on = (
+        [policy_values(threshold.path) for threshold in gate.thresholds],
+        policy_values(f"{gate.name}.enabled"),
+    )
     if gate.thresholds and gate.thresholds[0].nullable:
-        on = on & ~np.isnan(values[0])  # a new array: that of `of` is its caller's
-    return gate.form(*values, on)
+        is_on = is_on & ~np.isnan(threshold_values[0])  # a new array: that of `of` is its caller's
+    return gate.form(*threshold_values, is_on)
 
 
 def swept_thresholds(signals: Iterable[Signal] = BUILT_IN) -> Iterator[Threshold]:

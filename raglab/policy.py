@@ -28,7 +28,7 @@ from raglab import gates
 from raglab.arguments.user_warnings import IdleThresholdWarning, is_called_inside, warn_user
 from raglab.gating.expected_cost import DecisionModel
 from raglab.gating.fused_gate import Model, Part
-from raglab.gating.own_margins import OWN
+from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.policy_parts.acting import check_order_names, threshold_need
 from raglab.policy_parts.own_gates import REGISTERED
 from raglab.policy_parts.patterns import Patterns
@@ -107,12 +107,12 @@ class Structure(NamedTuple):
 
         Fingerprints of traces with answers are made of this text.
         """
-        rows = self._asdict()
+        field_values = self._asdict()
         if self.document_identity == DEFAULT_IDENTITY:
-            del rows["document_identity"]
+            del field_values["document_identity"]
         return (
             f"{type(self).__name__}("
-            f"{', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+            f"{', '.join(f'{field_name}={value!r}' for field_name, value in field_values.items())})"
         )
 
 
@@ -120,7 +120,7 @@ DEFAULT_IDENTITY = "path"  # of documents, `resolver.document_identity` of defau
 
 
 @cache
-def _stated() -> Mapping[str, Any]:
+def _bundled_defaults() -> Mapping[str, Any]:
     return dict(
         yaml.safe_load(files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8"))
     )
@@ -132,23 +132,27 @@ def _published_defaults() -> Mapping[str, Any]:
 
     Of a gate that has none there, off and as its row says.
     """
-    rows = dict(_stated())
+    published_sections = dict(_bundled_defaults())
     for gate in gates.GATES:
-        if gate.switch and gate.name not in rows:
-            rows[gate.name] = {"enabled": False} | {
+        if gate.switch and gate.name not in published_sections:
+            published_sections[gate.name] = {"enabled": False} | {
                 threshold.key: threshold.default for threshold in gate.thresholds
             }
-    return rows
+    return published_sections
 
 
-GENERIC = "generic"  # the pack of no trade
+GENERIC_PACK = "generic"  # the pack of no trade
 # nothing that decides
-_CASES = {"tuned_on", "tuned_scores", "learned_cases"}  # of the cases that chose its values
-_NOT_HASHED = {"certificate", "notes", "pack", "pack_hash", *_CASES}
+_LEARNED_FIELDS = {
+    "tuned_on",
+    "tuned_scores",
+    "learned_cases",
+}  # of the cases that chose its values
+_NOT_HASHED = {"certificate", "notes", "pack", "pack_hash", *_LEARNED_FIELDS}
 
-USER_SECTIONS = ("signals", OWN)  # of gates of the user, by name
+USER_SECTIONS = ("signals", USER_GATES_SECTION)  # of gates of the user, by name
 # Lists of patterns, fitted curves and models: a difference in them is one difference.
-WHOLE = frozenset(
+WHOLE_VALUES = frozenset(
     {
         *(f"patterns.{name}" for name in PatternLists.model_fields),
         "fused.parts",
@@ -160,7 +164,7 @@ WHOLE = frozenset(
 
 # Keys that came after version 1. Where one stands at its default it is left out of the canonical
 # JSON, so that adding a key changes the id of no policy (rule S0.8). A key never leaves this list.
-ADDED = (
+ADDED_KEYS = (
     "gap.near_pages",
     "confidence.min_texts",
     "confidence.fallback",
@@ -179,40 +183,47 @@ ADDED = (
 ADDED_SECTIONS = ("decision", "signals", "gates")  # left out where nothing of them is left
 
 
-def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
+def _canonical_rows(sections: dict[str, Any]) -> dict[str, Any]:
     """Sections of a policy without added keys, and added gates' sections, that are at default."""
-    published = _published_defaults()
-    for name in published.keys() - _stated().keys():
-        if rows[name] == published[name]:
-            del rows[name]
-    for path in ADDED:
-        section, _, key = path.partition(".")
-        if section in rows and rows[section].get(key) == published[section][key]:
-            rows[section].pop(key, None)
-    for section in ADDED_SECTIONS:
-        if not rows[section]:
-            del rows[section]
-    return rows
+    published_sections = _published_defaults()
+    for added_gate in published_sections.keys() - _bundled_defaults().keys():
+        if sections[added_gate] == published_sections[added_gate]:
+            del sections[added_gate]
+    for added_path in ADDED_KEYS:
+        section_name, _, field_key = added_path.partition(".")
+        if (
+            section_name in sections
+            and sections[section_name].get(field_key) == published_sections[section_name][field_key]
+        ):
+            sections[section_name].pop(field_key, None)
+    for section_name in ADDED_SECTIONS:
+        if not sections[section_name]:
+            del sections[section_name]
+    return sections
 
 
-_MORE = {
+_CUSTOM_SECTIONS = {
     "gap": Gap,
     "coverage": Coverage,
     "confidence": Confidence,
     "fused": FusionSection,
     "generation": GenerationSection,
 }  # gates with keys that are no thresholds
-_SECTIONS = {
-    gate.name: _MORE.get(gate.name) or section_of(gate) for gate in gates.GATES if gate.switch
+_GATE_SECTIONS = {
+    gate.name: _CUSTOM_SECTIONS.get(gate.name) or section_of(gate)
+    for gate in gates.GATES
+    if gate.switch
 }
 # Sections stand in a written policy as they do in `defaults.yaml`; what they hold is stated below
 # or by the gates.
-_fields: dict[str, Any] = {name: (_SECTIONS.get(name, Any), ...) for name in _published_defaults()}
-_Sections = create_model("_Sections", **_fields)
+_section_fields: dict[str, Any] = {
+    name: (_GATE_SECTIONS.get(name, Any), ...) for name in _published_defaults()
+}
+_Sections = create_model("_Sections", **_section_fields)
 
 
-MOST_SETS = 100  # of cases that parts of a policy learned from
-_LONGEST_CODES = 2**18  # characters of a set: 32,768 questions
+MAX_LEARNED_SETS = 100  # of cases that parts of a policy learned from
+_MAX_CODE_CHARACTERS = 2**18  # characters of a set: 32,768 questions
 
 
 class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
@@ -253,9 +264,9 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
     gates: GateSections
     patterns: PatternLists
     refusal_message: Annotated[StrictStr, Field(min_length=1)]
-    pack: Annotated[StrictStr, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = (
-        GENERIC
-    )
+    pack: Annotated[
+        StrictStr, Field(min_length=1, exclude_if=lambda name: name == GENERIC_PACK)
+    ] = GENERIC_PACK
     pack_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=not_)] = None
     tuned_on: Annotated[str | None, Field(pattern="^[0-9a-f]{16}$", exclude_if=not_)] = None
     tuned_scores: Annotated[
@@ -266,33 +277,36 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         dict[
             Annotated[StrictStr, Field(pattern="^[0-9a-f]{16}$")],
             Annotated[
-                StrictStr, Field(pattern="^(?:[A-Za-z0-9+/]{8})+$", max_length=_LONGEST_CODES)
+                StrictStr, Field(pattern="^(?:[A-Za-z0-9+/]{8})+$", max_length=_MAX_CODE_CHARACTERS)
             ],
         ],
-        Field(default_factory=dict, exclude_if=not_, max_length=MOST_SETS),
+        Field(default_factory=dict, exclude_if=not_, max_length=MAX_LEARNED_SETS),
     ]
     certificate: dict[str, Any] | None = None
     notes: StrictStr | None = None
 
     @field_validator("certificate", "notes")
     @classmethod
-    def _of_json(cls, stated: Any) -> Any:  # noqa: ANN401 - of either
-        if not _is_json(stated):
-            msg = (
+    def _of_json(cls, json_value: Any) -> Any:  # noqa: ANN401 - of either
+        if not _is_json(json_value):
+            message = (
                 "it must hold Unicode texts, finite numbers of 64 bits, lists and mappings of "
                 "texts to them; correct it"
             )
-            raise ValueError(msg)
-        return stated
+            raise ValueError(message)
+        return json_value
 
     @field_validator("certificate")
     @classmethod
-    def _of_known_schema(cls, stated: dict[str, Any] | None) -> dict[str, Any] | None:
-        version = (stated or {}).get("schema_version", SCHEMA_VERSION)
-        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-            msg = f"schema_version must be 1 to {SCHEMA_VERSION}, not {version!r}; certify again"
-            raise ValueError(msg)
-        return stated
+    def _of_known_schema(cls, certificate: dict[str, Any] | None) -> dict[str, Any] | None:
+        schema_version = (certificate or {}).get("schema_version", SCHEMA_VERSION)
+        if type(schema_version) is not int or not 1 <= schema_version <= SCHEMA_VERSION:
+            message = (
+                f"schema_version must be 1 to {SCHEMA_VERSION}, not "
+                f"{schema_version!r}; certify again"
+            )
+            raise ValueError(message)
+        return certificate
 
     @classmethod
     def from_mapping(cls, stated: object = None, where: str = "policy") -> Self:
@@ -313,14 +327,16 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
             rule = f"{where}: a policy must be a mapping of sections"
             remedy = "write section: {key: value}, as `raglab policy` prints one"
             refuse(rule, type(stated).__name__, remedy)
-        rows = merged_rows(_published_defaults(), stated or {}, {"entities", "document_entities"})
-        policy: Self = _validate_section(lambda: cls.model_validate(rows), where)
+        merged_sections = merged_rows(
+            _published_defaults(), stated or {}, {"entities", "document_entities"}
+        )
+        policy: Self = _validate_section(lambda: cls.model_validate(merged_sections), where)
         check_order_names(policy, f"{where}: ")
-        certified = (policy.certificate or {}).get("policy_id", policy.policy_id)
-        if certified == policy.policy_id:
+        certified_id = (policy.certificate or {}).get("policy_id", policy.policy_id)
+        if certified_id == policy.policy_id:
             return policy
         warn_user(
-            f"{where}: the certificate of {certified!r:.40} is dropped from policy "
+            f"{where}: the certificate of {certified_id!r:.40} is dropped from policy "
             f"{policy.policy_id}; certify again."
         )
         return policy.replace("certificate", None)
@@ -345,47 +361,80 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         if len(changes) % 2:
             rule = "replace takes pairs of path and value"
             refuse(rule, f"{len(changes)} arguments", "write replace('l2.max_l2', 0.7)")
-        touched: dict[str, dict[str, Any]] = {}
-        whole: dict[str, Any] = {}
-        for path, value in zip(changes[::2], changes[1::2], strict=True):
-            self.value(path)
-            name, _, key = path.partition(".")
-            if key:
-                _set_nested(touched.setdefault(name, _rows_of(getattr(self, name))), key, value)
+        changed_sections: dict[str, dict[str, Any]] = {}
+        changed_fields: dict[str, Any] = {}
+        for field_path, field_value in zip(changes[::2], changes[1::2], strict=True):
+            self.value(field_path)
+            section_name, _, field_key = field_path.partition(".")
+            if field_key:
+                _set_nested(
+                    changed_sections.setdefault(
+                        section_name, _rows_of(getattr(self, section_name))
+                    ),
+                    field_key,
+                    field_value,
+                )
             else:
-                whole[name] = value
-        if "pack" in whole:
-            whole.setdefault("pack_hash", None)  # it is for the pack that was read
-        keeps = "certificate" in whole or touched.keys() | whole.keys() <= {"notes", *_CASES}
-        certificate = {} if keeps else {"certificate": None}  # it is for what it was earned with
-        if whole:
-            rows = (
-                {name: getattr(self, name) for name in type(self).model_fields}
-                | whole
-                | touched
-                | certificate
-            )
-            policy: Self = _validate_section(lambda: type(self).model_validate(rows), "replace")
-        else:
-            sections = {
-                name: _validate_section(partial(_section_validators()[name], rows), "replace", name)
-                for name, rows in touched.items()
+                changed_fields[section_name] = field_value
+        if "pack" in changed_fields:
+            changed_fields.setdefault("pack_hash", None)  # it is for the pack that was read
+        keeps_certificate = (
+            "certificate" in changed_fields
+            or changed_sections.keys() | changed_fields.keys()
+            <= {
+                "notes",
+                *_LEARNED_FIELDS,
             }
-            policy = self.model_copy(update=sections | certificate)
+        )
+        certificate_change = (
+            {} if keeps_certificate else {"certificate": None}
+        )  # it is for what it was earned with
+        if changed_fields:
+            section_rows = (
+                {
+                    section_name: getattr(self, section_name)
+                    for section_name in type(self).model_fields
+                }
+                | changed_fields
+                | changed_sections
+                | certificate_change
+            )
+            policy: Self = _validate_section(
+                lambda: type(self).model_validate(section_rows), "replace"
+            )
+        else:
+            validated_sections = {
+                section_name: _validate_section(
+                    partial(_section_validators()[section_name], section_rows),
+                    "replace",
+                    section_name,
+                )
+                for section_name, section_rows in changed_sections.items()
+            }
+            policy = self.model_copy(update=validated_sections | certificate_change)
         check_order_names(policy)
         if not is_called_inside():  # the toolkit tries values of thresholds that are off
-            warn_idle((policy, path) for path in changes[::2] if threshold_need(policy, path))
+            warn_idle(
+                (policy, field_path)
+                for field_path in changes[::2]
+                if threshold_need(policy, field_path)
+            )
         return policy
 
     def without_gates(self) -> Self:
         """Policy with every gate off and without `tuned_on`: it answers whenever there is a hit."""
-        off: list[Any] = [
-            item for gate in gates.GATES if gate.switch for item in (f"{gate.name}.enabled", False)
+        changes: list[Any] = [
+            path_or_value
+            for gate in gates.GATES
+            if gate.switch
+            for path_or_value in (f"{gate.name}.enabled", False)
         ]
-        for section in ("signals", "gates"):
-            off += [section, {}] if getattr(self, section) else []
-        off += ["decision.order", None]  # it may name gates that are gone
-        return self.replace("decision.rule", "chain", "tuned_on", None, "tuned_scores", None, *off)
+        for section_name in ("signals", "gates"):
+            changes += [section_name, {}] if getattr(self, section_name) else []
+        changes += ["decision.order", None]  # it may name gates that are gone
+        return self.replace(
+            "decision.rule", "chain", "tuned_on", None, "tuned_scores", None, *changes
+        )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy with an id of its own.
@@ -396,10 +445,12 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
           update: field -> its new value.
           deep: whether the values of the fields are copied too.
         """
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        fields = (deepcopy(fields) if deep else fields) | dict(update or {})
+        field_values = {
+            field_name: getattr(self, field_name) for field_name in type(self).model_fields
+        }
+        field_values = (deepcopy(field_values) if deep else field_values) | dict(update or {})
         return type(self).model_construct(
-            set(self.model_fields_set) | fields.keys() & (update or {}).keys(), **fields
+            set(self.model_fields_set) | field_values.keys() & (update or {}).keys(), **field_values
         )
 
     def diff(self, baseline: PolicyData | None = None) -> dict[str, tuple[Any, Any]]:
@@ -419,81 +470,111 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
           >>> PolicyData.from_mapping({"l2": {"max_l2": 0.7}}).diff()
           {'l2.max_l2': (0.7, 0.8)}
         """
-        here, there = self.settings, (_published() if baseline is None else baseline).settings
-        pairs = {path: (here.get(path), there.get(path)) for path in (here | there)}
-        changed = {
-            path: pair for path, pair in pairs.items() if _ordered(pair[0]) != _ordered(pair[1])
+        settings, baseline_settings = (
+            self.settings,
+            (_published() if baseline is None else baseline).settings,
+        )
+        value_pairs = {
+            setting_path: (settings.get(setting_path), baseline_settings.get(setting_path))
+            for setting_path in (settings | baseline_settings)
         }
-        ranked = sorted(changed, key=lambda path: _change_rank(path, changed[path][0]))
-        return {path: (_plain(changed[path][0]), _plain(changed[path][1])) for path in ranked}
+        changed_pairs = {
+            setting_path: value_pair
+            for setting_path, value_pair in value_pairs.items()
+            if _ordered(value_pair[0]) != _ordered(value_pair[1])
+        }
+        ranked_paths = sorted(
+            changed_pairs,
+            key=lambda setting_path: _change_rank(setting_path, changed_pairs[setting_path][0]),
+        )
+        return {
+            setting_path: (
+                _plain(changed_pairs[setting_path][0]),
+                _plain(changed_pairs[setting_path][1]),
+            )
+            for setting_path in ranked_paths
+        }
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Path -> value of all that the policy_id hangs on.
+        """Path -> value of all that the policy_id depends on.
 
         A list of patterns, a curve or a model is one value.
         """
-        rows = self.model_dump(exclude=_NOT_HASHED)
+        sections = self.model_dump(exclude=_NOT_HASHED)
         return {
-            path: value
-            for path, value in _leaves(rows, whole=WHOLE)
-            if value or path not in USER_SECTIONS
+            setting_path: setting_value
+            for setting_path, setting_value in _leaves(sections, whole_paths=WHOLE_VALUES)
+            if setting_value or setting_path not in USER_SECTIONS
         }
 
     def _summary(self) -> Summary:
         """Gates in their order, then the rest; what differs from the published is marked."""
-        changed, settings = self.diff(), self.settings
-        order = self.gates_in_order()
-        sections: dict[str, list[Cell | str]] = {name: [name] for name in order}
-        rest: list[tuple[Cell | str, ...]] = []
+        changes, settings = self.diff(), self.settings
+        gate_names = self.gates_in_order()
+        gate_cells: dict[str, list[Cell | str]] = {
+            gate_name: [gate_name] for gate_name in gate_names
+        }
+        other_rows: list[tuple[Cell | str, ...]] = []
 
         # a gate that the published policy states and this one does not stands among the changes; a
         # page is cut after a number of rows: of what is no gate the changes come first
-        paths = [*settings, *sorted(changed.keys() - settings.keys())]
-        for path in sorted(paths, key=lambda path: path not in changed):
-            section, _, key = path.rpartition(".")
-            value, was = told_value(settings.get(path)), ""
-            if path in changed:
-                was = told_value(changed[path][1])
-            mark: Literal["", "changed"] = "changed" if was else ""
-            if section in sections:
-                small = f"published {was}" if was else ""
-                sections[section].append(Cell(f"{key} {value}", small, mark))
+        setting_paths = [*settings, *sorted(changes.keys() - settings.keys())]
+        for setting_path in sorted(
+            setting_paths, key=lambda setting_path: setting_path not in changes
+        ):
+            section_name, _, field_key = setting_path.rpartition(".")
+            setting_value, published_text = told_value(settings.get(setting_path)), ""
+            if setting_path in changes:
+                published_text = told_value(changes[setting_path][1])
+            change_mark: Literal["", "changed"] = "changed" if published_text else ""
+            if section_name in gate_cells:
+                published_note = f"published {published_text}" if published_text else ""
+                gate_cells[section_name].append(
+                    Cell(f"{field_key} {setting_value}", published_note, change_mark)
+                )
             else:
-                rest.append((path, Cell(value, mark=mark), was))
-        texts = [  # what decides stands first, as in `diff`
-            f"{path} {told_value(value)}{' (idle)' if threshold_need(self, path) else ''}"
-            for path, (value, _) in changed.items()
+                other_rows.append(
+                    (setting_path, Cell(setting_value, mark=change_mark), published_text)
+                )
+        change_texts = [  # what decides stands first, as in `diff`
+            f"{setting_path} "
+            f"{told_value(setting_value)}{' (idle)' if threshold_need(self, setting_path) else ''}"
+            for setting_path, (setting_value, _) in changes.items()
         ]
-        facts = [
+        policy_facts = [
             ("policy_id", self.policy_id),
             ("decides by", self.decision.rule),
             ("pack", self.pack),
             ("certificate", "none" if self.certificate is None else "held"),
-            (f"{len(changed)} changes:", ", ".join(texts) or "none"),
+            (f"{len(changes)} changes:", ", ".join(change_texts) or "none"),
         ]
-        gate_rows = [row for row in sections.values() if len(row) > 1]
-        head = ("setting", "value", "published")
-        folds = [
+        gate_rows = [gate_row for gate_row in gate_cells.values() if len(gate_row) > 1]
+        column_titles = ("setting", "value", "published")
+        table_folds = [
             Fold("gates in order", gate_rows, open=True),
-            Fold("other settings", rest, None, head),
+            Fold("other settings", other_rows, None, column_titles),
         ]
-        return Summary(facts, {fold.title: fold for fold in folds})
+        return Summary(policy_facts, {table_fold.title: table_fold for table_fold in table_folds})
 
     def gates_in_order(self) -> list[str]:
         """Sections of the gates in the order in which they decide.
 
         `l2`, …, `signals.<name>`, `gates.<name>`.
         """
-        user = (
-            *(f"signals.{name}" for name in in_order(self.signals)),
-            *(f"{OWN}.{name}" for name in sorted(self.gates)),
+        user_gates = (
+            *(f"signals.{gate_name}" for gate_name in in_order(self.signals)),
+            *(f"{USER_GATES_SECTION}.{gate_name}" for gate_name in sorted(self.gates)),
         )
-        stated = self.decision.order or tuple(gate.name for gate in gates.GATES)
-        names: list[str] = []
-        for name in (*stated, *_SECTIONS):
-            names += [gate for gate in user if gate not in stated] if name == "signals" else [name]
-        return list(dict.fromkeys((*names, *user)))
+        declared_order = self.decision.order or tuple(gate.name for gate in gates.GATES)
+        gate_names: list[str] = []
+        for gate_name in (*declared_order, *_GATE_SECTIONS):
+            gate_names += (
+                [gate for gate in user_gates if gate not in declared_order]
+                if gate_name == "signals"
+                else [gate_name]
+            )
+        return list(dict.fromkeys((*gate_names, *user_gates)))
 
     def value(self, path: str) -> Any:  # noqa: ANN401 - values of any field
         """Value at a path such as `l2.max_l2`.
@@ -501,28 +582,33 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         Args:
           path: `section.key`.
         """
-        value: Any = self
-        for part in str(path).split("."):
+        field_value: Any = self
+        for path_part in str(path).split("."):
             # a signal that the policy does not gate has no bounds
-            if value is self.signals and is_name(part):
-                value = value.get(part, UNSTATED)
+            if field_value is self.signals and is_name(path_part):
+                field_value = field_value.get(path_part, UNSTATED)
                 continue
-            if value is self.gates:
+            if field_value is self.gates:
                 return self._own_value(path)
-            if part not in getattr(type(value), "model_fields", {}):
+            if path_part not in getattr(type(field_value), "model_fields", {}):
                 raise ValueError(_no_such_path(path))
-            value = getattr(value, part)
-        return value
+            field_value = getattr(field_value, path_part)
+        return field_value
 
     def _own_value(self, path: str) -> Any:  # noqa: ANN401 - a switch, a number or None
         """Value of a path below `gates`: as stated, else as the gate is registered."""
-        name, _, key = path.removeprefix(f"{OWN}.").partition(".")
-        if not is_name(name) or (key and not is_name(key)):
+        gate_name, _, field_key = path.removeprefix(f"{USER_GATES_SECTION}.").partition(".")
+        if not is_name(gate_name) or (field_key and not is_name(field_key)):
             raise ValueError(_no_such_path(path))
-        stated = self.gates.get(name)
-        rows = {row.key: row.default for row in getattr(REGISTERED.get(name), "thresholds", ())}
-        known = rows | {"enabled": stated is not None} | (stated or {})
-        return known.get(key) if key else stated or {}
+        declared_values = self.gates.get(gate_name)
+        default_values = {
+            threshold.key: threshold.default
+            for threshold in getattr(REGISTERED.get(gate_name), "thresholds", ())
+        }
+        known_values = (
+            default_values | {"enabled": declared_values is not None} | (declared_values or {})
+        )
+        return known_values.get(field_key) if field_key else declared_values or {}
 
     @cached_property  # a policy is frozen, and a page or a study asks for its id again and again
     def policy_id(self) -> str:
@@ -533,20 +619,24 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         The path of a pack is one of a machine; its content is known by its own hash, which trace,
         index and log keep.
         """
-        rows = _canonical_rows(self.model_dump(mode="json", exclude=_NOT_HASHED))
+        canonical_sections = _canonical_rows(self.model_dump(mode="json", exclude=_NOT_HASHED))
         # their order is that of reasons
-        rows["patterns"]["entities"] = list(rows["patterns"]["entities"].items())
-        return digest(canonical_json(rows), 12)
+        canonical_sections["patterns"]["entities"] = list(
+            canonical_sections["patterns"]["entities"].items()
+        )
+        return digest(canonical_json(canonical_sections), 12)
 
     @property
     def pattern_lists(self) -> Patterns:
         """The patterns as the measurements take them."""
-        return Patterns(**{name: getattr(self.patterns, name) for name in Patterns._fields})
+        return Patterns(
+            **{list_name: getattr(self.patterns, list_name) for list_name in Patterns._fields}
+        )
 
     @property
     def structure(self) -> Structure:
         """What the measured tables depend on."""
-        chosen, resolver, knots, confidence = (
+        chosen, resolver, calibration, confidence = (
             self.chosen,
             self.resolver,
             self.generation.calibration,
@@ -563,7 +653,7 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
             self.coverage.min_hits,
             confidence.min_texts,
             self.fused_model,
-            None if knots is None else (knots.x, knots.y),
+            None if calibration is None else (calibration.x, calibration.y),
             self.decision.model.model
             if self.decision.rule == EXPECTED_COST and self.decision.model
             else None,
@@ -575,27 +665,34 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
 
     @property
     def fused_model(self) -> Model | None:
-        """Model of the fused gate, where there is one."""
-        parts = tuple(Part(name, line.x, line.y) for name, line in sorted(self.fused.parts.items()))
-        return Model(self.fused.bias, parts) if parts else None
+        """Model of the fused gate, or None."""
+        fused_parts = tuple(
+            Part(signal_name, curve.x, curve.y)
+            for signal_name, curve in sorted(self.fused.parts.items())
+        )
+        return Model(self.fused.bias, fused_parts) if fused_parts else None
 
     @property
     def manifest(self) -> dict[str, Any]:
         """Path -> value of all but patterns, fitted curves, certificate and notes, as logged."""
-        whole = {"patterns": True, **dict.fromkeys(_NOT_HASHED, True)}
-        curves = {"fused": {"parts"}, "generation": {"calibration"}, "confidence": {"calibration"}}
-        left_out: Any = {**whole, **curves, "decision": {"model"}}
-        return dict(_leaves(_canonical_rows(self.model_dump(mode="json", exclude=left_out))))
+        excluded_sections = {"patterns": True, **dict.fromkeys(_NOT_HASHED, True)}
+        excluded_curves = {
+            "fused": {"parts"},
+            "generation": {"calibration"},
+            "confidence": {"calibration"},
+        }
+        excluded: Any = {**excluded_sections, **excluded_curves, "decision": {"model"}}
+        return dict(_leaves(_canonical_rows(self.model_dump(mode="json", exclude=excluded))))
 
 
-def check_pack(stored: object, pack: str | None, what: str, remedy: str) -> None:
+def check_pack(stored: object, pack: str | None, artefact: str, remedy: str) -> None:
     """Stop where something was made with one pack and is used with another (rule S5.11).
 
     Args:
       stored: hash of the pack it was made with; None where no pack is known or named, which fits
         any.
       pack: hash of the pack in use; None likewise.
-      what: name of what was made with `stored`, for the message.
+      artefact: name of what was made with `stored`, for the message.
       remedy: last part of the message.
 
     Raises:
@@ -605,72 +702,83 @@ def check_pack(stored: object, pack: str | None, what: str, remedy: str) -> None
       >>> check_pack(None, "0c1d2e3f4a5b", "the trace", "build it again")
     """
     if stored and pack and stored != pack:
-        refuse(f"{what} must be used with the pack that it was made with, {stored}", pack, remedy)
+        refuse(
+            f"{artefact} must be used with the pack that it was made with, {stored}", pack, remedy
+        )
 
 
 def _rows_of(section: Any) -> dict[str, Any]:  # noqa: ANN401 - a model or a mapping
     """Fields of a section; what it has worked out of them is left behind."""
     if isinstance(section, Mapping):
         return dict(section)
-    return {key: getattr(section, key) for key in type(section).model_fields}
+    return {field_key: getattr(section, field_key) for field_key in type(section).model_fields}
 
 
 # values of any field
-def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: ANN401
-    """Set what stands at `key` or `key.key` of a section.
+def _set_nested(section_rows: dict[str, Any], key_path: str, new_value: Any) -> None:  # noqa: ANN401
+    """Set what stands at `key_path` or `key.key` of a section.
 
     Sections on the way are copied, the rest is shared.
     """
-    first, _, rest = key.partition(".")
-    if not rest:
-        rows[first] = value
+    first_key, _, remaining_path = key_path.partition(".")
+    if not remaining_path:
+        section_rows[first_key] = new_value
         return
-    inner = _rows_of(rows.get(first, {}))
-    _set_nested(inner, rest, value)
-    rows[first] = inner
+    inner_rows = _rows_of(section_rows.get(first_key, {}))
+    _set_nested(inner_rows, remaining_path, new_value)
+    section_rows[first_key] = inner_rows
 
 
-def idle_reasons(idle: Iterable[tuple[PolicyData, str]]) -> str:
+def idle_reasons(idle_thresholds: Iterable[tuple[PolicyData, str]]) -> str:
     """Why thresholds cannot act in a policy and what would make them act; '' of none."""
-    reasons: dict[str, list[str]] = {}
-    for policy, path in idle:
+    paths_by_reason: dict[str, list[str]] = {}
+    for policy, threshold_path in idle_thresholds:
         reason = "on these cases: no value changes a decision; add cases that reach it"
-        if need := threshold_need(policy, path):
-            now = cut_value(str(policy.value(need.path)), 60)
-            reason = f"while {need.path} is {now}; set that to {need.value}"
-        reasons.setdefault(reason, []).append(path)
-    return " ".join(f"{', '.join(paths)} cannot act {why}." for why, paths in reasons.items())
+        if missing_need := threshold_need(policy, threshold_path):
+            current_text = cut_value(str(policy.value(missing_need.path)), 60)
+            reason = (
+                f"while {missing_need.path} is {current_text}; set that to {missing_need.value}"
+            )
+        paths_by_reason.setdefault(reason, []).append(threshold_path)
+    return " ".join(
+        f"{', '.join(threshold_paths)} cannot act {idle_reason}."
+        for idle_reason, threshold_paths in paths_by_reason.items()
+    )
 
 
-def warn_idle(idle: Iterable[tuple[PolicyData, str]]) -> None:
+def warn_idle(idle_thresholds: Iterable[tuple[PolicyData, str]]) -> None:
     """Warn of thresholds that cannot act in a policy, once for all of them."""
-    if text := idle_reasons(idle):
-        warn_user(text, IdleThresholdWarning)
+    if reason_text := idle_reasons(idle_thresholds):
+        warn_user(reason_text, IdleThresholdWarning)
 
 
 @cache
 def _section_validators() -> Mapping[str, Callable[[Any], Any]]:
     """What validates each section of a policy, by its name."""
-    kinds: dict[str, Any] = {
-        name: field.annotation for name, field in PolicyData.model_fields.items()
+    section_types: dict[str, Any] = {
+        section_name: model_field.annotation
+        for section_name, model_field in PolicyData.model_fields.items()
     }
-    kinds |= {"signals": SignalSections, OWN: GateSections}
-    return {name: TypeAdapter(kind).validate_python for name, kind in kinds.items()}
+    section_types |= {"signals": SignalSections, USER_GATES_SECTION: GateSections}
+    return {
+        section_name: TypeAdapter(section_type).validate_python
+        for section_name, section_type in section_types.items()
+    }
 
 
 def _leaves(
-    rows: Mapping[str, Any], before: str = "", whole: Container[str] = frozenset()
+    sections: Mapping[str, Any], path_prefix: str = "", whole_paths: Container[str] = frozenset()
 ) -> Iterable[tuple[str, Any]]:
     """Path and value of everything in nested sections.
 
-    What stands at a path of `whole` is one value.
+    What stands at a path of `whole_paths` is one value.
     """
-    for key, value in rows.items():
-        path = f"{before}{key}"
-        if isinstance(value, Mapping) and value and path not in whole:
-            yield from _leaves(value, f"{path}.", whole)
+    for field_key, field_value in sections.items():
+        field_path = f"{path_prefix}{field_key}"
+        if isinstance(field_value, Mapping) and field_value and field_path not in whole_paths:
+            yield from _leaves(field_value, f"{field_path}.", whole_paths)
         else:
-            yield path, value
+            yield field_path, field_value
 
 
 @cache
@@ -678,105 +786,133 @@ def _published() -> PolicyData:
     return PolicyData.from_mapping()
 
 
-def _ordered(value: Any) -> Any:  # noqa: ANN401 - a value of any field
+def _ordered(field_value: Any) -> Any:  # noqa: ANN401 - a value of any field
     """Value as two are compared: the order of entities is that of reasons."""
-    return list(value.items()) if isinstance(value, Mapping) else value
+    return list(field_value.items()) if isinstance(field_value, Mapping) else field_value
 
 
-def _change_rank(path: str, value: Any) -> int:  # noqa: ANN401 - a value of any field
+def _change_rank(setting_path: str, setting_value: Any) -> int:  # noqa: ANN401 - a value of any field
     """Place of a change among others.
 
     What decides, then thresholds, then what is switched off and lists.
     """
-    section = path.partition(".")[0]
-    if section in USER_SECTIONS or path.startswith("decision."):
+    section_name = setting_path.partition(".")[0]
+    if section_name in USER_SECTIONS or setting_path.startswith("decision."):
         return 0
-    return 2 if section == "patterns" or (value is False and path.endswith(".enabled")) else 1
+    return (
+        2
+        if section_name == "patterns"
+        or (setting_value is False and setting_path.endswith(".enabled"))
+        else 1
+    )
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of any field
-    return dict(value) if isinstance(value, Mapping) else value
+def _plain(field_value: Any) -> Any:  # noqa: ANN401 - a value of any field
+    return dict(field_value) if isinstance(field_value, Mapping) else field_value
 
 
-def told_value(value: Any) -> str:  # noqa: ANN401 - a value of any field
+def told_value(setting_value: Any) -> str:  # noqa: ANN401 - a value of any field
     """Value of a policy in a few words.
 
     Numbers to the digits that they have, of a list or curve its length.
 
     Args:
-      value: of a policy's path.
+      setting_value: of a policy's path.
 
     Example:
       >>> told_value(0.1 + 0.2), told_value(("a", "b")), told_value(None), told_value(False)
       ('0.30000000000000004', '2 entries', 'none', 'off')
     """
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if value is None:
+    if isinstance(setting_value, bool):
+        return "on" if setting_value else "off"
+    if setting_value is None:
         return "none"
-    if isinstance(value, Mapping | tuple | list):
-        if set(value) == {"x", "y", "fitted_on"}:
-            return f"{len(value['x'])} knots"  # type: ignore[call-overload]
-        return f"{len(value)} entr{'y' if len(value) == 1 else 'ies'}"
-    return cut_value(str(value), 60)
+    if isinstance(setting_value, Mapping | tuple | list):
+        if set(setting_value) == {"x", "y", "fitted_on"}:
+            return f"{len(setting_value['x'])} knots"  # type: ignore[call-overload]
+        return f"{len(setting_value)} entr{'y' if len(setting_value) == 1 else 'ies'}"
+    return cut_value(str(setting_value), 60)
 
 
-def _no_such_path(path: object) -> str:
+def _no_such_path(unknown_path: object) -> str:
     return (
-        f"{cut_value(str(path))!r} is no field of a policy; write section.key, as in l2.max_l2, "
+        f"{cut_value(str(unknown_path))!r} is no field of a policy; "
+        "write section.key, as in l2.max_l2, "
         "signals.<name>.min or gates.<name>.<threshold> (all of them: `Policy.manifest`)."
     )
 
 
 # a model
 def _validate_section(
-    make: Callable[[], Any],
-    where: str,
-    section: str | None = None,
+    validate: Callable[[], Any],
+    source_name: str,
+    section_name: str | None = None,
 ) -> Any:  # noqa: ANN401
     try:
-        return make()
+        return validate()
     except ValidationError as error:
-        raise ValueError(_message(error, where, section)) from None
+        raise ValueError(_message(error, source_name, section_name)) from None
 
 
-def _message(error: ValidationError, where: str, section: str | None = None) -> str:
+def _message(
+    validation_error: ValidationError, source_name: str, section_name: str | None = None
+) -> str:
     def line(problem: Mapping[str, Any]) -> str:
-        place = problem["loc"] if section is None else (section, *problem["loc"])
-        path = cut_value(".".join(str(part) for part in place))
+        location = problem["loc"] if section_name is None else (section_name, *problem["loc"])
+        field_path = cut_value(".".join(str(location_part) for location_part in location))
         if problem["type"] == "extra_forbidden":
-            return f"{path}: unknown key; write one of defaults.yaml's keys."
+            return f"{field_path}: unknown key; write one of defaults.yaml's keys."
         rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN)
-        value = cut_value(repr(problem["input"]))
-        return f"{path}: {rule[0].lower() + rule[1:]}, got {value}{_threshold_unit(*place)}."
+        input_text = cut_value(repr(problem["input"]))
+        return (
+            f"{field_path}: {rule[0].lower() + rule[1:]}, got "
+            f"{input_text}{_threshold_unit(*location)}."
+        )
 
-    problems = error.errors()
-    more = f" And {len(problems) - _PROBLEMS} more." if len(problems) > _PROBLEMS else ""
+    problems = validation_error.errors()
+    remaining_text = (
+        f" And {len(problems) - _MAX_PROBLEMS} more." if len(problems) > _MAX_PROBLEMS else ""
+    )
     return (
-        visible(f"{where}: " + " ".join(line(problem) for problem in problems[:_PROBLEMS])) + more
+        visible(
+            f"{source_name}: " + " ".join(line(problem) for problem in problems[:_MAX_PROBLEMS])
+        )
+        + remaining_text
     )
 
 
-def _is_json(value: object) -> bool:
+def _is_json(candidate: object) -> bool:
     """Whether a value is the same after it was written and read again."""
-    if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_json([key, item]) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return all(map(_is_json, value))
-    if isinstance(value, str):
+    if isinstance(candidate, Mapping):
+        return all(
+            isinstance(entry_key, str) and _is_json([entry_key, entry])
+            for entry_key, entry in candidate.items()
+        )
+    if isinstance(candidate, list | tuple):
+        return all(map(_is_json, candidate))
+    if isinstance(candidate, str):
         # halves of surrogate pairs
-        return not any("\ud800" <= character <= "\udfff" for character in value)
-    if isinstance(value, int):
-        return -(2**63) <= value < 2**63  # a longer one has no text in YAML
-    return value is None or (isinstance(value, float) and math.isfinite(value))
+        return not any("\ud800" <= character <= "\udfff" for character in candidate)
+    if isinstance(candidate, int):
+        return -(2**63) <= candidate < 2**63  # a longer one has no text in YAML
+    return candidate is None or (isinstance(candidate, float) and math.isfinite(candidate))
 
 
-_PROBLEMS = 5  # that a message names
+_MAX_PROBLEMS = 5  # that a message names
 
 
-def _threshold_unit(section: object = "", key: object = "", *_: object) -> str:
-    field = PolicyData.model_fields.get(str(section))
-    info = getattr(field and field.annotation, "model_fields", {}).get(str(key))
+def _threshold_unit(section_name: object = "", field_key: object = "", *_: object) -> str:
+    section_field = PolicyData.model_fields.get(str(section_name))
+    key_field = getattr(section_field and section_field.annotation, "model_fields", {}).get(
+        str(field_key)
+    )
     # of a section made of the gate table it stands inside the annotation
-    stated = (info, *getattr(info and info.annotation, "__metadata__", ()))
-    return next((f"; it is {m.description}" for m in stated if m and m.description), "")
+    descriptions = (key_field, *getattr(key_field and key_field.annotation, "__metadata__", ()))
+    return next(
+        (
+            f"; it is {metadata.description}"
+            for metadata in descriptions
+            if metadata and metadata.description
+        ),
+        "",
+    )

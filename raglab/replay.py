@@ -62,7 +62,7 @@ from raglab.metrics.mixes import Mix, checked_mix, cost_columns, mix_weighings
 from raglab.policy import PolicyData, warn_idle
 from raglab.progress import waiting
 from raglab.replaying.breakpoints import (
-    NOTHING,
+    NO_STEPS,
     SWEPT,
     Moves,
     StepCells,
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
 def each_part(
     function: Callable[..., Result],
     trace: TraceView,
-    *shared: Any,  # noqa: ANN401 - whatever the function takes
+    *shared_arguments: Any,  # noqa: ANN401 - whatever the function takes
     what: str,
 ) -> Iterator[Result]:
     """Results of a function of each part of a trace and what all share, in the order of the parts.
@@ -121,36 +121,36 @@ def each_part(
         `TracePart`. What it returns is counts or a column a case, never hits.
       what: is done, see `raglab.loops.parallel.run_each`.
     """
-    parts = trace_parts(trace)
-    if len(parts) == 1:  # it is worth no worker, and mostly in memory
-        return iter((function(parts[0], *shared),))
-    return run_each(function, parts, *shared, what=what)
+    trace_pieces = trace_parts(trace)
+    if len(trace_pieces) == 1:  # it is worth no worker, and mostly in memory
+        return iter((function(trace_pieces[0], *shared_arguments),))
+    return run_each(function, trace_pieces, *shared_arguments, what=what)
 
 
 def each_shard(
     function: Callable[..., Result],
     trace: TraceView,
-    *shared: Any,  # noqa: ANN401 - whatever the function takes
+    *shared_arguments: Any,  # noqa: ANN401 - whatever the function takes
     what: str,
 ) -> Iterator[Result]:
     """`each_part` for a function that takes a trace in memory.
 
     Each part is loaded for it and let go.
     """
-    return each_part(call_loaded, trace, function, *shared, what=what)
+    return each_part(call_loaded, trace, function, *shared_arguments, what=what)
 
 
 # as in `each_part`
 def call_loaded(
     part: TracePart,
     function: Callable[..., Result],
-    *shared: Any,  # noqa: ANN401
+    *shared_arguments: Any,  # noqa: ANN401
 ) -> Result:
     """Result of a function of one part, which is loaded for it and let go.
 
     A measured one reaches it as it is.
     """
-    return function(loaded_part(part), *shared)
+    return function(loaded_part(part), *shared_arguments)
 
 
 def loaded_part(part: TracePart) -> TraceData | Measured:
@@ -158,15 +158,17 @@ def loaded_part(part: TracePart) -> TraceData | Measured:
     return part if isinstance(part, Measured) else part.loaded()
 
 
-def join_columns(parts: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or named tuples of them
+def join_columns(part_columns: Iterable[Any]) -> Any:  # noqa: ANN401 - arrays, or named tuples of them
     """Columns of all shards in one.
 
     Arrays along their last axis, or named tuples of arrays field by field.
     """
-    columns = list(parts)
-    if isinstance(columns[0], tuple):
-        return type(columns[0])(*(join_columns(fields) for fields in zip(*columns, strict=True)))
-    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=-1)
+    column_sets = list(part_columns)
+    if isinstance(column_sets[0], tuple):
+        return type(column_sets[0])(
+            *(join_columns(column_fields) for column_fields in zip(*column_sets, strict=True))
+        )
+    return column_sets[0] if len(column_sets) == 1 else np.concatenate(column_sets, axis=-1)
 
 
 def cases_by_shard(trace: TraceView) -> Iterator[Sequence[Case]]:
@@ -231,12 +233,12 @@ def decide_policies(
     Each shard is loaded once for all of them.
     """
     if isinstance(trace, TraceData | Measured):
-        held = Measured.of(trace)
+        measured_trace = Measured.of(trace)
         return [
-            decide_on_tables(measured_tables(held, policy, arm), held, policy)
+            decide_on_tables(measured_tables(measured_trace, policy, arm), measured_trace, policy)
             for policy in policies
         ]
-    by_policy = zip(
+    columns_by_policy = zip(
         *each_shard(shard_columns, trace, list(policies), arm, what="decide"), strict=True
     )
     return [
@@ -244,10 +246,10 @@ def decide_policies(
             trace,
             policy,
             partial(decide_shard, policy=policy, arm=arm),
-            joined_columns(parts),
-            tuple(len(part.ids) for part in parts),
+            joined_columns(policy_columns),
+            tuple(len(shard.ids) for shard in policy_columns),
         )
-        for policy, parts in zip(policies, by_policy, strict=True)
+        for policy, policy_columns in zip(policies, columns_by_policy, strict=True)
     ]
 
 
@@ -267,7 +269,7 @@ def decide_shard(part: TracePart, policy: PolicyData, arm: str | None) -> Decisi
 
 
 def decide_on_tables(
-    measured: Tables,
+    tables: Tables,
     trace: TraceData | Measured,
     policy: PolicyData,
     thresholds: Thresholds | None = None,
@@ -277,12 +279,12 @@ def decide_on_tables(
     Thresholds: of the policy, where they are known.
     """
     return refine_on_tables(
-        measured, trace, policy, policy_thresholds([policy]) if thresholds is None else thresholds
+        tables, trace, policy, policy_thresholds([policy]) if thresholds is None else thresholds
     )[0]
 
 
 def refine_on_tables(
-    measured: Tables,
+    tables: Tables,
     trace: TraceData | Measured,
     policy: PolicyData,
     thresholds: Thresholds,
@@ -294,54 +296,71 @@ def refine_on_tables(
       thresholds: of the policy.
       passes: see `raglab.decision.chain.refine_loop`.
     """
-    check_own_gates(measured.evidence, thresholds)
-    thresholds = thresholds.without(measured.evidence.off)
-    outcome, going = decide_and_refine(measured.evidence, thresholds, (1, len(trace)), passes)
-    of_policy = read_only(Outcome(*(field[0] for field in outcome)))
-    held = trace if isinstance(trace, Measured) else None
-    return Decisions(plain_trace(trace), policy, measured, thresholds, of_policy, held=held), going[
-        0
-    ]
+    check_own_gates(tables.evidence, thresholds)
+    thresholds = thresholds.without(tables.evidence.off)
+    batch_outcome, is_retried = decide_and_refine(
+        tables.evidence, thresholds, (1, len(trace)), passes
+    )
+    policy_outcome = read_only(Outcome(*(outcome_field[0] for outcome_field in batch_outcome)))
+    measured_trace = trace if isinstance(trace, Measured) else None
+    return Decisions(
+        plain_trace(trace), policy, tables, thresholds, policy_outcome, held=measured_trace
+    ), is_retried[0]
 
 
 def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int, str]:
     """What a policy's structure takes from its resolver."""
-    chosen = policy.resolver
-    return chosen.strict, chosen.entity_extractor, chosen.max_options, chosen.document_identity
+    resolver = policy.resolver
+    return (
+        resolver.strict,
+        resolver.entity_extractor,
+        resolver.max_options,
+        resolver.document_identity,
+    )
 
 
 def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     """Places of the policies that share measured tables."""
-    groups: dict[Any, list[int]] = {}
-    known: dict[tuple[Any, ...], Any] = {}  # policies made by `replace` share what was not replaced
-    for place, policy in enumerate(policies):
-        decision = (policy.decision.rule, id(policy.decision.model))
-        sections = (id(policy.patterns), id(policy.chosen), id(policy.fused), id(policy.generation))
-        of_score = policy.confidence
-        confidence = (of_score.min_texts, of_score.fallback, id(of_score.calibration))
-        parts = (
-            *sections,
+    indices_by_structure: dict[Any, list[int]] = {}
+    # Policies made by `replace` share what was not replaced.
+    structures: dict[tuple[Any, ...], Any] = {}
+    for policy_index, policy in enumerate(policies):
+        decision_key = (policy.decision.rule, id(policy.decision.model))
+        section_ids = (
+            id(policy.patterns),
+            id(policy.chosen),
+            id(policy.fused),
+            id(policy.generation),
+        )
+        confidence_section = policy.confidence
+        confidence_key = (
+            confidence_section.min_texts,
+            confidence_section.fallback,
+            id(confidence_section.calibration),
+        )
+        structure_key = (
+            *section_ids,
             policy.gap.near_pages,
             policy.coverage.min_hits,
-            confidence,
+            confidence_key,
             resolver_structure(policy),
-            decision,
+            decision_key,
         )
-        if parts not in known:
-            known[parts] = policy.structure
-        groups.setdefault(known[parts], []).append(place)
-    yield from groups.values()
+        if structure_key not in structures:
+            structures[structure_key] = policy.structure
+        indices_by_structure.setdefault(structures[structure_key], []).append(policy_index)
+    yield from indices_by_structure.values()
 
 
-def _joined_tally(first: Tally, second: Tally) -> Tally:
+def _joined_tally(first_tally: Tally, second_tally: Tally) -> Tally:
     """Counts of two sets of cases together, and the engines that counted, each once."""
-    engines = dict.fromkeys((*first.engine.split("; "), second.engine))
+    engine_names = dict.fromkeys((*first_tally.engine.split("; "), second_tally.engine))
     return Tally(
-        first.cells + second.cells,
-        first.stages + second.stages,
-        first.labels + second.labels,
-        "; ".join(engines),
-        first.missing + second.missing,
+        first_tally.cells + second_tally.cells,
+        first_tally.stages + second_tally.stages,
+        first_tally.labels + second_tally.labels,
+        "; ".join(engine_names),
+        first_tally.missing + second_tally.missing,
     )
 
 
@@ -361,8 +380,8 @@ def tally(
       engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is
         installed.
     """
-    tallies = each_part(part_tally, trace, list(policies), arm, engine, what="replay")
-    return reduce(_joined_tally, tallies)._replace(basis=trace_basis(trace))
+    part_tallies = each_part(part_tally, trace, list(policies), arm, engine, what="replay")
+    return reduce(_joined_tally, part_tallies)._replace(basis=trace_basis(trace))
 
 
 def part_tally(
@@ -372,18 +391,22 @@ def part_tally(
 
     Pure, so that any worker may count it.
     """
-    stored = part.evidence_for(policies, arm)
-    if stored is not None:
-        labels = np.bincount(stored.label, minlength=len(Status))
-        return _tally_evidence(policies, engine, labels, lambda _: stored)
-    held = Measured.of(loaded_part(part))
+    stored_evidence = part.evidence_for(policies, arm)
+    if stored_evidence is not None:
+        label_counts = np.bincount(stored_evidence.label, minlength=len(Status))
+        return _tally_evidence(policies, engine, label_counts, lambda _: stored_evidence)
+    measured_trace = Measured.of(loaded_part(part))
 
     def measured(group: Sequence[PolicyData]) -> Evidence:
-        check_stored(held.trace, group)  # policies of one structure may gate different signals
-        return measured_tables(held, group[0], arm).evidence
+        check_stored(
+            measured_trace.trace, group
+        )  # policies of one structure may gate different signals
+        return measured_tables(measured_trace, group[0], arm).evidence
 
-    labels = np.bincount(check_labelled(label_codes(held.trace.cases)), minlength=len(Status))
-    return _tally_evidence(policies, engine, labels, measured)
+    label_counts = np.bincount(
+        check_labelled(label_codes(measured_trace.trace.cases)), minlength=len(Status)
+    )
+    return _tally_evidence(policies, engine, label_counts, measured)
 
 
 def part_evidence(part: TracePart, policy: PolicyData, arm: str | None) -> Evidence:
@@ -391,59 +414,69 @@ def part_evidence(part: TracePart, policy: PolicyData, arm: str | None) -> Evide
 
     What was measured before, else what is measured now.
     """
-    stored: Evidence | None = part.evidence_for([policy], arm)
-    return measured_tables(loaded_part(part), policy, arm).evidence if stored is None else stored
+    stored_evidence: Evidence | None = part.evidence_for([policy], arm)
+    return (
+        measured_tables(loaded_part(part), policy, arm).evidence
+        if stored_evidence is None
+        else stored_evidence
+    )
 
 
 def _tally_evidence(
     policies: Sequence[PolicyData],
     engine: str,
-    labels: IntArray,
-    measured: Callable[[Sequence[PolicyData]], Evidence],
+    label_counts: IntArray,
+    measure_group: Callable[[Sequence[PolicyData]], Evidence],
 ) -> Tally:
     """Counted decisions of policies over cases by label, [3].
 
     Their evidence under policies of a structure is given.
     """
-    cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
-    stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
-    missing = np.zeros((len(policies), 2), dtype=np.int64)
-    compiled, fell_back = _compiled_kernel(engine), dict[str, None]()
-    for places in _replay_groups(policies):
-        group = [policies[place] for place in places]
-        evidence, thresholds = measured(group), policy_thresholds(group)
-        unknown = unsupported_by_kernel(evidence, thresholds)
-        if engine == "numba" and unknown:
-            refuse("engine numba must know what it replays", unknown, "use engine='auto'")
-        fell_back |= {unknown: None} if unknown and compiled is not None else {}
-        if unknown or compiled is None:
-            codes = vectorised_codes(evidence, thresholds, len(group))
+    cell_counts = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
+    stage_counts = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
+    missing_counts = np.zeros((len(policies), 2), dtype=np.int64)
+    kernel, unsupported_features = _compiled_kernel(engine), dict[str, None]()
+    for policy_indices in _replay_groups(policies):
+        group_policies = [policies[policy_index] for policy_index in policy_indices]
+        evidence, thresholds = measure_group(group_policies), policy_thresholds(group_policies)
+        unsupported = unsupported_by_kernel(evidence, thresholds)
+        if engine == "numba" and unsupported:
+            refuse("engine numba must know what it replays", unsupported, "use engine='auto'")
+        unsupported_features |= {unsupported: None} if unsupported and kernel is not None else {}
+        if unsupported or kernel is None:
+            outcome_codes = vectorised_codes(evidence, thresholds, len(group_policies))
         else:
-            first = (
+            compile_notice = (
                 nullcontext()
-                if compiled.is_compiled(thresholds)
+                if kernel.is_compiled(thresholds)
                 else waiting("compile the replay, once")
             )
-            with first:
-                codes = compiled.tallied(evidence, thresholds, len(group))
-        cells[places], stages[places], missing[places] = count_codes(codes)
-    used = (
-        f"numpy, since numba does not know {' or '.join(fell_back)}"
-        if fell_back
+            with compile_notice:
+                outcome_codes = kernel.tallied(evidence, thresholds, len(group_policies))
+        (
+            cell_counts[policy_indices],
+            stage_counts[policy_indices],
+            missing_counts[policy_indices],
+        ) = count_codes(outcome_codes)
+    engine_used = (
+        f"numpy, since numba does not know {' or '.join(unsupported_features)}"
+        if unsupported_features
         else "numba"
-        if compiled
+        if kernel
         else "numpy"
     )
-    return Tally(cells, stages, labels, used, missing)
+    return Tally(cell_counts, stage_counts, label_counts, engine_used, missing_counts)
 
 
 def _replay_groups(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     """Places of the policies that share measured tables and the order of their gates."""
-    for places in group_by_structure(policies):
-        orders: dict[Any, list[int]] = {}
-        for place in places:
-            orders.setdefault(policies[place].decision.order, []).append(place)
-        yield from orders.values()
+    for policy_indices in group_by_structure(policies):
+        indices_by_order: dict[Any, list[int]] = {}
+        for policy_index in policy_indices:
+            indices_by_order.setdefault(policies[policy_index].decision.order, []).append(
+                policy_index
+            )
+        yield from indices_by_order.values()
 
 
 def unsupported_by_kernel(evidence: Evidence, thresholds: Thresholds) -> str:
@@ -471,27 +504,31 @@ def shard_codes(
 
     Pure, so that any worker may decide a shard.
     """
-    held = Measured.of(trace)
-    codes = np.empty((len(policies), len(trace)), dtype=np.int16)
-    for places in _replay_groups(policies):
-        check_stored(held.trace, [policies[place] for place in places])
-        evidence = measured_tables(held, policies[places[0]], arm).evidence
-        thresholds = policy_thresholds([policies[place] for place in places])
+    measured_trace = Measured.of(trace)
+    outcome_codes = np.empty((len(policies), len(trace)), dtype=np.int16)
+    for policy_indices in _replay_groups(policies):
+        check_stored(
+            measured_trace.trace, [policies[policy_index] for policy_index in policy_indices]
+        )
+        evidence = measured_tables(measured_trace, policies[policy_indices[0]], arm).evidence
+        thresholds = policy_thresholds([policies[policy_index] for policy_index in policy_indices])
         check_own_gates(evidence, thresholds)
-        narrow, thresholds = narrow_evidence(evidence, thresholds)
-        for rows, some in code_blocks(narrow, thresholds, len(places)):
-            codes[places[rows]] = some
-    return codes
+        narrowed_evidence, thresholds = narrow_evidence(evidence, thresholds)
+        for block_rows, block_codes in code_blocks(
+            narrowed_evidence, thresholds, len(policy_indices)
+        ):
+            outcome_codes[policy_indices[block_rows]] = block_codes
+    return outcome_codes
 
 
 def trace_codes(
     trace: TraceView, policies: Sequence[PolicyData], arm: str | None = None
 ) -> SlotArray:
     """Code of every case under each policy, see `outcome_codes`, [P, Q], in one pass."""
-    codes: SlotArray = join_columns(
+    outcome_codes: SlotArray = join_columns(
         each_shard(shard_codes, trace, list(policies), arm, what="replay")
     )
-    return codes
+    return outcome_codes
 
 
 def shard_cells(
@@ -573,28 +610,32 @@ def sweep(
     Warns:
       IdleThresholdWarning: policies differ in a threshold of which no value changes a decision.
     """
-    listed = list(policies.values()) if isinstance(policies, Mapping) else policies
-    names = (
+    policy_sequence = list(policies.values()) if isinstance(policies, Mapping) else policies
+    policy_names = (
         list(policies)
         if isinstance(policies, Mapping)
-        else [f"Policy {policy.policy_id}" for policy in listed]
+        else [f"Policy {policy.policy_id}" for policy in policy_sequence]
     )
-    counts = tally(trace, listed, arm, engine=engine)
-    weighed, traffic = trace_weighings(trace, counts.cells, mix, listed, arm)
-    table = rate_table(counts, listed, level=level, costs=costs, weighed=weighed)
-    table.attrs["mix"] = traffic
-    warn_idle(_idle_in_sweep(trace, listed, counts, arm))
-    notes = warn_of_learned(names, trace_learned(listed, trace))
-    if any(notes):
-        table.insert(1, "note", notes)
+    decision_counts = tally(trace, policy_sequence, arm, engine=engine)
+    weighed_cells, mix_text = trace_weighings(
+        trace, decision_counts.cells, mix, policy_sequence, arm
+    )
+    policy_table = rate_table(
+        decision_counts, policy_sequence, level=level, costs=costs, weighed_cells=weighed_cells
+    )
+    policy_table.attrs["mix"] = mix_text
+    warn_idle(_idle_in_sweep(trace, policy_sequence, decision_counts, arm))
+    learned_notes = warn_of_learned(policy_names, trace_learned(policy_sequence, trace))
+    if any(learned_notes):
+        policy_table.insert(1, "note", learned_notes)
     if isinstance(policies, Mapping):
-        table = table.set_axis(names, axis=0).rename_axis("policy")
-    return with_headline(table, trace)
+        policy_table = policy_table.set_axis(policy_names, axis=0).rename_axis("policy")
+    return with_headline(policy_table, trace)
 
 
 def trace_weighings(
     trace: TraceView,
-    cells: IntArray,
+    cell_counts: IntArray,
     mix: Mix,
     policies: Sequence[PolicyData],
     arm: str | None,
@@ -602,7 +643,7 @@ def trace_weighings(
     """Counted cells in a traffic mix, see `metrics.rate_columns`, and the mix in words.
 
     Args:
-      cells: of the policies, [P, 20].
+      cell_counts: of the policies, [P, 20].
       mix: stated, or the sample's own.
       policies: P of them, decided again where cases have weights of their own.
       arm: of the trace.
@@ -611,80 +652,90 @@ def trace_weighings(
       ValueError: a mix of cases that were drawn with several probabilities, or a label with a share
         and no case.
     """
-    stated, weight = checked_mix(mix), inclusion_weights(trace)
-    if stated is None and weight is None:
+    declared_mix, case_weights = checked_mix(mix), inclusion_weights(trace)
+    if declared_mix is None and case_weights is None:
         return [], metrics.SAMPLE
-    if stated is None and weight is not None:
-        by_case = CELL_OF_CODE[trace_codes(trace, policies, arm)]
-        return [metrics.weighed_cases(by_case, weight)], PROBABILITY
-    assert stated is not None  # noqa: S101 - one of the two is there
-    check_alone(stated, weight)
-    labels = metrics.label_counts(cells[0])
-    return mix_weighings(cells, stated.at_labels(labels)), str(stated)
+    if declared_mix is None and case_weights is not None:
+        cells_by_case = CELL_OF_CODE[trace_codes(trace, policies, arm)]
+        return [metrics.weighed_cases(cells_by_case, case_weights)], PROBABILITY
+    assert declared_mix is not None  # noqa: S101 - one of the two is there
+    check_alone(declared_mix, case_weights)
+    label_counts = metrics.label_counts(cell_counts[0])
+    return mix_weighings(cell_counts, declared_mix.at_labels(label_counts)), str(declared_mix)
 
 
 def _idle_in_sweep(
-    trace: TraceView, policies: Sequence[PolicyData], counts: Tally, arm: str | None
+    trace: TraceView, policies: Sequence[PolicyData], decision_counts: Tally, arm: str | None
 ) -> Iterator[tuple[PolicyData, str]]:
     """Thresholds that alone tell policies apart and change no decision, each with such a policy."""
     # Where a threshold acts the counts differ as a rule: nothing is asked until some do not.
-    if len(np.unique(counts.cells, axis=0)) == len(policies):
+    if len(np.unique(decision_counts.cells, axis=0)) == len(policies):
         return
-    held, settings = held_trace(trace), [policy.settings for policy in policies]
-    for path in filter(threshold_at, settings[0]):
-        if len({row.get(path) for row in settings}) > 1:
-            rows = zip(settings, policies, strict=True)
-            alike = {repr({**row, path: None}): policy for row, policy in rows}
-            curves = (_step_curves(held, policy, path, arm, None)[0] for policy in alike.values())
-            if len(alike) < len(policies) and all(len(curve[path].low) == 1 for curve in curves):
-                yield policies[0], path
+    measured_trace, policy_settings = held_trace(trace), [policy.settings for policy in policies]
+    for threshold_path in filter(threshold_at, policy_settings[0]):
+        if len({setting_row.get(threshold_path) for setting_row in policy_settings}) > 1:
+            settings_and_policies = zip(policy_settings, policies, strict=True)
+            distinct_policies = {
+                repr({**setting_row, threshold_path: None}): policy
+                for setting_row, policy in settings_and_policies
+            }
+            curves_by_policy = (
+                _step_curves(measured_trace, policy, threshold_path, arm, None)[0]
+                for policy in distinct_policies.values()
+            )
+            if len(distinct_policies) < len(policies) and all(
+                len(curve_by_path[threshold_path].low) == 1 for curve_by_path in curves_by_policy
+            ):
+                yield policies[0], threshold_path
 
 
 def rate_table(
-    counts: Tally,
+    decision_counts: Tally,
     policies: Sequence[PolicyData],
     *,
     level: float | None = 0.95,
     costs: metrics.Costs | None = None,
-    weighed: Sequence[metrics.Weighed] = (),
+    weighed_cells: Sequence[metrics.Weighed] = (),
 ) -> pd.DataFrame:
     """Table of `sweep` from counted decisions, a row a policy.
 
     Args:
-      weighed: the counted cells in a traffic mix, see `metrics.rate_columns`.
+      weighed_cells: the counted cells in a traffic mix, see `metrics.rate_columns`.
     """
     import pandas as pd
 
-    columns: dict[str, Any] = {
+    table_columns: dict[str, Any] = {
         "policy_id": [policy.policy_id for policy in policies],
-        **_rate_columns(counts.cells, level, costs, weighed),
+        **_rate_columns(decision_counts.cells, level, costs, weighed_cells),
         **{
-            f"decided_by.{name}": counts.stages[:, name == DECIDED_BY].sum(axis=1)
-            for name in dict.fromkeys(DECIDED_BY)
+            f"decided_by.{stage_name}": decision_counts.stages[:, stage_name == DECIDED_BY].sum(
+                axis=1
+            )
+            for stage_name in dict.fromkeys(DECIDED_BY)
         },
     }
-    if counts.basis.text:
-        columns |= {
-            "missing_answers_k": counts.missing[:, 0],
-            "missing_answers_n": counts.missing[:, 1],
+    if decision_counts.basis.text:
+        table_columns |= {
+            "missing_answers_k": decision_counts.missing[:, 0],
+            "missing_answers_n": decision_counts.missing[:, 1],
         }
-    frame = pd.DataFrame(columns)
-    frame.attrs |= {"engine": counts.engine, "basis": counts.basis.described}
-    return frame
+    rate_frame = pd.DataFrame(table_columns)
+    rate_frame.attrs |= {"engine": decision_counts.engine, "basis": decision_counts.basis.described}
+    return rate_frame
 
 
 def _rate_columns(
-    cells: IntArray,
+    cell_counts: IntArray,
     level: float | None,
     costs: metrics.Costs | None,
-    weighed: Sequence[metrics.Weighed] = (),
+    weighed_cells: Sequence[metrics.Weighed] = (),
 ) -> dict[str, Any]:
     """Columns of rates and of the expected cost of a table, [P] each.
 
     Without a level those of no interval.
     """
-    paid = cost_columns(cells, costs, level, weighed)
-    return metrics.rate_columns(cells, level, weighed) | paid
+    cost_table = cost_columns(cell_counts, costs, level, weighed_cells)
+    return metrics.rate_columns(cell_counts, level, weighed_cells) | cost_table
 
 
 @answered_traces("trace", measured=True)
@@ -736,52 +787,67 @@ def steps(
     if resolution is not None and (resolution < 2 or resolution != int(resolution)):
         rule = "resolution must be a whole number of at least 2"
         refuse(rule, resolution, "it is the most steps of a threshold, such as 2000")
-    curves, units = _step_curves(trace, policy, path, arm, resolution)
-    names = np.repeat(
-        np.array(list(curves), dtype=str), [len(curve.low) for curve in curves.values()]
+    step_curves, units = _step_curves(trace, policy, path, arm, resolution)
+    path_column = np.repeat(
+        np.array(list(step_curves), dtype=str), [len(curve.low) for curve in step_curves.values()]
     )
-    low, high, cells = (
-        np.concatenate(parts) for parts in zip(*(NOTHING, *curves.values()), strict=True)
+    step_lows, step_highs, cell_counts = (
+        np.concatenate(curve_columns)
+        for curve_columns in zip(*(NO_STEPS, *step_curves.values()), strict=True)
     )
     # Rates of all thresholds at once: counts recur from one to the next.
-    stated = checked_mix(mix)
-    if stated is not None and len(cells):
-        check_alone(stated, inclusion_weights(trace))
-        stated = stated.at_labels(metrics.label_counts(cells[0]))
-    rates = _rate_columns(cells, level, costs, mix_weighings(cells, stated))
-    table = pd.DataFrame({"path": names, "low": low, "high": high, **rates})
-    flat = [name for name, curve in curves.items() if len(curve.low) == 1]
-    table.attrs |= {"basis": trace_basis(trace).described, "units": units}
+    declared_mix = checked_mix(mix)
+    if declared_mix is not None and len(cell_counts):
+        check_alone(declared_mix, inclusion_weights(trace))
+        declared_mix = declared_mix.at_labels(metrics.label_counts(cell_counts[0]))
+    rate_columns = _rate_columns(
+        cell_counts, level, costs, mix_weighings(cell_counts, declared_mix)
+    )
+    step_table = pd.DataFrame(
+        {"path": path_column, "low": step_lows, "high": step_highs, **rate_columns}
+    )
+    flat_paths = [curve_path for curve_path, curve in step_curves.items() if len(curve.low) == 1]
+    step_table.attrs |= {"basis": trace_basis(trace).described, "units": units}
     if path is None:
-        table.attrs["idle"] = unlisted_thresholds(policy, curves.keys() - flat)
+        step_table.attrs["idle"] = unlisted_thresholds(policy, step_curves.keys() - flat_paths)
     else:
-        table = table.drop(columns="path")
-        warn_idle((policy, name) for name in flat)
-    return with_headline(table, trace)
+        step_table = step_table.drop(columns="path")
+        warn_idle((policy, curve_path) for curve_path in flat_paths)
+    return with_headline(step_table, trace)
 
 
-def unlisted_thresholds(policy: PolicyData, listed: Container[str]) -> tuple[str, ...]:
+def unlisted_thresholds(policy: PolicyData, listed_paths: Container[str]) -> tuple[str, ...]:
     """Thresholds that a policy sets and that are not among those listed."""
-    settings = policy.settings.items()
-    thresholds = (path for path, value in settings if value is not None and threshold_at(path))
-    return tuple(path for path in thresholds if path not in listed)
+    policy_settings = policy.settings.items()
+    set_paths = (
+        setting_path
+        for setting_path, setting_value in policy_settings
+        if setting_value is not None and threshold_at(setting_path)
+    )
+    return tuple(setting_path for setting_path in set_paths if setting_path not in listed_paths)
 
 
 def _step_curves(
     trace: TraceView, policy: PolicyData, path: str | None, arm: str | None, resolution: int | None
 ) -> tuple[dict[str, StepCells], dict[str, str]]:
     """Step functions of one threshold or of each, by path, and the unit of each."""
-    moves = each_shard(shard_moves, trace, policy, path, arm, what="steps")
-    swept: dict[str, Threshold] = {}
-    parts: dict[str, list[Moves]] = {}
-    for of_shard in moves:
-        for name, (threshold, moved) in of_shard.items():
-            swept[name] = threshold
-            parts.setdefault(name, []).append(moved)
-    units = {name: threshold.unit.name for name, threshold in swept.items()}
+    moves_by_shard = each_shard(shard_moves, trace, policy, path, arm, what="steps")
+    threshold_by_path: dict[str, Threshold] = {}
+    moves_by_path: dict[str, list[Moves]] = {}
+    for shard_result in moves_by_shard:
+        for threshold_path, (threshold, case_moves) in shard_result.items():
+            threshold_by_path[threshold_path] = threshold
+            moves_by_path.setdefault(threshold_path, []).append(case_moves)
+    unit_by_path = {
+        threshold_path: threshold.unit.name
+        for threshold_path, threshold in threshold_by_path.items()
+    }
     return {
-        name: sum_moves(parts.pop(name), swept[name], resolution) for name in list(parts)
-    }, units
+        threshold_path: sum_moves(
+            moves_by_path.pop(threshold_path), threshold_by_path[threshold_path], resolution
+        )
+        for threshold_path in list(moves_by_path)
+    }, unit_by_path
 
 
 def shard_moves(
@@ -802,12 +868,12 @@ def shard_moves(
 
 
 def _path_tables(
-    trace: TraceData | Measured, policy: PolicyData, path: str, arm: str | None
+    trace: TraceData | Measured, policy: PolicyData, threshold_path: str, arm: str | None
 ) -> Tables:
     """Measured tables of a policy, which must hold the signal that a path names."""
-    section, _, rest = path.partition(".")
-    if section == "signals" and "." in rest:
-        check_signals(plain_trace(trace), [rest.partition(".")[0]])
+    section_name, _, path_remainder = threshold_path.partition(".")
+    if section_name == "signals" and "." in path_remainder:
+        check_signals(plain_trace(trace), [path_remainder.partition(".")[0]])
     return measured_tables(trace, policy, arm)
 
 
@@ -831,61 +897,87 @@ def flips(
     """
     import pandas as pd
 
-    part, thresholds = part_with(trace, case_id).loaded(), policy_thresholds([policy])
+    loaded_trace, thresholds = part_with(trace, case_id).loaded(), policy_thresholds([policy])
     if user_gates(
         thresholds
     ):  # one case cannot show on which side a gate of the user refuses: all are asked (rule S2.18)
-        decide_policies(part, [policy], arm)
-    alone = _single_case(part, case_row([case.id for case in part.cases], case_id))
-    (decisions,) = decide_policies(alone, [policy], arm)
+        decide_policies(loaded_trace, [policy], arm)
+    case_trace = _single_case(
+        loaded_trace, case_row([case.id for case in loaded_trace.cases], case_id)
+    )
+    (decisions,) = decide_policies(case_trace, [policy], arm)
     evidence = decisions.tables.evidence
-    current = Status(int(decisions.status[0]))
-    rows = []
-    acting = acting_paths(evidence, policy)
-    for path, (points, codes) in piece_codes(evidence, thresholds, acting).items():
-        value, swept = policy.value(path), swept_paths(evidence.known, user_gates(thresholds))[path]
-        width = float(evidence.l2.shape[1]) if swept.whole else swept.high - swept.low
-        # a cost has no greatest value: its change counts beside itself
-        if path.startswith("decision."):
-            width = max(float(value), 1.0)
-        moved = swept_threshold(evidence.known, thresholds, path)
-        status = STATUS_OF[codes % N_CODES // CELLS]
-        flip = nearest_flips(float(value), points, status, decisions.status, moved)
+    current_status = Status(int(decisions.status[0]))
+    flip_rows = []
+    active_paths = acting_paths(evidence, policy)
+    for threshold_path, (breakpoints, outcome_codes) in piece_codes(
+        evidence, thresholds, active_paths
+    ).items():
+        current_value, threshold_range = (
+            policy.value(threshold_path),
+            swept_paths(evidence.known, user_gates(thresholds))[threshold_path],
+        )
+        range_width = (
+            float(evidence.l2.shape[1])
+            if threshold_range.whole
+            else threshold_range.high - threshold_range.low
+        )
+        # a cost has no greatest value: its change is compared with the cost itself
+        if threshold_path.startswith("decision."):
+            range_width = max(float(current_value), 1.0)
+        flip_threshold = swept_threshold(evidence.known, thresholds, threshold_path)
+        piece_status = STATUS_OF[outcome_codes % N_CODES // CELLS]
+        flip = nearest_flips(
+            float(current_value), breakpoints, piece_status, decisions.status, flip_threshold
+        )
         if np.isfinite(flip.distance[0]):
-            at, becomes = float(flip.value[0]), Status(int(flip.becomes[0]))
-            change = at - float(value)
-            share = abs(change) / width
-            rows.append((path, float(value), at, change, share, current.name, becomes.name))
-    columns = ["path", "current", "flips_at", "change", "share", "status", "becomes"]
-    table = pd.DataFrame(rows, columns=columns)
-    table = table.sort_values("share", kind="stable", ignore_index=True)
-    table.attrs["idle"] = unlisted_thresholds(policy, acting)
-    return table
+            flip_value, flipped_status = float(flip.value[0]), Status(int(flip.becomes[0]))
+            value_change = flip_value - float(current_value)
+            range_share = abs(value_change) / range_width
+            flip_rows.append(
+                (
+                    threshold_path,
+                    float(current_value),
+                    flip_value,
+                    value_change,
+                    range_share,
+                    current_status.name,
+                    flipped_status.name,
+                )
+            )
+    flip_columns = ["path", "current", "flips_at", "change", "share", "status", "becomes"]
+    flip_table = pd.DataFrame(flip_rows, columns=flip_columns)
+    flip_table = flip_table.sort_values("share", kind="stable", ignore_index=True)
+    flip_table.attrs["idle"] = unlisted_thresholds(policy, active_paths)
+    return flip_table
 
 
-def _single_case(trace: TraceData, row: int) -> TraceData:
+def _single_case(trace: TraceData, case_index: int) -> TraceData:
     """Trace of one case with its own chunks, labelled in any case.
 
-    What flips is its status, whatever its label.
+    Its status flips, which no label decides.
     """
     pattern_hits = trace.pattern_hits
     if pattern_hits is not None:
         pattern_hits = pattern_hits._replace(
-            counts=pattern_hits.counts[[row]], query_entities=(pattern_hits.query_entities[row],)
+            counts=pattern_hits.counts[[case_index]],
+            query_entities=(pattern_hits.query_entities[case_index],),
         )
     case_trace = TraceData(
         cases=(
-            trace.cases[row]._replace(
-                expect_status=trace.cases[row].expect_status or Status.refuse.name
+            trace.cases[case_index]._replace(
+                expect_status=trace.cases[case_index].expect_status or Status.refuse.name
             ),
         ),
         chunks=trace.chunks,
         arms=trace.arms,
-        hits=map_fields(trace.hits, lambda field: field[[row]]),
+        hits=map_fields(trace.hits, lambda measurement: measurement[[case_index]]),
         pattern_hits=pattern_hits,
         meta=trace.meta,
-        answers=select_answers(trace.answers, [row]),
-        columns={name: column[[row]] for name, column in trace.columns.items()},
+        answers=select_answers(trace.answers, [case_index]),
+        columns={
+            column_name: column[[case_index]] for column_name, column in trace.columns.items()
+        },
     )
     return keep_used_chunks(case_trace)
 

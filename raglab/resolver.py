@@ -81,22 +81,28 @@ __all__ = [
 
 
 def first_members(member: BoolArray, order: NDArray[np.integer[Any]], k: int) -> IntArray:
-    """Places of the first k members in a given order, [B, k], -1 where there are fewer.
+    """Places of the first k members in a given order, [B, k], -1 for missing ones.
 
     Args:
       member: whether each hit belongs to the group, [B, K].
       order: places in the order wanted, a permutation, [B, K].
       k: members at most.
+
+    Example:
+      >>> first_members(np.array([[False, True, True]]), np.array([[2, 0, 1]]), 2)
+      array([[2, 1]])
     """
-    inside = np.take_along_axis(member, order, axis=1)
-    lead = np.argsort(~inside, axis=1, kind="stable")[:, :k]
-    chosen = np.where(
-        np.take_along_axis(inside, lead, axis=1), np.take_along_axis(order, lead, axis=1), -1
+    is_member = np.take_along_axis(member, order, axis=1)
+    leading_places = np.argsort(~is_member, axis=1, kind="stable")[:, :k]
+    first_places = np.where(
+        np.take_along_axis(is_member, leading_places, axis=1),
+        np.take_along_axis(order, leading_places, axis=1),
+        -1,
     )
     return (
-        np.pad(chosen, ((0, 0), (0, k - chosen.shape[1])), constant_values=-1)
-        if chosen.shape[1] < k
-        else chosen
+        np.pad(first_places, ((0, 0), (0, k - first_places.shape[1])), constant_values=-1)
+        if first_places.shape[1] < k
+        else first_places
     )
 
 
@@ -107,16 +113,16 @@ def union_over(mask: BitArray, chosen: NDArray[np.integer[Any]]) -> BitArray:
       mask: bits of each hit, [..., B, K].
       chosen: places, [B, k], -1 at the end.
     """
-    taken = mask[..., np.arange(len(chosen))[:, None], np.maximum(chosen, 0)]
-    return np.bitwise_or.reduce(np.where(chosen >= 0, taken, np.uint64(0)), axis=-1)
+    chosen_bits = mask[..., np.arange(len(chosen))[:, None], np.maximum(chosen, 0)]
+    return np.bitwise_or.reduce(np.where(chosen >= 0, chosen_bits, np.uint64(0)), axis=-1)
 
 
-def _planes(bits: BitArray, n_axes: int) -> BitArray:
+def _planes(hit_bits: BitArray, n_axes: int) -> BitArray:
     """Bits as planes, [W, ...]: those of one plane may come without its axis.
 
     n_axes: of a plane.
     """
-    return bits[None] if bits.ndim == n_axes else bits
+    return hit_bits[None] if hit_bits.ndim == n_axes else hit_bits
 
 
 def _bits_set(planes: BitArray) -> IntArray:
@@ -136,34 +142,60 @@ def fill_entities(
       chosen: places, [B, k], -1 at the end.
       mask: query's entities of each hit, [B, K], or [W, B, K] in W planes.
       wanted: bits of all the query's entities, [B] or [W, B].
-      page_key: number of each hit's (document, page), [B, K], -1 where there is no hit.
+      page_key: number of each hit's (document, page), [B, K], -1 for no hit.
 
     Source: rule S3.4.
+
+    Example: two hits hold entity 1 alone; the second makes room for the one that holds entity 2.
+      >>> fill_entities(
+      ...     np.array([[0, 1]]), np.uint64([[1, 1, 2]]), np.uint64([3]), np.array([[0, 1, 2]])
+      ... )
+      array([[0, 2]])
     """
-    k = chosen.shape[1]
+    n_chosen = chosen.shape[1]
     chosen = chosen.copy()
-    planes, wanted_planes = _planes(mask, 2), _planes(wanted, 1)
-    lack = _bits_set(wanted_planes & ~union_over(planes, chosen))
-    rows = np.nonzero((lack > 0) & (chosen[:, 0] >= 0))[0]
-    if not len(rows):
+    hit_planes, wanted_planes = _planes(mask, 2), _planes(wanted, 1)
+    # Only queries with an answer that lacks an entity change; for the others no work is done.
+    n_lacking = _bits_set(wanted_planes & ~union_over(hit_planes, chosen))
+    query_rows = np.nonzero((n_lacking > 0) & (chosen[:, 0] >= 0))[0]
+    if not len(query_rows):
         return chosen
-    full = chosen[rows, k - 1] >= 0
-    keep = np.where(full, np.maximum(1, k - np.minimum(k - 1, np.maximum(1, lack[rows]))), k)
-    part = np.where(np.arange(k) < keep[:, None], chosen[rows], -1)
-    bits, pages = planes[:, rows], page_key[rows]
-    count = (part >= 0).sum(axis=1)
-    missing = wanted_planes[:, rows] & ~union_over(bits, part)
-    taken = np.where(part >= 0, np.take_along_axis(pages, np.maximum(part, 0), axis=1), -1)
-    for place in range(page_key.shape[1]):
-        if not missing.any():
+    # The nearest hits stay; the last ones give way, one for each missing entity.
+    is_full = chosen[query_rows, n_chosen - 1] >= 0
+    n_kept = np.where(
+        is_full,
+        np.maximum(1, n_chosen - np.minimum(n_chosen - 1, np.maximum(1, n_lacking[query_rows]))),
+        n_chosen,
+    )
+    kept_places = np.where(np.arange(n_chosen) < n_kept[:, None], chosen[query_rows], -1)
+    row_planes, row_pages = hit_planes[:, query_rows], page_key[query_rows]
+    n_filled = (kept_places >= 0).sum(axis=1)
+    missing_bits = wanted_planes[:, query_rows] & ~union_over(row_planes, kept_places)
+    taken_pages = np.where(
+        kept_places >= 0, np.take_along_axis(row_pages, np.maximum(kept_places, 0), axis=1), -1
+    )
+    # Hits in the order of l2: each that brings a missing entity from a new page fills a gap.
+    for hit_place in range(page_key.shape[1]):
+        if not missing_bits.any():
             break
-        page, new = pages[:, place], ((bits[:, :, place] & missing) != 0).any(axis=0)
-        adds = (count < k) & (page >= 0) & new & (taken != page[:, None]).all(axis=1)
-        at = np.nonzero(adds)[0]
-        part[at, count[at]], taken[at, count[at]] = place, page[at]
-        count[at] += 1
-        missing[:, at] &= ~bits[:, at, place]
-    chosen[rows] = part
+        hit_page, brings_missing = (
+            row_pages[:, hit_place],
+            ((row_planes[:, :, hit_place] & missing_bits) != 0).any(axis=0),
+        )
+        is_added = (
+            (n_filled < n_chosen)
+            & (hit_page >= 0)
+            & brings_missing
+            & (taken_pages != hit_page[:, None]).all(axis=1)
+        )
+        added_rows = np.nonzero(is_added)[0]
+        (
+            kept_places[added_rows, n_filled[added_rows]],
+            taken_pages[added_rows, n_filled[added_rows]],
+        ) = hit_place, hit_page[added_rows]
+        n_filled[added_rows] += 1
+        missing_bits[:, added_rows] &= ~row_planes[:, added_rows, hit_place]
+    chosen[query_rows] = kept_places
     return chosen
 
 
@@ -206,48 +238,52 @@ def options(
 
     Source: rule S3.5.
     """
-    distinct: list[Option] = []
+    distinct_options: list[Option] = []
     known_sources: set[tuple[int, ...]] = set()
-    for places in members:
-        picked = _distinct_pages(places, file_key, page_key, page_only, final_k)
-        sources = tuple(sorted({page_key[place] for place in picked}))
+    for group_places in members:
+        picked_places = _distinct_pages(group_places, file_key, page_key, page_only, final_k)
+        sources = tuple(sorted({page_key[hit_place] for hit_place in picked_places}))
         if sources in known_sources:
             continue
         known_sources.add(sources)
-        distinct.append(Option(len(distinct) + 1, tuple(picked), sources, l2[picked[0]]))
-    return tuple(distinct)
+        distinct_options.append(
+            Option(len(distinct_options) + 1, tuple(picked_places), sources, l2[picked_places[0]])
+        )
+    return tuple(distinct_options)
 
 
 def _distinct_pages(
-    places: Sequence[int],
+    group_places: Sequence[int],
     file_key: Sequence[int],
     page_key: Sequence[int],
     page_only: Sequence[int],
     final_k: int,
 ) -> list[int]:
-    anchor = places[0]
-    pool = sorted(places[1:], key=lambda place: file_key[place] != file_key[anchor])
-    picked, pages, files, sources = (
-        [anchor],
-        {page_only[anchor]},
-        {file_key[anchor]},
-        {page_key[anchor]},
+    anchor_place = group_places[0]
+    other_places = sorted(
+        group_places[1:], key=lambda hit_place: file_key[hit_place] != file_key[anchor_place]
     )
-    new_in_pass: tuple[Callable[[int], bool], ...] = (
-        lambda p: page_only[p] not in pages,
-        lambda p: file_key[p] not in files,
+    picked_places, picked_pages, picked_files, picked_sources = (
+        [anchor_place],
+        {page_only[anchor_place]},
+        {file_key[anchor_place]},
+        {page_key[anchor_place]},
+    )
+    novelty_tests: tuple[Callable[[int], bool], ...] = (
+        lambda candidate: page_only[candidate] not in picked_pages,
+        lambda candidate: file_key[candidate] not in picked_files,
         lambda _: True,
     )
-    for is_new in new_in_pass:
-        for place in pool:
-            if len(picked) >= final_k:
-                return picked
-            if page_key[place] not in sources and is_new(place):
-                picked.append(place)
-                pages.add(page_only[place])
-                files.add(file_key[place])
-                sources.add(page_key[place])
-    return picked
+    for is_new in novelty_tests:
+        for hit_place in other_places:
+            if len(picked_places) >= final_k:
+                return picked_places
+            if page_key[hit_place] not in picked_sources and is_new(hit_place):
+                picked_places.append(hit_place)
+                picked_pages.add(page_only[hit_place])
+                picked_files.add(file_key[hit_place])
+                picked_sources.add(page_key[hit_place])
+    return picked_places
 
 
 def select(choices: Sequence[Option], selected_option: int) -> Option:
@@ -263,20 +299,20 @@ def select(choices: Sequence[Option], selected_option: int) -> Option:
     for option in choices:
         if option.option_id == selected_option:
             return option
-    msg = f"Invalid selection: {selected_option}"
-    raise KeyError(msg)
+    message = f"Invalid selection: {selected_option}"
+    raise KeyError(message)
 
 
 Signature = tuple[tuple[str, str], ...]
 
-CORE_KEYS = TAG_KEYS[:3]
-FALLBACK = "__file__:"
+CORE_TAG_KEYS = TAG_KEYS[:3]
+FALLBACK_PREFIX = "__file__:"
 
 
 def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signature:
     """(key, value) pairs that tell a topic cluster from another.
 
-    The document where there is no tag.
+    The document if there is no tag.
 
     Args:
       tags: of a chunk.
@@ -291,11 +327,14 @@ def signature(tags: Mapping[str, Any], document: str, *, strict: bool) -> Signat
       >>> signature({}, "guide.md", strict=True)[0]
       ('domain', '__file__:guide.md')
     """
-    keys = TAG_KEYS if strict else CORE_KEYS
-    values = [str(tags.get(key) or "").strip().lower() for key in keys]
-    if any(values):
-        return tuple(zip(keys, values, strict=True))
-    return (("domain", f"{FALLBACK}{document}"), *((key, "") for key in keys[1:]))
+    tag_keys = TAG_KEYS if strict else CORE_TAG_KEYS
+    tag_values = [str(tags.get(tag_key) or "").strip().lower() for tag_key in tag_keys]
+    if any(tag_values):
+        return tuple(zip(tag_keys, tag_values, strict=True))
+    return (
+        ("domain", f"{FALLBACK_PREFIX}{document}"),
+        *((tag_key, "") for tag_key in tag_keys[1:]),
+    )
 
 
 def is_fallback(sign: Signature) -> bool:
@@ -304,7 +343,7 @@ def is_fallback(sign: Signature) -> bool:
     Args:
       sign: signature.
     """
-    return sign[0][1].startswith(FALLBACK)
+    return sign[0][1].startswith(FALLBACK_PREFIX)
 
 
 def rendered(sign: Signature) -> str:
@@ -319,7 +358,7 @@ def rendered(sign: Signature) -> str:
       >>> rendered((("domain", "travel"), ("doc_type", ""), ("product", "basic")))
       'domain: travel; product: basic'
     """
-    return "; ".join(f"{key}: {value}" for key, value in sign if value)
+    return "; ".join(f"{tag_key}: {tag_value}" for tag_key, tag_value in sign if tag_value)
 
 
 class Groups(NamedTuple):
@@ -340,7 +379,7 @@ def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
     """Group hits that share a signature.
 
     Args:
-      sign: number of each hit's signature, [B, K] in l2 order, -1 where there is no hit.
+      sign: number of each hit's signature, [B, K] in l2 order, -1 for no hit.
 
     Source: rule S3.2.
 
@@ -348,32 +387,34 @@ def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
       >>> group_hits(np.array([[7, 3, 7, -1]])).group
       array([[ 0,  1,  0, -1]])
     """
-    size, width = sign.shape
-    first = np.empty((size, width), dtype=np.int64)
-    for start in range(0, size, 512):
-        block = sign[start : start + 512]
-        first[start : start + 512] = (block[:, :, None] == block[:, None, :]).argmax(axis=2)
-    valid = sign >= 0
-    opens = valid & (first == np.arange(width))
-    number = opens.cumsum(axis=1) - 1
-    group = np.where(valid, np.take_along_axis(number, first, axis=1), -1)
-    n = opens.sum(axis=1)
-    anchor = np.full((size, max(1, int(n.max(initial=0)))), -1, dtype=np.int64)
-    row, place = np.nonzero(opens)
-    anchor[row, number[row, place]] = place
-    return Groups(group, anchor, n)
+    n_queries, n_places = sign.shape
+    first_equal = np.empty((n_queries, n_places), dtype=np.int64)
+    for block_start in range(0, n_queries, 512):
+        sign_block = sign[block_start : block_start + 512]
+        first_equal[block_start : block_start + 512] = (
+            sign_block[:, :, None] == sign_block[:, None, :]
+        ).argmax(axis=2)
+    exists = sign >= 0
+    opens_group = exists & (first_equal == np.arange(n_places))
+    group_numbers = opens_group.cumsum(axis=1) - 1
+    hit_groups = np.where(exists, np.take_along_axis(group_numbers, first_equal, axis=1), -1)
+    n_groups = opens_group.sum(axis=1)
+    anchor_places = np.full((n_queries, max(1, int(n_groups.max(initial=0)))), -1, dtype=np.int64)
+    query_row, hit_place = np.nonzero(opens_group)
+    anchor_places[query_row, group_numbers[query_row, hit_place]] = hit_place
+    return Groups(hit_groups, anchor_places, n_groups)
 
 
 def anchor_values(values: NDArray[Any], groups: Groups, missing: float) -> NDArray[Any]:
-    """Value of each group's anchor, [B, G]; `missing` where there is no group.
+    """Value of each group's anchor, [B, G]; `missing` for no group.
 
     Args:
       values: of each hit, [B, K].
       groups: of the hits.
-      missing: value where there is no group.
+      missing: value for no group.
     """
-    taken = np.take_along_axis(values, np.maximum(groups.anchor, 0), axis=1)
-    return np.where(groups.anchor >= 0, taken, missing)
+    values_at_anchor = np.take_along_axis(values, np.maximum(groups.anchor, 0), axis=1)
+    return np.where(groups.anchor >= 0, values_at_anchor, missing)
 
 
 class EntityRule(NamedTuple):
@@ -396,7 +437,7 @@ class EntityCounts(NamedTuple):
     """Entities of the query in each group, [B, G].
 
     Attributes:
-      hits: entities among all hits of the group, -1 where there is no group.
+      hits: entities among all hits of the group, -1 for no group.
       anchors: entities in the group's anchor.
       members: hits of the group that carry an entity.
     """
@@ -415,20 +456,20 @@ def entity_counts(mask: BitArray, groups: Groups) -> EntityCounts:
 
     Source: rule S3.3, `entities`.
     """
-    size, n_groups = groups.anchor.shape
-    planes = _planes(mask, 2)
-    union = np.zeros((len(planes), size, n_groups + 1), dtype=np.uint64)
-    members = np.zeros((size, n_groups + 1), dtype=np.int64)
-    at = (np.arange(size)[:, None], groups.group)
-    for union_of_plane, plane in zip(union, planes, strict=True):
-        np.bitwise_or.at(union_of_plane, at, plane)
-    np.add.at(members, at, planes.any(axis=0))
-    exists = groups.anchor >= 0
-    anchor_mask = planes[:, np.arange(size)[:, None], np.maximum(groups.anchor, 0)]
+    n_queries, n_groups = groups.anchor.shape
+    hit_planes = _planes(mask, 2)
+    group_union = np.zeros((len(hit_planes), n_queries, n_groups + 1), dtype=np.uint64)
+    member_counts = np.zeros((n_queries, n_groups + 1), dtype=np.int64)
+    group_index = (np.arange(n_queries)[:, None], groups.group)
+    for plane_union, hit_plane in zip(group_union, hit_planes, strict=True):
+        np.bitwise_or.at(plane_union, group_index, hit_plane)
+    np.add.at(member_counts, group_index, hit_planes.any(axis=0))
+    group_exists = groups.anchor >= 0
+    anchor_planes = hit_planes[:, np.arange(n_queries)[:, None], np.maximum(groups.anchor, 0)]
     return EntityCounts(
-        hits=np.where(exists, _bits_set(union[:, :, :-1]), -1),
-        anchors=_bits_set(np.where(exists, anchor_mask, np.uint64(0))),
-        members=members[:, :-1],
+        hits=np.where(group_exists, _bits_set(group_union[:, :, :-1]), -1),
+        anchors=_bits_set(np.where(group_exists, anchor_planes, np.uint64(0))),
+        members=member_counts[:, :-1],
     )
 
 
@@ -441,21 +482,25 @@ def rank_entities(counts: EntityCounts, best_l2: FloatArray) -> EntityRule:
 
     Source: rule S3.3, `entities`.
     """
-    exists = counts.hits >= 0
-    best = counts.hits.max(axis=1, initial=0)
-    tied = exists & (counts.hits == best[:, None]) & (best[:, None] > 0)
-    key = np.where(tied, counts.anchors * (counts.members.max(initial=0) + 1) + counts.members, -1)
-    top = key.max(axis=1, initial=-1)
-    leaders = tied & (key == top[:, None])
+    group_exists = counts.hits >= 0
+    best_count = counts.hits.max(axis=1, initial=0)
+    is_tied = group_exists & (counts.hits == best_count[:, None]) & (best_count[:, None] > 0)
+    tie_key = np.where(
+        is_tied, counts.anchors * (counts.members.max(initial=0) + 1) + counts.members, -1
+    )
+    top_key = tie_key.max(axis=1, initial=-1)
+    is_leader = is_tied & (tie_key == top_key[:, None])
     # a distance not known is the farthest
-    nearest = np.where(leaders & ~np.isnan(best_l2), best_l2, np.inf)
-    leaders &= nearest == nearest.min(axis=1, initial=np.inf)[:, None]
-    strict = leaders.sum(axis=1) == 1
-    winner = np.where(strict & (best > 0), leaders.argmax(axis=1), -1)
-    candidates = np.where(((best > 0) & (winner < 0))[:, None], tied, exists)
-    standing = np.where(candidates & tied, -key, 0)
-    order = np.lexsort((standing, np.where(candidates, best_l2, np.inf)), axis=1)
-    return EntityRule(winner, candidates, order, best)
+    leader_l2 = np.where(is_leader & ~np.isnan(best_l2), best_l2, np.inf)
+    is_leader &= leader_l2 == leader_l2.min(axis=1, initial=np.inf)[:, None]
+    has_one_leader = is_leader.sum(axis=1) == 1
+    winning_group = np.where(has_one_leader & (best_count > 0), is_leader.argmax(axis=1), -1)
+    is_candidate = np.where(
+        ((best_count > 0) & (winning_group < 0))[:, None], is_tied, group_exists
+    )
+    tie_rank = np.where(is_candidate & is_tied, -tie_key, 0)
+    group_order = np.lexsort((tie_rank, np.where(is_candidate, best_l2, np.inf)), axis=1)
+    return EntityRule(winning_group, is_candidate, group_order, best_count)
 
 
 def resolve_entities(mask: BitArray, groups: Groups, best_l2: FloatArray) -> EntityRule:
@@ -507,7 +552,7 @@ def resolve(
 
     Args:
       best_l2: squared L2 of each group's nearest hit, [G] of one query or [..., G] of many; NaN
-        where there is no group, +inf where a group's distance is not known.
+        for no group, +inf where a group's distance is not known.
       thresholds: of the rules, scalars, or [P, 1] of policies against [Q] queries.
       sig_sim: cosine of the query with each group's rendered signature, [..., G]; missing where not
         given.
@@ -542,162 +587,219 @@ def resolve(
     """
     if max_options is not None and index(max_options) < 1:
         refuse("max_options must be a whole number >= 1", max_options, "leave it out for all")
-    shape = float_array(best_l2, "best_l2").shape
-    if not shape:
+    groups_shape = float_array(best_l2, "best_l2").shape
+    if not groups_shape:
         refuse(
             "best_l2 must hold a number a group",
             repr(best_l2),
             f"write [{best_l2!r}] for one group",
         )
-    if not shape[-1]:  # no group of any query
-        none = np.full((*shape[:-1], 1), np.nan)
+    if not groups_shape[-1]:  # no group of any query
+        no_group_l2 = np.full((*groups_shape[:-1], 1), np.nan)
         return resolve(
-            none, thresholds, n_entities=n_entities, overview=overview, switches=switches
+            no_group_l2, thresholds, n_entities=n_entities, overview=overview, switches=switches
         )
+    # Arguments are checked one by one, so that an error names the argument.
     rule_thresholds = _check_rule_thresholds(thresholds)
-    on = RuleSwitches(
-        *(_flags(f"switches.{name}", flag) for name, flag in switches._asdict().items())
+    rules_on = RuleSwitches(
+        *(
+            _flags(f"switches.{rule_name}", switch_flag)
+            for rule_name, switch_flag in switches._asdict().items()
+        )
     )
-    named = _query_counts("n_entities", n_entities, shape[:-1])
-    overviews = _query_column("overview", _flags("overview", overview), shape[:-1])
-    groups = _CandidateGroups(
-        _group_column("best_l2", best_l2, shape, DISTANCE),
-        _group_column("sig_sim", sig_sim, shape, COSINE),
-        _group_column("anchor_sim", anchor_sim, shape, COSINE),
-        _group_counts("entity_hits", entity_hits, shape),
-        _group_counts("anchor_hits", anchor_hits, shape),
-        _group_counts("member_hits", member_hits, shape),
-        _group_column("sources", sources, shape, SOURCES),
+    n_named = _query_counts("n_entities", n_entities, groups_shape[:-1])
+    overview_flags = _query_column("overview", _flags("overview", overview), groups_shape[:-1])
+    candidate_groups = _CandidateGroups(
+        _group_column("best_l2", best_l2, groups_shape, DISTANCE_UNIT),
+        _group_column("sig_sim", sig_sim, groups_shape, COSINE),
+        _group_column("anchor_sim", anchor_sim, groups_shape, COSINE),
+        _group_counts("entity_hits", entity_hits, groups_shape),
+        _group_counts("anchor_hits", anchor_hits, groups_shape),
+        _group_counts("member_hits", member_hits, groups_shape),
+        _group_column("sources", sources, groups_shape, SOURCES_UNIT),
     )
-    if (above := groups.entity_hits > named.reshape(-1, 1)).any():
-        most = groups.entity_hits[above][0]
-        refuse("entity_hits must be at most n_entities", most, "correct either")
-    evidence, winners, offered = _measure_groups(groups, named, overviews, max_options)
-    number, tied = decide_rules(
-        evidence,
-        on,
+    if (is_above := candidate_groups.entity_hits > n_named.reshape(-1, 1)).any():
+        highest_hits = candidate_groups.entity_hits[is_above][0]
+        refuse("entity_hits must be at most n_entities", highest_hits, "correct either")
+    rule_evidence, winning_groups, offered_groups = _measure_groups(
+        candidate_groups, n_named, overview_flags, max_options
+    )
+    outcome_index, is_tied_pool = decide_rules(
+        rule_evidence,
+        rules_on,
         rule_thresholds,
-        np.broadcast_shapes(named.shape, *map(np.shape, (*rule_thresholds, *on))),
+        np.broadcast_shapes(n_named.shape, *map(np.shape, (*rule_thresholds, *rules_on))),
     )
     # Winner and options are those of the pool of groups that the rule chose from, of each query.
-    pool, query = tied.astype(np.int64), np.arange(named.size).reshape(named.shape)
-    group, options_ = (
-        winners[pool, number, query],
-        offered[pool, np.broadcast_to(query, number.shape)],
+    pool_index, query_index = (
+        is_tied_pool.astype(np.int64),
+        np.arange(n_named.size).reshape(n_named.shape),
     )
-    status = np.array([status for _, status in OUTCOMES], dtype=np.int8)[number]
-    asks = status == Status.ambiguous
+    chosen_group, option_groups = (
+        winning_groups[pool_index, outcome_index, query_index],
+        offered_groups[pool_index, np.broadcast_to(query_index, outcome_index.shape)],
+    )
+    status_codes = np.array([status_codes for _, status_codes in OUTCOMES], dtype=np.int8)[
+        outcome_index
+    ]
+    asks_back = status_codes == Status.ambiguous
     # Asking back without an option to offer asks nothing, so it refuses.
-    status = np.where(asks & (options_ < 0).all(axis=-1), np.int8(Status.refuse), status)
-    options_ = np.where((status == Status.ambiguous)[..., None], options_, -1)
-    rule = np.array([name for name, _ in OUTCOMES])[number]
-    if number.ndim:
-        return Resolution(status, rule, group, options_)
+    status_codes = np.where(
+        asks_back & (option_groups < 0).all(axis=-1), np.int8(Status.refuse), status_codes
+    )
+    option_groups = np.where((status_codes == Status.ambiguous)[..., None], option_groups, -1)
+    rule_names = np.array([rule_name for rule_name, _ in OUTCOMES])[outcome_index]
+    if outcome_index.ndim:
+        return Resolution(status_codes, rule_names, chosen_group, option_groups)
     return Resolution(
-        Status(int(status)), str(rule), int(group), tuple(options_[options_ >= 0].tolist())
+        Status(int(status_codes)),
+        str(rule_names),
+        int(chosen_group),
+        tuple(option_groups[option_groups >= 0].tolist()),
     )
 
 
-MOST = 2**31 - 1  # of a count
-DISTANCE, COUNTED = Unit("squared L2 distance", 0.0, np.inf), Unit("count", 0.0, MOST, whole=True)
+MAX_GROUP_COUNT = 2**31 - 1  # of a count
+DISTANCE_UNIT, COUNT_UNIT = (
+    Unit("squared L2 distance", 0.0, np.inf),
+    Unit("count", 0.0, MAX_GROUP_COUNT, whole=True),
+)
 # above that two numbers are one as floats
-SOURCES = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)
+SOURCES_UNIT = Unit("number of a set of sources", 0.0, 2.0**53, whole=True)
 
 
-def _flags(name: str, values: ArrayLike) -> BoolArray:
+def _flags(argument_name: str, flag_values: ArrayLike) -> BoolArray:
     """Booleans, [...]."""
-    column = np.asarray(values)
-    if column.dtype != np.bool_:
-        for value in column.flat:
-            if not isinstance(value, bool | np.bool_):
+    flag_array = np.asarray(flag_values)
+    if flag_array.dtype != np.bool_:
+        for switch_flag in flag_array.flat:
+            if not isinstance(switch_flag, bool | np.bool_):
                 remedy = "write count > 0 for a number"
-                refuse(f"{name} must be True or False", f"{value!r:.60}", remedy)
-    return column.astype(np.bool_)
+                refuse(f"{argument_name} must be True or False", f"{switch_flag!r:.60}", remedy)
+    return flag_array.astype(np.bool_)
 
 
-def _in_unit(name: str, column: FloatArray, unit: Unit) -> FloatArray:
+def _in_unit(argument_name: str, numbers: FloatArray, allowed_unit: Unit) -> FloatArray:
     """Numbers within their unit; NaN passes."""
-    wrong = (column < unit.low - ROUNDING) | (column > unit.high + ROUNDING)
-    if unit.whole:
-        wrong |= column != np.rint(column)
-    wrong &= ~np.isnan(column)
-    if wrong.any():
-        kind = "whole and in" if unit.whole else "in"
-        bounds = f"[{unit.low:g}, {unit.high:.10g}]"
+    is_outside = (numbers < allowed_unit.low - ROUNDING) | (numbers > allowed_unit.high + ROUNDING)
+    if allowed_unit.whole:
+        is_outside |= numbers != np.rint(numbers)
+    is_outside &= ~np.isnan(numbers)
+    if is_outside.any():
+        range_kind = "whole and in" if allowed_unit.whole else "in"
+        range_text = f"[{allowed_unit.low:g}, {allowed_unit.high:.10g}]"
         refuse(
-            f"{name} must be {kind} {bounds}",
-            f"{column[wrong].flat[0]:.10g}",
-            f"it is {unit.described}",
+            f"{argument_name} must be {range_kind} {range_text}",
+            f"{numbers[is_outside].flat[0]:.10g}",
+            f"it is {allowed_unit.described}",
         )
-    return column
+    return numbers
 
 
 def _group_column(
-    name: str, values: ArrayLike | None, shape: tuple[int, ...], unit: Unit
+    argument_name: str, group_values: ArrayLike | None, groups_shape: tuple[int, ...], unit: Unit
 ) -> FloatArray:
     """Numbers of groups, [B, G]; NaN where they are not given."""
-    if values is None:
-        return np.full(shape, np.nan).reshape(-1, shape[-1])
-    column = float_array(values, name)
-    if column.shape != shape:
-        refuse(f"{name} must have the shape of best_l2, {shape}", column.shape, "NaN is none")
-    return _in_unit(name, column, unit).reshape(-1, shape[-1])
+    if group_values is None:
+        return np.full(groups_shape, np.nan).reshape(-1, groups_shape[-1])
+    numbers = float_array(group_values, argument_name)
+    if numbers.shape != groups_shape:
+        refuse(
+            f"{argument_name} must have the shape of best_l2, {groups_shape}",
+            numbers.shape,
+            "NaN is none",
+        )
+    return _in_unit(argument_name, numbers, unit).reshape(-1, groups_shape[-1])
 
 
-def _query_column(name: str, column: NDArray[Any], queries: tuple[int, ...]) -> NDArray[Any]:
+def _query_column(
+    argument_name: str, query_values: NDArray[Any], queries_shape: tuple[int, ...]
+) -> NDArray[Any]:
     """A value a query, [...]."""
-    if column.shape not in {(), queries}:
-        refuse(f"{name} must be one value or one a query, {queries}", column.shape, "correct it")
-    return np.broadcast_to(column, queries)
+    if query_values.shape not in {(), queries_shape}:
+        refuse(
+            f"{argument_name} must be one value or one a query, {queries_shape}",
+            query_values.shape,
+            "correct it",
+        )
+    return np.broadcast_to(query_values, queries_shape)
 
 
-def _query_counts(name: str, values: ArrayLike, queries: tuple[int, ...]) -> IntArray:
+def _query_counts(
+    argument_name: str, query_values: ArrayLike, queries_shape: tuple[int, ...]
+) -> IntArray:
     """A count a query, [...]."""
-    column = _in_unit(name, _query_column(name, float_array(values, name), queries), COUNTED)
-    if np.isnan(column).any():
-        refuse(f"{name} must be given of every query", "NaN", "write 0 where nothing is named")
-    return column.astype(np.int64)
+    query_counts = _in_unit(
+        argument_name,
+        _query_column(argument_name, float_array(query_values, argument_name), queries_shape),
+        COUNT_UNIT,
+    )
+    if np.isnan(query_counts).any():
+        refuse(
+            f"{argument_name} must be given of every query", "NaN", "write 0 where nothing is named"
+        )
+    return query_counts.astype(np.int64)
 
 
 def _check_rule_thresholds(thresholds: RuleThresholds) -> RuleThresholds:
-    for name, value in thresholds._asdict().items():
-        if value is None:
-            refuse(f"{name} must be a number", "None", "leave it out, or write -inf")
-    checked = RuleThresholds(*map(float_array, thresholds, thresholds._fields))
-    for name in ("min_sig_sim", "min_anchor_sim"):
-        lead = getattr(checked, f"{name}_gap")
-        if np.any(np.isnan(getattr(checked, name)) & np.isfinite(lead)):
-            remedy = f"state {name} too, or -inf"
-            refuse(f"{name}_gap must come with {name}", f"{lead.max():g} alone", remedy)
-    return checked
+    for threshold_name, threshold in thresholds._asdict().items():
+        if threshold is None:
+            refuse(f"{threshold_name} must be a number", "None", "leave it out, or write -inf")
+    checked_thresholds = RuleThresholds(*map(float_array, thresholds, thresholds._fields))
+    for threshold_name in ("min_sig_sim", "min_anchor_sim"):
+        gap_threshold = getattr(checked_thresholds, f"{threshold_name}_gap")
+        if np.any(
+            np.isnan(getattr(checked_thresholds, threshold_name)) & np.isfinite(gap_threshold)
+        ):
+            remedy = f"state {threshold_name} too, or -inf"
+            refuse(
+                f"{threshold_name}_gap must come with {threshold_name}",
+                f"{gap_threshold.max():g} alone",
+                remedy,
+            )
+    return checked_thresholds
 
 
-def _offered(candidates: BoolArray, order: IntArray, sources: FloatArray, most: int) -> IntArray:
+def _offered(
+    is_candidate: BoolArray, group_order: IntArray, group_sources: FloatArray, max_offered: int
+) -> IntArray:
     """Groups to offer, [B, most], -1 at the end; of those with the same sources the first.
 
     Source: rule S3.5.
     """
-    first = first_members(candidates, order, most)
-    number = np.where(first >= 0, np.take_along_axis(sources, np.maximum(first, 0), axis=1), np.nan)
-    repeated = np.tril(number[:, :, None] == number[:, None, :], k=-1).any(axis=2)
-    places = first_members(
-        (first >= 0) & ~repeated, np.broadcast_to(np.arange(most), first.shape), most
+    first_groups = first_members(is_candidate, group_order, max_offered)
+    source_numbers = np.where(
+        first_groups >= 0,
+        np.take_along_axis(group_sources, np.maximum(first_groups, 0), axis=1),
+        np.nan,
     )
-    return np.where(places >= 0, np.take_along_axis(first, np.maximum(places, 0), axis=1), -1)
+    is_repeated = np.tril(source_numbers[:, :, None] == source_numbers[:, None, :], k=-1).any(
+        axis=2
+    )
+    distinct_places = first_members(
+        (first_groups >= 0) & ~is_repeated,
+        np.broadcast_to(np.arange(max_offered), first_groups.shape),
+        max_offered,
+    )
+    return np.where(
+        distinct_places >= 0,
+        np.take_along_axis(first_groups, np.maximum(distinct_places, 0), axis=1),
+        -1,
+    )
 
 
-def _winners(of: Contest, entities: IntArray, offered: IntArray) -> IntArray:
+def _winners(rule_contest: Contest, entity_winners: IntArray, offered_groups: IntArray) -> IntArray:
     """Group that answers by each of `OUTCOMES`, -1 where it asks, [outcomes, B]."""
-    winner = {
-        "single_group": offered[:, 0],
-        "entities": entities,
-        "group_gap": of.first,
-        "signature_similarity": of.by_signature,
-        "anchor_similarity": of.by_anchor,
-        ONE_OPTION: offered[:, 0],
+    winner_by_rule = {
+        "single_group": offered_groups[:, 0],
+        "entities": entity_winners,
+        "group_gap": rule_contest.first,
+        "signature_similarity": rule_contest.by_signature,
+        "anchor_similarity": rule_contest.by_anchor,
+        ONE_OPTION: offered_groups[:, 0],
     }
-    none = np.full(len(entities), -1, dtype=np.int64)
-    return np.stack([winner.get(name, none) for name, _ in OUTCOMES])
+    no_winner = np.full(len(entity_winners), -1, dtype=np.int64)
+    return np.stack([winner_by_rule.get(rule_name, no_winner) for rule_name, _ in OUTCOMES])
 
 
 class _CandidateGroups(NamedTuple):
@@ -712,9 +814,13 @@ class _CandidateGroups(NamedTuple):
     sources: FloatArray
 
 
-def _group_counts(name: str, values: ArrayLike | None, shape: tuple[int, ...]) -> IntArray:
+def _group_counts(
+    argument_name: str, group_values: ArrayLike | None, groups_shape: tuple[int, ...]
+) -> IntArray:
     """Counts of groups, [B, G]; 0 where they are missing."""
-    return np.nan_to_num(_group_column(name, values, shape, COUNTED)).astype(np.int64)
+    return np.nan_to_num(
+        _group_column(argument_name, group_values, groups_shape, COUNT_UNIT)
+    ).astype(np.int64)
 
 
 def _measure_groups(
@@ -728,40 +834,44 @@ def _measure_groups(
     Groups that win [2, outcomes, B] and are offered [2, B, M].
 
     The first of the two is of all groups, the second of those that tie on entities: which of them
-    the rules choose from hangs on switches.
+    the rules choose from depends on switches.
     """
-    exists, l2 = (
+    group_exists, group_l2 = (
         ~np.isnan(groups.best_l2),
         np.where(np.isnan(groups.best_l2), np.inf, groups.best_l2),
     )
-    counts = EntityCounts(
-        np.where(exists, groups.entity_hits, -1), groups.anchor_hits, groups.member_hits
+    group_counts = EntityCounts(
+        np.where(group_exists, groups.entity_hits, -1), groups.anchor_hits, groups.member_hits
     )
-    by_entities = rank_entities(counts, l2)
-    pools = (
-        (exists, np.argsort(l2, axis=1, kind="stable")),
-        (by_entities.candidates, by_entities.order),
+    entity_ranking = rank_entities(group_counts, group_l2)
+    group_pools = (
+        (group_exists, np.argsort(group_l2, axis=1, kind="stable")),
+        (entity_ranking.candidates, entity_ranking.order),
     )
-    contests = [
-        contest(pool, l2, groups.sig_sim, groups.anchor_sim, order) for pool, order in pools
+    pool_contests = [
+        contest(pool_members, group_l2, groups.sig_sim, groups.anchor_sim, pool_order)
+        for pool_members, pool_order in group_pools
     ]
-    most = max_options or l2.shape[1]
-    offered = [_offered(pool, order, groups.sources, most) for pool, order in pools]
-    queries = n_entities.shape
-    evidence = RuleEvidence(
-        n_groups=exists.sum(axis=1).reshape(queries),
+    max_offered = max_options or group_l2.shape[1]
+    offered_groups = [
+        _offered(pool_members, pool_order, groups.sources, max_offered)
+        for pool_members, pool_order in group_pools
+    ]
+    queries_shape = n_entities.shape
+    rule_evidence = RuleEvidence(
+        n_groups=group_exists.sum(axis=1).reshape(queries_shape),
         overview=overview,
         names_entity=n_entities > 0,
-        skips_entities=by_entities.best.reshape(queries) == 0,
-        full_entities=by_entities.best.reshape(queries) >= n_entities,
-        has_winner=by_entities.winner.reshape(queries) >= 0,
-        all=reshape_contest(contests[0], queries),
-        tied=reshape_contest(contests[1], queries),
-        n_options_all=(offered[0] >= 0).sum(axis=1).reshape(queries),
-        n_options_tied=(offered[1] >= 0).sum(axis=1).reshape(queries),
+        skips_entities=entity_ranking.best.reshape(queries_shape) == 0,
+        full_entities=entity_ranking.best.reshape(queries_shape) >= n_entities,
+        has_winner=entity_ranking.winner.reshape(queries_shape) >= 0,
+        all=reshape_contest(pool_contests[0], queries_shape),
+        tied=reshape_contest(pool_contests[1], queries_shape),
+        n_options_all=(offered_groups[0] >= 0).sum(axis=1).reshape(queries_shape),
+        n_options_tied=(offered_groups[1] >= 0).sum(axis=1).reshape(queries_shape),
     )
-    winners = [
-        _winners(of, by_entities.winner, groups_)
-        for of, groups_ in zip(contests, offered, strict=True)
+    winning_groups = [
+        _winners(pool_contest, entity_ranking.winner, pool_offered)
+        for pool_contest, pool_offered in zip(pool_contests, offered_groups, strict=True)
     ]
-    return evidence, np.stack(winners), np.stack(offered)
+    return rule_evidence, np.stack(winning_groups), np.stack(offered_groups)

@@ -53,13 +53,13 @@ class RewardWeights(NamedTuple):
     thumbs: Floats = 0.0
 
 
-PUBLISHED = RewardWeights()  # those of the source
+PUBLISHED_REWARD_WEIGHTS = RewardWeights()  # those of the source
 HALF_WORDS = 50.0  # of an answer that is half as brief as can be
-BUDGET_MS = 8000.0  # of a question, in milliseconds (rule S4.4)
+REWARD_BUDGET_MS = 8000.0  # of a question, in milliseconds (rule S4.4)
 
 
 class Component(NamedTuple):
-    """One part of the reward, an entry of `COMPONENT_TABLE`.
+    """One part of the reward, an entry of `COMPONENT_BY_NAME`.
 
     Attributes:
       weight: field of `RewardWeights`, whose default is the published weight.
@@ -80,7 +80,7 @@ class Component(NamedTuple):
     optional: bool = False
 
 
-COMPONENT_TABLE: dict[
+COMPONENT_BY_NAME: dict[
     str, Component
 ] = {  # by name of the component, in the order in which terms are added (rules S4.3, S4.4)
     "margin": Component(
@@ -114,9 +114,9 @@ COMPONENT_TABLE: dict[
     ),
     "thumbs": Component("thumbs", "W_THUMBS", "1 for a thumb up, 0 for one down", optional=True),
 }
-LESS_IS_BETTER = tuple(name for name, part in COMPONENT_TABLE.items() if part.sign < 0)
-COMPONENTS = tuple(name for name, part in COMPONENT_TABLE.items() if not part.optional)
-OPTIONAL = tuple(name for name, part in COMPONENT_TABLE.items() if part.optional)
+LESS_IS_BETTER = tuple(name for name, part in COMPONENT_BY_NAME.items() if part.sign < 0)
+COMPONENTS = tuple(name for name, part in COMPONENT_BY_NAME.items() if not part.optional)
+OPTIONAL_COMPONENTS = tuple(name for name, part in COMPONENT_BY_NAME.items() if part.optional)
 
 
 class Bounds(NamedTuple):
@@ -131,7 +131,9 @@ class Bounds(NamedTuple):
     hi: Floats
 
 
-def reward(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> Floats:
+def reward(
+    components: ComponentColumns, weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS
+) -> Floats:
     """Reward in [0, 1], [...]: (raw − lo) / (hi − lo), clamped.
 
     NaN where a component of `COMPONENTS` is missing.
@@ -166,14 +168,18 @@ def reward(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> 
       >>> reward(row | {"latency_ratio": 4.0})
       0.0
     """
-    value, lo, hi = _reward_bounds(components, weights)
+    raw_reward, lowest, highest = _reward_bounds(components, weights)
     with np.errstate(invalid="ignore"):
         return _scalar_or_array(
-            np.clip((value - lo) / np.where(hi > lo, hi - lo, np.nan), 0.0, 1.0)
+            np.clip(
+                (raw_reward - lowest) / np.where(highest > lowest, highest - lowest, np.nan),
+                0.0,
+                1.0,
+            )
         )
 
 
-def raw(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> Floats:
+def raw(components: ComponentColumns, weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS) -> Floats:
     """Weighted sum of the components before it is normalised, [...].
 
     Latency counts against it (rule S4.4).
@@ -197,7 +203,7 @@ def raw(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> Flo
 
 
 def bounds(
-    weights: RewardWeights = PUBLISHED, components: ComponentColumns | None = None
+    weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS, components: ComponentColumns | None = None
 ) -> Bounds:
     """Least raw reward of an answer within its budget, and the largest there can be (rule S4.4).
 
@@ -212,9 +218,9 @@ def bounds(
       (-0.4, 0.8)
     """
     if components is None:
-        components = dict.fromkeys((*COMPONENTS, *OPTIONAL), 1.0)
-    _, lo, hi = _reward_bounds(components, weights)
-    return Bounds(_scalar_or_array(lo), _scalar_or_array(hi))
+        components = dict.fromkeys((*COMPONENTS, *OPTIONAL_COMPONENTS), 1.0)
+    _, lowest, highest = _reward_bounds(components, weights)
+    return Bounds(_scalar_or_array(lowest), _scalar_or_array(highest))
 
 
 def score_margin(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
@@ -240,15 +246,21 @@ def score_margin(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
       ... )
       (0.5, nan)
     """
-    scores = _in_range("s_rerank", float_array(s_rerank, "s_rerank"), 1.0)
-    hit = _hit_mask(retrieved, ~np.isnan(scores))
-    if scores.shape[-1] == 0:
-        return _scalar_or_array(np.zeros(scores.shape[:-1]))
-    pad = np.zeros((*scores.shape[:-1], 1))
+    rerank_scores = _in_range("s_rerank", float_array(s_rerank, "s_rerank"), 1.0)
+    is_hit = _hit_mask(retrieved, ~np.isnan(rerank_scores))
+    if rerank_scores.shape[-1] == 0:
+        return _scalar_or_array(np.zeros(rerank_scores.shape[:-1]))
+    zero_pad = np.zeros((*rerank_scores.shape[:-1], 1))
     # NaN sorts last and stays NaN
-    best = np.sort(np.concatenate([np.where(hit, scores, 0.0), pad], axis=-1), axis=-1)
+    sorted_scores = np.sort(
+        np.concatenate([np.where(is_hit, rerank_scores, 0.0), zero_pad], axis=-1), axis=-1
+    )
     return _scalar_or_array(
-        np.where((hit & np.isnan(scores)).any(axis=-1), np.nan, best[..., -1] - best[..., -2])
+        np.where(
+            (is_hit & np.isnan(rerank_scores)).any(axis=-1),
+            np.nan,
+            sorted_scores[..., -1] - sorted_scores[..., -2],
+        )
     )
 
 
@@ -274,20 +286,20 @@ def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Flo
       ... )
       (1.0, 0.0, 0.0)
     """
-    units = float_array(vectors, "vectors")
-    hit = _hit_mask(retrieved, np.asarray(~np.isnan(units).any(axis=-1)))
-    hit_vectors = np.where(hit[..., None], units, 0.0)
-    squares = np.einsum("...kd,...kd->...k", hit_vectors, hit_vectors)
-    wrong = hit & (np.abs(squares - 1.0) > 2.0 * UNIT_NORM)
-    if wrong.any():
-        length = f"{float(np.sqrt(squares[wrong][0])):g}"
-        refuse("vectors must have length 1", length, "divide each by its norm")
-    n = hit.sum(axis=-1)
+    unit_vectors = float_array(vectors, "vectors")
+    is_hit = _hit_mask(retrieved, np.asarray(~np.isnan(unit_vectors).any(axis=-1)))
+    hit_vectors = np.where(is_hit[..., None], unit_vectors, 0.0)
+    squared_norms = np.einsum("...kd,...kd->...k", hit_vectors, hit_vectors)
+    is_wrong_length = is_hit & (np.abs(squared_norms - 1.0) > 2.0 * UNIT_NORM)
+    if is_wrong_length.any():
+        norm_text = f"{float(np.sqrt(squared_norms[is_wrong_length][0])):g}"
+        refuse("vectors must have length 1", norm_text, "divide each by its norm")
+    n_hits = is_hit.sum(axis=-1)
     # every ordered pair of different hits
-    both = (hit_vectors.sum(axis=-2) ** 2).sum(axis=-1) - squares.sum(axis=-1)
-    value = np.clip(1.0 - both / np.maximum(n * (n - 1), 1), 0.0, 1.0)
-    missing = (hit & np.isnan(squares)).any(axis=-1)
-    return _scalar_or_array(np.where(missing, np.nan, np.where(n < 2, 0.0, value)))
+    pair_cosines = (hit_vectors.sum(axis=-2) ** 2).sum(axis=-1) - squared_norms.sum(axis=-1)
+    diversity = np.clip(1.0 - pair_cosines / np.maximum(n_hits * (n_hits - 1), 1), 0.0, 1.0)
+    is_missing = (is_hit & np.isnan(squared_norms)).any(axis=-1)
+    return _scalar_or_array(np.where(is_missing, np.nan, np.where(n_hits < 2, 0.0, diversity)))
 
 
 def rank_consistency(
@@ -318,18 +330,24 @@ def rank_consistency(
     """
     first_scores, second_scores = float_array(first, "first"), float_array(second, "second")
     if first_scores.shape != second_scores.shape:
-        shapes = f"{first_scores.shape} and {second_scores.shape}"
-        refuse("first and second must score the same hits", f"shapes {shapes}", "pad both with NaN")
-    hit = _hit_mask(retrieved, ~(np.isnan(first_scores) & np.isnan(second_scores)))
-    left, right = np.triu_indices(first_scores.shape[-1], 1)
-    agree = np.sign(first_scores[..., left] - first_scores[..., right]) * np.sign(
-        second_scores[..., left] - second_scores[..., right]
+        shapes_text = f"{first_scores.shape} and {second_scores.shape}"
+        refuse(
+            "first and second must score the same hits",
+            f"shapes {shapes_text}",
+            "pad both with NaN",
+        )
+    is_hit = _hit_mask(retrieved, ~(np.isnan(first_scores) & np.isnan(second_scores)))
+    first_of_pair, second_of_pair = np.triu_indices(first_scores.shape[-1], 1)
+    pair_agreement = np.sign(
+        first_scores[..., first_of_pair] - first_scores[..., second_of_pair]
+    ) * np.sign(second_scores[..., first_of_pair] - second_scores[..., second_of_pair])
+    is_pair = is_hit[..., first_of_pair] & is_hit[..., second_of_pair]
+    n_pairs = is_pair.sum(axis=-1)
+    consistency = 0.5 + 0.5 * np.where(is_pair, pair_agreement, 0.0).sum(axis=-1) / np.maximum(
+        n_pairs, 1
     )
-    pair = hit[..., left] & hit[..., right]
-    n = pair.sum(axis=-1)
-    value = 0.5 + 0.5 * np.where(pair, agree, 0.0).sum(axis=-1) / np.maximum(n, 1)
-    missing = (hit & (np.isnan(first_scores) | np.isnan(second_scores))).any(axis=-1)
-    return _scalar_or_array(np.where(missing, np.nan, value))
+    is_missing = (is_hit & (np.isnan(first_scores) | np.isnan(second_scores))).any(axis=-1)
+    return _scalar_or_array(np.where(is_missing, np.nan, consistency))
 
 
 def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
@@ -360,13 +378,17 @@ def threshold(rewards: ArrayLike, rule: float | str = 0.5) -> float:
         if isinstance(rule, str) or not 0.0 <= rule <= 1.0:
             refuse("rule must be a number in [0, 1] or 'median'", repr(rule), "0.5 is usual")
         return float(rule)
-    values = _in_range("rewards", float_array(rewards, "rewards").ravel(), 1.0)
-    known = values[~np.isnan(values)]
-    if not len(known) or known.min() == known.max():
-        law = "rewards must differ for a median to split them"
-        refuse(law, f"{len(known)} alike", "state a number instead")
-    middle = float(np.median(known))
-    return middle if (known > middle).any() else float(known[known < middle].max())
+    reward_values = _in_range("rewards", float_array(rewards, "rewards").ravel(), 1.0)
+    known_rewards = reward_values[~np.isnan(reward_values)]
+    if not len(known_rewards) or known_rewards.min() == known_rewards.max():
+        median_rule = "rewards must differ for a median to split them"
+        refuse(median_rule, f"{len(known_rewards)} alike", "state a number instead")
+    median_reward = float(np.median(known_rewards))
+    return (
+        median_reward
+        if (known_rewards > median_reward).any()
+        else float(known_rewards[known_rewards < median_reward].max())
+    )
 
 
 def answer_brevity(n_words: ArrayLike) -> Floats:
@@ -375,7 +397,7 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
     1 / (1 + words / 50), so that every further word counts a little less.
 
     Args:
-      n_words: white-space separated words, at least 0, [...]; NaN where there is no answer.
+      n_words: white-space separated words, at least 0, [...]; NaN without an answer.
 
     Raises:
       ValueError: a negative number.
@@ -386,11 +408,11 @@ def answer_brevity(n_words: ArrayLike) -> Floats:
       >>> answer_brevity([0, 50, 150]).tolist()
       [1.0, 0.5, 0.25]
     """
-    words = float_array(n_words, "n_words")
-    if np.any(words < 0.0):
-        least = f"{float(np.nanmin(words)):g}"
-        refuse("n_words must be at least 0", least, "NaN says that there is no answer")
-    return _scalar_or_array(1.0 / (1.0 + words / HALF_WORDS))
+    word_counts = float_array(n_words, "n_words")
+    if np.any(word_counts < 0.0):
+        least_text = f"{float(np.nanmin(word_counts)):g}"
+        refuse("n_words must be at least 0", least_text, "NaN says that there is no answer")
+    return _scalar_or_array(1.0 / (1.0 + word_counts / HALF_WORDS))
 
 
 def _reward_bounds(
@@ -401,71 +423,110 @@ def _reward_bounds(
     Hi takes the same steps as raw, so that rounding never puts raw above it.
     """
     _check_weights(weights)
-    absent = [name for name in COMPONENTS if name not in components]
-    if absent:
-        refuse(f"components must hold {', '.join(COMPONENTS)}", f"no {absent}", "log it, or NaN")
+    absent_names = [
+        component_name for component_name in COMPONENTS if component_name not in components
+    ]
+    if absent_names:
+        refuse(
+            f"components must hold {', '.join(COMPONENTS)}", f"no {absent_names}", "log it, or NaN"
+        )
     # an optional component with weight 0 is not even read: its column may hold anything
-    used = {
-        name: part
-        for name, part in COMPONENT_TABLE.items()
-        if not part.optional or np.any(_weight(part, weights) > 0.0)
+    used_components = {
+        component_name: component
+        for component_name, component in COMPONENT_BY_NAME.items()
+        if not component.optional or np.any(_weight(component, weights) > 0.0)
     }
     # one that is optional and absent is missing in every row
-    column = {
-        name: _in_range(name, float_array(components.get(name, np.nan), name), part.high)
-        for name, part in used.items()
+    component_values = {
+        component_name: _in_range(
+            component_name,
+            float_array(components.get(component_name, np.nan), component_name),
+            component.high,
+        )
+        for component_name, component in used_components.items()
     }
     # costs come first: they alone make lo, and every gain after them is at least 0
-    costs = [(name, _weight(part, weights)) for name, part in used.items() if part.sign < 0]
-    value: Any = sum(np.multiply(-weight, column[name]) for name, weight in costs)
-    lo: Any = -sum((weight for _, weight in costs), start=np.zeros(()))
-    hi: Any = np.zeros(())
-    for name, part in used.items():
-        if part.sign < 0:
+    cost_weights = [
+        (component_name, _weight(component, weights))
+        for component_name, component in used_components.items()
+        if component.sign < 0
+    ]
+    raw_reward: Any = sum(
+        np.multiply(-component_weight, component_values[component_name])
+        for component_name, component_weight in cost_weights
+    )
+    lowest: Any = -sum(
+        (component_weight for _, component_weight in cost_weights), start=np.zeros(())
+    )
+    highest: Any = np.zeros(())
+    for component_name, component in used_components.items():
+        if component.sign < 0:
             continue
-        weight = _weight(part, weights)
-        if part.optional:  # a row that lacks it has neither the term nor the room for it
-            known = ~np.isnan(column[name])
-            term = np.where(known, weight * column[name], 0.0)
-            value, hi = value + term, hi + np.where(known, weight, 0.0)
+        component_weight = _weight(component, weights)
+        if component.optional:  # a row that lacks it has neither the term nor the room for it
+            is_known = ~np.isnan(component_values[component_name])
+            known_term = np.where(
+                is_known, component_weight * component_values[component_name], 0.0
+            )
+            raw_reward, highest = (
+                raw_reward + known_term,
+                highest + np.where(is_known, component_weight, 0.0),
+            )
         else:
-            value, hi = value + weight * column[name], hi + weight
-    value, lo, hi = np.broadcast_arrays(value, lo, hi)
-    return value, lo, hi
+            raw_reward, highest = (
+                raw_reward + component_weight * component_values[component_name],
+                highest + component_weight,
+            )
+    raw_reward, lowest, highest = np.broadcast_arrays(raw_reward, lowest, highest)
+    return raw_reward, lowest, highest
 
 
-def _weight(part: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a scalar or an array
+def _weight(component: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a scalar or an array
     """Weight of a component with what multiplies it, broadcast; at least 0."""
-    weight = np.asarray(getattr(weights, part.weight), dtype=np.float64)
-    return np.multiply(weight, getattr(weights, part.times)) if part.times else weight
-
-
-def _in_range(name: str, values: FloatArray, high: float) -> FloatArray:
-    wrong = (values < 0.0) | (values > high) | np.isinf(values)
-    if wrong.any():
-        what = "in [0, 1]" if high == 1.0 else "at least 0, milliseconds over the budget"
-        got = f"{float(values[wrong].flat[0]):g}"
-        refuse(f"{name} must be {what}", got, "NaN says that it is missing")
-    return values
-
-
-def _check_weights(weights: RewardWeights) -> None:
-    for name, weight in weights._asdict().items():
-        values = np.asarray(weight, dtype=np.float64)
-        wrong = ~((values >= 0.0) & np.isfinite(values))
-        if wrong.any():
-            got = f"{float(values[wrong].flat[0]):g}"
-            refuse(f"weight {name} must be at least 0", got, "0 leaves it out")
-    if not np.all(sum(_weight(part, weights) for part in COMPONENT_TABLE.values()) > 0.0):
-        refuse("one weight at least must be positive", "none", "raise one")
-
-
-def _hit_mask(retrieved: ArrayLike | None, known: BoolArray) -> BoolArray:
-    return np.broadcast_to(
-        np.asarray(known if retrieved is None else retrieved, dtype=bool), known.shape
+    base_weight = np.asarray(getattr(weights, component.weight), dtype=np.float64)
+    return (
+        np.multiply(base_weight, getattr(weights, component.times))
+        if component.times
+        else base_weight
     )
 
 
-def _scalar_or_array(values: NDArray[Any]) -> Floats:
-    """A float where there is one value, else float64 [...]."""
-    return float(values) if np.ndim(values) == 0 else np.array(values, dtype=np.float64)
+def _in_range(component_name: str, component_values: FloatArray, upper_limit: float) -> FloatArray:
+    is_outside = (
+        (component_values < 0.0) | (component_values > upper_limit) | np.isinf(component_values)
+    )
+    if is_outside.any():
+        range_text = (
+            "in [0, 1]" if upper_limit == 1.0 else "at least 0, milliseconds over the budget"
+        )
+        wrong_value = f"{float(component_values[is_outside].flat[0]):g}"
+        refuse(f"{component_name} must be {range_text}", wrong_value, "NaN says that it is missing")
+    return component_values
+
+
+def _check_weights(weights: RewardWeights) -> None:
+    for weight_name, weight in weights._asdict().items():
+        weight_values = np.asarray(weight, dtype=np.float64)
+        is_wrong = ~((weight_values >= 0.0) & np.isfinite(weight_values))
+        if is_wrong.any():
+            wrong_value = f"{float(weight_values[is_wrong].flat[0]):g}"
+            refuse(f"weight {weight_name} must be at least 0", wrong_value, "0 leaves it out")
+    if not np.all(
+        sum(_weight(component, weights) for component in COMPONENT_BY_NAME.values()) > 0.0
+    ):
+        refuse("one weight at least must be positive", "none", "raise one")
+
+
+def _hit_mask(retrieved: ArrayLike | None, has_score: BoolArray) -> BoolArray:
+    return np.broadcast_to(
+        np.asarray(has_score if retrieved is None else retrieved, dtype=bool), has_score.shape
+    )
+
+
+def _scalar_or_array(reward_values: NDArray[Any]) -> Floats:
+    """A float for a single value, else float64 [...]."""
+    return (
+        float(reward_values)
+        if np.ndim(reward_values) == 0
+        else np.array(reward_values, dtype=np.float64)
+    )

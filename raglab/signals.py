@@ -6,7 +6,7 @@ A signal is a named number a case, measured once and free of thresholds. Gates c
 threshold, the fused gate puts several into one probability. One more built-in signal is a row of
 `BUILT_IN` and its measurement in `raglab.decision.signal_values`. A user's own is a column of the
 trace with its declaration, an `own_signal`; a `SignalSet` holds the built-in ones and those of one
-trace together, so that whatever reads one reads the other.
+trace together: what reads one reads the other.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class SignalSet:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the rows."""
-        return tuple(row.name for row in self.rows)
+        return tuple(signal_row.name for signal_row in self.rows)
 
     def place(self, name: str) -> int:
         """Row of a signal.
@@ -263,8 +263,8 @@ class SignalSet:
         """
         if name in self.names:
             return self.names.index(name)
-        msg = f"signal must be one of {', '.join(self.names)}, got {name!r}."
-        raise KeyError(msg)
+        message = f"signal must be one of {', '.join(self.names)}, got {name!r}."
+        raise KeyError(message)
 
     def signal(self, name: str) -> Signal:
         """A signal by its name.
@@ -279,9 +279,9 @@ class SignalSet:
 
 
 BUILT_IN_SET = SignalSet(BUILT_IN)
-NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-NAME_RULE = "a small letter, then up to 39 small letters, digits or underscores"
-ANY = 1e12  # a number without a unit that is known may be this large, either way
+SIGNAL_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+SIGNAL_NAME_RULE = "a small letter, then up to 39 small letters, digits or underscores"
+WIDEST_RANGE = 1e12  # a number without a unit that is known may be this large, either way
 # Units of a user's signal that are known by name, with their ranges. Any other text is a unit
 # without a range.
 UNITS: Mapping[str, Unit] = {
@@ -295,8 +295,8 @@ UNITS: Mapping[str, Unit] = {
     "logit": Unit("logit", -1e6, 1e6),
     "log_probability": Unit("logarithm of a probability", -1e6, 0.0),
 }
-DECLARED = frozenset({"higher", "unit", "stage", "missing", "source", "version"})
-LONGEST_TEXT = 200  # characters of a unit, a version and a source
+DECLARED_KEYS = frozenset({"higher", "unit", "stage", "missing", "source", "version"})
+MAX_TEXT_CHARACTERS = 200  # characters of a unit, a version and a source
 
 
 def signal(name: str) -> Signal:
@@ -323,7 +323,7 @@ def is_name(name: object) -> bool:
     Args:
       name: anything; what is not a text is no name.
     """
-    return isinstance(name, str) and NAME.fullmatch(name) is not None
+    return isinstance(name, str) and SIGNAL_NAME.fullmatch(name) is not None
 
 
 def check_name(name: object) -> str:
@@ -340,13 +340,20 @@ def check_name(name: object) -> str:
       'judge'
     """
     if not isinstance(name, str) or not is_name(name):
-        shown = repr(name)
-        text = shown if len(shown) <= 80 else f"{shown[:80]}... ({len(shown):,} characters)"
-        msg = f"a signal's name must be {NAME_RULE}, got {text}; rename it, as in no_answer_score."
-        raise ValueError(msg)
+        name_text = repr(name)
+        shown_text = (
+            name_text
+            if len(name_text) <= 80
+            else f"{name_text[:80]}... ({len(name_text):,} characters)"
+        )
+        message = (
+            f"a signal's name must be {SIGNAL_NAME_RULE}, got {shown_text}; "
+            "rename it, as in no_answer_score."
+        )
+        raise ValueError(message)
     if name in NAMES:
-        msg = f"a signal must not have the name of a built-in one, got {name!r}; rename it."
-        raise ValueError(msg)
+        message = f"a signal must not have the name of a built-in one, got {name!r}; rename it."
+        raise ValueError(message)
     return name
 
 
@@ -366,19 +373,25 @@ def unit_of(unit: str | Unit) -> Unit:
     if isinstance(unit, Unit):
         return unit
     if not _is_line(unit) or not unit.strip():
-        rule = f"a unit must be a text of 1 to {LONGEST_TEXT} characters on one line"
-        known = ", ".join(UNITS)
-        msg = f"{rule}, got {str(unit)[:80]!r}; name one of {known}, or say what is measured."
-        raise ValueError(msg)
-    return UNITS.get(unit, Unit(unit, -ANY, ANY))
+        rule = f"a unit must be a text of 1 to {MAX_TEXT_CHARACTERS} characters on one line"
+        known_units = ", ".join(UNITS)
+        message = (
+            f"{rule}, got {str(unit)[:80]!r}; name one of {known_units}, or say what is measured."
+        )
+        raise ValueError(message)
+    return UNITS.get(unit, Unit(unit, -WIDEST_RANGE, WIDEST_RANGE))
 
 
-def _is_line(text: object) -> bool:
+def _is_line(line_text: object) -> bool:
     """Whether a value is a text that tables and messages have room for."""
-    return isinstance(text, str) and len(text) <= LONGEST_TEXT and text.isprintable()
+    return (
+        isinstance(line_text, str)
+        and len(line_text) <= MAX_TEXT_CHARACTERS
+        and line_text.isprintable()
+    )
 
 
-REMEDIES = {  # of declarations that are none
+DECLARATION_REMEDIES = {  # of declarations that are none
     "higher": "surer is where more of it speaks for an answer, ask where it speaks for asking back",
     "stage": "it is measured from the query alone, from its hits, or from the answer",
     "missing": "a case without a value is stopped by its gate, or passes it",
@@ -412,28 +425,34 @@ def own_signal(
     Source: rule S2.15.
     """
     # Refused where it is declared, since a policy or trace with it would fail far from the cause.
-    for what, value, allowed in (
+    for argument_name, argument, allowed_values in (
         ("higher", higher, get_args(Higher)),
         ("stage", stage, get_args(Stage)),
         ("missing", missing, get_args(Missing)),
     ):
-        if not isinstance(value, str) or value not in allowed:
-            rule = f"{what} of signal {check_name(name)} must be one of {', '.join(allowed)}"
-            msg = f"{rule}, got {str(value)[:80]!r}; {REMEDIES[what]}."
-            raise ValueError(msg)
-    for what, text in (("source", source), ("version", version)):
-        if not _is_line(text):
-            rule = f"{what} of signal {check_name(name)} must be one line of at most {LONGEST_TEXT}"
-            msg = f"{rule} characters, got {str(text)[:80]!r}; shorten it."
-            raise ValueError(msg)
+        if not isinstance(argument, str) or argument not in allowed_values:
+            rule = (
+                f"{argument_name} of signal {check_name(name)} must be "
+                f"one of {', '.join(allowed_values)}"
+            )
+            message = f"{rule}, got {str(argument)[:80]!r}; {DECLARATION_REMEDIES[argument_name]}."
+            raise ValueError(message)
+    for argument_name, origin_text in (("source", source), ("version", version)):
+        if not _is_line(origin_text):
+            rule = (
+                f"{argument_name} of signal {check_name(name)} must be one "
+                f"line of at most {MAX_TEXT_CHARACTERS}"
+            )
+            message = f"{rule} characters, got {str(origin_text)[:80]!r}; shorten it."
+            raise ValueError(message)
     meaning = f"your own: {source}" if source else "your own"
-    kinds: Any = {"direction": higher, "stage": stage, "missing": missing}
+    signal_kinds: Any = {"direction": higher, "stage": stage, "missing": missing}
     # Stored: raglab cannot measure it from the hits, so that a trace has to hold its column.
     return Signal(
         check_name(name),
         unit_of(unit),
         meaning=meaning,
-        **kinds,
+        **signal_kinds,
         stored=True,
         version=version,
         source=source,
@@ -446,12 +465,20 @@ def declaration(declared: Signal) -> dict[str, Any]:
     Args:
       declared: signal of the user.
     """
-    unit = declared.unit
-    named = next((name for name, known in UNITS.items() if known == unit), None)
-    stated = {"name": unit.name, "low": unit.low, "high": unit.high, "whole": unit.whole}
+    signal_unit = declared.unit
+    unit_name = next(
+        (known_name for known_name, known_unit in UNITS.items() if known_unit == signal_unit), None
+    )
+    unit_fields = {
+        "name": signal_unit.name,
+        "low": signal_unit.low,
+        "high": signal_unit.high,
+        "whole": signal_unit.whole,
+    }
     return {
         "higher": declared.direction,
-        "unit": named or (unit.name if unit_of(unit.name) == unit else stated),
+        "unit": unit_name
+        or (signal_unit.name if unit_of(signal_unit.name) == signal_unit else unit_fields),
         "stage": declared.stage,
         "missing": declared.missing,
         "source": declared.source,
@@ -469,26 +496,34 @@ def declared_signal(name: str, stated: object) -> Signal:
     Raises:
       ValueError: it is no declaration.
     """
-    if not isinstance(stated, Mapping) or set(stated) != DECLARED:
-        rule = f"signal {str(name)[:80]!r} must be declared by {', '.join(sorted(DECLARED))}"
-        msg = f"{rule}, got {str(stated)[:80]!r}; add it again by with_signal."
-        raise ValueError(msg)
-    unit = stated["unit"]
-    if isinstance(unit, Mapping):
-        unit = _stated_unit(name, unit)
-    return own_signal(check_name(name), **{**stated, "unit": unit})
+    if not isinstance(stated, Mapping) or set(stated) != DECLARED_KEYS:
+        rule = f"signal {str(name)[:80]!r} must be declared by {', '.join(sorted(DECLARED_KEYS))}"
+        message = f"{rule}, got {str(stated)[:80]!r}; add it again by with_signal."
+        raise ValueError(message)
+    declared_unit = stated["unit"]
+    if isinstance(declared_unit, Mapping):
+        declared_unit = _stated_unit(name, declared_unit)
+    return own_signal(check_name(name), **{**stated, "unit": declared_unit})
 
 
-def _stated_unit(name: str, stated: Mapping[str, Any]) -> Unit:
+def _stated_unit(signal_name: str, unit_fields: Mapping[str, Any]) -> Unit:
     """Unit of a user's own signal that a declaration states with its range."""
-    words, low, high, whole = map(stated.get, ("name", "low", "high", "whole"))
-    ends = [float(end) for end in (low, high) if isinstance(end, int | float)]
-    is_range = len(ends) == 2 and -math.inf < ends[0] < ends[1] < math.inf
-    if not (is_range and isinstance(whole, bool) and len(stated) == 4):
-        rule = f"the unit of signal {str(name)[:80]!r} must state name, low, high and whole"
-        msg = f"{rule}, and be a range, got {str(dict(stated))[:80]!r}; add it by with_signal."
-        raise ValueError(msg)
-    return Unit(unit_of(words).name, ends[0], ends[1], whole)  # type: ignore[arg-type]
+    unit_name, range_low, range_high, is_whole = map(
+        unit_fields.get, ("name", "low", "high", "whole")
+    )
+    range_ends = [
+        float(range_end)
+        for range_end in (range_low, range_high)
+        if isinstance(range_end, int | float)
+    ]
+    is_range = len(range_ends) == 2 and -math.inf < range_ends[0] < range_ends[1] < math.inf
+    if not (is_range and isinstance(is_whole, bool) and len(unit_fields) == 4):
+        rule = f"the unit of signal {str(signal_name)[:80]!r} must state name, low, high and whole"
+        message = (
+            f"{rule}, and be a range, got {str(dict(unit_fields))[:80]!r}; add it by with_signal."
+        )
+        raise ValueError(message)
+    return Unit(unit_of(unit_name).name, range_ends[0], range_ends[1], is_whole)  # type: ignore[arg-type]
 
 
 def degenerate_scores(
@@ -513,12 +548,16 @@ def degenerate_scores(
 
     Source: rule S2.8.
     """
-    bad = reranked & ~((s_rerank >= 0.0) & (s_rerank <= 1.0))
-    low = np.where(reranked, s_raw, np.inf).min(axis=-1, initial=np.inf)
-    high = np.where(reranked, s_raw, -np.inf).max(axis=-1, initial=-np.inf)
-    distinct = np.sort(np.where(reranked, text, -1), axis=-1)
-    n_texts = (np.diff(distinct, axis=-1, prepend=-1) != 0).sum(axis=-1)
-    return ~reranked.any(axis=-1) | bad.any(axis=-1) | ((low == high) & (n_texts >= min_texts))
+    is_invalid = reranked & ~((s_rerank >= 0.0) & (s_rerank <= 1.0))
+    lowest_raw = np.where(reranked, s_raw, np.inf).min(axis=-1, initial=np.inf)
+    highest_raw = np.where(reranked, s_raw, -np.inf).max(axis=-1, initial=-np.inf)
+    sorted_texts = np.sort(np.where(reranked, text, -1), axis=-1)
+    n_texts = (np.diff(sorted_texts, axis=-1, prepend=-1) != 0).sum(axis=-1)
+    return (
+        ~reranked.any(axis=-1)
+        | is_invalid.any(axis=-1)
+        | ((lowest_raw == highest_raw) & (n_texts >= min_texts))
+    )
 
 
 def retrieval_confidence(
@@ -532,7 +571,7 @@ def retrieval_confidence(
     0 without hits.
 
     Args:
-      s_rerank: of the first `final_k` hits in the arm's order, [K, ...]; NaN where there is none.
+      s_rerank: of the first `final_k` hits in the arm's order, [K, ...]; NaN for no hit.
       s_hybrid: score of the same hits that replaces it where the reranker says nothing, [K, ...]:
         the hybrid score, or the calibrated cosine.
       degenerate: whether the reranker says nothing, [...].
@@ -548,12 +587,16 @@ def retrieval_confidence(
       ... )
       50.0
     """
-    pure = np.equal(blend, 1.0)
-    mixed = (
+    is_pure = np.equal(blend, 1.0)
+    mixed_scores = (
         s_rerank
-        if np.all(pure)
-        else np.where(pure, s_rerank, blend * s_rerank + (1.0 - blend) * s_hybrid)
+        if np.all(is_pure)
+        else np.where(is_pure, s_rerank, blend * s_rerank + (1.0 - blend) * s_hybrid)
     )
-    final = np.where(degenerate, s_hybrid, mixed)
-    best = np.fmax.reduce(final, axis=0) if len(final) else np.full(final.shape[1:], np.nan)
-    return np.where(np.isnan(best), 0.0, 100.0 * best)
+    final_scores = np.where(degenerate, s_hybrid, mixed_scores)
+    best_score = (
+        np.fmax.reduce(final_scores, axis=0)
+        if len(final_scores)
+        else np.full(final_scores.shape[1:], np.nan)
+    )
+    return np.where(np.isnan(best_score), 0.0, 100.0 * best_score)

@@ -15,17 +15,17 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from raglab.gating.expected_cost import CLASSES, action_costs, expected_costs, least_cost
+from raglab.gating.expected_cost import OUTCOME_CLASSES, action_costs, expected_costs, least_cost
 from raglab.lab.decision_fitting import DecisionCases, fit_model
 from raglab.metrics.costs import Costs, cost_matrix
 from raglab.signals import Direction, Signal, SignalSet, Unit
 from raglab.values import FloatArray, Status, refuse
 
 CLASS_NAMES = {Status.ok: "right", Status.refuse: "refuse", Status.ambiguous: "ambiguous"}
-CLASS_PLACES = {status: CLASSES.index(name) for status, name in CLASS_NAMES.items()}
+CLASS_INDICES = {status: OUTCOME_CLASSES.index(name) for status, name in CLASS_NAMES.items()}
 # of answers that would be right, and of others: scikit-learn leaves it to the user how few are too
 # few
-LEAST_CASES = 2
+MIN_CLASS_CASES = 2
 SIGNAL_UNIT = Unit("number", -np.inf, np.inf)
 
 
@@ -106,23 +106,27 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         table, labels = validate_data(self, X, y, ensure_all_finite="allow-nan", dtype=np.float64)
         check_classification_targets(labels)
-        self.classes_, places = np.unique(labels, return_inverse=True)
-        names = self._columns()
+        self.classes_, class_indices = np.unique(labels, return_inverse=True)
+        column_names = self._columns()
         directions = self._by_column("directions", self.directions)
         for direction in directions.values():
             if direction not in get_args(Direction):
-                rule = f"a direction must be one of {get_args(Direction)}"
-                refuse(rule, repr(direction), "correct it")
+                direction_rule = f"a direction must be one of {get_args(Direction)}"
+                refuse(direction_rule, repr(direction), "correct it")
         self._least_values()
         cost_matrix(self.costs)
         signals = (
-            Signal(name, SIGNAL_UNIT, directions.get(column, "either"), "hits", "")
-            for column, name in enumerate(names)
+            Signal(column_name, SIGNAL_UNIT, directions.get(column_index, "either"), "hits", "")
+            for column_index, column_name in enumerate(column_names)
         )
-        classes = np.array([CLASS_PLACES[status] for status in self._statuses()])[places]
-        can_ask = np.ones(len(classes), dtype=np.bool_)
-        cases = DecisionCases(table.T, classes, can_ask, can_ask, SignalSet(tuple(signals)))
-        self.model_ = fit_model(cases, seed=self.seed, min_cases=LEAST_CASES)
+        decision_classes = np.array([CLASS_INDICES[status] for status in self._statuses()])[
+            class_indices
+        ]
+        can_ask = np.ones(len(decision_classes), dtype=np.bool_)
+        decision_cases = DecisionCases(
+            table.T, decision_classes, can_ask, can_ask, SignalSet(tuple(signals))
+        )
+        self.model_ = fit_model(decision_cases, seed=self.seed, min_cases=MIN_CLASS_CASES)
         return self
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:  # noqa: N803
@@ -134,8 +138,8 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
           X: signals, shape [n, d].
         """
         signals = self._checked(X)
-        probability = self.model_.probabilities(signals.T)
-        return probability[[CLASS_PLACES[status] for status in self._statuses()]].T
+        class_shares = self.model_.probabilities(signals.T)
+        return class_shares[[CLASS_INDICES[status] for status in self._statuses()]].T
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """Action for each row, shape [n].
@@ -150,17 +154,19 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             of no column.
         """
         signals = self._checked(X)
-        probability = self.model_.probabilities(signals.T)
-        costs = expected_costs(probability, 1.0, action_costs(cost_matrix(self.costs)))
-        status = least_cost(*costs, can_ask=Status.ambiguous in self._statuses())
-        for column, least in self._least_values().items():
+        class_shares = self.model_.probabilities(signals.T)
+        action_expectations = expected_costs(
+            class_shares, 1.0, action_costs(cost_matrix(self.costs))
+        )
+        row_status = least_cost(*action_expectations, can_ask=Status.ambiguous in self._statuses())
+        for column_index, least_value in self._least_values().items():
             # a missing value passes no threshold
-            status[~(signals[:, column] >= least)] = Status.refuse
+            row_status[~(signals[:, column_index] >= least_value)] = Status.refuse
         if self._are_statuses():
-            return np.array([member.name for member in Status])[status]
-        right_place = self._statuses().index(Status.ok)
-        places = np.where(status == Status.ok, right_place, 1 - right_place)
-        return np.asarray(self.classes_[places])
+            return np.array([status_member.name for status_member in Status])[row_status]
+        right_index = self._statuses().index(Status.ok)
+        label_indices = np.where(row_status == Status.ok, right_index, 1 - right_index)
+        return np.asarray(self.classes_[label_indices])
 
     def _checked(self, X: ArrayLike) -> FloatArray:  # noqa: N803
         """Signals of rows to predict, [n, d]."""
@@ -170,8 +176,11 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _are_statuses(self) -> bool:
-        names = {status.name for status in Status}
-        return self.positive is None and {str(label) for label in self.classes_.tolist()} <= names
+        status_names = {status.name for status in Status}
+        return (
+            self.positive is None
+            and {str(label) for label in self.classes_.tolist()} <= status_names
+        )
 
     def _statuses(self) -> tuple[Status, ...]:
         """Status that each label stands for.
@@ -179,43 +188,47 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
           ValueError: neither statuses nor two labels, or texts of which none is `positive`.
         """
-        labels = self.classes_.tolist()
+        class_labels = self.classes_.tolist()
         if self._are_statuses():
-            return tuple(Status[label] for label in labels)
-        if len(labels) == 2:
-            positive = self.positive
-            if positive is None and not any(isinstance(label, str) for label in labels):
-                positive = labels[1]
-            if positive not in labels:
-                rule = f"positive must be the label of right answers, of {labels}"
-                refuse(rule, repr(positive), "correct it")
-            return tuple(Status.ok if label == positive else Status.refuse for label in labels)
-        kind = "1 class" if len(labels) == 1 else f"{len(labels)} classes"
-        msg = (
+            return tuple(Status[label] for label in class_labels)
+        if len(class_labels) == 2:
+            positive_label = self.positive
+            if positive_label is None and not any(isinstance(label, str) for label in class_labels):
+                positive_label = class_labels[1]
+            if positive_label not in class_labels:
+                label_rule = f"positive must be the label of right answers, of {class_labels}"
+                refuse(label_rule, repr(positive_label), "correct it")
+            return tuple(
+                Status.ok if label == positive_label else Status.refuse for label in class_labels
+            )
+        classes_text = "1 class" if len(class_labels) == 1 else f"{len(class_labels)} classes"
+        message = (
             "Only binary classification is supported, or the statuses ok, refuse and ambiguous, "
-            f"got {kind} {labels[:5]}; map the labels."
+            f"got {classes_text} {class_labels[:5]}; map the labels."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
 
     def _columns(self) -> list[str]:
         """Names of the columns, their numbers where they have none."""
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        return [str(name) for name in names]
+        feature_names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        return [str(feature_name) for feature_name in feature_names]
 
-    def _by_column(self, parameter: str, values: Mapping[str | int, Any] | None) -> dict[int, Any]:
+    def _by_column(
+        self, parameter_name: str, column_values: Mapping[str | int, Any] | None
+    ) -> dict[int, Any]:
         """Values by the number of their column.
 
         Raises:
           ValueError: there is no such column.
         """
-        names = self._columns()
-        places = {}
-        for column, value in (values or {}).items():
-            if str(column) not in names:
-                rule = f"{parameter} must name columns of X, {names[:10]}"
-                refuse(rule, repr(column), "correct it")
-            places[names.index(str(column))] = value
-        return places
+        column_names = self._columns()
+        value_by_index = {}
+        for column_key, column_value in (column_values or {}).items():
+            if str(column_key) not in column_names:
+                rule = f"{parameter_name} must name columns of X, {column_names[:10]}"
+                refuse(rule, repr(column_key), "correct it")
+            value_by_index[column_names.index(str(column_key))] = column_value
+        return value_by_index
 
     def _least_values(self) -> dict[int, float]:
         """Thresholds by the number of their column.
@@ -223,11 +236,13 @@ class PolicyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
           ValueError: one is no finite number.
         """
-        least = self._by_column("thresholds", self.thresholds)
-        for column, value in least.items():
-            is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if not is_number or not np.isfinite(value):
-                name = self._columns()[column]
-                rule = f"thresholds[{name!r}] must be a finite number"
-                refuse(rule, repr(value), "correct it")
-        return least
+        least_by_index = self._by_column("thresholds", self.thresholds)
+        for column_index, least_value in least_by_index.items():
+            is_number = isinstance(least_value, int | float | np.number) and not isinstance(
+                least_value, bool
+            )
+            if not is_number or not np.isfinite(least_value):
+                column_name = self._columns()[column_index]
+                rule = f"thresholds[{column_name!r}] must be a finite number"
+                refuse(rule, repr(least_value), "correct it")
+        return least_by_index

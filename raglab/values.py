@@ -42,7 +42,7 @@ BitArray = NDArray[np.uint64]  # masks of 64 bits
 
 SCHEMA_VERSION = 3
 LONGEST_QUESTION = 20_000  # characters of a question, at every door
-NONE = "none"  # label or split of a case that has none
+NO_LABEL = "none"  # label or split of a case that has none
 CaseCounts = dict[str, dict[str, int]]  # cases by split and label
 SECTION_JOINT = " > "  # between the headings of a chunk's section
 TAG_KEYS = ("domain", "doc_type", "product", "vendor", "version")
@@ -56,36 +56,40 @@ class Status(IntEnum):
     ambiguous = 2
 
 
-def _are_texts(value: object) -> bool:
-    if not isinstance(value, tuple):
+def _are_texts(candidate: object) -> bool:
+    if not isinstance(candidate, tuple):
         return False
     # the first is the quicker
-    return set(map(type, value)) <= {str} or all(isinstance(text, str) for text in value)
+    return set(map(type, candidate)) <= {str} or all(
+        isinstance(member, str) for member in candidate
+    )
 
 
-def _whole_from(least: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and value >= least
+def _whole_from(minimum: int) -> Callable[[Any], bool]:
+    return lambda candidate: type(candidate) is int and candidate >= minimum
 
 
 STATUS_NAMES = tuple(Status.__members__)
-_TEXT = FieldRule(lambda value: isinstance(value, str), "a text", "write it as a text", str)
-_OPTIONAL_TEXT = FieldRule(
-    _TEXT.good, "a text or None", "write None where there is none, else str(…)", str
+_TEXT_RULE = FieldRule(lambda value: isinstance(value, str), "a text", "write it as a text", str)
+_OPTIONAL_TEXT_RULE = FieldRule(
+    _TEXT_RULE.good, "a text or None", "write None where there is none, else str(…)", str
 )
-_TEXTS = FieldRule(
+_TEXTS_RULE = FieldRule(
     _are_texts, "a tuple of texts", 'write ("one",) for one and ("one", "two") for two'
 )
-_PAGE = FieldRule(
+_PAGE_RULE = FieldRule(
     _whole_from(1), "an integer from 1, or None", "count from 1; what is printed goes to page_label"
 )
-_OPTION = FieldRule(_whole_from(1), "an integer from 1, or None", "count the options from 1")
-_COUNT = FieldRule(_whole_from(0), "an integer from 0", "write int(…), 0 where any number will do")
-_LABEL = FieldRule(
+_OPTION_RULE = FieldRule(_whole_from(1), "an integer from 1, or None", "count the options from 1")
+_COUNT_RULE = FieldRule(
+    _whole_from(0), "an integer from 0", "write int(…), 0 where any number will do"
+)
+_LABEL_RULE = FieldRule(
     lambda value: isinstance(value, str) and value in STATUS_NAMES,
     f"one of {', '.join(STATUS_NAMES)}, or None",
     "correct the label; None is for a case that nobody labelled",
 )
-_MAPPING = FieldRule(
+_MAPPING_RULE = FieldRule(
     lambda value: isinstance(value, Mapping), "a mapping", 'write {"name": value}', dict
 )
 
@@ -109,21 +113,21 @@ def document_path(source: str) -> str:
     """
     if "\\" not in source and not source.startswith("./"):
         return source  # as nearly all are; every chunk of a million is asked
-    path = source.replace("\\", "/")
-    while path.startswith("./"):
-        path = path[2:].lstrip("/")
-    return path or source
+    slashed_path = source.replace("\\", "/")
+    while slashed_path.startswith("./"):
+        slashed_path = slashed_path[2:].lstrip("/")
+    return slashed_path or source
 
 
 @checked(
-    chunk_id=_TEXT,
-    text=_TEXT,
-    source=_TEXT,
-    page=_PAGE,
-    page_label=_OPTIONAL_TEXT,
-    tags=_MAPPING,
-    entities=_TEXTS,
-    section=_TEXTS,
+    chunk_id=_TEXT_RULE,
+    text=_TEXT_RULE,
+    source=_TEXT_RULE,
+    page=_PAGE_RULE,
+    page_label=_OPTIONAL_TEXT_RULE,
+    tags=_MAPPING_RULE,
+    entities=_TEXTS_RULE,
+    section=_TEXTS_RULE,
 )
 class Chunk(NamedTuple):
     """One retrievable passage.
@@ -155,7 +159,7 @@ class Chunk(NamedTuple):
 
     @property
     def section_path(self) -> str:
-        """Headings above the text in a line, '' where there are none."""
+        """Headings above the text in a line, '' without any."""
         return SECTION_JOINT.join(self.section)
 
     @property
@@ -240,29 +244,33 @@ class Corpus(Shown):
         """
         import pandas as pd
 
-        rows = [chunk._replace(tags=dict(chunk.tags)) for chunk in self.chunks]
-        return pd.DataFrame(rows, columns=["id", *Chunk._fields[1:]]).astype({"page": "Int64"})
+        chunk_rows = [chunk._replace(tags=dict(chunk.tags)) for chunk in self.chunks]
+        return pd.DataFrame(chunk_rows, columns=["id", *Chunk._fields[1:]]).astype(
+            {"page": "Int64"}
+        )
 
     def _summary(self) -> Summary:
         """Numbers of chunks and documents, and the first of each."""
-        of = Counter(chunk.source for chunk in self.chunks)
-        facts = [
+        chunks_by_source = Counter(chunk.source for chunk in self.chunks)
+        corpus_facts = [
             ("name", short(self.name)),
             ("chunks", f"{len(self.chunks):,}"),
-            ("documents", f"{len(of):,}"),
+            ("documents", f"{len(chunks_by_source):,}"),
             ("pictures", f"{len(self.pictures):,}"),
         ]
-        documents = ((source, f"{n:,}") for source, n in of.items())
-        chunks = (
+        document_rows = ((source, f"{n_chunks:,}") for source, n_chunks in chunks_by_source.items())
+        chunk_rows = (
             (chunk.chunk_id, chunk.shown, chunk.section_path, chunk.text) for chunk in self.chunks
         )
-        folds = {
-            "documents": Fold("documents", documents, len(of), ("source", "chunks")),
+        corpus_folds = {
+            "documents": Fold(
+                "documents", document_rows, len(chunks_by_source), ("source", "chunks")
+            ),
             "chunks": Fold(
-                "chunks", chunks, len(self.chunks), ("chunk", "shown as", "section", "text")
+                "chunks", chunk_rows, len(self.chunks), ("chunk", "shown as", "section", "text")
             ),
         }
-        return Summary(facts, folds)
+        return Summary(corpus_facts, corpus_folds)
 
 
 class Curve(NamedTuple):
@@ -284,20 +292,20 @@ class Curve(NamedTuple):
 
 
 @checked(
-    id=_TEXT,
-    query=_TEXT,
-    expect_status=_LABEL,
-    expect_sources=_TEXTS,
-    expect_sources_any=_TEXTS,
-    min_sources=_COUNT,
-    selected_sources=_TEXTS,
-    expect_option=_OPTION,
-    answer=_OPTIONAL_TEXT,
-    intent=_OPTIONAL_TEXT,
-    doctype=_OPTIONAL_TEXT,
-    split=_OPTIONAL_TEXT,
-    notes=_OPTIONAL_TEXT,
-    extra=_MAPPING,
+    id=_TEXT_RULE,
+    query=_TEXT_RULE,
+    expect_status=_LABEL_RULE,
+    expect_sources=_TEXTS_RULE,
+    expect_sources_any=_TEXTS_RULE,
+    min_sources=_COUNT_RULE,
+    selected_sources=_TEXTS_RULE,
+    expect_option=_OPTION_RULE,
+    answer=_OPTIONAL_TEXT_RULE,
+    intent=_OPTIONAL_TEXT_RULE,
+    doctype=_OPTIONAL_TEXT_RULE,
+    split=_OPTIONAL_TEXT_RULE,
+    notes=_OPTIONAL_TEXT_RULE,
+    extra=_MAPPING_RULE,
 )
 class Case(NamedTuple):
     """A question with its label (rule S6.1).
@@ -338,8 +346,8 @@ class Case(NamedTuple):
     extra: Mapping[str, Any] = {}
 
     def __repr__(self) -> str:
-        label = "" if self.expect_status is None else f", expect_status={self.expect_status!r}"
-        return f"Case({short(self.id)}, {short(self.query)}{label})"
+        label_text = "" if self.expect_status is None else f", expect_status={self.expect_status!r}"
+        return f"Case({short(self.id)}, {short(self.query)}{label_text})"
 
 
 SOURCE_GRADES = "source_grades"  # key of `extra`
@@ -361,15 +369,27 @@ def source_grades(case: Case) -> dict[str, float]:
       {'a.md': 1.0, 'b.md': 2.0}
     """
     grades = dict.fromkeys((*case.expect_sources, *case.expect_sources_any), 1.0)
-    stated = case.extra.get(SOURCE_GRADES)
-    stated = {} if stated is None else stated
-    for source, grade in stated.items() if isinstance(stated, Mapping) else [(None, stated)]:
-        usable = isinstance(grade, int | float | np.number) and not isinstance(grade, bool)
-        if source not in grades or not usable or not 0.0 < grade < np.inf:
+    declared_grades = case.extra.get(SOURCE_GRADES)
+    declared_grades = {} if declared_grades is None else declared_grades
+    for source, source_grade in (
+        declared_grades.items()
+        if isinstance(declared_grades, Mapping)
+        else [(None, declared_grades)]
+    ):
+        is_number = isinstance(source_grade, int | float | np.number) and not isinstance(
+            source_grade, bool
+        )
+        if source not in grades or not is_number or not 0.0 < source_grade < np.inf:
             rule = f"{SOURCE_GRADES} of case {case.id!r} must give expected sources numbers above 0"
-            value = short(str({source: grade} if isinstance(stated, Mapping) else stated))
-            refuse(rule, value, "correct it, or list the source under expect_sources_any")
-        grades[source] = float(grade)
+            grade_text = short(
+                str(
+                    {source: source_grade}
+                    if isinstance(declared_grades, Mapping)
+                    else declared_grades
+                )
+            )
+            refuse(rule, grade_text, "correct it, or list the source under expect_sources_any")
+        grades[source] = float(source_grade)
     return grades
 
 
@@ -382,10 +402,10 @@ def label_codes(cases: Sequence[Case]) -> CodeArray:
     Args:
       cases: labelled or not.
     """
-    codes = [
+    status_codes = [
         UNLABELLED if case.expect_status is None else Status[case.expect_status] for case in cases
     ]
-    return np.array(codes, dtype=np.int8)
+    return np.array(status_codes, dtype=np.int8)
 
 
 def check_labelled(codes: CodeArray) -> CodeArray:
@@ -403,11 +423,11 @@ def check_labelled(codes: CodeArray) -> CodeArray:
       ValueError: every case must have a label where decisions are counted, got 1 of 2 without; \
 label them, take trace.subset of the labelled, or rate a drawn sample by raglab.review.
     """
-    n = int((codes == UNLABELLED).sum())
-    if n:
+    n_unlabelled = int((codes == UNLABELLED).sum())
+    if n_unlabelled:
         refuse(
             "every case must have a label where decisions are counted",
-            f"{n} of {len(codes)} without",
+            f"{n_unlabelled} of {len(codes)} without",
             "label them, take trace.subset of the labelled, or rate a drawn sample by "
             "raglab.review",
         )
@@ -419,8 +439,8 @@ class Hits(NamedTuple):
     """Measurements of retrieval, [Q, A, D, K], hits in ascending `l2`, padded at the end.
 
     Attributes:
-      chunk: index into the trace's chunks, -1 where there is no hit.
-      rank: place in the arm's final order from 0, -1 where there is no hit.
+      chunk: index into the trace's chunks, -1 for no hit.
+      rank: place in the arm's final order from 0, -1 for no hit.
       l2: squared L2 distance to the original query.
       cosine: to the original query.
       s_hybrid: fused score over its maximum, in [0, 1].
@@ -446,7 +466,8 @@ class Hits(NamedTuple):
 
     def __repr__(self) -> str:
         return (
-            f"Hits({' × '.join(f'{size:,}' for size in self.chunk.shape)} of cases, arms, depths, "
+            f"Hits({' × '.join(f'{axis_length:,}' for axis_length in self.chunk.shape)} "
+            "of cases, arms, depths, "
             "hits)"
         )
 
@@ -458,11 +479,11 @@ def map_fields(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
       hits: to change.
       change: function of a field.
     """
-    return Hits(*[change(field) for field in hits])
+    return Hits(*[change(hit_field) for hit_field in hits])
 
 
 # of a case, arm and depth: places of sets of hits are of 16 bits in the algebra, 767 of them spare
-MOST_HITS = 32_000
+MAX_HITS_PER_CASE = 32_000
 
 
 def check_n_hits(n_hits: int) -> None:
@@ -472,13 +493,13 @@ def check_n_hits(n_hits: int) -> None:
       n_hits: hits of a case.
 
     Raises:
-      ValueError: more than `MOST_HITS`.
+      ValueError: more than `MAX_HITS_PER_CASE`.
 
     Example:
       >>> check_n_hits(50)
     """
-    if n_hits > MOST_HITS:
-        rule = f"hits of a case, arm and depth must be at most {MOST_HITS:,}"
+    if n_hits > MAX_HITS_PER_CASE:
+        rule = f"hits of a case, arm and depth must be at most {MAX_HITS_PER_CASE:,}"
         refuse(rule, f"{n_hits:,}", "keep the first of each case")
 
 
@@ -498,7 +519,7 @@ class Generation(NamedTuple):
     """Answer of a generator to a question.
 
     Attributes:
-      text: the answer, '' where there is none.
+      text: the answer, '' for none.
       confidence: as the generator has it, in [0, 1], NaN where it has none.
       cited: positions, from 0, of the passages it rests on.
       reason: why there is no answer; `raglab.words.languages.say` has it in a language.
@@ -642,7 +663,7 @@ class Latency(NamedTuple):
 def _read_only_columns(
     columns: Mapping[str, FloatArray],
 ) -> dict[str, FloatArray]:
-    return {name: read_only(column) for name, column in columns.items()}
+    return {column_name: read_only(column) for column_name, column in columns.items()}
 
 
 @converted(vectors=read_only, columns=_read_only_columns)
@@ -750,38 +771,38 @@ class TraceData(Shown):
 
     def _summary(self) -> Summary:
         """What was retrieved, by what, and the first cases."""
-        *_, depths, width = self.hits.chunk.shape
-        counts = (self.hits.chunk >= 0).sum(axis=-1)
+        *_, n_depths, max_hits = self.hits.chunk.shape
+        hits_per_case = (self.hits.chunk >= 0).sum(axis=-1)
         # cases without label or split are counted as such: their lack decides what a study can do
-        facts = [
-            ("fingerprint", str(self.meta.get("fingerprint", NONE))),
+        trace_facts = [
+            ("fingerprint", str(self.meta.get("fingerprint", NO_LABEL))),
             ("corpus", short(str(self.meta.get("corpus", "not stated")))),
             ("cases", f"{len(self):,}"),
-            ("labels", counted(Counter(case.expect_status or NONE for case in self.cases))),
-            ("splits", short(counted(Counter(case.split or NONE for case in self.cases)))),
+            ("labels", counted(Counter(case.expect_status or NO_LABEL for case in self.cases))),
+            ("splits", short(counted(Counter(case.split or NO_LABEL for case in self.cases)))),
             ("arms", short(", ".join(self.arms))),
-            ("depths", f"{depths}"),
-            ("hits", f"{counts.min(initial=width)} to {counts.max(initial=0)}"),
+            ("depths", f"{n_depths}"),
+            ("hits", f"{hits_per_case.min(initial=max_hits)} to {hits_per_case.max(initial=0)}"),
             ("chunks", f"{len(self.chunks):,}"),
             ("answers", "none recorded" if self.answers is None else repr(self.answers)),
-            ("own signals", short(", ".join(self.signals) or NONE)),
+            ("own signals", short(", ".join(self.signals) or NO_LABEL)),
         ]
         # a generator: of millions of cases only those that are shown become rows
-        rows = (
+        case_rows = (
             (
                 case.id,
                 case.query,
-                Cell(case.expect_status or NONE, mark="" if case.expect_status else "off"),
+                Cell(case.expect_status or NO_LABEL, mark="" if case.expect_status else "off"),
                 case.split or "",
             )
             for case in self.cases
         )
-        meta = [(str(name), str(value)) for name, value in self.meta.items()]
-        folds = {
-            "cases": Fold("cases", rows, len(self), ("case", "query", "label", "split")),
-            "made with": Fold("made with", meta),
+        meta_rows = [(str(meta_key), str(meta_value)) for meta_key, meta_value in self.meta.items()]
+        trace_folds = {
+            "cases": Fold("cases", case_rows, len(self), ("case", "query", "label", "split")),
+            "made with": Fold("made with", meta_rows),
         }
-        return Summary(facts, folds)
+        return Summary(trace_facts, trace_folds)
 
 
 def count_cases(cases: Iterable[Case]) -> CaseCounts:
@@ -790,11 +811,13 @@ def count_cases(cases: Iterable[Case]) -> CaseCounts:
     Args:
       cases: to count.
     """
-    pairs = Counter((case.split or NONE, case.expect_status or NONE) for case in cases)
-    counts: CaseCounts = {}
-    for (split, label), n in sorted(pairs.items()):
-        counts.setdefault(split, {})[label] = n
-    return counts
+    label_counts = Counter(
+        (case.split or NO_LABEL, case.expect_status or NO_LABEL) for case in cases
+    )
+    counts_by_split: CaseCounts = {}
+    for (split, case_label), n_cases in sorted(label_counts.items()):
+        counts_by_split.setdefault(split, {})[case_label] = n_cases
+    return counts_by_split
 
 
 def counted(counts: Mapping[str, int]) -> str:
@@ -808,7 +831,8 @@ def counted(counts: Mapping[str, int]) -> str:
       '1,200 ok, 1 refuse'
     """
     return ", ".join(
-        f"{n:,} {name}" for name, n in sorted(counts.items(), key=lambda pair: -pair[1])
+        f"{count:,} {name}"
+        for name, count in sorted(counts.items(), key=lambda name_and_count: -name_and_count[1])
     )
 
 

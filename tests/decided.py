@@ -12,7 +12,7 @@ import numpy as np
 
 from raglab.decision.measurement import structure_hash
 from raglab.decision.signal_values import STORED
-from raglab.gating.expected_cost import PATHS
+from raglab.gating.expected_cost import COST_PATHS
 from raglab.policy import PolicyData
 from raglab.signals import NAMES, PARSED
 from worlds import random_policies, with_signals
@@ -79,7 +79,7 @@ def random_costs(rng, policy):
     if rng.random() < 0.25:
         return policy
     changes: dict[str, Any] = {
-        f"decision.costs.{path}": float(rng.choice(PRICES)) for path in PATHS.values()
+        f"decision.costs.{path}": float(rng.choice(PRICES)) for path in COST_PATHS.values()
     }
     if rng.random() < 0.3:  # what the user gates besides comes first
         fires = str(rng.choice(["refuse", "ask", "warn"]))

@@ -13,7 +13,7 @@ from raglab.decision.decisions import GATE_OF
 from raglab.decision.measurement import measured_tables
 from raglab.decision.outcome_codes import CELL_OF_CODE, outcome_codes
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.gating.expected_cost import CLASSES, class_logits
+from raglab.gating.expected_cost import OUTCOME_CLASSES, class_logits
 from raglab.metrics import N_CELLS
 from raglab.replay import SWEPT, decide, flips, step_cells, steps, sweep
 from raglab.values import Status
@@ -59,9 +59,9 @@ def check_parts(said, row, text, own):
     logits = parts[:, :, 0].sum(axis=0) + np.array(model.bias)
     first, other, listed = re.findall(r"; (\w+) against (\w+) in logits: (.*)$", text)[0]
     assert first == own
-    rivals = [logit for name, logit in zip(CLASSES, logits, strict=True) if name != own]
-    difference = float(logits[CLASSES.index(first)] - logits[CLASSES.index(other)])
-    assert logits[CLASSES.index(other)] == max(rivals)
+    rivals = [logit for name, logit in zip(OUTCOME_CLASSES, logits, strict=True) if name != own]
+    difference = float(logits[OUTCOME_CLASSES.index(first)] - logits[OUTCOME_CLASSES.index(other)])
+    assert logits[OUTCOME_CLASSES.index(other)] == max(rivals)
     shares = [float(part.rsplit(" ", 1)[1]) for part in SHARE.findall(listed)]
     assert sum(shares) == pytest.approx(difference, abs=0.005 * (len(shares) + 1))
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.answering.hygiene import (
-    _BLANKS,
-    _INLINE,
-    _LINES,
+    _BLANK_ELEMENTS,
+    _INLINE_ELEMENTS,
+    _LINE_ELEMENTS,
     MAX_PASSES,
     CleanAnswer,
     clean,
@@ -642,7 +642,9 @@ def laws_hold(answer):
     page = Browser(f"<main>{prose}</main>")
     assert page.tags[0] == "main"
     assert not any(
-        known.fullmatch(tag) for tag in page.tags[1:] for known in (_LINES, _BLANKS, _INLINE)
+        known.fullmatch(tag)
+        for tag in page.tags[1:]
+        for known in (_LINE_ELEMENTS, _BLANK_ELEMENTS, _INLINE_ELEMENTS)
     )
     assert not any(re.fullmatch("on[a-z]+|style", name) for name in page.attributes)
 

@@ -23,7 +23,7 @@ from raglab.answering.client import Completion, TokenScore, estimate_tokens, one
 from raglab.answering.generation import ModelGenerator, cited_passages
 from raglab.answering.hygiene import clean
 from raglab.answering.openai_client import OpenAIClient
-from raglab.answering.prompts import ANSWER, LEAST_TOKENS, data_tokens, fit_passages
+from raglab.answering.prompts import ANSWER_PROMPT, MIN_PASSAGE_TOKENS, data_tokens, fit_passages
 from raglab.answering.thoughts import without_thoughts
 from raglab.values import Chunk, ModelUnavailableError
 from reading_time import READER_LIMIT, slowness
@@ -602,7 +602,7 @@ def test_the_name_says_what_shapes_an_answer_and_nothing_else():
     assert asked.name == dataclasses.replace(asked, client=patient).name
 
     others = [{"max_tokens": 9}, {"seed": 1}, {"max_prompt_tokens": 9}]
-    others += [{"prompt": ANSWER._replace(text="Answer.")}]
+    others += [{"prompt": ANSWER_PROMPT._replace(text="Answer.")}]
     others += [
         {"client": dataclasses.replace(asked.client, **change)}
         for change in ({"temperature": 1.0}, {"model": "b"}, {"leave_out": ("seed",)})
@@ -661,7 +661,7 @@ def test_passages_fit_the_tokens_that_they_are_given(texts, tokens):
     assert len(fitted) <= len(texts)
     assert bool(fitted) == bool(texts)
     taken = [data_tokens(text) for text in fitted]
-    assert sum(taken) <= max(tokens, *taken[:1], 0) + LEAST_TOKENS
+    assert sum(taken) <= max(tokens, *taken[:1], 0) + MIN_PASSAGE_TOKENS
 
 
 def test_marks_that_a_model_repeats_are_gone(server, monkeypatch):

@@ -20,7 +20,7 @@ from raglab.decision.checks import Check
 from raglab.default_learner import DefaultLearner
 from raglab.live.online_bandit import Online
 from raglab.policy import PolicyData
-from raglab.reward import PUBLISHED
+from raglab.reward import PUBLISHED_REWARD_WEIGHTS
 from raglab.store.files import InputError
 from raglab.store.log_tables import (
     CURRENT,
@@ -406,5 +406,5 @@ class TestFiles:
         with pytest.raises(
             InputError, match=r"must be a file or a URL, got a folder; .*/bandit\.sqlite\."
         ):
-            Online(Bandit(), PUBLISHED, 100.0, tmp_path, ["hybrid"])
+            Online(Bandit(), PUBLISHED_REWARD_WEIGHTS, 100.0, tmp_path, ["hybrid"])
         assert list(tmp_path.iterdir()) == []

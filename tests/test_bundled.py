@@ -12,7 +12,7 @@ from raglab.decision.decisions import GATE_OF
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured
-from raglab.gating.expected_cost import PATHS
+from raglab.gating.expected_cost import COST_PATHS
 from raglab.lab.search_space import full_space, set_values
 from raglab.replay import decide, steps, sweep, tally
 from raglab.replaying.breakpoints import SWEPT, breakpoints, threshold_values
@@ -221,7 +221,7 @@ def cost_policies(trace, start):
         chosen = by_cost(start, bias, parts, asked_right=float(rng.random()), arm=trace.arms[0])
         if rng.random() < 0.3:
             return chosen
-        paths = [*(f"decision.costs.{path}" for path in PATHS.values()), "decision.ratio"]
+        paths = [*(f"decision.costs.{path}" for path in COST_PATHS.values()), "decision.ratio"]
         return chosen.replace(
             *(part for path in paths for part in (path, round(float(rng.gamma(1.0)), 3)))
         )

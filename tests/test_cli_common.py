@@ -110,7 +110,7 @@ def test_no_bar_stands_beside_json(
     shown,
 ):
     """Nor where it is asked for; after the command bars are as they were."""
-    monkeypatch.setattr(raglab.progress, "DELAY", 0.0)
+    monkeypatch.setattr(raglab.progress, "BAR_DELAY_S", 0.0)
     command = typer.Typer()
 
     @command.command()
@@ -132,4 +132,4 @@ def test_a_refused_command_leaves_nothing_silent():
     """
     done = run("tune", "--json", "--trials", "many")
     assert done.exit_code != 0
-    assert not raglab.progress._silent.get()
+    assert not raglab.progress._is_silent.get()

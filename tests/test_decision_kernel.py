@@ -108,7 +108,7 @@ def test_the_random_worlds_reach_every_stage():
 def test_a_sweep_in_parts_counts_the_whole(block, monkeypatch):
     """Parts of the cases and of the policies add up, also where a size is no multiple of theirs."""
     whole = tally(*world(4), engine="numba")
-    monkeypatch.setattr(case_codes, "CASES", block)
-    monkeypatch.setattr(case_codes, "BLOCK", 3 * block)
+    monkeypatch.setattr(case_codes, "CASES_AT_ONCE", block)
+    monkeypatch.setattr(case_codes, "DECISIONS_AT_ONCE", 3 * block)
     for first, second in zip(tally(*world(4), engine="numpy")[:3], whole[:3], strict=True):
         np.testing.assert_array_equal(first, second)

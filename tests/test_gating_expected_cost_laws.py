@@ -17,7 +17,7 @@ from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.gating.expected_cost import LIMIT
+from raglab.gating.expected_cost import SCALED_SIGNAL_LIMIT
 from raglab.live.answer_recording import record_answers
 from raglab.metrics import LABELS, OUTCOMES
 from raglab.replay import decide, sweep, tally
@@ -61,7 +61,9 @@ def _plain_costs(chosen, signals):
     for name, part in model.parts.items():
         value = float(signals[NAMES.index(name)])
         value = part.missing if isnan(value) else value
-        scaled = min(max((value - part.center) / part.scale, -LIMIT), LIMIT)
+        scaled = min(
+            max((value - part.center) / part.scale, -SCALED_SIGNAL_LIMIT), SCALED_SIGNAL_LIMIT
+        )
         logits = [
             logit + weight * scaled for logit, weight in zip(logits, part.weights, strict=True)
         ]

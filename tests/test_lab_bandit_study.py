@@ -26,7 +26,7 @@ from raglab.lab.trial_search import TrialOutcome, finalists, maximise
 from raglab.lab.untuned_policies import always_answer
 from raglab.live.arm_choice import components, router, table
 from raglab.live.settings import Settings
-from raglab.reward import PUBLISHED, reward
+from raglab.reward import PUBLISHED_REWARD_WEIGHTS, reward
 from raglab.store.policies import Policy
 from refusals import refused
 
@@ -232,13 +232,13 @@ def test_the_first_trial_is_the_published_one():
     """Its value is a simulation's at published weights and threshold 0.5, outside the space."""
     part = two_arms().split("tune")
     seen = components(part, POLICY)
-    met = table(part, POLICY, PUBLISHED, measured=seen)
+    met = table(part, POLICY, PUBLISHED_REWARD_WEIGHTS, measured=seen)
     found = run(Bandit(), met, rounds=80, replications=4, seed=0, engine="numpy")
     first = study().trials.iloc[0]
     names = ("margin", "diversity", "latency", "cache", "consistency")
     assert sum(getattr(study().weights, name) for name in names) == pytest.approx(1.0, abs=3e-4)
     assert first["value"] == found.value[:, -1].mean() / 80
-    rewards = np.asarray(reward(seen, PUBLISHED))
+    rewards = np.asarray(reward(seen, PUBLISHED_REWARD_WEIGHTS))
     np.testing.assert_array_equal(rewards > first["threshold"], rewards > 0.5)
 
 

@@ -14,7 +14,7 @@ from labelled import free_policy, labelled, with_tenants
 from laws_of_cost import PATHS_OF_COST, check_flip, check_steps
 from raglab.decision.measurement import measured_tables
 from raglab.gating.expected_cost import (
-    CLASSES,
+    OUTCOME_CLASSES,
     DecisionModel,
     GroupBias,
     class_probabilities,
@@ -36,7 +36,7 @@ from raglab.signals import NAMES
 from raglab.store.policies import Policy
 from refusals import refused
 
-REFUSE = CLASSES.index("refuse")
+REFUSE = OUTCOME_CLASSES.index("refuse")
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ POLICY = PolicyData.from_mapping()
 AT_ONE_PLACE = {
     *(
         f"raglab.answering.hygiene.{name}"
-        for name in ("_IS_SILENT", "_HEADING", "_BULLET", "_REFERENCE")
+        for name in ("_IS_SILENT", "_HEADING_LINE", "_EMPTY_BULLET", "_REFERENCE_LINE")
     ),
     "raglab.answering.hygiene._OPEN_HTML",
     "raglab.words.text._FENCE_END",  # of a whole line

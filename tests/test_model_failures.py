@@ -34,7 +34,7 @@ from llama_server import (
 )
 from raglab.answering.client import call_deadline, json_object
 from raglab.answering.generation import ModelGenerator
-from raglab.answering.metered_client import OVERHEAD, RequestBudget
+from raglab.answering.metered_client import TEMPLATE_OVERHEAD, RequestBudget
 from raglab.answering.openai_client import OpenAIClient
 from raglab.answering.required_confidence import NO_CONFIDENCE, confidence_switch
 from raglab.audit.label_samples import draw_sample
@@ -553,7 +553,7 @@ class TestRecordAnswers:
         brief = generator(server, 64)
         record_answers(asked_world(1), policy(), brief, Weighed(), cache=tmp_path / "b.sqlite")
         sent = server.bodies[-1]["messages"]
-        most = sum(len(message["content"].encode()) for message in sent) + OVERHEAD + 64
+        most = sum(len(message["content"].encode()) for message in sent) + TEMPLATE_OVERHEAD + 64
         server.asked.clear()
         budget = {
             "calls": RequestBudget(calls=3),

@@ -25,7 +25,7 @@ from raglab.answering.generation import ModelGenerator
 from raglab.answering.local_model import LocalModel
 from raglab.answering.metered_client import BudgetSpentError, MeteredClient, RequestBudget
 from raglab.answering.openai_client import OpenAIClient
-from raglab.answering.prompts import ANSWER, SHORTENING, data_prompt, fit_passages
+from raglab.answering.prompts import ANSWER_PROMPT, SHORTENING_VERSION, data_prompt, fit_passages
 from raglab.answering.thoughts import without_thoughts
 from raglab.live.answer_recording import MissingAnswersWarning, record_answers
 from raglab.live.signal_functions import SignalFunction
@@ -65,7 +65,7 @@ class TestShortening:
         """So that answers in a trace are not taken for those of another version."""
         before = asking_once(server).name
         made = answered(server)
-        monkeypatch.setattr(prompts, "SHORTENING", SHORTENING + 1)
+        monkeypatch.setattr(prompts, "SHORTENING_VERSION", SHORTENING_VERSION + 1)
         assert asking_once(server).name != before
         server.asked.clear()
         record_answers(made, policy(), asking_once(server), Weighed())
@@ -83,7 +83,7 @@ class TestShortening:
         ]
         fitted = [fit_passages(texts, tokens) for tokens in range(20, 1400, 60)]
         shown = [data_prompt("How much?", one, ("Attempt", "1")) for one in fitted]
-        assert (SHORTENING, digest("\0".join(shown), 12)) == (1, "7eda858385d7")
+        assert (SHORTENING_VERSION, digest("\0".join(shown), 12)) == (1, "7eda858385d7")
 
 
 class TestCutOff:
@@ -122,7 +122,7 @@ class TestCutOff:
         for settings in (
             {},
             {"max_prompt_tokens": 700},
-            {"prompt": ANSWER._replace(text="Answer.")},
+            {"prompt": ANSWER_PROMPT._replace(text="Answer.")},
             {"seed": 1},
         ):
             server.asked.clear()
@@ -446,7 +446,7 @@ class TestLocalModel:
     @pytest.mark.parametrize("at_once", [1, 4])
     def test_recorded_answers_are_the_same_at_once(self, folder, tmp_path, at_once):
         """Behind `record_answers`, each case has its answer or its reason."""
-        told = ANSWER._replace(text="the policy")
+        told = ANSWER_PROMPT._replace(text="the policy")
         model = ModelGenerator(LocalModel(str(folder)), prompt=told, max_tokens=4)
         cases = [Case("q", f"{word} policy", "ok") for word in WORDS[5:12]]
         made = trace_of(

@@ -17,7 +17,7 @@ from decided import by_cost
 from raglab.cli import app
 from raglab.decision.refusal_warnings import LEAST_OK
 from raglab.decision.scoring import unretrieved_note
-from raglab.gating.expected_cost import CLASSES
+from raglab.gating.expected_cost import OUTCOME_CLASSES
 from raglab.lab.decision_fitting import DecisionCases, direction_notes
 from raglab.lab.search_space import SWITCHES
 from raglab.replay import shard_codes
@@ -453,7 +453,7 @@ def test_a_signal_declared_the_wrong_way_round():
         known = SignalSet((*BUILT_IN, own_signal("far", higher=higher, unit="number")))
         signals = np.full((len(known.names), 60), np.nan)
         signals[known.place("far")] = values
-        classes = np.where(right, CLASSES.index("right"), CLASSES.index("refuse"))
+        classes = np.where(right, OUTCOME_CLASSES.index("right"), OUTCOME_CLASSES.index("refuse"))
         cases = DecisionCases(signals, classes, np.zeros(60, bool), np.zeros(60, bool), known)
         return direction_notes(cases)
 

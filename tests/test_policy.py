@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.decision.threshold_arrays import policy_thresholds
-from raglab.policy import ADDED, PolicyData
+from raglab.policy import ADDED_KEYS, PolicyData
 from raglab.policy_parts.gate_order import Order
 from refusals import told
 from worlds import random_policies
@@ -198,7 +198,7 @@ def test_an_added_key_changes_an_id_only_where_it_is_moved():
             )
         ),
     }
-    for path in ADDED:
+    for path in ADDED_KEYS:
         value = base.value(path)
         assert base.replace(path, value).policy_id == base.policy_id
         assert path not in base.manifest

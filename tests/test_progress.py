@@ -30,7 +30,7 @@ def shown(monkeypatch):
     def of(run, delay=0.0, *, looked_at=True):
         screen = Terminal() if looked_at else io.StringIO()
         with monkeypatch.context() as patch:
-            patch.setattr(raglab.progress, "DELAY", delay)
+            patch.setattr(raglab.progress, "BAR_DELAY_S", delay)
             patch.setattr(sys, "stderr", screen)
             run()
         return screen.getvalue()

@@ -20,7 +20,7 @@ from raglab.policy import PolicyData
 from raglab.policy_parts import patterns
 from raglab.replay import decide
 from raglab.store.traces import Trace
-from raglab.values import MOST_HITS, TraceData, check_n_hits, map_fields
+from raglab.values import MAX_HITS_PER_CASE, TraceData, check_n_hits, map_fields
 from raglab.words.languages import LONGEST_EXPRESSION, LONGEST_PATTERN, expression, parse_language
 from raglab.words.packs import pack_of
 from stored_traces import stored_world
@@ -51,29 +51,32 @@ class TestHits:
         """By number and case, and so is a service over frames."""
         rule = "hits of a case, arm and depth must be at most 32,000, got 32,001; .*case 'q1'"
         with pytest.raises(raglab.InputError, match=rule):
-            raglab.trace_from_frame(frame(MOST_HITS + 1))
+            raglab.trace_from_frame(frame(MAX_HITS_PER_CASE + 1))
         with pytest.raises(raglab.InputError, match=rule):
             raglab.decide_frame(
-                frame(MOST_HITS + 1), raglab.Policy.load().replace("confidence.enabled", False)
+                frame(MAX_HITS_PER_CASE + 1),
+                raglab.Policy.load().replace("confidence.enabled", False),
             )
 
     def test_a_trace_made_by_hand_is_refused(self):
         """Where it is measured, where it is saved, and where it is asked for."""
         trace = stored_world()
-        wide = TraceData(trace.cases, trace.chunks, trace.arms, _widened(trace.hits, MOST_HITS + 1))
+        wide = TraceData(
+            trace.cases, trace.chunks, trace.arms, _widened(trace.hits, MAX_HITS_PER_CASE + 1)
+        )
         with pytest.raises(
             ValueError, match="hits of a case, arm and depth must be at most 32,000, got 32,001"
         ):
             decide(wide, PolicyData.from_mapping())
         with pytest.raises(ValueError, match=r"fetch_k must be .*32,000"):
-            check_settings({"fetch_k": MOST_HITS + 1})
-        check_n_hits(MOST_HITS)
+            check_settings({"fetch_k": MAX_HITS_PER_CASE + 1})
+        check_n_hits(MAX_HITS_PER_CASE)
 
     def test_a_trace_of_a_file_is_refused(self, tmp_path):
         """At save."""
         trace = stored_world()
         fields = (trace.cases, trace.chunks, trace.arms)
-        wide = Trace(*fields, _widened(trace.hits, MOST_HITS + 1), None, trace.meta)
+        wide = Trace(*fields, _widened(trace.hits, MAX_HITS_PER_CASE + 1), None, trace.meta)
         with pytest.raises(raglab.InputError, match="32,000 at most"):
             wide.save(tmp_path / "t.parquet")
 

@@ -152,7 +152,7 @@ def test_all_steps_are_what_each_value_counts(seed):
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     (chosen,) = with_signals(random_policies(seed, 1), seed)
     share = (0.0, 0.3, 0.6, 1.0)[seed % 4]  # none, some or all decided apart
-    with mock.patch.object(step_functions, "MANY_PIECES", share):
+    with mock.patch.object(step_functions, "MANY_PIECES_SHARE", share):
         _check_steps(trace, chosen.replace("gates", OWN) if seed % 3 else chosen)
 
 

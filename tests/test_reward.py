@@ -11,7 +11,7 @@ from scipy.stats import kendalltau
 
 from raglab.reward import (
     COMPONENTS,
-    OPTIONAL,
+    OPTIONAL_COMPONENTS,
     Bounds,
     RewardWeights,
     answer_brevity,
@@ -33,7 +33,7 @@ ROWS = st.fixed_dictionaries(
     {
         **dict.fromkeys(COMPONENTS, SHARE),
         "latency_ratio": st.sampled_from([0.0, 0.25, 1.0, 3.0]),
-        **{name: st.one_of(SHARE, st.just(NAN)) for name in OPTIONAL},
+        **{name: st.one_of(SHARE, st.just(NAN)) for name in OPTIONAL_COMPONENTS},
     }
 )
 WEIGHTS = st.builds(
@@ -145,7 +145,7 @@ def test_weights_that_are_all_zero_are_refused():
 @given(
     row=ROWS,
     weights=SOME,
-    name=st.sampled_from([*COMPONENTS, *OPTIONAL]),
+    name=st.sampled_from([*COMPONENTS, *OPTIONAL_COMPONENTS]),
     more=st.sampled_from([0.25, 0.5, 1.0]),
 )
 def test_the_reward_is_monotone(row, weights, name, more):

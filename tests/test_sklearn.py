@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from raglab.gating.expected_cost import CLASSES, action_costs, expected_costs, least_cost
+from raglab.gating.expected_cost import OUTCOME_CLASSES, action_costs, expected_costs, least_cost
 from raglab.metrics.costs import cost_matrix
 from raglab.sklearn import PolicyClassifier
 from raglab.values import Status
@@ -73,9 +73,11 @@ def test_it_decides_as_the_primitives_do(wrong, asked, seed):
     costs = {"refuse": {"answered_wrong": wrong}, "ok": {"asked": asked}}
     model = PolicyClassifier(costs=costs).fit(signals, labels)
     probability = model.predict_proba(signals)
-    by_class = np.zeros((len(CLASSES), len(signals)))
+    by_class = np.zeros((len(OUTCOME_CLASSES), len(signals)))
     for status, place in (("ok", "right"), ("refuse", "refuse"), ("ambiguous", "ambiguous")):
-        by_class[CLASSES.index(place)] = probability[:, model.classes_.tolist().index(status)]
+        by_class[OUTCOME_CLASSES.index(place)] = probability[
+            :, model.classes_.tolist().index(status)
+        ]
     least = least_cost(
         *expected_costs(by_class, 1.0, action_costs(cost_matrix(costs))), can_ask=True
     )

@@ -297,13 +297,13 @@ def test_without_its_entry_a_toy_format_is_refused(tmp_path):
 
 def test_reward_components_are_the_weights():
     """Each has its own weight, what multiplies one is a weight too, and no weight is left over."""
-    parts = reward.COMPONENT_TABLE.values()
+    parts = reward.COMPONENT_BY_NAME.values()
     named = [name for part in parts for name in (part.weight, part.times) if name]
     assert sorted(named) == sorted(reward.RewardWeights._fields)
     variables = [part.variable for part in parts if part.variable]
     assert len(set(variables)) == len(variables)
     assert {f"bandit_{name.lower()}" for name in variables} <= settings.Settings.model_fields.keys()
-    assert settings.Settings.read(None).weights == reward.PUBLISHED
+    assert settings.Settings.read(None).weights == reward.PUBLISHED_REWARD_WEIGHTS
 
 
 def test_arms_hold_together():
@@ -332,7 +332,7 @@ BLOCKS = re.findall(
 )
 OPEN: tuple[dict[str, Any], ...] = (
     LEARNERS,
-    reward.COMPONENT_TABLE,
+    reward.COMPONENT_BY_NAME,
     ARMS,
     RATE_TABLE,
     FORMATS,

@@ -29,7 +29,7 @@ from raglab.live import settings
 from raglab.live.telemetry import CAPTURE
 from raglab.metrics import RATE_TABLE
 from raglab.policy_parts.arms import ARMS
-from raglab.reward import COMPONENT_TABLE, PUBLISHED
+from raglab.reward import COMPONENT_BY_NAME, PUBLISHED_REWARD_WEIGHTS
 from raglab.signals import BUILT_IN, UNITS, Unit
 from raglab.store.loaders import FORMATS
 from raglab.store.policies import Policy
@@ -337,10 +337,10 @@ def policy_page(defaults_yaml: str) -> str:
         (
             code(name),
             part.measured,
-            number(float(getattr(PUBLISHED, part.weight))),
+            number(float(getattr(PUBLISHED_REWARD_WEIGHTS, part.weight))),
             code(f"RAGLAB_BANDIT_{part.variable}"),
         )
-        for name, part in COMPONENT_TABLE.items()
+        for name, part in COMPONENT_BY_NAME.items()
     ]
     return page(
         "Policy file",

@@ -144,7 +144,7 @@ def extended_logit(
         values, (low, high) = signals[names.index(curve.signal)], (curve.x[0], curve.x[-1])
         slope = (curve.y[-1] - curve.y[0]) / (high - low)
         logit += np.interp(values, curve.x, curve.y) + slope * (values - np.clip(values, low, high))
-    return np.round(logit, fused_gate.DIGITS)
+    return np.round(logit, fused_gate.PROBABILITY_DIGITS)
 
 
 def mean_area(rows: pd.DataFrame, values: pd.Series, by: str) -> float:

@@ -1,4 +1,4 @@
-"""Clients (shore): one request to a language model, whatever stands behind it.
+"""Clients (shore): one request to any language model.
 
 `OpenAIClient` asks a server, `LocalModel` reads a model in this process. What writes answers,
 judges or reads fields takes a client and knows no backend.
@@ -42,11 +42,11 @@ WRONG_SETTINGS = frozenset(
 
 
 # When the first call of the question began that is being answered; empty before it.
-_begun: ContextVar[list[float] | None] = ContextVar("begun", default=None)
+_call_begin: ContextVar[list[float] | None] = ContextVar("begun", default=None)
 # Whether somebody waits for the answer to the question.
-_waits: ContextVar[bool] = ContextVar("waits", default=False)
+_is_awaited: ContextVar[bool] = ContextVar("waits", default=False)
 # When all calls must have ended, since what called them waits no longer.
-_ends: ContextVar[float] = ContextVar("ends", default=math.inf)
+_latest_end: ContextVar[float] = ContextVar("ends", default=math.inf)
 
 
 @contextmanager
@@ -59,25 +59,25 @@ def one_deadline(*, waits: bool = False) -> Iterator[None]:
       waits: whether somebody waits for the answer, so that waiting for a turn at a model of this
         process is part of the time.
     """
-    begun = _begun.get()
-    token = _begun.set([] if begun is None else begun)
-    waiting = _waits.set(waits or _waits.get())
+    earlier_begin = _call_begin.get()
+    begin_token = _call_begin.set([] if earlier_begin is None else earlier_begin)
+    waiting_token = _is_awaited.set(waits or _is_awaited.get())
     try:
         yield
     finally:
-        _waits.reset(waiting)
-        _begun.reset(token)
+        _is_awaited.reset(waiting_token)
+        _call_begin.reset(begin_token)
 
 
 def begin_waiting() -> None:
     """Begin the time of a question that somebody waits for."""
-    if _waits.get():
+    if _is_awaited.get():
         call_deadline(math.inf)
 
 
 def end_calls_within(seconds: float) -> None:
     """Let the calls of this context end within some seconds from now, whatever their own limits."""
-    _ends.set(min(_ends.get(), time.monotonic() + seconds))
+    _latest_end.set(min(_latest_end.get(), time.monotonic() + seconds))
 
 
 def call_deadline(timeout: float) -> float:
@@ -85,13 +85,15 @@ def call_deadline(timeout: float) -> float:
 
     Its time begins now, or with the first call of its question, this one if none did.
     """
-    begun, now = _begun.get(), time.monotonic()
-    if begun is not None and not begun:
-        begun.append(now)
-    return min((begun[0] if begun else now) + timeout, _ends.get())
+    call_begin, now = _call_begin.get(), time.monotonic()
+    if call_begin is not None and not call_begin:
+        call_begin.append(now)
+    return min((call_begin[0] if call_begin else now) + timeout, _latest_end.get())
 
 
-LOWEST = 1e300  # log-probabilities below its negative are it, so that their sum has no overflow
+LOWEST_LOGPROB = (
+    1e300  # log-probabilities below its negative are it, so that their sum has no overflow
+)
 
 
 class TokenScore(NamedTuple):
@@ -129,7 +131,8 @@ class Completion(NamedTuple):
         """Geometric mean of the tokens' probabilities; NaN without log-probabilities."""
         return (
             math.exp(
-                math.fsum(max(token.logprob, -LOWEST) for token in self.tokens) / len(self.tokens)
+                math.fsum(max(token.logprob, -LOWEST_LOGPROB) for token in self.tokens)
+                / len(self.tokens)
             )
             if self.tokens
             else math.nan
@@ -156,9 +159,11 @@ class Capabilities(NamedTuple):
           >>> Capabilities(True, 5, "json_object").line("tiny@127.0.0.1")
           'tiny@127.0.0.1: log-probabilities yes (5 alternatives), schema by json_object'
         """
-        measured = f"yes ({self.top} alternatives)" if self.logprobs else "no"
-        served = f", replies as {self.served}" if self.served else ""
-        return f"{name}: log-probabilities {measured}, schema by {self.schema}{served}"
+        probabilities_text = f"yes ({self.top} alternatives)" if self.logprobs else "no"
+        served_text = f", replies as {self.served}" if self.served else ""
+        return (
+            f"{name}: log-probabilities {probabilities_text}, schema by {self.schema}{served_text}"
+        )
 
 
 class ModelClient(Protocol):
@@ -213,10 +218,10 @@ def check_client(client: object) -> None:
       TypeError: with the remedy for a path or an address.
     """
     if isinstance(client, type) or not callable(getattr(client, "complete", None)):
-        kind = getattr(client, "__name__", type(client).__name__)
-        rule = f"client must be raglab.OpenAIClient or raglab.LocalModel, got {kind}"
-        msg = f"{rule}; write raglab.LocalModel(path) or raglab.OpenAIClient(model, base_url)."
-        raise TypeError(msg)
+        type_name = getattr(client, "__name__", type(client).__name__)
+        rule = f"client must be raglab.OpenAIClient or raglab.LocalModel, got {type_name}"
+        message = f"{rule}; write raglab.LocalModel(path) or raglab.OpenAIClient(model, base_url)."
+        raise TypeError(message)
 
 
 def check_fields(settings: object) -> None:
@@ -227,18 +232,20 @@ def check_fields(settings: object) -> None:
     Raises:
       ValueError: name of the field, rule, value.
     """
-    for name, kind in get_type_hints(type(settings), include_extras=True).items():
-        value = getattr(settings, name)
+    for field_name, field_type in get_type_hints(type(settings), include_extras=True).items():
+        field_value = getattr(settings, field_name)
         try:
-            TypeAdapter(kind).validate_python(value, strict=True)
+            TypeAdapter(field_type).validate_python(field_value, strict=True)
         except ValidationError as error:
-            problem = error.errors()[0]["msg"]
+            problem_text = error.errors()[0]["msg"]
         else:
             continue
         # outside of `except`, so that the error does not carry the value along
-        shown = value if isinstance(value, int | float) else type(value).__name__
-        msg = f"{name}: {problem}, got {shown}."
-        raise ValueError(msg)
+        shown_value = (
+            field_value if isinstance(field_value, int | float) else type(field_value).__name__
+        )
+        message = f"{field_name}: {problem_text}, got {shown_value}."
+        raise ValueError(message)
 
 
 def check_messages(messages: object) -> None:
@@ -247,9 +254,10 @@ def check_messages(messages: object) -> None:
     Raises:
       TypeError: with the remedy for a text.
     """
-    some = messages if isinstance(messages, list | tuple) else ()
-    if not some or not all(
-        isinstance(message, Mapping) and {"role", "content"} <= message.keys() for message in some
+    message_sequence = messages if isinstance(messages, list | tuple) else ()
+    if not message_sequence or not all(
+        isinstance(message, Mapping) and {"role", "content"} <= message.keys()
+        for message in message_sequence
     ):
         rule = f"messages must be mappings of role and content, got {type(messages).__name__}"
         msg = f"{rule}; write [{{'role': 'user', 'content': 'Say hi'}}]."
@@ -261,14 +269,16 @@ def model_failure(
 ) -> ModelUnavailableError:
     """The error of a model that failed: rule, what happened, remedy."""
     rule = f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}"
-    msg = f"{rule}; {remedy}, then ask again."
-    return ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds)
+    message = f"{rule}; {remedy}, then ask again."
+    return ModelUnavailableError(message, kind=kind, reason=reason, seconds=seconds)
 
 
-_WORD = re.compile(r"[A-Za-z\x80-\u02ff]+")  # of Latin letters: a token for each three bytes begun
+_LATIN_WORD = re.compile(
+    r"[A-Za-z\x80-\u02ff]+"
+)  # of Latin letters: a token for each three bytes begun
 # digits, marks and ends of lines, each a token in many vocabularies
-_SYMBOL = re.compile(r"[!-@\[-`{-~\n]")
-_WIDE = re.compile(
+_SYMBOL_TOKEN = re.compile(r"[!-@\[-`{-~\n]")
+_WIDE_CHARACTERS = re.compile(
     r"[^\x00-\u02ff]+"
 )  # other scripts, of which small vocabularies know few words: three for four bytes
 
@@ -283,13 +293,19 @@ def estimate_tokens(text: str) -> int:
       >>> estimate_tokens("What is the storm excess?"), estimate_tokens("| 148,600.00 |")
       (9, 12)
     """
-    words = sum((len(word.encode("utf-8", "replace")) + 2) // 3 for word in _WORD.findall(text))
-    wide = sum(len(run.encode("utf-8", "replace")) for run in _WIDE.findall(text))
-    return words + len(_SYMBOL.findall(text)) + (3 * wide + 3) // 4
+    word_tokens = sum(
+        (len(latin_word.encode("utf-8", "replace")) + 2) // 3
+        for latin_word in _LATIN_WORD.findall(text)
+    )
+    wide_bytes = sum(
+        len(character_run.encode("utf-8", "replace"))
+        for character_run in _WIDE_CHARACTERS.findall(text)
+    )
+    return word_tokens + len(_SYMBOL_TOKEN.findall(text)) + (3 * wide_bytes + 3) // 4
 
 
 def json_object(text: str) -> str:
-    """The first JSON object in a text, whatever stands around it.
+    """The first JSON object in a text, with anything around it.
 
     The text itself where it holds none.
 
@@ -297,9 +313,9 @@ def json_object(text: str) -> str:
       >>> json_object('Here it is: {"score": 0.5}.')
       '{"score": 0.5}'
     """
-    start = text.find("{")
+    object_start = text.find("{")
     try:
-        _, end = json.JSONDecoder().raw_decode(text, max(start, 0))
+        _, object_end = json.JSONDecoder().raw_decode(text, max(object_start, 0))
     except (ValueError, RecursionError):
         return text
-    return text[start:end] if start >= 0 else text
+    return text[object_start:object_end] if object_start >= 0 else text

@@ -9,7 +9,7 @@ from math import ceil, isfinite
 from typing import NamedTuple
 
 from raglab.answering.extractive import (
-    DIGITS,
+    SUPPORT_DIGITS,
     introduces_next,
     parse_question,
     passage_lines,
@@ -26,8 +26,8 @@ class PassagePieces(NamedTuple):
     """A passage in pieces, as `raglab.words.text.pieces` counts them.
 
     section: headings above it, which are no pieces. lines: places of those that say something by
-    themselves: prose, rows of tables and code, headings only where there is nothing else. needs: of
-    each piece, the places of those without which it misleads. written: each as Markdown. goes_on:
+    themselves: prose, rows of tables and code, headings only without any of these. needs: of each
+    piece, the places of those without which it misleads. written: each as Markdown. goes_on:
     whether it goes on in the line of the piece before it.
     """
 
@@ -50,17 +50,25 @@ def cut_passage(text: str, section: tuple[str, ...] = ()) -> PassagePieces:
       True
     """
     passage_pieces = tuple(pieces(text, titled=not section))
-    lines = tuple(
-        at for at, piece in enumerate(passage_pieces) if piece.kind in {"prose", "row", "code"}
+    line_indices = tuple(
+        piece_index
+        for piece_index, piece in enumerate(passage_pieces)
+        if piece.kind in {"prose", "row", "code"}
     ) or tuple(range(len(passage_pieces)))
-    written = tuple(map(_piece_markdown, passage_pieces))
-    runs = _continues_paragraph(text, passage_pieces, written)
+    piece_texts = tuple(map(_piece_markdown, passage_pieces))
+    continues_paragraph = _continues_paragraph(text, passage_pieces, piece_texts)
     return PassagePieces(
-        text, section, passage_pieces, lines, _needs(passage_pieces), written, runs
+        text,
+        section,
+        passage_pieces,
+        line_indices,
+        _needs(passage_pieces),
+        piece_texts,
+        continues_paragraph,
     )
 
 
-def join_pieces(whole: PassagePieces, selection: Collection[int]) -> str:
+def join_pieces(passage_pieces: PassagePieces, selection: Collection[int]) -> str:
     r"""Markdown of some pieces of a passage, in its order.
 
     The passage itself where no line is left out.
@@ -71,25 +79,36 @@ def join_pieces(whole: PassagePieces, selection: Collection[int]) -> str:
       >>> join_pieces(cut_passage("# Excess\n\nIt rose in 2025. It is £250. Ask us."), {0, 2})
       '# Excess\n\nIt is £250.'
     """
-    if set(whole.lines) <= set(selection):
-        return whole.text
-    places = sorted(selection)
-    following = (_joint(whole, before, at) + whole.written[at] for before, at in pairwise(places))
-    return "".join((*(whole.written[at] for at in places[:1]), *following))
-
-
-def _joint(whole: PassagePieces, before: int, at: int) -> str:
-    """What stands between two kept pieces."""
-    if whole.goes_on[at] and before == at - 1:
-        return " "
-    if whole.pieces[at].kind != "row":
-        return "\n\n"
-    table, next_table = (
-        {place for place in (*whole.needs[at], at) if whole.pieces[place].kind == "head"}
-        for at in (before, at)
+    if set(passage_pieces.lines) <= set(selection):
+        return passage_pieces.text
+    kept_indices = sorted(selection)
+    joined_pieces = (
+        _joint(passage_pieces, previous_index, piece_index) + passage_pieces.written[piece_index]
+        for previous_index, piece_index in pairwise(kept_indices)
     )
-    follows = before == at - 1 and whole.pieces[before].kind == "row"
-    return "\n" if table == next_table and (table or follows) else "\n\n"
+    return "".join(
+        (*(passage_pieces.written[piece_index] for piece_index in kept_indices[:1]), *joined_pieces)
+    )
+
+
+def _joint(passage_pieces: PassagePieces, previous_index: int, piece_index: int) -> str:
+    """What stands between two kept pieces."""
+    if passage_pieces.goes_on[piece_index] and previous_index == piece_index - 1:
+        return " "
+    if passage_pieces.pieces[piece_index].kind != "row":
+        return "\n\n"
+    own_table, next_table = (
+        {
+            needed_index
+            for needed_index in (*passage_pieces.needs[piece_index], piece_index)
+            if passage_pieces.pieces[needed_index].kind == "head"
+        }
+        for piece_index in (previous_index, piece_index)
+    )
+    follows_row = (
+        previous_index == piece_index - 1 and passage_pieces.pieces[previous_index].kind == "row"
+    )
+    return "\n" if own_table == next_table and (own_table or follows_row) else "\n\n"
 
 
 def _needs(passage_pieces: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
@@ -97,28 +116,45 @@ def _needs(passage_pieces: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
 
     The headings above it, its table's head, and the line that leads on to it (`Not covered:`).
     """
-    needs = []
-    headings: tuple[int, ...] = ()
-    head: int | None = None
-    lead: int | None = None
-    for at, piece in enumerate(passage_pieces):
+    needed_by_piece = []
+    heading_indices: tuple[int, ...] = ()
+    head_index: int | None = None
+    lead_index: int | None = None
+    for piece_index, piece in enumerate(passage_pieces):
         if piece.kind == "heading":
-            needs.append(
-                frozenset(headings if at and passage_pieces[at - 1].kind == "heading" else ())
+            needed_by_piece.append(
+                frozenset(
+                    heading_indices
+                    if piece_index and passage_pieces[piece_index - 1].kind == "heading"
+                    else ()
+                )
             )
-            headings, head, lead = (*needs[-1], at), None, None
+            heading_indices, head_index, lead_index = (
+                (*needed_by_piece[-1], piece_index),
+                None,
+                None,
+            )
             continue
         if piece.kind != "row":
-            head = None
-        leading = piece.kind == "prose" and introduces_next(piece.text)
+            head_index = None
+        is_leading = piece.kind == "prose" and introduces_next(piece.text)
         # A row as wide as a head, but without heads, starts a table of its own.
-        is_under = head is not None and (
-            bool(piece.heads) or len(piece.cells) != len(passage_pieces[head].cells)
+        is_under = head_index is not None and (
+            bool(piece.heads) or len(piece.cells) != len(passage_pieces[head_index].cells)
         )
-        wanted = (*headings, None if leading else lead, head if is_under else None)
-        needs.append(frozenset(place for place in wanted if place is not None))
-        head, lead = (at if piece.kind == "head" else head), (at if leading else lead)
-    return tuple(needs)
+        wanted_indices = (
+            *heading_indices,
+            None if is_leading else lead_index,
+            head_index if is_under else None,
+        )
+        needed_by_piece.append(
+            frozenset(wanted_index for wanted_index in wanted_indices if wanted_index is not None)
+        )
+        head_index, lead_index = (
+            (piece_index if piece.kind == "head" else head_index),
+            (piece_index if is_leading else lead_index),
+        )
+    return tuple(needed_by_piece)
 
 
 def _piece_markdown(piece: Piece) -> str:
@@ -127,25 +163,33 @@ def _piece_markdown(piece: Piece) -> str:
     if piece.kind in {"code", "prose"}:
         is_whole = piece.kind == "code" or sentences(piece.text) == [piece.text]
         return piece.text if is_whole else f"- {piece.text}"
-    row = "| " + " | ".join(cell.replace("|", "\\|") for cell in piece.cells) + " |"
-    return row if piece.kind == "row" else row + "\n|" + "---|" * len(piece.cells)
+    row_text = "| " + " | ".join(cell_text.replace("|", "\\|") for cell_text in piece.cells) + " |"
+    return row_text if piece.kind == "row" else row_text + "\n|" + "---|" * len(piece.cells)
 
 
 def _continues_paragraph(
-    text: str, passage_pieces: Sequence[Piece], written: Sequence[str]
+    text: str, passage_pieces: Sequence[Piece], piece_texts: Sequence[str]
 ) -> tuple[bool, ...]:
     """Whether a sentence shares a paragraph with the one before, told apart without a break."""
-    paragraphs = [_without_emphasis(paragraph) for paragraph in text.split("\n\n")]
-    runs = [False]
-    for (before, after), forms in zip(pairwise(passage_pieces), pairwise(written), strict=True):
-        line = f"{before.text} {after.text}"
-        is_prose = (before.text, after.text) == forms and before.kind == after.kind == "prose"
-        runs.append(
+    plain_paragraphs = [_without_emphasis(paragraph) for paragraph in text.split("\n\n")]
+    continues = [False]
+    for (piece_before, piece_after), text_pair in zip(
+        pairwise(passage_pieces), pairwise(piece_texts), strict=True
+    ):
+        joined_line = f"{piece_before.text} {piece_after.text}"
+        is_prose = (
+            piece_before.text,
+            piece_after.text,
+        ) == text_pair and piece_before.kind == piece_after.kind == "prose"
+        continues.append(
             is_prose
-            and any(_without_emphasis(line) in whole for whole in paragraphs)
-            and sentences(line) == [*forms]
+            and any(
+                _without_emphasis(joined_line) in plain_paragraph
+                for plain_paragraph in plain_paragraphs
+            )
+            and sentences(joined_line) == [*text_pair]
         )
-    return tuple(runs[: len(passage_pieces)])
+    return tuple(continues[: len(passage_pieces)])
 
 
 def _without_emphasis(text: str) -> str:
@@ -153,12 +197,12 @@ def _without_emphasis(text: str) -> str:
 
 
 TOKENS_PER_WORD = 4 / 3  # of English and French under the usual subword vocabularies
-MEANING = (
-    # how much a whole unit of meaning counts beside the question's words; on the bundled set it
-    # added nothing
+MEANING_WEIGHT = (
+    # how much a whole unit of meaning counts, compared with the question's words; on the bundled
+    # set it added nothing
     1.0
 )
-OPEN = 0.5  # `ScoredLine.kind` where the question leaves open what kind of answer it asks for
+OPEN_KIND = 0.5  # `ScoredLine.kind` where the question leaves open what kind of answer it asks for
 
 Count = Callable[[str], int]
 Meaning = Callable[[str, Sequence[str]], Sequence[float]]
@@ -244,92 +288,155 @@ def compress(
       'The storm excess is £400.'
     """
     if budget < 1 or not {*keep} <= {*range(len(passages))}:
-        msg = (
+        message = (
             f"budget must be 1 or more, and keep positions of the {len(passages)} passages, "
             f"got {budget} and {sorted(keep)}."
         )
-        raise ValueError(msg)
-    cuts = [cut_passage(passage.text, passage.section) for passage in passages]
-    ranked = sorted(
-        _kept_lines(question, cuts, meaning, pack),
-        key=lambda line: (not line.carries, -line.score, line.passage, line.at),
+        raise ValueError(message)
+    cut_passages = [
+        cut_passage(passage_index.text, passage_index.section) for passage_index in passages
+    ]
+    ranked_lines = sorted(
+        _kept_lines(question, cut_passages, meaning, pack),
+        key=lambda ranked_line: (
+            not ranked_line.carries,
+            -ranked_line.score,
+            ranked_line.passage,
+            ranked_line.at,
+        ),
     )
     selections: list[set[int]] = [set() for _ in passages]
     # A kept passage without a line costs its whole text from the start; the others cost what is
     # taken of them.
-    spent = [
-        _cost(count, cut, cut.text) if place in keep and not cut.pieces else 0
-        for place, cut in enumerate(cuts)
+    spent_tokens = [
+        _cost(count, passage_pieces, passage_pieces.text)
+        if position in keep and not passage_pieces.pieces
+        else 0
+        for position, passage_pieces in enumerate(cut_passages)
     ]
 
-    def take(line: _PackedLine, limit: float) -> None:
+    def take(candidate: _PackedLine, token_limit: float) -> None:
         """Add a line and its context (headings, table head, lead-in) if it fits the budget."""
-        more = selections[line.passage] | {line.at} | cuts[line.passage].needs[line.at]
-        cost = _cost(count, cuts[line.passage], join_pieces(cuts[line.passage], more))
-        if sum(spent) - spent[line.passage] + cost <= limit:
-            selections[line.passage], spent[line.passage] = more, cost
+        extended_selection = (
+            selections[candidate.passage]
+            | {candidate.at}
+            | cut_passages[candidate.passage].needs[candidate.at]
+        )
+        selection_cost = _cost(
+            count,
+            cut_passages[candidate.passage],
+            join_pieces(cut_passages[candidate.passage], extended_selection),
+        )
+        if sum(spent_tokens) - spent_tokens[candidate.passage] + selection_cost <= token_limit:
+            selections[candidate.passage], spent_tokens[candidate.passage] = (
+                extended_selection,
+                selection_cost,
+            )
 
-    # What must stay comes first, whatever it costs: the best line of each passage to keep, else the
+    # What must stay comes first, at any cost: the best line of each passage to keep, else the
     # best of all.
-    best = {line.passage: line for line in reversed(ranked)}
-    for line in [best[place] for place in sorted(keep) if place in best] if keep else ranked[:1]:
-        take(line, float("inf"))
+    best_lines = {ranked_line.passage: ranked_line for ranked_line in reversed(ranked_lines)}
+    for ranked_line in (
+        [best_lines[position] for position in sorted(keep) if position in best_lines]
+        if keep
+        else ranked_lines[:1]
+    ):
+        take(ranked_line, float("inf"))
     # Then by rank while there is room; a passage that shares nothing was chosen for its meaning, so
     # all of it counts.
-    alone = set(range(len(passages))) - {line.passage for line in ranked if line.carries}
-    for line in ranked:
-        if line.carries or line.passage in alone:
-            take(line, budget)
-    remaining = [
-        passage._replace(text=join_pieces(whole, own))
-        for place, (passage, whole, own) in enumerate(zip(passages, cuts, selections, strict=True))
-        if own or place in keep
+    unshared_passages = set(range(len(passages))) - {
+        ranked_line.passage for ranked_line in ranked_lines if ranked_line.carries
+    }
+    for ranked_line in ranked_lines:
+        if ranked_line.carries or ranked_line.passage in unshared_passages:
+            take(ranked_line, budget)
+    remaining_passages = [
+        passage_index._replace(text=join_pieces(cut_pieces, kept_indices))
+        for position, (passage_index, cut_pieces, kept_indices) in enumerate(
+            zip(passages, cut_passages, selections, strict=True)
+        )
+        if kept_indices or position in keep
     ]
     # A passage of which no line is left out has all its pieces.
-    positions = (
-        tuple(range(len(whole.pieces)) if own and own >= {*whole.lines} else sorted(own))
-        for whole, own in zip(cuts, selections, strict=True)
+    kept_positions = (
+        tuple(
+            range(len(cut_pieces.pieces))
+            if kept_indices and kept_indices >= {*cut_pieces.lines}
+            else sorted(kept_indices)
+        )
+        for cut_pieces, kept_indices in zip(cut_passages, selections, strict=True)
     )
-    return Compression(tuple(remaining), tuple(positions), sum(spent))
+    return Compression(tuple(remaining_passages), tuple(kept_positions), sum(spent_tokens))
 
 
-def _cost(count: Count, whole: PassagePieces, text: str) -> int:
+def _cost(count_tokens: Count, passage_pieces: PassagePieces, kept_text: str) -> int:
     """Tokens of what is left of a passage, below the headings of its section."""
-    return count("\n".join([SECTION_JOINT.join(whole.section), text]) if whole.section else text)
+    return count_tokens(
+        "\n".join([SECTION_JOINT.join(passage_pieces.section), kept_text])
+        if passage_pieces.section
+        else kept_text
+    )
 
 
 def _kept_lines(
-    question: str, cuts: Sequence[PassagePieces], meaning: Meaning | None, pack: Pack
+    question: str, cut_passages: Sequence[PassagePieces], meaning: Meaning | None, pack: Pack
 ) -> Iterator[_PackedLine]:
     """Lines that can be kept for their own sake.
 
     One that leads on to others only where there is nothing else.
     """
     parsed_question = parse_question(question, pack)
-    read = [
+    passage_lines_read = [
         [
-            line._replace(is_answer=not introduces_next(whole.pieces[at].text))
-            for at, line in zip(
-                whole.lines, passage_lines(whole.text, whole.section), strict=False
+            passage_line._replace(
+                is_answer=not introduces_next(passage_pieces.pieces[piece_index].text)
+            )
+            for piece_index, passage_line in zip(
+                passage_pieces.lines,
+                passage_lines(passage_pieces.text, passage_pieces.section),
+                strict=False,
             )  # none where it is all headings
         ]
-        for whole in cuts
+        for passage_pieces in cut_passages
     ]
-    places = [
-        (passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]
+    line_places = [
+        (passage_index, piece_index)
+        for passage_index, passage_pieces in enumerate(cut_passages)
+        for piece_index in passage_pieces.lines
+        if passage_lines_read[passage_index]
     ]
-    candidates = list(score_lines(parsed_question, weights(parsed_question, read), read))
-    texts = [candidate.line.text for candidate in candidates]
-    near = [0.0] * len(texts)
-    if meaning is not None and texts:
-        near = [float(value) for value in meaning(question, texts)]
-    if len(near) != len(texts) or not all(isfinite(value) and value <= 1.0 for value in near):
-        msg = f"meaning must give {len(texts)} finite numbers of at most 1, got {near}."
-        raise ValueError(msg)
-    for candidate, value in zip(candidates, near, strict=True):
-        carries = bool(candidate.near) or candidate.kind > OPEN or value > 0.0
-        yield _PackedLine(
-            *places[candidate.place], round(candidate.support + MEANING * value, DIGITS), carries
+    candidates = list(
+        score_lines(
+            parsed_question, weights(parsed_question, passage_lines_read), passage_lines_read
         )
-    for passage in sorted(set(range(len(cuts))) - {candidate.passage for candidate in candidates}):
-        yield from (_PackedLine(passage, at, 0.0, carries=False) for at in cuts[passage].lines)
+    )
+    candidate_texts = [candidate.line.text for candidate in candidates]
+    closeness = [0.0] * len(candidate_texts)
+    if meaning is not None and candidate_texts:
+        closeness = [
+            float(closeness_value) for closeness_value in meaning(question, candidate_texts)
+        ]
+    if len(closeness) != len(candidate_texts) or not all(
+        isfinite(closeness_value) and closeness_value <= 1.0 for closeness_value in closeness
+    ):
+        message = (
+            f"meaning must give {len(candidate_texts)} finite "
+            f"numbers of at most 1, got {closeness}."
+        )
+        raise ValueError(message)
+    for candidate, closeness_value in zip(candidates, closeness, strict=True):
+        carries_question = (
+            bool(candidate.near) or candidate.kind > OPEN_KIND or closeness_value > 0.0
+        )
+        yield _PackedLine(
+            *line_places[candidate.place],
+            round(candidate.support + MEANING_WEIGHT * closeness_value, SUPPORT_DIGITS),
+            carries_question,
+        )
+    for passage_index in sorted(
+        set(range(len(cut_passages))) - {candidate.passage for candidate in candidates}
+    ):
+        yield from (
+            _PackedLine(passage_index, piece_index, 0.0, carries=False)
+            for piece_index in cut_passages[passage_index].lines
+        )

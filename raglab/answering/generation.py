@@ -15,8 +15,8 @@ from raglab.answering.client import (
     model_failure,
 )
 from raglab.answering.prompts import (
-    ANSWER,
-    MOST_TOKENS,
+    ANSWER_PROMPT,
+    MAX_PROMPT_TOKENS,
     Prompt,
     check_settings,
     data_prompt,
@@ -30,8 +30,8 @@ from raglab.answering.thoughts import without_thoughts
 from raglab.values import Chunk, Generation, unanswered
 from raglab.words.text import split_code
 
-_CITED = re.compile(r"\[\s*+([0-9]{1,4}(?:\s*+[,;]\s*+[0-9]{1,4})*+)\s*+\]")
-_INSUFFICIENT = re.compile(r"\A\W*INSUFFICIENT\b(?!\s+\w)")
+_CITATION_MARK = re.compile(r"\[\s*+([0-9]{1,4}(?:\s*+[,;]\s*+[0-9]{1,4})*+)\s*+\]")
+_INSUFFICIENT_REPLY = re.compile(r"\A\W*INSUFFICIENT\b(?!\s+\w)")
 
 
 def whole_text(completion: Completion, name: str, max_tokens: int) -> str:
@@ -45,13 +45,13 @@ def whole_text(completion: Completion, name: str, max_tokens: int) -> str:
     is_cut_off = completion.finish == "length"
     if not is_cut_off and completion.text.strip():
         return completion.text
-    kind, what, remedy = MALFORMED, "replied without a text", "look at it"
+    failure_kind, failure_text, remedy = MALFORMED, "replied without a text", "look at it"
     if is_cut_off:
-        kind, what = CUT_OFF, f"cut its answer off at max_tokens {max_tokens}"
+        failure_kind, failure_text = CUT_OFF, f"cut its answer off at max_tokens {max_tokens}"
         remedy = "raise max_tokens"
     if completion.reason:  # thoughts took the tokens
-        what, remedy = completion.reason, f"{remedy}, or switch thinking off on the server"
-    raise model_failure(kind, f"{name} {what}", remedy, completion.ms / 1e3)
+        failure_text, remedy = completion.reason, f"{remedy}, or switch thinking off on the server"
+    raise model_failure(failure_kind, f"{name} {failure_text}", remedy, completion.ms / 1e3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class ModelGenerator:
     """
 
     client: ModelClient
-    prompt: Prompt = ANSWER
+    prompt: Prompt = ANSWER_PROMPT
     max_tokens: int = 512
-    max_prompt_tokens: int = MOST_TOKENS
+    max_prompt_tokens: int = MAX_PROMPT_TOKENS
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -90,8 +90,8 @@ class ModelGenerator:
 
         The model, the prompt, and what else shapes answers.
         """
-        sizes = f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.seed}"
-        return f"{self.client.name}/{self.prompt_version}/{sizes}"
+        size_text = f"{self.max_tokens}.{prompt_shape(self.max_prompt_tokens)}.{self.seed}"
+        return f"{self.client.name}/{self.prompt_version}/{size_text}"
 
     @property
     def prompt_version(self) -> str:
@@ -121,8 +121,8 @@ class ModelGenerator:
         return messages(self.prompt, data_prompt(question, self._fitted(question, passages)))
 
     def _fitted(self, question: str, passages: Sequence[Chunk]) -> tuple[str, ...]:
-        room = passage_room(self.max_prompt_tokens, self.prompt, question)
-        return fit_passages([chunk.full_text for chunk in passages], room)
+        tokens_left = passage_room(self.max_prompt_tokens, self.prompt, question)
+        return fit_passages([passage.full_text for passage in passages], tokens_left)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """The model's answer, its confidence, and the passages it cites.
@@ -142,22 +142,28 @@ class ModelGenerator:
         """
         if not passages:
             return unanswered("there are no passages to answer from")
-        fitted = self._fitted(question, passages)
-        sent = messages(self.prompt, data_prompt(question, fitted))
+        fitted_passages = self._fitted(question, passages)
+        prompt_messages = messages(self.prompt, data_prompt(question, fitted_passages))
         # those of a client of the user's own, too
-        reply = without_thoughts(
-            self.client.complete(sent, max_tokens=self.max_tokens, seed=self.seed)
+        model_reply = without_thoughts(
+            self.client.complete(prompt_messages, max_tokens=self.max_tokens, seed=self.seed)
         )
-        text = whole_text(
-            reply._replace(text=without_marks(reply.text)), self.client.name, self.max_tokens
+        answer_text = whole_text(
+            model_reply._replace(text=without_marks(model_reply.text)),
+            self.client.name,
+            self.max_tokens,
         )
-        if reply.finish == "declined":
-            return unanswered(reply.reason)
-        if _INSUFFICIENT.match(text):
+        if model_reply.finish == "declined":
+            return unanswered(model_reply.reason)
+        if _INSUFFICIENT_REPLY.match(answer_text):
             return unanswered(
                 f"{self.client.name} says that the passages do not answer the question"
             )
-        return Generation(text, reply.mean_probability, cited_passages(text, len(fitted)))
+        return Generation(
+            answer_text,
+            model_reply.mean_probability,
+            cited_passages(answer_text, len(fitted_passages)),
+        )
 
 
 def cited_passages(text: str, n: int) -> tuple[int, ...]:
@@ -172,6 +178,14 @@ def cited_passages(text: str, n: int) -> tuple[int, ...]:
       (1, 2, 0)
     """
     # `a[1]` cites nothing
-    prose = "\n".join(part for part in split_code(text.split("\n")) if isinstance(part, str))
-    numbers = [int(number) for mark in _CITED.findall(prose) for number in re.split("[,;]", mark)]
-    return tuple(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= n))
+    prose_text = "\n".join(
+        text_part for text_part in split_code(text.split("\n")) if isinstance(text_part, str)
+    )
+    cited_numbers = [
+        int(cited_number)
+        for citation in _CITATION_MARK.findall(prose_text)
+        for cited_number in re.split("[,;]", citation)
+    ]
+    return tuple(
+        dict.fromkeys(cited_number - 1 for cited_number in cited_numbers if 1 <= cited_number <= n)
+    )

@@ -21,25 +21,28 @@ from raglab.words.languages import LANGUAGES, Reason, expression
 from raglab.words.text import CodeBlock, is_underline, pieces, split_code, without_fences
 from raglab.words.tokeniser import split_words
 
-_REACH = 400  # characters of a sentence in which it must have said what it says
+_OPENING_CHARACTERS = 400  # characters of a sentence in which it must have said what it says
 
-_SAYS = LANGUAGES.no_answer  # how an answer says that it has none, by language
+_NO_ANSWER_WORDS = LANGUAGES.no_answer  # how an answer says that it has none, by language
 
 
 def _opening_pattern(patterns: Sequence[str]) -> re.Pattern[str]:
     """One expression for what a sentence may open with and then say."""
-    says = f"(?:{'|'.join(_SAYS.openers)}){{0,3}}(?:{'|'.join(patterns)})"
-    return re.compile(expression([says], _SAYS.words), re.IGNORECASE)
+    phrase_pattern = f"(?:{'|'.join(_NO_ANSWER_WORDS.openers)}){{0,3}}(?:{'|'.join(patterns)})"
+    return re.compile(expression([phrase_pattern], _NO_ANSWER_WORDS.words), re.IGNORECASE)
 
 
-_IS_UNABLE, _IS_SILENT = _opening_pattern(_SAYS.unable), _opening_pattern(_SAYS.silent)
-_CONCLUDES = re.compile(rf"(?:{'|'.join(_SAYS.concludes)})\b", re.IGNORECASE)
-_TURN = re.compile(rf"(?:^|[,;:—–-] ?)(?:{'|'.join(_SAYS.turns)})\b", re.IGNORECASE)
-_PREAMBLE = re.compile("|".join(_SAYS.preambles), re.IGNORECASE)
-_END = re.compile(r"(?<=[.!?…])\s+|\n+")
+_IS_UNABLE, _IS_SILENT = (
+    _opening_pattern(_NO_ANSWER_WORDS.unable),
+    _opening_pattern(_NO_ANSWER_WORDS.silent),
+)
+_CONCLUDES = re.compile(rf"(?:{'|'.join(_NO_ANSWER_WORDS.concludes)})\b", re.IGNORECASE)
+_TURNING = re.compile(rf"(?:^|[,;:—–-] ?)(?:{'|'.join(_NO_ANSWER_WORDS.turns)})\b", re.IGNORECASE)
+_PREAMBLE = re.compile("|".join(_NO_ANSWER_WORDS.preambles), re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|\n+")
 
 
-def insufficiency(text: str) -> str | None:
+def insufficiency(answer_text: str) -> str | None:
     """The sentence with which an answer says that it has none, None where it gives one.
 
     It counts where the answer opens with it or concludes it; silence on one point unless the answer
@@ -52,87 +55,94 @@ def insufficiency(text: str) -> str | None:
       >>> insufficiency("The policy does not mention hail.") is None
       True
     """
-    head = composed(text[: 4 * _REACH]).replace("’", "'")
-    parts = [part.strip(" \t-•>") for part in _END.split(re.sub(r"[*_\"“”«»]", "", head))]
-    sentences = [part[:_REACH] for part in parts if part and not _PREAMBLE.match(part)]
-    if not sentences:
+    answer_start = composed(answer_text[: 4 * _OPENING_CHARACTERS]).replace("’", "'")
+    stripped_sentences = [
+        sentence.strip(" \t-•>")
+        for sentence in _SENTENCE_END.split(re.sub(r"[*_\"“”«»]", "", answer_start))
+    ]
+    opening_sentences = [
+        sentence[:_OPENING_CHARACTERS]
+        for sentence in stripped_sentences
+        if sentence and not _PREAMBLE.match(sentence)
+    ]
+    if not opening_sentences:
         return None
-    if _IS_UNABLE.match(sentences[0]):
-        return sentences[0]
-    silent = _IS_SILENT.match(sentences[0])
+    if _IS_UNABLE.match(opening_sentences[0]):
+        return opening_sentences[0]
+    silence_match = _IS_SILENT.match(opening_sentences[0])
     if (
-        silent
-        and not _TURN.search(sentences[0], silent.end())
-        and not any(_TURN.match(part) for part in sentences[1:])
+        silence_match
+        and not _TURNING.search(opening_sentences[0], silence_match.end())
+        and not any(_TURNING.match(sentence) for sentence in opening_sentences[1:])
     ):
-        return sentences[0]
-    concludes = (
-        len(text) <= 4 * _REACH
-        and _CONCLUDES.match(sentences[-1])
-        and _IS_UNABLE.match(sentences[-1])
+        return opening_sentences[0]
+    concludes_silence = (
+        len(answer_text) <= 4 * _OPENING_CHARACTERS
+        and _CONCLUDES.match(opening_sentences[-1])
+        and _IS_UNABLE.match(opening_sentences[-1])
     )
-    return sentences[-1] if concludes else None
+    return opening_sentences[-1] if concludes_silence else None
 
 
 # honest answers settle in two; marks nested deeper than this are an attack, and refused
 MAX_PASSES = 10
-_SHORT = 60  # characters; a longer line is neither a label nor a placeholder
+_SHORT_LINE = 60  # characters; a longer line is neither a label nor a placeholder
 
-_BREAK = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_UNSEEN = re.compile(
+_LINE_BREAK = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_UNSEEN_CHARACTERS = re.compile(
     r"\x1b\[[0-9;?]*+[@-~]|[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a"
     r"-\u202e\u2060-\u206f"
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_RUNS = (
+_BLANK_RUNS = (
     ("blanks", re.compile(r"[^\S\n]{2}|[^\S\n](?:\n|\Z)|\A[^\S\n]")),
     ("blank lines", re.compile(r"\n\s*\n\s*\n|\A\s*\n|\n\s*\Z")),
 )
 
 # A code block in the text that is cleaned around it: its number between two characters that
 # `visible` takes out.
-_PLACE = re.compile("\x00(\\d+)\x00")
-_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^`\n]++\1(?!`)")
-_BEGINS_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_BLOCK_PLACE = re.compile("\x00(\\d+)\x00")
+_CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)[^`\n]++\1(?!`)")
+_TAG_START = re.compile(r"<(?=[A-Za-z/!?])")
 # a line that may begin HTML, which a blank line ends
 _OPEN_HTML = re.compile(r"[\s>]*<[A-Za-z/!?]")
 
-_HEADING = re.compile(r"[\s>]*(?:#{1,6}(?:\s|$)|#{2,6}[^\s#])")
-_LABEL = re.compile(rf"(?:{'|'.join(_SAYS.labels)})\s*[:\uff1a]")
-_EXAMPLES, _SOURCES = (
+_HEADING_LINE = re.compile(r"[\s>]*(?:#{1,6}(?:\s|$)|#{2,6}[^\s#])")
+_LABEL_START = re.compile(rf"(?:{'|'.join(_NO_ANSWER_WORDS.labels)})\s*[:\uff1a]")
+_EXAMPLES_TITLE, _SOURCES_TITLE = (
     re.compile(rf"(?:{'|'.join(names)})(?P<list>\s*[:\uff1a]\s*|\Z)")
-    for names in (_SAYS.examples, _SAYS.sources)
+    for names in (_NO_ANSWER_WORDS.examples, _NO_ANSWER_WORDS.sources)
 )
-_TITLE = ("#", "**", "__")  # marks that make a line a title, with or without a colon
-_ITEM = re.compile(r"\A[\s>]*(?:[-*+•‣◦▪·–]|\d{1,3}[.)]|\[\d{1,3}\]|\(\d{1,3}\))(?:\s+|$)")
-_BETWEEN = re.compile(r"[;,]\s*")
-_PAGE = r"(?:pages?|pp?|sections?|§)\W{0,2}\d[\d\W]{0,9}"
-_REFERENCE = re.compile(  # at the beginning of a line alone
+_TITLE_MARKS = ("#", "**", "__")  # marks that make a line a title, with or without a colon
+_LIST_ITEM = re.compile(r"\A[\s>]*(?:[-*+•‣◦▪·–]|\d{1,3}[.)]|\[\d{1,3}\]|\(\d{1,3}\))(?:\s+|$)")
+_SOURCE_SEPARATOR = re.compile(r"[;,]\s*")
+_PAGE_PATTERN = r"(?:pages?|pp?|sections?|§)\W{0,2}\d[\d\W]{0,9}"
+_REFERENCE_LINE = re.compile(  # at the beginning of a line alone
     r"\[?\d{1,3}\]?|(?:https?://|www\.)\S+|"
-    rf"{_PAGE}|.{{0,200}}?[\w)]\.[a-z][a-z0-9]{{1,4}}(?:#\S{{1,60}})?[)\]]{{0,2}}(?:\W{{0,"
-    rf"3}}{_PAGE})?"
+    rf"{_PAGE_PATTERN}|.{{0,200}}?[\w)]\.[a-z][a-z0-9]{{1,4}}(?:#\S{{1,60}})?[)\]]{{0,2}}(?:\W{{0,"
+    rf"3}}{_PAGE_PATTERN})?"
 )
-_BULLET = re.compile(r"\s*[-*+•‣◦▪·–](?:\s+[-*+•‣◦▪·–])*\s*")
+_EMPTY_BULLET = re.compile(r"\s*[-*+•‣◦▪·–](?:\s+[-*+•‣◦▪·–])*\s*")
 _PLACEHOLDERS = frozenset({"none", "n/a", "null"})
 
-_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
-_HIDDEN = re.compile(
+_HTML_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
+_HIDDEN_ELEMENT = re.compile(
     r"<(script|style|iframe)(?=[\s/>])[^<>]*+>.*?(?:</\1(?=[\s/>]|\Z)[^<>]*+>?|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
-_TAG = re.compile(r"<(?:(/?)([A-Za-z][^\s/<>\x00]*+)|[!?])([^<>\x00]*+)(>?)")
-_HANDLER = re.compile(r"[\s/\"'](?:on[a-z]++|style)\s*+=", re.IGNORECASE)
-_LINES = re.compile(
+_HTML_TAG = re.compile(r"<(?:(/?)([A-Za-z][^\s/<>\x00]*+)|[!?])([^<>\x00]*+)(>?)")
+_EVENT_HANDLER = re.compile(r"[\s/\"'](?:on[a-z]++|style)\s*+=", re.IGNORECASE)
+_LINE_ELEMENTS = re.compile(
     "address|article|aside|blockquote|body|br|caption|center|d[dlt]|details|dialog|dir|div|"
     "fieldset|figcaption|figure"
     "|footer|form|frameset|h[1-6r]|head|header|hgroup|html|legend|li|listing|main|menu|nav|ol|"
     "optgroup|option|p"
     "|plaintext|pre|section|summary|table|tbody|tfoot|thead|title|tr|ul|xmp"
 )
-_BLANKS = re.compile(
+_BLANK_ELEMENTS = re.compile(
     "button|col|colgroup|del|input|ins|label|meter|progress|s|select|strike|t[dh]|textarea"
 )
-_INLINE = re.compile(
+_INLINE_ELEMENTS = re.compile(
     "a|abbr|acronym|applet|area|audio|b|base|basefont|bd[io]|bgsound|big|blink|canvas|cite|code|"
     "data|datalist|dfn|em"
     "|embed|font|frame|i|iframe|image|img|isindex|kbd|keygen|link|map|mark|marquee|math|menuitem|"
@@ -141,9 +151,9 @@ _INLINE = re.compile(
     "slot|small|source|span"
     "|strong|style|su[bp]|svg|template|time|track|tt|u|var|video|wbr"
 )
-_RAISED = {"sup": "^", "sub": "_"}  # 10<sup>2</sup> must not become 102
-_LINK = re.compile(r"(\](?:\(|:)\s*+<?)((?:[^()<>\n]++|\([^()\n]*+\))*+)")
-_SCRIPTED = ("javascript:", "vbscript:", "data:text/", "data:image/svg", "data:application/")
+_RAISED_MARKS = {"sup": "^", "sub": "_"}  # 10<sup>2</sup> must not become 102
+_LINK_TARGET = re.compile(r"(\](?:\(|:)\s*+<?)((?:[^()<>\n]++|\([^()\n]*+\))*+)")
+_SCRIPT_SCHEMES = ("javascript:", "vbscript:", "data:text/", "data:image/svg", "data:application/")
 
 
 class CleanAnswer(NamedTuple):
@@ -182,25 +192,31 @@ def clean(text: str) -> CleanAnswer:
       >>> str(clean("The context does not contain enough information.").refused)
       "the answer says that it has none: 'The context does not contain enough information.'"
     """
-    before = visible_text = visible(text)
+    cleaned_text = visible_text = visible(text)
     changes = ["hidden characters"] * (visible_text != text)
-    runs = [name for name, run in _RUNS if run.search(_without_code(visible_text)[0])]
-    settled = False
+    run_names = [
+        run_name
+        for run_name, run_pattern in _BLANK_RUNS
+        if run_pattern.search(_without_code(visible_text)[0])
+    ]
+    is_settled = False
     for _ in range(MAX_PASSES):
-        after, pass_changes = _pass(before)
+        passed_text, pass_changes = _pass(cleaned_text)
         changes += pass_changes
-        settled, before = after == before, after
-        if settled:
+        is_settled, cleaned_text = passed_text == cleaned_text, passed_text
+        if is_settled:
             break
-    named = tuple(dict.fromkeys([*changes, *runs]))
-    if not settled:
-        return CleanAnswer("", Reason("nested_marks", {"levels": MAX_PASSES}), named)
-    prose = _PLACE.sub("", _without_code(before)[0]).strip()
-    sentence = insufficiency(prose or without_fences(before))
+    change_names = tuple(dict.fromkeys([*changes, *run_names]))
+    if not is_settled:
+        return CleanAnswer("", Reason("nested_marks", {"levels": MAX_PASSES}), change_names)
+    prose_text = _BLOCK_PLACE.sub("", _without_code(cleaned_text)[0]).strip()
+    sentence = insufficiency(prose_text or without_fences(cleaned_text))
     refused = Reason("says_none", {"sentence": repr(sentence)}) if sentence else None
-    if not before:
-        refused = Reason("nothing_left" if named else "empty_answer", {"named": ", ".join(named)})
-    return CleanAnswer(before, refused, named)
+    if not cleaned_text:
+        refused = Reason(
+            "nothing_left" if change_names else "empty_answer", {"named": ", ".join(change_names)}
+        )
+    return CleanAnswer(cleaned_text, refused, change_names)
 
 
 def visible(text: str) -> str:
@@ -208,198 +224,249 @@ def visible(text: str) -> str:
 
     Every kind of line break is one newline.
     """
-    return _UNSEEN.sub("", _BREAK.sub("\n", text))
+    return _UNSEEN_CHARACTERS.sub("", _LINE_BREAK.sub("\n", text))
 
 
-def _pass(text: str) -> tuple[str, list[str]]:
+def _pass(answer_text: str) -> tuple[str, list[str]]:
     """The text after one round, and the names of what it changed, in order."""
-    prose, blocks = _without_code(text)
-    spans = _SPAN.sub(lambda span: _BEGINS_TAG.sub("< ", span[0]), prose)
-    shown = _HIDDEN.sub("", _COMMENT.sub("", spans))
+    prose_text, blocks = _without_code(answer_text)
+    escaped_spans = _CODE_SPAN.sub(lambda code_span: _TAG_START.sub("< ", code_span[0]), prose_text)
+    shown_html = _HIDDEN_ELEMENT.sub("", _HTML_COMMENT.sub("", escaped_spans))
     # two halves of a script's tag may just have met
-    tagless = _TAG.sub(_instead, shown) if shown == spans else shown
-    linked = _LINK.sub(lambda link: link[1] + ("#" if _is_script(link[2]) else link[2]), tagless)
-    lines, names = _remove_lines(linked)
-    # No two blanks in a row, none at line ends, no two empty lines in a row, nothing around.
-    narrow = re.sub(r"[^\S\n]\n", "\n", re.sub(r"[^\S\n]{2,}", " ", lines))
-    cleaned_text, codes = _with_code(re.sub(r"\n{3,}", "\n\n", narrow).strip(), blocks)
-    steps = (
-        ("html", tagless != prose),
-        ("script link", linked != tagless),
-        *((name, True) for name in codes),
+    tagless_text = (
+        _HTML_TAG.sub(_instead, shown_html) if shown_html == escaped_spans else shown_html
     )
-    return cleaned_text, [name for name, changed in steps if changed] + names
+    linked_text = _LINK_TARGET.sub(
+        lambda link_match: link_match[1] + ("#" if _is_script(link_match[2]) else link_match[2]),
+        tagless_text,
+    )
+    kept_text, removal_names = _remove_lines(linked_text)
+    # No two blanks in a row, none at line ends, no two empty lines in a row, nothing around.
+    narrowed_text = re.sub(r"[^\S\n]\n", "\n", re.sub(r"[^\S\n]{2,}", " ", kept_text))
+    cleaned_text, code_changes = _with_code(
+        re.sub(r"\n{3,}", "\n\n", narrowed_text).strip(), blocks
+    )
+    pass_steps = (
+        ("html", tagless_text != prose_text),
+        ("script link", linked_text != tagless_text),
+        *((step_name, True) for step_name in code_changes),
+    )
+    return cleaned_text, [
+        step_name for step_name, has_changed in pass_steps if has_changed
+    ] + removal_names
 
 
-def _without_code(text: str) -> tuple[str, list[CodeBlock]]:
+def _without_code(answer_text: str) -> tuple[str, list[CodeBlock]]:
     """The text with a line that holds a number for each code block, and the blocks.
 
     One without code goes.
     """
     blocks: list[CodeBlock] = []
-    lines: list[str] = []
-    for part in split_code(text.split("\n")):
-        if isinstance(part, str):
-            lines.append(part)
+    marked_lines: list[str] = []
+    for text_part in split_code(answer_text.split("\n")):
+        if isinstance(text_part, str):
+            marked_lines.append(text_part)
         else:
-            lines.append(f"\x00{len(blocks)}\x00")
-            blocks.append(part)
-    return "\n".join(lines), blocks
+            marked_lines.append(f"\x00{len(blocks)}\x00")
+            blocks.append(text_part)
+    return "\n".join(marked_lines), blocks
 
 
-def _with_code(prose: str, blocks: Sequence[CodeBlock]) -> tuple[str, list[str]]:
+def _with_code(prose_text: str, blocks: Sequence[CodeBlock]) -> tuple[str, list[str]]:
     """The text with its code again, and the names of what changed in it."""
-    lines: list[str] = []
-    changed: list[str] = []
+    restored_lines: list[str] = []
+    change_names: list[str] = []
     is_html = False  # whether a page might still read HTML where a block begins
-    for line in prose.split("\n"):
-        place = _PLACE.search(line)
-        block = blocks[int(place[1])] if place else None
-        if block is None:
-            is_html = bool(line.strip()) and (is_html or bool(_OPEN_HTML.match(line)))
-            lines.append(line)
+    for prose_line in prose_text.split("\n"):
+        block_place = _BLOCK_PLACE.search(prose_line)
+        code_block = blocks[int(block_place[1])] if block_place else None
+        if code_block is None:
+            is_html = bool(prose_line.strip()) and (is_html or bool(_OPEN_HTML.match(prose_line)))
+            restored_lines.append(prose_line)
             continue
-        shown = [] if block.is_blank else block.markdown.split("\n")
-        if shown != [*block.source]:
-            changed.append("code fence" if shown else "empty code")
-        lines += [""] * (is_html and bool(shown)) + shown
+        block_lines = [] if code_block.is_blank else code_block.markdown.split("\n")
+        if block_lines != [*code_block.source]:
+            change_names.append("code fence" if block_lines else "empty code")
+        restored_lines += [""] * (is_html and bool(block_lines)) + block_lines
         is_html = False
-    return "\n".join(lines).strip("\n"), changed
+    return "\n".join(restored_lines).strip("\n"), change_names
 
 
-def _instead(tag: re.Match[str]) -> str:
+def _instead(tag_match: re.Match[str]) -> str:
     """What stands instead of a tag: nothing, a blank or a line break.
 
     Itself where it is harmless.
     """
-    slash, name, rest, end = tag[1], (tag[2] or "!").lower(), tag[3], tag[4]
+    closing_slash, tag_name, tag_attributes, tag_end = (
+        tag_match[1],
+        (tag_match[2] or "!").lower(),
+        tag_match[3],
+        tag_match[4],
+    )
     # a <b and c> d
-    compares = len(name) == 1 and name.isalpha() and rest.strip(" \t\n/") and "=" not in rest
-    if not end or (compares and _INLINE.fullmatch(name)):
-        return "< " + tag[0][1:]
-    if _LINES.fullmatch(name) or _BLANKS.fullmatch(name):
-        return " " if _BLANKS.fullmatch(name) else "\n"
-    if _INLINE.fullmatch(name) or name == "!" or _HANDLER.search(rest) or _is_script(name + rest):
-        return "" if slash else _RAISED.get(name, "")
-    return tag[0] if not set(name + rest) & {'"', "'"} else "< " + tag[0][1:]
+    is_comparison = (
+        len(tag_name) == 1
+        and tag_name.isalpha()
+        and tag_attributes.strip(" \t\n/")
+        and "=" not in tag_attributes
+    )
+    if not tag_end or (is_comparison and _INLINE_ELEMENTS.fullmatch(tag_name)):
+        return "< " + tag_match[0][1:]
+    if _LINE_ELEMENTS.fullmatch(tag_name) or _BLANK_ELEMENTS.fullmatch(tag_name):
+        return " " if _BLANK_ELEMENTS.fullmatch(tag_name) else "\n"
+    if (
+        _INLINE_ELEMENTS.fullmatch(tag_name)
+        or tag_name == "!"
+        or _EVENT_HANDLER.search(tag_attributes)
+        or _is_script(tag_name + tag_attributes)
+    ):
+        return "" if closing_slash else _RAISED_MARKS.get(tag_name, "")
+    return (
+        tag_match[0] if not set(tag_name + tag_attributes) & {'"', "'"} else "< " + tag_match[0][1:]
+    )
 
 
-def _is_script(target: str) -> bool:
+def _is_script(link_target: str) -> bool:
     """Whether a link's target would run, read as a renderer reads it.
 
     Entities and escapes undone, blanks out.
     """
-    return re.sub(r"[\s\\]", "", visible(html.unescape(target))).lower().startswith(_SCRIPTED)
+    return (
+        re.sub(r"[\s\\]", "", visible(html.unescape(link_target)))
+        .lower()
+        .startswith(_SCRIPT_SCHEMES)
+    )
 
 
-def _remove_lines(text: str) -> tuple[str, list[str]]:
+def _remove_lines(answer_text: str) -> tuple[str, list[str]]:
     """Text less headings, labels, placeholders, empty bullets and lists, and the kinds removed.
 
     The kinds are in order.
     """
-    rest: list[str] = []
+    kept_lines: list[str] = []
     removals: list[str] = []
-    lines = text.split("\n")
-    closing, empty = _closing_sources(lines), _empty_examples(lines)
-    for number, line in enumerate(lines):
-        kind = "closing sources" if number >= closing else _removal_reason(line)
-        kind = "empty examples" if number in empty else kind
+    text_lines = answer_text.split("\n")
+    closing_index, empty_indices = _closing_sources(text_lines), _empty_examples(text_lines)
+    for line_index, text_line in enumerate(text_lines):
+        removal_kind = (
+            "closing sources" if line_index >= closing_index else _removal_reason(text_line)
+        )
+        removal_kind = "empty examples" if line_index in empty_indices else removal_kind
         # A line of dashes makes a heading of a paragraph by itself alone.
-        above = rest[-1] if kind is None and rest else ""
-        is_alone = len(rest) < 2 or not rest[-2].strip()
-        if is_underline(line, above) and not _PLACE.search(above) and (is_alone or "=" in line):
-            rest.pop()
-            kind = "heading"
-        removals += [kind] if kind else []
-        rest += [line] if kind is None else []
-    return "\n".join(rest), removals
+        line_above = kept_lines[-1] if removal_kind is None and kept_lines else ""
+        is_alone = len(kept_lines) < 2 or not kept_lines[-2].strip()
+        if (
+            is_underline(text_line, line_above)
+            and not _BLOCK_PLACE.search(line_above)
+            and (is_alone or "=" in text_line)
+        ):
+            kept_lines.pop()
+            removal_kind = "heading"
+        removals += [removal_kind] if removal_kind else []
+        kept_lines += [text_line] if removal_kind is None else []
+    return "\n".join(kept_lines), removals
 
 
-def _closing_sources(lines: Sequence[str]) -> int:
+def _closing_sources(text_lines: Sequence[str]) -> int:
     """Index of the line that starts a closing list of sources.
 
-    The number of lines where there is none.
+    The number of lines if there is no list.
 
     The list stands below its title, or in the same line where all of it are references: files,
     pages, addresses. Where nothing stands before it, it is what the answer says, unless it is of
     references.
     """
-    start = end = len(lines)
+    list_start = n_lines = len(text_lines)
     # whether all of the list are, and whether any since the last title is none
-    references, loose = True, False
-    for number in range(end - 1, -1, -1):
-        line = lines[number]
-        bare = _without_marks(_ITEM.sub("", line, count=1))
-        named = _SOURCES.match(bare)
-        listed = _BETWEEN.split(bare[named.end() :]) if named else [""]
-        if _is_title(line, _SOURCES) or (not loose and all(map(_REFERENCE.fullmatch, listed))):
-            start, references, loose = number, references and not loose, False
-        elif bare and not _REFERENCE.fullmatch(bare):
-            loose = True
-            if not _ITEM.match(line):
+    all_references, has_loose_line = True, False
+    for line_index in range(n_lines - 1, -1, -1):
+        text_line = text_lines[line_index]
+        bare_line = _without_marks(_LIST_ITEM.sub("", text_line, count=1))
+        title_match = _SOURCES_TITLE.match(bare_line)
+        listed_sources = (
+            _SOURCE_SEPARATOR.split(bare_line[title_match.end() :]) if title_match else [""]
+        )
+        if _is_title(text_line, _SOURCES_TITLE) or (
+            not has_loose_line and all(map(_REFERENCE_LINE.fullmatch, listed_sources))
+        ):
+            list_start, all_references, has_loose_line = (
+                line_index,
+                all_references and not has_loose_line,
+                False,
+            )
+        elif bare_line and not _REFERENCE_LINE.fullmatch(bare_line):
+            has_loose_line = True
+            if not _LIST_ITEM.match(text_line):
                 break
-    has_answer = any(line.strip() and _removal_reason(line) is None for line in lines[:start])
-    return start if has_answer or references else end
+    has_answer = any(
+        text_line.strip() and _removal_reason(text_line) is None
+        for text_line in text_lines[:list_start]
+    )
+    return list_start if has_answer or all_references else n_lines
 
 
-def _empty_examples(lines: Sequence[str]) -> set[int]:
+def _empty_examples(text_lines: Sequence[str]) -> set[int]:
     """Numbers of the lines that begin a list of examples followed by nothing or another title."""
-    empty: set[int] = set()
-    follows = False
-    for number in range(len(lines) - 1, -1, -1):
-        line = lines[number]
-        if _is_title(line, _EXAMPLES) and not follows:
-            empty.add(number)
-        elif line.strip():
-            follows = _removal_reason(line) is None
-    return empty
+    empty_indices: set[int] = set()
+    has_follower = False
+    for line_index in range(len(text_lines) - 1, -1, -1):
+        text_line = text_lines[line_index]
+        if _is_title(text_line, _EXAMPLES_TITLE) and not has_follower:
+            empty_indices.add(line_index)
+        elif text_line.strip():
+            has_follower = _removal_reason(text_line) is None
+    return empty_indices
 
 
-def _is_title(line: str, names: re.Pattern[str]) -> bool:
+def _is_title(text_line: str, title_pattern: re.Pattern[str]) -> bool:
     """Whether a line is one of some names alone, with a colon or as a heading or in bold."""
-    bare = _without_marks(line) if len(line) <= _SHORT else ""
-    name = names.match(bare)
+    bare_line = _without_marks(text_line) if len(text_line) <= _SHORT_LINE else ""
+    title_match = title_pattern.match(bare_line)
     return (
-        name is not None
-        and name.end() == len(bare)
-        and (bool(name["list"]) or line.lstrip("> \t").startswith(_TITLE))
+        title_match is not None
+        and title_match.end() == len(bare_line)
+        and (bool(title_match["list"]) or text_line.lstrip("> \t").startswith(_TITLE_MARKS))
     )
 
 
-_MARKS = dict.fromkeys(map(ord, "*_>\"'`"))
+_QUOTING_MARKS = dict.fromkeys(map(ord, "*_>\"'`"))
 
 
-def _without_marks(line: str) -> str:
+def _without_marks(text_line: str) -> str:
     """A line in lower case without marks of quotation, emphasis and headings or a final point."""
-    return composed(line).casefold().translate(_MARKS).lstrip("# \t").rstrip(". ")
+    return composed(text_line).casefold().translate(_QUOTING_MARKS).lstrip("# \t").rstrip(". ")
 
 
-def _removal_reason(line: str) -> str | None:
+def _removal_reason(text_line: str) -> str | None:
     """What makes a line one that goes, None for one that stays."""
-    if _HEADING.match(line):
+    if _HEADING_LINE.match(text_line):
         return "heading"
-    if len(line) > _SHORT or not line.strip():
+    if len(text_line) > _SHORT_LINE or not text_line.strip():
         return None
-    if _BULLET.fullmatch(line):
+    if _EMPTY_BULLET.fullmatch(text_line):
         return "empty bullet"
-    bare = composed(line).casefold().translate(_MARKS).strip()
-    label = _LABEL.match(bare)
-    if label and label.end() == len(bare):
+    bare_line = composed(text_line).casefold().translate(_QUOTING_MARKS).strip()
+    label_match = _LABEL_START.match(bare_line)
+    if label_match and label_match.end() == len(bare_line):
         return "label line"
-    content = (bare[label.end() :] if label else bare).lstrip("-+•‣◦▪·– \t").rstrip(". ")
-    return "placeholder line" if content in _PLACEHOLDERS else None
+    remaining_text = (
+        (bare_line[label_match.end() :] if label_match else bare_line)
+        .lstrip("-+•‣◦▪·– \t")
+        .rstrip(". ")
+    )
+    return "placeholder line" if remaining_text in _PLACEHOLDERS else None
 
 
 Words = tuple[str, ...]
 
-_LISTED = re.compile(r"\A\s*(?:[-*+•‣◦▪·–]|\d{1,3}[.)])\s+")
-_QUOTE = re.compile(r"\A(?:\s*>)+")
+_LIST_MARK = re.compile(r"\A\s*(?:[-*+•‣◦▪·–]|\d{1,3}[.)])\s+")
+_QUOTE_MARK = re.compile(r"\A(?:\s*>)+")
 _QUESTION_LABEL = re.compile(
-    rf"\A[\s*_]*(?:{'|'.join(_SAYS.labels)})[\s*_]*[:\uff1a][\s*_]*", re.IGNORECASE
+    rf"\A[\s*_]*(?:{'|'.join(_NO_ANSWER_WORDS.labels)})[\s*_]*[:\uff1a][\s*_]*", re.IGNORECASE
 )  # `**Question:** How much?`
-_JOINT = re.compile(r"(?<=\s)[>›»→](?=\s)")  # between the headings of a path
-_EMPHASIS = " \t*_\"'“”«»"
-_ASKS = ("?", "？", "؟")
+_HEADING_JOINT = re.compile(r"(?<=\s)[>›»→](?=\s)")  # between the headings of a path
+_EMPHASIS_MARKS = " \t*_\"'“”«»"
+_QUESTION_MARKS = ("?", "？", "؟")
 
 
 def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -> str:
@@ -418,50 +485,68 @@ def text_without_echoes(answer: str, question: str, passages: Sequence[Chunk]) -
       ... )
       '\n\n£250.'
     """
-    parts = split_code(answer.split("\n"))
-    titles = {_words(head) for passage in passages for head in passage.section}
-    heads = titles | {
-        _words(head)
+    answer_parts = split_code(answer.split("\n"))
+    section_titles = {_words(heading) for passage in passages for heading in passage.section}
+    heading_words = section_titles | {
+        _words(heading)
         for passage in passages
-        for piece in pieces(passage.text)
-        if piece.kind == "heading" and _JOINT.search(piece.text)
-        for head in _JOINT.split(piece.text)
+        for text_piece in pieces(passage.text)
+        if text_piece.kind == "heading" and _HEADING_JOINT.search(text_piece.text)
+        for heading in _HEADING_JOINT.split(text_piece.text)
     }
-    stated = question.strip()
-    is_title_possible = sum(not isinstance(part, str) or bool(part.strip()) for part in parts) > 1
+    stripped_question = question.strip()
+    is_title_possible = (
+        sum(
+            not isinstance(answer_part, str) or bool(answer_part.strip())
+            for answer_part in answer_parts
+        )
+        > 1
+    )
 
-    def is_echo(line: str) -> bool:
+    def is_echo(answer_line: str) -> bool:
         # without marks of quotation, list and emphasis, and no label such as `Question:`
-        item = _LISTED.sub("", _QUOTE.sub("", line, count=1), count=1)
-        text = _QUESTION_LABEL.sub("", item, count=1).strip(_EMPHASIS)
+        unlisted_line = _LIST_MARK.sub("", _QUOTE_MARK.sub("", answer_line, count=1), count=1)
+        unlabelled_text = _QUESTION_LABEL.sub("", unlisted_line, count=1).strip(_EMPHASIS_MARKS)
         # behind the question, where the line begins with it
-        if stated.endswith(_ASKS) and text.casefold().startswith(stated.casefold()):
-            text = text[len(stated) :].strip(_EMPHASIS)
-        words, path = _words(text), _JOINT.split(text)
+        if stripped_question.endswith(_QUESTION_MARKS) and unlabelled_text.casefold().startswith(
+            stripped_question.casefold()
+        ):
+            unlabelled_text = unlabelled_text[len(stripped_question) :].strip(_EMPHASIS_MARKS)
+        line_words, heading_path = _words(unlabelled_text), _HEADING_JOINT.split(unlabelled_text)
         # Nothing is left behind the question; a line without any word is no echo, and changes no
         # claim.
-        if not words:
-            return bool(_words(line))
-        if len(path) > 1 and all(_words(head) in heads for head in path):
+        if not line_words:
+            return bool(_words(answer_line))
+        if len(heading_path) > 1 and all(
+            _words(heading) in heading_words for heading in heading_path
+        ):
             return True
-        is_title = is_title_possible and words in titles and not _LISTED.match(line)
-        return (is_title or words == _words(question)) and words not in _stated(passages)
+        is_title = (
+            is_title_possible and line_words in section_titles and not _LIST_MARK.match(answer_line)
+        )
+        return (is_title or line_words == _words(question)) and line_words not in _stated(passages)
 
-    lines = ["" if isinstance(part, str) and is_echo(part) else part for part in parts]
-    if lines == parts:
+    kept_parts = [
+        "" if isinstance(answer_part, str) and is_echo(answer_part) else answer_part
+        for answer_part in answer_parts
+    ]
+    if kept_parts == answer_parts:
         return answer
-    return "\n".join(part if isinstance(part, str) else "\n".join(part.source) for part in lines)
+    return "\n".join(
+        answer_part if isinstance(answer_part, str) else "\n".join(answer_part.source)
+        for answer_part in kept_parts
+    )
 
 
-def _words(text: str) -> Words:
-    return tuple(split_words(text))
+def _words(line_text: str) -> Words:
+    return tuple(split_words(line_text))
 
 
 def _stated(passages: Sequence[Chunk]) -> frozenset[Words]:
     """Words of every sentence and row of the passages."""
     return frozenset(
-        _words(piece.text)
+        _words(text_piece.text)
         for passage in passages
-        for piece in pieces(passage.text)
-        if piece.kind in {"prose", "row"}
+        for text_piece in pieces(passage.text)
+        if text_piece.kind in {"prose", "row"}
     )

@@ -38,7 +38,7 @@ from raglab.models.loaders import (
     load_causal_model,
 )
 
-TOP = 20  # alternatives a token that are given at most
+MAX_ALTERNATIVES = 20  # alternatives a token that are given at most
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -77,7 +77,7 @@ class LocalModel:
     _lock: Any = field(default_factory=Lock, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Stop at the door; a path that does not exist is none, so that no run begins with it."""
+        """Stop at the door; a path must exist, so no run begins with a wrong one."""
         check_causal_name(self.name_or_folder)
         check_fields(self)
 
@@ -100,13 +100,16 @@ class LocalModel:
             return self._loaded[0]
         with self._lock:
             if not self._loaded:
-                model = load_causal_model(self.name_or_folder, download=self.download)
-                named = self._named or [model.name]
-                if named != [model.name]:
-                    msg = f"files of a model must stay, got {model.name} after {named[0]}."
-                    raise ValueError(msg)
-                self._named[:] = named
-                self._loaded.append(model)
+                loaded_model = load_causal_model(self.name_or_folder, download=self.download)
+                known_names = self._named or [loaded_model.name]
+                if known_names != [loaded_model.name]:
+                    message = (
+                        f"files of a model must stay, got {loaded_model.name} "
+                        f"after {known_names[0]}."
+                    )
+                    raise ValueError(message)
+                self._named[:] = known_names
+                self._loaded.append(loaded_model)
             return self._loaded[0]
 
     @property
@@ -117,8 +120,8 @@ class LocalModel:
         """
         if not self._named:
             self._named.append(causal_model_name(self.name_or_folder, download=self.download))
-        heat = f"+temperature.{self.temperature:g}" if self.temperature else ""
-        return f"local:{self._named[0]}{heat}"
+        temperature_text = f"+temperature.{self.temperature:g}" if self.temperature else ""
+        return f"local:{self._named[0]}{temperature_text}"
 
     def complete(
         self,
@@ -146,41 +149,73 @@ class LocalModel:
           ValueError: max_tokens is below 1, or the seed below 0.
         """
         if max_tokens < 1 or seed < 0:
-            msg = f"max_tokens must be 1 or more and seed 0 or more, got {max_tokens} and {seed}."
-            raise ValueError(msg)
+            message = (
+                f"max_tokens must be 1 or more and seed 0 or more, got {max_tokens} and {seed}."
+            )
+            raise ValueError(message)
         check_messages(messages)
-        model, rng = self.load(), np.random.default_rng(seed)
+        loaded_model, rng = self.load(), np.random.default_rng(seed)
         begin_waiting()
-        ids, tokens = list[int](), list[TokenScore]()
-        finish: Finish = "length"
+        token_ids, token_scores = list[int](), list[TokenScore]()
+        finish_reason: Finish = "length"
         with self._lock:
             # what waits for its turn alone has its whole time, and its prompt is read in it
-            begin, late = time.monotonic(), call_deadline(self.timeout)
-            prompt = model.prompt_ids(messages)
-            if len(prompt) + max_tokens > model.context:
-                sizes = f"{len(prompt)} tokens and a reply of {max_tokens}"
-                reason = f"a prompt of {sizes} exceed the context of {model.context}"
+            started_at, latest_end = time.monotonic(), call_deadline(self.timeout)
+            prompt_ids = loaded_model.prompt_ids(messages)
+            if len(prompt_ids) + max_tokens > loaded_model.context:
+                size_text = f"{len(prompt_ids)} tokens and a reply of {max_tokens}"
+                reason = f"a prompt of {size_text} exceed the context of {loaded_model.context}"
                 raise model_failure(TOO_LONG, reason, "send fewer passages")
-            steps = model.log_probabilities(prompt)
-            while len(ids) < max_tokens and finish == "length":
-                values = steps.send(ids[-1]) if ids else next(steps)
-                self._check_time(begin, late, len(ids))
-                chosen = self._choose(values, rng)
-                if chosen in model.ends:
-                    finish = "stop"
+            model_steps = loaded_model.log_probabilities(prompt_ids)
+            while len(token_ids) < max_tokens and finish_reason == "length":
+                log_probabilities = (
+                    model_steps.send(token_ids[-1]) if token_ids else next(model_steps)
+                )
+                self._check_time(started_at, latest_end, len(token_ids))
+                chosen_id = self._choose(log_probabilities, rng)
+                # An end token is no part of the reply.
+                if chosen_id in loaded_model.ends:
+                    finish_reason = "stop"
                     break
-                best = np.argsort(-values, kind="stable")[: min(top, TOP)].tolist() if top else ()
-                alternatives = tuple((model.text([token]), float(values[token])) for token in best)
-                ids.append(chosen)
-                tokens.append(TokenScore(model.text([chosen]), float(values[chosen]), alternatives))
+                # A stable sort, so that equal tokens have one order on every machine.
+                best_ids = (
+                    np.argsort(-log_probabilities, kind="stable")[
+                        : min(top, MAX_ALTERNATIVES)
+                    ].tolist()
+                    if top
+                    else ()
+                )
+                alternatives = tuple(
+                    (loaded_model.text([token_id]), float(log_probabilities[token_id]))
+                    for token_id in best_ids
+                )
+                token_ids.append(chosen_id)
+                token_scores.append(
+                    TokenScore(
+                        loaded_model.text([chosen_id]),
+                        float(log_probabilities[chosen_id]),
+                        alternatives,
+                    )
+                )
                 # What a model adds to its object would only cut the reply off.
-                if schema is not None and "}" in tokens[-1].token:
-                    answer = without_thoughts(Completion(model.text(ids))).text
-                    finish = "stop" if _is_object(json_object(answer)) else "length"
-            ms = 1e3 * (time.monotonic() - begin)
-        written = Completion(model.text(ids), tuple(tokens), finish, len(prompt), len(ids), ms)
-        reply = without_thoughts(written)
-        return reply if schema is None else reply._replace(text=json_object(reply.text).strip())
+                if schema is not None and "}" in token_scores[-1].token:
+                    answer_text = without_thoughts(Completion(loaded_model.text(token_ids))).text
+                    finish_reason = "stop" if _is_object(json_object(answer_text)) else "length"
+            milliseconds = 1e3 * (time.monotonic() - started_at)
+        written_completion = Completion(
+            loaded_model.text(token_ids),
+            tuple(token_scores),
+            finish_reason,
+            len(prompt_ids),
+            len(token_ids),
+            milliseconds,
+        )
+        model_reply = without_thoughts(written_completion)
+        return (
+            model_reply
+            if schema is None
+            else model_reply._replace(text=json_object(model_reply.text).strip())
+        )
 
     def capabilities(self, *, again: bool = False) -> Capabilities:  # noqa: ARG002 - for servers
         """Capabilities of the model; nothing is asked or loaded.
@@ -188,22 +223,22 @@ class LocalModel:
         Args:
           again: of no use here.
         """
-        return Capabilities(True, TOP, "text")
+        return Capabilities(True, MAX_ALTERNATIVES, "text")
 
-    def _choose(self, values: NDArray[np.float64], rng: np.random.Generator) -> int:
+    def _choose(self, log_probabilities: NDArray[np.float64], rng: np.random.Generator) -> int:
         """The most probable token, or one that is drawn at the temperature."""
         if not self.temperature:
-            return int(values.argmax())
+            return int(log_probabilities.argmax())
         # the largest of scores with such noise is a draw from their softmax
-        noise = rng.gumbel(size=len(values))
-        return int((values + self.temperature * noise).argmax())
+        gumbel_noise = rng.gumbel(size=len(log_probabilities))
+        return int((log_probabilities + self.temperature * gumbel_noise).argmax())
 
-    def _check_time(self, begin: float, late: float, n_written: int) -> None:
+    def _check_time(self, started_at: float, latest_end: float, n_written: int) -> None:
         """Stop a reply that takes too long."""
-        seconds = time.monotonic() - begin
-        if begin + seconds > late:
-            reason = f"{n_written} tokens were written in {seconds:.1f} s"
-            raise model_failure(TIMEOUT, reason, "raise timeout, or lower max_tokens", seconds)
+        elapsed_s = time.monotonic() - started_at
+        if started_at + elapsed_s > latest_end:
+            reason = f"{n_written} tokens were written in {elapsed_s:.1f} s"
+            raise model_failure(TIMEOUT, reason, "raise timeout, or lower max_tokens", elapsed_s)
 
 
 def _is_object(text: str) -> bool:

@@ -24,9 +24,9 @@ from raglab.answering.client import (
 )
 from raglab.values import ModelUnavailableError
 
-PER_PRICE = 1000  # tokens that a price is for
-OVERHEAD = 64  # tokens that a template may put around the texts of a request
-SPENT = "budget spent"
+TOKENS_PER_PRICE = 1000  # tokens that a price is for
+TEMPLATE_OVERHEAD = 64  # tokens that a template may put around the texts of a request
+BUDGET_SPENT = "budget spent"
 
 
 class TokenCount(NamedTuple):
@@ -63,8 +63,8 @@ class RequestBudget:
         """Stop at the door."""
         check_fields(self)
         if self.cost < math.inf and not self.price_prompt + self.price_completion:
-            msg = f"a budget must have prices, got cost {self.cost:g} and none."
-            raise ValueError(msg)
+            message = f"a budget must have prices, got cost {self.cost:g} and none."
+            raise ValueError(message)
 
     def price(self, tokens: TokenCount) -> float:
         """Cost of tokens.
@@ -78,7 +78,7 @@ class RequestBudget:
         """
         return (
             tokens.prompt * self.price_prompt + tokens.completion * self.price_completion
-        ) / PER_PRICE
+        ) / TOKENS_PER_PRICE
 
 
 class RequestCounts(NamedTuple):
@@ -129,9 +129,9 @@ class MeteredClient:
     def counts(self) -> RequestCounts:
         """What was asked so far."""
         with self._lock:
-            tokens = TokenCount(*self._tokens.tolist())
+            token_count = TokenCount(*self._tokens.tolist())
             return RequestCounts(
-                self._requests, *tokens, self.budget.price(tokens), tuple(self._ms)
+                self._requests, *token_count, self.budget.price(token_count), tuple(self._ms)
             )
 
     def complete(
@@ -150,28 +150,33 @@ class MeteredClient:
           ModelUnavailableError: the model failed.
         """
         check_messages(messages)
-        size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
-        most = TokenCount(size + OVERHEAD, max_tokens)  # no token is shorter than a byte
-        self._reserve(most)
-        begin, used, ms = time.monotonic(), most, list[float]()
+        n_bytes = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
+        largest_count = TokenCount(
+            n_bytes + TEMPLATE_OVERHEAD, max_tokens
+        )  # no token is shorter than a byte
+        self._reserve(largest_count)
+        started_at, used_tokens, milliseconds = time.monotonic(), largest_count, list[float]()
         try:
-            reply = self.client.complete(
+            client_reply = self.client.complete(
                 messages, schema=schema, max_tokens=max_tokens, seed=seed, top=top
             )
-            ms = [1e3 * (time.monotonic() - begin)]
-            if reply.prompt_tokens is not None and reply.completion_tokens is not None:
-                used = TokenCount(reply.prompt_tokens, reply.completion_tokens)
+            milliseconds = [1e3 * (time.monotonic() - started_at)]
+            if (
+                client_reply.prompt_tokens is not None
+                and client_reply.completion_tokens is not None
+            ):
+                used_tokens = TokenCount(client_reply.prompt_tokens, client_reply.completion_tokens)
         except (ModelUnavailableError, ValueError) as error:
             # A status of HTTP was no reply: the server did not read the request, or did not charge
             # it.
             is_read = isinstance(error, ModelUnavailableError) and "HTTP " not in error.kind
-            used = most if is_read else TokenCount(0, 0)
+            used_tokens = largest_count if is_read else TokenCount(0, 0)
             raise
         finally:
             with self._lock:
-                self._tokens += np.subtract(used, most)
-                self._ms += ms
-        return reply
+                self._tokens += np.subtract(used_tokens, largest_count)
+                self._ms += milliseconds
+        return client_reply
 
     def capabilities(self, *, again: bool = False) -> Capabilities:
         """What the backend can do; see `ModelClient.capabilities`.
@@ -184,28 +189,37 @@ class MeteredClient:
         self._reserve(None)
         return self.client.capabilities(again=again)
 
-    def _reserve(self, most: TokenCount | None) -> None:
+    def _reserve(self, largest_count: TokenCount | None) -> None:
         """Charge the most that a request can take, or stop where the budget does not bear it.
 
         None charges nothing.
         """
         with self._lock:
-            now = time.monotonic()
-            begin = now if math.isnan(self._begin) else self._begin
-            after = TokenCount(*(self._tokens + (most or (1, 0))).tolist())
-            needs = {
+            current_time = time.monotonic()
+            first_time = current_time if math.isnan(self._begin) else self._begin
+            reserved_tokens = TokenCount(*(self._tokens + (largest_count or (1, 0))).tolist())
+            budget_needs = {
                 "calls": self._requests + 1,
-                "tokens": sum(after),
-                "cost": self.budget.price(after),
-                "seconds": math.nextafter(now - begin, math.inf),  # none are left at the limit
+                "tokens": sum(reserved_tokens),
+                "cost": self.budget.price(reserved_tokens),
+                "seconds": math.nextafter(
+                    current_time - first_time, math.inf
+                ),  # none are left at the limit
             }
-            over = [name for name, need in needs.items() if need > getattr(self.budget, name)]
-            if not over:
-                if most is not None:
-                    self._begin, self._requests = begin, self._requests + 1
-                    self._tokens[:] = after
+            exceeded_limits = [
+                limit_name
+                for limit_name, limit_need in budget_needs.items()
+                if limit_need > getattr(self.budget, limit_name)
+            ]
+            if not exceeded_limits:
+                if largest_count is not None:
+                    self._begin, self._requests = first_time, self._requests + 1
+                    self._tokens[:] = reserved_tokens
                 return
-            spent = f"{self._requests} requests and {self._tokens.sum()} tokens"
-        reason = f"the {over[0]} of the budget do not bear the next request, after {spent}"
-        msg = f"{reason}; raise it, and go on with the same cache."
-        raise BudgetSpentError(msg, kind=SPENT, reason=reason, seconds=0.0)
+            spent_text = f"{self._requests} requests and {self._tokens.sum()} tokens"
+        reason = (
+            f"the {exceeded_limits[0]} of the budget do not bear "
+            f"the next request, after {spent_text}"
+        )
+        message = f"{reason}; raise it, and go on with the same cache."
+        raise BudgetSpentError(message, kind=BUDGET_SPENT, reason=reason, seconds=0.0)

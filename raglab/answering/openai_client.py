@@ -60,12 +60,12 @@ from raglab.values import ModelUnavailableError
 from raglab.words.canonical import canonical_json, digest
 
 # llama.cpp's server gives no log-probabilities unless some alternatives are asked for
-TOP_LOGPROBS = 1
+MIN_ALTERNATIVES = 1
 # alternatives a token that a server is tried with: OpenAI gives 20 at most
-PROBED_TOPS = (20, 5)
-KEPT_IN = "servers.sqlite"  # what servers can do, in the user's cache folder
+PROBED_ALTERNATIVES = (20, 5)
+SERVERS_FILE = "servers.sqlite"  # what servers can do, in the user's cache folder
 # kinds of errors by which a server may refuse a way of asking
-_REFUSALS = {MALFORMED, *(f"HTTP {status}" for status in (400, 404, 405, 422, 500, 501))}
+_REFUSAL_KINDS = {MALFORMED, *(f"HTTP {status}" for status in (400, 404, 405, 422, 500, 501))}
 Parameter = Literal[
     "logprobs",
     "top_logprobs",
@@ -77,7 +77,7 @@ Parameter = Literal[
     "system",
 ]
 # What it means that one is left out of a request.
-PARAMETERS = {
+OMISSION_EFFECTS = {
     "logprobs": "answers have no confidence",
     "top_logprobs": "no word is weighed against another",
     "temperature": "the server's own holds",
@@ -93,7 +93,7 @@ PROBED_SCHEMA: dict[str, Any] = {
     "required": ["wet"],
     "additionalProperties": False,
 }
-_REMEDIES = {
+_FAILURE_REMEDIES = {
     TIMEOUT: "raise timeout, or wait: the server may still be busy with it",
     NO_CONNECTION: "start the server, or correct base_url",
     MALFORMED: "check that base_url is of an OpenAI-compatible server",
@@ -114,7 +114,7 @@ class _Known(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-_STORED = TypeAdapter(_Known)
+_STORED_SERVER = TypeAdapter(_Known)
 
 
 @dataclass(slots=True)
@@ -167,15 +167,15 @@ class OpenAIClient:
     def __post_init__(self) -> None:
         """Stop at the door; no message shows a user or password."""
         if find_spec("httpx2") is None:  # which openai 3 brings
-            msg = 'a server needs openai 3 or newer; pip install "raglab-toolkit[openai]".'
-            raise ImportError(msg)
+            message = 'a server needs openai 3 or newer; pip install "raglab-toolkit[openai]".'
+            raise ImportError(message)
         check_fields(self)
         check_key_variable(self.key_env)
         if not _is_base_url(self.base_url):
-            shown = self.base_url.rpartition("@")[2].partition("?")[0]
+            shown_url = self.base_url.rpartition("@")[2].partition("?")[0]
             rule = "base_url must be an http or https URL without a query or fragment"
-            msg = f"{rule}, got {shown!r}; such as http://127.0.0.1:8000/v1."
-            raise ValueError(msg)
+            message = f"{rule}, got {shown_url!r}; such as http://127.0.0.1:8000/v1."
+            raise ValueError(message)
 
     def __repr__(self) -> str:
         return f"OpenAIClient({visible(self.model)} at {visible(self.host)})"
@@ -188,9 +188,14 @@ class OpenAIClient:
     @property
     def name(self) -> str:
         """Model and host, and a hash of what else shapes a reply."""
-        url = urlsplit(self.base_url)
-        shaping = [url.scheme, url.path, self.temperature, *sorted(self.leave_out)]
-        return f"{self.model}@{self.host}:{digest(canonical_json(shaping), 6)}"
+        parsed_url = urlsplit(self.base_url)
+        shaping_settings = [
+            parsed_url.scheme,
+            parsed_url.path,
+            self.temperature,
+            *sorted(self.leave_out),
+        ]
+        return f"{self.model}@{self.host}:{digest(canonical_json(shaping_settings), 6)}"
 
     def complete(
         self,
@@ -220,14 +225,16 @@ class OpenAIClient:
         """
         check_messages(messages)
         with one_deadline():
-            form: SchemaForm = "text" if schema is None else self.capabilities().schema
-            top = top if top <= TOP_LOGPROBS else min(top, self._most_top())
-            begin = time.monotonic()
-            reply = self._ask(messages, max_tokens, seed, top, schema, form)
-        completion = without_thoughts(reply.completion, reasoned=reply.reasoned)
-        is_free = form == "text" or "response_format" in self._left_out
-        text = json_object(completion.text) if schema is not None and is_free else completion.text
-        return completion._replace(text=text, ms=1e3 * (time.monotonic() - begin))
+            schema_form: SchemaForm = "text" if schema is None else self.capabilities().schema
+            top = top if top <= MIN_ALTERNATIVES else min(top, self._most_top())
+            started_at = time.monotonic()
+            server_reply = self._ask(messages, max_tokens, seed, top, schema, schema_form)
+        completion = without_thoughts(server_reply.completion, reasoned=server_reply.reasoned)
+        is_free_text = schema_form == "text" or "response_format" in self._left_out
+        reply_text = (
+            json_object(completion.text) if schema is not None and is_free_text else completion.text
+        )
+        return completion._replace(text=reply_text, ms=1e3 * (time.monotonic() - started_at))
 
     def _most_top(self) -> int:
         """Alternatives a token that the server gives.
@@ -235,16 +242,21 @@ class OpenAIClient:
         Raises:
           ValueError: it gives fewer than two.
         """
-        top = self.capabilities().top
+        n_alternatives = self.capabilities().top
         # it may have been started otherwise since
-        top = self.capabilities(again=True).top if top <= TOP_LOGPROBS else top
-        if top <= TOP_LOGPROBS:
-            msg = (
+        n_alternatives = (
+            self.capabilities(again=True).top
+            if n_alternatives <= MIN_ALTERNATIVES
+            else n_alternatives
+        )
+        if n_alternatives <= MIN_ALTERNATIVES:
+            message = (
                 "weighing words needs a server that gives log-probabilities with alternatives, "
-                f"got {top} from {self.model}@{self.host}; take raglab.LocalModel, or another one."
+                f"got {n_alternatives} from {self.model}@{self.host}; "
+                "take raglab.LocalModel, or another one."
             )
-            raise ValueError(msg)
-        return top
+            raise ValueError(message)
+        return n_alternatives
 
     def capabilities(self, *, again: bool = False) -> Capabilities:
         """Capabilities of the server, by a handful of tokens within `timeout`.
@@ -270,39 +282,46 @@ class OpenAIClient:
 
     def _probed(self) -> Capabilities:
         """What the server can do, by two requests for a few tokens, by five where it refuses."""
-        yes = (
+        probe_messages = (
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Reply with the single word yes."},
         )
         # A server may refuse more alternatives than it gives, or leave out all log-probabilities.
-        for top in PROBED_TOPS:
-            reply = self._try(yes, 8, 0, top)
-            if reply and (reply.completion.tokens or "logprobs" in self._left_out):
+        for n_alternatives in PROBED_ALTERNATIVES:
+            server_reply = self._try(probe_messages, 8, 0, n_alternatives)
+            if server_reply and (server_reply.completion.tokens or "logprobs" in self._left_out):
                 break
         else:
-            reply = self._ask(yes, 8, 0, TOP_LOGPROBS)
-        tokens = reply.completion.tokens
-        plain = Capabilities(
-            logprobs=bool(tokens),
-            top=len(tokens[0].top) if tokens else 0,
+            server_reply = self._ask(probe_messages, 8, 0, MIN_ALTERNATIVES)
+        reply_tokens = server_reply.completion.tokens
+        plain_capabilities = Capabilities(
+            logprobs=bool(reply_tokens),
+            top=len(reply_tokens[0].top) if reply_tokens else 0,
             schema="text",
-            served="" if reply.model == self.model else reply.model,
+            served="" if server_reply.model == self.model else server_reply.model,
         )
         # A server that is too slow for the rest loses this question, and this client knows so much.
-        self._state.known = self._known._replace(capabilities=plain)
-        forms: tuple[SchemaForm, ...] = ("json_schema", "json_object")
-        return plain._replace(
-            schema=next((form for form in forms if self._keeps_schema(form)), "text")
+        self._state.known = self._known._replace(capabilities=plain_capabilities)
+        schema_forms: tuple[SchemaForm, ...] = ("json_schema", "json_object")
+        return plain_capabilities._replace(
+            schema=next(
+                (schema_form for schema_form in schema_forms if self._keeps_schema(schema_form)),
+                "text",
+            )
         )
 
-    def _keeps_schema(self, form: SchemaForm) -> bool:
+    def _keeps_schema(self, schema_form: SchemaForm) -> bool:
         """Whether a reply under a form of a schema is JSON of it."""
         if "response_format" in self._left_out:
             return False
-        wet = [{"role": "user", "content": "Is water wet? Reply with JSON of the key wet."}]
-        reply = self._try(wet, 24, 0, 0, PROBED_SCHEMA, form)
+        probe_messages = [
+            {"role": "user", "content": "Is water wet? Reply with JSON of the key wet."}
+        ]
+        server_reply = self._try(probe_messages, 24, 0, 0, PROBED_SCHEMA, schema_form)
         try:
-            return isinstance(json.loads(reply.completion.text if reply else "")["wet"], bool)
+            return isinstance(
+                json.loads(server_reply.completion.text if server_reply else "")["wet"], bool
+            )
         except (ValueError, LookupError, TypeError, RecursionError):
             return False
 
@@ -315,7 +334,7 @@ class OpenAIClient:
         try:
             return self._ask(*request)
         except ModelUnavailableError as error:
-            if error.kind in _REFUSALS:
+            if error.kind in _REFUSAL_KINDS:
                 return None
             raise
 
@@ -324,42 +343,50 @@ class OpenAIClient:
         messages: Sequence[Message],
         max_tokens: int,
         seed: int,
-        top: int,
+        n_alternatives: int,
         schema: Mapping[str, Any] | None = None,
-        form: SchemaForm = "text",
+        schema_form: SchemaForm = "text",
     ) -> ServerReply:
         """Reply before the deadline, with secrets masked, without what is refused by name.
 
         Raises:
           ModelUnavailableError: the server failed; the reason names the host and shows no secret.
         """
-        url, deadline = urlsplit(self.base_url), self._deadline()
-        address = urlunsplit((url.scheme, self.host, url.path, "", ""))
-        held: dict[str, Any] = {"type": form, "schema": schema}
-        if form == "json_schema":
-            inner = {"name": "reply", "strict": True, "schema": schema}
-            held = {"type": form, "json_schema": inner}
-        fixed = {
+        parsed_url, deadline = urlsplit(self.base_url), self._deadline()
+        server_address = urlunsplit((parsed_url.scheme, self.host, parsed_url.path, "", ""))
+        response_format: dict[str, Any] = {"type": schema_form, "schema": schema}
+        if schema_form == "json_schema":
+            schema_wrapper = {"name": "reply", "strict": True, "schema": schema}
+            response_format = {"type": schema_form, "json_schema": schema_wrapper}
+        fixed_fields = {
             "model": self.model,
             "temperature": self.temperature,
             "seed": seed,
             "logprobs": True,
-            "top_logprobs": max(TOP_LOGPROBS, top),
-            **({} if schema is None or form == "text" else {"response_format": held}),
+            "top_logprobs": max(MIN_ALTERNATIVES, n_alternatives),
+            **(
+                {}
+                if schema is None or schema_form == "text"
+                else {"response_format": response_format}
+            ),
         }
         try:
-            authorization, secrets = credentials(url, self.key_env)
+            authorization, secrets = credentials(parsed_url, self.key_env)
         except ValueError as error:
             raise ModelUnavailableError(str(error), kind=NO_KEY, seconds=0.0) from None
-        refused: list[str] = []
+        refused_names: list[str] = []
         while True:
-            body = _body(fixed, messages, max_tokens, self._left_out.union(refused))
-            begin = time.monotonic()
+            request_body = _body(
+                fixed_fields, messages, max_tokens, self._left_out.union(refused_names)
+            )
+            started_at = time.monotonic()
             try:
                 with unlogged(secrets):
-                    limits = (self.timeout, deadline, self.max_retries)
-                    content = reply_body(ServerRequest(address, authorization, body, *limits))
-                reply = masked(chat_reply(content, max_tokens), secrets)
+                    request_limits = (self.timeout, deadline, self.max_retries)
+                    reply_content = reply_body(
+                        ServerRequest(server_address, authorization, request_body, *request_limits)
+                    )
+                server_reply = masked(chat_reply(reply_content, max_tokens), secrets)
             except ServerError as error:
                 failure = error
             #   (whatever a server sends must not end the session)
@@ -367,12 +394,12 @@ class OpenAIClient:
                 failure = ServerError(f"could not be asked or read ({type(error).__name__})")
             else:
                 # An error may name what is not at fault: that which helps is remembered.
-                self._leave_out(refused)
-                return reply
-            name = refused_parameter(failure, body)
-            if not name or (name == "response_format" and schema is PROBED_SCHEMA):
-                self._fail(failure, time.monotonic() - begin, secrets)
-            refused.append(name)
+                self._leave_out(refused_names)
+                return server_reply
+            refused_name = refused_parameter(failure, request_body)
+            if not refused_name or (refused_name == "response_format" and schema is PROBED_SCHEMA):
+                self._fail(failure, time.monotonic() - started_at, secrets)
+            refused_names.append(refused_name)
 
     def _deadline(self) -> float:
         """When the calls of this question must have ended, by `time.monotonic`."""
@@ -383,67 +410,86 @@ class OpenAIClient:
     def _left_out(self) -> frozenset[str]:
         return frozenset({*self.leave_out, *self._known.left_out})
 
-    def _leave_out(self, names: Sequence[str]) -> None:
+    def _leave_out(self, parameter_names: Sequence[str]) -> None:
         """Leave parameters out from now on, and say so, once for all threads."""
         with self._state.lock:
-            for name in names:
-                if name not in self._left_out:
-                    self._remember(left_out=(*self._known.left_out, name))
-                    warn_user(f"{self!r} refuses {name}, left out now: {PARAMETERS[name]}.")
+            for parameter_name in parameter_names:
+                if parameter_name not in self._left_out:
+                    self._remember(left_out=(*self._known.left_out, parameter_name))
+                    warn_user(
+                        f"{self!r} refuses {parameter_name}, left out now: "
+                        f"{OMISSION_EFFECTS[parameter_name]}."
+                    )
 
     @property
     def _known(self) -> _Known:
         """What is known of the server, read from the disk the first time."""
         if self._state.known is None:
-            with closing(self._store()) as store:
-                stored = store.get([self.name]).get(self.name, b"")
+            with closing(self._store()) as blob_store:
+                stored_bytes = blob_store.get([self.name]).get(self.name, b"")
             try:
-                self._state.known = _STORED.validate_json(stored)
+                self._state.known = _STORED_SERVER.validate_json(stored_bytes)
             except ValueError:  # nothing of this version
                 self._state.known = _Known()
         return self._state.known
 
-    def _remember(self, **known: Any) -> None:  # noqa: ANN401
+    def _remember(self, **known_fields: Any) -> None:  # noqa: ANN401
         """Note what is known of the server, in this client and on the disk."""
-        self._state.known = self._known._replace(**known)
-        with closing(self._store()) as store:
-            store.put({self.name: _STORED.dump_json(self._state.known)})
+        self._state.known = self._known._replace(**known_fields)
+        with closing(self._store()) as blob_store:
+            blob_store.put({self.name: _STORED_SERVER.dump_json(self._state.known)})
 
     @staticmethod
     def _store() -> Blobs:
-        return Blobs(cache_folder() / KEPT_IN, secret=own_secret(), patience_s=CACHE_PATIENCE_S)
+        return Blobs(
+            cache_folder() / SERVERS_FILE, secret=own_secret(), patience_s=CACHE_PATIENCE_S
+        )
 
-    def _fail(self, failure: ServerError, seconds: float, secrets: Sequence[str]) -> NoReturn:
+    def _fail(self, failure: ServerError, failed_after: float, secrets: Sequence[str]) -> NoReturn:
         """Raise the error of a server that failed: rule, what happened, remedy."""
-        remedy = _REMEDIES.get(failure.kind, "correct what it names").format(key_env=self.key_env)
-        reason = f"{self.host} {one_line_reason(str(failure), secrets)}"
-        raise model_failure(failure.kind, reason, remedy, seconds)
+        remedy = _FAILURE_REMEDIES.get(failure.kind, "correct what it names").format(
+            key_env=self.key_env
+        )
+        failure_reason = f"{self.host} {one_line_reason(str(failure), secrets)}"
+        raise model_failure(failure.kind, failure_reason, remedy, failed_after)
 
 
 def _body(
-    fixed: Mapping[str, Any],
+    fixed_fields: Mapping[str, Any],
     messages: Sequence[Message],
     max_tokens: int,
-    left_out: frozenset[str],
+    omitted_names: frozenset[str],
 ) -> dict[str, Any]:
     """Fields of a request without what is left out."""
-    sent = [dict(message) for message in messages]
-    if "system" in left_out and len(sent) > 1 and sent[0]["role"] == "system":
-        sent[1]["content"] = f"{sent[0]['content']}\n\n{sent[1]['content']}"
-        del sent[0]
-    tokens = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
-    if "logprobs" in left_out:  # alternatives need them
-        left_out |= {"top_logprobs"}
-    fields = {**fixed, tokens: max_tokens, "messages": sent}
-    return {name: value for name, value in fields.items() if name not in left_out}
+    sent_messages = [dict(message) for message in messages]
+    if (
+        "system" in omitted_names
+        and len(sent_messages) > 1
+        and sent_messages[0]["role"] == "system"
+    ):
+        sent_messages[1]["content"] = (
+            f"{sent_messages[0]['content']}\n\n{sent_messages[1]['content']}"
+        )
+        del sent_messages[0]
+    tokens_name = "max_completion_tokens" if "max_tokens" in omitted_names else "max_tokens"
+    if "logprobs" in omitted_names:  # alternatives need them
+        omitted_names |= {"top_logprobs"}
+    all_fields = {**fixed_fields, tokens_name: max_tokens, "messages": sent_messages}
+    return {
+        field_name: field_value
+        for field_name, field_value in all_fields.items()
+        if field_name not in omitted_names
+    }
 
 
-def _is_base_url(text: str) -> bool:
+def _is_base_url(url_text: str) -> bool:
     """Whether a text is an http or https URL with a host and without a query, fragment or blank."""
     try:
-        url = urlsplit(text)
-        is_addressed = url.hostname and url.port != 0  # a ValueError where it is no number
+        parsed_url = urlsplit(url_text)
+        is_addressed = (
+            parsed_url.hostname and parsed_url.port != 0
+        )  # a ValueError where it is no number
     except ValueError:
         return False
-    has_more = url.query or url.fragment or any(map(str.isspace, text))
-    return url.scheme in {"http", "https"} and bool(is_addressed) and not has_more
+    has_more = parsed_url.query or parsed_url.fragment or any(map(str.isspace, url_text))
+    return parsed_url.scheme in {"http", "https"} and bool(is_addressed) and not has_more

@@ -14,7 +14,7 @@ from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.values import Chunk, Generation, Generator, ModelUnavailableError
 
 NO_CONFIDENCE = "no log-probabilities"  # kind of a failure
-SWITCHES = ("generation.enabled", "signals.generation.enabled")
+CONFIDENCE_SWITCHES = ("generation.enabled", "signals.generation.enabled")
 
 
 def confidence_switch(policy: PolicyData) -> str | None:
@@ -27,22 +27,26 @@ def confidence_switch(policy: PolicyData) -> str | None:
       'generation.enabled'
       >>> confidence_switch(PolicyData.from_mapping({"generation": {"enabled": False}}))
     """
-    order, signal = policy.decision.order, policy.signals.get("generation")
-    gate, of_signal = SWITCHES
+    gate_order, generation_gate = policy.decision.order, policy.signals.get("generation")
+    gate_switch, signal_switch = CONFIDENCE_SWITCHES
     if (
         policy.generation.enabled
         and policy.decision.rule != EXPECTED_COST
-        and (order is None or "generation" in order)
+        and (gate_order is None or "generation" in gate_order)
     ):
-        return gate
+        return gate_switch
     if (
-        signal is None
-        or not signal.enabled
-        or signal.on_fire == "warn"
-        or signal.min is signal.max is None
+        generation_gate is None
+        or not generation_gate.enabled
+        or generation_gate.on_fire == "warn"
+        or generation_gate.min is generation_gate.max is None
     ):
         return None
-    return of_signal if order is None or {"signals", "signals.generation"} & set(order) else None
+    return (
+        signal_switch
+        if gate_order is None or {"signals", "signals.generation"} & set(gate_order)
+        else None
+    )
 
 
 def check_confidence(generator: Generator, switch: str | None) -> None:
@@ -100,19 +104,19 @@ class RequiredConfidence:
         if self.name not in self.known:
             check_confidence(self.base, self.switch)
             self.known[self.name] = getattr(self.base, "gives_confidence", None) is True
-        generation = self.base.answer(question, passages)
-        if not generation.text.strip():
-            return generation
-        if not isnan(given_confidence(generation)):
+        base_generation = self.base.answer(question, passages)
+        if not base_generation.text.strip():
+            return base_generation
+        if not isnan(given_confidence(base_generation)):
             self.known[self.name] = True
         elif not self.known.get(self.name):
             raise _lacking(self.name, self.switch)
         elif hasattr(self.base, "probe_confidence"):
             # The server has failed, and is checked again before its next answer.
             self.known.pop(self.name, None)
-            msg = "the server gives no log-probabilities any more"
-            raise ModelUnavailableError(msg, kind=NO_CONFIDENCE)
-        return generation
+            message = "the server gives no log-probabilities any more"
+            raise ModelUnavailableError(message, kind=NO_CONFIDENCE)
+        return base_generation
 
 
 def given_confidence(generation: Generation) -> float:
@@ -126,10 +130,12 @@ def given_confidence(generation: Generation) -> float:
     return nan if confidence is None else float(confidence)
 
 
-def _lacking(name: str, switch: str) -> ValueError:
-    msg = (
-        f"the gate {switch.removesuffix('.enabled')} needs a generator that gives a confidence "
-        f"(a server: log-probabilities), got {name}; take another, or switch the gate off: "
-        f'policy.replace("{switch}", False).'
+def _lacking(generator_name: str, gate_switch: str) -> ValueError:
+    message = (
+        f"the gate {gate_switch.removesuffix('.enabled')} needs "
+        "a generator that gives a confidence "
+        f"(a server: log-probabilities), got {generator_name}; "
+        "take another, or switch the gate off: "
+        f'policy.replace("{gate_switch}", False).'
     )
-    return ValueError(msg)
+    return ValueError(message)

@@ -11,15 +11,17 @@ from typing import Any, NamedTuple
 from raglab.answering.client import MALFORMED, Completion, Finish, TokenScore
 from raglab.answering.hygiene import visible
 
-TOKEN_CHARS = 128  # the longest token of a vocabulary in use, a run of blanks
-MAX_COUNT = 1_000_000_000  # tokens of one request that are believed
-# an error that speaks of a limit names a parameter that is taken
-_LIMIT = re.compile(
+MAX_TOKEN_CHARACTERS = 128  # the longest token of a vocabulary in use, a run of blanks
+MAX_TOKEN_COUNT = 1_000_000_000  # tokens of one request that are believed
+# an error about a limit names a parameter that the server accepts
+_LIMIT_ERROR = re.compile(
     r"context (?:length|size|window)|max_model_len|exceed|too (?:large|long|many)|at most|\brange"
     r"|(?:less|greater|more) than|between|maximum|max allowed|integer in|[<>]",
     re.IGNORECASE,
 )
-_ROLE = re.compile(r"\broles?\b|system (?:prompt|message)|developer instruction", re.IGNORECASE)
+_ROLE_ERROR = re.compile(
+    r"\broles?\b|system (?:prompt|message)|developer instruction", re.IGNORECASE
+)
 
 
 class ServerError(Exception):
@@ -49,90 +51,117 @@ def chat_reply(body: bytes, max_tokens: int) -> ServerReply:
       ServerError: it cannot be read, or is longer than its tokens hold.
     """
     try:
-        reply = json.loads(body)
+        parsed_reply = json.loads(body)
     except (ValueError, RecursionError):
-        what = "a page of HTML" if body.lstrip().startswith(b"<") else "what is not JSON"
-        msg = f"answered with {what}"
-        raise ServerError(msg) from None
+        body_kind = "a page of HTML" if body.lstrip().startswith(b"<") else "what is not JSON"
+        error_message = f"answered with {body_kind}"
+        raise ServerError(error_message) from None
     try:
-        choice = reply["choices"][0]
-        message, end = choice.get("message") or {}, choice.get("finish_reason")
-        text, refusal = message.get("content"), message.get("refusal")
-        reasoned = bool(message.get("reasoning_content") or message.get("reasoning"))
+        first_choice = parsed_reply["choices"][0]
+        message, finish_reason = (
+            first_choice.get("message") or {},
+            first_choice.get("finish_reason"),
+        )
+        reply_text, refusal_text = message.get("content"), message.get("refusal")
+        has_thoughts = bool(message.get("reasoning_content") or message.get("reasoning"))
     except (LookupError, TypeError, AttributeError):
-        msg = f"answered without a choice{message_of(reply)}"
-        raise ServerError(msg) from None
-    finish: Finish = "length" if end == "length" else "stop"
-    reason = ""
-    if end == "content_filter":
-        finish, reason = "declined", "withheld its answer (content_filter)"
-    elif refusal and isinstance(refusal, str):
-        finish, reason = "declined", f"declined to answer: {refusal}"
-    if isinstance(text, list):  # of parts, some of them thoughts
-        parts = [part for part in text if isinstance(part, dict)]
-        reasoned = reasoned or any(part.get("type") == "thinking" for part in parts)
-        text = "".join(str(part.get("text")) for part in parts if part.get("type") == "text")
-    if finish == "declined" or (text is None and (reasoned or finish == "length")):
-        text = ""
-    if not isinstance(text, str):
-        msg = "answered without a text"
-        raise ServerError(msg)
+        error_message = f"answered without a choice{message_of(parsed_reply)}"
+        raise ServerError(error_message) from None
+    # A filter and a refusal by the model are both declined answers, for different reasons.
+    finish_kind: Finish = "length" if finish_reason == "length" else "stop"
+    decline_reason = ""
+    if finish_reason == "content_filter":
+        finish_kind, decline_reason = "declined", "withheld its answer (content_filter)"
+    elif refusal_text and isinstance(refusal_text, str):
+        finish_kind, decline_reason = "declined", f"declined to answer: {refusal_text}"
+    if isinstance(reply_text, list):  # of parts, some of them thoughts
+        content_parts = [
+            content_part for content_part in reply_text if isinstance(content_part, dict)
+        ]
+        has_thoughts = has_thoughts or any(
+            content_part.get("type") == "thinking" for content_part in content_parts
+        )
+        reply_text = "".join(
+            str(content_part.get("text"))
+            for content_part in content_parts
+            if content_part.get("type") == "text"
+        )
+    # A declined reply, or one that ended in its thoughts, has no text: that is no error.
+    if finish_kind == "declined" or (
+        reply_text is None and (has_thoughts or finish_kind == "length")
+    ):
+        reply_text = ""
+    if not isinstance(reply_text, str):
+        error_message = "answered without a text"
+        raise ServerError(error_message)
     # it did not heed max_tokens, and what reads the answer takes time
-    if len(text) > TOKEN_CHARS * max_tokens:
-        msg = f"answered with {len(text)} characters, more than {max_tokens} tokens hold"
-        raise ServerError(msg)
+    if len(reply_text) > MAX_TOKEN_CHARACTERS * max_tokens:
+        error_message = (
+            f"answered with {len(reply_text)} characters, more than {max_tokens} tokens hold"
+        )
+        raise ServerError(error_message)
     completion = Completion(
-        visible(text),
-        () if finish == "declined" else _token_scores(choice.get("logprobs")),
-        finish,
-        _token_count(reply, "prompt_tokens"),
-        _token_count(reply, "completion_tokens"),
-        reason=reason,
+        visible(reply_text),
+        () if finish_kind == "declined" else _token_scores(first_choice.get("logprobs")),
+        finish_kind,
+        _token_count(parsed_reply, "prompt_tokens"),
+        _token_count(parsed_reply, "completion_tokens"),
+        reason=decline_reason,
     )
-    model = reply.get("model")
-    return ServerReply(completion, reasoned, model if isinstance(model, str) else "")
+    model_name = parsed_reply.get("model")
+    return ServerReply(completion, has_thoughts, model_name if isinstance(model_name, str) else "")
 
 
 def _token_scores(logprobs: Any) -> tuple[TokenScore, ...]:  # noqa: ANN401  (any JSON)
     """Tokens with their log-probabilities; none unless all are measured."""
-    rows = logprobs.get("content") if isinstance(logprobs, dict) else None
-    tokens = _measured(rows)
-    if not isinstance(rows, list) or len(tokens) < len(rows):
+    token_rows = logprobs.get("content") if isinstance(logprobs, dict) else None
+    measured_tokens = _measured(token_rows)
+    if not isinstance(token_rows, list) or len(measured_tokens) < len(token_rows):
         return ()
     return tuple(
         TokenScore(
-            *token, tuple(sorted(_measured(row.get("top_logprobs")), key=lambda top: -top[1]))
+            *measured_token,
+            tuple(
+                sorted(
+                    _measured(token_row.get("top_logprobs")),
+                    key=lambda alternative: -alternative[1],
+                )
+            ),
         )
-        for token, row in zip(tokens, rows, strict=True)
+        for measured_token, token_row in zip(measured_tokens, token_rows, strict=True)
     )
 
 
-def _measured(rows: Any) -> list[tuple[str, float]]:  # noqa: ANN401  (any JSON)
+def _measured(token_rows: Any) -> list[tuple[str, float]]:  # noqa: ANN401  (any JSON)
     """Texts and log-probabilities of the rows that have one."""
     return [
-        (visible(str(row.get("token", ""))), float(row["logprob"]))
-        for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, dict)
-        and type(row.get("logprob")) in {int, float}
-        and -sys.float_info.max <= row["logprob"] <= 0
+        (visible(str(token_row.get("token", ""))), float(token_row["logprob"]))
+        for token_row in (token_rows if isinstance(token_rows, list) else [])
+        if isinstance(token_row, dict)
+        and type(token_row.get("logprob")) in {int, float}
+        and -sys.float_info.max <= token_row["logprob"] <= 0
     ]
 
 
-def _token_count(reply: Mapping[str, Any], name: str) -> int | None:
+def _token_count(parsed_reply: Mapping[str, Any], usage_name: str) -> int | None:
     """Tokens that a reply reports under a name; None where it reports none that can be."""
-    usage = reply.get("usage")
-    count = usage.get(name) if isinstance(usage, dict) else None
-    return count if type(count) is int and 0 <= count <= MAX_COUNT else None
+    usage_counts = parsed_reply.get("usage")
+    token_count = usage_counts.get(usage_name) if isinstance(usage_counts, dict) else None
+    return token_count if type(token_count) is int and 0 <= token_count <= MAX_TOKEN_COUNT else None
 
 
 def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
     """What a server says of an error, after a colon; '' where it says nothing."""
-    first = body[0] if isinstance(body, list) and body else body  # as Gemini's
-    error = first.get("error", first.get("detail", first)) if isinstance(first, dict) else first
+    first_body = body[0] if isinstance(body, list) and body else body  # as Gemini's
+    error = (
+        first_body.get("error", first_body.get("detail", first_body))
+        if isinstance(first_body, dict)
+        else first_body
+    )
     if isinstance(error, list) and error and isinstance(error[0], dict):
         error = f"{error[0].get('loc')} {error[0].get('msg')}"  # as FastAPI's, which repeats input
-    text = error.get("message") if isinstance(error, dict) else error
-    return f": {text}" if isinstance(text, str) and text.strip() else ""
+    error_text = error.get("message") if isinstance(error, dict) else error
+    return f": {error_text}" if isinstance(error_text, str) and error_text.strip() else ""
 
 
 def refused_parameter(error: ServerError, sent: Mapping[str, Any]) -> str:
@@ -148,16 +177,16 @@ def refused_parameter(error: ServerError, sent: Mapping[str, Any]) -> str:
     """
     if error.kind not in {"HTTP 400", "HTTP 422"}:
         return ""
-    stated = error.body.get("param") if isinstance(error.body, dict) else ""
-    text = f"{stated} {message_of(error.body)}"
-    places = {
-        name: match.start()
-        for name in sent
-        if name not in {"model", "messages"}
-        and (name == "temperature" or not _LIMIT.search(text))
-        and (match := re.search(rf"\b{name}\b", text))
+    stated_parameter = error.body.get("param") if isinstance(error.body, dict) else ""
+    error_text = f"{stated_parameter} {message_of(error.body)}"
+    name_positions = {
+        parameter_name: name_match.start()
+        for parameter_name in sent
+        if parameter_name not in {"model", "messages"}
+        and (parameter_name == "temperature" or not _LIMIT_ERROR.search(error_text))
+        and (name_match := re.search(rf"\b{parameter_name}\b", error_text))
     }
-    if places:
-        return min(places, key=places.__getitem__)
-    roles = [message["role"] for message in sent["messages"]]
-    return "system" if "system" in roles and _ROLE.search(text) else ""
+    if name_positions:
+        return min(name_positions, key=name_positions.__getitem__)
+    sent_roles = [message["role"] for message in sent["messages"]]
+    return "system" if "system" in sent_roles and _ROLE_ERROR.search(error_text) else ""

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     import httpx2
 
 # of a reply; an answer of 10,000 tokens with their log-probabilities takes 2 MB
-MAX_BYTES = 4_000_000
-_SENT = frozenset({"host", "content-type", "content-length", "accept", "user-agent", "connection"})
-_READ = frozenset({"retry-after", "retry-after-ms"})
+MAX_REPLY_BYTES = 4_000_000
+_SENT_HEADERS = frozenset(
+    {"host", "content-type", "content-length", "accept", "user-agent", "connection"}
+)
+_READ_HEADERS = frozenset({"retry-after", "retry-after-ms"})
 
 
 class ServerRequest(NamedTuple):
@@ -43,8 +45,8 @@ class ServerRequest(NamedTuple):
 
 def import_libraries() -> None:
     """Import what a request needs, which is slow the first time."""
-    for name in ("anyio.from_thread", "httpx2", "openai"):
-        import_module(name)
+    for library_name in ("anyio.from_thread", "httpx2", "openai"):
+        import_module(library_name)
 
 
 def reply_body(request: ServerRequest) -> bytes:
@@ -63,28 +65,36 @@ def reply_body(request: ServerRequest) -> bytes:
     from anyio import fail_after
     from anyio.from_thread import start_blocking_portal
 
-    statuses: list[int] = []
+    status_codes: list[int] = []
 
-    async def send_needed(sent: httpx2.Request) -> None:
+    async def send_needed(sent_request: httpx2.Request) -> None:
         """Leave out what says what runs here; of packed replies the size could not be bounded."""
-        headers = {name: value for name, value in sent.headers.items() if name in _SENT}
-        headers |= {"accept-encoding": "identity"}
-        headers |= {"authorization": request.authorization} if request.authorization else {}
-        sent.headers = httpx2.Headers(headers)
+        kept_headers = {
+            header_name: header_value
+            for header_name, header_value in sent_request.headers.items()
+            if header_name in _SENT_HEADERS
+        }
+        kept_headers |= {"accept-encoding": "identity"}
+        kept_headers |= {"authorization": request.authorization} if request.authorization else {}
+        sent_request.headers = httpx2.Headers(kept_headers)
 
     async def read_bounded(response: httpx2.Response) -> None:
         """No cookie, redirect or encoding of the server's is acted on."""
-        statuses.append(response.status_code)
-        body, stream = bytearray(), cast("httpx2.AsyncByteStream", response.stream)
-        async with aclosing(stream):
-            async for part in stream:
-                body += part
-                if len(body) > MAX_BYTES:
-                    msg = f"answered with more than {MAX_BYTES} bytes"
-                    raise ServerError(msg)
-        response.stream = httpx2.ByteStream(bytes(body))
-        used = {name: value for name, value in response.headers.items() if name in _READ}
-        response.headers = httpx2.Headers(used)
+        status_codes.append(response.status_code)
+        reply_bytes, byte_stream = bytearray(), cast("httpx2.AsyncByteStream", response.stream)
+        async with aclosing(byte_stream):
+            async for received_bytes in byte_stream:
+                reply_bytes += received_bytes
+                if len(reply_bytes) > MAX_REPLY_BYTES:
+                    error_message = f"answered with more than {MAX_REPLY_BYTES} bytes"
+                    raise ServerError(error_message)
+        response.stream = httpx2.ByteStream(bytes(reply_bytes))
+        kept_headers = {
+            header_name: header_value
+            for header_name, header_value in response.headers.items()
+            if header_name in _READ_HEADERS
+        }
+        response.headers = httpx2.Headers(kept_headers)
 
     async def post() -> bytes:
         is_secure = urlsplit(request.base_url).scheme == "https"
@@ -109,15 +119,29 @@ def reply_body(request: ServerRequest) -> bytes:
                 )
                 return response.content
 
+    # Each failure becomes one of our kinds: the error of the library holds the key.
     try:
         with start_blocking_portal() as portal:
             return portal.call(post)
     except TimeoutError:
-        last = f", but with {statuses[-1]}" if statuses and statuses[-1] >= 400 else ""
-        why, kind, content = f"did not answer within {request.timeout:g} s{last}", TIMEOUT, None
+        last_status = (
+            f", but with {status_codes[-1]}" if status_codes and status_codes[-1] >= 400 else ""
+        )
+        failure_text, failure_kind, error_body = (
+            f"did not answer within {request.timeout:g} s{last_status}",
+            TIMEOUT,
+            None,
+        )
     except openai.APIConnectionError:
-        why, kind, content = "could not be reached or broke off", NO_CONNECTION, None
+        failure_text, failure_kind, error_body = (
+            "could not be reached or broke off",
+            NO_CONNECTION,
+            None,
+        )
     except openai.APIStatusError as error:
-        status, content = error.status_code, error.body
-        why, kind = f"answered {status}{message_of(content)}", f"HTTP {status}"
-    raise ServerError(why, kind, content)
+        error_status, error_body = error.status_code, error.body
+        failure_text, failure_kind = (
+            f"answered {error_status}{message_of(error_body)}",
+            f"HTTP {error_status}",
+        )
+    raise ServerError(failure_text, failure_kind, error_body)

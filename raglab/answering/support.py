@@ -1,4 +1,4 @@
-"""Support (shore): how far the chosen hits bear out each claim of an answer (S2.11).
+"""Support (shore): how far the chosen hits support each claim of an answer (S2.11).
 
 The constants were set by what they mean and checked on SciFact, SQuAD, Natural Questions, PubMedQA,
 MT-RAG and the bundled set, where a wide range about each ranks alike; none was chosen by its score
@@ -35,13 +35,13 @@ from raglab.words.languages import LANGUAGES
 from raglab.words.text import pieces, sentences, split_code
 from raglab.words.tokeniser import word_count
 
-SUBSTANCE = frozenset({WORD, NAME, NUMBER, UNIT})
+SUBSTANCE_KINDS = frozenset({WORD, NAME, NUMBER, UNIT})
 # Keys of words that begin a clause, and of those that do so after a number.
-PARTING = frozenset(word[:KEY] for word in LANGUAGES.words.parting)
-PARTING_NUMBERS = frozenset(word[:KEY] for word in LANGUAGES.words.parting_numbers)
+PARTING_KEYS = frozenset(word[:KEY] for word in LANGUAGES.words.parting)
+PARTING_AFTER_NUMBERS = frozenset(word[:KEY] for word in LANGUAGES.words.parting_numbers)
 # Keys of pronouns and auxiliaries: a clause that begins with one leaves what it is about to the
 # clause before.
-LEANING = frozenset(word[:KEY] for word in LANGUAGES.words.leaning)
+LEANING_KEYS = frozenset(word[:KEY] for word in LANGUAGES.words.leaning)
 
 
 class WordPosition(NamedTuple):
@@ -73,45 +73,69 @@ class EvidenceWords(NamedTuple):
     numbered: list[bool]
 
 
-def evidence_words(texts: Sequence[str], keys: Collection[str] | None = None) -> EvidenceWords:
+def evidence_words(
+    passage_texts: Sequence[str], selected_keys: Collection[str] | None = None
+) -> EvidenceWords:
     """Places of the words of texts, each a passage or a sentence.
 
     Args:
-      keys: of the words that are wanted; None wants all.
+      selected_keys: of the words that are wanted; None wants all.
 
     Example:
       >>> evidence_words(["Fire costs £250. Hail costs £400."]).places["400"]
       {1: [WordPosition(at=3, sign=1, negated=False, clause=2, leads=False, counts=False)]}
     """
-    places: dict[str, dict[int, list[WordPosition]]] = {}
-    passage: list[int] = []
-    substance: list[int] = []
-    numbered: list[bool] = []
-    for number, text in enumerate(texts):
-        for words, clauses in _sentence_words(text):
-            sentence, first = len(passage), len(numbered)  # clauses are counted over all evidence
-            passage.append(number)
-            substance.append(sum(word.kind in SUBSTANCE for word in words))
-            numbered += [False] * (clauses[-1] + 1 if clauses else 0)
+    places_by_key: dict[str, dict[int, list[WordPosition]]] = {}
+    sentence_passages: list[int] = []
+    substance_counts: list[int] = []
+    has_number: list[bool] = []
+    for passage_number, passage_text in enumerate(passage_texts):
+        for sentence_words, word_clauses in _sentence_words(passage_text):
+            sentence_index, first_clause = (
+                len(sentence_passages),
+                len(has_number),
+            )  # clauses are counted over all evidence
+            sentence_passages.append(passage_number)
+            substance_counts.append(
+                sum(claim_word.kind in SUBSTANCE_KINDS for claim_word in sentence_words)
+            )
+            has_number += [False] * (word_clauses[-1] + 1 if word_clauses else 0)
             # the clause of the last word of substance, and the one that was entered last
-            led = begun = -1
-            leaning = False
-            for at, (word, clause) in enumerate(zip(words, clauses, strict=True)):
-                key, kind, sign, negated = word
+            led_clause = begun_clause = -1
+            is_leaning = False
+            for word_index, (claim_word, clause) in enumerate(
+                zip(sentence_words, word_clauses, strict=True)
+            ):
+                word_key, word_kind, sign, is_negated = claim_word
                 # The first word that is neither punctuation nor `and` says how its clause begins.
-                if clause != begun and kind != BREAK and key not in PARTING:
-                    begun, leaning = clause, key in LEANING or kind == NEGATION
-                if keys is None or key in keys:
-                    counts = at + 1 < len(words) and words[at + 1].kind in SUBSTANCE
-                    place = WordPosition(
-                        at, sign, negated, first + clause, leaning or led != clause, counts
+                if clause != begun_clause and word_kind != BREAK and word_key not in PARTING_KEYS:
+                    begun_clause, is_leaning = (
+                        clause,
+                        word_key in LEANING_KEYS or word_kind == NEGATION,
                     )
-                    places.setdefault(key, {}).setdefault(sentence, []).append(place)
-                if kind in SUBSTANCE:  # after its own place is noted: a word does not lead itself
-                    led = clause
-                    if kind == NUMBER:
-                        numbered[first + clause] = True
-    return EvidenceWords(places, passage, substance, numbered)
+                if selected_keys is None or word_key in selected_keys:
+                    precedes_substance = (
+                        word_index + 1 < len(sentence_words)
+                        and sentence_words[word_index + 1].kind in SUBSTANCE_KINDS
+                    )
+                    position = WordPosition(
+                        word_index,
+                        sign,
+                        is_negated,
+                        first_clause + clause,
+                        is_leaning or led_clause != clause,
+                        precedes_substance,
+                    )
+                    places_by_key.setdefault(word_key, {}).setdefault(sentence_index, []).append(
+                        position
+                    )
+                if (
+                    word_kind in SUBSTANCE_KINDS
+                ):  # after its own place is noted: a word does not lead itself
+                    led_clause = clause
+                    if word_kind == NUMBER:
+                        has_number[first_clause + clause] = True
+    return EvidenceWords(places_by_key, sentence_passages, substance_counts, has_number)
 
 
 def clause_numbers(words: Sequence[Word]) -> list[int]:
@@ -123,75 +147,92 @@ def clause_numbers(words: Sequence[Word]) -> list[int]:
       >>> clause_numbers(claim_words("2 vans and 3 cars"))
       [0, 0, 1, 1, 1]
     """
-    numbers: list[int] = []
-    clause, numbered = 0, False
-    for at, (key, kind, _, _) in enumerate(words):
-        if kind == BREAK or key in PARTING:
-            clause, numbered = clause + 1, False
-        elif kind == NUMBER:
-            numbered = True
+    clause_indices: list[int] = []
+    current_clause, has_number = 0, False
+    for word_index, (word_key, word_kind, _, _) in enumerate(words):
+        if word_kind == BREAK or word_key in PARTING_KEYS:
+            current_clause, has_number = current_clause + 1, False
+        elif word_kind == NUMBER:
+            has_number = True
         elif (
-            numbered
-            and key in PARTING_NUMBERS
-            and any(word.kind == NUMBER for word in words[at + 1 : at + 3])
+            has_number
+            and word_key in PARTING_AFTER_NUMBERS
+            and any(
+                claim_word.kind == NUMBER for claim_word in words[word_index + 1 : word_index + 3]
+            )
         ):
-            clause, numbered = clause + 1, False
-        numbers.append(clause)
-    return numbers
+            current_clause, has_number = current_clause + 1, False
+        clause_indices.append(current_clause)
+    return clause_indices
 
 
 @lru_cache(maxsize=4096)
-def _sentence_words(text: str) -> tuple[tuple[tuple[Word, ...], tuple[int, ...]], ...]:
+def _sentence_words(passage_text: str) -> tuple[tuple[tuple[Word, ...], tuple[int, ...]], ...]:
     """Words of each sentence of a text, and their clauses."""
     return tuple(
-        (tuple(words), tuple(clause_numbers(words))) for words in map(claim_words, sentences(text))
+        (tuple(sentence_words), tuple(clause_numbers(sentence_words)))
+        for sentence_words in map(claim_words, sentences(passage_text))
     )
 
 
 # What a word counts: a number or a name that is not there is worse than a verb that is not.
-WEIGHTS = {BREAK: 0.0, LITTLE: 0.2, NEGATION: 0.2, UNIT: 0.5, WORD: 1.0, NAME: 1.5, NUMBER: 2.0}
+KIND_WEIGHTS = {
+    BREAK: 0.0,
+    LITTLE: 0.2,
+    NEGATION: 0.2,
+    UNIT: 0.5,
+    WORD: 1.0,
+    NAME: 1.5,
+    NUMBER: 2.0,
+}
 # of its weight a word earns by being in the evidence at all; the rest is for the company it keeps
 # there
-PRESENT = 0.5
-ALONE = 1.0 / 3.0  # of a score that is for the best single sentence
+PRESENCE_SHARE = 0.5
+SINGLE_SENTENCE_SHARE = 1.0 / 3.0  # of a score that is for the best single sentence
 # words of substance; in a longer claim, one sentence, and one word in doubt, count for less
-LONG = 8
+LONG_CLAIM_WORDS = 8
 
 # What a word's company counts, by where it stands from the word.
-SPAN = 4  # words of substance on either side that are a word's company
-SLACK = 2  # places by which company may have moved to be as far off as in the claim
-CLAUSE = 0.9  # in its clause, but further off than in the claim
-BESIDE = 0.85  # in another clause, but no further off, as in a list
+COMPANY_SPAN = 4  # words of substance on either side that are a word's company
+PLACE_SLACK = 2  # places by which company may have moved to be as far off as in the claim
+SAME_CLAUSE_FAR = 0.9  # in its clause, but further off than in the claim
+OTHER_CLAUSE_NEAR = 0.85  # in another clause, but no further off, as in a list
 # in an earlier clause, where the word's own begins with it: what a sentence is about is often said
 # once
-HEAD = 0.9
-EARLIER = 0.8  # in an earlier clause
+EARLIER_CLAUSE_LED = 0.9
+EARLIER_CLAUSE = 0.8  # in an earlier clause
 # in a later clause: what was said before holds on more often than what comes after held before
-LATER = 0.7
+LATER_CLAUSE = 0.7
 # a number's company, in an earlier clause with a number of its own: `covers 2 vans and 3 cars`
-SHARED = 0.8
-TAKEN = 0.0  # a number's company, in a later clause with a number of its own
-OPPOSITE = 0.5  # times that, for company of the opposite meaning: `after` for `before`
-NEARBY = 0.3  # in another sentence of the passage, such as its heading, or in one close by
-MEANT = 0.6  # in the sentence before, where the word's own clause begins with it or a pronoun
-CLOSE = (-2, -1, 1, 2)  # sentences that are close by
+SHARED_NUMBER = 0.8
+TAKEN_NUMBER = 0.0  # a number's company, in a later clause with a number of its own
+OPPOSITE_FACTOR = 0.5  # times that, for company of the opposite meaning: `after` for `before`
+OTHER_SENTENCE = 0.3  # in another sentence of the passage, such as its heading, or in one close by
+SENTENCE_BEFORE = (
+    0.6  # in the sentence before, where the word's own clause begins with it or a pronoun
+)
+CLOSE_SENTENCES = (-2, -1, 1, 2)  # sentences that are close by
 
 # What a word in doubt leaves of a score.
-TURNED = 0.4  # a word that the evidence turns the other way
-MOST_TURNED = 2  # such words that are counted
-MARGIN = 0.1  # share of company by which the other way must be ahead to count fully
-TOGETHER = 3  # words of substance within which two turned words may be one negation put differently
-UNPROVEN = 0.7  # a number that is not there, or is in other company
-PROVEN = 0.3  # share of its company at which a number is proven
-TWICE = 0.8  # of its share, a number that the claim says more often than the evidence
-UNNAMED = 0.75  # a name that is not there
+TURNED_FACTOR = 0.4  # a word that the evidence turns the other way
+MAX_TURNED_WORDS = 2  # such words that are counted
+FULL_TURN_LEAD = 0.1  # share of company by which the other way must be ahead to count fully
+SAME_NEGATION_SPAN = (
+    3  # words of substance within which two turned words may be one negation put differently
+)
+UNPROVEN_FACTOR = 0.7  # a number that is not there, or is in other company
+PROVEN_SHARE = 0.3  # share of its company at which a number is proven
+REPEATED_NUMBER_FACTOR = (
+    0.8  # of its share, a number that the claim says more often than the evidence
+)
+UNNAMED_FACTOR = 0.75  # a name that is not there
 
 
 # What no text for people comes near: a hostile one repeats a word until each is held against each,
 # for hours.
-MOST_COMPARISONS = 200_000  # of places with places, for one claim
-LONGEST_CLAIM = 1_000  # words
-MOST_CLAIMS = 500  # of an answer
+MAX_COMPARISONS = 200_000  # of places with places, for one claim
+MAX_CLAIM_WORDS = 1_000  # words
+MAX_CLAIMS = 500  # of an answer
 
 
 class _Mate(NamedTuple):
@@ -240,179 +281,244 @@ def claim_support(words: Sequence[Word], evidence: EvidenceWords) -> float:
 
     Source: rule S2.11.
     """
-    total = sum(WEIGHTS[word.kind] for word in words)
-    if not total or len(words) > LONGEST_CLAIM:
+    total_weight = sum(KIND_WEIGHTS[claim_word.kind] for claim_word in words)
+    if not total_weight or len(words) > MAX_CLAIM_WORDS:
         return 0.0
     matches = _word_matches(words, evidence)
-    earned = 0.0
-    by_sentence: defaultdict[int, float] = defaultdict(float)
-    for at, word in enumerate(words):
-        weight = WEIGHTS[word.kind]
-        if at in matches:
-            earned += weight * (PRESENT + (1.0 - PRESENT) * matches[at].share)
-        elif word.kind == LITTLE and word.key in evidence.places:
-            earned += weight
+    earned_weight = 0.0
+    weight_by_sentence: defaultdict[int, float] = defaultdict(float)
+    for word_index, claim_word in enumerate(words):
+        weight = KIND_WEIGHTS[claim_word.kind]
+        if word_index in matches:
+            earned_weight += weight * (
+                PRESENCE_SHARE + (1.0 - PRESENCE_SHARE) * matches[word_index].share
+            )
+        elif claim_word.kind == LITTLE and claim_word.key in evidence.places:
+            earned_weight += weight
         if weight:
-            for sentence in evidence.places.get(word.key, ()):
-                by_sentence[sentence] += weight
-    brief = min(1.0, LONG / max(1, sum(word.kind in SUBSTANCE for word in words)))
-    alone = ALONE * brief
-    held = (1.0 - alone) * earned + alone * max(by_sentence.values(), default=0.0)
-    return min(1.0, held / total) * _score_left(words, matches, brief)
+            for sentence_index in evidence.places.get(claim_word.key, ()):
+                weight_by_sentence[sentence_index] += weight
+    length_factor = min(
+        1.0,
+        LONG_CLAIM_WORDS / max(1, sum(claim_word.kind in SUBSTANCE_KINDS for claim_word in words)),
+    )
+    single_share = SINGLE_SENTENCE_SHARE * length_factor
+    mixed_weight = (1.0 - single_share) * earned_weight + single_share * max(
+        weight_by_sentence.values(), default=0.0
+    )
+    return min(1.0, mixed_weight / total_weight) * _score_left(words, matches, length_factor)
 
 
 def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _WordMatch]:
     """Best place of each content word and negation the evidence has, by place in the claim."""
-    substance = [at for at, word in enumerate(words) if word.kind in SUBSTANCE]
-    clauses = clause_numbers(words)
-    numbered = {clauses[at] for at in substance if words[at].kind == NUMBER}
+    substance_indices = [
+        word_index
+        for word_index, claim_word in enumerate(words)
+        if claim_word.kind in SUBSTANCE_KINDS
+    ]
+    word_clauses = clause_numbers(words)
+    numbered_clauses = {
+        word_clauses[word_index]
+        for word_index in substance_indices
+        if words[word_index].kind == NUMBER
+    }
     matches: dict[int, _WordMatch] = {}
-    used: set[tuple[int, int]] = set()
-    n_before = spent = 0  # words of substance before this one; comparisons so far
-    for at, word in enumerate(words):
-        is_substance = word.kind in SUBSTANCE
-        if word.key in evidence.places and (is_substance or word.kind == NEGATION):
+    used_places: set[tuple[int, int]] = set()
+    n_before = n_comparisons = 0  # words of substance before this one; comparisons so far
+    for word_index, claim_word in enumerate(words):
+        is_substance = claim_word.kind in SUBSTANCE_KINDS
+        if claim_word.key in evidence.places and (is_substance or claim_word.kind == NEGATION):
             # The words of substance on either side, without the word itself where it is one.
-            after = n_before + is_substance
+            n_through = n_before + is_substance
             neighbours = (
-                substance[max(0, n_before - SPAN) : n_before] + substance[after : after + SPAN]
+                substance_indices[max(0, n_before - COMPANY_SPAN) : n_before]
+                + substance_indices[n_through : n_through + COMPANY_SPAN]
             )
-            mates = [
+            company = [
                 _Mate(
-                    key=words[i].key,
-                    pole=_pole(words[i]),
-                    offset=i - at,
-                    weight=WEIGHTS[words[i].kind],
-                    apart=clauses[i] != clauses[at],
+                    key=words[mate_index].key,
+                    pole=_pole(words[mate_index]),
+                    offset=mate_index - word_index,
+                    weight=KIND_WEIGHTS[words[mate_index].kind],
+                    apart=word_clauses[mate_index] != word_clauses[word_index],
                     # A number counts the words of its own clause, and those of a clause that has
                     # no number of its own.
-                    counted=NUMBER in {word.kind, words[i].kind}
-                    and not (clauses[i] != clauses[at] and clauses[i] in numbered),
+                    counted=NUMBER in {claim_word.kind, words[mate_index].kind}
+                    and not (
+                        word_clauses[mate_index] != word_clauses[word_index]
+                        and word_clauses[mate_index] in numbered_clauses
+                    ),
                 )
-                for i in neighbours
+                for mate_index in neighbours
             ]
-            best, spent = _best_place(word, mates, evidence, used, spent)
-            if best.share >= 0.0:
-                matches[at] = best
-                if word.kind == NUMBER:  # said twice by the claim, it should be there twice
-                    used.add(best.place)
+            best_match, n_comparisons = _best_place(
+                claim_word, company, evidence, used_places, n_comparisons
+            )
+            if best_match.share >= 0.0:
+                matches[word_index] = best_match
+                if claim_word.kind == NUMBER:  # said twice by the claim, it should be there twice
+                    used_places.add(best_match.place)
         n_before += is_substance
     return matches
 
 
 def _best_place(  # noqa: C901 (one loop, with a way out of it)
-    word: Word,
-    mates: Sequence[_Mate],
+    claim_word: Word,
+    company_words: Sequence[_Mate],
     evidence: EvidenceWords,
-    used: set[tuple[int, int]],
-    spent: int,
+    used_places: set[tuple[int, int]],
+    n_comparisons: int,
 ) -> tuple[_WordMatch, int]:
     """The place where a word has most of its company, turned as in the claim if there are several.
 
     Comparisons spent.
 
     Args:
-      used: places of numbers that an earlier word of the claim has taken.
-      spent: comparisons for the words before; past the most of them no further sentence is looked
-        at, and a word that none was looked at for has a share of -1.
+      used_places: places of numbers that an earlier word of the claim has taken.
+      n_comparisons: comparisons for the words before; past the most of them no further sentence is
+        read, and a word without any has a share of -1.
     """
-    whole = sum(mate.weight for mate in mates)
+    company_weight = sum(company_word.weight for company_word in company_words)
     # The best place where the word is turned the other way, and where as in the claim; offsets of
     # words after it that stand in a clause with the one, and in a sentence with the other.
-    best = [_WordMatch(-1.0, bool(way), False, 0.0, (-1, -1)) for way in range(2)]
-    denied, stated = set[int](), set[int]()
-    # Company that the evidence has at all, with its places by sentence and its passages.
-    known = [
-        (mate, there, {evidence.passage[sentence] for sentence in there})
-        for mate in mates
-        if (there := evidence.places.get(mate.key))
+    best_matches = [
+        _WordMatch(-1.0, bool(is_same_way), False, 0.0, (-1, -1)) for is_same_way in range(2)
     ]
-    for sentence, places in evidence.places[word.key].items():
+    denied_offsets, stated_offsets = set[int](), set[int]()
+    # Company that the evidence has at all, with its places by sentence and its passages.
+    company_places = [
+        (
+            company_word,
+            sentence_places,
+            {evidence.passage[sentence_index] for sentence_index in sentence_places},
+        )
+        for company_word in company_words
+        if (sentence_places := evidence.places.get(company_word.key))
+    ]
+    for sentence_index, word_places in evidence.places[claim_word.key].items():
         # Company outside the sentence counts the same for every place in it; `meant` where the
         # place leads its clause.
-        beside: list[tuple[_Mate, list[WordPosition]]] = []
-        elsewhere = meant = 0.0
-        for mate, there, passages in known:
-            if sentence in there:
-                beside.append((mate, there[sentence]))
-            elif evidence.passage[sentence] in passages or any(
-                sentence + step in there for step in CLOSE
+        same_sentence: list[tuple[_Mate, list[WordPosition]]] = []
+        other_sentence_weight = led_weight = 0.0
+        for company_word, sentence_places, mate_passages in company_places:
+            if sentence_index in sentence_places:
+                same_sentence.append((company_word, sentence_places[sentence_index]))
+            elif evidence.passage[sentence_index] in mate_passages or any(
+                sentence_index + sentence_step in sentence_places
+                for sentence_step in CLOSE_SENTENCES
             ):
-                elsewhere += mate.weight * NEARBY
-                meant += mate.weight * (MEANT if sentence - 1 in there else NEARBY)
-        spent += 1 + len(known) + len(places) * sum(len(mate_places) for _, mate_places in beside)
-        if spent > MOST_COMPARISONS:
+                other_sentence_weight += company_word.weight * OTHER_SENTENCE
+                led_weight += company_word.weight * (
+                    SENTENCE_BEFORE if sentence_index - 1 in sentence_places else OTHER_SENTENCE
+                )
+        n_comparisons += (
+            1
+            + len(company_places)
+            + len(word_places) * sum(len(mate_places) for _, mate_places in same_sentence)
+        )
+        if n_comparisons > MAX_COMPARISONS:
             break
-        for place in places:
+        for word_place in word_places:
             # a negation turns others, and has no sign
-            alike = place.sign == word.sign or word.kind == NEGATION
-            got = meant if place.leads else elsewhere
-            for mate, mate_places in beside:
-                worths = [
-                    _worth(place, mate_place, mate, word, evidence)
-                    * (1.0 if _pole(mate_place) == mate.pole else OPPOSITE)
+            is_alike = word_place.sign == claim_word.sign or claim_word.kind == NEGATION
+            found_weight = led_weight if word_place.leads else other_sentence_weight
+            for company_word, mate_places in same_sentence:
+                place_weights = [
+                    _worth(word_place, mate_place, company_word, claim_word, evidence)
+                    * (1.0 if _pole(mate_place) == company_word.pole else OPPOSITE_FACTOR)
                     for mate_place in mate_places
                 ]
-                got += mate.weight * max(worths)  # of several places the one that counts most
-                near = any(place.clause == mate_place.clause for mate_place in mate_places)
-                if mate.offset > 0 and (alike or (near and not mate.apart)):
-                    (stated if alike else denied).add(mate.offset)
-            share = got / whole if whole else 1.0
-            if (sentence, place.at) in used:
-                share *= TWICE
-            if share > best[alike].share:
-                best[alike] = _WordMatch(share, alike, place.negated, 0.0, (sentence, place.at))
-    turned, straight = best
-    company = [evidence.places[word.key], *(there for _, there, _ in known)]
-    is_next = straight.share >= 0.0 and _is_beside(turned, straight, company, evidence)
-    if is_next and min(denied | stated, default=0) in denied - stated:
+                found_weight += company_word.weight * max(
+                    place_weights
+                )  # of several places the one that counts most
+                is_near = any(word_place.clause == mate_place.clause for mate_place in mate_places)
+                if company_word.offset > 0 and (is_alike or (is_near and not company_word.apart)):
+                    (stated_offsets if is_alike else denied_offsets).add(company_word.offset)
+            company_share = found_weight / company_weight if company_weight else 1.0
+            if (sentence_index, word_place.at) in used_places:
+                company_share *= REPEATED_NUMBER_FACTOR
+            if company_share > best_matches[is_alike].share:
+                best_matches[is_alike] = _WordMatch(
+                    company_share,
+                    is_alike,
+                    word_place.negated,
+                    0.0,
+                    (sentence_index, word_place.at),
+                )
+    turned_match, straight_match = best_matches
+    place_tables = [
+        evidence.places[claim_word.key],
+        *(sentence_places for _, sentence_places, _ in company_places),
+    ]
+    is_beside = straight_match.share >= 0.0 and _is_beside(
+        turned_match, straight_match, place_tables, evidence
+    )
+    if (
+        is_beside
+        and min(denied_offsets | stated_offsets, default=0) in denied_offsets - stated_offsets
+    ):
         # `The waiver covers damage. It does not cover theft.`
-        return turned._replace(share=1.0, ahead=MARGIN), spent
-    if straight.share >= turned.share:
-        return straight, spent
-    return turned._replace(ahead=turned.share - max(0.0, straight.share)), spent
+        return turned_match._replace(share=1.0, ahead=FULL_TURN_LEAD), n_comparisons
+    if straight_match.share >= turned_match.share:
+        return straight_match, n_comparisons
+    return turned_match._replace(
+        ahead=turned_match.share - max(0.0, straight_match.share)
+    ), n_comparisons
 
 
 def _is_beside(
-    turned: _WordMatch,
-    straight: _WordMatch,
-    company: Sequence[Mapping[int, Sequence[WordPosition]]],
+    turned_match: _WordMatch,
+    straight_match: _WordMatch,
+    place_tables: Sequence[Mapping[int, Sequence[WordPosition]]],
     evidence: EvidenceWords,
 ) -> bool:
-    """Whether a denial stands beside a sentence of its passage, and is of no other matter.
+    """Whether a denial is next to a sentence of its passage and about the same matter.
 
     It has no word of substance but those of the claim.
 
     Args:
-      company: places by sentence of the word and of its company.
+      place_tables: places by sentence of the word and of its company.
     """
-    denying, saying = turned.place[0], straight.place[0]
-    if abs(denying - saying) != 1 or evidence.passage[denying] != evidence.passage[saying]:
+    denying_sentence, stating_sentence = turned_match.place[0], straight_match.place[0]
+    if (
+        abs(denying_sentence - stating_sentence) != 1
+        or evidence.passage[denying_sentence] != evidence.passage[stating_sentence]
+    ):
         return False
-    return evidence.substance[denying] <= sum(len(there.get(denying, ())) for there in company)
+    return evidence.substance[denying_sentence] <= sum(
+        len(sentence_places.get(denying_sentence, ())) for sentence_places in place_tables
+    )
 
 
 def _worth(
-    place: WordPosition, mate_place: WordPosition, mate: _Mate, word: Word, evidence: EvidenceWords
+    word_place: WordPosition,
+    mate_place: WordPosition,
+    company_word: _Mate,
+    claim_word: Word,
+    evidence: EvidenceWords,
 ) -> float:
     """What one word of a word's company counts, by where both stand in one sentence, in [0, 1]."""
-    near = abs(mate_place.at - place.at - mate.offset) <= SLACK
-    if mate_place.clause == place.clause:
-        return 1.0 if near else CLAUSE
-    if mate.counted:
-        number, thing, offset = (
-            (place, mate_place, mate.offset)
-            if word.kind == NUMBER
-            else (mate_place, place, -mate.offset)
+    is_near = abs(mate_place.at - word_place.at - company_word.offset) <= PLACE_SLACK
+    if mate_place.clause == word_place.clause:
+        return 1.0 if is_near else SAME_CLAUSE_FAR
+    if company_word.counted:
+        number_place, counted_place, offset = (
+            (word_place, mate_place, company_word.offset)
+            if claim_word.kind == NUMBER
+            else (mate_place, word_place, -company_word.offset)
         )
-        if evidence.numbered[thing.clause]:
-            replaced = number.counts and offset == 1  # `3 vans` by `2 vans and 3 cars`
-            return SHARED if thing.clause < number.clause and not replaced else TAKEN
-    if near:
-        return 1.0 if mate.apart else BESIDE
-    if mate_place.clause > place.clause:
-        return LATER
-    return HEAD if place.leads else EARLIER
+        if evidence.numbered[counted_place.clause]:
+            is_replaced = number_place.counts and offset == 1  # `3 vans` by `2 vans and 3 cars`
+            return (
+                SHARED_NUMBER
+                if counted_place.clause < number_place.clause and not is_replaced
+                else TAKEN_NUMBER
+            )
+    if is_near:
+        return 1.0 if company_word.apart else OTHER_CLAUSE_NEAR
+    if mate_place.clause > word_place.clause:
+        return LATER_CLAUSE
+    return EARLIER_CLAUSE_LED if word_place.leads else EARLIER_CLAUSE
 
 
 def _pole(word: Word | WordPosition) -> int:
@@ -420,25 +526,32 @@ def _pole(word: Word | WordPosition) -> int:
     return -word.sign if word.negated else word.sign
 
 
-def _score_left(words: Sequence[Word], matches: dict[int, _WordMatch], brief: float) -> float:
+def _score_left(
+    words: Sequence[Word], matches: dict[int, _WordMatch], length_factor: float
+) -> float:
     """What turned words, unproven numbers and missing names leave of a score, in (0, 1].
 
     Args:
-      brief: share of their effect that they have in a claim of this length.
+      length_factor: share of their effect that they have in a claim of this length.
     """
-    factor = 1.0
-    for share in _negation_shares(words, matches)[:MOST_TURNED]:
-        factor *= 1.0 - (1.0 - TURNED) * brief * share
-    shares = [
-        matches[at].share if at in matches else 0.0
-        for at, word in enumerate(words)
-        if word.kind == NUMBER
+    remaining_share = 1.0
+    for turned_share in _negation_shares(words, matches)[:MAX_TURNED_WORDS]:
+        remaining_share *= 1.0 - (1.0 - TURNED_FACTOR) * length_factor * turned_share
+    number_shares = [
+        matches[word_index].share if word_index in matches else 0.0
+        for word_index, claim_word in enumerate(words)
+        if claim_word.kind == NUMBER
     ]
-    if shares:
-        factor *= 1.0 - (1.0 - UNPROVEN) * brief * max(0.0, 1.0 - min(shares) / PROVEN)
-    if any(word.kind == NAME and at not in matches for at, word in enumerate(words)):
-        factor *= 1.0 - (1.0 - UNNAMED) * brief
-    return factor
+    if number_shares:
+        remaining_share *= 1.0 - (1.0 - UNPROVEN_FACTOR) * length_factor * max(
+            0.0, 1.0 - min(number_shares) / PROVEN_SHARE
+        )
+    if any(
+        claim_word.kind == NAME and word_index not in matches
+        for word_index, claim_word in enumerate(words)
+    ):
+        remaining_share *= 1.0 - (1.0 - UNNAMED_FACTOR) * length_factor
+    return remaining_share
 
 
 def _negation_shares(words: Sequence[Word], matches: dict[int, _WordMatch]) -> list[float]:
@@ -448,38 +561,52 @@ def _negation_shares(words: Sequence[Word], matches: dict[int, _WordMatch]) -> l
     one negated by the claim and one by the evidence, are one negation put differently, and are left
     out.
     """
-    turned: list[tuple[int, int]] = []
-    rank = 0
-    for at, word in enumerate(words):
-        rank += word.kind in SUBSTANCE
-        if at not in matches or matches[at].alike:
+    turned_words: list[tuple[int, int]] = []
+    substance_rank = 0
+    for word_index, claim_word in enumerate(words):
+        substance_rank += claim_word.kind in SUBSTANCE_KINDS
+        if word_index not in matches or matches[word_index].alike:
             continue
-        if turned:
-            last, before = turned[-1]
-            ways = {words[i].negated - matches[i].negated for i in (last, at)}
-            if ways == {1, -1} and words[last].key != word.key and rank - before <= TOGETHER:
-                turned.pop()
+        if turned_words:
+            earlier_index, earlier_rank = turned_words[-1]
+            negation_differences = {
+                words[turned_index].negated - matches[turned_index].negated
+                for turned_index in (earlier_index, word_index)
+            }
+            if (
+                negation_differences == {1, -1}
+                and words[earlier_index].key != claim_word.key
+                and substance_rank - earlier_rank <= SAME_NEGATION_SPAN
+            ):
+                turned_words.pop()
                 continue
-        turned.append((at, rank))
-    return [matches[at].share * min(1.0, matches[at].ahead / MARGIN) for at, _ in turned]
+        turned_words.append((word_index, substance_rank))
+    return [
+        matches[word_index].share * min(1.0, matches[word_index].ahead / FULL_TURN_LEAD)
+        for word_index, _ in turned_words
+    ]
 
 
 Scores = NDArray[np.float64]
 
-WORDS = "words-2"  # counts up with every change of the formula, so that no stored answer mixes two
-WINDOW = 3  # sentences of a passage that a model of entailment reads at once
-CLAUSE_WORDS = 3  # words that a part between semicolons has at least where it is a claim of its own
+WORD_SCORER = (
+    "words-2"  # counts up with every change of the formula, so that no stored answer mixes two
+)
+NLI_WINDOW = 3  # sentences of a passage that a model of entailment reads at once
+MIN_CLAUSE_WORDS = (
+    3  # words that a part between semicolons has at least where it is a claim of its own
+)
 
-_CITED = re.compile(r"(?<!\s)\s*\[(?:\d+(?:\s*[,;–-]\s*\d+)*|[^\[\]]*#[^\[\]]*)\]")
+_CITATION = re.compile(r"(?<!\s)\s*\[(?:\d+(?:\s*[,;–-]\s*\d+)*|[^\[\]]*#[^\[\]]*)\]")
 _HEADING = re.compile(r"^[^\S\n]*#{1,6}\s.*$", re.MULTILINE)
-_ASKED = re.compile(r"\?[\"'”»)\]\s]*$")
+_QUESTION_END = re.compile(r"\?[\"'”»)\]\s]*$")
 
 
 class Support(NamedTuple):
     """How well the claims of an answer are supported.
 
     score: of the least supported, in [0, 1]; NaN where the answer claims nothing. claim: that
-    claim, '' where there is none. by_claim: every claim with its score, in the order of the answer.
+    claim, '' for none. by_claim: every claim with its score, in the order of the answer.
     """
 
     score: float
@@ -511,7 +638,7 @@ class WordSupport(ClaimScorer):
     No model, no network.
     """
 
-    name: str = field(default=WORDS, init=False)
+    name: str = field(default=WORD_SCORER, init=False)
 
     def scores(self, claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
         """`support_scores`."""
@@ -543,20 +670,29 @@ class NliScorer(ClaimScorer):
           ValueError: claims and evidence differ in number.
         """
         _check_claims(claims, evidence)
-        pairs: dict[tuple[str, str], int] = {}
+        index_by_pair: dict[tuple[str, str], int] = {}
         pair_indices: list[list[int]] = []
-        for claim, texts in zip(claims, evidence, strict=True):
+        for claim, claim_evidence in zip(claims, evidence, strict=True):
             windows = [
-                " ".join(parts[start : start + WINDOW])
-                for parts in map(sentences, texts if claim.strip() else ())
-                for start in range(max(len(parts) > 0, len(parts) - WINDOW + 1))
+                " ".join(text_sentences[window_start : window_start + NLI_WINDOW])
+                for text_sentences in map(sentences, claim_evidence if claim.strip() else ())
+                for window_start in range(
+                    max(len(text_sentences) > 0, len(text_sentences) - NLI_WINDOW + 1)
+                )
             ]
             pair_indices.append(
-                [pairs.setdefault((window, claim), len(pairs)) for window in windows]
+                [
+                    index_by_pair.setdefault((window, claim), len(index_by_pair))
+                    for window in windows
+                ]
             )
-        entailed = self.model.entailment(list(pairs))
+        entailment = self.model.entailment(list(index_by_pair))
         return np.array(
-            [max((float(entailed[i]) for i in at), default=0.0) for at in pair_indices], np.float64
+            [
+                max((float(entailment[pair_index]) for pair_index in claim_pairs), default=0.0)
+                for claim_pairs in pair_indices
+            ],
+            np.float64,
         )
 
 
@@ -590,15 +726,24 @@ def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
       [1.0, 0.85, 0.4, 0.3]
     """
     _check_claims(claims, evidence)
-    words = [claim_words(claim) for claim in claims]
-    of: dict[tuple[str, ...], list[int]] = {}
-    for number, texts in enumerate(evidence):
-        of.setdefault(tuple(texts), []).append(number)
-    scores = np.zeros(len(claims), np.float64)
-    for known, numbers in of.items():
-        places = evidence_words(known, {word.key for number in numbers for word in words[number]})
-        scores[numbers] = [claim_support(words[number], places) for number in numbers]
-    return scores
+    words_by_claim = [claim_words(claim) for claim in claims]
+    claims_by_evidence: dict[tuple[str, ...], list[int]] = {}
+    for claim_index, claim_evidence in enumerate(evidence):
+        claims_by_evidence.setdefault(tuple(claim_evidence), []).append(claim_index)
+    claim_scores = np.zeros(len(claims), np.float64)
+    for evidence_texts, claim_indices in claims_by_evidence.items():
+        positions = evidence_words(
+            evidence_texts,
+            {
+                claim_word.key
+                for claim_index in claim_indices
+                for claim_word in words_by_claim[claim_index]
+            },
+        )
+        claim_scores[claim_indices] = [
+            claim_support(words_by_claim[claim_index], positions) for claim_index in claim_indices
+        ]
+    return claim_scores
 
 
 def split_claims(answer: str) -> list[str]:
@@ -614,22 +759,25 @@ def split_claims(answer: str) -> list[str]:
       ['Storm carries £400', 'frost carries £250.']
     """
     statements: list[str] = []
-    prose: list[str] = []
-    for part in [*split_code(answer.split("\n")), None]:
-        if isinstance(part, str):
-            prose.append(part)
+    prose_lines: list[str] = []
+    for answer_part in [*split_code(answer.split("\n")), None]:
+        if isinstance(answer_part, str):
+            prose_lines.append(answer_part)
             continue
-        for piece in pieces(_CITED.sub("", _HEADING.sub("", "\n".join(prose)))):
-            parts = [clause.strip() for clause in piece.text.split(";")]
-            is_whole = any(word_count(clause) < CLAUSE_WORDS for clause in parts)
-            if piece.kind != "head":
-                statements += [piece.text] if piece.kind == "row" or is_whole else parts
-        statements += [line.strip() for line in part.lines] if part else []
-        prose = []
+        for text_piece in pieces(_CITATION.sub("", _HEADING.sub("", "\n".join(prose_lines)))):
+            piece_clauses = [clause.strip() for clause in text_piece.text.split(";")]
+            keeps_whole = any(word_count(clause) < MIN_CLAUSE_WORDS for clause in piece_clauses)
+            if text_piece.kind != "head":
+                statements += (
+                    [text_piece.text] if text_piece.kind == "row" or keeps_whole else piece_clauses
+                )
+        statements += [code_line.strip() for code_line in answer_part.lines] if answer_part else []
+        prose_lines = []
     return [
         claim
         for claim in statements
-        if not _ASKED.search(claim) and any(w.kind in SUBSTANCE for w in claim_words(claim))
+        if not _QUESTION_END.search(claim)
+        and any(claim_word.kind in SUBSTANCE_KINDS for claim_word in claim_words(claim))
     ]
 
 
@@ -652,11 +800,15 @@ def answer_support(
     claims = split_claims(answer)
     if not claims:
         return Support(nan, "", ())
-    if len(claims) > MOST_CLAIMS:
-        return Support(0.0, claims[MOST_CLAIMS], ())
-    scores = (scorer or WordSupport()).scores(claims, [passages] * len(claims)).tolist()
-    weakest = min(range(len(claims)), key=scores.__getitem__)
-    return Support(scores[weakest], claims[weakest], tuple(zip(claims, scores, strict=True)))
+    if len(claims) > MAX_CLAIMS:
+        return Support(0.0, claims[MAX_CLAIMS], ())
+    claim_scores = (scorer or WordSupport()).scores(claims, [passages] * len(claims)).tolist()
+    weakest_index = min(range(len(claims)), key=claim_scores.__getitem__)
+    return Support(
+        claim_scores[weakest_index],
+        claims[weakest_index],
+        tuple(zip(claims, claim_scores, strict=True)),
+    )
 
 
 def _check_claims(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:
@@ -665,9 +817,12 @@ def _check_claims(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> N
     Raises:
       ValueError: they differ in number, or evidence of a claim is a text.
     """
-    lists = [texts for texts in evidence if not isinstance(texts, str)]
-    if not len(claims) == len(evidence) == len(lists):
-        msg = (
-            f"evidence must be a list of texts for each of {len(claims)} claims, got {len(lists)}."
+    evidence_lists = [
+        claim_evidence for claim_evidence in evidence if not isinstance(claim_evidence, str)
+    ]
+    if not len(claims) == len(evidence) == len(evidence_lists):
+        message = (
+            f"evidence must be a list of texts for each of {len(claims)} "
+            f"claims, got {len(evidence_lists)}."
         )
-        raise ValueError(msg)
+        raise ValueError(message)

@@ -17,7 +17,7 @@ from raglab.extension_points import extension
 from raglab.store.log_rows import Entries
 from raglab.words.canonical import decimals
 
-ROOM = "clarification"
+TABLE_ROOM = "clarification"
 
 
 class RowKey(NamedTuple):
@@ -95,22 +95,29 @@ class ReplayedDefault(NamedTuple):
     @property
     def text(self) -> str:
         """In words."""
-        where = "".join(f", {name} {value}" for name, value in sorted(self.sub_conditions.items()))
-        votes = ", ".join(f"{name} {count:g}" for name, count in self.votes.items()) or "none"
-        verdict = self.gate
-        if verdict == "ask_occasionally":
-            verdict += (
+        condition_text = "".join(
+            f", {item_name} {condition_value}"
+            for item_name, condition_value in sorted(self.sub_conditions.items())
+        )
+        votes_text = (
+            ", ".join(f"{item_name} {n_votes:g}" for item_name, n_votes in self.votes.items())
+            or "none"
+        )
+        gate_text = self.gate
+        if gate_text == "ask_occasionally":
+            gate_text += (
                 f" (request {self.requests} of the row, every {self.every}th asks: "
                 f"{'yes' if self.asks else 'no'})"
             )
-        sure, (low, high) = self.confidence, self.thresholds
+        row_confidence, (ask_below, apply_above) = self.confidence, self.thresholds
         return (
             f"{self.used} {self.value or 'nothing'} for {self.target_field} on "
-            f"{self.doctype}{where}: "
-            f"row {self.row_id} version {self.version}, confidence {decimals(sure)} "
+            f"{self.doctype}{condition_text}: "
+            f"row {self.row_id} version {self.version}, confidence {decimals(row_confidence)} "
             f"from {self.sample_size} "
-            f"(votes {votes}), gate {verdict} (asks below {decimals(low, sure)}, applies above "
-            f"{decimals(high, sure)})"
+            f"(votes {votes_text}), gate {gate_text} (asks below "
+            f"{decimals(ask_below, row_confidence)}, applies above "
+            f"{decimals(apply_above, row_confidence)})"
         )
 
 
@@ -182,14 +189,14 @@ class DefaultTable(Protocol):
         """What a request did with the table, rebuilt from the changes before it."""
 
 
-def default_table(what: str = "the default table of an audit log") -> DefaultTable:
+def default_table(wanted_name: str = "the default table of an audit log") -> DefaultTable:
     """What keeps the default table.
 
     Args:
-      what: the user asked for, for the message.
+      wanted_name: the user asked for, for the message.
 
     Raises:
       MissingExtensionError: the room that keeps it is not installed.
     """
-    table: DefaultTable = extension("audit_table.defaults", ROOM, what)
-    return table
+    room_table: DefaultTable = extension("audit_table.defaults", TABLE_ROOM, wanted_name)
+    return room_table

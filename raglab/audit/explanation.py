@@ -20,7 +20,13 @@ import numpy as np
 
 from raglab import gates
 from raglab.audit.default_table import ReplayedDefault, ReplayedUses, default_table
-from raglab.audit.log import GROUP, check_from_json, json_value, recorded_learner, request_groups
+from raglab.audit.log import (
+    GROUP_PREFIX,
+    check_from_json,
+    json_value,
+    recorded_learner,
+    request_groups,
+)
 from raglab.audit.request_events import RequestEvents
 from raglab.decision.checks import ASK_RULES, SIGNAL_RULES, WARN_RULES, Check
 from raglab.decision.decisions import COST_RULES
@@ -53,11 +59,13 @@ if TYPE_CHECKING:
 
 
 # Gates that refuse nothing by themselves: those that warn or ask, and the rules they hand over to.
-WARNS = frozenset({"resolver", *(gate.name for gate in gates.GATES if gate.firing != "refuse")})
-_GATES = {gate.name: gate for gate in gates.GATES}
+NON_REFUSING_GATES = frozenset(
+    {"resolver", *(gate.name for gate in gates.GATES if gate.firing != "refuse")}
+)
+_GATE_BY_NAME = {gate.name: gate for gate in gates.GATES}
 # Of a gate of several measurements a check records one; the others are taken as ones that let it
 # decide alone.
-_OTHERS: Mapping[str, Any] = {
+_ASSUMED_MEASUREMENTS: Mapping[str, Any] = {
     "words": 1.0,
     "denied": 0.0,
     "allowed": 1.0,
@@ -67,7 +75,7 @@ _OTHERS: Mapping[str, Any] = {
     "n_relevant": 2.0,
     "agree": False,
 }
-_RULES = {f"S3.3 {rule.name}": rule.thresholds for rule in RULES if rule.thresholds}
+_THRESHOLDS_BY_RULE = {f"S3.3 {rule.name}": rule.thresholds for rule in RULES if rule.thresholds}
 
 
 class CheckDecision(NamedTuple):
@@ -98,15 +106,19 @@ def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
     if not checks:
         return None
     for check in checks:
-        if check.gate not in WARNS and not check.passes and check.rule not in WARN_RULES:
+        if (
+            check.gate not in NON_REFUSING_GATES
+            and not check.passes
+            and check.rule not in WARN_RULES
+        ):
             status = "ambiguous" if check.rule in {*ASK_RULES, COST_RULES["ask"]} else "refuse"
             return CheckDecision(status, check.gate, check.text)
     if checks[-1].gate == "resolver":
-        passed = (check for check in checks if check.gate == "resolver" and check.passes)
-        rule = next(passed, None)
-        if rule is None or rule.rule.endswith("overview"):
-            text = "no rule picks a group" if rule is None else rule.text
-            return CheckDecision("ambiguous", "resolver", text)
+        passed_rules = (check for check in checks if check.gate == "resolver" and check.passes)
+        deciding_rule = next(passed_rules, None)
+        if deciding_rule is None or deciding_rule.rule.endswith("overview"):
+            rule_text = "no rule picks a group" if deciding_rule is None else deciding_rule.text
+            return CheckDecision("ambiguous", "resolver", rule_text)
     return CheckDecision("ok", "", "")
 
 
@@ -114,7 +126,7 @@ class RebuiltCheck(NamedTuple):
     """What a policy gives for a recorded check.
 
     margin: from its value; None where the value alone does not tell: a rule over two measurements
-    of which one is recorded, two hits that agree whatever their gap, a gate that is not of the
+    of which one is recorded, two hits that agree with any gap, a gate that is not of the
     policy. thresholds: that it may have met, none where the policy has none.
     """
 
@@ -125,56 +137,65 @@ class RebuiltCheck(NamedTuple):
 def margins(checks: Sequence[Check], thresholds: Thresholds) -> list[float | None]:
     """Margin of each check anew, by the gates under a policy's thresholds; see `RebuiltCheck`."""
     return [
-        _rebuild_check(check, checks[:place], thresholds).margin
-        for place, check in enumerate(checks)
+        _rebuild_check(check, checks[:check_index], thresholds).margin
+        for check_index, check in enumerate(checks)
     ]
 
 
-def _rebuild_check(check: Check, before: Sequence[Check], thresholds: Thresholds) -> RebuiltCheck:
+def _rebuild_check(
+    check: Check, earlier_checks: Sequence[Check], thresholds: Thresholds
+) -> RebuiltCheck:
     if check.gate == "resolver":
-        keys = [threshold.key for threshold in _RULES.get(check.rule, ())]
-        stated = tuple(_scalar(getattr(thresholds.rules, key)) for key in keys[:1])
-        return RebuiltCheck(None if len(keys) > 1 else check.value - check.threshold, stated)
-    gate, bounds = _GATES.get(check.gate), thresholds.gates.get(check.gate)
-    section, _, signal = check.gate.partition(".")
-    is_signal = section == SIGNALS and bool(signal)
+        threshold_keys = [threshold.key for threshold in _THRESHOLDS_BY_RULE.get(check.rule, ())]
+        policy_values = tuple(
+            _scalar(getattr(thresholds.rules, threshold_key))
+            for threshold_key in threshold_keys[:1]
+        )
+        return RebuiltCheck(
+            None if len(threshold_keys) > 1 else check.value - check.threshold, policy_values
+        )
+    gate, gate_bounds = _GATE_BY_NAME.get(check.gate), thresholds.gates.get(check.gate)
+    section_name, _, signal_name = check.gate.partition(".")
+    is_signal = section_name == SIGNALS and bool(signal_name)
     if is_signal:
-        bounds = thresholds.signals.get(signal)
+        gate_bounds = thresholds.signals.get(signal_name)
         # Unit and direction of a user's own stand in the trace; its margin is formed without them.
         known_signal = (
-            BUILT_IN_SET.signal(signal)
-            if signal in NAMES
-            else own_signal(signal, higher="surer", unit="number")
+            BUILT_IN_SET.signal(signal_name)
+            if signal_name in NAMES
+            else own_signal(signal_name, higher="surer", unit="number")
         )
-        gate = None if bounds is None else gates.signal_gate(known_signal)
+        gate = None if gate_bounds is None else gates.signal_gate(known_signal)
     if gate is None:
         return RebuiltCheck(None, ())
-    rank = sum(earlier.gate == check.gate for earlier in before)
-    met = (
+    check_rank = sum(earlier_check.gate == check.gate for earlier_check in earlier_checks)
+    bound_values = (
         ()
-        if bounds is None
-        else tuple(_scalar(getattr(bounds, threshold.key)) for threshold in gate.thresholds)
+        if gate_bounds is None
+        else tuple(_scalar(getattr(gate_bounds, threshold.key)) for threshold in gate.thresholds)
     )
     # The first check of distances is whether there is a hit at all.
-    stated = (1.0,) if check.gate == "l2" and not rank else met
-    # What a missing signal means, its trace knows; two hits that agree pass whatever their gap.
+    policy_values = (1.0,) if check.gate == "l2" and not check_rank else bound_values
+    # What a missing signal means, its trace knows; two hits that agree pass with any gap.
     if (
-        (gate.thresholds and bounds is None)
+        (gate.thresholds and gate_bounds is None)
         or (check.gate == "gap" and math.isinf(check.margin))
         or (is_signal and math.isnan(check.value))
     ):
-        return RebuiltCheck(None, stated)
-    rank = min(rank, len(gate.measurements) - 1)
-    known = {**_OTHERS, gate.measurements[rank]: check.value}
+        return RebuiltCheck(None, policy_values)
+    check_rank = min(check_rank, len(gate.measurements) - 1)
+    measurements = {**_ASSUMED_MEASUREMENTS, gate.measurements[check_rank]: check.value}
     # which of them the case met is told by the number that is recorded
-    for threshold, value in zip(gate.thresholds[1:], met[1:], strict=True):
+    for threshold, bound_value in zip(gate.thresholds[1:], bound_values[1:], strict=True):
         if threshold.where:
-            known[threshold.where] = check.threshold == value
+            measurements[threshold.where] = check.threshold == bound_value
     try:
-        margin = _scalar(gates.margins_of(gate, known.__getitem__, bounds)[rank])
+        rebuilt_margin = _scalar(
+            gates.margins_of(gate, measurements.__getitem__, gate_bounds)[check_rank]
+        )
     except KeyError:  # it reads more than is known here
-        margin = None
-    return RebuiltCheck(margin, stated)
+        rebuilt_margin = None
+    return RebuiltCheck(rebuilt_margin, policy_values)
 
 
 def check_differences(checks: Sequence[Check], thresholds: Thresholds) -> list[str]:
@@ -183,52 +204,63 @@ def check_differences(checks: Sequence[Check], thresholds: Thresholds) -> list[s
     Margins, verdicts, thresholds that the policy does not have.
     """
     differences = []
-    for place, check in enumerate(checks):
-        named = f"check {check.gate} ({check.rule})"
-        margin, stated = _rebuild_check(check, checks[:place], thresholds)
-        if margin is not None and not _same(margin, check.margin):
+    for check_index, check in enumerate(checks):
+        check_name = f"check {check.gate} ({check.rule})"
+        rebuilt_margin, policy_values = _rebuild_check(check, checks[:check_index], thresholds)
+        if rebuilt_margin is not None and not _same(rebuilt_margin, check.margin):
             differences.append(
-                f"{named}: margin {decimals(check.margin, margin)} is recorded, value and "
-                f"threshold give {decimals(margin, check.margin)}"
+                f"{check_name}: margin {decimals(check.margin, rebuilt_margin)} "
+                "is recorded, value and "
+                f"threshold give {decimals(rebuilt_margin, check.margin)}"
             )
         if bool(check.passes) == bool(gates.fires((check.margin,))):
-            verdict = "passes" if check.passes else "fails"
+            recorded_verdict = "passes" if check.passes else "fails"
             differences.append(
-                f"{named}: {verdict} is recorded, margin {decimals(check.margin)} says the opposite"
+                f"{check_name}: {recorded_verdict} is recorded, margin "
+                f"{decimals(check.margin)} says the opposite"
             )
-        section, _, signal = check.gate.partition(".")
-        if section == SIGNALS and signal not in thresholds.signals:
-            differences.append(f"{named}: the policy gates no signal {signal}")
-        elif section == SIGNALS:
-            act = firing_of(thresholds.signals[signal])
+        section_name, _, signal_name = check.gate.partition(".")
+        if section_name == SIGNALS and signal_name not in thresholds.signals:
+            differences.append(f"{check_name}: the policy gates no signal {signal_name}")
+        elif section_name == SIGNALS:
+            on_fire = firing_of(thresholds.signals[signal_name])
             # one that asks in vain refuses
-            rules = {SIGNAL_RULES[act], SIGNAL_RULES["refuse" if act == "ask" else act]}
-            if check.rule not in rules:
+            expected_rules = {
+                SIGNAL_RULES[on_fire],
+                SIGNAL_RULES["refuse" if on_fire == "ask" else on_fire],
+            }
+            if check.rule not in expected_rules:
                 differences.append(
-                    f"{named}: what it does is recorded as {check.rule}, the policy has on_fire "
-                    f"{act}"
+                    f"{check_name}: what it does is recorded as "
+                    f"{check.rule}, the policy has on_fire "
+                    f"{on_fire}"
                 )
-        if stated and not any(_same(check.threshold, value) for value in stated):
-            alternatives = " or ".join(decimals(value, check.threshold) for value in stated)
+        if policy_values and not any(
+            _same(check.threshold, policy_value) for policy_value in policy_values
+        ):
+            alternatives = " or ".join(
+                decimals(policy_value, check.threshold) for policy_value in policy_values
+            )
             differences.append(
-                f"{named}: threshold {decimals(check.threshold, stated[0])} is recorded, the "
+                f"{check_name}: threshold {decimals(check.threshold, policy_values[0])} "
+                "is recorded, the "
                 f"policy has {alternatives}"
             )
     return differences
 
 
-def _same(left: float, right: float) -> bool:
-    return left == right or (math.isnan(left) and math.isnan(right))
+def _same(recorded: float, rebuilt: float) -> bool:
+    return recorded == rebuilt or (math.isnan(recorded) and math.isnan(rebuilt))
 
 
-def _scalar(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
-    return float(np.squeeze(value))
+def _scalar(measurement: Any) -> float:  # noqa: ANN401 - scalar or array of one
+    return float(np.squeeze(measurement))
 
 
 # gates whose reason may be said in other words than the check's
-_PLAIN = frozenset({"domain", "l2"})
+_REWORDED_GATES = frozenset({"domain", "l2"})
 # what a decision says of the default that it rests on, and the row of its application too
-_OF_DEFAULT = ("value", "row_id", "version", "confidence", "gate")
+_DEFAULT_FIELDS = ("value", "row_id", "version", "confidence", "gate")
 
 
 class ReplayedDecision(NamedTuple):
@@ -253,29 +285,29 @@ class ReplayedDecision(NamedTuple):
 
 
 def recorded_policy(
-    log: Entries, request: Mapping[str, Any]
+    entries: Entries, request: Mapping[str, Any]
 ) -> tuple[Thresholds | None, list[str]]:
     """Thresholds of the policy that a request was decided under.
 
     And what is wrong with its body.
     """
-    named = request["policy_id"]
-    row = log.row(POLICIES, policy_id=named)
-    if row is None:
-        return None, [f"policy {named} is not in the log"]
+    recorded_id = request["policy_id"]
+    policy_row = entries.row(POLICIES, policy_id=recorded_id)
+    if policy_row is None:
+        return None, [f"policy {recorded_id} is not in the log"]
     try:
-        policy_id, thresholds = _read_policy(json.dumps(row["body"]))
+        body_id, thresholds = _read_policy(json.dumps(policy_row["body"]))
     except ValueError as error:
-        return None, [f"policy {named} cannot be read: {error}"]
-    if policy_id != named:
-        return thresholds, [f"policy {named} is recorded, its body has the id {policy_id}"]
+        return None, [f"policy {recorded_id} cannot be read: {error}"]
+    if body_id != recorded_id:
+        return thresholds, [f"policy {recorded_id} is recorded, its body has the id {body_id}"]
     return thresholds, []
 
 
 @lru_cache(maxsize=16)
-def _read_policy(body: str) -> tuple[str, Thresholds]:
+def _read_policy(policy_body: str) -> tuple[str, Thresholds]:
     """Id and thresholds of a policy's body: a log has few policies and many requests."""
-    policy = PolicyData.from_mapping(json.loads(body))
+    policy = PolicyData.from_mapping(json.loads(policy_body))
     return policy.policy_id, policy_thresholds([policy])
 
 
@@ -283,78 +315,101 @@ def replay_decisions(
     events: RequestEvents, thresholds: Thresholds | None, *, clarified: bool
 ) -> tuple[tuple[ReplayedDecision, ...], list[str]]:
     """Decisions of a request, each anew from its checks; and what differs."""
-    rows = events.of(DECISIONS)
-    if not rows:
+    decision_rows = events.of(DECISIONS)
+    if not decision_rows:
         return (), ["no decision is recorded"]
     decisions, differences = [], []
     # A default is logged twice, with the decision and by itself, so it is compared both ways.
-    applied = [{name: row[name] for name in _OF_DEFAULT} for row in events.of(APPLICATIONS)]
-    stated = []
-    for row in rows:
-        checks = tuple(map(check_from_json, row["checks"]))
+    applied_defaults = [
+        {field_name: event_row[field_name] for field_name in _DEFAULT_FIELDS}
+        for event_row in events.of(APPLICATIONS)
+    ]
+    named_defaults = []
+    for event_row in decision_rows:
+        checks = tuple(map(check_from_json, event_row["checks"]))
         # Without a readable policy there are no margins, but the checks alone still derive the
         # decision.
-        rebuilt: Sequence[float | None] = [None] * len(checks)
+        rebuilt_margins: Sequence[float | None] = [None] * len(checks)
         if thresholds is not None:
-            rebuilt = margins(checks, thresholds)
+            rebuilt_margins = margins(checks, thresholds)
             differences += check_differences(checks, thresholds)
         # The fields are those of the log, even wrong ones: an explanation shows a difference and
         # corrects nothing.
-        named = ("status", "reason", "answer", "confidence", "arm", "default_applied")
+        copied_fields = ("status", "reason", "answer", "confidence", "arm", "default_applied")
         decision = ReplayedDecision(
-            **{name: row[name] for name in named},
-            sources=tuple(row["sources"]),
+            **{field_name: event_row[field_name] for field_name in copied_fields},
+            sources=tuple(event_row["sources"]),
             checks=checks,
-            margins=tuple(rebuilt),
-            derived=_derive_decision(row, checks, clarified=clarified),
-            warnings=tuple(map(str, row["warnings"] or ())),
+            margins=tuple(rebuilt_margins),
+            derived=_derive_decision(event_row, checks, clarified=clarified),
+            warnings=tuple(map(str, event_row["warnings"] or ())),
         )
         decisions.append(decision)
-        differences += _differs(row, decision, events.request)
-        default = decision.default_applied
-        if default is not None:
-            stated.append({name: default.get(name) for name in _OF_DEFAULT})
-            if stated[-1] not in applied:
-                differences.append(f"default_applied {default}: no such default was applied")
+        differences += _differs(event_row, decision, events.request)
+        named_default = decision.default_applied
+        if named_default is not None:
+            named_defaults.append(
+                {field_name: named_default.get(field_name) for field_name in _DEFAULT_FIELDS}
+            )
+            if named_defaults[-1] not in applied_defaults:
+                differences.append(f"default_applied {named_default}: no such default was applied")
     differences += [
-        f"default {use['value']} of row {use['row_id']} was applied, no decision names it"
-        for use in applied
-        if use not in stated
+        f"default {applied_default['value']} of row {applied_default['row_id']} "
+        "was applied, no decision names it"
+        for applied_default in applied_defaults
+        if applied_default not in named_defaults
     ]
     return tuple(decisions), differences
 
 
 # in any language
-_INVALID = tuple(texts["invalid_selection"].format(option="") for texts in TEXTS.values())
+_INVALID_SELECTIONS = tuple(
+    texts["invalid_selection"].format(option="") for texts in TEXTS.values()
+)
 
 
 def _derive_decision(
-    row: Mapping[str, Any], checks: Sequence[Check], *, clarified: bool
+    decision_row: Mapping[str, Any], checks: Sequence[Check], *, clarified: bool
 ) -> CheckDecision | None:
-    if row["clarified"]:
+    if decision_row["clarified"]:
         return CheckDecision("ambiguous", "clarification", "") if clarified else None
-    if (row["reason"] or "").startswith(_INVALID):
-        return CheckDecision("refuse", "selection", row["reason"])
+    if (decision_row["reason"] or "").startswith(_INVALID_SELECTIONS):
+        return CheckDecision("refuse", "selection", decision_row["reason"])
     return decide_by_checks(checks)
 
 
 def _differs(
-    row: Mapping[str, Any], decision: ReplayedDecision, request: Mapping[str, Any]
+    decision_row: Mapping[str, Any], decision: ReplayedDecision, request: Mapping[str, Any]
 ) -> Iterator[str]:
-    derived, status, reason = decision.derived, decision.status, decision.reason
-    if derived is None:
+    derived_decision, recorded_status, recorded_reason = (
+        decision.derived,
+        decision.status,
+        decision.reason,
+    )
+    if derived_decision is None:
         yield "no checks are recorded that derive the decision"
         return
-    if derived.status != status:
-        yield f"status {status} is recorded, the checks give {derived.verdict}"
-    quotes = derived.status == "refuse" and derived.gate not in _PLAIN
-    if quotes and not (reason or "").startswith(derived.text):
-        yield f"reason {reason!r} is recorded, the check that decides says {derived.text!r}"
-    if (status == "refuse") != (reason is not None):
-        yield f"status {status} is recorded with reason {reason!r}; a refusal alone has one"
-    for name in ("policy_id", "fingerprint", "models", "prompt_version"):
-        if row[name] != request[name]:
-            yield f"{name} {row[name]!r} is recorded, the request has {request[name]!r}"
+    if derived_decision.status != recorded_status:
+        yield f"status {recorded_status} is recorded, the checks give {derived_decision.verdict}"
+    quotes_check = (
+        derived_decision.status == "refuse" and derived_decision.gate not in _REWORDED_GATES
+    )
+    if quotes_check and not (recorded_reason or "").startswith(derived_decision.text):
+        yield (
+            f"reason {recorded_reason!r} is recorded, the check that "
+            f"decides says {derived_decision.text!r}"
+        )
+    if (recorded_status == "refuse") != (recorded_reason is not None):
+        yield (
+            f"status {recorded_status} is recorded with reason "
+            f"{recorded_reason!r}; a refusal alone has one"
+        )
+    for column_name in ("policy_id", "fingerprint", "models", "prompt_version"):
+        if decision_row[column_name] != request[column_name]:
+            yield (
+                f"{column_name} {decision_row[column_name]!r} is recorded, "
+                f"the request has {request[column_name]!r}"
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -404,12 +459,12 @@ class Explanation:
         """
         import pandas as pd
 
-        rows = [
+        check_rows = [
             (*check, margin)
             for decision in self.decisions[-1:]
             for check, margin in zip(decision.checks, decision.margins, strict=True)
         ]
-        return pd.DataFrame(rows, columns=[*Check._fields, "margin_anew"])
+        return pd.DataFrame(check_rows, columns=[*Check._fields, "margin_anew"])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as JSON values; a number that is not finite is null."""
@@ -437,7 +492,7 @@ class Explanation:
 
     def lines(self) -> list[tuple[str, str]]:
         """What happened, a line a thing: a head and its words."""
-        signals = (signal for signal in self.signals if signal["kind"] == "signal")
+        learned_signals = (signal for signal in self.signals if signal["kind"] == "signal")
         clarification = self.clarification
         return [
             *_request_lines(self.request),
@@ -447,15 +502,26 @@ class Explanation:
                 if clarification is None
                 else _clarification_lines(clarification)
             ),
-            *(("signal", _signal_words(signal)) for signal in signals),
-            *(line for row in self.became for line in _narrowed_lines(row)),
-            *(line for decision in self.decisions for line in _decision_lines(decision)),
+            *(("signal", _signal_words(signal)) for signal in learned_signals),
+            *(
+                event_line
+                for evidence_row in self.became
+                for event_line in _narrowed_lines(evidence_row)
+            ),
+            *(
+                event_line
+                for decision in self.decisions
+                for event_line in _decision_lines(decision)
+            ),
             ("rebuilt", "yes: everything follows from the log" if self.rebuilt else "NO"),
             *(("difference", difference) for difference in self.differences),
         ]
 
     def __str__(self) -> str:
-        return "\n".join(f"{head:<14}{visible(words, lines=True)}" for head, words in self.lines())
+        return "\n".join(
+            f"{line_head:<14}{visible(line_text, lines=True)}"
+            for line_head, line_text in self.lines()
+        )
 
     def __repr__(self) -> str:
         return (
@@ -489,33 +555,40 @@ def explain_request(request_id: str, log: AuditLog) -> Explanation:
             return explanation
 
 
-def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
-    thresholds, differences = recorded_policy(log, request)
+def _replay_request(entries: Entries, request: Mapping[str, Any]) -> Explanation:
+    thresholds, differences = recorded_policy(entries, request)
     if request["question"] is not None and request["question_hash"] not in {
         "",
         digest(request["question"]),
     }:
         differences.append(f"question {request['question']!r:.80} is recorded, its hash differs")
-    events = RequestEvents(log, request)
-    learner, mismatches = recorded_learner(log, request["learner"])
+    events = RequestEvents(entries, request)
+    learner, mismatches = recorded_learner(entries, request["learner"])
     differences += mismatches
     clarification = None
-    for row in events.of(CLARIFICATIONS)[-1:]:
-        replies = [each["reply"] for each in events.of(REPLIES) if each["seq"] > row["seq"]]
-        clarification = {**row, "replies": replies}
-    uses = ReplayedUses()
-    if any(events.of(table) for table in (APPLICATIONS, CLARIFICATIONS, CHANGES)):
-        uses = default_table().replay(events, learner)
-    differences += uses.differences
+    for event_row in events.of(CLARIFICATIONS)[-1:]:
+        replies = [
+            reply_row["reply"]
+            for reply_row in events.of(REPLIES)
+            if reply_row["seq"] > event_row["seq"]
+        ]
+        clarification = {**event_row, "replies": replies}
+    replayed_uses = ReplayedUses()
+    if any(events.of(event_table) for event_table in (APPLICATIONS, CLARIFICATIONS, CHANGES)):
+        replayed_uses = default_table().replay(events, learner)
+    differences += replayed_uses.differences
     decisions, mismatches = replay_decisions(
         events, thresholds, clarified=clarification is not None
     )
     return Explanation(
         request=request,
         clarification=clarification,
-        defaults=uses.defaults,
-        signals=uses.signals,
-        became=tuple({name: row[name] for name in _BECAME} for row in events.of(EVIDENCE)),
+        defaults=replayed_uses.defaults,
+        signals=replayed_uses.signals,
+        became=tuple(
+            {column_name: event_row[column_name] for column_name in _NARROWED_COLUMNS}
+            for event_row in events.of(EVIDENCE)
+        ),
         decisions=decisions,
         differences=tuple(differences + mismatches),
     )
@@ -523,78 +596,108 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
 
 def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Who asked what, as it was read, and the system that answered."""
-    session = f", session {request['session']}" if request["session"] else ""
-    question, hashed = request["question"], request["question_hash"]
-    parsed = request["parsed"] if isinstance(request["parsed"], Mapping) else {}
-    parts = {"policy": request["policy_id"], "index": request["fingerprint"], **request["models"]}
+    session_text = f", session {request['session']}" if request["session"] else ""
+    question, question_hash = request["question"], request["question_hash"]
+    parsed_question = request["parsed"] if isinstance(request["parsed"], Mapping) else {}
+    system_parts = {
+        "policy": request["policy_id"],
+        "index": request["fingerprint"],
+        **request["models"],
+    }
     return [
-        ("request", f"{request['request_id']} at {request['at']}{session}"),
-        ("question", question or (f"not kept; SHA-256 {hashed[:16]}…" if hashed else "not kept")),
-        *(("document", name) for name in request["documents"]),
-        *(
-            ("parsed", f"{name}: {value or 'none'} ({confidence:.2f})")
-            for name, value, confidence in parsed_fields(parsed)
+        ("request", f"{request['request_id']} at {request['at']}{session_text}"),
+        (
+            "question",
+            question
+            or (f"not kept; SHA-256 {question_hash[:16]}…" if question_hash else "not kept"),
         ),
-        *(("group", f"{name} {value}") for name, value in request_groups(request)),
+        *(("document", item_name) for item_name in request["documents"]),
+        *(
+            ("parsed", f"{item_name}: {item_value or 'none'} ({confidence:.2f})")
+            for item_name, item_value, confidence in parsed_fields(parsed_question)
+        ),
+        *(
+            ("group", f"{item_name} {item_value}")
+            for item_name, item_value in request_groups(request)
+        ),
         (
             "system",
             ", ".join(
-                f"{name} {value}" for name, value in parts.items() if not name.startswith(GROUP)
+                f"{item_name} {item_value}"
+                for item_name, item_value in system_parts.items()
+                if not item_name.startswith(GROUP_PREFIX)
             ),
         ),
     ]
 
 
 def _signal_words(signal: Mapping[str, Any]) -> str:
-    corrected = f", corrected to {signal['corrected_to']}" if signal["corrected_to"] else ""
-    learned = f"version {signal['version']}, confidence {decimals(signal['confidence'])}"
-    return f"{signal['signal']} for {signal['value']}{corrected}: {learned}"
+    correction_text = f", corrected to {signal['corrected_to']}" if signal["corrected_to"] else ""
+    learned_text = f"version {signal['version']}, confidence {decimals(signal['confidence'])}"
+    return f"{signal['signal']} for {signal['value']}{correction_text}: {learned_text}"
 
 
-def _clarification_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    gain = row["gain"]
+def _clarification_lines(clarification: Mapping[str, Any]) -> list[tuple[str, str]]:
+    expected_gain = clarification["gain"]
     details = {
-        "values": ", ".join(row["candidates"]),
-        "proposed": row["proposed"],
-        "because": row["why"],
-        "gain": gain is not None and f"{decimals(gain)}, cost {decimals(row['cost'] or 0.0)}",
-        "failed before": ", ".join(row["tried"]),
+        "values": ", ".join(clarification["candidates"]),
+        "proposed": clarification["proposed"],
+        "because": clarification["why"],
+        "gain": expected_gain is not None
+        and f"{decimals(expected_gain)}, cost {decimals(clarification['cost'] or 0.0)}",
+        "failed before": ", ".join(clarification["tried"]),
     }
     return [
-        ("clarification", f"{row['kind']}: {row['question_to_user'] or 'text not kept'}"),
-        *(("", f"{name} {value}") for name, value in details.items() if value),
-        *(("reply", "not kept" if reply is None else reply) for reply in row["replies"]),
+        (
+            "clarification",
+            f"{clarification['kind']}: {clarification['question_to_user'] or 'text not kept'}",
+        ),
+        *(
+            ("", f"{detail_name} {detail_text}")
+            for detail_name, detail_text in details.items()
+            if detail_text
+        ),
+        *(("reply", "not kept" if reply is None else reply) for reply in clarification["replies"]),
     ]
 
 
-_BECAME = ("query", "documents", "task", "arm")
+_NARROWED_COLUMNS = ("query", "documents", "task", "arm")
 
 
-def _narrowed_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _narrowed_lines(evidence_row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Query, documents and task of the narrowed request."""
-    task = f", task {row['task']}" if row["task"] else ""
-    where = ", ".join(row["documents"]) or "all documents"
+    task_text = f", task {evidence_row['task']}" if evidence_row["task"] else ""
+    document_names = ", ".join(evidence_row["documents"]) or "all documents"
     return [
-        ("became", row["query"] or "text not kept"),
-        ("", f"retrieved by {row['arm']} in {where}{task}"),
+        ("became", evidence_row["query"] or "text not kept"),
+        ("", f"retrieved by {evidence_row['arm']} in {document_names}{task_text}"),
     ]
 
 
-_CHECK = "{0:<6}  {1:<12} margin {5:+.4g}  {7}"  # verdict, then the fields of a check
+_CHECK_FORMAT = "{0:<6}  {1:<12} margin {5:+.4g}  {7}"  # verdict, then the fields of a check
 
 
 def _decision_lines(decision: ReplayedDecision) -> list[tuple[str, str]]:
-    sure = "" if decision.confidence is None else f", confidence {decimals(decision.confidence)}"
-    reason = f": {decision.reason}" if decision.reason else ""
+    confidence_text = (
+        "" if decision.confidence is None else f", confidence {decimals(decision.confidence)}"
+    )
+    reason_text = f": {decision.reason}" if decision.reason else ""
     details = {"answer": decision.answer, "sources": ", ".join(decision.sources)}
-    derived = decision.derived
+    derived_decision = decision.derived
     return [
-        ("decision", f"{decision.status}{sure}{reason}"),
-        *((name, text) for name, text in details.items() if text),
+        ("decision", f"{decision.status}{confidence_text}{reason_text}"),
+        *(
+            (detail_name, detail_text)
+            for detail_name, detail_text in details.items()
+            if detail_text
+        ),
         *(("warning", warning) for warning in decision.warnings),
         *(
-            ("check", _CHECK.format("passes" if check.passes else "FAILS", *check))
+            ("check", _CHECK_FORMAT.format("passes" if check.passes else "FAILS", *check))
             for check in decision.checks
         ),
-        ("decided anew", "no checks are recorded" if derived is None else derived.verdict),
+        (
+            "decided anew",
+            "no checks are recorded" if derived_decision is None else derived_decision.verdict,
+        ),
     ]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from raglab.audit.explanation import decide_by_checks
-from raglab.audit.log import NOW, check_from_json
+from raglab.audit.log import UTC_NOW, check_from_json
 from raglab.decision.checks import ERROR_GATE
 from raglab.store.csv_tables import check_heads, csv_records, table_text
 from raglab.store.files import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
 
 LABEL_NAMES = tuple(status.name for status in Status)
-COLUMNS = (
+LABEL_SAMPLE_COLUMNS = (
     "sample",
     "request_id",
     "stratum",
@@ -54,10 +54,10 @@ COLUMNS = (
     "label",
     "question_label",
 )
-MOST_BYTES = 64 * 2**20  # of a labelled file
-_NEAR = 1e-6  # of a whole number, relative: probabilities are rounded in files
+MAX_LABEL_BYTES = 64 * 2**20  # of a labelled file
+_WHOLE_TOLERANCE = 1e-6  # of a whole number, relative: probabilities are rounded in files
 Member = TypeVar("Member")
-_CHECKED = ("sample", "request_id", "label")  # columns that are read back
+_REQUIRED_COLUMNS = ("sample", "request_id", "label")  # columns that are read back
 
 
 def stratum_name(status: str, gate: str) -> str:
@@ -96,7 +96,7 @@ class FirstDecision(NamedTuple):
 
 
 def first_decisions(
-    log: Entries, *, last: int | None = None, days: float | None = None
+    entries: Entries, *, last: int | None = None, days: float | None = None
 ) -> list[FirstDecision]:
     """First decisions of the requests, in order of the requests; those without one are left out.
 
@@ -104,36 +104,46 @@ def first_decisions(
       last: only so many of the latest requests.
       days: only of so many days before the latest request.
     """
-    columns = ("seq", "at", "request_id")
-    rows = log.rows(REQUESTS, columns=columns, most=last)
-    requests = sorted(rows, key=itemgetter("seq"))
+    request_columns = ("seq", "at", "request_id")
+    request_rows = entries.rows(REQUESTS, columns=request_columns, most=last)
+    requests = sorted(request_rows, key=itemgetter("seq"))
     if days is not None and requests:
-        requests = requests[first_within([row["at"] for row in requests], days) :]
-    by_id = {row["request_id"]: row for row in requests}
-    decisions = []
-    wanted = ("seq", "request_id", "status", "clarified", "checks")
-    for row in log.rows(DECISIONS, columns=wanted, after=requests[0]["seq"] if requests else 0):
-        request = by_id.pop(row["request_id"], None)
+        requests = requests[first_within([log_row["at"] for log_row in requests], days) :]
+    request_by_id = {log_row["request_id"]: log_row for log_row in requests}
+    decided_requests = []
+    decision_columns = ("seq", "request_id", "status", "clarified", "checks")
+    for log_row in entries.rows(
+        DECISIONS, columns=decision_columns, after=requests[0]["seq"] if requests else 0
+    ):
+        request = request_by_id.pop(log_row["request_id"], None)
         if request is not None:
-            about = (request["seq"], row["seq"], request["at"], row["request_id"], row["status"])
-            decisions.append(FirstDecision(*about, _deciding_gate(row)))
-    return sorted(decisions)
+            decision_fields = (
+                request["seq"],
+                log_row["seq"],
+                request["at"],
+                log_row["request_id"],
+                log_row["status"],
+            )
+            decided_requests.append(FirstDecision(*decision_fields, _deciding_gate(log_row)))
+    return sorted(decided_requests)
 
 
-def first_within(moments: Sequence[str], days: float) -> int:
+def first_within(log_moments: Sequence[str], days: float) -> int:
     """Position of the first of some ordered moments that is within so many days before the last."""
-    since = utc_text(datetime.fromisoformat(moments[-1]) - timedelta(days=days))
-    return next(position for position, moment in enumerate(moments) if moment >= since)
+    window_start = utc_text(datetime.fromisoformat(log_moments[-1]) - timedelta(days=days))
+    return next(
+        position for position, log_moment in enumerate(log_moments) if log_moment >= window_start
+    )
 
 
-def _deciding_gate(row: Mapping[str, Any]) -> str:
+def _deciding_gate(decision_row: Mapping[str, Any]) -> str:
     """Gate by which a decision was made, '' where it answers."""
-    if row["clarified"]:
+    if decision_row["clarified"]:
         return "clarification"
-    if row["status"] == "ok":
+    if decision_row["status"] == "ok":
         return ""
-    derived = decide_by_checks(tuple(map(check_from_json, row["checks"])))
-    return (derived and derived.gate) or "selection"
+    derived_decision = decide_by_checks(tuple(map(check_from_json, decision_row["checks"])))
+    return (derived_decision and derived_decision.gate) or "selection"
 
 
 def draw_sample(
@@ -151,7 +161,7 @@ def draw_sample(
 
     Args:
       log: audit log that is drawn from.
-      n: number of requests; fewer where there are fewer.
+      n: number of requests; fewer if the log has fewer.
       seed: of the draw; the same seed and the same log give the same draw.
       last: only of so many of the latest requests.
       days: only of so many days before the latest request.
@@ -171,47 +181,55 @@ def draw_sample(
 
     if n < 1:
         refuse("n must be at least 1", n, "draw more")
-    at = utc_text(NOW() if now is None else now)
+    drawn_at = utc_text(UTC_NOW() if now is None else now)
     # One turn of a writer, so that no request is decided between the draw and its event.
     with log.log.writing() as entries, as_written():
         # A request whose model failed counts in no rate, so its label would be work for nothing.
         decisions = first_decisions(entries, last=last, days=days)
         population = [decision for decision in decisions if not decision.failed]
         if not population:
-            rule = "a sample must be drawn from requests with a decision"
-            refuse(rule, "none", "ask first, or take a longer window")
+            draw_rule = "a sample must be drawn from requests with a decision"
+            refuse(draw_rule, "none", "ask first, or take a longer window")
         strata: dict[str, list[FirstDecision]] = {}
         for decision in population:
             strata.setdefault(decision.stratum, []).append(decision)
         # In the order of the alphabet: the seed must give the same draw whichever stratum the log
         # begins with.
-        sizes = {name: len(strata[name]) for name in sorted(strata)}
-        shares = even_shares(sizes, n)
-        drawn = sorted(draw_strata(strata, shares, np.random.default_rng(seed)))
-        ends = {"first": population[0].request, "last": population[-1].request}
-        ids = sorted(decision.request_id for decision in drawn)
+        stratum_sizes = {stratum: len(strata[stratum]) for stratum in sorted(strata)}
+        drawn_counts = even_shares(stratum_sizes, n)
+        drawn_decisions = sorted(draw_strata(strata, drawn_counts, np.random.default_rng(seed)))
+        window_ends = {"first": population[0].request, "last": population[-1].request}
+        request_ids = sorted(decision.request_id for decision in drawn_decisions)
         # The id is made of the draw, so that the same draw again is the same sample and adds no
         # second event.
-        sample = digest(canonical_json([seed, *ends.values(), ids]), 12)
-        if entries.row(SAMPLES, sample=sample) is None:
+        sample_id = digest(canonical_json([seed, *window_ends.values(), request_ids]), 12)
+        if entries.row(SAMPLES, sample=sample_id) is None:
             entries.add(
                 SAMPLES,
-                {"at": at, "sample": sample, "seed": seed, **ends, "sizes": sizes, "drawn": ids},
+                {
+                    "at": drawn_at,
+                    "sample": sample_id,
+                    "seed": seed,
+                    **window_ends,
+                    "sizes": stratum_sizes,
+                    "drawn": request_ids,
+                },
             )
-        rows = [
+        sample_lines = [
             {
-                "sample": sample,
+                "sample": sample_id,
                 "request_id": decision.request_id,
                 "stratum": decision.stratum,
-                "inclusion_probability": shares[decision.stratum] / sizes[decision.stratum],
-                "sample_size": len(drawn),
+                "inclusion_probability": drawn_counts[decision.stratum]
+                / stratum_sizes[decision.stratum],
+                "sample_size": len(drawn_decisions),
                 **_request_texts(entries, decision),
                 "label": "",
                 "question_label": "",
             }
-            for decision in drawn
+            for decision in drawn_decisions
         ]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(sample_lines, columns=list(LABEL_SAMPLE_COLUMNS))
 
 
 def even_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
@@ -223,40 +241,46 @@ def even_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
       >>> even_shares({"ok": 100, "refuse": 2}, 10)
       {'ok': 8, 'refuse': 2}
     """
-    shares = dict.fromkeys(sizes, 0)
+    drawn_counts = dict.fromkeys(sizes, 0)
     for _ in range(min(n, sum(sizes.values()))):
-        open_strata = [name for name, share in shares.items() if share < sizes[name]]
-        shares[min(open_strata, key=shares.__getitem__)] += 1
-    return shares
+        open_strata = [
+            stratum for stratum, n_drawn in drawn_counts.items() if n_drawn < sizes[stratum]
+        ]
+        drawn_counts[min(open_strata, key=drawn_counts.__getitem__)] += 1
+    return drawn_counts
 
 
 def draw_strata(
-    strata: Mapping[str, Sequence[Member]], shares: Mapping[str, int], rng: np.random.Generator
+    strata: Mapping[str, Sequence[Member]],
+    drawn_counts: Mapping[str, int],
+    rng: np.random.Generator,
 ) -> list[Member]:
     """So many members of each stratum, drawn without replacement, all equally likely within it."""
-    chosen: list[Member] = []
-    for name, share in shares.items():
-        places = rng.choice(len(strata[name]), size=share, replace=False)
-        chosen += [strata[name][int(place)] for place in places]
-    return chosen
+    chosen_members: list[Member] = []
+    for stratum, n_drawn in drawn_counts.items():
+        member_indices = rng.choice(len(strata[stratum]), size=n_drawn, replace=False)
+        chosen_members += [strata[stratum][int(member_index)] for member_index in member_indices]
+    return chosen_members
 
 
-def _request_texts(log: Entries, first_decision: FirstDecision) -> dict[str, Any]:
+def _request_texts(entries: Entries, first_decision: FirstDecision) -> dict[str, Any]:
     """Texts of a request as far as the log keeps them.
 
     What was put to the user stands for the answer.
     """
-    request = log.row(REQUESTS, seq=first_decision.request) or {}
-    decided = log.row(DECISIONS, seq=first_decision.decision) or {}
-    answer = decided["answer"]
-    if decided["clarified"]:
-        asked_back = log.row(CLARIFICATIONS, request_id=first_decision.request_id)
-        answer = answer if asked_back is None else asked_back["question_to_user"]
+    request_row = entries.row(REQUESTS, seq=first_decision.request) or {}
+    decision_row = entries.row(DECISIONS, seq=first_decision.decision) or {}
+    answer_text = decision_row["answer"]
+    if decision_row["clarified"]:
+        clarification_row = entries.row(CLARIFICATIONS, request_id=first_decision.request_id)
+        answer_text = (
+            answer_text if clarification_row is None else clarification_row["question_to_user"]
+        )
     return {
-        "question": request["question"] or "",
+        "question": request_row["question"] or "",
         "decision": first_decision.status,
-        "answer": answer or "",
-        "reason": decided["reason"] or "",
+        "answer": answer_text or "",
+        "reason": decision_row["reason"] or "",
     }
 
 
@@ -270,8 +294,8 @@ def write_sample(sample: pd.DataFrame, path: Path) -> None:
       path: of the file.
     """
     if path.suffix == ".jsonl":
-        rows: Any = sample.to_dict("records")
-        write_lines(rows, path)
+        record_rows: Any = sample.to_dict("records")
+        write_lines(record_rows, path)
     else:
         write_text(csv_text(sample), path)
 
@@ -298,15 +322,21 @@ def read_labels(path: Path) -> list[SampleRow]:
       InputError: a file that is neither CSV nor JSON lines, a missing column, a label that is none,
         a request twice in one sample; names file, line, column, rule and remedy.
     """
-    rows: dict[tuple[str, str], SampleRow] = {}
-    for row in sample_rows(path):
-        if row.label:
-            before = rows.setdefault((row.sample, row.request_id), row)
-            if before is not row:
-                rule = "column request_id must name a request once in a sample"
-                value = f"{shown_value(row.request_id)} as in line {before.where.line}"
-                raise input_error(row.where, rule, "keep one of the two rows", value)
-    return list(rows.values())
+    rows_by_request: dict[tuple[str, str], SampleRow] = {}
+    for sample_row in sample_rows(path):
+        if sample_row.label:
+            earlier_row = rows_by_request.setdefault(
+                (sample_row.sample, sample_row.request_id), sample_row
+            )
+            if earlier_row is not sample_row:
+                label_rule = "column request_id must name a request once in a sample"
+                request_text = (
+                    f"{shown_value(sample_row.request_id)} as in line {earlier_row.where.line}"
+                )
+                raise input_error(
+                    sample_row.where, label_rule, "keep one of the two rows", request_text
+                )
+    return list(rows_by_request.values())
 
 
 def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
@@ -316,18 +346,27 @@ def sample_rows(labels: pd.DataFrame | str | Path) -> Iterator[SampleRow]:
       InputError: a file that is neither CSV nor JSON lines, a missing column, or a label that is
         none.
     """
-    for where, row in placed_rows(labels, "labels"):
-        for name in _CHECKED:
-            if not isinstance(row.get(name), str):
-                value = "no such column" if name not in row else shown_value(row[name])
-                rule, remedy = f"column {name} must be a text", "keep the columns of the sample"
-                raise input_error(where, rule, remedy, value)
-        sample, request_id, label = (row[name].strip() for name in _CHECKED)
-        if label not in {*LABEL_NAMES, ""}:
-            rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
+    for row_place, label_row in placed_rows(labels, "labels"):
+        for column_name in _REQUIRED_COLUMNS:
+            if not isinstance(label_row.get(column_name), str):
+                cell_text = (
+                    "no such column"
+                    if column_name not in label_row
+                    else shown_value(label_row[column_name])
+                )
+                label_rule, remedy = (
+                    f"column {column_name} must be a text",
+                    "keep the columns of the sample",
+                )
+                raise input_error(row_place, label_rule, remedy, cell_text)
+        sample_id, request_id, label_text = (
+            label_row[column_name].strip() for column_name in _REQUIRED_COLUMNS
+        )
+        if label_text not in {*LABEL_NAMES, ""}:
+            label_rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
             remedy = "say what the request should have got"
-            raise input_error(where, rule, remedy, shown_value(row["label"]))
-        yield SampleRow(where, sample, request_id, label, row)
+            raise input_error(row_place, label_rule, remedy, shown_value(label_row["label"]))
+        yield SampleRow(row_place, sample_id, request_id, label_text, label_row)
 
 
 def placed_rows(
@@ -340,18 +379,24 @@ def placed_rows(
       source: what messages call a frame.
     """
     if not isinstance(rows, str | Path):
-        texts = rows.astype(object).where(rows.notna(), "").astype(str)
-        for place, record in enumerate(texts.to_dict("records"), 1):
-            yield Where(source, place), {str(name): cell for name, cell in record.items()}
-    elif (path := Path(rows)).suffix == ".jsonl":
-        for line in json_lines(path, MOST_BYTES):
-            yield line.where, line.record
+        text_frame = rows.astype(object).where(rows.notna(), "").astype(str)
+        for row_number, row_record in enumerate(text_frame.to_dict("records"), 1):
+            yield (
+                Where(source, row_number),
+                {str(column_name): cell_value for column_name, cell_value in row_record.items()},
+            )
+    elif (file_path := Path(rows)).suffix == ".jsonl":
+        for json_line in json_lines(file_path, MAX_LABEL_BYTES):
+            yield json_line.where, json_line.record
     else:
-        heads, *lines = csv_records(table_text(path, MOST_BYTES), path)
-        names = [head.strip() for head in heads.cells]
-        check_heads(names, Where(str(path), heads.line))
-        for row in lines:
-            yield Where(str(path), row.line), dict(zip(names, row.cells, strict=True))
+        header_line, *csv_lines = csv_records(table_text(file_path, MAX_LABEL_BYTES), file_path)
+        column_names = [head_cell.strip() for head_cell in header_line.cells]
+        check_heads(column_names, Where(str(file_path), header_line.line))
+        for csv_line in csv_lines:
+            yield (
+                Where(str(file_path), csv_line.line),
+                dict(zip(column_names, csv_line.cells, strict=True)),
+            )
 
 
 def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str) -> None:
@@ -368,14 +413,21 @@ def check_whole_samples(rows: Sequence[tuple[str, str, float, str]], source: str
     Raises:
       InputError: a sample with fewer rows than were drawn, or with more.
     """
-    sizes = Counter(sample for sample, *_ in rows)
-    for (sample, stratum, chance, size), n in Counter(rows).items():
-        requests = n / chance if sample or stratum else 1.0
-        is_whole = abs(requests - round(requests)) <= _NEAR * requests
-        if not is_whole or size not in {"", str(sizes[sample]), f"{sizes[sample]}.0"}:
-            rule, remedy = "a sample must have all drawn rows", "give the file as it was written"
-            value = f"{sizes[sample]} of {size or 'more'}"
-            raise input_error(Where(source), rule, remedy, value)
+    sample_sizes = Counter(sample for sample, *_ in rows)
+    for (sample, stratum, draw_probability, stated_size), n_rows in Counter(rows).items():
+        n_requests = n_rows / draw_probability if sample or stratum else 1.0
+        is_whole = abs(n_requests - round(n_requests)) <= _WHOLE_TOLERANCE * n_requests
+        if not is_whole or stated_size not in {
+            "",
+            str(sample_sizes[sample]),
+            f"{sample_sizes[sample]}.0",
+        }:
+            sample_rule, remedy = (
+                "a sample must have all drawn rows",
+                "give the file as it was written",
+            )
+            size_text = f"{sample_sizes[sample]} of {stated_size or 'more'}"
+            raise input_error(Where(source), sample_rule, remedy, size_text)
 
 
 def drawn_id(request_id: str, drawn: Container[str]) -> str | None:
@@ -383,8 +435,8 @@ def drawn_id(request_id: str, drawn: Container[str]) -> str | None:
 
     A spreadsheet's CSV has an apostrophe before an id that it would run as a formula.
     """
-    names = (request_id, request_id.removeprefix("'"))
-    return next((name for name in names if name in drawn), None)
+    written_ids = (request_id, request_id.removeprefix("'"))
+    return next((written_id for written_id in written_ids if written_id in drawn), None)
 
 
 class LabelCounts(NamedTuple):
@@ -417,27 +469,38 @@ def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> 
 
     Source: rule S6.4.
     """
-    rows, at = read_labels(path), utc_text(NOW() if now is None else now)
-    counts: Counter[str] = Counter()
+    label_rows, recorded_at = read_labels(path), utc_text(UTC_NOW() if now is None else now)
+    label_counts: Counter[str] = Counter()
     with log.log.writing() as entries, as_written():
-        known = {
-            row["sample"]: frozenset(row["drawn"])
-            for row in entries.rows(SAMPLES, columns=("sample", "drawn"))
+        drawn_by_sample = {
+            label_row["sample"]: frozenset(label_row["drawn"])
+            for label_row in entries.rows(SAMPLES, columns=("sample", "drawn"))
         }
-        for row in rows:
-            request = drawn_id(row.request_id, known.get(row.sample, ()))
-            if request is None:
-                rule, value = "column sample must name a draw of this log", row.sample
-                if row.sample in known:
-                    rule = f"column request_id must be one that sample {row.sample} drew"
-                    value = row.request_id
+        for label_row in label_rows:
+            drawn_request = drawn_id(
+                label_row.request_id, drawn_by_sample.get(label_row.sample, ())
+            )
+            if drawn_request is None:
+                label_rule, wrong_text = (
+                    "column sample must name a draw of this log",
+                    label_row.sample,
+                )
+                if label_row.sample in drawn_by_sample:
+                    label_rule = (
+                        f"column request_id must be one that sample {label_row.sample} drew"
+                    )
+                    wrong_text = label_row.request_id
                 remedy = "give the log and the ids that the sample was written with"
-                raise input_error(row.where, rule, remedy, shown_value(value))
-            before = entries.row(LABELS, sample=row.sample, request_id=request)
-            if before is not None and before["label"] == row.label:
-                counts["known"] += 1
+                raise input_error(label_row.where, label_rule, remedy, shown_value(wrong_text))
+            earlier_label = entries.row(LABELS, sample=label_row.sample, request_id=drawn_request)
+            if earlier_label is not None and earlier_label["label"] == label_row.label:
+                label_counts["known"] += 1
                 continue
-            counts["new" if before is None else "changed"] += 1
-            about = {"request_id": request, "sample": row.sample, "label": row.label}
-            entries.add(LABELS, {"at": at, **about})
-    return LabelCounts(counts["new"], counts["changed"], counts["known"])
+            label_counts["new" if earlier_label is None else "changed"] += 1
+            label_event = {
+                "request_id": drawn_request,
+                "sample": label_row.sample,
+                "label": label_row.label,
+            }
+            entries.add(LABELS, {"at": recorded_at, **label_event})
+    return LabelCounts(label_counts["new"], label_counts["changed"], label_counts["known"])

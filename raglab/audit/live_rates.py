@@ -4,7 +4,7 @@ They come from labels and from feedback.
 
 The rates are those of S6.2, with what is known of live requests in place of a label on each.
 `labels`: of a sample drawn by stratum, see `raglab.audit.label_samples`; their interval holds for
-the requests that could be drawn, whatever nobody labelled. `feedback`: what users did next; it
+the requests that could be drawn, labelled or not. `feedback`: what users did next; it
 holds for those whose users did something. Silence is no feedback: a request that its user neither
 confirmed, corrected, replied to nor rephrased is unknown, and is counted as that.
 """
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from raglab.audit.log import AuditLog
 
-WINDOW = 1_000  # requests
-COLUMNS = (
+DEFAULT_WINDOW = 1_000  # requests
+LIVE_RATE_COLUMNS = (
     "until",
     "rate",
     "source",
@@ -63,7 +63,7 @@ LIVE_RATES = (
     LiveRate("over_ask_rate", "ambiguous", frozenset({"ok", "refuse"})),  # a needless question
 )
 # answers that were corrected or rephrased, among those with feedback
-CORRECTIONS = "correction_rate"
+CORRECTION_RATE = "correction_rate"
 
 
 class RateRow(NamedTuple):
@@ -79,7 +79,7 @@ class RateRow(NamedTuple):
     unknown: int
 
 
-CORRECTED = "corrected"  # feedback: an answer was corrected or asked again in other words
+CORRECTED_FEEDBACK = "corrected"  # feedback: an answer was corrected or asked again in other words
 
 
 class KnownRequest(NamedTuple):
@@ -87,7 +87,7 @@ class KnownRequest(NamedTuple):
 
     sample: latest draw with labels that could have taken it, '' where none could. drawn: whether
     that did. label: what a person says, '' where nobody did. feedback: the label that its user's
-    next steps tell, or `CORRECTED`; '' where there were none.
+    next steps tell, or `CORRECTED_FEEDBACK`; '' where there were none.
     """
 
     first: FirstDecision
@@ -100,7 +100,7 @@ class KnownRequest(NamedTuple):
 def live_rates(
     log: AuditLog,
     *,
-    last: int | None = WINDOW,
+    last: int | None = DEFAULT_WINDOW,
     days: float | None = None,
     every: int | None = None,
     level: float = 0.95,
@@ -132,136 +132,196 @@ def live_rates(
     import pandas as pd
 
     check_level(level)
-    rules = (
+    window_rules = (
         ((last is None) != (days is None), "a window must be either of last requests or of days"),
         (last is None or last >= 1, "last must be at least 1"),
         (days is None or days >= 0, "days must be at least 0"),
         (every is None or every >= 1, "every must be at least 1"),
     )
-    for holds, rule in rules:
-        if not holds:
-            refuse(rule, f"last {last}, days {days}, every {every}", "correct it")
+    for is_valid, window_rule in window_rules:
+        if not is_valid:
+            refuse(window_rule, f"last {last}, days {days}, every {every}", "correct it")
     with log.log.reading() as entries, as_written():
         # For one window the requests before it need not be read; feedback on a request comes after
         # it.
-        newest = every is None
+        only_newest = every is None
         requests = known_requests(
-            entries, last=last if newest else None, days=days if newest else None
+            entries, last=last if only_newest else None, days=days if only_newest else None
         )
-    rows = []
-    for part in _windows(requests, last, days, every):
+    rate_rows = []
+    for window_requests in _windows(requests, last, days, every):
         # a model that fails has decided nothing (rule S0.1)
-        decided = [request for request in part if not request.first.failed]
-        window = {
-            "requests": len(decided),
-            "errors": len(part) - len(decided),
+        decided_requests = [request for request in window_requests if not request.first.failed]
+        window_columns = {
+            "requests": len(decided_requests),
+            "errors": len(window_requests) - len(decided_requests),
             "level": level,
-            "until": part[-1].first.at,
-            "since": part[0].first.at,
+            "until": window_requests[-1].first.at,
+            "since": window_requests[0].first.at,
         }
-        rows += [row._asdict() | window for row in window_rates(decided, level)]
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    moments = {
-        name: pd.to_datetime(frame[name], utc=True, format="ISO8601") for name in ("until", "since")
+        rate_rows += [
+            rate_row._asdict() | window_columns
+            for rate_row in window_rates(decided_requests, level)
+        ]
+    rate_frame = pd.DataFrame(rate_rows, columns=list(LIVE_RATE_COLUMNS))
+    moment_columns = {
+        moment_name: pd.to_datetime(rate_frame[moment_name], utc=True, format="ISO8601")
+        for moment_name in ("until", "since")
     }
-    return frame.assign(**moments)
+    return rate_frame.assign(**moment_columns)
 
 
 def _windows(
     requests: Sequence[KnownRequest], last: int | None, days: float | None, every: int | None
 ) -> Iterator[Sequence[KnownRequest]]:
     """Windows of requests, the oldest first; the newest ends at the last request."""
-    count, times = len(requests), [request.first.at for request in requests]
-    for end in reversed(range(count, 0, -(every or count or 1))):
-        start = first_within(times[:end], days or 0.0) if last is None else max(0, end - last)
-        yield requests[start:end]
+    n_requests, request_times = len(requests), [request.first.at for request in requests]
+    for window_end in reversed(range(n_requests, 0, -(every or n_requests or 1))):
+        window_start = (
+            first_within(request_times[:window_end], days or 0.0)
+            if last is None
+            else max(0, window_end - last)
+        )
+        yield requests[window_start:window_end]
 
 
 def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[RateRow]:
     """Estimate and interval of each rate over some requests, from labels and from feedback."""
-    covered = [request for request in requests if request.sample]
-    labelled = sum(request.drawn and bool(request.label) for request in covered)
-    feedback = [
+    covered_requests = [request for request in requests if request.sample]
+    n_labelled = sum(request.drawn and bool(request.label) for request in covered_requests)
+    status_feedback = [
         (request.first.status, request.feedback) for request in requests if request.feedback
     ]
-    silent = len(requests) - len(feedback)
-    for rate in LIVE_RATES:
-        share, bounds = _from_labels(covered, rate, level) if labelled else (nan, _NOTHING)
-        counts = (labelled, len(covered), len(requests) - labelled)
-        yield RateRow(rate.name, "labels", share, float(bounds.low), float(bounds.high), *counts)
-        wanted = [status for status, label in feedback if label in rate.labels]
-        yield _feedback_row(rate.name, wanted.count(rate.status), len(wanted), silent, level)
-    answers = [label == CORRECTED for status, label in feedback if status == "ok"]
-    silent = sum(request.first.status == "ok" for request in requests) - len(answers)
-    yield _feedback_row(CORRECTIONS, sum(answers), len(answers), silent, level)
+    n_silent = len(requests) - len(status_feedback)
+    for live_rate in LIVE_RATES:
+        rate_share, rate_interval = (
+            _from_labels(covered_requests, live_rate, level) if n_labelled else (nan, _NO_INTERVAL)
+        )
+        request_counts = (n_labelled, len(covered_requests), len(requests) - n_labelled)
+        yield RateRow(
+            live_rate.name,
+            "labels",
+            rate_share,
+            float(rate_interval.low),
+            float(rate_interval.high),
+            *request_counts,
+        )
+        wanted_statuses = [
+            decided_status
+            for decided_status, feedback_label in status_feedback
+            if feedback_label in live_rate.labels
+        ]
+        yield _feedback_row(
+            live_rate.name,
+            wanted_statuses.count(live_rate.status),
+            len(wanted_statuses),
+            n_silent,
+            level,
+        )
+    corrected_answers = [
+        feedback_label == CORRECTED_FEEDBACK
+        for decided_status, feedback_label in status_feedback
+        if decided_status == "ok"
+    ]
+    n_silent = sum(request.first.status == "ok" for request in requests) - len(corrected_answers)
+    yield _feedback_row(
+        CORRECTION_RATE, sum(corrected_answers), len(corrected_answers), n_silent, level
+    )
 
 
-_NOTHING = Interval(nan, nan)
+_NO_INTERVAL = Interval(nan, nan)
 
 
-def _feedback_row(name: str, hits: int, known: int, unknown: int, level: float) -> RateRow:
+def _feedback_row(
+    rate_name: str, n_hits: int, n_known: int, n_unknown: int, level: float
+) -> RateRow:
     """Row of a rate of k in n requests with feedback; unknown: requests without any."""
-    low, high = map(float, clopper_pearson(hits, known, level))
-    share = hits / known if known else nan
-    return RateRow(name, "feedback", share, low, high, known, known, unknown)
+    lower_bound, upper_bound = map(float, clopper_pearson(n_hits, n_known, level))
+    rate_share = n_hits / n_known if n_known else nan
+    return RateRow(
+        rate_name, "feedback", rate_share, lower_bound, upper_bound, n_known, n_known, n_unknown
+    )
 
 
 def _from_labels(
-    covered: Sequence[KnownRequest], rate: LiveRate, level: float
+    covered_requests: Sequence[KnownRequest], live_rate: LiveRate, level: float
 ) -> tuple[float, Interval]:
     """Estimate and interval from the labels of what was drawn.
 
     The part of a sample that falls into the window is itself a random sample of the window's
     requests, so each stratum of each sample is a stratum by itself.
     """
-    parts: dict[tuple[str, str], list[KnownRequest]] = {}
-    for request in covered:
-        parts.setdefault((request.sample, request.first.stratum), []).append(request)
-    counted: list[Stratum] = []  # of requests whose first decision is the rate's status
-    remaining: list[Stratum] = []
-    for members in parts.values():
-        drawn = [request for request in members if request.drawn]
-        hits = sum(request.label in rate.labels for request in drawn)
+    requests_by_stratum: dict[tuple[str, str], list[KnownRequest]] = {}
+    for request in covered_requests:
+        requests_by_stratum.setdefault((request.sample, request.first.stratum), []).append(request)
+    counted_strata: list[Stratum] = []  # of requests whose first decision is the rate's status
+    other_strata: list[Stratum] = []
+    for stratum_requests in requests_by_stratum.values():
+        drawn_requests = [request for request in stratum_requests if request.drawn]
+        n_hits = sum(request.label in live_rate.labels for request in drawn_requests)
         stratum = Stratum(
-            len(members), len(drawn), hits, sum(not request.label for request in drawn)
+            len(stratum_requests),
+            len(drawn_requests),
+            n_hits,
+            sum(not request.label for request in drawn_requests),
         )
-        (counted if members[0].first.status == rate.status else remaining).append(stratum)
-    share, bounds = stratified_share(counted, remaining, level)
-    return share, _NOTHING if isnan(share) else bounds  # 0 of 0, or of nothing that is known
+        (
+            counted_strata if stratum_requests[0].first.status == live_rate.status else other_strata
+        ).append(stratum)
+    rate_share, rate_interval = stratified_share(counted_strata, other_strata, level)
+    return rate_share, _NO_INTERVAL if isnan(
+        rate_share
+    ) else rate_interval  # 0 of 0, or of nothing that is known
 
 
 def known_requests(
-    log: Entries, *, last: int | None = None, days: float | None = None
+    entries: Entries, *, last: int | None = None, days: float | None = None
 ) -> list[KnownRequest]:
     """Requests with their first decision and what is known of it, in order."""
-    first = first_decisions(log, last=last, days=days)
-    after = first[0].request - 1 if first else 0
-    feedback = _feedback(log, first, after)
-    labels = {(row["sample"], row["request_id"]): row["label"] for row in log.rows(LABELS)}
+    first_entries = first_decisions(entries, last=last, days=days)
+    start_event = first_entries[0].request - 1 if first_entries else 0
+    feedback_by_id = _feedback(entries, first_entries, start_event)
+    label_by_request = {
+        (log_row["sample"], log_row["request_id"]): log_row["label"]
+        for log_row in entries.rows(LABELS)
+    }
     # a draw that nobody labels yet takes the place of none
-    begun = {sample for sample, _ in labels}
-    samples = [
-        row | {"drawn": frozenset(row["drawn"])}
-        for row in log.rows(SAMPLES)
-        if row["sample"] in begun
+    labelled_samples = {sample_id for sample_id, _ in label_by_request}
+    sample_rows = [
+        log_row | {"drawn": frozenset(log_row["drawn"])}
+        for log_row in entries.rows(SAMPLES)
+        if log_row["sample"] in labelled_samples
     ]
-    known = []
-    for entry in first:
+    requests_known = []
+    for first_decision in first_entries:
         # It could be drawn where it was decided by then; of several draws the latest speaks for it.
-        could = [
-            row
-            for row in samples
-            if row["first"] <= entry.request <= row["last"] and entry.decision < row["seq"]
+        possible_samples = [
+            log_row
+            for log_row in sample_rows
+            if log_row["first"] <= first_decision.request <= log_row["last"]
+            and first_decision.decision < log_row["seq"]
         ]
-        draw: Mapping[str, Any] = could[-1] if could else {"sample": "", "drawn": ()}
-        sample, name = draw["sample"], entry.request_id
-        drawn = name in draw["drawn"]
-        label = labels.get((sample, name), "") if drawn else ""
-        known.append(KnownRequest(entry, sample, drawn, label, feedback.get(name, "")))
-    return known
+        latest_sample: Mapping[str, Any] = (
+            possible_samples[-1] if possible_samples else {"sample": "", "drawn": ()}
+        )
+        sample_id, request_id = latest_sample["sample"], first_decision.request_id
+        is_drawn = request_id in latest_sample["drawn"]
+        request_label = label_by_request.get((sample_id, request_id), "") if is_drawn else ""
+        requests_known.append(
+            KnownRequest(
+                first_decision,
+                sample_id,
+                is_drawn,
+                request_label,
+                feedback_by_id.get(request_id, ""),
+            )
+        )
+    return requests_known
 
 
-def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, str]:
+def _feedback(
+    entries: Entries, first_entries: Sequence[FirstDecision], start_event: int
+) -> dict[str, str]:
     """What users' next steps say of a request, by its id.
 
     Silence says nothing, so such a request has no entry.
@@ -270,31 +330,54 @@ def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[
     took what was proposed was needless; any other reply says that it was not. An answer that was
     confirmed was right; one that was corrected or asked again in other words was not.
     """
-    requests = log.rows(REQUESTS, columns=("request_id", "rephrases"), after=after)
-    rephrased = {row["rephrases"]: row["request_id"] for row in requests if row["rephrases"]}
-    status = {entry.request_id: entry.status for entry in first}
-    proposed = {row["request_id"]: row["proposed"] for row in log.rows(CLARIFICATIONS, after=after)}
-    columns = ("request_id", "signal", "value")
-    signals = [
-        (row["request_id"], row["signal"], row["value"])
-        for row in log.rows(CHANGES, columns=columns, after=after)
+    request_rows = entries.rows(REQUESTS, columns=("request_id", "rephrases"), after=start_event)
+    rephrased_by = {
+        log_row["rephrases"]: log_row["request_id"]
+        for log_row in request_rows
+        if log_row["rephrases"]
+    }
+    status_by_id = {
+        first_decision.request_id: first_decision.status for first_decision in first_entries
+    }
+    proposed_by_id = {
+        log_row["request_id"]: log_row["proposed"]
+        for log_row in entries.rows(CLARIFICATIONS, after=start_event)
+    }
+    change_columns = ("request_id", "signal", "value")
+    change_signals = [
+        (log_row["request_id"], log_row["signal"], log_row["value"])
+        for log_row in entries.rows(CHANGES, columns=change_columns, after=start_event)
     ]
-    accepted = {(name, value) for name, signal, value in signals if signal == "explicit_yes"}
-    confirmed = {name for name, _ in accepted}
-    corrected = {name for name, signal, _ in signals if signal == "explicit_no"}
+    accepted_values = {
+        (request_id, signal_value)
+        for request_id, signal_name, signal_value in change_signals
+        if signal_name == "explicit_yes"
+    }
+    confirmed_ids = {request_id for request_id, _ in accepted_values}
+    corrected_ids = {
+        request_id for request_id, signal_name, _ in change_signals if signal_name == "explicit_no"
+    }
     # A reply that names nothing leaves no signal, and says nothing of the question.
-    replied = {
-        row["request_id"] for row in log.rows(REPLIES, columns=("request_id",), after=after)
-    } & (confirmed | corrected)
-    feedback = {}
-    for entry in first:
-        name = entry.request_id
-        if entry.status == "refuse" and status.get(rephrased.get(name, "")) == "ok":
-            feedback[name] = "ok"
-        elif name in proposed and name in replied:
-            feedback[name] = "ok" if (name, proposed[name]) in accepted else "ambiguous"
-        elif entry.status == "ok" and (name in corrected or name in rephrased):
-            feedback[name] = CORRECTED
-        elif entry.status == "ok" and name in confirmed:
-            feedback[name] = "ok"
-    return feedback
+    replied_ids = {
+        log_row["request_id"]
+        for log_row in entries.rows(REPLIES, columns=("request_id",), after=start_event)
+    } & (confirmed_ids | corrected_ids)
+    feedback_by_id = {}
+    for first_decision in first_entries:
+        request_id = first_decision.request_id
+        if (
+            first_decision.status == "refuse"
+            and status_by_id.get(rephrased_by.get(request_id, "")) == "ok"
+        ):
+            feedback_by_id[request_id] = "ok"
+        elif request_id in proposed_by_id and request_id in replied_ids:
+            feedback_by_id[request_id] = (
+                "ok" if (request_id, proposed_by_id[request_id]) in accepted_values else "ambiguous"
+            )
+        elif first_decision.status == "ok" and (
+            request_id in corrected_ids or request_id in rephrased_by
+        ):
+            feedback_by_id[request_id] = CORRECTED_FEEDBACK
+        elif first_decision.status == "ok" and request_id in confirmed_ids:
+            feedback_by_id[request_id] = "ok"
+    return feedback_by_id

@@ -2,7 +2,7 @@
 
 Redaction, retention, export (S5.8).
 
-The log is the truth and the default table a fold over it: whatever is killed in the middle of a
+The log is the truth and the default table a fold over it: if a process is killed in the middle of a
 question, the log rebuilds the rows that there were, to the byte. Every time is UTC; `now` is the
 log's clock where it is not given.
 """
@@ -67,16 +67,18 @@ from raglab.words.canonical import canonical_json, digest, utc_text
 from raglab.words.html_display import display, short
 
 
-def record_policy(log: Entries, policy: PolicyData, at: str) -> None:
+def record_policy(entries: Entries, policy: PolicyData, event_time: str) -> None:
     """Keep a policy's body where it is new.
 
-    Its pack by the hash, whatever folder that lay in, and no cases it learned from.
+    Its pack by the hash, not by its folder, and no cases it learned from.
     """
-    if log.row(POLICIES, policy_id=policy.policy_id) is None:
-        body = policy.model_dump(
+    if entries.row(POLICIES, policy_id=policy.policy_id) is None:
+        policy_body = policy.model_dump(
             mode="json", exclude={"pack", "tuned_on", "tuned_scores", "learned_cases"}
         )
-        log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": body})
+        entries.add(
+            POLICIES, {"at": event_time, "policy_id": policy.policy_id, "body": policy_body}
+        )
 
 
 def digest_of(learner: DefaultLearner) -> str:
@@ -84,67 +86,76 @@ def digest_of(learner: DefaultLearner) -> str:
     return digest(canonical_json(learner._asdict()), 16)
 
 
-def record_learner(log: Entries, learner: DefaultLearner, at: str) -> str:
+def record_learner(entries: Entries, learner: DefaultLearner, event_time: str) -> str:
     """Note a learner's settings where they are new, and give their digest."""
-    named = digest_of(learner)
-    if log.row(LEARNERS, digest=named) is None:
-        log.add(LEARNERS, {"at": at, "digest": named, "body": learner._asdict()})
-    return named
+    learner_digest = digest_of(learner)
+    if entries.row(LEARNERS, digest=learner_digest) is None:
+        entries.add(
+            LEARNERS, {"at": event_time, "digest": learner_digest, "body": learner._asdict()}
+        )
+    return learner_digest
 
 
-def learner_of(log: Entries, named: str, known: dict[str, DefaultLearner]) -> DefaultLearner:
+def learner_of(
+    entries: Entries, learner_digest: str, known_learners: dict[str, DefaultLearner]
+) -> DefaultLearner:
     """Learner settings of a digest, as they were kept."""
-    if named not in known:
-        known[named] = stored_learner(_learner_body(log, named))
-    return known[named]
+    if learner_digest not in known_learners:
+        known_learners[learner_digest] = stored_learner(_learner_body(entries, learner_digest))
+    return known_learners[learner_digest]
 
 
-def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
-    row = log.row(LEARNERS, digest=named)
-    if row is None:
-        refuse("a log must hold the learner settings that it names", repr(named), REMEDY)
-    body: Mapping[str, Any] = row["body"]
-    return body
+def _learner_body(entries: Entries, learner_digest: str) -> Mapping[str, Any]:
+    learner_row = entries.row(LEARNERS, digest=learner_digest)
+    if learner_row is None:
+        refuse("a log must hold the learner settings that it names", repr(learner_digest), REMEDY)
+    learner_body: Mapping[str, Any] = learner_row["body"]
+    return learner_body
 
 
-def recorded_learner(log: Entries, named: str) -> tuple[DefaultLearner, list[str]]:
+def recorded_learner(entries: Entries, learner_digest: str) -> tuple[DefaultLearner, list[str]]:
     """Settings of a learner as a log keeps them, and what is wrong with them.
 
     The published ones where unreadable.
     """
     try:
-        body = _learner_body(log, named)
-        learner = stored_learner(body)
+        learner_body = _learner_body(entries, learner_digest)
+        learner = stored_learner(learner_body)
     except (ValueError, TypeError) as error:
-        return DefaultLearner(), [f"learner {named} cannot be read: {error}"]
-    stated = digest(canonical_json(body), 16)  # of what the log keeps, whatever version wrote it
-    return learner, [] if stated == named else [
-        f"learner {named} is recorded, its settings have the digest {stated}"
+        return DefaultLearner(), [f"learner {learner_digest} cannot be read: {error}"]
+    actual_digest = digest(
+        canonical_json(learner_body), 16
+    )  # of what the log keeps, written by any version
+    return learner, [] if actual_digest == learner_digest else [
+        f"learner {learner_digest} is recorded, its settings have the digest {actual_digest}"
     ]
 
 
-def row_gate(row: ClarificationDefault, learner: DefaultLearner) -> str:
+def row_gate(default_row: ClarificationDefault, learner: DefaultLearner) -> str:
     """Verdict of a row's gate under the settings of a learner."""
-    return gate(row, ask_below=learner.ask_below, apply_above=learner.apply_above)
+    return gate(default_row, ask_below=learner.ask_below, apply_above=learner.apply_above)
 
 
 def row_columns(
-    row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: DefaultLearner
+    default_row: ClarificationDefault,
+    question_kind: str,
+    conditions: Mapping[str, str],
+    learner: DefaultLearner,
 ) -> dict[str, Any]:
     """Columns of a row of the default table as it is now."""
     return {
-        "row_id": row.row_id,
-        "version": row.version,
-        "confidence": row.confidence,
-        "gate": row_gate(row, learner),
-        "votes": dict(row.candidate_votes),
-        "kind": kind,
+        "row_id": default_row.row_id,
+        "version": default_row.version,
+        "confidence": default_row.confidence,
+        "gate": row_gate(default_row, learner),
+        "votes": dict(default_row.candidate_votes),
+        "kind": question_kind,
         "conditions": dict(conditions),
     }
 
 
 def decision_row(
-    of: Mapping[str, Any],
+    request: Mapping[str, Any],
     response: Mapping[str, Any],
     checks: Sequence[Check],
     ms: Mapping[str, float] | float | None,
@@ -154,51 +165,66 @@ def decision_row(
     What was answered, by which checks, under what the request was opened with.
 
     Args:
-      of: row of the request.
+      request: row of the request.
 
     Raises:
-      ValueError: a status that is none (rule S0.1).
+      ValueError: an unknown status (rule S0.1).
     """
     if response.get("status") not in Status.__members__:
         rule = f"status must be one of {', '.join(Status.__members__)}"
         refuse(rule, f"{response.get('status')!r:.80}", "correct it")
-    spent = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
-    stated = ("status", "answer", "route", "arm", "default_applied")
-    lists = ("sources", "options", "warnings")
-    shared = ("request_id", "policy_id", "fingerprint", "models", "prompt_version")
+    ms_by_stage = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
+    value_columns = ("status", "answer", "route", "arm", "default_applied")
+    list_columns = ("sources", "options", "warnings")
+    request_columns = ("request_id", "policy_id", "fingerprint", "models", "prompt_version")
     return {
-        **{name: json_value(response.get(name)) for name in stated},
-        **{name: json_value(list(response.get(name) or ())) for name in lists},
-        **{name: of[name] for name in shared},
+        **{column_name: json_value(response.get(column_name)) for column_name in value_columns},
+        **{
+            column_name: json_value(list(response.get(column_name) or ()))
+            for column_name in list_columns
+        },
+        **{column_name: request[column_name] for column_name in request_columns},
         "reason": response.get("refusal_reason"),
         "confidence": finite_or_none(response.get("confidence")),
         "clarified": int(response.get("clarification") is not None),
         "checks": [check_to_json(check) for check in checks],
-        "ms": {name: finite_or_none(value) for name, value in spent.items()},
+        "ms": {
+            column_name: finite_or_none(milliseconds)
+            for column_name, milliseconds in ms_by_stage.items()
+        },
     }
 
 
-_NUMBERS = ("value", "threshold", "margin")  # of a check
+_CHECK_NUMBERS = ("value", "threshold", "margin")  # of a check
 
 
 def check_to_json(check: Check) -> dict[str, Any]:
     """Check as JSON values: null for NaN, a text for an infinity."""
-    row = check._asdict() | {"passes": bool(check.passes)}
-    for name in _NUMBERS:
-        number = float(row[name])
-        row[name] = None if math.isnan(number) else str(number) if math.isinf(number) else number
-    return row
+    check_row = check._asdict() | {"passes": bool(check.passes)}
+    for number_name in _CHECK_NUMBERS:
+        check_number = float(check_row[number_name])
+        check_row[number_name] = (
+            None
+            if math.isnan(check_number)
+            else str(check_number)
+            if math.isinf(check_number)
+            else check_number
+        )
+    return check_row
 
 
-def check_from_json(row: Mapping[str, Any]) -> Check:
+def check_from_json(check_row: Mapping[str, Any]) -> Check:
     """Check of JSON values."""
-    numbers = {name: math.nan if row[name] is None else float(row[name]) for name in _NUMBERS}
-    return Check(**{**row, **numbers})
+    check_numbers = {
+        number_name: math.nan if check_row[number_name] is None else float(check_row[number_name])
+        for number_name in _CHECK_NUMBERS
+    }
+    return Check(**{**check_row, **check_numbers})
 
 
-def finite_or_none(value: object) -> float | None:
+def finite_or_none(number: object) -> float | None:
     """A finite number, None for another."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    return float(number) if isinstance(number, int | float) and math.isfinite(number) else None
 
 
 def json_value(value: Any) -> Any:  # noqa: ANN401 - JSON values
@@ -211,9 +237,9 @@ def json_value(value: Any) -> Any:  # noqa: ANN401 - JSON values
     if hasattr(value, "model_dump"):
         return json_value(value.model_dump(mode="json"))
     if isinstance(value, Mapping):
-        return {str(key): json_value(item) for key, item in value.items()}
+        return {str(entry_key): json_value(member) for entry_key, member in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [json_value(item) for item in value]
+        return [json_value(member) for member in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value.item() if hasattr(value, "item") else value
@@ -227,28 +253,28 @@ _WITH_TEXTS = tuple(table.name for table in EVENTS if table.without is not None)
 
 def check_texts(**texts: object) -> None:
     """Refuse what is no text, by name."""
-    for name, text in texts.items():
-        if not isinstance(text, str):
-            refuse(f"{name} must be a text", type(text).__name__, "pass a str")
+    for argument_name, argument in texts.items():
+        if not isinstance(argument, str):
+            refuse(f"{argument_name} must be a text", type(argument).__name__, "pass a str")
 
 
-def blank_texts(log: Entries, before: str) -> int:
+def blank_texts(entries: Entries, cutoff_time: str) -> int:
     """Take texts out of rows older than a moment; requests that had any."""
-    blanked = {
-        row["request_id"]
-        for table in _WITH_TEXTS
-        for row in list(log.rows(table, before=before))
-        if log.blank(table, row)
+    blanked_requests = {
+        event_row["request_id"]
+        for table_name in _WITH_TEXTS
+        for event_row in list(entries.rows(table_name, before=cutoff_time))
+        if entries.blank(table_name, event_row)
     }
-    return len(blanked)
+    return len(blanked_requests)
 
 
-NOW = partial(datetime.now, UTC)
+UTC_NOW = partial(datetime.now, UTC)
 # of `AuditLog.together`
-_JOINT: ContextVar[tuple[Database, Entries] | None] = ContextVar("_JOINT", default=None)
+_JOINT_TRANSACTION: ContextVar[tuple[Database, Entries] | None] = ContextVar("_JOINT", default=None)
 
 
-GROUP = "group."  # before the attribute of a group, among the names of models of a request
+GROUP_PREFIX = "group."  # before the attribute of a group, among the names of models of a request
 
 
 def request_groups(request: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -258,10 +284,12 @@ def request_groups(request: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
       >>> request_groups({"models": {"generator": "extractive", "group.tenant": "acme"}})
       (('tenant', 'acme'),)
     """
-    models = request["models"].items()
+    model_items = request["models"].items()
     return tuple(
         sorted(
-            (name.removeprefix(GROUP), value) for name, value in models if name.startswith(GROUP)
+            (model_key.removeprefix(GROUP_PREFIX), model_value)
+            for model_key, model_value in model_items
+            if model_key.startswith(GROUP_PREFIX)
         )
     )
 
@@ -281,7 +309,7 @@ class AuditLog:
         keep_days: float = 0.0,
         silence: SilenceRule = SilenceRule(),  # noqa: B008 - a value
         create: bool = True,
-        clock: Callable[[], datetime] = NOW,
+        clock: Callable[[], datetime] = UTC_NOW,
         patience_s: float | None = None,
     ) -> None:
         """Name the log; it is opened on first use.
@@ -306,16 +334,16 @@ class AuditLog:
         """
         check_no_folder(log, AUDIT_LOG)
         redactions = get_args(Redaction)
-        hours, near = silence.hours, silence.near_same
-        rules = (
+        silence_hours, same_question = silence.hours, silence.near_same
+        argument_rules = (
             (query in redactions, f"query must be one of {', '.join(redactions)}", query),
             (0.0 <= keep_days < math.inf, "keep_days must be at least 0", keep_days),
-            (0.0 < hours < math.inf, "silence.hours must be above 0", hours),
-            (0.0 <= near <= 1.0, "silence.near_same must be in [0, 1]", near),
+            (0.0 < silence_hours < math.inf, "silence.hours must be above 0", silence_hours),
+            (0.0 <= same_question <= 1.0, "silence.near_same must be in [0, 1]", same_question),
         )
-        for holds, rule, value in rules:
-            if not holds:
-                refuse(rule, f"{value!r:.80}", "correct it")
+        for is_valid, rule, argument in argument_rules:
+            if not is_valid:
+                refuse(rule, f"{argument!r:.80}", "correct it")
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)
         self.silence = silence
         self.log = Database(
@@ -370,43 +398,52 @@ class AuditLog:
         """
         check_id(request_id)
         check_texts(question=question, session=session)
-        at = self._at(now)
-        fields, whole = json_value(parsed), self.query == "text"
-        request = {
+        event_time = self._at(now)
+        parsed_fields, keeps_text = json_value(parsed), self.query == "text"
+        request_columns = {
             "session": session,
             "documents": list(documents),
-            "question": question if whole else None,
+            "question": question if keeps_text else None,
             "question_hash": "" if self.query == "none" else digest(question),
-            "parsed": fields if whole else without_values(fields),
+            "parsed": parsed_fields if keeps_text else without_values(parsed_fields),
             "policy_id": policy.policy_id,
             "fingerprint": fingerprint,
-            "models": dict(models) | {f"{GROUP}{name}": value for name, value in groups},
+            "models": dict(models)
+            | {
+                f"{GROUP_PREFIX}{attribute}": attribute_value
+                for attribute, attribute_value in groups
+            },
             "prompt_version": models.get("prompt_version", ""),
             "learner": self.digest,
         }
-        with self.log.writing() as log:
-            stopped = log.row(REQUESTS, request_id=request_id)
-            if stopped is not None:
-                ended = any(
-                    log.row(table, request_id=request_id) for table in (DECISIONS, CLARIFICATIONS)
+        with self.log.writing() as entries:
+            stopped_request = entries.row(REQUESTS, request_id=request_id)
+            if stopped_request is not None:
+                has_ended = any(
+                    entries.row(table_name, request_id=request_id)
+                    for table_name in (DECISIONS, CLARIFICATIONS)
                 )
-                if ended or not request.items() <= stopped.items():
+                if has_ended or not request_columns.items() <= stopped_request.items():
                     refuse("request_id must be new", repr(request_id), "give another or none")
                 return True
-            before = session and close_previous(
-                log,
+            rephrased_request = session and close_previous(
+                entries,
                 self._last_questions,
                 request_id,
                 session,
                 question,
                 documents,
-                at,
+                event_time,
                 self.silence,
             )
-            record_policy(log, policy, at)
-            record_learner(log, self.learner, at)
-            row = {"at": at, "request_id": request_id, "rephrases": before}
-            log.add(REQUESTS, row | request)
+            record_policy(entries, policy, event_time)
+            record_learner(entries, self.learner, event_time)
+            start_columns = {
+                "at": event_time,
+                "request_id": request_id,
+                "rephrases": rephrased_request,
+            }
+            entries.add(REQUESTS, start_columns | request_columns)
         return False
 
     @contextmanager
@@ -415,31 +452,31 @@ class AuditLog:
 
         Yields: the entries as of its turn to write, which no other writer changes before its end.
         """
-        with self.log.writing() as log:
-            token = _JOINT.set((self.log, log))
+        with self.log.writing() as entries:
+            context_token = _JOINT_TRANSACTION.set((self.log, entries))
             try:
-                yield log
+                yield entries
             finally:
-                _JOINT.reset(token)
+                _JOINT_TRANSACTION.reset(context_token)
 
     @contextmanager
     def _writing(self) -> Iterator[Entries]:
         """Entries to add to, in a transaction of their own or in that of `together`."""
-        joint = _JOINT.get()
-        if joint is not None and joint[0] is self.log:
-            yield joint[1]
+        joint_transaction = _JOINT_TRANSACTION.get()
+        if joint_transaction is not None and joint_transaction[0] is self.log:
+            yield joint_transaction[1]
             return
-        with self.log.writing() as log:
-            yield log
+        with self.log.writing() as entries:
+            yield entries
 
     def pack(self) -> str | None:
         """Hash of the pack under which the last request was read.
 
-        None where it named none, or there is none.
+        None without a request or a pack.
         """
-        with self.log.reading() as log, as_written():
-            last = log.row(REQUESTS)
-            return None if last is None else last["models"].get("pack")
+        with self.log.reading() as entries, as_written():
+            latest_request = entries.row(REQUESTS)
+            return None if latest_request is None else latest_request["models"].get("pack")
 
     def rows(
         self, target_field: str | None = None, doctype: str | None = None
@@ -450,10 +487,15 @@ class AuditLog:
           target_field: only rows of this field.
           doctype: only rows of this doctype.
         """
-        where = {"target_field": target_field, "doctype": doctype}
-        with self.log.reading() as log, as_written():
+        column_filters = {"target_field": target_field, "doctype": doctype}
+        with self.log.reading() as entries, as_written():
             return default_table().rows(
-                log, **{name: value for name, value in where.items() if value is not None}
+                entries,
+                **{
+                    column_name: filter_value
+                    for column_name, filter_value in column_filters.items()
+                    if filter_value is not None
+                },
             )
 
     def met(
@@ -468,10 +510,10 @@ class AuditLog:
           key: target field, doctype, sub-conditions.
           now: with a time zone; the log's clock where not given.
         """
-        at = datetime.fromisoformat(self._at(now))
-        with self._writing() as log:
-            request_row(log, request_id)
-            return default_table().meet(log, request_id, key, self.learner, at)
+        event_time = datetime.fromisoformat(self._at(now))
+        with self._writing() as entries:
+            request_row(entries, request_id)
+            return default_table().meet(entries, request_id, key, self.learner, event_time)
 
     def clarified(
         self,
@@ -504,8 +546,8 @@ class AuditLog:
         Raises:
           ValueError: request or row is not in the log, or the request was asked about already.
         """
-        with self._writing() as log:
-            columns = {
+        with self._writing() as entries:
+            clarification_columns = {
                 "at": self._at(now),
                 "request_id": request_id,
                 "why": why,
@@ -514,7 +556,7 @@ class AuditLog:
                 "tried": list(tried),
                 **row_columns(row, kind, conditions, self.learner),
             }
-            default_table().clarify(log, columns, request)
+            default_table().clarify(entries, clarification_columns, request)
 
     def applied(
         self,
@@ -540,16 +582,24 @@ class AuditLog:
           kind: of the question that was not asked.
           now: with a time zone; the log's clock where not given.
         """
-        verdict = row_gate(row, self.learner) if gate is None else gate
-        use = DefaultUse(row, value, verdict, kind, conditions)
-        with self._writing() as log:
-            self._fill_in(log, request_row(log, request_id), use, now)
+        gate_verdict = row_gate(row, self.learner) if gate is None else gate
+        default_use = DefaultUse(row, value, gate_verdict, kind, conditions)
+        with self._writing() as entries:
+            self._fill_in(entries, request_row(entries, request_id), default_use, now)
 
     def _fill_in(
-        self, log: Entries, request: Mapping[str, Any], use: DefaultUse, now: datetime | None
+        self,
+        entries: Entries,
+        request: Mapping[str, Any],
+        default_use: DefaultUse,
+        moment: datetime | None,
     ) -> None:
-        columns = row_columns(use.row, use.kind, use.conditions, self.learner) | {"gate": use.gate}
-        default_table().fill_in(log, request, {"at": self._at(now), "value": use.value} | columns)
+        default_columns = row_columns(
+            default_use.row, default_use.kind, default_use.conditions, self.learner
+        ) | {"gate": default_use.gate}
+        default_table().fill_in(
+            entries, request, {"at": self._at(moment), "value": default_use.value} | default_columns
+        )
 
     def replied(self, request_id: str, reply: str, *, now: datetime | None = None) -> None:
         """Log the user's reply to a clarification or comment on an answer.
@@ -560,9 +610,9 @@ class AuditLog:
           now: with a time zone; the log's clock where not given.
         """
         check_texts(reply=reply)
-        with self._writing() as log:
-            request_row(log, request_id)
-            log.add(REPLIES, {"at": self._at(now), "request_id": request_id, "reply": reply})
+        with self._writing() as entries:
+            request_row(entries, request_id)
+            entries.add(REPLIES, {"at": self._at(now), "request_id": request_id, "reply": reply})
 
     def signal(
         self,
@@ -598,12 +648,12 @@ class AuditLog:
 
         Source: rules S5.4, S5.6.
         """
-        at = datetime.fromisoformat(self._at(now))
-        with self._writing() as log:
-            request_row(log, request_id)
+        event_time = datetime.fromisoformat(self._at(now))
+        with self._writing() as entries:
+            request_row(entries, request_id)
             signal_fields = (value, signal, corrected_to)
             return default_table().learn(
-                log, request_id, row_key, signal_fields, conditions, self.learner, at
+                entries, request_id, row_key, signal_fields, conditions, self.learner, event_time
             )
 
     def decided(
@@ -627,14 +677,14 @@ class AuditLog:
             or neither.
           now: with a time zone; the log's clock where not given.
         """
-        with self._writing() as log:
-            request = request_row(log, request_id)
+        with self._writing() as entries:
+            logged_request = request_row(entries, request_id)
             if applied is not None:
-                self._fill_in(log, request, applied, now)
-            row = decision_row(request, response, checks, ms)
+                self._fill_in(entries, logged_request, applied, now)
+            decision_columns = decision_row(logged_request, response, checks, ms)
             if self.query != "text":
-                row |= without_quotations(row, OF_QUESTION)
-            log.add(DECISIONS, {"at": self._at(now), **row})
+                decision_columns |= without_quotations(decision_columns, OF_QUESTION)
+            entries.add(DECISIONS, {"at": self._at(now), **decision_columns})
 
     def evidence(
         self, request_id: str, evidence: Mapping[str, Any], *, now: datetime | None = None
@@ -646,21 +696,30 @@ class AuditLog:
           evidence: query, documents, task, arm, depths and answer, as JSON values.
           now: with a time zone; the log's clock where not given.
         """
-        with self._writing() as log:
-            request_row(log, request_id)
-            row = {"at": self._at(now), "request_id": request_id, **json_value(evidence)}
-            log.add(EVIDENCE, row if self.query == "text" else row | evidence_without_text(row))
+        with self._writing() as entries:
+            request_row(entries, request_id)
+            evidence_columns = {
+                "at": self._at(now),
+                "request_id": request_id,
+                **json_value(evidence),
+            }
+            entries.add(
+                EVIDENCE,
+                evidence_columns
+                if self.query == "text"
+                else evidence_columns | evidence_without_text(evidence_columns),
+            )
 
     def pending(self, request_id: str) -> Pending | None:
-        """Clarification of a request that nobody has replied to; None where there is none.
+        """Clarification of a request that nobody has replied to, or None.
 
         Args:
           request_id: of the request.
         """
-        with self.log.reading() as log:
-            request_row(log, request_id)
+        with self.log.reading() as entries:
+            request_row(entries, request_id)
             with as_written():
-                return default_table().pending(log, request_id)
+                return default_table().pending(entries, request_id)
 
     def application(self, request_id: str) -> Application | None:
         """Default that was last applied silently to a request, None where none was.
@@ -668,10 +727,10 @@ class AuditLog:
         Args:
           request_id: of the request.
         """
-        with self.log.reading() as log:
-            request_row(log, request_id)
+        with self.log.reading() as entries:
+            request_row(entries, request_id)
             with as_written():
-                return default_table().application(log, request_id)
+                return default_table().application(entries, request_id)
 
     def settle(self, *, now: datetime | None = None, session: str | None = None) -> int:
         """Settle the defaults that were applied silently, where that is possible.
@@ -686,21 +745,23 @@ class AuditLog:
           now: with a time zone; the log's clock where not given.
           session: only requests of it; None settles all.
         """
-        at = datetime.fromisoformat(self._at(now))
-        with self.log.reading() as log:
-            if log.row(OPEN) is None:
+        event_time = datetime.fromisoformat(self._at(now))
+        with self.log.reading() as entries:
+            if entries.row(OPEN) is None:
                 return 0
-        tables: Iterable[DefaultTable] = extensions("audit_table").values()
-        with self.log.writing() as log, as_written():
-            settled = 0  # a loop, so that what a table raises leaves it as it is
-            for table in tables:
-                settled += table.settle(log, at, session, self.learner, self.silence)
-            return settled
+        audit_tables: Iterable[DefaultTable] = extensions("audit_table").values()
+        with self.log.writing() as entries, as_written():
+            n_settled = 0  # a loop, so that what a table raises leaves it as it is
+            for audit_table in audit_tables:
+                n_settled += audit_table.settle(
+                    entries, event_time, session, self.learner, self.silence
+                )
+            return n_settled
 
     def rebuild(self) -> tuple[ClarificationDefault, ...]:
         """Rows of the default table from their changes alone: to the byte what `rows` has."""
-        with self.log.reading() as log, as_written():
-            return default_table().rebuild(log)
+        with self.log.reading() as entries, as_written():
+            return default_table().rebuild(entries)
 
     def export(self, folder: str | Path) -> list[Path]:
         """Write every table of events, and the rows, as Parquet; see `export_tables`.
@@ -708,8 +769,8 @@ class AuditLog:
         Args:
           folder: for the Parquet files; made where it does not exist.
         """
-        with self.log.reading() as log, as_written():
-            return export_tables(log, Path(folder))
+        with self.log.reading() as entries, as_written():
+            return export_tables(entries, Path(folder))
 
     def forget(self, *, before: datetime | None = None) -> int:
         """Blank what people wrote and were answered in older rows; how many requests.
@@ -726,18 +787,20 @@ class AuditLog:
         """
         if before is None and not self.keep_days:
             refuse("forget needs a moment", "none and keep_days 0", "give one")
-        now = self._at(None)
+        forgotten_at = self._at(None)
         if before is None:
-            before = datetime.fromisoformat(now) - timedelta(days=self.keep_days)
-        until = self._at(before)
-        with self.log.writing() as log:
+            before = datetime.fromisoformat(forgotten_at) - timedelta(days=self.keep_days)
+        cutoff_time = self._at(before)
+        with self.log.writing() as entries:
             with as_written():
-                count = blank_texts(log, until)
-            if count:
-                log.add(FORGOTTEN, {"at": now, "before": until, "requests": count})
+                n_blanked = blank_texts(entries, cutoff_time)
+            if n_blanked:
+                entries.add(
+                    FORGOTTEN, {"at": forgotten_at, "before": cutoff_time, "requests": n_blanked}
+                )
         self._last_questions.clear()
-        self.log.erase(vacuum=count > 0)
-        return count
+        self.log.erase(vacuum=n_blanked > 0)
+        return n_blanked
 
     def close(self) -> None:
         """Close the log's files."""
@@ -752,20 +815,23 @@ class AuditLog:
         A log that is not there is not made.
         """
         try:
-            with self.log.reading() as log:
-                end = f"{log.last:,}" if log.last else "none yet"
+            with self.log.reading() as entries:
+                last_event = f"{entries.last:,}" if entries.last else "none yet"
         except InputError as error:
-            end = f"cannot be read: {error}"
-        facts = [
+            last_event = f"cannot be read: {error}"
+        log_facts = [
             ("log", self.log.shown),
-            ("events", end),
+            ("events", last_event),
             ("questions are kept as", self.query),
             ("texts are kept for", f"{self.keep_days:g} days" if self.keep_days else "ever"),
             ("learner", self.digest),
         ]
-        settings = self.learner._asdict() | self.silence._asdict()
-        facts += [(name, str(value)) for name, value in settings.items()]
-        return display("Audit log", facts)
+        learner_settings = self.learner._asdict() | self.silence._asdict()
+        log_facts += [
+            (setting_name, str(setting_value))
+            for setting_name, setting_value in learner_settings.items()
+        ]
+        return display("Audit log", log_facts)
 
-    def _at(self, now: datetime | None) -> str:
-        return utc_text(self._clock() if now is None else now)
+    def _at(self, moment: datetime | None) -> str:
+        return utc_text(self._clock() if moment is None else moment)

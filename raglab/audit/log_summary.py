@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from raglab.audit.log import AuditLog
 
-COUNTS = (
+DAY_COUNTS = (
     "requests",
     "ok",
     "refuse",
@@ -36,7 +36,7 @@ COUNTS = (
     "silent",
     "rephrased",
 )
-_SIGNAL_COUNTS = {"explicit_yes": "confirmed", "explicit_no": "rejected"}
+_COUNT_BY_SIGNAL = {"explicit_yes": "confirmed", "explicit_no": "rejected"}
 
 
 def days(log: AuditLog) -> pd.DataFrame:
@@ -51,28 +51,42 @@ def days(log: AuditLog) -> pd.DataFrame:
     import pandas as pd
 
     with log.log.reading() as entries, as_written():
-        day = {row["request_id"]: row["at"][:10] for row in entries.rows(REQUESTS)}
+        day_by_request = {
+            event_row["request_id"]: event_row["at"][:10] for event_row in entries.rows(REQUESTS)
+        }
         # A later decision of a request takes the place of an earlier one; a model that failed has
         # decided nothing (rule S0.1).
         outcomes = {
-            row["request_id"]: "errors"
-            if any(check["gate"] == ERROR_GATE for check in row["checks"])
-            else row["status"]
-            for row in entries.rows(DECISIONS)
+            event_row["request_id"]: "errors"
+            if any(check["gate"] == ERROR_GATE for check in event_row["checks"])
+            else event_row["status"]
+            for event_row in entries.rows(DECISIONS)
         }
-        events = list(outcomes.items())
-        events += [(row["request_id"], "asked") for row in entries.rows(CLARIFICATIONS)]
-        events += [(row["request_id"], "filled_in") for row in entries.rows(APPLICATIONS)]
-        events += [
-            (row["request_id"], _SIGNAL_COUNTS[row["signal"]])
-            for row in entries.rows(CHANGES)
-            if row["signal"] in _SIGNAL_COUNTS
+        request_events = list(outcomes.items())
+        request_events += [
+            (event_row["request_id"], "asked") for event_row in entries.rows(CLARIFICATIONS)
         ]
-        events += [(row["request_id"], row["outcome"]) for row in entries.rows(SETTLEMENTS)]
-        counts = Counter((at, "requests") for at in day.values())
-        counts.update((day[request_id], name) for request_id, name in events)
-    rows = [(at, *(counts[at, name] for name in COUNTS)) for at in sorted(set(day.values()))]
-    return pd.DataFrame(rows, columns=["day", *COUNTS])
+        request_events += [
+            (event_row["request_id"], "filled_in") for event_row in entries.rows(APPLICATIONS)
+        ]
+        request_events += [
+            (event_row["request_id"], _COUNT_BY_SIGNAL[event_row["signal"]])
+            for event_row in entries.rows(CHANGES)
+            if event_row["signal"] in _COUNT_BY_SIGNAL
+        ]
+        request_events += [
+            (event_row["request_id"], event_row["outcome"])
+            for event_row in entries.rows(SETTLEMENTS)
+        ]
+        event_counts = Counter((day_text, "requests") for day_text in day_by_request.values())
+        event_counts.update(
+            (day_by_request[request_id], event_name) for request_id, event_name in request_events
+        )
+    day_rows = [
+        (day_text, *(event_counts[day_text, event_name] for event_name in DAY_COUNTS))
+        for day_text in sorted(set(day_by_request.values()))
+    ]
+    return pd.DataFrame(day_rows, columns=["day", *DAY_COUNTS])
 
 
 def defaults(log: AuditLog) -> pd.DataFrame:
@@ -80,26 +94,28 @@ def defaults(log: AuditLog) -> pd.DataFrame:
     import pandas as pd
 
     with log.log.reading() as entries:
-        begun = entries.row(CURRENT) is not None
+        has_rows = entries.row(CURRENT) is not None
     return pd.DataFrame(
         [
             {
-                "target_field": row.target_field,
-                "doctype": row.doctype,
+                "target_field": default_row.target_field,
+                "doctype": default_row.doctype,
                 "sub_conditions": ", ".join(
-                    f"{name}={value}" for name, value in sorted(row.sub_conditions.items())
+                    f"{condition_name}={option_value}"
+                    for condition_name, option_value in sorted(default_row.sub_conditions.items())
                 ),
                 "votes": ", ".join(
-                    f"{value} {votes:g}" for value, votes in row.candidate_votes.items()
+                    f"{option_value} {option_votes:g}"
+                    for option_value, option_votes in default_row.candidate_votes.items()
                 ),
-                "confidence": row.confidence,
-                "sample_size": row.sample_size,
-                "gate": row_gate(row, log.learner),
-                "requests": row.requests,
-                "version": row.version,
-                "last_refreshed": row.last_refreshed.isoformat(timespec="seconds"),
-                "row_id": row.row_id,
+                "confidence": default_row.confidence,
+                "sample_size": default_row.sample_size,
+                "gate": row_gate(default_row, log.learner),
+                "requests": default_row.requests,
+                "version": default_row.version,
+                "last_refreshed": default_row.last_refreshed.isoformat(timespec="seconds"),
+                "row_id": default_row.row_id,
             }
-            for row in (log.rows() if begun else ())
+            for default_row in (log.rows() if has_rows else ())
         ]
     )

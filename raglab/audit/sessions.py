@@ -29,17 +29,17 @@ class SilenceRule(NamedTuple):
         return timedelta(hours=self.hours)
 
 
-SESSIONS = 1024  # whose last questions are remembered where their text is not kept
+MAX_SESSIONS = 1024  # whose last questions are remembered where their text is not kept
 
 
 def close_previous(
-    log: Entries,
+    entries: Entries,
     last_questions: MutableMapping[str, tuple[str, frozenset[str]]],
     request_id: str,
     session: str,
     question: str,
     documents: Sequence[str],
-    at: str,
+    event_time: str,
     rule: SilenceRule = SilenceRule(),  # noqa: B008 - a value
 ) -> str:
     """Close what the session's last request left open.
@@ -54,23 +54,32 @@ def close_previous(
       last_questions: last question of each session: id and words; added to.
       session: not empty.
     """
-    new = frozenset(split_words(question))
-    before = log.row(REQUESTS, session=session)
-    known = last_questions.pop(session, ("", frozenset()))
-    last_questions[session] = (request_id, new)
-    while len(last_questions) > SESSIONS:
+    question_words = frozenset(split_words(question))
+    previous_request = entries.row(REQUESTS, session=session)
+    remembered = last_questions.pop(session, ("", frozenset()))
+    last_questions[session] = (request_id, question_words)
+    while len(last_questions) > MAX_SESSIONS:
         last_questions.pop(next(iter(last_questions)))
-    if before is None:
+    if previous_request is None:
         return ""
-    old = (
-        known[1]
-        if known[0] == before["request_id"]
-        else frozenset(split_words(before["question"] or ""))
+    previous_words = (
+        remembered[1]
+        if remembered[0] == previous_request["request_id"]
+        else frozenset(split_words(previous_request["question"] or ""))
     )
-    alike = jaccard(old, new) >= rule.near_same or before["question_hash"] == digest(question)
-    again = alike and set(before["documents"]) == set(documents)
-    in_time = datetime.fromisoformat(at) - datetime.fromisoformat(before["at"]) < rule.span
-    for work in list(log.rows(OPEN, session=session, closed=0)):
-        same = work["request_id"] == before["request_id"]
-        log.keep(OPEN, work | {"closed": 1, "rephrased": int(again and in_time and same)})
-    return str(before["request_id"]) if again else ""
+    is_alike = jaccard(previous_words, question_words) >= rule.near_same or previous_request[
+        "question_hash"
+    ] == digest(question)
+    is_rephrased = is_alike and set(previous_request["documents"]) == set(documents)
+    is_in_time = (
+        datetime.fromisoformat(event_time) - datetime.fromisoformat(previous_request["at"])
+        < rule.span
+    )
+    for open_application in list(entries.rows(OPEN, session=session, closed=0)):
+        is_same_request = open_application["request_id"] == previous_request["request_id"]
+        entries.keep(
+            OPEN,
+            open_application
+            | {"closed": 1, "rephrased": int(is_rephrased and is_in_time and is_same_request)},
+        )
+    return str(previous_request["request_id"]) if is_rephrased else ""

@@ -11,7 +11,7 @@ import typer
 
 from raglab.cli import audit, experiments, imports, live, logs, monitoring
 from raglab.cli.common import (
-    TUNED,
+    TUNED_FILE,
     Arm,
     AsJson,
     CorpusColumns,
@@ -82,11 +82,11 @@ app = typer.Typer(
 )
 
 
-def _show_version(*, value: bool) -> None:
+def _show_version(*, is_given: bool) -> None:
     """Print the version, and end."""
     from importlib.metadata import version
 
-    if value:
+    if is_given:
         say(f"raglab {version('raglab-toolkit')}")
         raise typer.Exit
 
@@ -189,7 +189,7 @@ def trace(
 
     # Retrieval may take hours, so a wrong --out or --split is refused before it.
     keep_inputs(out, corpus, cases, policy)
-    dealt = parse_shares(shares)
+    split_shares = parse_shares(shares)
     documents = read_corpus(
         corpus, corpus_columns, encoder, encoding, download=download, follow_links=follow_links
     )
@@ -201,9 +201,9 @@ def trace(
         turns=turns,
         encoding=cases_encoding,
     )
-    result = build_trace(
+    built_trace = build_trace(
         documents,
-        questions if dealt is None else split(questions, **dealt),
+        questions if split_shares is None else split(questions, **split_shares),
         out=out,
         policy=load_policy(policy),
         command=ctx.obj,
@@ -218,15 +218,22 @@ def trace(
         dense_weight=dense_weight,
         precision=precision,
     )
-    where = {"trace": str(out), "cases": len(result), "fingerprint": result.fingerprint}
-    table = ranking(result)
+    trace_facts = {
+        "trace": str(out),
+        "cases": len(built_trace),
+        "fingerprint": built_trace.fingerprint,
+    }
+    ranking_table = ranking(built_trace)
     # JSON has the ranking in the same object, so that stdout is one document.
-    show(where | {"ranking": json_records(table)} if as_json else where, as_json=as_json)
+    show(
+        trace_facts | {"ranking": json_records(ranking_table)} if as_json else trace_facts,
+        as_json=as_json,
+    )
     if not as_json:
-        say_headline(result)
-        n_stated = len(result) - table.attrs["without_source"]
-        say(f"\nwhere expected sources stand ({n_stated} of {len(result)} cases):")
-        say(table_text(table))
+        say_headline(built_trace)
+        n_with_sources = len(built_trace) - ranking_table.attrs["without_source"]
+        say(f"\nwhere expected sources stand ({n_with_sources} of {len(built_trace)} cases):")
+        say(table_text(ranking_table))
 
 
 @app.command(
@@ -255,28 +262,35 @@ def decide(
     cases = load_trace(path, split)
     if case is not None and strict:
         # The exit code is of a set of contracts; of one case it would pass for all of them.
-        msg = "--strict must judge all cases, got --case with it; leave one out."
-        raise ValueError(msg)
-    ids = [trace_case.id for trace_case in cases.cases]
-    if case is not None and case not in ids:
-        near = get_close_matches(case, ids, 3) or [name for name in ids if case in name][:3]
-        meant = f"; did you mean {' or '.join(near)}?" if near else "."
-        msg = f"--case must be the id of one of {len(ids):,} cases, got {case!r:.80}{meant}"
-        raise ValueError(msg)
-    chosen = policy_for(policy, cases, arm)
-    decisions = decided(cases, chosen, arm=arm)
+        message = "--strict must judge all cases, got --case with it; leave one out."
+        raise ValueError(message)
+    case_ids = [trace_case.id for trace_case in cases.cases]
+    if case is not None and case not in case_ids:
+        close_ids = (
+            get_close_matches(case, case_ids, 3)
+            or [case_id for case_id in case_ids if case in case_id][:3]
+        )
+        suggestion = f"; did you mean {' or '.join(close_ids)}?" if close_ids else "."
+        message = (
+            f"--case must be the id of one of {len(case_ids):,} cases, got {case!r:.80}{suggestion}"
+        )
+        raise ValueError(message)
+    chosen_policy = policy_for(policy, cases, arm)
+    decisions = decided(cases, chosen_policy, arm=arm)
     say_headline(cases)
     if case is not None:
-        _explain_case(cases, chosen, decisions, case, arm, as_json=as_json)
+        _explain_case(cases, chosen_policy, decisions, case, arm, as_json=as_json)
         return
-    table = decisions.frame(reasons=True)
-    write_csv(table, out)
+    decision_table = decisions.frame(reasons=True)
+    write_csv(decision_table, out)
     # The file and JSON have every column, the screen those that fit a line.
     if as_json:
-        say_json(json_records(table))
+        say_json(json_records(decision_table))
     else:
-        table = table[["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]]
-        say(table_text(table, width=34))
+        decision_table = decision_table[
+            ["case_id", "expect_status", "status", "decided_by", "confidence", "reason"]
+        ]
+        say(table_text(decision_table, width=34))
         say("")
         say_notes([repr(decisions)])  # a page of rows has no total
     if not strict:
@@ -284,50 +298,66 @@ def decide(
     # beside JSON on stderr, so that stdout stays JSON
     from raglab.metrics.costs import LABELS
 
-    labels = Counter(trace_case.expect_status for trace_case in cases.cases)
-    right = zip(cases.cases, decisions.right, strict=True)
-    passed = Counter(trace_case.expect_status for trace_case, is_right in right if is_right)
-    parts = ", ".join(f"{label} {passed[label]} of {labels[label]}" for label in LABELS)
-    say(f"\npassed {passed.total()} of {len(ids)} contracts (S6.3): {parts}", err=as_json)
-    if passed.total() < len(ids):
+    cases_by_label = Counter(trace_case.expect_status for trace_case in cases.cases)
+    judged_cases = zip(cases.cases, decisions.right, strict=True)
+    passed_by_label = Counter(
+        trace_case.expect_status for trace_case, is_right in judged_cases if is_right
+    )
+    label_counts = ", ".join(
+        f"{label} {passed_by_label[label]} of {cases_by_label[label]}" for label in LABELS
+    )
+    say(
+        f"\npassed {passed_by_label.total()} of {len(case_ids)} contracts (S6.3): {label_counts}",
+        err=as_json,
+    )
+    if passed_by_label.total() < len(case_ids):
         raise typer.Exit(1)
 
 
 def _explain_case(
-    cases: Trace, policy: Policy, decisions: Decisions, case: str, arm: str | None, *, as_json: bool
+    case_trace: Trace,
+    policy: Policy,
+    decisions: Decisions,
+    case: str,
+    arm: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Print how a case was decided: its label, every check, and what would flip it."""
     import pandas as pd
 
     from raglab.replay import flips
 
-    place = decisions.row_of(case)
-    table = decisions.frame().iloc[[place]].assign(reason=decisions.reason(place))
-    row = table.iloc[0]
-    checks = pd.DataFrame(decisions.explain(case))
-    near = flips(cases, policy, case, arm=arm)
+    case_row = decisions.row_of(case)
+    decision_table = decisions.frame().iloc[[case_row]].assign(reason=decisions.reason(case_row))
+    case_decision = decision_table.iloc[0]
+    check_table = pd.DataFrame(decisions.explain(case))
+    flip_table = flips(case_trace, policy, case, arm=arm)
     if as_json:
-        parts = {
-            "decision": json_records(table)[0] | {"warnings": decisions.warnings(place)},
-            "checks": json_records(checks),
-            "flips": json_records(near),
+        case_record = {
+            "decision": json_records(decision_table)[0]
+            | {"warnings": decisions.warnings(case_row)},
+            "checks": json_records(check_table),
+            "flips": json_records(flip_table),
         }
-        say_json(parts, indent=2)
+        say_json(case_record, indent=2)
         return
-    facts = {
-        "question": row["query"],
-        "label": row["expect_status"] or "none",
-        "decision": f"{row['status']} ({row['decided_by']})",
-        "because": row["reason"],
+    case_facts = {
+        "question": case_decision["query"],
+        "label": case_decision["expect_status"] or "none",
+        "decision": f"{case_decision['status']} ({case_decision['decided_by']})",
+        "because": case_decision["reason"],
     }
     # None without a label: the case is neither correct nor wrong.
-    if row["correct"] is not None:
-        facts["correct" if row["correct"] else "not correct"] = row["why"]
-    show(facts, as_json=False)
-    say("\n" + table_text(checks[["gate", "margin", "passes", "text"]]))
-    near = near.drop(columns=["change", "share"])
-    near["flips_at"] = near["flips_at"].map("{:.6g}".format)  # as `--path` and YAML take it
-    say(f"\nthe smallest change of one threshold that flips it:\n{table_text(near)}")
+    if case_decision["correct"] is not None:
+        case_facts["correct" if case_decision["correct"] else "not correct"] = case_decision["why"]
+    show(case_facts, as_json=False)
+    say("\n" + table_text(check_table[["gate", "margin", "passes", "text"]]))
+    flip_table = flip_table.drop(columns=["change", "share"])
+    flip_table["flips_at"] = flip_table["flips_at"].map(
+        "{:.6g}".format
+    )  # as `--path` and YAML take it
+    say(f"\nthe smallest change of one threshold that flips it:\n{table_text(flip_table)}")
 
 
 @app.command(epilog="Example: raglab sweep out/broker.parquet --path similarity.min_similarity")
@@ -350,32 +380,52 @@ def sweep(
     from raglab.replay import SWEPT, steps
     from raglab.replay import sweep as swept
 
-    named = [str(file) for file in policies or () if str(file) in SWEPT and not file.exists()]
-    if (threshold is None) == (not policies) or named:
-        remedy = f"; write --path {named[0]}." if named else "."
-        msg = f"sweep must have policies, or --path with one threshold, got both or none{remedy}"
-        raise ValueError(msg)
+    threshold_paths = [
+        str(policy_file)
+        for policy_file in policies or ()
+        if str(policy_file) in SWEPT and not policy_file.exists()
+    ]
+    if (threshold is None) == (not policies) or threshold_paths:
+        remedy = f"; write --path {threshold_paths[0]}." if threshold_paths else "."
+        message = (
+            f"sweep must have policies, or --path with one threshold, got both or none{remedy}"
+        )
+        raise ValueError(message)
     keep_inputs(out, path, policy, *(policies or ()))
-    traffic = parse_mix(mix)
-    of, costs = open_trace(path, split), parse_costs(cost)
-    terms: dict[str, Any] = {"arm": arm, "costs": costs, "mix": traffic}
+    traffic_mix = parse_mix(mix)
+    swept_trace, costs = open_trace(path, split), parse_costs(cost)
+    sweep_terms: dict[str, Any] = {"arm": arm, "costs": costs, "mix": traffic_mix}
     if threshold is not None:
-        table, lead = steps(of, load_policy(policy), path=threshold, **terms), ["low", "high"]
+        rate_table, lead_columns = (
+            steps(swept_trace, load_policy(policy), path=threshold, **sweep_terms),
+            ["low", "high"],
+        )
     else:
-        files = policies or []
-        table, lead = swept(of, [load_policy(file) for file in files], **terms), ["policy"]
-        table.insert(0, "policy", [str(file) for file in files])
-    write_csv(table, out)
+        policy_files = policies or []
+        rate_table, lead_columns = (
+            swept(
+                swept_trace,
+                [load_policy(policy_file) for policy_file in policy_files],
+                **sweep_terms,
+            ),
+            ["policy"],
+        )
+        rate_table.insert(0, "policy", [str(policy_file) for policy_file in policy_files])
+    write_csv(rate_table, out)
     if as_json:
-        say_json(json_records(table))
+        say_json(json_records(rate_table))
         return
-    shown = short_heads(table[[*lead, *RATES, "expected_cost"]])
+    shown_table = short_heads(rate_table[[*lead_columns, *RATES, "expected_cost"]])
     if policies:  # a column each, since a path is long
-        shown = shown.set_index("policy").T.rename_axis("rate").reset_index()
-    say(table_text(shown))
+        shown_table = shown_table.set_index("policy").T.rename_axis("rate").reset_index()
+    say(table_text(shown_table))
     # of a policy that is judged on what it learned from
-    notes: Any = table.get("note", [])
-    say_notes(f"{name}: {note}" for name, note in zip(table[lead[0]], notes, strict=False) if note)
+    learned_notes: Any = rate_table.get("note", [])
+    say_notes(
+        f"{row_name}: {learned_note}"
+        for row_name, learned_note in zip(rate_table[lead_columns[0]], learned_notes, strict=False)
+        if learned_note
+    )
 
 
 @app.command(
@@ -430,22 +480,24 @@ def tune(
     from raglab.lab.goals import Goal
     from raglab.lab.study import tune as tuned
 
-    keep_inputs(out / TUNED, path, policy)
-    costs, targets, traffic = parse_costs(cost), parse_targets(target), parse_mix(mix)
-    goal = Goal(
-        costs=costs, targets=targets, mix=traffic
+    keep_inputs(out / TUNED_FILE, path, policy)
+    costs, targets, traffic_mix = parse_costs(cost), parse_targets(target), parse_mix(mix)
+    study_goal = Goal(
+        costs=costs, targets=targets, mix=traffic_mix
     )  # before anything is read that takes time
     # without one, that of the trace's scores
-    start = None if policy is None else load_policy(policy)
+    start_policy = None if policy is None else load_policy(policy)
     candidates = [
-        name if name.replace("_", " ") in RECIPE_NAMES else load_policy(Path(name))
-        for name in candidate or ()
+        candidate_name
+        if candidate_name.replace("_", " ") in RECIPE_NAMES
+        else load_policy(Path(candidate_name))
+        for candidate_name in candidate or ()
     ]
-    of = open_trace(path)
-    result = tuned(
-        of,
-        policy=start,
-        goal=goal,
+    study_trace = open_trace(path)
+    tuning_result = tuned(
+        study_trace,
+        policy=start_policy,
+        goal=study_goal,
         arm=arm,
         rule=rule,
         candidates=candidates,
@@ -457,7 +509,7 @@ def tune(
         storage=out / "study" if storage is None else storage,
         study_name=study_name,
     )
-    write_study(result, out, mlruns, track=track, as_json=as_json)
+    write_study(tuning_result, out, mlruns, track=track, as_json=as_json)
 
 
 @app.command(
@@ -490,20 +542,25 @@ def report(
     from raglab.lab.untuned_policies import always_answer, always_refuse, published_policy
 
     keep_inputs(out, path, policy, incumbent)
-    chosen, costs, targets = load_policy(policy), parse_costs(cost), parse_targets(target)
-    traffic = parse_mix(mix)
-    base = published_policy(chosen) if incumbent is None else load_policy(incumbent)
-    policies = {"defaults": base}
-    if chosen.policy_id != base.policy_id:
-        policies["tuned"] = chosen
-    policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
+    chosen_policy, costs, targets = load_policy(policy), parse_costs(cost), parse_targets(target)
+    traffic_mix = parse_mix(mix)
+    baseline_policy = (
+        published_policy(chosen_policy) if incumbent is None else load_policy(incumbent)
+    )
+    policy_by_name = {"defaults": baseline_policy}
+    if chosen_policy.policy_id != baseline_policy.policy_id:
+        policy_by_name["tuned"] = chosen_policy
+    policy_by_name |= {
+        "always-answer": always_answer(chosen_policy),
+        "always-refuse": always_refuse(chosen_policy),
+    }
     make_folder(out.parent)
     trace = open_trace(path, split)
-    page = write_report(
-        trace, policies, out=out, arm=arm, costs=costs, targets=targets, mix=traffic
+    page_path = write_report(
+        trace, policy_by_name, out=out, arm=arm, costs=costs, targets=targets, mix=traffic_mix
     )
     say_headline(trace)
-    show({"report": str(page)}, as_json=as_json)
+    show({"report": str(page_path)}, as_json=as_json)
 
 
 @app.command(epilog="Example: raglab policy -p datasets/broker/policy.yaml")
@@ -511,14 +568,14 @@ def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
     """Print a whole policy with its id. What it does not state has the published defaults."""
     import yaml
 
-    shown = load_policy(path)
-    rows = shown.model_dump(mode="json")
+    shown_policy = load_policy(path)
+    policy_sections = shown_policy.model_dump(mode="json")
     if as_json:
-        say_json({"policy_id": shown.policy_id, **rows}, indent=2)
+        say_json({"policy_id": shown_policy.policy_id, **policy_sections}, indent=2)
     else:
         say(
-            f"# policy_id {shown.policy_id}\n"
-            + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=100)
+            f"# policy_id {shown_policy.policy_id}\n"
+            + yaml.safe_dump(policy_sections, sort_keys=False, allow_unicode=True, width=100)
         )
 
 
@@ -536,21 +593,21 @@ def demo(
     from raglab.live.trace_building import build_trace
     from raglab.store.loaders import load_cases, load_corpus
 
-    start = load_policy(data / "policy.yaml")
+    start_policy = load_policy(data / "policy.yaml")
     say(f"1/2 trace: retrieve once for the questions of {data}")
     demo_trace = build_trace(
         load_corpus(data),
         load_cases(data),
         out=out / "trace.parquet",
-        policy=start,
+        policy=start_policy,
         command="raglab demo",
     )
     say(f"2/2 study: {trials} configurations over {len(demo_trace)} cases, then a line search")
-    result = tuned(demo_trace, policy=start, trials=trials)
-    write_study(result, out, mlruns, track=True, as_json=False)
+    tuning_result = tuned(demo_trace, policy=start_policy, trials=trials)
+    write_study(tuning_result, out, mlruns, track=True, as_json=False)
 
 
 for group in (live, imports, experiments, monitoring, audit, logs):
     for command, example in group.COMMANDS:
         app.command(epilog=f"Example: {example}")(command)
-app.add_typer(audit.AUDIT, name="audit")
+app.add_typer(audit.AUDIT_APP, name="audit")

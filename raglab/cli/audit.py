@@ -39,11 +39,13 @@ def explain(
     from raglab.audit.explanation import explain_request as explained
 
     if log is None and Path(request).is_dir():
-        msg = f"REQUEST must be an id, got the folder {request}; write ID --log {request}."
-        raise ValueError(msg)
-    explanation = explained(request, _open_audit_log(log))
-    say_json(json.loads(explanation.json()), indent=2) if as_json else say(str(explanation))
-    if not explanation.rebuilt:
+        message = f"REQUEST must be an id, got the folder {request}; write ID --log {request}."
+        raise ValueError(message)
+    request_explanation = explained(request, _open_audit_log(log))
+    say_json(json.loads(request_explanation.json()), indent=2) if as_json else say(
+        str(request_explanation)
+    )
+    if not request_explanation.rebuilt:
         raise typer.Exit(1)
 
 
@@ -71,21 +73,30 @@ def audit(
     # `audit sample` and its like pass through here first; they open the log themselves.
     if ctx.invoked_subcommand is not None:
         return
-    opened = _open_audit_log(log)
-    report: dict[str, Any] = {}
+    audit_log = _open_audit_log(log)
+    audit_report: dict[str, Any] = {}
     # Forget before the export, so that no exported table holds what was to be blanked.
     if forget is not None:
-        report["forgotten"] = opened.forget(before=None if forget == "old" else _day(forget))
+        audit_report["forgotten"] = audit_log.forget(
+            before=None if forget == "old" else _day(forget)
+        )
     if export is not None:
-        report["files"] = [str(path) for path in opened.export(export)]
-    by_day, rows = days(opened), defaults(opened)
+        audit_report["files"] = [str(exported_file) for exported_file in audit_log.export(export)]
+    day_table, default_rows = days(audit_log), defaults(audit_log)
     if as_json:
-        show(report | {"days": json_records(by_day), "defaults": json_records(rows)}, as_json=True)
+        show(
+            audit_report
+            | {"days": json_records(day_table), "defaults": json_records(default_rows)},
+            as_json=True,
+        )
         return
-    for name, value in report.items():
-        say(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
-    say(table_text(by_day) if len(by_day) else "no request yet")
-    say(f"\ndefaults\n{table_text(rows)}" if len(rows) else "\nno default yet")
+    for report_name, report_value in audit_report.items():
+        say(
+            f"{report_name}: "
+            f"{report_value if isinstance(report_value, int) else ' '.join(report_value)}"
+        )
+    say(table_text(day_table) if len(day_table) else "no request yet")
+    say(f"\ndefaults\n{table_text(default_rows)}" if len(default_rows) else "\nno default yet")
 
 
 def _open_audit_log(log: str | None) -> AuditLog:
@@ -95,12 +106,12 @@ def _open_audit_log(log: str | None) -> AuditLog:
     return open_audit(log)
 
 
-def _day(text: str) -> datetime:
+def _day(day_text: str) -> datetime:
     try:
-        return datetime.combine(date.fromisoformat(text), time(), UTC)
+        return datetime.combine(date.fromisoformat(day_text), time(), UTC)
     except ValueError:
-        msg = f"--forget must be a day such as 2026-01-31 (UTC), or old, got {text!r:.80}."
-        raise ValueError(msg) from None
+        message = f"--forget must be a day such as 2026-01-31 (UTC), or old, got {day_text!r:.80}."
+        raise ValueError(message) from None
 
 
 def sample(
@@ -130,12 +141,14 @@ def sample(
     from raglab.audit.label_samples import draw_sample, write_sample
 
     keep_inputs(out, log)
-    drawn = draw_sample(_open_audit_log(_place(ctx, log)), n, seed=seed, last=last, days=days)
-    write_sample(drawn, out)
-    by_stratum = drawn.groupby("stratum", as_index=False).agg(
+    drawn_sample = draw_sample(
+        _open_audit_log(_place(ctx, log)), n, seed=seed, last=last, days=days
+    )
+    write_sample(drawn_sample, out)
+    stratum_table = drawn_sample.groupby("stratum", as_index=False).agg(
         drawn=("request_id", "size"), inclusion_probability=("inclusion_probability", "first")
     )
-    show(by_stratum, as_json=as_json)
+    show(stratum_table, as_json=as_json)
     say(f"wrote {out}; fill in labels, then `raglab audit label {out}`", err=True)
 
 
@@ -155,20 +168,20 @@ def label(
     from raglab.audit.label_samples import record_labels
     from raglab.audit.live_rates import live_rates
 
-    opened = _open_audit_log(_place(ctx, log))
-    counts = record_labels(opened, labelled)
-    rates = live_rates(opened, last=last)
+    audit_log = _open_audit_log(_place(ctx, log))
+    label_counts = record_labels(audit_log, labelled)
+    rate_table = live_rates(audit_log, last=last)
     if as_json:
         show(
             {
-                "labels": counts._asdict(),
-                "rates": json_records(rates.astype({"until": str, "since": str})),
+                "labels": label_counts._asdict(),
+                "rates": json_records(rate_table.astype({"until": str, "since": str})),
             },
             as_json=True,
         )
         return
-    show(counts._asdict(), as_json=False)
-    say(table_text(rates.drop(columns=["until", "since", "level"])))
+    show(label_counts._asdict(), as_json=False)
+    say(table_text(rate_table.drop(columns=["until", "since", "level"])))
 
 
 def mix(
@@ -178,21 +191,21 @@ def mix(
     """Print the traffic mix that the column question_label of a drawn sheet tells."""
     from raglab.lab.sampled_mix import traffic_mix
 
-    traffic = traffic_mix(sheet)
-    show(traffic.rows, as_json=True) if as_json else say(str(traffic))
+    sampled_mix = traffic_mix(sheet)
+    show(sampled_mix.rows, as_json=True) if as_json else say(str(sampled_mix))
 
 
 def _place(ctx: typer.Context, log: str | None) -> str | None:
     """Log of a command, or the one that stands before its name."""
-    before = ctx.parent.params.get("log") if ctx.parent is not None else None
-    return before if log is None else log
+    parent_log = ctx.parent.params.get("log") if ctx.parent is not None else None
+    return parent_log if log is None else log
 
 
-AUDIT = typer.Typer(invoke_without_command=True)
-AUDIT.callback(epilog="Example: raglab audit --log out/index")(audit)
-AUDIT.command(
+AUDIT_APP = typer.Typer(invoke_without_command=True)
+AUDIT_APP.callback(epilog="Example: raglab audit --log out/index")(audit)
+AUDIT_APP.command(
     epilog="Example: raglab audit sample out/sample.csv -n 200 --last 5000 --log out/index"
 )(sample)
-AUDIT.command(epilog="Example: raglab audit label out/sample.csv --log out/index")(label)
-AUDIT.command(epilog="Example: raglab audit mix out/sample.csv")(mix)
+AUDIT_APP.command(epilog="Example: raglab audit label out/sample.csv --log out/index")(label)
+AUDIT_APP.command(epilog="Example: raglab audit mix out/sample.csv")(mix)
 COMMANDS = ((explain, "raglab explain 4f0c2d --log out/index"),)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from raglab.store.policies import Policy
     from raglab.store.traces import StudyTrace
 
-SHOWN = 20  # rows of a table that are printed
+MAX_SHOWN_ROWS = 20  # rows of a table that are printed
 BaselinePath = Annotated[
     Path | None,
     typer.Option(
@@ -68,21 +68,23 @@ class BaselineOptions(NamedTuple):
         Raises:
           ValueError: an option without the one that it acts on.
         """
-        compares, writes = self.compare is not None, self.save is not None
-        idle = {
-            "--rate": (bool(self.rates) and not compares, "with --baseline"),
-            "--min-effect": (self.min_effect is not None and not compares, "with --baseline"),
+        has_comparison, has_output = self.compare is not None, self.save is not None
+        idle_options = {
+            "--rate": (bool(self.rates) and not has_comparison, "with --baseline"),
+            "--min-effect": (self.min_effect is not None and not has_comparison, "with --baseline"),
             "--cost": (
-                self.costs is not None and not (compares or writes),
+                self.costs is not None and not (has_comparison or has_output),
                 "with --baseline or --save-baseline",
             ),
-            "--again": (self.again and (compares or writes), "without a baseline"),
+            "--again": (self.again and (has_comparison or has_output), "without a baseline"),
         }
-        for name, (is_idle, where) in idle.items():
+        for option_name, (is_idle, needed_options) in idle_options.items():
             if is_idle:
-                msg = f"{name} must be given {where}, got it otherwise; leave it out."
-                raise ValueError(msg)
-        return compares or writes
+                message = (
+                    f"{option_name} must be given {needed_options}, got it otherwise; leave it out."
+                )
+                raise ValueError(message)
+        return has_comparison or has_output
 
 
 def stated_retrieval(policy: Policy, baseline: Baseline | None) -> Mapping[str, Any]:
@@ -113,72 +115,94 @@ def run_baseline(
 
     if options.save is not None:
         check_free(options.save)
-    costs, arm, comparison = options.costs, None, None
+    baseline_costs, arm, comparison = options.costs, None, None
     if baseline is not None:
-        costs, arm = stated_costs(baseline.costs) if costs is None else costs, baseline.arm
-    now = baseline_of(trace, policy, costs=costs, arm=arm)
+        baseline_costs, arm = (
+            stated_costs(baseline.costs) if baseline_costs is None else baseline_costs,
+            baseline.arm,
+        )
+    current_baseline = baseline_of(trace, policy, costs=baseline_costs, arm=arm)
     if baseline is not None:
-        effect = MIN_EFFECT if options.min_effect is None else options.min_effect
-        comparison = compare_baselines(baseline, now, rates=options.rates, min_effect=effect)
+        min_effect = MIN_EFFECT if options.min_effect is None else options.min_effect
+        comparison = compare_baselines(
+            baseline, current_baseline, rates=options.rates, min_effect=min_effect
+        )
     if options.save is not None:
         make_folder(options.save.parent)
-        now.save(options.save)
-    facts = _facts(now, comparison, options.save)
-    tables: dict[str, pd.DataFrame] = {}
+        current_baseline.save(options.save)
+    check_facts = _facts(current_baseline, comparison, options.save)
+    check_tables: dict[str, pd.DataFrame] = {}
     if comparison is not None:
-        tables = {"measures": comparison.table, "changed": comparison.changed}
-        tables["settings"] = comparison.settings
+        check_tables = {"measures": comparison.table, "changed": comparison.changed}
+        check_tables["settings"] = comparison.settings
     if as_json:
-        rows: dict[str, Any] = {
-            name: json_records(table.astype(object).where(table.notna(), None))
-            for name, table in tables.items()
+        table_records: dict[str, Any] = {
+            table_name: json_records(table.astype(object).where(table.notna(), None))
+            for table_name, table in check_tables.items()
         }
-        say_json({**facts, "measures": now.measures, **rows}, indent=2)
+        say_json({**check_facts, "measures": current_baseline.measures, **table_records}, indent=2)
         return bool(comparison and comparison.lost)
-    _print(facts, tables, certified=policy.certificate is not None)
+    _print(check_facts, check_tables, certified=policy.certificate is not None)
     return bool(comparison and comparison.lost)
 
 
 def _print(
     facts: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], *, certified: bool
 ) -> None:
-    for name, table in tables.items():
+    for fact_name, table in tables.items():
         if len(table):
-            shown = table.drop(columns=["before_k", "after_k"], errors="ignore").head(SHOWN)
-            say(f"{name}, {len(shown)} of {len(table):,}:")
-            shown = shown.rename(columns={"low": "loss_low", "high": "loss_high"})
-            shown = shown.astype(dict.fromkeys(shown.select_dtypes("Int64"), "float64"))
-            say(table_text(shown) + "\n")
-    for name, fact in facts.items():
-        if isinstance(fact, tuple):
-            text = ", ".join(fact)
-        elif isinstance(fact, dict):
-            text = counted({key: n for key, n in fact.items() if n})
+            shown_table = table.drop(columns=["before_k", "after_k"], errors="ignore").head(
+                MAX_SHOWN_ROWS
+            )
+            say(f"{fact_name}, {len(shown_table)} of {len(table):,}:")
+            shown_table = shown_table.rename(columns={"low": "loss_low", "high": "loss_high"})
+            shown_table = shown_table.astype(
+                dict.fromkeys(shown_table.select_dtypes("Int64"), "float64")
+            )
+            say(table_text(shown_table) + "\n")
+    for fact_name, fact_value in facts.items():
+        if isinstance(fact_value, tuple):
+            fact_text = ", ".join(fact_value)
+        elif isinstance(fact_value, dict):
+            fact_text = counted(
+                {fact_key: fact_count for fact_key, fact_count in fact_value.items() if fact_count}
+            )
         else:
-            text = value_text(fact)
-        if text not in {"", DASH}:
-            say(f"{name}: {text}")
+            fact_text = value_text(fact_value)
+        if fact_text not in {"", DASH}:
+            say(f"{fact_name}: {fact_text}")
     if certified:
         say("note: The certificate is not re-tested here: run check without a baseline.")
 
 
 def _facts(
-    now: Baseline, comparison: BaselineComparison | None, saved: Path | None
+    current_baseline: Baseline, comparison: BaselineComparison | None, saved_path: Path | None
 ) -> dict[str, Any]:
     """What a check states, apart from tables."""
-    facts: dict[str, Any] = {
-        "policy_id": now.policy_id,
-        "basis": now.basis,
-        "cases_hash": now.cases_hash,
-        "saved": None if saved is None else str(saved),
-        "expected_cost": now.expected_cost,
+    check_facts: dict[str, Any] = {
+        "policy_id": current_baseline.policy_id,
+        "basis": current_baseline.basis,
+        "cases_hash": current_baseline.cases_hash,
+        "saved": None if saved_path is None else str(saved_path),
+        "expected_cost": current_baseline.expected_cost,
     }
     if comparison is None:
-        scoring = {"scored by status": now.status_only, "missing answers": now.missing_answers}
-        return facts | {"cases": len(now.cases), "scoring": scoring}
-    names = ("cases", "unpaired", "scoring", "notes", "min_effect", "detectable", "lost")
-    return facts | {
+        scoring_counts = {
+            "scored by status": current_baseline.status_only,
+            "missing answers": current_baseline.missing_answers,
+        }
+        return check_facts | {"cases": len(current_baseline.cases), "scoring": scoring_counts}
+    comparison_fields = (
+        "cases",
+        "unpaired",
+        "scoring",
+        "notes",
+        "min_effect",
+        "detectable",
+        "lost",
+    )
+    return check_facts | {
         "baseline_policy_id": comparison.before,
-        **{name: getattr(comparison, name) for name in names},
+        **{field_name: getattr(comparison, field_name) for field_name in comparison_fields},
         "verdict": "lost" if comparison.lost else "not shown",
     }

@@ -80,8 +80,8 @@ Runs = Annotated[
     Path | None, typer.Option(help="MLflow folder. Default: MLFLOW_TRACKING_URI, else mlruns.")
 ]
 TableOut = Annotated[Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")]
-TUNED = "tuned.yaml"  # of a study, in its folder
-MOST_COST = 1e9  # of a case; sums of far more leave the floats
+TUNED_FILE = "tuned.yaml"  # of a study, in its folder
+MAX_CASE_COST = 1e9  # of a case; sums of far more leave the floats
 Seed = Annotated[
     int, typer.Option(min=0, max=2**63 - 1, help="Seed: the same gives the same result.")
 ]
@@ -103,11 +103,11 @@ TextEncoding = Annotated[
 RequestId = Annotated[str, typer.Argument(help="Id of the request, as its response names it.")]
 
 
-def _no_bars(ctx: typer.Context, *, value: bool) -> bool:
+def _no_bars(ctx: typer.Context, *, is_given: bool) -> bool:
     """No progress bar in the rest of a command where this option is given."""
-    if value:
+    if is_given:
         ctx.with_resource(silence())
-    return value
+    return is_given
 
 
 AsJson = Annotated[bool, typer.Option("--json", callback=_no_bars, help="Print JSON.")]
@@ -115,15 +115,15 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", callback=_no_bars, help="N
 
 
 def parse_pairs(
-    texts: Iterable[str] | None, option: str, form: str, convert: Callable[[str], V]
+    option_texts: Iterable[str] | None, option: str, expected_form: str, convert: Callable[[str], V]
 ) -> dict[str, V]:
     """Names and values of `--option name=value`, each name once.
 
     Args:
-      texts: of the option.
+      option_texts: of the option.
       option: its name, in messages.
-      form: of a text, in messages.
-      convert: function of a value; it raises ValueError where a value is none.
+      expected_form: of a text, in messages.
+      convert: function of a value; it raises ValueError for a wrong value.
 
     Raises:
       ValueError: a text of another form, or a name twice.
@@ -132,20 +132,20 @@ def parse_pairs(
       >>> parse_pairs(["coverage=0.5"], "--target", "rate=limit", float)
       {'coverage': 0.5}
     """
-    pairs: dict[str, V] = {}
-    for text in texts or ():
-        name, _, value = (part.strip() for part in text.partition("="))
+    value_by_name: dict[str, V] = {}
+    for pair_text in option_texts or ():
+        option_name, _, raw_value = (pair_part.strip() for pair_part in pair_text.partition("="))
         with suppress(ValueError):
-            if name and value and name not in pairs:
-                pairs[name] = convert(value)
+            if option_name and raw_value and option_name not in value_by_name:
+                value_by_name[option_name] = convert(raw_value)
                 continue
-        msg = f"{option} must be {form}, each once, got {text!r:.200}."
-        raise ValueError(msg)
-    return pairs
+        message = f"{option} must be {expected_form}, each once, got {pair_text!r:.200}."
+        raise ValueError(message)
+    return value_by_name
 
 
 def parse_numbers(
-    text: str, option: str, example: str, *, exactly: bool = False
+    number_list: str, option: str, example: str, *, exactly: bool = False
 ) -> tuple[float, ...]:
     """Numbers of an option, with commas between them.
 
@@ -160,17 +160,17 @@ def parse_numbers(
       >>> parse_numbers("0.7,0.6", "--means", "0.7,0.6,0.5")
       (0.7, 0.6)
     """
-    parts = text.split(",")
+    number_texts = number_list.split(",")
     numbers: tuple[float, ...] = ()
     with suppress(ValueError):
-        numbers = tuple(map(float, parts))
-    if not numbers or (exactly and len(parts) != len(example.split(","))):
-        msg = f"{option} must be numbers such as {example}, got {text!r:.80}."
-        raise ValueError(msg)
+        numbers = tuple(map(float, number_texts))
+    if not numbers or (exactly and len(number_texts) != len(example.split(","))):
+        message = f"{option} must be numbers such as {example}, got {number_list!r:.80}."
+        raise ValueError(message)
     return numbers
 
 
-def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | None:
+def parse_costs(option_texts: Sequence[str] | None) -> dict[str, dict[str, float]] | None:
     """Costs of `--cost label.outcome=cost`, each once; None where none is stated.
 
     Raises:
@@ -186,23 +186,25 @@ def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | No
     from raglab.metrics import cost_matrix
 
     costs: dict[str, dict[str, float]] = {}
-    for path, cost in parse_pairs(texts, "--cost", "label.outcome=cost", float).items():
-        label, _, outcome = path.partition(".")
-        if not outcome or cost > MOST_COST:
-            form = f"label.outcome=cost, at most {MOST_COST:g}"
-            msg = f"--cost must be {form}, got '{path}={cost:g}'."
-            raise ValueError(msg)
-        costs.setdefault(label, {})[outcome] = cost
+    for cost_path, cost in parse_pairs(option_texts, "--cost", "label.outcome=cost", float).items():
+        case_label, _, outcome = cost_path.partition(".")
+        if not outcome or cost > MAX_CASE_COST:
+            cost_form = f"label.outcome=cost, at most {MAX_CASE_COST:g}"
+            message = f"--cost must be {cost_form}, got '{cost_path}={cost:g}'."
+            raise ValueError(message)
+        costs.setdefault(case_label, {})[outcome] = cost
     cost_matrix(costs)  # refuses names and numbers that mean nothing
     return costs or None
 
 
-def parse_columns(texts: Sequence[str] | None, option: str = "--columns") -> dict[str, str] | None:
+def parse_columns(
+    option_texts: Sequence[str] | None, option: str = "--columns"
+) -> dict[str, str] | None:
     """Columns of `field=column`, each field once; None where none is stated."""
-    return parse_pairs(texts, option, "field=column", str) or None
+    return parse_pairs(option_texts, option, "field=column", str) or None
 
 
-def parse_shares(text: str | None) -> dict[str, Any] | None:
+def parse_shares(share_list: str | None) -> dict[str, Any] | None:
     """Shares of `--split`, by split; None where it is not stated.
 
     `raglab.split` checks their range and sum.
@@ -214,18 +216,18 @@ def parse_shares(text: str | None) -> dict[str, Any] | None:
       >>> parse_shares("0.4,0.3,0.3")
       {'tune': 0.4, 'certify': 0.3, 'report': 0.3}
     """
-    if text is None:
+    if share_list is None:
         return None
     return dict(
         zip(
             ("tune", "certify", "report"),
-            parse_numbers(text, "--split", "0.4,0.3,0.3", exactly=True),
+            parse_numbers(share_list, "--split", "0.4,0.3,0.3", exactly=True),
             strict=True,
         )
     )
 
 
-def parse_mix(texts: Sequence[str] | None) -> Mix:
+def parse_mix(option_texts: Sequence[str] | None) -> Mix:
     """Traffic mix of `--mix`; the sample's where it is not stated.
 
     Raises:
@@ -237,17 +239,25 @@ def parse_mix(texts: Sequence[str] | None) -> Mix:
     """
     from raglab.metrics.mixes import SAMPLE, checked_mix
 
-    parts = ",".join(texts).split(",") if texts else ()
-    form = "label=share or label=low:high"
-    ends = parse_pairs(parts, "--mix", form, lambda text: tuple(map(float, text.split(":"))))
-    shares: Any = {name: share if share[1:] else share[0] for name, share in ends.items()}
+    share_texts = ",".join(option_texts).split(",") if option_texts else ()
+    share_form = "label=share or label=low:high"
+    share_ends = parse_pairs(
+        share_texts,
+        "--mix",
+        share_form,
+        lambda share_text: tuple(map(float, share_text.split(":"))),
+    )
+    shares: Any = {
+        label_name: label_share if label_share[1:] else label_share[0]
+        for label_name, label_share in share_ends.items()
+    }
     checked_mix(shares or SAMPLE)
     return shares or SAMPLE
 
 
-def parse_targets(texts: Sequence[str] | None) -> dict[str, float]:
+def parse_targets(option_texts: Sequence[str] | None) -> dict[str, float]:
     """Targets of `--target rate=limit`, each rate once; none where none is stated."""
-    return parse_pairs(texts, "--target", "rate=limit", float)
+    return parse_pairs(option_texts, "--target", "rate=limit", float)
 
 
 def load_trace(path: Path, split: str | None = None) -> Trace:
@@ -309,18 +319,18 @@ def policy_for(path: Path | None, trace: StudyTrace, arm: str | None = None) -> 
 
     if path is not None:
         return load_policy(path)
-    chosen = starting_policy(trace, arm=arm)
-    if note := starting_note(chosen):
-        say(f"No --policy is given. {note}", err=True)
-    return chosen
+    starting_point = starting_policy(trace, arm=arm)
+    if start_note := starting_note(starting_point):
+        say(f"No --policy is given. {start_note}", err=True)
+    return starting_point
 
 
 def say_headline(trace: StudyTrace) -> None:
     """Say on stderr how many cases are left out or scored by status alone (rules S0.1, S6.3)."""
     from raglab.decision.scoring import headline_note
 
-    if note := headline_note(trace):
-        say(note, err=True)
+    if headline := headline_note(trace):
+        say(headline, err=True)
 
 
 def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -328,14 +338,16 @@ def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
     Every digit kept, null where a number is not finite.
     """
-    return [json_record(row) for row in table.to_dict("records")]
+    return [json_record(table_row) for table_row in table.to_dict("records")]
 
 
-def json_record(row: Mapping[Any, Any]) -> dict[str, Any]:
+def json_record(table_row: Mapping[Any, Any]) -> dict[str, Any]:
     """A row as JSON can hold it: null where a number is not finite."""
     return {
-        str(key): None if isinstance(item, float) and not math.isfinite(item) else item
-        for key, item in row.items()
+        str(column_name): None
+        if isinstance(cell_value, float) and not math.isfinite(cell_value)
+        else cell_value
+        for column_name, cell_value in table_row.items()
     }
 
 
@@ -347,9 +359,9 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
     typer.echo(visible(text, lines=True) + end, err=err, nl=False)
 
 
-def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - any JSON value
+def say_json(json_value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - any JSON value
     """Print JSON in ASCII, so that no character moves a terminal's cursor or is lost on the way."""
-    typer.echo(json.dumps(value, indent=indent, default=str))
+    typer.echo(json.dumps(json_value, indent=indent, default=str))
 
 
 def table_text(table: pd.DataFrame, width: int | None = None) -> str:
@@ -361,35 +373,54 @@ def table_text(table: pd.DataFrame, width: int | None = None) -> str:
     Args:
       width: characters of a text, which is cut there; None for all.
     """
-    shown = table.copy()
-    for name in [name for name in table if f"{name}_low" in table and f"{name}_high" in table]:
-        ends = (shown.pop(f"{name}_low"), shown.pop(f"{name}_high"))
-        shown[name] = list(map(interval_text, shown[name], *ends))
-    how: dict[str, Any] = {"max_colwidth": width, "float_format": value_text, "na_rep": DASH}
-    shown = map_texts(shown, visible)
-    text = shown.to_string(index=False, **how)
-    if max(map(len, text.split("\n"))) <= LINE:
-        return text
+    shown_table = table.copy()
+    for column_name in [
+        column_name
+        for column_name in table
+        if f"{column_name}_low" in table and f"{column_name}_high" in table
+    ]:
+        interval_columns = (
+            shown_table.pop(f"{column_name}_low"),
+            shown_table.pop(f"{column_name}_high"),
+        )
+        shown_table[column_name] = list(
+            map(interval_text, shown_table[column_name], *interval_columns)
+        )
+    format_options: dict[str, Any] = {
+        "max_colwidth": width,
+        "float_format": value_text,
+        "na_rep": DASH,
+    }
+    shown_table = map_texts(shown_table, visible)
+    shown_text = shown_table.to_string(index=False, **format_options)
+    if max(map(len, shown_text.split("\n"))) <= LINE:
+        return shown_text
     # rows of a wide table go on below, each with its first cell
-    return shown.set_index(shown.columns[0]).rename_axis(None).to_string(line_width=LINE, **how)
+    return (
+        shown_table.set_index(shown_table.columns[0])
+        .rename_axis(None)
+        .to_string(line_width=LINE, **format_options)
+    )
 
 
-def interval_text(value: float, low: float, high: float) -> str:
+def interval_text(estimate: float, lower_bound: float, upper_bound: float) -> str:
     """Number to three digits with its interval, if there is one.
 
     Example:
       >>> interval_text(0.3587, 0.2611, 0.4653), interval_text(0.5, float("nan"), float("nan"))
       ('0.359 [0.261, 0.465]', '0.5')
     """
-    if math.isnan(value):
+    if math.isnan(estimate):
         return DASH
-    return f"{value:.3g}" + ("" if math.isnan(low) else f" [{low:.3g}, {high:.3g}]")
+    return f"{estimate:.3g}" + (
+        "" if math.isnan(lower_bound) else f" [{lower_bound:.3g}, {upper_bound:.3g}]"
+    )
 
 
 def say_notes(notes: Iterable[str], *, err: bool = False) -> None:
     """Print sentences in lines of at most 100 characters."""
-    for note in notes:
-        say(fill(visible(note), LINE, break_long_words=False, break_on_hyphens=False), err=err)
+    for sentence in notes:
+        say(fill(visible(sentence), LINE, break_long_words=False, break_on_hyphens=False), err=err)
 
 
 def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a mapping
@@ -402,8 +433,8 @@ def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a m
     elif as_json:
         say_json(value, indent=2)
     else:
-        for key, item in value.items():
-            say(f"{key}: {visible(str(item))}")
+        for fact_name, fact_value in value.items():
+            say(f"{fact_name}: {visible(str(fact_value))}")
 
 
 def show_result(
@@ -416,13 +447,13 @@ def show_result(
 ) -> None:
     """Print a result: tables, facts and notes; for people only some columns, where stated."""
     if as_json:
-        records = {name: json_records(table) for name, table in tables.items()}
-        say_json({**facts, "notes": notes, **records}, indent=2)
+        records_by_table = {table_name: json_records(table) for table_name, table in tables.items()}
+        say_json({**facts, "notes": notes, **records_by_table}, indent=2)
         return
     for table in tables.values():
         say(table_text(table if columns is None else table[columns]) + "\n")
     show(facts, as_json=False)
-    say_notes(f"note: {note}" for note in notes)
+    say_notes(f"note: {sentence}" for sentence in notes)
 
 
 def keep_inputs(
@@ -441,29 +472,31 @@ def keep_inputs(
     if out is None:
         return
     if not folder and out.exists() and not out.is_file():
-        value = "a folder" if out.is_dir() else "a device or pipe"
-        raise input_error(Where(str(out)), f"{option} must be a file", "choose another path", value)
+        path_kind = "a folder" if out.is_dir() else "a device or pipe"
+        raise input_error(
+            Where(str(out)), f"{option} must be a file", "choose another path", path_kind
+        )
     for input_path in inputs:
         if input_path is None:
             continue
-        read, written = Path(realpath(input_path)), Path(realpath(out))
-        inside = (
-            read.is_dir()
-            and written.is_file()
-            and read in written.parents
-            and written.suffix != ".parquet"
+        input_file, output_file = Path(realpath(input_path)), Path(realpath(out))
+        is_inside = (
+            input_file.is_dir()
+            and output_file.is_file()
+            and input_file in output_file.parents
+            and output_file.suffix != ".parquet"
         )
         if (
-            written == read
-            or inside
-            or (written.exists() and read.exists() and written.samefile(read))
+            output_file == input_file
+            or is_inside
+            or (output_file.exists() and input_file.exists() and output_file.samefile(input_file))
         ):
-            rule = f"{option} must be another file than those that are read"
+            path_rule = f"{option} must be another file than those that are read"
             raise input_error(
                 Where(str(out)),
-                rule,
+                path_rule,
                 "choose another path",
-                f"what {input_path} holds" if inside else str(input_path),
+                f"what {input_path} holds" if is_inside else str(input_path),
             )
 
 
@@ -474,13 +507,13 @@ def write_csv(table: pd.DataFrame, out: Path | None) -> None:
     """
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        content = csv_text(table).encode()
-        write_bytes(gzip.compress(content, mtime=0) if out.suffix == ".gz" else content, out)
+        csv_bytes = csv_text(table).encode()
+        write_bytes(gzip.compress(csv_bytes, mtime=0) if out.suffix == ".gz" else csv_bytes, out)
         say(f"wrote {out}", err=True)
 
 
 def write_study(
-    result: TuneResult, out: Path, mlruns: Path | None, *, track: bool, as_json: bool
+    tuning_result: TuneResult, out: Path, mlruns: Path | None, *, track: bool, as_json: bool
 ) -> None:
     """Write policy, report and run of a study.
 
@@ -490,67 +523,78 @@ def write_study(
     from raglab.lab.tracking import track as track_study
 
     out.mkdir(parents=True, exist_ok=True)
-    result.policy.save(out / TUNED)
-    page = result.report(out / "report.html")
-    against = [contest_record(contest) for contest in result.contests]
+    tuning_result.policy.save(out / TUNED_FILE)
+    report_path = tuning_result.report(out / "report.html")
+    contest_records = [contest_record(contest) for contest in tuning_result.contests]
     if as_json:
-        parts = {
-            "selected": result.selected,
-            "incumbent": result.incumbent,
-            "policy_id": result.policy.policy_id,
-            "policy": str(out / TUNED),
-            "report": str(page),
-            "notes": result.notes,
-            "held_out_estimate": result.held_out_estimate,
-            "unseen": result.unseen,
-            "costs": json_records(result.costs.reset_index()),
-            "advantage": None if result.advantage is None else result.advantage._asdict(),
-            "against": against,
-            "comparison": json_records(result.rates()),
+        study_record = {
+            "selected": tuning_result.selected,
+            "incumbent": tuning_result.incumbent,
+            "policy_id": tuning_result.policy.policy_id,
+            "policy": str(out / TUNED_FILE),
+            "report": str(report_path),
+            "notes": tuning_result.notes,
+            "held_out_estimate": tuning_result.held_out_estimate,
+            "unseen": tuning_result.unseen,
+            "costs": json_records(tuning_result.costs.reset_index()),
+            "advantage": None
+            if tuning_result.advantage is None
+            else tuning_result.advantage._asdict(),
+            "against": contest_records,
+            "comparison": json_records(tuning_result.rates()),
         }
-        say_json(parts, indent=2)
+        say_json(study_record, indent=2)
     else:
-        _say_study(result, against)
-        say(f"\nreport:  {page}\npolicy:  {out / TUNED} (policy_id {result.policy.policy_id})")
+        _say_study(tuning_result, contest_records)
+        say(
+            f"\nreport:  {report_path}\npolicy:  {out / TUNED_FILE} "
+            f"(policy_id {tuning_result.policy.policy_id})"
+        )
     if track:  # last: what a tracker cannot write costs nothing of the study
-        run = track_study(result, mlruns, report=page)
+        tracked_run = track_study(tuning_result, mlruns, report=report_path)
         # a shell reads on behind a backslash, but not inside quotes
-        width = 10_000 if "'" in run.command else 90
-        lines = wrap(run.command, width, break_on_hyphens=False)
+        line_width = 10_000 if "'" in tracked_run.command else 90
+        command_lines = wrap(tracked_run.command, line_width, break_on_hyphens=False)
         if not as_json:
-            say("MLflow:  " + " \\\n  ".join(lines) + f"\n{run.link}")
+            say("MLflow:  " + " \\\n  ".join(command_lines) + f"\n{tracked_run.link}")
 
 
-def _say_study(result: TuneResult, against: Sequence[Mapping[str, Any]]) -> None:
+def _say_study(tuning_result: TuneResult, contest_records: Sequence[Mapping[str, Any]]) -> None:
     """Print the findings of a study, its policies and the comparisons (rules S6.5, S6.11)."""
     import pandas as pd
 
     from raglab.decision.learned_cases import IN_SAMPLE
     from raglab.decision.scoring import headline_note
 
-    say_notes(result.notes)
-    table = result.comparison[result.comparison["policy"] != result.selected].copy()
-    if result.unseen:
-        del table["judged_by"]
+    say_notes(tuning_result.notes)
+    other_policies = tuning_result.comparison[
+        tuning_result.comparison["policy"] != tuning_result.selected
+    ].copy()
+    if tuning_result.unseen:
+        del other_policies["judged_by"]
     else:  # an interval around a cost in sample would lend certainty to a number that flatters
-        in_sample = table["judged_by"] == IN_SAMPLE
-        table.loc[in_sample, ["expected_cost_low", "expected_cost_high"]] = math.nan
-        table["judged_by"] = table["judged_by"].str.partition(",")[0]
-    say(f"\n{len(result.judged_on):,} {'unseen' if result.unseen else 'tuned'} cases:")
-    say_notes(filter(None, [headline_note(result.judged_on)]))
-    say(table_text(short_heads(table)))
-    if against:
-        heads = {
+        is_in_sample = other_policies["judged_by"] == IN_SAMPLE
+        other_policies.loc[is_in_sample, ["expected_cost_low", "expected_cost_high"]] = math.nan
+        other_policies["judged_by"] = other_policies["judged_by"].str.partition(",")[0]
+    say(
+        f"\n{len(tuning_result.judged_on):,} {'unseen' if tuning_result.unseen else 'tuned'} cases:"
+    )
+    say_notes(filter(None, [headline_note(tuning_result.judged_on)]))
+    say(table_text(short_heads(other_policies)))
+    if contest_records:
+        contest_heads = {
             "other": "against",
             "only_tuned_right": "tuned_only",
             "only_other_right": "other_only",
         }
-        contests = pd.DataFrame(against).drop(columns="detectable").rename(columns=heads)
-        say(f"\nwhat tuned saves, a case:\n{table_text(contests)}")
+        contest_table = (
+            pd.DataFrame(contest_records).drop(columns="detectable").rename(columns=contest_heads)
+        )
+        say(f"\nwhat tuned saves, a case:\n{table_text(contest_table)}")
 
 
-def short_heads(table: pd.DataFrame) -> pd.DataFrame:
+def short_heads(rate_table: pd.DataFrame) -> pd.DataFrame:
     """Table with its rates and its cost by one word."""
-    return table.rename(
-        columns=lambda name: str(name).replace("_rate", "").replace("expected_", "")
+    return rate_table.rename(
+        columns=lambda column_name: str(column_name).replace("_rate", "").replace("expected_", "")
     )

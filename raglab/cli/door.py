@@ -24,11 +24,28 @@ EXIT_CODES = (
     "70 an error inside raglab · 130 interrupted · 141 no reader."
 )
 DEBUG, DEBUG_VARIABLE = "--debug", "RAGLAB_DEBUG"
-REFUSED, USAGE, UNAVAILABLE, INTERNAL, INTERRUPTED, NO_READER = 1, 2, 69, 70, 130, 141
-_USAGE: Any = typer.BadParameter.__base__  # the UsageError of click, which typer carries along
+EXIT_REFUSED, EXIT_USAGE, EXIT_UNAVAILABLE, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NO_READER = (
+    1,
+    2,
+    69,
+    70,
+    130,
+    141,
+)
+_USAGE_ERROR: Any = (
+    typer.BadParameter.__base__
+)  # the UsageError of click, which typer carries along
 # What an input makes Python raise, and the packages with kinds of their own for it.
-_KINDS = (ValueError, OSError, ImportError, EOFError, MemoryError, RecursionError, OverflowError)
-_PACKAGES = "yaml sqlalchemy sqlite3 psycopg pyarrow duckdb mlflow alembic optuna safetensors"
+_INPUT_ERRORS = (
+    ValueError,
+    OSError,
+    ImportError,
+    EOFError,
+    MemoryError,
+    RecursionError,
+    OverflowError,
+)
+_INPUT_PACKAGES = "yaml sqlalchemy sqlite3 psycopg pyarrow duckdb mlflow alembic optuna safetensors"
 
 
 def refusal(error: Exception) -> tuple[str, int]:
@@ -43,21 +60,30 @@ def refusal(error: Exception) -> tuple[str, int]:
       >>> refusal(ZeroDivisionError("division by zero"))[1]
       70
     """
-    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-    value = f"{type(error).__name__}: {text}"
-    if isinstance(error, _USAGE):
-        text = error.format_message().strip(" .\n")
-        command = error.ctx.command_path if error.ctx else "raglab"  # none at an option's end
-        return f"{text}; see `{command} --help`.", USAGE
+    error_text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    error_description = f"{type(error).__name__}: {error_text}"
+    if isinstance(error, _USAGE_ERROR):
+        error_text = error.format_message().strip(" .\n")
+        command_path = error.ctx.command_path if error.ctx else "raglab"  # none at an option's end
+        return f"{error_text}; see `{command_path} --help`.", EXIT_USAGE
     if isinstance(error, ModelUnavailableError):
-        return text, UNAVAILABLE
+        return error_text, EXIT_UNAVAILABLE
     if isinstance(error, OSError) and error.strerror:
-        text, value = "", f"{error.filename or 'a stream'}: {error.strerror}"
-    if isinstance(error, (*_KINDS, KeyError)) and text.endswith((".", "?")):
-        return text, REFUSED
-    if isinstance(error, _KINDS) or type(error).__module__.partition(".")[0] in _PACKAGES.split():
-        return f"an input must fit the command, got {value}; check it, or run {DEBUG}.", REFUSED
-    return f"internal error: {value}; run again with {DEBUG} and report it.", INTERNAL
+        error_text, error_description = "", f"{error.filename or 'a stream'}: {error.strerror}"
+    if isinstance(error, (*_INPUT_ERRORS, KeyError)) and error_text.endswith((".", "?")):
+        return error_text, EXIT_REFUSED
+    if (
+        isinstance(error, _INPUT_ERRORS)
+        or type(error).__module__.partition(".")[0] in _INPUT_PACKAGES.split()
+    ):
+        return (
+            f"an input must fit the command, got {error_description}; check it, or run {DEBUG}.",
+            EXIT_REFUSED,
+        )
+    return (
+        f"internal error: {error_description}; run again with {DEBUG} and report it.",
+        EXIT_INTERNAL,
+    )
 
 
 def one_line(text: str) -> str:
@@ -65,12 +91,12 @@ def one_line(text: str) -> str:
 
     Of a long one the middle is left out: there stands the value, rule and remedy around it.
     """
-    line = visible(masked_passwords(" ".join(map(str.strip, text.strip().splitlines()))))
-    return line if len(line) <= 1_000 else f"{line[:500]} … {line[-500:]}"
+    whole_line = visible(masked_passwords(" ".join(map(str.strip, text.strip().splitlines()))))
+    return whole_line if len(whole_line) <= 1_000 else f"{whole_line[:500]} … {whole_line[-500:]}"
 
 
 class Door(TyperGroup):
-    """The group of all commands: whatever one of them raises ends here."""
+    """The group of all commands: what one of them raises ends here."""
 
     # of click
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
@@ -78,13 +104,18 @@ class Door(TyperGroup):
         # What options set for their command, such as no progress bars, ends with it.
         sys.exit(copy_context().run(self._run, sys.argv[1:] if args is None else args))
 
-    def _run(self, stated: Sequence[str]) -> int:
-        debug = DEBUG in stated or os.environ.get(DEBUG_VARIABLE, "") not in {"", "0"}
-        args = [argument for argument in stated if argument != DEBUG]
+    def _run(self, command_arguments: Sequence[str]) -> int:
+        shows_stack = DEBUG in command_arguments or os.environ.get(DEBUG_VARIABLE, "") not in {
+            "",
+            "0",
+        }
+        passed_arguments = [argument for argument in command_arguments if argument != DEBUG]
         try:
-            "".join(args).encode()  # refuses a byte that is no UTF-8, before anything is read
-            if "--help" not in args and any(
-                name.upper().startswith("RAGLAB_") for name in os.environ
+            "".join(
+                passed_arguments
+            ).encode()  # refuses a byte that is no UTF-8, before anything is read
+            if "--help" not in passed_arguments and any(
+                variable_name.upper().startswith("RAGLAB_") for variable_name in os.environ
             ):
                 from raglab.live.settings import check_variables
 
@@ -92,31 +123,31 @@ class Door(TyperGroup):
             with (
                 warnings.catch_warnings(),
                 self.make_context(
-                    "raglab", [*args] or ["--help"], obj=shell_command(args)
-                ) as context,
+                    "raglab", [*passed_arguments] or ["--help"], obj=shell_command(passed_arguments)
+                ) as command_context,
             ):
                 warnings.showwarning = lambda message, *_, **__: typer.echo(
                     f"warning: {one_line(str(message))}", err=True
                 )
-                self.invoke(context)
+                self.invoke(command_context)
         except typer.Exit as ended:
-            return ended.exit_code if args else USAGE
+            return ended.exit_code if passed_arguments else EXIT_USAGE
         except (KeyboardInterrupt, typer.Abort):
-            return INTERRUPTED
+            return EXIT_INTERRUPTED
         except BrokenPipeError:
-            return NO_READER
+            return EXIT_NO_READER
         except SystemExit as ended:  # so ends rich, which prints the help, where nobody reads
             if not isinstance(ended.__context__, BrokenPipeError):
                 raise
-            return NO_READER
+            return EXIT_NO_READER
         except Exception as error:  # noqa: BLE001 - the last to see it
-            text, code = refusal(error)
+            refusal_text, exit_code = refusal(error)
             with suppress(OSError):
-                if debug:
-                    stack = masked_passwords(traceback.format_exc())
-                    typer.echo(visible(stack, lines=True), err=True)
-                typer.echo(f"raglab: {one_line(text)}", err=True)
-            return code
+                if shows_stack:
+                    stack_text = masked_passwords(traceback.format_exc())
+                    typer.echo(visible(stack_text, lines=True), err=True)
+                typer.echo(f"raglab: {one_line(refusal_text)}", err=True)
+            return exit_code
         return 0
 
 
@@ -137,17 +168,19 @@ def standard_streams() -> Iterator[None]:
     A file that is opened where a stream was closed would take its number, and be written over by
     what is printed. A character that a stream has no code for is escaped.
     """
-    while (number := os.open(os.devnull, os.O_RDWR)) < 3:  # takes the lowest number that is free
+    while (
+        file_number := os.open(os.devnull, os.O_RDWR)
+    ) < 3:  # takes the lowest number that is free
         pass
-    os.close(number)
-    streams: list[Any] = list(filter(None, (sys.stdout, sys.stderr)))
-    for stream in streams:
-        stream.reconfigure(errors="backslashreplace")
+    os.close(file_number)
+    open_streams: list[Any] = list(filter(None, (sys.stdout, sys.stderr)))
+    for open_stream in open_streams:
+        open_stream.reconfigure(errors="backslashreplace")
     try:
         yield
     finally:
-        for stream in streams:
+        for open_stream in open_streams:
             try:
-                stream.flush()
+                open_stream.flush()
             except OSError:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+                os.dup2(os.open(os.devnull, os.O_WRONLY), open_stream.fileno())

@@ -107,35 +107,51 @@ def simulate(
     """
     # Arms of --means have no cases: these options would change nothing, so they are refused, not
     # ignored.
-    of_traces = {
+    is_stated_by_option = {
         "--policy": policy is not None,
         "--weights": weights is not None,
         "--always-answer": always_answer,
         "--budget-ms": budget_ms != BUDGET_MS,
         "--split": split is not None,
     }
-    stated = ", ".join(option for option, is_stated in of_traces.items() if is_stated)
-    if (path is None) == (means is None) or (means is not None and stated):
-        value = stated if path is None and stated else "both or none"
-        msg = f"simulate must have a trace, or --means without options of traces, got {value}."
-        raise ValueError(msg)
+    stated_options = ", ".join(
+        option_name for option_name, is_stated in is_stated_by_option.items() if is_stated
+    )
+    if (path is None) == (means is None) or (means is not None and stated_options):
+        stated_text = stated_options if path is None and stated_options else "both or none"
+        message = (
+            f"simulate must have a trace, or --means without options of traces, got {stated_text}."
+        )
+        raise ValueError(message)
     keep_inputs(out, path, policy)
-    sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
+    simulation_sizes: dict[str, Any] = {
+        "rounds": rounds,
+        "replications": replications,
+        "seed": seed,
+    }
     if path is None:
-        comparison, facts = _simulated_means(means or "", bandit, sizes)
+        learner_comparison, simulation_facts = _simulated_means(
+            means or "", bandit, simulation_sizes
+        )
     else:
-        trace, chosen = load_trace(path, split), load_policy(policy)
-        comparison, facts = _simulated_trace(
-            trace, chosen, bandit, sizes, _weights(weights), budget_ms, always_answer=always_answer
+        trace, chosen_policy = load_trace(path, split), load_policy(policy)
+        learner_comparison, simulation_facts = _simulated_trace(
+            trace,
+            chosen_policy,
+            bandit,
+            simulation_sizes,
+            _weights(weights),
+            budget_ms,
+            always_answer=always_answer,
         )
     # The file has a row per replication; the printed table has their means and intervals.
-    write_csv(_replication_rows(comparison), out)
-    tables = {"policies": comparison.table}
-    show_result(facts, tables, comparison.notes, as_json=as_json)
+    write_csv(_replication_rows(learner_comparison), out)
+    tables = {"policies": learner_comparison.table}
+    show_result(simulation_facts, tables, learner_comparison.notes, as_json=as_json)
 
 
 def _simulated_means(
-    means: str, names: Sequence[str], sizes: dict[str, Any]
+    means: str, bandit_names: Sequence[str], simulation_sizes: dict[str, Any]
 ) -> tuple[LearnerComparison, dict[str, Any]]:
     """Learners on Bernoulli arms, and the facts of the simulation."""
     import numpy as np
@@ -144,23 +160,31 @@ def _simulated_means(
     from raglab.displays.bandits import lai_robbins
     from raglab.lab.learner_comparison import compare_on_arms
 
-    if linear := [name for name in names if name.startswith("lin_")]:
-        msg = f"arms of --means have no context to learn from, got {linear[0]}; choose another."
-        raise ValueError(msg)
-    known = np.array(parse_numbers(means, "--means", "0.7,0.6,0.5"))
-    comparison = compare_on_arms(known, {name: Bandit(name) for name in names}, **sizes)
-    facts = {"arms": means, **sizes}
-    if ((known > 0.0) & (known < 1.0)).all() and len(set(known)) > 1:
+    if linear_names := [
+        bandit_name for bandit_name in bandit_names if bandit_name.startswith("lin_")
+    ]:
+        message = (
+            f"arms of --means have no context to learn from, got {linear_names[0]}; choose another."
+        )
+        raise ValueError(message)
+    arm_means = np.array(parse_numbers(means, "--means", "0.7,0.6,0.5"))
+    learner_comparison = compare_on_arms(
+        arm_means,
+        {bandit_name: Bandit(bandit_name) for bandit_name in bandit_names},
+        **simulation_sizes,
+    )
+    simulation_facts = {"arms": means, **simulation_sizes}
+    if ((arm_means > 0.0) & (arm_means < 1.0)).all() and len(set(arm_means)) > 1:
         # what no good learner loses less than in the long run (Lai and Robbins)
-        facts["least regret"] = f"{lai_robbins(known):.4g} · ln(rounds)"
-    return comparison, facts
+        simulation_facts["least regret"] = f"{lai_robbins(arm_means):.4g} · ln(rounds)"
+    return learner_comparison, simulation_facts
 
 
 def _simulated_trace(
     trace: Trace,
     policy: Policy,
-    names: Sequence[str],
-    sizes: dict[str, Any],
+    bandit_names: Sequence[str],
+    simulation_sizes: dict[str, Any],
     weights: RewardWeights,
     budget_ms: float,
     *,
@@ -176,63 +200,87 @@ def _simulated_trace(
     # With the gates off every question is answered, so that the arms differ by what they find
     # alone.
     policy = opened(policy) if always_answer else policy
-    world = table(trace, policy, weights, budget_ms=budget_ms)
+    arm_table = table(trace, policy, weights, budget_ms=budget_ms)
     # The router decides by the policy that is simulated, so that its row is what runs without a
     # bandit.
-    plans = baselines(world, router(trace, policy))
-    comparison = compare_learners(world, {name: Bandit(name) for name in names}, plans, **sizes)
-    facts = {"cases": len(world.mask), "arms": ", ".join(world.arms), **sizes}
+    fixed_plans = baselines(arm_table, router(trace, policy))
+    learner_comparison = compare_learners(
+        arm_table,
+        {bandit_name: Bandit(bandit_name) for bandit_name in bandit_names},
+        fixed_plans,
+        **simulation_sizes,
+    )
+    simulation_facts = {
+        "cases": len(arm_table.mask),
+        "arms": ", ".join(arm_table.arms),
+        **simulation_sizes,
+    }
     # None where no arm is available in every case: then the table has no row of a fixed arm.
-    best = best_fixed_arm(world)
-    if best is not None:
-        right = comparison.table.set_index("policy")["right"]
-        most = f"{right[ORACLE] - right[FIXED]:.2%} more right decisions"
-        facts |= {FIXED: best, "choosing could gain": most}
-    return comparison, facts
+    best_arm = best_fixed_arm(arm_table)
+    if best_arm is not None:
+        right_shares = learner_comparison.table.set_index("policy")["right"]
+        gain_text = f"{right_shares[ORACLE] - right_shares[FIXED]:.2%} more right decisions"
+        simulation_facts |= {FIXED: best_arm, "choosing could gain": gain_text}
+    return learner_comparison, simulation_facts
 
 
-def _weights(text: str | None) -> RewardWeights:
+def _weights(weights_text: str | None) -> RewardWeights:
     """Reward weights of five numbers, or of a JSON file with names."""
-    from raglab.reward import COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
+    from raglab.reward import COMPONENT_BY_NAME, COMPONENTS, PUBLISHED_REWARD_WEIGHTS, RewardWeights
 
-    if text is None:
-        return PUBLISHED
-    names = [COMPONENT_TABLE[name].weight for name in COMPONENTS]
-    if Path(text).is_file():
-        rows = read_json(Path(text), 2**20)
-        if not isinstance(rows, dict):
-            msg = f"{text} must hold one JSON object of numbers by name."
-            raise ValueError(msg)
-        stated = {"lambda_" if name == "lambda" else name: rows[name] for name in rows}
+    if weights_text is None:
+        return PUBLISHED_REWARD_WEIGHTS
+    weight_names = [COMPONENT_BY_NAME[weight_name].weight for weight_name in COMPONENTS]
+    if Path(weights_text).is_file():
+        weight_rows = read_json(Path(weights_text), 2**20)
+        if not isinstance(weight_rows, dict):
+            message = f"{weights_text} must hold one JSON object of numbers by name."
+            raise ValueError(message)
+        stated_weights = {
+            "lambda_" if weight_name == "lambda" else weight_name: weight_rows[weight_name]
+            for weight_name in weight_rows
+        }
     else:
-        values = parse_numbers(text, "--weights", "0.4,0.1,0.2,0.1,0.2", exactly=True)
-        stated = dict(zip(names, values, strict=True))
-    if unknown := stated.keys() - {*RewardWeights._fields}:
-        fields = ", ".join(RewardWeights._fields)
-        msg = f"weights must be of {fields}, got {min(unknown)!r} in {text}."
-        raise ValueError(msg)
-    return RewardWeights(**{name: float(value) for name, value in stated.items()})
+        weight_values = parse_numbers(
+            weights_text, "--weights", "0.4,0.1,0.2,0.1,0.2", exactly=True
+        )
+        stated_weights = dict(zip(weight_names, weight_values, strict=True))
+    if unknown_names := stated_weights.keys() - {*RewardWeights._fields}:
+        known_fields = ", ".join(RewardWeights._fields)
+        message = (
+            f"weights must be of {known_fields}, got {min(unknown_names)!r} in {weights_text}."
+        )
+        raise ValueError(message)
+    return RewardWeights(
+        **{weight_name: float(weight_value) for weight_name, weight_value in stated_weights.items()}
+    )
 
 
 def _replication_rows(comparison: LearnerComparison) -> pd.DataFrame:
     """One row a learner and replication."""
     import pandas as pd
 
-    names = [str(name) for name in comparison.table if str(name).startswith("pulls_")]
-    parts = [
-        pd.DataFrame(runs.pulls, columns=names).assign(
-            policy=name,
-            replication=range(len(runs.regret)),
-            value=runs.value[:, -1],
-            regret=runs.regret[:, -1],
-        )
-        for name, runs in comparison.runs.items()
+    pull_columns = [
+        str(learner_name)
+        for learner_name in comparison.table
+        if str(learner_name).startswith("pulls_")
     ]
-    return pd.concat(parts, ignore_index=True)[["policy", "replication", "value", "regret", *names]]
+    learner_tables = [
+        pd.DataFrame(learner_runs.pulls, columns=pull_columns).assign(
+            policy=learner_name,
+            replication=range(len(learner_runs.regret)),
+            value=learner_runs.value[:, -1],
+            regret=learner_runs.regret[:, -1],
+        )
+        for learner_name, learner_runs in comparison.runs.items()
+    ]
+    return pd.concat(learner_tables, ignore_index=True)[
+        ["policy", "replication", "value", "regret", *pull_columns]
+    ]
 
 
-NOT_KEPT, OPEN = 3, 4
-RISK = "hallucination_rate"
+EXIT_NOT_KEPT, EXIT_OPEN = 3, 4
+DIAGNOSED_RATE = "hallucination_rate"
 Looks = Annotated[
     Path | None,
     typer.Option(help="Record of certifications. Default: `looks.jsonl` beside the trace."),
@@ -267,55 +315,58 @@ def certify(
     from raglab.lab.certification import certify_best, certify_policy
     from raglab.lab.certification_words import certificate_lines
 
-    targets, costs, files = parse_targets(target), parse_costs(cost), policy or []
+    target_rates, case_costs, policy_files = parse_targets(target), parse_costs(cost), policy or []
     # Before the cases are looked at: a look counts, even where its policy could not be written.
-    keep_inputs(out, path, *files, looks)
-    keep_inputs(looks, path, *files, option="--looks")
-    if not targets or not files or (len(files) > 1 and not best):
-        msg = (
+    keep_inputs(out, path, *policy_files, looks)
+    keep_inputs(looks, path, *policy_files, option="--looks")
+    if not target_rates or not policy_files or (len(policy_files) > 1 and not best):
+        message = (
             "certify must have a --target and one --policy (several with --best), got "
-            f"{len(targets)} and {len(files)}; such as -p policy.yaml -t hallucination_rate=0.1."
+            f"{len(target_rates)} and {len(policy_files)}; such as -p "
+            "policy.yaml -t hallucination_rate=0.1."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
     trace = open_trace(path)
-    offered = [load_policy(file) for file in files]
+    offered_policies = [load_policy(policy_file) for policy_file in policy_files]
     # A link has looks of its own beside it; a folder that has no name of its own, such as `.`, is
     # looked up.
-    beside = path if path.name not in {"", ".."} else path.resolve()
-    terms: dict[str, Any] = {
-        "targets": targets,
-        "costs": costs,
+    record_neighbour = path if path.name not in {"", ".."} else path.resolve()
+    certificate_terms: dict[str, Any] = {
+        "targets": target_rates,
+        "costs": case_costs,
         "delta": delta,
         "arm": arm,
         "again": again,
         "mix": parse_mix(mix),
-        "looks": looks if looks is not None else beside.with_name("looks.jsonl"),
+        "looks": looks if looks is not None else record_neighbour.with_name("looks.jsonl"),
     }
     # One policy, not a list of one, stands for the family of its thresholds.
-    family = offered if len(offered) > 1 else offered[0]
-    result = (
-        certify_best(trace, family, **terms) if best else certify_policy(trace, offered[0], **terms)
+    policy_family = offered_policies if len(offered_policies) > 1 else offered_policies[0]
+    certification = (
+        certify_best(trace, policy_family, **certificate_terms)
+        if best
+        else certify_policy(trace, offered_policies[0], **certificate_terms)
     )
-    if result.policy is not None and out is not None:
+    if certification.policy is not None and out is not None:
         make_folder(out.parent)
-        result.policy.save(out)
+        certification.policy.save(out)
     if as_json:
-        parts = {
-            "certificate": result.certificate.rows,
-            "notes": result.notes,
-            "tested": json_records(result.table),
+        certificate_record = {
+            "certificate": certification.certificate.rows,
+            "notes": certification.notes,
+            "tested": json_records(certification.table),
         }
-        say_json(parts, indent=2)
+        say_json(certificate_record, indent=2)
     else:
-        say_notes(certificate_lines(result))
-        if result.policy is not None and out is not None:
-            say(f"policy:  {out} (policy_id {result.policy.policy_id})")
+        say_notes(certificate_lines(certification))
+        if certification.policy is not None and out is not None:
+            say(f"policy:  {out} (policy_id {certification.policy.policy_id})")
         # The diagnosis is of signals against wrong answers: it explains this target alone.
-        if result.policy is None and RISK in targets:
-            _say_why(trace, offered[0], targets[RISK], delta, arm)
+        if certification.policy is None and DIAGNOSED_RATE in target_rates:
+            _say_why(trace, offered_policies[0], target_rates[DIAGNOSED_RATE], delta, arm)
     # Last, so that a failed certificate prints what was tested.
-    if result.policy is None:
-        raise typer.Exit(NOT_KEPT)
+    if certification.policy is None:
+        raise typer.Exit(EXIT_NOT_KEPT)
 
 
 def _say_why(
@@ -329,20 +380,31 @@ def _say_why(
     from raglab.lab.study_cases import candidate_cases
     from raglab.lab.targets import diagnosis
 
-    counts = trace.counted()
-    pilot, split = "tune" in counts, "certify" in counts
-    cases = trace.split("tune") if pilot else trace
-    signals = case_signals(candidate_cases(cases, 0), policy, arm, directions=("surer", "ask"))
+    counts_by_split = trace.counted()
+    has_tune, has_certify = "tune" in counts_by_split, "certify" in counts_by_split
+    pilot_cases = trace.split("tune") if has_tune else trace
+    pilot_signals = case_signals(
+        candidate_cases(pilot_cases, 0), policy, arm, directions=("surer", "ask")
+    )
     # The chance is that of all the cases that there are for a certificate, not of those that are
     # looked at here.
-    size = (sum(counts["certify"].values()) if split else len(trace)) / len(signals.right)
-    table = diagnosis(
-        signals.right, dict(zip(signals.names, signals.score, strict=True)), alpha, delta, size=size
+    size_ratio = (sum(counts_by_split["certify"].values()) if has_certify else len(trace)) / len(
+        pilot_signals.right
     )
-    where = f"{'split tune' if pilot else 'these cases'}, {len(signals.right):,} of {len(cases):,}"
-    say(f"\nsignals at a risk of {alpha:g}, on {where} (-name: less is surer):")
-    columns = ["signal", "AUROC", "AUROC_low", "AUROC_high", "coverage", "verdict"]
-    say(table_text(table[columns]))
+    diagnosis_table = diagnosis(
+        pilot_signals.right,
+        dict(zip(pilot_signals.names, pilot_signals.score, strict=True)),
+        alpha,
+        delta,
+        size=size_ratio,
+    )
+    cases_text = (
+        f"{'split tune' if has_tune else 'these cases'}, "
+        f"{len(pilot_signals.right):,} of {len(pilot_cases):,}"
+    )
+    say(f"\nsignals at a risk of {alpha:g}, on {cases_text} (-name: less is surer):")
+    shown_columns = ["signal", "AUROC", "AUROC_low", "AUROC_high", "coverage", "verdict"]
+    say(table_text(diagnosis_table[shown_columns]))
 
 
 def check(
@@ -374,43 +436,47 @@ def check(
     from raglab.store.baselines import Baseline
     from raglab.store.traces import MANIFEST
 
-    options = BaselineOptions(
+    baseline_options = BaselineOptions(
         baseline, save_baseline, rate or (), min_effect, parse_costs(cost), again
     )
-    by_baseline, certified = options.has_baseline, load_policy(policy)
-    before = None if baseline is None else Baseline.load(baseline)
+    has_baseline, certified_policy = baseline_options.has_baseline, load_policy(policy)
+    stored_baseline = None if baseline is None else Baseline.load(baseline)
     # Retrieved as the baseline was, so that a difference is one of the policy; a certificate states
     # its own settings.
-    stated = stated_retrieval(certified, before) if by_baseline else None
+    retrieval_settings = (
+        stated_retrieval(certified_policy, stored_baseline) if has_baseline else None
+    )
     # A stored trace is used as it is: its retrieval needs no models.
-    trace = (
+    checked_trace = (
         open_trace(cases, split)
         if cases.suffix == ".parquet" or (cases / MANIFEST).is_file()
         else retrieve_trace(
-            certified,
+            certified_policy,
             corpus or cases.parent,
             cases,
             split=split,
             encoder=encoder,
             reranker=reranker,
             follow_links=follow_links,
-            stated_settings=stated,
+            stated_settings=retrieval_settings,
         )
     )
-    if by_baseline:
-        if run_baseline(certified, trace, before, options, as_json=as_json):
-            raise typer.Exit(NOT_KEPT)
+    if has_baseline:
+        if run_baseline(
+            certified_policy, checked_trace, stored_baseline, baseline_options, as_json=as_json
+        ):
+            raise typer.Exit(EXIT_NOT_KEPT)
         return
-    retest = check_policy(trace, certified, again=again)
-    facts = {
+    retest = check_policy(checked_trace, certified_policy, again=again)
+    check_facts = {
         "verdict": retest.verdict,
         "coverage": retest.coverage,
         "over_ask_rate": retest.over_ask,
         "basis": retest.basis,
     }
-    show_result(facts, {"targets": retest.table}, retest.notes, as_json=as_json)
+    show_result(check_facts, {"targets": retest.table}, retest.notes, as_json=as_json)
     if retest.verdict != "upheld":
-        raise typer.Exit(NOT_KEPT if retest.verdict == "broken" else OPEN)
+        raise typer.Exit(EXIT_NOT_KEPT if retest.verdict == "broken" else EXIT_OPEN)
 
 
 COMMANDS = (

@@ -49,9 +49,9 @@ def import_spans(
     is_file = out.suffix == ".parquet"
     keep_inputs(out, cases, *source, folder=not is_file)
     trace_from_spans = extension("trace_from_spans", "imports", "raglab import")
-    directions = dict(text.partition("=")[::2] for text in higher or ())
+    directions = dict(direction_text.partition("=")[::2] for direction_text in higher or ())
     with parallel_workers("joblib", workers):
-        trace = trace_from_spans(
+        imported_trace = trace_from_spans(
             source,
             None if cases is None else load_cases(cases),
             feedback=None if feedback == ["none"] else tuple(feedback or ()),
@@ -61,13 +61,13 @@ def import_spans(
             out=None if is_file else out,
         )
     if is_file:
-        trace.save(out)
-    facts = {
+        imported_trace.save(out)
+    import_facts = {
         "trace": str(out),
-        "cases": len(trace),
-        "signals": ", ".join(trace.meta.get("signals", {})) or "none",
+        "cases": len(imported_trace),
+        "signals": ", ".join(imported_trace.meta.get("signals", {})) or "none",
     }
-    show(facts, as_json=as_json)
+    show(import_facts, as_json=as_json)
 
 
 import_spans.__name__ = "import"

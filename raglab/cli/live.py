@@ -40,7 +40,7 @@ from raglab.store.files import input_error
 from raglab.words.canonical import decimals
 from raglab.words.characters import visible
 
-OPENAI = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 Nli = Annotated[
     str | None,
     typer.Option("--nli", help="Cross-encoder: folder, NAME or NAME@REVISION. Default: embedded."),
@@ -105,14 +105,17 @@ def index(
 
     keep_inputs(out, corpus, policy, folder=True)
     # the index takes the folder's place
-    for read in filter(None, (corpus, policy)):
-        if Path(realpath(out)) in Path(realpath(read)).parents:
-            rule, value = "--out must be a folder of its own", f"one that holds {read}"
-            raise input_error(out, rule, "choose another path", value)
-    loaded = read_corpus(
+    for input_path in filter(None, (corpus, policy)):
+        if Path(realpath(out)) in Path(realpath(input_path)).parents:
+            folder_rule, parent_text = (
+                "--out must be a folder of its own",
+                f"one that holds {input_path}",
+            )
+            raise input_error(out, folder_rule, "choose another path", parent_text)
+    loaded_corpus = read_corpus(
         corpus, corpus_columns, encoder, encoding, download=download, follow_links=follow_links
     )
-    more: dict[str, Any] = {
+    index_options: dict[str, Any] = {
         "arms": arm or None,
         "encoder": encoder,
         "reranker": reranker,
@@ -122,10 +125,10 @@ def index(
         "download": download,
     }
     fingerprint = build_index(
-        loaded, out, policy=None if policy is None else Policy.load(policy), **more
+        loaded_corpus, out, policy=None if policy is None else Policy.load(policy), **index_options
     )
     show(
-        {"index": str(out), "chunks": len(loaded.chunks), "fingerprint": fingerprint},
+        {"index": str(out), "chunks": len(loaded_corpus.chunks), "fingerprint": fingerprint},
         as_json=as_json,
     )
 
@@ -169,8 +172,10 @@ def ask(
 
     if clarify:
         clarifier_maker("--clarify")
-    parts = _open_models(model, parser, base_url, nli)
-    system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
+    model_parts = _open_models(model, parser, base_url, nli)
+    system = System.open(
+        folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **model_parts
+    )
     response = ask_system(
         question, system=system, selected_option=select, documents=document, session=session
     )
@@ -211,8 +216,8 @@ def reply(
     from raglab.live.system import System
 
     clarifier_maker("raglab reply")
-    parts = _open_models(model, parser, base_url, nli)
-    system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
+    model_parts = _open_models(model, parser, base_url, nli)
+    system = System.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **model_parts)
     response = replied(request_id, answer, system=system, question=question)
     if as_json:
         say_json(json.loads(response.json()), indent=2)
@@ -240,10 +245,14 @@ def signals(
     from raglab.live.measured_signals import add_signals
 
     keep_inputs(out, path, policy)
-    trace = add_signals(load_trace(path), signal, policy=load_policy(policy))
-    trace.save(out)
+    measured_trace = add_signals(load_trace(path), signal, policy=load_policy(policy))
+    measured_trace.save(out)
     show(
-        {"trace": str(out), "signals": list(trace.signals), "fingerprint": trace.fingerprint},
+        {
+            "trace": str(out),
+            "signals": list(measured_trace.signals),
+            "fingerprint": measured_trace.fingerprint,
+        },
         as_json=as_json,
     )
 
@@ -251,47 +260,56 @@ def signals(
 # a response
 def _response_text(response: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401
     confidence = response["confidence"]
-    head = (
+    head_parts = (
         response["status"],
         response["arm_reason"],
         "" if confidence is None else f"confidence {decimals(confidence)}",
         response["policy_id"],
     )
-    lines = [visible(" · ".join(filter(None, head)))]
-    question, default = response["clarification"], response["default_applied"]
-    if question is not None:
-        lines += [visible(question["question_to_user"])]
+    response_lines = [visible(" · ".join(filter(None, head_parts)))]
+    clarification, applied_default = response["clarification"], response["default_applied"]
+    if clarification is not None:
+        response_lines += [visible(clarification["question_to_user"])]
         for option in response["options"]:
-            texts = dict.fromkeys((option["value"], option["text"]))  # each once
-            lines += [visible(f"  {'  '.join(texts)}")]
-        stated = [] if policy is None else ["-p", str(policy)]
-        command = ["raglab", "reply", str(folder), response["request_id"], *stated]
-        lines += [visible(f"Reply with: {shlex.join(command)} yes, no, or a value.")]
+            option_texts = dict.fromkeys((option["value"], option["text"]))  # each once
+            response_lines += [visible(f"  {'  '.join(option_texts)}")]
+        policy_arguments = [] if policy is None else ["-p", str(policy)]
+        reply_command = ["raglab", "reply", str(folder), response["request_id"], *policy_arguments]
+        response_lines += [visible(f"Reply with: {shlex.join(reply_command)} yes, no, or a value.")]
     elif response["status"] == "ambiguous":
-        lines += ["Which of these do you mean? Ask again with --select ID."]
-        lines += [
+        response_lines += ["Which of these do you mean? Ask again with --select ID."]
+        response_lines += [
             visible(f"  {option['id']}  {', '.join(option['sources'])}: {option['text']} …")
             for option in response["options"]
         ]
     else:
-        lines += [response["answer"]]
+        response_lines += [response["answer"]]
     if response["refusal_reason"]:
-        lines += [visible(f"because {response['refusal_reason']}")]
+        response_lines += [visible(f"because {response['refusal_reason']}")]
     if response["sources"]:
-        lines += ["sources: " + visible(", ".join(response["sources"]))]
-    if response.record.propensity is not None or default is not None:
-        lines += [f"request: {response['request_id']}"]
-    return "\n".join([*lines, *(visible(f"warning: {text}") for text in response["warnings"])])
+        response_lines += ["sources: " + visible(", ".join(response["sources"]))]
+    if response.record.propensity is not None or applied_default is not None:
+        response_lines += [f"request: {response['request_id']}"]
+    return "\n".join(
+        [*response_lines, *(visible(f"warning: {warning}") for warning in response["warnings"])]
+    )
 
 
 def _print_checks(response: Any) -> None:  # noqa: ANN401 - a response
     import pandas as pd
 
-    table = pd.DataFrame(response.record.checks)
-    if len(table):
-        say("\n" + table_text(table[["gate", "margin", "passes", "text"]]))
+    check_table = pd.DataFrame(response.record.checks)
+    if len(check_table):
+        say("\n" + table_text(check_table[["gate", "margin", "passes", "text"]]))
     say("")
-    say_notes([" · ".join(f"{stage} {ms:.1f} ms" for stage, ms in response.record.ms.items())])
+    say_notes(
+        [
+            " · ".join(
+                f"{stage_name} {milliseconds:.1f} ms"
+                for stage_name, milliseconds in response.record.ms.items()
+            )
+        ]
+    )
 
 
 def _on_terminal() -> bool:
@@ -305,11 +323,13 @@ def _prompt_reply(response: Any, system: Any) -> Any:  # noqa: ANN401 - response
     """Response to what the user types; a reply that is refused is asked for again."""
     from raglab.live.ask import reply as replied
 
-    proposed = response["clarification"]["proposed_default"]
+    proposed_default = response["clarification"]["proposed_default"]
     while True:
-        typed = typer.prompt("yes, no, or a value", default=None if proposed is None else "yes")
+        typed_reply = typer.prompt(
+            "yes, no, or a value", default=None if proposed_default is None else "yes"
+        )
         try:
-            return replied(response["request_id"], typed, system=system)
+            return replied(response["request_id"], typed_reply, system=system)
         except ValueError as error:
             say(f"raglab: {one_line(str(error))}", err=True)
 
@@ -319,20 +339,20 @@ def _open_models(
 ) -> dict[str, Any]:
     """Generator, parser and scorer; None is the embedded one."""
     if model is None and parser is None and base_url is not None:
-        msg = f"base_url goes with a model, got {base_url} alone; add --model or --parser."
-        raise ValueError(msg)
-    models: dict[str, Any] = {"generator": None, "parser": None, "scorer": _scorer(nli)}
+        message = f"base_url goes with a model, got {base_url} alone; add --model or --parser."
+        raise ValueError(message)
+    model_parts: dict[str, Any] = {"generator": None, "parser": None, "scorer": _scorer(nli)}
     if model is not None:
         from raglab.answering.generation import ModelGenerator
 
-        models["generator"] = ModelGenerator(_client(model, base_url))
+        model_parts["generator"] = ModelGenerator(_client(model, base_url))
     if parser is not None:
         from raglab.extension_points import extension
 
-        models["parser"] = extension("model_calls", "clarification", "--parser")(
+        model_parts["parser"] = extension("model_calls", "clarification", "--parser")(
             _client(parser, base_url)
         ).parser
-    return models
+    return model_parts
 
 
 def _client(model: str, base_url: str | None) -> Any:  # noqa: ANN401 - a client
@@ -346,16 +366,16 @@ def _client(model: str, base_url: str | None) -> Any:  # noqa: ANN401 - a client
         return LocalModel(model)
     from raglab.answering.openai_client import OpenAIClient
 
-    return OpenAIClient(model, base_url or OPENAI)
+    return OpenAIClient(model, base_url or OPENAI_URL)
 
 
-def _scorer(name: str | None) -> Any:  # noqa: ANN401 - a scorer
-    if name is None:
+def _scorer(model_name: str | None) -> Any:  # noqa: ANN401 - a scorer
+    if model_name is None:
         return None
     from raglab.answering.support import NliScorer
     from raglab.models.loaders import load_nli
 
-    return NliScorer(load_nli(name))
+    return NliScorer(load_nli(model_name))
 
 
 COMMANDS = (

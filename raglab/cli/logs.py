@@ -23,7 +23,7 @@ from raglab.cli.common import (
     table_text,
     write_csv,
 )
-from raglab.cli.experiments import OPEN
+from raglab.cli.experiments import EXIT_OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,19 +90,23 @@ def evaluate_log(
     from raglab.off_policy import ESTIMATORS, estimate, overlap
 
     # A bandit's log is a URL, an index or a database; any other file is a table of rounds.
-    live = "://" in log or Path(log).is_dir() or Path(log).suffix == ".sqlite"
-    rounds = _live(log) if live else _read_table(Path(log))
+    is_live = "://" in log or Path(log).is_dir() or Path(log).suffix == ".sqlite"
+    logged_rounds = _live(log) if is_live else _read_table(Path(log))
     # A URL is no file that --out could write over.
     keep_inputs(out, None if "://" in log else log, target)
-    names = tuple(name.strip() for part in estimators or () for name in part.split(","))
-    aim = _target_frame(target, rounds, arm)
+    estimator_names = tuple(
+        estimator_name.strip()
+        for estimator_part in estimators or ()
+        for estimator_name in estimator_part.split(",")
+    )
+    target_policy = _target_frame(target, logged_rounds, arm)
     # Caught, so that warnings follow the table that they are about, and stand in the JSON.
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
-        table = estimate(
-            rounds,
-            aim,
-            names or ESTIMATORS,
+        estimate_table = estimate(
+            logged_rounds,
+            target_policy,
+            estimator_names or ESTIMATORS,
             seed,
             level=level,
             interval=interval,
@@ -110,26 +114,33 @@ def evaluate_log(
             switch=switch,
             session=session,
         )
-    support = overlap(rounds, aim, level=level, session=session)
-    messages = [str(warning.message) for warning in caught]
-    write_csv(table, out)
-    notes = {name: note for name, note in table.attrs["notes"].items() if note}
+    log_overlap = overlap(logged_rounds, target_policy, level=level, session=session)
+    warning_texts = [str(warning.message) for warning in caught_warnings]
+    write_csv(estimate_table, out)
+    estimator_notes = {
+        estimator_name: estimator_note
+        for estimator_name, estimator_note in estimate_table.attrs["notes"].items()
+        if estimator_note
+    }
     if as_json:
-        parts = {
-            "estimates": json_records(table),
-            "overlap": json_record(support._asdict()),
-            "notes": notes,
-            "warnings": messages,
+        evaluation_record = {
+            "estimates": json_records(estimate_table),
+            "overlap": json_record(log_overlap._asdict()),
+            "notes": estimator_notes,
+            "warnings": warning_texts,
         }
-        say_json(parts, indent=2)
+        say_json(evaluation_record, indent=2)
     else:
-        say(table_text(table) + "\n")
-        show(support._asdict(), as_json=False)
-        say_notes(f"{name}: {note}" for name, note in notes.items())
-        say_notes((f"warning: {text}" for text in messages), err=True)
+        say(table_text(estimate_table) + "\n")
+        show(log_overlap._asdict(), as_json=False)
+        say_notes(
+            f"{estimator_name}: {estimator_note}"
+            for estimator_name, estimator_note in estimator_notes.items()
+        )
+        say_notes((f"warning: {warning_text}" for warning_text in warning_texts), err=True)
     # Only where no estimator could say anything: one number is an answer.
-    if (table["status"] == "none").all():
-        raise typer.Exit(OPEN)
+    if (estimate_table["status"] == "none").all():
+        raise typer.Exit(EXIT_OPEN)
 
 
 def _read_table(path: Path) -> pd.DataFrame:
@@ -140,66 +151,89 @@ def _read_table(path: Path) -> pd.DataFrame:
     return parquet_frame(path) if path.suffix == ".parquet" else csv_frame(path)
 
 
-def _live(place: str) -> pd.DataFrame:
+def _live(log_place: str) -> pd.DataFrame:
     """Rounds of a bandit at work whose reward has come."""
     from raglab.live.settings import open_online
 
-    frame = open_online(place).frame()
-    rounds = frame.dropna(subset=["reward"]).reset_index(drop=True)
-    if len(rounds) < len(frame):
-        missing = len(frame) - len(rounds)
-        say(f"{missing} of {len(frame)} rounds have no reward yet and are left out", err=True)
-    return rounds
+    online_frame = open_online(log_place).frame()
+    rewarded_rounds = online_frame.dropna(subset=["reward"]).reset_index(drop=True)
+    if len(rewarded_rounds) < len(online_frame):
+        n_missing = len(online_frame) - len(rewarded_rounds)
+        say(
+            f"{n_missing} of {len(online_frame)} rounds have no reward yet and are left out",
+            err=True,
+        )
+    return rewarded_rounds
 
 
-def _target_frame(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | None) -> pd.DataFrame:
+def _target_frame(
+    target_text: str, rounds: pd.DataFrame, stated_arms: list[str] | None
+) -> pd.DataFrame:
     """Target with the arms as columns, [T, A]."""
     import numpy as np
     import pandas as pd
 
-    if stated != "uniform" and not stated.startswith("best:"):
-        target = _read_table(Path(stated))
-        target.columns = pd.Index(_whole_numbers([str(name) for name in target.columns]))
-        return target if len(target) != 1 else target.loc[target.index.repeat(len(rounds))]
-    arms = _whole_numbers(stated_arms) if stated_arms else _logged_arms(rounds)
-    there = _available_arms(rounds, arms)
-    share = there / there.sum(axis=1, keepdims=True)
-    if stated != "uniform":
-        wanted = stated.removeprefix("best:")
-        only = np.array([str(arm) == wanted for arm in arms])
-        closed = int((~there[:, only]).sum())
-        if closed or not only.any():
-            value = f"{wanted!r}" + f", closed in {closed} of {len(rounds)} rounds" * bool(closed)
-            msg = f"best:ARM must be of {arms} and open in every round, got {value}."
-            raise ValueError(msg)
-        share = np.broadcast_to(only, there.shape).astype(np.float64)
-    return pd.DataFrame(share, columns=arms)
+    if target_text != "uniform" and not target_text.startswith("best:"):
+        target_table = _read_table(Path(target_text))
+        target_table.columns = pd.Index(
+            _whole_numbers([str(column_name) for column_name in target_table.columns])
+        )
+        return (
+            target_table
+            if len(target_table) != 1
+            else target_table.loc[target_table.index.repeat(len(rounds))]
+        )
+    arm_names = _whole_numbers(stated_arms) if stated_arms else _logged_arms(rounds)
+    is_available = _available_arms(rounds, arm_names)
+    arm_shares = is_available / is_available.sum(axis=1, keepdims=True)
+    if target_text != "uniform":
+        wanted_arm = target_text.removeprefix("best:")
+        is_wanted = np.array([str(arm) == wanted_arm for arm in arm_names])
+        n_closed = int((~is_available[:, is_wanted]).sum())
+        if n_closed or not is_wanted.any():
+            arm_text = f"{wanted_arm!r}" + f", closed in {n_closed} of {len(rounds)} rounds" * bool(
+                n_closed
+            )
+            message = f"best:ARM must be of {arm_names} and open in every round, got {arm_text}."
+            raise ValueError(message)
+        arm_shares = np.broadcast_to(is_wanted, is_available.shape).astype(np.float64)
+    return pd.DataFrame(arm_shares, columns=arm_names)
 
 
-def _available_arms(rounds: pd.DataFrame, arms: list[Any]) -> NDArray[np.bool_]:
+def _available_arms(rounds: pd.DataFrame, arm_names: list[Any]) -> NDArray[np.bool_]:
     """Arms that each round could take, [T, A].
 
     All, unless p_<arm> tells and the log is not of a fixed choice.
     """
     import numpy as np
 
-    if _probability_arms(rounds) != [str(arm) for arm in arms]:
-        return np.ones((len(rounds), len(arms)), dtype=np.bool_)
-    share = rounds[[f"p_{arm}" for arm in arms]].to_numpy(np.float64)
-    return share > 0.0 if (share < 1.0).all(axis=1).any() else np.ones(share.shape, dtype=np.bool_)
+    if _probability_arms(rounds) != [str(arm) for arm in arm_names]:
+        return np.ones((len(rounds), len(arm_names)), dtype=np.bool_)
+    arm_probabilities = rounds[[f"p_{arm}" for arm in arm_names]].to_numpy(np.float64)
+    return (
+        arm_probabilities > 0.0
+        if (arm_probabilities < 1.0).all(axis=1).any()
+        else np.ones(arm_probabilities.shape, dtype=np.bool_)
+    )
 
 
 def _probability_arms(rounds: pd.DataFrame) -> list[str]:
     """Arms of the columns p_<arm>, where these are the probabilities of all of them; else none."""
     import numpy as np
 
-    names = [str(name) for name in rounds.columns if str(name).startswith("p_")]
+    probability_columns = [
+        str(column_name) for column_name in rounds.columns if str(column_name).startswith("p_")
+    ]
     try:
-        sums = rounds[names].to_numpy(np.float64).sum(axis=1)
+        probability_sums = rounds[probability_columns].to_numpy(np.float64).sum(axis=1)
     except ValueError:  # texts
         return []
-    is_whole = bool(names) and bool((np.abs(sums - 1.0) <= 1e-6).all())
-    return [name.removeprefix("p_") for name in names] if is_whole else []
+    is_complete = bool(probability_columns) and bool((np.abs(probability_sums - 1.0) <= 1e-6).all())
+    return (
+        [column_name.removeprefix("p_") for column_name in probability_columns]
+        if is_complete
+        else []
+    )
 
 
 def _logged_arms(rounds: pd.DataFrame) -> list[Any]:
@@ -207,20 +241,30 @@ def _logged_arms(rounds: pd.DataFrame) -> list[Any]:
 
     Of p_<arm>, else of its reward model, else 0 to the largest action, else the names, sorted.
     """
-    modelled = [str(name)[2:] for name in rounds.columns if str(name).startswith("q_")]
-    if known := _probability_arms(rounds) or modelled:
-        return _whole_numbers(known)
+    modelled_arms = [
+        str(column_name)[2:] for column_name in rounds.columns if str(column_name).startswith("q_")
+    ]
+    if known_arms := _probability_arms(rounds) or modelled_arms:
+        return _whole_numbers(known_arms)
     if "action" not in rounds.columns:
-        msg = f"a log must have a column action, got {list(rounds.columns)}."
-        raise ValueError(msg)
-    actions = rounds["action"].dropna().unique().tolist()
-    numbers = all(isinstance(action, int | float) for action in actions)
-    return list(range(int(max(actions)) + 1)) if numbers and actions else sorted(map(str, actions))
+        message = f"a log must have a column action, got {list(rounds.columns)}."
+        raise ValueError(message)
+    logged_actions = rounds["action"].dropna().unique().tolist()
+    are_numbers = all(isinstance(action, int | float) for action in logged_actions)
+    return (
+        list(range(int(max(logged_actions)) + 1))
+        if are_numbers and logged_actions
+        else sorted(map(str, logged_actions))
+    )
 
 
-def _whole_numbers(names: list[str]) -> list[Any]:
+def _whole_numbers(arm_names: list[str]) -> list[Any]:
     """Names as whole numbers where all are, as a log in a file has them."""
-    return [int(name) for name in names] if all(name.isdecimal() for name in names) else names
+    return (
+        [int(arm_name) for arm_name in arm_names]
+        if all(arm_name.isdecimal() for arm_name in arm_names)
+        else arm_names
+    )
 
 
 BanditLogPlace = Annotated[str, typer.Argument(help="Index of a bandit, or its log: file or URL.")]
@@ -247,28 +291,37 @@ def metrics(
     from raglab.live import prometheus
 
     keep_inputs(out, log)
-    arms, rates = _measured(log, last)
-    tables = {
-        name: measured()
-        for name, measured in (("arms", arms), ("rates", rates))
-        if measured is not None
+    measure_arms, measure_rates = _measured(log, last)
+    metric_tables = {
+        table_name: measure_table()
+        for table_name, measure_table in (("arms", measure_arms), ("rates", measure_rates))
+        if measure_table is not None
     }
     if as_json:
-        only = next(iter(tables.values())) if len(tables) == 1 else None
-        records = {name: json_records(table.astype(object)) for name, table in tables.items()}
-        show(only if only is not None and arms is not None else records, as_json=True)
-    for table in () if as_json else tables.values():
+        single_table = next(iter(metric_tables.values())) if len(metric_tables) == 1 else None
+        records = {
+            table_name: json_records(table.astype(object))
+            for table_name, table in metric_tables.items()
+        }
+        show(
+            single_table if single_table is not None and measure_arms is not None else records,
+            as_json=True,
+        )
+    for table in () if as_json else metric_tables.values():
         say(table_text(table))
     if out is not None:
-        prometheus.write_metrics(tables.get("arms"), out, rates=tables.get("rates"))
+        prometheus.write_metrics(metric_tables.get("arms"), out, rates=metric_tables.get("rates"))
         say(f"wrote {out}", err=True)
     if serve is not None:
-        served = prometheus.serve(arms, serve, rates=rates)
-        say(f"http://{prometheus.LOCALHOST}:{served.port}/metrics; end with Ctrl-C", err=True)
+        metrics_server = prometheus.serve(measure_arms, serve, rates=measure_rates)
+        say(
+            f"http://{prometheus.LOCALHOST}:{metrics_server.port}/metrics; end with Ctrl-C",
+            err=True,
+        )
         try:
             _until_interrupted()
         finally:
-            served.close()
+            metrics_server.close()
 
 
 def _measured(
@@ -283,19 +336,19 @@ def _measured(
     from raglab.live.settings import open_audit, open_online
     from raglab.store.files import InputError
 
-    arms, refused = None, None
+    measure_arms, open_error = None, None
     try:
-        arms = open_online(log).arms_frame
+        measure_arms = open_online(log).arms_frame
     except InputError as error:
-        refused = error
+        open_error = error
     try:
-        audit = open_audit(log)
-        audit.pack()  # opens it
+        audit_log = open_audit(log)
+        audit_log.pack()  # opens it
     except InputError:
-        if refused is not None:
-            raise refused from None
-        return arms, None
-    return arms, lambda: live_rates(audit, last=last)
+        if open_error is not None:
+            raise open_error from None
+        return measure_arms, None
+    return measure_arms, lambda: live_rates(audit_log, last=last)
 
 
 def feedback(
@@ -307,9 +360,9 @@ def feedback(
     """Log a thumb up or down for an answer, now or later. Of several the last counts."""
     from raglab.live.settings import open_online
 
-    online = open_online(log)
-    online.thumbs(request, up)
-    if not online.setup.weights.thumbs:
+    online_bandit = open_online(log)
+    online_bandit.thumbs(request, up)
+    if not online_bandit.setup.weights.thumbs:
         say("RAGLAB_BANDIT_W_THUMBS is 0, so no reward changes.", err=True)
     show({"request": request, "thumb": "up" if up else "down"}, as_json=as_json)
 

@@ -17,7 +17,7 @@ from raglab.cli.common import (
     say,
     show_result,
 )
-from raglab.cli.experiments import NOT_KEPT, OPEN
+from raglab.cli.experiments import EXIT_NOT_KEPT, EXIT_OPEN
 from raglab.extension_points import extension
 
 
@@ -51,36 +51,48 @@ def monitor(
 
     keep_inputs(out, policy, labels, state)
     keep_inputs(state, policy, labels, option="--state")
-    watch = extension("monitor", "monitoring", "raglab monitor")
+    watch_promises = extension("monitor", "monitoring", "raglab monitor")
     is_trace = labels.suffix == ".parquet" or (labels / MANIFEST).is_file()
-    certified, rows = load_policy(policy), open_trace(labels) if is_trace else labels
+    certified_policy, labelled_rows = (
+        load_policy(policy),
+        open_trace(labels) if is_trace else labels,
+    )
     # From reading to writing: of two at once the second goes on from what the first has written.
     with nullcontext() if state is None else locked(state.with_name(f"{state.name}.lock")):
         is_new = state is None or not state.exists()
         if state is not None and is_new:
             say(f"{state} is not there: a new monitor begins.", err=True)
-        result = watch(
-            certified,
-            rows,
+        monitoring = watch_promises(
+            certified_policy,
+            labelled_rows,
             min_probability=min_probability,
             window=window,
             arm=arm,
             after=None if is_new else state,
         )
         if out is not None:
-            write_text(result.metrics_text(), out)
+            write_text(monitoring.metrics_text(), out)
         if state is not None:
-            result.state.save(state)
-    shown = ["promise", "alpha", "verdict", "since_step", "n", "estimate", "alarm_by", "alarm_rate"]
+            monitoring.state.save(state)
+    shown_columns = [
+        "promise",
+        "alpha",
+        "verdict",
+        "since_step",
+        "n",
+        "estimate",
+        "alarm_by",
+        "alarm_rate",
+    ]
     show_result(
-        {"verdict": result.verdict},
-        {"promises": result.table},
-        result.notes,
+        {"verdict": monitoring.verdict},
+        {"promises": monitoring.table},
+        monitoring.notes,
         as_json=as_json,
-        columns=shown,
+        columns=shown_columns,
     )
-    if result.verdict != "held":
-        raise typer.Exit(NOT_KEPT if result.verdict == "alarm" else OPEN)
+    if monitoring.verdict != "held":
+        raise typer.Exit(EXIT_NOT_KEPT if monitoring.verdict == "alarm" else EXIT_OPEN)
 
 
 COMMANDS = (

@@ -18,7 +18,7 @@ from raglab import gates, resolver
 from raglab.decision.measurement import WINNERS, Evidence
 from raglab.decision.threshold_arrays import Thresholds
 from raglab.gating.expected_cost import ActionCosts, expected_costs, least_cost
-from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK
+from raglab.gating.signal_gates import MIN_OPTIONS, SIGNALS, SIGNALS_ASK
 from raglab.policy_parts.gate_order import Order, Step
 from raglab.policy_parts.own_gates import check_direction
 from raglab.policy_parts.resolver_rules import NO_NUMBER, number_unless
@@ -507,7 +507,7 @@ def action_costs_of(evidence: Evidence, thresholds: Thresholds) -> tuple[Any, An
 
 def can_ask(evidence: Evidence) -> BoolArray:
     """Whether there are options to ask back with at the first depth, [Q]."""
-    return evidence.n_options_all[0] >= LEAST_OPTIONS
+    return evidence.n_options_all[0] >= MIN_OPTIONS
 
 
 def cheapest_action(evidence: Evidence, thresholds: Thresholds) -> CodeArray:

@@ -13,8 +13,8 @@ from raglab import gates, resolver
 from raglab.decision import chain
 from raglab.decision.threshold_arrays import Thresholds
 from raglab.gating import fused_gate
-from raglab.gating.own_margins import OWN, OwnThresholds
-from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, firing_of
+from raglab.gating.own_margins import USER_GATES_SECTION, OwnThresholds
+from raglab.gating.signal_gates import MIN_OPTIONS, SIGNALS, firing_of
 from raglab.policy_parts.gate_order import Step
 from raglab.policy_parts.own_gates import own_gate
 from raglab.values import Floats
@@ -267,7 +267,7 @@ ASK_RULES = frozenset({SIGNAL_RULES["ask"], OWN_RULES["ask"]})
 
 def decides_by_signal(check: Check) -> bool:
     """Whether a check is of a gate on a signal, or a user's, that fires and does more than warn."""
-    of_user = check.gate.startswith((f"{SIGNALS}.", f"{OWN}."))
+    of_user = check.gate.startswith((f"{SIGNALS}.", f"{USER_GATES_SECTION}."))
     return of_user and not check.passes and check.rule not in WARN_RULES
 
 
@@ -285,7 +285,7 @@ def user_checks(
       names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
     """
     user, known = decisions.thresholds.user(names), decisions.tables.evidence.known.names
-    can_ask = int(read("n_options_all")) >= LEAST_OPTIONS
+    can_ask = int(read("n_options_all")) >= MIN_OPTIONS
     for act in SIGNAL_RULES:
         rows = [
             (_signal_check(decisions, read, name), SIGNAL_RULES)

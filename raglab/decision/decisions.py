@@ -40,7 +40,7 @@ from raglab.decision.scoring import trace_status_only
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.decision.trace_view import Measured, case_row
 from raglab.gating import expected_cost
-from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, user_margins
+from raglab.gating.signal_gates import MIN_OPTIONS, SIGNALS, SIGNALS_ASK, user_margins
 from raglab.metrics.mixes import Mix, mix_column
 from raglab.policy import PolicyData
 from raglab.policy_parts.sections import EXPECTED_COST, cut_value
@@ -175,7 +175,7 @@ def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[
     ]
     # Asking back with one option asks nothing: its cost then does not compete.
     options = int(evidence.n_options_all[0, row])
-    can_ask = options >= LEAST_OPTIONS
+    can_ask = options >= MIN_OPTIONS
     status = Status(int(expected_cost.least_cost(costs[0], costs[1], costs[2], can_ask)))
     answer_cost, *instead = costs if can_ask else costs[:2]
     alternative = min(instead)
@@ -222,7 +222,7 @@ def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
     if model.groups is not None and groups is not None:
         terms.append(_group_term(decisions, model.groups, groups[0], own, rival))
     terms += [part for part in largest if part[1]]
-    names, chances = expected_cost.CLASSES, evidence.probability[:, 0, row].tolist()
+    names, chances = expected_cost.OUTCOME_CLASSES, evidence.probability[:, 0, row].tolist()
     rest = logits[own] - logits[rival] - sum(share for _, share in terms)
     return decisions.say(
         "chances",
@@ -460,7 +460,7 @@ class Decisions(CaseVerdicts, Result):
     def _name_user_gates(self, names: TextArray, is_open: BoolArray, *, asks: bool) -> None:
         """Name the first gate on a signal, or of the user, that fires so in the open cases."""
         read, shape = self.measurements, (1, len(self))
-        can_ask = np.asarray(read("n_options_all")) >= LEAST_OPTIONS
+        can_ask = np.asarray(read("n_options_all")) >= MIN_OPTIONS
         for step in chain.user_steps(self.thresholds):
             margins = list(user_margins(read, self.thresholds.user(step.names)))
             # One that asks without two options refuses (rule S3.5), in the place of those that ask.

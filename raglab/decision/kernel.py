@@ -34,7 +34,7 @@ from raglab.decision.chain import (
 )
 from raglab.decision.measurement import Evidence
 from raglab.decision.threshold_arrays import Thresholds
-from raglab.gating.signal_gates import LEAST_OPTIONS, SIGNALS, is_gated
+from raglab.gating.signal_gates import MIN_OPTIONS, SIGNALS, is_gated
 from raglab.loops.compiled import compile_kernel
 from raglab.loops.parallel import by_threads
 from raglab.metrics import CELLS
@@ -423,7 +423,7 @@ def _gate_signals(
         for i in range(size):
             passes = measured[b] - policies.signal_bound[b, i] >= 0.0
             tile.fired[i] = min(tile.fired[i], NONE if passes else policies.signal_stage[b, i])
-    offered = case.n_options[0] >= LEAST_OPTIONS
+    offered = case.n_options[0] >= MIN_OPTIONS
     for i in range(size):
         stage = tile.stage[i]
         before = (stage <= number.signals) | ((number.overview <= stage) & (stage < number.gap))
@@ -676,7 +676,7 @@ def _cost_inputs(evidence: Evidence) -> tuple[NDArray[np.void], BoolArray]:
         "asked_right": np.full(n, evidence.asked_right),
         "needs_allowed": np.full(n, evidence.needs_allowed),
     }
-    columns |= {"n_hits": evidence.n_hits[0], "can_ask": evidence.n_options_all[0] >= LEAST_OPTIONS}
+    columns |= {"n_hits": evidence.n_hits[0], "can_ask": evidence.n_options_all[0] >= MIN_OPTIONS}
     options = evidence.right[0, evidence.n_slots_relevant + ASKED_SLOT]
     return _numpy_records(columns, n), np.stack(
         [options, evidence.right[0, answer_slots(evidence), every]], axis=1

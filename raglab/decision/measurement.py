@@ -56,7 +56,7 @@ from raglab.decision.signal_values import (
 from raglab.decision.slot_labels import SlotLabels, entity_requirements, slot_labels
 from raglab.decision.trace_view import Measured
 from raglab.gating import fused_gate
-from raglab.gating.expected_cost import CLASSES, class_probabilities
+from raglab.gating.expected_cost import OUTCOME_CLASSES, class_probabilities
 from raglab.policy import DEFAULT_IDENTITY, PolicyData, Structure, check_pack
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import degenerate_scores
@@ -368,7 +368,7 @@ def _signal_fields(
         "signals": signals,
         "known": known,
         "fused": fused,
-        "probability": np.full((len(CLASSES), *retrieved.shape), np.nan),
+        "probability": np.full((len(OUTCOME_CLASSES), *retrieved.shape), np.nan),
         "asked_right": np.full(retrieved.shape[1], np.nan),
     }
 

@@ -13,7 +13,7 @@ from raglab.arguments.user_warnings import warn_user
 from raglab.decision.case_verdicts import CaseVerdicts
 from raglab.decision.checks import measured, scalar_value
 from raglab.decision.decisions import UNSWITCHED, Decisions
-from raglab.gating.own_margins import OWN
+from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.gating.signal_gates import SIGNALS
 from raglab.policy import PolicyData
 from raglab.policy_parts.own_gates import own_gate
@@ -166,7 +166,7 @@ def _bound(decisions: Decisions, name: str) -> Bound | None:
     section, _, own = name.partition(".")
     thresholds, known = decisions.thresholds, decisions.tables.evidence.known
     in_force: Any
-    if section == OWN and own:
+    if section == USER_GATES_SECTION and own:
         user = own_gate(own)
         label = read = user.reads[0]
         rows, in_force = user.thresholds, thresholds.own[own].values

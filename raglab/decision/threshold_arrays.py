@@ -11,8 +11,8 @@ import numpy as np
 
 from raglab import gates
 from raglab.gates import IntentThresholds, RefineThresholds
-from raglab.gating.expected_cost import PATHS, ActionCosts
-from raglab.gating.own_margins import OWN, OwnThresholds
+from raglab.gating.expected_cost import COST_PATHS, ActionCosts
+from raglab.gating.own_margins import USER_GATES_SECTION, OwnThresholds
 from raglab.gating.signal_gates import SIGNALS, SignalThresholds, UserThresholds
 from raglab.policy import PolicyData
 from raglab.policy_parts.acting import RULE_SWITCHES, check_order_names
@@ -29,7 +29,7 @@ from raglab.resolver import RULES, RuleSwitches, RuleThresholds
 from raglab.values import Floats, refuse
 
 # of `ActionCosts`, by path in `decision.costs`
-COST_FIELDS = {path: name for name, path in PATHS.items()}
+COST_FIELDS = {path: name for name, path in COST_PATHS.items()}
 
 
 class Thresholds(NamedTuple):
@@ -59,7 +59,9 @@ class Thresholds(NamedTuple):
         """
         if names is None:
             return UserThresholds(self.signals, self.own)
-        return UserThresholds(_named(self.signals, SIGNALS, names), _named(self.own, OWN, names))
+        return UserThresholds(
+            _named(self.signals, SIGNALS, names), _named(self.own, USER_GATES_SECTION, names)
+        )
 
     def without(self, off: Collection[str]) -> Thresholds:
         """The same with some gates switched off."""
@@ -81,7 +83,7 @@ class Thresholds(NamedTuple):
             gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))
             of_bound: dict[str, Any] = {bound: values}
             return self._replace(signals={**self.signals, name: gate._replace(**of_bound)})
-        if section == OWN:
+        if section == USER_GATES_SECTION:
             own = self.own[name]
             moved = replace(own, values=own.values._replace(**{bound: values}))
             return self._replace(own={**self.own, name: moved})
@@ -125,9 +127,12 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     order = gates_order(policies)
     signals, own = _signal_thresholds(policies), _own_thresholds(policies)
     if not order.published:
-        signals, own = _named(signals, SIGNALS, order.user), _named(own, OWN, order.user)
+        signals, own = (
+            _named(signals, SIGNALS, order.user),
+            _named(own, USER_GATES_SECTION, order.user),
+        )
     by_cost = policies and policies[0].decision.rule == EXPECTED_COST
-    costs = {name: of(f"decision.costs.{path}") for name, path in PATHS.items() if by_cost}
+    costs = {name: of(f"decision.costs.{path}") for name, path in COST_PATHS.items() if by_cost}
     rules = {
         threshold.key: np.where(of(RULE_SWITCHES[rule.name]), of(threshold.path, -np.inf), np.nan)
         if rule.name in RULE_SWITCHES
@@ -188,7 +193,7 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
     order = policy_order(stated, user_names(signals, dict.fromkeys(own)))
     for path in (name for step in order.before for name in step.names or ()):
         section, _, name = path.partition(".")
-        if section == OWN and (read := ON_CHOSEN.intersection(own_gate(name).reads)):
+        if section == USER_GATES_SECTION and (read := ON_CHOSEN.intersection(own_gate(name).reads)):
             rule = f"it reads {', '.join(sorted(read))} of the hits that gap chooses"
             refuse(f"an order must have {path} behind gap", "it before", rule)
     return order

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from raglab.values import Case
 
-UNKNOWN = ""  # group of a case that states none
+UNKNOWN_GROUP = ""  # group of a case that states none
 
 
 def group_value(case: Case, name: str) -> str:
@@ -24,17 +24,25 @@ def group_value(case: Case, name: str) -> str:
       >>> group_value(Case("3", "the excess?", extra={"tenant": 2.0}), "tenant")
       '2'
     """
-    groups = case.extra.get("groups")
-    value = (
-        groups.get(name) if isinstance(groups, Mapping) and name in groups else case.extra.get(name)
+    case_groups = case.extra.get("groups")
+    group_name = (
+        case_groups.get(name)
+        if isinstance(case_groups, Mapping) and name in case_groups
+        else case.extra.get(name)
     )
     # a column of numbers that lacks one is of floats: 2.0 is the group 2
-    if isinstance(value, float):
-        value = None if math.isnan(value) else int(value) if value.is_integer() else value
+    if isinstance(group_name, float):
+        group_name = (
+            None
+            if math.isnan(group_name)
+            else int(group_name)
+            if group_name.is_integer()
+            else group_name
+        )
     return (
-        UNKNOWN
-        if value is None or isinstance(value, Mapping | list | tuple)
-        else str(value).strip()
+        UNKNOWN_GROUP
+        if group_name is None or isinstance(group_name, Mapping | list | tuple)
+        else str(group_name).strip()
     )
 
 

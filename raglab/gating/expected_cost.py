@@ -2,7 +2,7 @@
 
 A stored multinomial logistic reads declared signals and gives the probabilities of four classes.
 Costs by label and outcome (rule S6.7) make of them the expected cost of answering, refusing and
-asking back; the least decides. The probabilities hang on no cost, so they are measured once and
+asking back; the least decides. The probabilities depend on no cost, so they are measured once and
 every cost is replayed over them.
 """
 
@@ -20,10 +20,10 @@ from raglab.signals import NAMES
 from raglab.values import Case, CodeArray, FloatArray, Floats, Status, refuse
 
 # answer would be right; ok but its evidence would miss; the rest
-CLASSES = ("right", "miss", "refuse", "ambiguous")
+OUTCOME_CLASSES = ("right", "miss", "refuse", "ambiguous")
 LABEL_OF_CLASS = (0, 0, 1, 2)  # of each class, as `Status`
-LIMIT = 4.0  # standard deviations beyond which a signal counts no more
-ABSENT = -30.0  # logit of a class of which there is no case
+SCALED_SIGNAL_LIMIT = 4.0  # standard deviations beyond which a signal counts no more
+ABSENT_LOGIT = -30.0  # logit of a class of which there is no case
 
 
 class SignalPart(NamedTuple):
@@ -32,9 +32,9 @@ class SignalPart(NamedTuple):
     Attributes:
       signal: its name.
       center: value that counts as 0.
-      scale: the signal counts as (value - center) / scale, at most `LIMIT` either way.
+      scale: the signal counts as (value - center) / scale, within ± `SCALED_SIGNAL_LIMIT`.
       missing: value used where the signal has none.
-      weights: by class, as `CLASSES`.
+      weights: by class, as `OUTCOME_CLASSES`.
     """
 
     signal: str
@@ -79,14 +79,14 @@ class DecisionModel(NamedTuple):
 
         Fingerprints are made of this text (rule S0.8).
         """
-        rows = (
+        field_values = (
             self._asdict()
             if self.groups
-            else {name: getattr(self, name) for name in self._fields[:-1]}
+            else {field_name: getattr(self, field_name) for field_name in self._fields[:-1]}
         )
         return (
             f"{type(self).__name__}("
-            f"{', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+            f"{', '.join(f'{field_name}={value!r}' for field_name, value in field_values.items())})"
         )
 
     def group_values(self, cases: Sequence[Case]) -> tuple[str, ...] | None:
@@ -131,7 +131,7 @@ class ActionCosts(NamedTuple):
 
 
 # Entry of the cost matrix that each field is: label and outcome, as a policy's path has them.
-PATHS: dict[str, str] = {
+COST_PATHS: dict[str, str] = {
     "right": "ok.answered_right",
     "wrong_ok": "ok.answered_wrong",
     "wrong_refuse": "refuse.answered_wrong",
@@ -155,10 +155,12 @@ def action_costs(matrix: FloatArray, ratio: Floats = 1.0) -> ActionCosts:
     """
 
     def entry(path: str) -> Any:  # noqa: ANN401 - a scalar or array
-        label, _, outcome = path.partition(".")
-        return matrix[..., LABELS.index(label), OUTCOMES.index(outcome)]
+        case_label, _, case_outcome = path.partition(".")
+        return matrix[..., LABELS.index(case_label), OUTCOMES.index(case_outcome)]
 
-    return ActionCosts(**{name: entry(path) for name, path in PATHS.items()}, ratio=ratio)
+    return ActionCosts(
+        **{cost_name: entry(path) for cost_name, path in COST_PATHS.items()}, ratio=ratio
+    )
 
 
 def class_logits(
@@ -171,15 +173,19 @@ def class_logits(
       model: fitted.
       names: of the signals, [S].
     """
-    shape = signals.shape[1:]
-    added = np.empty((len(model.parts), len(CLASSES), *shape))
-    for row, part in enumerate(model.parts):
-        value = signals[names.index(part.signal)]
-        value = np.where(np.isnan(value), part.missing, value)
-        scaled = np.clip((value - part.center) / part.scale, -LIMIT, LIMIT)
-        for place, weight in enumerate(part.weights):
-            added[row, place] = weight * scaled
-    return added
+    cases_shape = signals.shape[1:]
+    signal_logits = np.empty((len(model.parts), len(OUTCOME_CLASSES), *cases_shape))
+    for part_index, signal_part in enumerate(model.parts):
+        signal_values = signals[names.index(signal_part.signal)]
+        signal_values = np.where(np.isnan(signal_values), signal_part.missing, signal_values)
+        scaled_values = np.clip(
+            (signal_values - signal_part.center) / signal_part.scale,
+            -SCALED_SIGNAL_LIMIT,
+            SCALED_SIGNAL_LIMIT,
+        )
+        for class_index, class_weight in enumerate(signal_part.weights):
+            signal_logits[part_index, class_index] = class_weight * scaled_values
+    return signal_logits
 
 
 def mixed_bias(
@@ -202,9 +208,9 @@ def mixed_bias(
       [0.693, 0.693, -0.405, -30.0]
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        shift = np.log(np.asarray(traffic, dtype=np.float64)) - np.log(np.asarray(fitted))
-    shift = np.where(np.isfinite(shift), shift, ABSENT)[list(LABEL_OF_CLASS)]
-    return tuple(np.maximum(np.asarray(bias, dtype=np.float64) + shift, ABSENT).tolist())
+        bias_shift = np.log(np.asarray(traffic, dtype=np.float64)) - np.log(np.asarray(fitted))
+    bias_shift = np.where(np.isfinite(bias_shift), bias_shift, ABSENT_LOGIT)[list(LABEL_OF_CLASS)]
+    return tuple(np.maximum(np.asarray(bias, dtype=np.float64) + bias_shift, ABSENT_LOGIT).tolist())
 
 
 def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> FloatArray:
@@ -226,17 +232,19 @@ def group_bias(model: DecisionModel, groups: Sequence[str] | None) -> FloatArray
       >>> group_bias(model, ["acme", "zeta"]).tolist()
       [[1.5, 1.0], [0.0, 0.0], [0.0, 0.0], [-0.5, 0.0]]
     """
-    common = np.array(model.bias, dtype=np.float64)[:, None]
+    common_bias = np.array(model.bias, dtype=np.float64)[:, None]
     if model.groups is None:
-        return common
+        return common_bias
     if groups is None:
         rule = (
             f"a model with a bias by {model.groups.attribute} must be given the group of each case"
         )
         refuse(rule, "none", "pass those of `DecisionModel.group_values`")
-    of_group, none = dict(model.groups.bias), (0.0,) * len(CLASSES)
-    added: FloatArray = np.array([of_group.get(name, none) for name in groups], dtype=np.float64)
-    return common + added.reshape(-1, len(CLASSES)).T
+    bias_by_group, no_bias = dict(model.groups.bias), (0.0,) * len(OUTCOME_CLASSES)
+    added_bias: FloatArray = np.array(
+        [bias_by_group.get(group_name, no_bias) for group_name in groups], dtype=np.float64
+    )
+    return common_bias + added_bias.reshape(-1, len(OUTCOME_CLASSES)).T
 
 
 def class_probabilities(
@@ -245,7 +253,7 @@ def class_probabilities(
     names: Sequence[str] = NAMES,
     groups: Sequence[str] | None = None,
 ) -> FloatArray:
-    """Probability of each class, [4, ...], by `CLASSES`.
+    """Probability of each class, [4, ...], by `OUTCOME_CLASSES`.
 
     Args:
       signals: by name, [S, ..., Q]; NaN where missing.
@@ -263,21 +271,23 @@ def class_probabilities(
       >>> class_probabilities(np.zeros((len(NAMES), 1)), model)[:, 0].tolist()
       [0.25, 0.25, 0.25, 0.25]
     """
-    shape = signals.shape[1:]
-    bias = group_bias(model, groups)
-    wide = [1] * len(shape)
-    if bias.shape[1] > 1:  # cases are the last axis
-        wide[-1] = bias.shape[1]
-    logits = np.broadcast_to(bias.reshape(len(CLASSES), *wide), (len(CLASSES), *shape)).copy()
-    for added in class_logits(
+    cases_shape = signals.shape[1:]
+    class_bias = group_bias(model, groups)
+    bias_shape = [1] * len(cases_shape)
+    if class_bias.shape[1] > 1:  # cases are the last axis
+        bias_shape[-1] = class_bias.shape[1]
+    total_logits = np.broadcast_to(
+        class_bias.reshape(len(OUTCOME_CLASSES), *bias_shape), (len(OUTCOME_CLASSES), *cases_shape)
+    ).copy()
+    for signal_logits in class_logits(
         signals, model, names
     ):  # one after the other, so that the sum is the same on every machine
-        logits += added
-    logits -= logits.max(axis=0)
-    odds = np.exp(logits)
-    total = odds[0] + odds[1] + odds[2] + odds[3]
-    probability: FloatArray = odds / total
-    return probability
+        total_logits += signal_logits
+    total_logits -= total_logits.max(axis=0)
+    class_odds = np.exp(total_logits)
+    total_odds = class_odds[0] + class_odds[1] + class_odds[2] + class_odds[3]
+    class_shares: FloatArray = class_odds / total_odds
+    return class_shares
 
 
 def expected_costs(
@@ -292,16 +302,26 @@ def expected_costs(
 
     Source: rule S2.17; Chow 1970 with a third action, Elkan 2001.
     """
-    right, miss, refuse, ambiguous = probability
-    ok = right + miss
+    p_right, p_miss, p_refuse, p_ambiguous = probability
+    p_ok = p_right + p_miss
     # The compiled twin adds in this very order.
-    wrong = costs.wrong_ok * miss + costs.wrong_refuse * refuse + costs.wrong_ambiguous * ambiguous
-    answer_cost = costs.right * right + costs.ratio * wrong
-    refuse_cost = (
-        costs.refused_ok * ok + costs.refused_refuse * refuse + costs.refused_ambiguous * ambiguous
+    wrong_cost = (
+        costs.wrong_ok * p_miss
+        + costs.wrong_refuse * p_refuse
+        + costs.wrong_ambiguous * p_ambiguous
     )
-    idle = costs.asked_right * asked_right + costs.asked_ambiguous * (1.0 - asked_right)
-    ask_cost = costs.asked_ok * ok + costs.asked_refuse * refuse + idle * ambiguous
+    answer_cost = costs.right * p_right + costs.ratio * wrong_cost
+    refuse_cost = (
+        costs.refused_ok * p_ok
+        + costs.refused_refuse * p_refuse
+        + costs.refused_ambiguous * p_ambiguous
+    )
+    ambiguous_ask_cost = costs.asked_right * asked_right + costs.asked_ambiguous * (
+        1.0 - asked_right
+    )
+    ask_cost = (
+        costs.asked_ok * p_ok + costs.asked_refuse * p_refuse + ambiguous_ask_cost * p_ambiguous
+    )
     return answer_cost, refuse_cost, ask_cost
 
 
@@ -334,8 +354,10 @@ def least_cost(
         measured_values(cost, "cost") for cost in (answer_cost, refuse_cost, ask_cost)
     )
     # A cost that is not known is no reason to act: with it no action is the cheapest.
-    known = ~(np.isnan(answer_cost) | np.isnan(refuse_cost) | np.isnan(ask_cost))
-    asks = known & can_ask & np.less(ask_cost, refuse_cost) & np.less_equal(ask_cost, answer_cost)
-    answers = known & np.less(answer_cost, refuse_cost) & ~asks
+    is_known = ~(np.isnan(answer_cost) | np.isnan(refuse_cost) | np.isnan(ask_cost))
+    asks = (
+        is_known & can_ask & np.less(ask_cost, refuse_cost) & np.less_equal(ask_cost, answer_cost)
+    )
+    answers = is_known & np.less(answer_cost, refuse_cost) & ~asks
     status = np.where(asks, Status.ambiguous, np.where(answers, Status.ok, Status.refuse))
     return np.asarray(status, dtype=np.int8)

@@ -18,8 +18,10 @@ from raglab.values import BoolArray, FloatArray, refuse
 from raglab.words.characters import visible
 from raglab.words.html_display import Fold, display, short
 
-KNOTS = 33
-DIGITS = 10  # of a probability: the exponential's last bits differ between machines (rule S0.4)
+MAX_SIGNAL_KNOTS = 33
+PROBABILITY_DIGITS = (
+    10  # of a probability: the exponential's last bits differ between machines (rule S0.4)
+)
 
 
 class Part(NamedTuple):
@@ -36,8 +38,10 @@ class Part(NamedTuple):
     y: tuple[float, ...]
 
     def __repr__(self) -> str:
-        signal = visible(self.signal)
-        return f"Part({signal}, {len(self.x)} knots, adds {min(self.y):.3g} to {max(self.y):.3g})"
+        signal_name = visible(self.signal)
+        return (
+            f"Part({signal_name}, {len(self.x)} knots, adds {min(self.y):.3g} to {max(self.y):.3g})"
+        )
 
 
 class Model(NamedTuple):
@@ -52,13 +56,13 @@ class Model(NamedTuple):
     parts: tuple[Part, ...]
 
     def __repr__(self) -> str:
-        names = short(", ".join(part.signal for part in self.parts), 120)
-        return f"Model(bias {self.bias:.3g}, {len(self.parts)} parts: {names})"
+        part_names = short(", ".join(part.signal for part in self.parts), 120)
+        return f"Model(bias {self.bias:.3g}, {len(self.parts)} parts: {part_names})"
 
     def _repr_html_(self) -> str:
         """Display for a notebook: what each signal adds at least and at most, the widest first."""
-        widest = sorted(self.parts, key=lambda part: min(part.y) - max(part.y))
-        rows = [
+        widest_parts = sorted(self.parts, key=lambda part: min(part.y) - max(part.y))
+        part_rows = [
             (
                 part.signal,
                 f"{min(part.y):+.3g}",
@@ -66,13 +70,13 @@ class Model(NamedTuple):
                 f"{part.x[0]:.4g} to {part.x[-1]:.4g}",
                 f"{len(part.x)}",
             )
-            for part in widest
+            for part in widest_parts
         ]
-        head = ("signal", "adds at least", "at most", "over", "knots")
+        column_titles = ("signal", "adds at least", "at most", "over", "knots")
         return display(
             "Fused gate, in logits",
             [("bias", f"{self.bias:.3g}")],
-            [Fold("parts", rows, None, head, open=True)],
+            [Fold("parts", part_rows, None, column_titles, open=True)],
         )
 
 
@@ -96,11 +100,13 @@ def logit_contributions(
       array([[ 0., -1.]])
     """
     signals = float_array(signals, "signals")
-    out = np.empty((len(model.parts), *signals.shape[1:]))
-    for row, part in enumerate(model.parts):
-        values = signals[names.index(part.signal)]
-        out[row] = np.interp(np.where(np.isnan(values), -np.inf, values), part.x, part.y)
-    return out
+    contributions = np.empty((len(model.parts), *signals.shape[1:]))
+    for part_index, part in enumerate(model.parts):
+        signal_values = signals[names.index(part.signal)]
+        contributions[part_index] = np.interp(
+            np.where(np.isnan(signal_values), -np.inf, signal_values), part.x, part.y
+        )
+    return contributions
 
 
 def logit(signals: FloatArray, model: Model, names: Sequence[str] = SIGNALS) -> FloatArray:
@@ -111,10 +117,10 @@ def logit(signals: FloatArray, model: Model, names: Sequence[str] = SIGNALS) -> 
       model: fitted.
       names: of the signals, [S].
     """
-    used = [names.index(part.signal) for part in model.parts]
-    blind = np.isnan(signals[used]).all(axis=0)
+    used_rows = [names.index(part.signal) for part in model.parts]
+    is_unmeasured = np.isnan(signals[used_rows]).all(axis=0)
     return np.where(
-        blind, np.nan, model.bias + logit_contributions(signals, model, names).sum(axis=0)
+        is_unmeasured, np.nan, model.bias + logit_contributions(signals, model, names).sum(axis=0)
     )
 
 
@@ -130,7 +136,7 @@ def fused_probability(
       model: fitted.
       names: of the signals, [S].
     """
-    return np.round(1.0 / (1.0 + np.exp(-logit(signals, model, names))), DIGITS)
+    return np.round(1.0 / (1.0 + np.exp(-logit(signals, model, names))), PROBABILITY_DIGITS)
 
 
 def rank_knots(values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -138,21 +144,30 @@ def rank_knots(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
     Args:
       values: [Q]; NaN is left out.
+
+    Example: ranks 1/6 and 2/3 of three values.
+      >>> levels, scores = rank_knots(np.array([1.0, 2.0, 2.0, np.nan]))
+      >>> levels.tolist(), scores.round(2).tolist()
+      ([1.0, 2.0], [-0.97, 0.43])
     """
     from scipy.special import ndtri
 
-    known = np.sort(values[~np.isnan(values)])
-    levels = np.unique(known)
-    if len(levels) > KNOTS:
-        levels = np.unique(np.quantile(known, np.linspace(0.0, 1.0, KNOTS), method="inverted_cdf"))
-    below, upto = (
-        np.searchsorted(known, levels, side="left"),
-        np.searchsorted(known, levels, side="right"),
+    measured_values = np.sort(values[~np.isnan(values)])
+    knot_levels = np.unique(measured_values)
+    if len(knot_levels) > MAX_SIGNAL_KNOTS:
+        knot_levels = np.unique(
+            np.quantile(
+                measured_values, np.linspace(0.0, 1.0, MAX_SIGNAL_KNOTS), method="inverted_cdf"
+            )
+        )
+    rank_below, rank_through = (
+        np.searchsorted(measured_values, knot_levels, side="left"),
+        np.searchsorted(measured_values, knot_levels, side="right"),
     )
-    return levels, ndtri((below + upto) / (2.0 * len(known)))
+    return knot_levels, ndtri((rank_below + rank_through) / (2.0 * len(measured_values)))
 
 
-RIDGE = 1.0  # penalty on the squared weights, in units of one case
+RIDGE_PENALTY = 1.0  # penalty on the squared weights, in units of one case
 
 
 def fit_fusion(signals: FloatArray, right: BoolArray, names: Sequence[str] = SIGNALS) -> Model:
@@ -189,43 +204,64 @@ def fit_fusion(signals: FloatArray, right: BoolArray, names: Sequence[str] = SIG
         )
     # Floats add up differently in another order: cases are sorted by value, so that their order
     # does not matter.
-    order = np.lexsort((right, *signals[::-1]))
-    y = right[order].astype(np.float64)
-    named, columns = [], []
-    for name, unsorted in zip(names, signals, strict=True):
-        values = unsorted[order]
+    case_order = np.lexsort((right, *signals[::-1]))
+    sorted_outcomes = right[case_order].astype(np.float64)
+    fitted_signals, design_columns = [], []
+    for signal_name, signal_row in zip(names, signals, strict=True):
+        signal_values = signal_row[case_order]
         # A signal with one value ranks nothing, and has no spread to be standardised by.
-        if len(np.unique(values[~np.isnan(values)])) < 2:
+        if len(np.unique(signal_values[~np.isnan(signal_values)])) < 2:
             continue
-        x, z = rank_knots(values)
+        knot_values, knot_scores = rank_knots(signal_values)
         # A missing value ranks below all others: missing never speaks for an answer.
-        column = np.interp(np.where(np.isnan(values), -np.inf, values), x, z)
-        named.append((name, x, (z - column.mean()) / column.std()))
-        columns.append((column - column.mean()) / column.std())
-    if not named:
-        refuse("a fused gate needs a signal that varies", "none", "check that the trace holds hits")
-    design = np.stack(columns, axis=1)
-
-    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
-        eta = theta[0] + design @ theta[1:]
-        residual = 1.0 / (1.0 + np.exp(-eta)) - y
-        value = float(
-            (np.logaddexp(0.0, eta) - y * eta).sum() + 0.5 * RIDGE * (theta[1:] ** 2).sum()
+        rank_scores = np.interp(
+            np.where(np.isnan(signal_values), -np.inf, signal_values), knot_values, knot_scores
         )
-        return value, np.concatenate([[residual.sum()], design.T @ residual + RIDGE * theta[1:]])
+        fitted_signals.append(
+            (signal_name, knot_values, (knot_scores - rank_scores.mean()) / rank_scores.std())
+        )
+        design_columns.append((rank_scores - rank_scores.mean()) / rank_scores.std())
+    if not fitted_signals:
+        refuse("a fused gate needs a signal that varies", "none", "check that the trace holds hits")
+    design_matrix = np.stack(design_columns, axis=1)
+
+    def loss(coefficients_tried: FloatArray) -> tuple[float, FloatArray]:
+        case_logits = coefficients_tried[0] + design_matrix @ coefficients_tried[1:]
+        probability_errors = 1.0 / (1.0 + np.exp(-case_logits)) - sorted_outcomes
+        penalised_loss = float(
+            (np.logaddexp(0.0, case_logits) - sorted_outcomes * case_logits).sum()
+            + 0.5 * RIDGE_PENALTY * (coefficients_tried[1:] ** 2).sum()
+        )
+        return penalised_loss, np.concatenate(
+            [
+                [probability_errors.sum()],
+                design_matrix.T @ probability_errors + RIDGE_PENALTY * coefficients_tried[1:],
+            ]
+        )
 
     # Bounds at 0 keep the model monotone, and the problem convex, so that the start does not
     # matter.
-    bounds: Any = [(None, None), *[(0.0, None)] * len(named)]
-    options: Any = {"maxiter": 2_000, "ftol": 1e-13, "gtol": 1e-9}
-    at: Any = np.zeros(1 + len(named))
-    coefficients = minimize(loss, at, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
-    parts = [
-        Part(name, tuple(x.tolist()), tuple((weight * z).tolist()))
-        for (name, x, z), weight in zip(named, coefficients[1:], strict=True)
-        if weight > 0.0
+    weight_bounds: Any = [(None, None), *[(0.0, None)] * len(fitted_signals)]
+    solver_options: Any = {"maxiter": 2_000, "ftol": 1e-13, "gtol": 1e-9}
+    start_weights: Any = np.zeros(1 + len(fitted_signals))
+    coefficients = minimize(
+        loss,
+        start_weights,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=weight_bounds,
+        options=solver_options,
+    ).x
+    fused_parts = [
+        Part(
+            signal_name, tuple(knot_values.tolist()), tuple((signal_weight * knot_scores).tolist())
+        )
+        for (signal_name, knot_values, knot_scores), signal_weight in zip(
+            fitted_signals, coefficients[1:], strict=True
+        )
+        if signal_weight > 0.0
     ]
-    return Model(float(coefficients[0]), tuple(parts))
+    return Model(float(coefficients[0]), tuple(fused_parts))
 
 
 def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
@@ -240,13 +276,14 @@ def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
       ValueError: the slope is not positive.
     """
     if not slope > 0.0:
-        what = "the model ranks against the labels on cases it did not see"
+        slope_reason = "the model ranks against the labels on cases it did not see"
         refuse(
             "slope must be positive",
-            f"{slope:g}: {what}",
+            f"{slope:g}: {slope_reason}",
             "label more cases, or keep to a single gate",
         )
-    parts = tuple(
-        Part(part.signal, part.x, tuple(slope * value for value in part.y)) for part in model.parts
+    rescaled_parts = tuple(
+        Part(part.signal, part.x, tuple(slope * part_logit for part_logit in part.y))
+        for part in model.parts
     )
-    return Model(slope * model.bias + intercept, parts)
+    return Model(slope * model.bias + intercept, rescaled_parts)

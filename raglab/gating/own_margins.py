@@ -12,10 +12,10 @@ import numpy as np
 
 from raglab.arguments.plain_arrays import read_only
 from raglab.gating.headroom import switched
-from raglab.signals import LONGEST_TEXT
+from raglab.signals import MAX_TEXT_CHARACTERS
 from raglab.words.characters import visible
 
-OWN = "gates"  # section of a policy that holds the gates of the user
+USER_GATES_SECTION = "gates"  # section of a policy that holds the gates of the user
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class OwnThresholds:
         """Thresholds of some of the policies."""
         return replace(
             self,
-            values=type(self.values)(*(column[keep] for column in self.values)),
+            values=type(self.values)(*(threshold_column[keep] for threshold_column in self.values)),
             on=self.on[keep],
         )
 
@@ -56,10 +56,10 @@ class OwnThresholds:
         return switched(own_margin(self, read), self.on)
 
 
-REMEDY = "correct the function, or take the gate out of the policy"
-COPY = "what a gate reads is read-only: take a copy first, as in numpy.array(read(name))"
+GATE_REMEDY = "correct the function, or take the gate out of the policy"
+COPY_REMEDY = "what a gate reads is read-only: take a copy first, as in numpy.array(read(name))"
 # in what NumPy says of a write to an array that is read-only
-_WRITES = re.compile("read-?only|WRITEABLE")
+_WRITE_ERROR = re.compile("read-?only|WRITEABLE")
 
 
 # scalar or array
@@ -77,72 +77,81 @@ def own_margin(thresholds: OwnThresholds, read: Callable[[str], Any]) -> Any:  #
 
     Source: rule S2.18.
     """
-    shapes = [np.shape(value) for value in thresholds.values]
+    read_shapes = [np.shape(threshold_values) for threshold_values in thresholds.values]
 
     def measured(name: str) -> Any:  # noqa: ANN401 - scalar or array
         if name not in thresholds.reads:
-            msg = (
+            message = (
                 f"it must read only what its `reads` lists, {', '.join(thresholds.reads)}, got "
                 f"{str(name)[:80]!r}"
             )
-            raise ValueError(msg)
-        value = read(name)
-        shapes.append(np.shape(value))
-        return _own_view(value)
+            raise ValueError(message)
+        threshold_values = read(name)
+        read_shapes.append(np.shape(threshold_values))
+        return _own_view(threshold_values)
 
     try:
         with np.errstate():  # what the function sets of NumPy holds within it alone
-            margin = thresholds.margins(
+            returned_margin = thresholds.margins(
                 measured, type(thresholds.values)(*map(_own_view, thresholds.values))
             )
     except Exception as error:
-        raised = visible(format_exception_only(error)[0].strip())[:LONGEST_TEXT]
+        raised_text = visible(format_exception_only(error)[0].strip())[:MAX_TEXT_CHARACTERS]
         raise _no_headroom(
-            thresholds.name, raised, COPY if _WRITES.search(raised) else REMEDY
+            thresholds.name,
+            raised_text,
+            COPY_REMEDY if _WRITE_ERROR.search(raised_text) else GATE_REMEDY,
         ) from error
-    return _checked_margin(thresholds.name, margin, np.broadcast_shapes(*shapes))
+    return _checked_margin(thresholds.name, returned_margin, np.broadcast_shapes(*read_shapes))
 
 
-def _own_view(value: Any) -> Any:  # noqa: ANN401 - scalar or array
+def _own_view(array_or_scalar: Any) -> Any:  # noqa: ANN401 - scalar or array
     """A read-only view of its own, whose shape may be changed; a scalar as it is."""
-    return read_only(value).view() if isinstance(value, np.ndarray) else value
+    return (
+        read_only(array_or_scalar).view()
+        if isinstance(array_or_scalar, np.ndarray)
+        else array_or_scalar
+    )
 
 
-# whatever was returned
-def _checked_margin(gate: str, margin: Any, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
+# any returned value
+def _checked_margin(gate_name: str, returned_margin: Any, expected_shape: tuple[int, ...]) -> Any:  # noqa: ANN401
     """What the function of a gate returned, where it is headroom.
 
     Args:
-      shape: of what it read and of its thresholds, broadcast together.
+      expected_shape: of what it read and of its thresholds, broadcast together.
 
     Raises:
       ValueError: it is no number or array of real numbers, or of another shape.
     """
-    got, remedy = "", "return an array of floats or a number"
-    numbers = np.asarray(margin)
-    if type(margin) is not np.ndarray and not isinstance(margin, int | float | np.number):
-        got = f"a value of type {type(margin).__name__}"
-    elif numbers.dtype.kind not in "if":
-        got = f"numbers of type {numbers.dtype}"
-        if numbers.dtype.kind == "u":
-            got, remedy = f"{got}, never below 0", "convert them to float first"
-    elif not _fits(numbers.shape, shape):
-        got = f"shape {numbers.shape} where what it read has {shape}"
+    problem_text, remedy = "", "return an array of floats or a number"
+    margin_array = np.asarray(returned_margin)
+    if type(returned_margin) is not np.ndarray and not isinstance(
+        returned_margin, int | float | np.number
+    ):
+        problem_text = f"a value of type {type(returned_margin).__name__}"
+    elif margin_array.dtype.kind not in "if":
+        problem_text = f"numbers of type {margin_array.dtype}"
+        if margin_array.dtype.kind == "u":
+            problem_text, remedy = f"{problem_text}, never below 0", "convert them to float first"
+    elif not _fits(margin_array.shape, expected_shape):
+        problem_text = f"shape {margin_array.shape} where what it read has {expected_shape}"
         remedy = "compute with what it reads and its thresholds, element by element"
-    if got:
-        raise _no_headroom(gate, got, remedy)
-    return margin
+    if problem_text:
+        raise _no_headroom(gate_name, problem_text, remedy)
+    return returned_margin
 
 
-def _fits(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+def _fits(array_shape: tuple[int, ...], whole_shape: tuple[int, ...]) -> bool:
     """Whether an array of a shape broadcasts to a whole."""
     try:
-        return np.broadcast_shapes(whole, shape) == whole
+        return np.broadcast_shapes(whole_shape, array_shape) == whole_shape
     except ValueError:
         return False
 
 
-def _no_headroom(gate: str, got: str, remedy: str) -> ValueError:
+def _no_headroom(gate_name: str, problem_text: str, remedy: str) -> ValueError:
     return ValueError(
-        f"gate {gate} must return headroom, a real number a case, got {got}; {remedy}."
+        f"gate {gate_name} must return headroom, a real number "
+        f"a case, got {problem_text}; {remedy}."
     )

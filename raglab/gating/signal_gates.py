@@ -14,13 +14,13 @@ import numpy as np
 
 from raglab.arguments.plain_arrays import measured_values
 from raglab.gating.headroom import headroom, switched
-from raglab.gating.own_margins import OWN, OwnThresholds
+from raglab.gating.own_margins import USER_GATES_SECTION, OwnThresholds
 from raglab.signals import SignalSet
 from raglab.values import Bools, Floats
 
 # what decides where a gate on a signal refuses, or asks back
 SIGNALS, SIGNALS_ASK = "signals", "signals_ask"
-LEAST_OPTIONS = 2  # to ask back at all (rule S3.5)
+MIN_OPTIONS = 2  # to ask back at all (rule S3.5)
 
 
 class SignalThresholds(NamedTuple):
@@ -83,15 +83,15 @@ def signal_margins(
       SignalMargins(signal=np.float64(-2.0))
     """
     value = measured_values(value)
-    margin: Any = np.inf
-    for bound, is_floor in ((thresholds.min, True), (thresholds.max, False)):
-        is_set = ~np.isnan(bound)
+    signal_margin: Any = np.inf
+    for bound_values, is_floor in ((thresholds.min, True), (thresholds.max, False)):
+        is_set = ~np.isnan(bound_values)
         if np.any(is_set):  # most gates set one bound: no pass over the cases for the other
-            pair = (value, bound) if is_floor else (bound, value)
-            margin = np.minimum(margin, headroom(*pair, is_set))
+            operands = (value, bound_values) if is_floor else (bound_values, value)
+            signal_margin = np.minimum(signal_margin, headroom(*operands, is_set))
     if missing_passes:
-        margin = np.where(np.isnan(value), np.inf, margin)
-    return SignalMargins(signal=switched(margin, thresholds.on))
+        signal_margin = np.where(np.isnan(value), np.inf, signal_margin)
+    return SignalMargins(signal=switched(signal_margin, thresholds.on))
 
 
 class UserMargin(NamedTuple):
@@ -112,17 +112,28 @@ def user_margins(read: Callable[[str], Any], thresholds: UserThresholds) -> Iter
 
     Source: rules S2.15, S2.18.
     """
-    known: SignalSet = read("known")
-    for name, of_signal in thresholds.signals.items():
-        if is_gated(of_signal) and np.any(of_signal.refuses | of_signal.asks):
-            passes = known.signal(name).missing == "passes"
-            path = signal_path(name)
-            (margin,) = signal_margins(read(path), of_signal, missing_passes=passes)
-            yield UserMargin(path, of_signal.refuses, of_signal.asks, margin)
-    for own in thresholds.own.values():
-        if own.firing != "warn":
-            refuses = own.firing == "refuse"
-            yield UserMargin(f"{OWN}.{own.name}", refuses, not refuses, own.headroom(read))
+    signal_set: SignalSet = read("known")
+    for signal_name, signal_thresholds in thresholds.signals.items():
+        if is_gated(signal_thresholds) and np.any(
+            signal_thresholds.refuses | signal_thresholds.asks
+        ):
+            missing_passes = signal_set.signal(signal_name).missing == "passes"
+            section_path = signal_path(signal_name)
+            (signal_margin,) = signal_margins(
+                read(section_path), signal_thresholds, missing_passes=missing_passes
+            )
+            yield UserMargin(
+                section_path, signal_thresholds.refuses, signal_thresholds.asks, signal_margin
+            )
+    for user_gate in thresholds.own.values():
+        if user_gate.firing != "warn":
+            gate_refuses = user_gate.firing == "refuse"
+            yield UserMargin(
+                f"{USER_GATES_SECTION}.{user_gate.name}",
+                gate_refuses,
+                not gate_refuses,
+                user_gate.headroom(read),
+            )
 
 
 class SignalsMargins(NamedTuple):
@@ -146,15 +157,22 @@ def all_signal_margins(read: Callable[[str], Any], thresholds: UserThresholds) -
 
     Source: rules S2.15, S2.16, S2.18.
     """
-    refuses: Any = np.inf
-    asks: Any = np.inf
-    for gate in user_margins(read, thresholds):
+    refusing_margin: Any = np.inf
+    asking_margin: Any = np.inf
+    for gate_margin in user_margins(read, thresholds):
         # no pass over the cases where none refuses, or none asks
-        if np.any(gate.refuses):
-            refuses = np.minimum(refuses, switched(gate.margin, gate.refuses))
-        if np.any(gate.asks):
-            asks = np.minimum(asks, switched(gate.margin, gate.asks))
-    if np.ndim(asks) == 0 and asks == np.inf:  # nobody asks
-        return SignalsMargins(refuses, asks)
-    can_ask = np.greater_equal(read("n_options_all"), LEAST_OPTIONS)
-    return SignalsMargins(np.minimum(refuses, switched(asks, ~can_ask)), switched(asks, can_ask))
+        if np.any(gate_margin.refuses):
+            refusing_margin = np.minimum(
+                refusing_margin, switched(gate_margin.margin, gate_margin.refuses)
+            )
+        if np.any(gate_margin.asks):
+            asking_margin = np.minimum(
+                asking_margin, switched(gate_margin.margin, gate_margin.asks)
+            )
+    if np.ndim(asking_margin) == 0 and asking_margin == np.inf:  # nobody asks
+        return SignalsMargins(refusing_margin, asking_margin)
+    can_ask = np.greater_equal(read("n_options_all"), MIN_OPTIONS)
+    return SignalsMargins(
+        np.minimum(refusing_margin, switched(asking_margin, ~can_ask)),
+        switched(asking_margin, can_ask),
+    )

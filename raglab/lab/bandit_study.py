@@ -29,9 +29,15 @@ from raglab.lab.search_space import DIGITS, SearchRange, round_value
 from raglab.lab.search_studies import SearchStudy, env_lines
 from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
 from raglab.policy import PolicyData
-from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
+from raglab.reward import (
+    COMPONENT_BY_NAME,
+    COMPONENTS,
+    PUBLISHED_REWARD_WEIGHTS,
+    REWARD_BUDGET_MS,
+    RewardWeights,
+)
 from raglab.store.case_labels import check_split_names
-from raglab.values import NONE, refuse
+from raglab.values import NO_LABEL, refuse
 from raglab.words.canonical import digest
 from raglab.words.results import Summary, value_text
 
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from raglab.lab.tracking import TrackedData
 
 Array = NDArray[np.float64]
-WEIGHT_NAMES = tuple(COMPONENT_TABLE[name].weight for name in COMPONENTS)  # w1 … w5
+WEIGHT_NAMES = tuple(COMPONENT_BY_NAME[name].weight for name in COMPONENTS)  # w1 … w5
 TUNED, PUBLISHED_WEIGHTS, UNTUNED = "tuned", "published weights", "settings as they were"
 ORACLE_WITHIN_BUDGET = "oracle within the budget"
 UNKNOWN_LATENCY_EXCESS = 1e9  # excess of a latency that nobody measured, in ms
@@ -121,7 +127,7 @@ class BanditStudy(SearchStudy):
         """
         env_values: dict[str, Any] = {"POLICY": self.bandit.algorithm}
         for component_name in COMPONENTS if self.weights is not None else ():
-            component = COMPONENT_TABLE[component_name]
+            component = COMPONENT_BY_NAME[component_name]
             env_values[component.variable] = getattr(self.weights, component.weight)
         env_values |= {} if self.weights is None else {"LAMBDA": self.weights.lambda_}
         setting_names = ("threshold", "exploration", "epsilon", "prior_strength", "floor")
@@ -167,7 +173,7 @@ class Play(NamedTuple):
     """What is played: a learner, on a reward of some weights, at a price, within a budget."""
 
     learner: Bandit
-    weights: RewardWeights = PUBLISHED
+    weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS
     price: float = 0.0
     budget: Budget | None = None
 
@@ -239,7 +245,7 @@ class BanditProblem:
         """Values of the start, within what is tried, for the first trial."""
         search_space, start_play = self.space, self.start
         start_values = {
-            setting_name: float(getattr(PUBLISHED, setting_name))
+            setting_name: float(getattr(PUBLISHED_REWARD_WEIGHTS, setting_name))
             for setting_name in (*WEIGHT_NAMES, "lambda_")
         }
         start_values |= {"price": self.price, "step": self.budget.step if self.budget else 0.0}
@@ -260,7 +266,7 @@ class BanditProblem:
                 weight_name: round(trial_values[weight_name] / weight_total, DIGITS)
                 for weight_name in WEIGHT_NAMES
             }
-            reward_weights = PUBLISHED._replace(
+            reward_weights = PUBLISHED_REWARD_WEIGHTS._replace(
                 **weight_shares, lambda_=round_value(trial_values["lambda_"])
             )
             trial_play = trial_play._replace(weights=reward_weights)
@@ -473,7 +479,7 @@ def tune_bandit(
     else:
         if policy is None:
             refuse("tune_bandit takes a trace with a policy", "a trace alone", "give the policy")
-        question_budget_ms = BUDGET_MS if budget_ms is None else budget_ms
+        question_budget_ms = REWARD_BUDGET_MS if budget_ms is None else budget_ms
         problem = _trace_problem(
             trace, base_bandit, policy, question_budget_ms, latency_budget_ms, rounds
         )
@@ -568,7 +574,7 @@ def _trace_problem(
 ) -> BanditProblem:
     """Tables of the splits `tune` and `report` of a trace, or of all its cases."""
     split_names = trace.counted().keys()
-    check_split_names(split_names - {NONE})
+    check_split_names(split_names - {NO_LABEL})
     whole_trace: Any = trace
     is_split = {"tune", "report"} <= split_names
     split_traces = (

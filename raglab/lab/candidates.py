@@ -19,7 +19,7 @@ from raglab import metrics
 from raglab.decision.learned_cases import hash_queries, with_learned_cases
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.decision.trace_view import Measured
-from raglab.gating.signal_gates import LEAST_OPTIONS
+from raglab.gating.signal_gates import MIN_OPTIONS
 from raglab.lab.arrays import AnyArray, CodeArray, FloatArray, IntArray
 from raglab.lab.decision_fitting import (
     MIN_KIND_CASES,
@@ -315,7 +315,7 @@ class BoundCells(NamedTuple):
 def signal_bounds(cases: Cases) -> Iterator[BoundCells]:
     """One bound on each signal that differs between cases and says which way it points."""
     evidence, answered_cells = cases.evidence, cases.cells(always_answer(cases.start))
-    has_options = evidence.n_options_all[0] >= LEAST_OPTIONS
+    has_options = evidence.n_options_all[0] >= MIN_OPTIONS
     for signal_row, signal in enumerate(evidence.known.rows):
         signal_values = evidence.signals[signal_row, 0]
         if signal.direction == "either" or not signal.alone or not tells_apart(signal_values):

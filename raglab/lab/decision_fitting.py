@@ -26,8 +26,13 @@ from raglab.decision.learned_cases import (
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.decision.score_directions import HIT_SIGNALS, ScoredCases
 from raglab.decision.trace_view import TracePart, TraceView, answered_traces
-from raglab.gating.expected_cost import ABSENT, CLASSES, LABEL_OF_CLASS, LIMIT
-from raglab.gating.signal_gates import LEAST_OPTIONS
+from raglab.gating.expected_cost import (
+    ABSENT_LOGIT,
+    LABEL_OF_CLASS,
+    OUTCOME_CLASSES,
+    SCALED_SIGNAL_LIMIT,
+)
+from raglab.gating.signal_gates import MIN_OPTIONS
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from raglab.lab.group_fitting import (
@@ -122,14 +127,18 @@ def decision_cases(evidence: Evidence) -> DecisionCases:
             evidence.label == Status.ok,
             evidence.label == Status.refuse,
         ],
-        [CLASSES.index("right"), CLASSES.index("miss"), CLASSES.index("refuse")],
-        CLASSES.index("ambiguous"),
+        [
+            OUTCOME_CLASSES.index("right"),
+            OUTCOME_CLASSES.index("miss"),
+            OUTCOME_CLASSES.index("refuse"),
+        ],
+        OUTCOME_CLASSES.index("ambiguous"),
     )
     asked_options = evidence.right[0, evidence.n_slots_relevant + ASKED_SLOT]
     return DecisionCases(
         evidence.signals[:, 0],
         case_classes.astype(np.int64),
-        evidence.n_options_all[0] >= LEAST_OPTIONS,
+        evidence.n_options_all[0] >= MIN_OPTIONS,
         asked_options,
         evidence.known,
     )
@@ -183,7 +192,7 @@ def direction_notes(cases: DecisionCases, interval_level: float = 0.95) -> list[
 def scored_cases(cases: DecisionCases, case_scores: FloatArray) -> ScoredCases:
     """Cases by a score, [..., Q], right if answered against wrong or to be refused."""
     is_right, is_ambiguous = (
-        cases.classes == CLASSES.index(class_name) for class_name in ("right", "ambiguous")
+        cases.classes == OUTCOME_CLASSES.index(class_name) for class_name in ("right", "ambiguous")
     )
     return ScoredCases(case_scores, is_right, is_ambiguous)
 
@@ -265,7 +274,12 @@ def scaled_signals(
     0 where missing, at most `LIMIT` either way.
     """
     features: FloatArray = np.nan_to_num(
-        np.clip((signal_rows.T - signal_center) / signal_scale, -LIMIT, LIMIT), nan=0.0
+        np.clip(
+            (signal_rows.T - signal_center) / signal_scale,
+            -SCALED_SIGNAL_LIMIT,
+            SCALED_SIGNAL_LIMIT,
+        ),
+        nan=0.0,
     )
     return features
 
@@ -374,10 +388,12 @@ def fit_model(
             x, cases.classes, directions, strength, case_weights=case_weights
         )
     # of a class without a case nothing can be learned
-    class_present = np.isin(np.arange(len(CLASSES)), cases.classes)
+    class_present = np.isin(np.arange(len(OUTCOME_CLASSES)), cases.classes)
     fitted_groups = None
     if cases.groups is not None:
-        judged_logits = np.where(class_present, temperature * held_out_logits, ABSENT)[judged_mask]
+        judged_logits = np.where(class_present, temperature * held_out_logits, ABSENT_LOGIT)[
+            judged_mask
+        ]
         fitted_groups = fit_groups(
             judged_logits, cases.classes[judged_mask], cases.groups.rows(judged_mask)
         )
@@ -386,7 +402,7 @@ def fit_model(
         center=signal_center,
         scale=signal_scale,
         weights=temperature * class_weights,
-        bias=np.where(class_present, temperature * class_bias, ABSENT),
+        bias=np.where(class_present, temperature * class_bias, ABSENT_LOGIT),
         asked_right=_asked_right(cases),
         strength=strength,
         temperature=temperature,
@@ -407,7 +423,7 @@ def _asked_right(cases: DecisionCases) -> float:
 
     One success and one failure more.
     """
-    is_askable = (cases.classes == CLASSES.index("ambiguous")) & cases.can_ask
+    is_askable = (cases.classes == OUTCOME_CLASSES.index("ambiguous")) & cases.can_ask
     if not is_askable.any():
         return 0.0
     case_weights = cases.weights[is_askable]
@@ -435,7 +451,7 @@ def _choose_strength(
     best_choice: tuple[float, float, FloatArray] | None = None
     start_parameters: list[FloatArray | None] = [None] * n_folds
     for strength in sorted(strengths):
-        held_out_logits = np.zeros((len(classes), len(CLASSES)))
+        held_out_logits = np.zeros((len(classes), len(OUTCOME_CLASSES)))
         for fold_number in range(n_folds):
             training_mask = case_fold != fold_number
             class_weights, class_bias = _fit_weights(
@@ -449,8 +465,11 @@ def _choose_strength(
             start_parameters[fold_number] = np.concatenate([class_weights.ravel(), class_bias])
             held_out_logits[~training_mask] = x[~training_mask] @ class_weights.T + class_bias
             held_out_logits[
-                np.ix_(~training_mask, ~np.isin(np.arange(len(CLASSES)), classes[training_mask]))
-            ] = ABSENT
+                np.ix_(
+                    ~training_mask,
+                    ~np.isin(np.arange(len(OUTCOME_CLASSES)), classes[training_mask]),
+                )
+            ] = ABSENT_LOGIT
         held_out_loss = -_mean(
             log_softmax(held_out_logits)[judged_rows, classes[judged_rows]],
             case_weights[judged_rows],
@@ -493,10 +512,10 @@ def _temperature(logits: FloatArray, classes: IntArray, case_weights: FloatArray
 
     case_indices = np.arange(len(classes))
 
-    class_present = np.isin(np.arange(len(CLASSES)), classes)
+    class_present = np.isin(np.arange(len(OUTCOME_CLASSES)), classes)
 
     def loss(log_factor: float) -> float:
-        scaled_logits = np.where(class_present, np.exp(log_factor) * logits, ABSENT)
+        scaled_logits = np.where(class_present, np.exp(log_factor) * logits, ABSENT_LOGIT)
         return -_mean(log_softmax(scaled_logits)[case_indices, classes], case_weights)
 
     log_limit = float(np.log(MAX_LOGIT_STRETCH))
@@ -511,9 +530,12 @@ def _bounds(
     Only differences between classes count, so a signal that speaks for a class is
     one whose weight is 0 there and at most 0 elsewhere.
     """
-    class_of_direction = {"surer": CLASSES.index("right"), "ask": CLASSES.index("ambiguous")}
+    class_of_direction = {
+        "surer": OUTCOME_CLASSES.index("right"),
+        "ask": OUTCOME_CLASSES.index("ambiguous"),
+    }
     weight_bounds: list[tuple[float | None, float | None]] = []
-    for class_index in range(len(CLASSES)):
+    for class_index in range(len(OUTCOME_CLASSES)):
         for direction in directions:
             favoured_class = class_of_direction.get(direction)
             if favoured_class is None or not class_present[favoured_class]:
@@ -585,7 +607,7 @@ def _fit_weights(
     """
     from scipy.optimize import minimize
 
-    n_classes, (n_cases, n_signals) = len(CLASSES), x.shape
+    n_classes, (n_cases, n_signals) = len(OUTCOME_CLASSES), x.shape
     n_weights = n_classes * n_signals
     one_hot = np.zeros((n_cases, n_classes))
     case_weights = np.ones(n_cases) if case_weights is None else case_weights
@@ -949,7 +971,7 @@ def _warn_of_unjudged(classes: IntArray, case_fold: IntArray) -> None:
     Raises:
       ValueError: none that would be answered right can be judged, or none of the others.
     """
-    judged_mask, is_right = is_judged(classes, case_fold), classes == CLASSES.index("right")
+    judged_mask, is_right = is_judged(classes, case_fold), classes == OUTCOME_CLASSES.index("right")
     kind_counts = [int((judged_mask & kind_mask).sum()) for kind_mask in (is_right, ~is_right)]
     if not min(kind_counts):
         message = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from raglab import calibration, metrics, replay
-from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
+from raglab.answering.extractive import FITTED_DIGITS, MAX_KNOTS, fit_answer_confidence
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import SOURCES
 from raglab.decision.learned_cases import (
@@ -698,7 +698,9 @@ def calibrate_cosine(trace: TraceView, policy: Policy, *, arm: str | None = None
         )
         raise ValueError(message)
     x = np.unique(
-        np.quantile(best_cosine[present_mask], np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS)
+        np.quantile(best_cosine[present_mask], np.linspace(0.0, 1.0, MAX_KNOTS)).round(
+            FITTED_DIGITS
+        )
     )
     y = calibration.apply(platt_fit, x).round(FITTED_DIGITS)
     calibration_knots = {

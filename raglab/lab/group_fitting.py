@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.gating.case_groups import UNKNOWN, group_values
+from raglab.gating.case_groups import UNKNOWN_GROUP, group_values
 from raglab.lab.arrays import BoolArray, FloatArray, IntArray
 from raglab.values import Case
 
@@ -42,7 +42,7 @@ class CaseGroups(NamedTuple):
         return {
             str(group_name): int(n_cases)
             for group_name, n_cases in zip(group_names, group_counts, strict=True)
-            if group_name != UNKNOWN
+            if group_name != UNKNOWN_GROUP
         }
 
 
@@ -58,7 +58,7 @@ def check_groups(case_groups: CaseGroups | None, case_weights: FloatArray | None
             f"{case_groups.attribute!r} of cases drawn with several; leave it out."
         )
         raise ValueError(message)
-    if case_groups is not None and not (case_groups.names != UNKNOWN).any():
+    if case_groups is not None and not (case_groups.names != UNKNOWN_GROUP).any():
         message = (
             "group must be an attribute of the cases, in extra['groups'] or a column, got "
             f"{case_groups.attribute!r}, which none states."

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.decision.trace_view import TraceView
-from raglab.gating.case_groups import UNKNOWN, group_values
+from raglab.gating.case_groups import UNKNOWN_GROUP, group_values
 from raglab.lab.arrays import AnyArray, BoolArray, IntArray
 from raglab.replay import cases_by_shard
 from raglab.words.characters import visible
@@ -59,9 +59,9 @@ def held_groups(
             raise ValueError(message)
         is_read = [fitted_trace is trace or split_name == "tune" for split_name in split_names]
         names_of_cases = [_name(stated_value) for stated_value in compress(stated_values, is_read)]
-    if UNKNOWN in names_of_cases:
-        unnamed_counts = f"{names_of_cases.count(UNKNOWN)} of {len(cases)}"
-        first_unnamed = cases[names_of_cases.index(UNKNOWN)].id
+    if UNKNOWN_GROUP in names_of_cases:
+        unnamed_counts = f"{names_of_cases.count(UNKNOWN_GROUP)} of {len(cases)}"
+        first_unnamed = cases[names_of_cases.index(UNKNOWN_GROUP)].id
         message = (
             f"groups must name a group for each case that {fit_phrase} is fitted on, got "
             f"{groups_phrase} without a "
@@ -85,7 +85,7 @@ def held_groups(
 def _name(stated_value: object) -> str:
     """Name of a group, as `group_value` has it: 2.0 is the group 2, and what is missing is none."""
     if is_missing(stated_value):
-        return UNKNOWN
+        return UNKNOWN_GROUP
     float_value = float(stated_value) if isinstance(stated_value, float | np.floating) else None
     return (
         str(int(float_value))

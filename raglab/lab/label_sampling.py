@@ -20,7 +20,7 @@ import numpy as np
 
 from raglab.arguments.user_warnings import warn_user
 from raglab.audit.label_samples import (
-    COLUMNS,
+    LABEL_SAMPLE_COLUMNS,
     SampleRow,
     draw_strata,
     drawn_id,
@@ -44,7 +44,7 @@ from raglab.words.canonical import canonical_json, digest
 if TYPE_CHECKING:
     import pandas as pd
 
-SAMPLE_COLUMNS = (*COLUMNS, "policy_id", "margin")
+SAMPLE_COLUMNS = (*LABEL_SAMPLE_COLUMNS, "policy_id", "margin")
 # keys of `extra`
 STRATUM, SAMPLE_LABEL = "stratum", "sample_label"
 NEAR_SHARE = 0.25  # share of a decision and gate

@@ -32,11 +32,11 @@ from raglab.policy import PolicyData
 from raglab.progress import progress
 from raglab.replay import each_shard
 from raglab.reward import (
-    BUDGET_MS,
     COMPONENTS,
     LESS_IS_BETTER,
-    OPTIONAL,
-    PUBLISHED,
+    OPTIONAL_COMPONENTS,
+    PUBLISHED_REWARD_WEIGHTS,
+    REWARD_BUDGET_MS,
     RewardWeights,
     reward,
     threshold,
@@ -122,8 +122,8 @@ def arm_tables(
     trace: TraceView,
     policy: PolicyData,
     *,
-    weights: RewardWeights = PUBLISHED,
-    budget_ms: float = BUDGET_MS,
+    weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS,
+    budget_ms: float = REWARD_BUDGET_MS,
 ) -> ArmTables:
     """Tables of all cases of a trace, held whole; of shards one is in memory at a time.
 
@@ -172,10 +172,10 @@ def audit_rewards(
     trace: TraceView | Table,
     policy: PolicyData | None = None,
     *,
-    weights: RewardWeights = PUBLISHED,
+    weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS,
     bandit: str | Bandit = Bandit(),  # noqa: B008 - a tuple
     value: NDArray[np.floating[Any]] | None = None,
-    budget_ms: float = BUDGET_MS,
+    budget_ms: float = REWARD_BUDGET_MS,
     level: float = 0.95,
     n_boot: int = 2000,
     rounds: int = 3000,
@@ -227,7 +227,7 @@ def audit_rewards(
     """
     sizes = SimulationSizes(rounds, replications, level=level, seed=seed)
     if isinstance(trace, Table):
-        if policy is not None or weights != PUBLISHED:
+        if policy is not None or weights != PUBLISHED_REWARD_WEIGHTS:
             refuse(_RULE, "a table with a policy or weights", "leave both out")
         return audit_table(_with_value(trace, value), bandit, sizes, n_boot)
     if policy is None:
@@ -257,7 +257,7 @@ def audit_table(
     sizes: SimulationSizes,
     n_boot: int,
     measured: pd.DataFrame | Mapping[str, Any] | None = None,
-    weights: RewardWeights = PUBLISHED,
+    weights: RewardWeights = PUBLISHED_REWARD_WEIGHTS,
     baselines: Mapping[str, Array] | None = None,
 ) -> RewardAudit:
     """Audit of a table of full information; see `audit_rewards`.
@@ -321,7 +321,11 @@ def _signals(
     shape = world.mask.shape
     names = (
         *COMPONENTS,
-        *(name for name in OPTIONAL if name in measured and getattr(weights, name) > 0.0),
+        *(
+            name
+            for name in OPTIONAL_COMPONENTS
+            if name in measured and getattr(weights, name) > 0.0
+        ),
     )
     signals = {name: np.asarray(measured[name], dtype=np.float64).reshape(shape) for name in names}
     signals = {name: -each if name in LESS_IS_BETTER else each for name, each in signals.items()}

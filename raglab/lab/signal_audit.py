@@ -22,7 +22,7 @@ from raglab.decision.measurement import measured_tables
 from raglab.decision.scoring import headline_note
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gating.expected_cost import (
-    CLASSES,
+    OUTCOME_CLASSES,
     action_costs,
     expected_costs,
     least_cost,
@@ -72,7 +72,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-# of the classes, by `expected_cost.CLASSES`
+# of the classes, by `expected_cost.OUTCOME_CLASSES`
 LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])
 
 
@@ -91,13 +91,13 @@ class LabelledSignals(NamedTuple):
     @property
     def right(self) -> NDArray[np.bool_]:
         """Whether answering without any gate would be right, [Q]."""
-        is_right: NDArray[np.bool_] = self.cases.classes == CLASSES.index("right")
+        is_right: NDArray[np.bool_] = self.cases.classes == OUTCOME_CLASSES.index("right")
         return is_right
 
     @property
     def ambiguous(self) -> NDArray[np.bool_]:
         """Whether a case should be asked back, [Q]."""
-        is_ambiguous: NDArray[np.bool_] = self.cases.classes == CLASSES.index("ambiguous")
+        is_ambiguous: NDArray[np.bool_] = self.cases.classes == OUTCOME_CLASSES.index("ambiguous")
         return is_ambiguous
 
     def rows(self, keep: NDArray[Any]) -> LabelledSignals:
@@ -260,7 +260,7 @@ def audit_signals(
     table = table.join(costed, on="signal")
     # What never varies is worth nothing; of what no case has it is unknown.
     table.loc[table["note"] == CONSTANT, list(WORTHS)] = 0.0
-    counts = np.bincount(labelled.cases.classes, minlength=len(CLASSES)).tolist()
+    counts = np.bincount(labelled.cases.classes, minlength=len(OUTCOME_CLASSES)).tolist()
     gone = ", ".join(table.loc[table["note"] == EVERYWHERE, "signal"])
     headline = [note for note in [headline_note(here)] if note]
     # It may be an error of the measurement, so it is named.
@@ -274,7 +274,7 @@ def audit_signals(
         cases=len(labelled.can_answer),
         level=level,
         notes=(*direction_notes(labelled.cases, level), *headline),
-        classes=dict(zip(CLASSES, counts, strict=True)),
+        classes=dict(zip(OUTCOME_CLASSES, counts, strict=True)),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from raglab.decision.trace_view import answered_traces
-from raglab.gating.expected_cost import CLASSES
+from raglab.gating.expected_cost import OUTCOME_CLASSES
 from raglab.lab.decision_fitting import fitted_cases, join_decision_cases
 from raglab.replay import cases_by_shard, each_shard
 from raglab.store.policies import Policy
@@ -45,7 +45,7 @@ def signal_table(
 
     chain = (Policy.load() if policy is None else policy).replace("decision.rule", "chain")
     cases = join_decision_cases(list(each_shard(fitted_cases, trace, chain, arm, what="measure")))
-    decisions = np.array([RIGHT_DECISION[name] for name in CLASSES])[cases.classes]
+    decisions = np.array([RIGHT_DECISION[name] for name in OUTCOME_CLASSES])[cases.classes]
     signals = dict(zip(cases.known.names, cases.signals, strict=True))
     index = pd.Index([case.id for part in cases_by_shard(trace) for case in part], name="case_id")
     return pd.DataFrame(signals | {"right_decision": decisions}, index=index)

@@ -17,7 +17,7 @@ from raglab.lab.goals import Goal
 from raglab.replay import each_part, join_columns
 from raglab.store.case_labels import check_split_names
 from raglab.store.traces import StudyTrace, Trace
-from raglab.values import NONE, UNLABELLED, Status, check_labelled, label_codes
+from raglab.values import NO_LABEL, UNLABELLED, Status, check_labelled, label_codes
 
 # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
 MOST_REFITTED = 20_000
@@ -54,13 +54,13 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
         name, or no case but those of split certify.
     """
     counts = trace.counted()
-    check_split_names(counts.keys() - {NONE})
+    check_split_names(counts.keys() - {NO_LABEL})
     if {"tune", "report"} <= counts.keys():
         tuned_on, judged_on = trace.split("tune"), trace.split("report")
     else:
         tuned_on = judged_on = _tuned_alone(trace, counts)
     counts_by_label(judged_on)
-    unsplit = sum(counts.get(NONE, {}).values()) if "tune" in counts else 0
+    unsplit = sum(counts.get(NO_LABEL, {}).values()) if "tune" in counts else 0
     n_certify = counts["certify"].get("ok", 0) if "certify" in counts else None
     return Splits(tuned_on, judged_on, candidate_cases(tuned_on, seed), unsplit, n_certify)
 
@@ -117,7 +117,7 @@ def counts_by_label(trace: TraceView) -> IntArray:
       ValueError: a case without a label.
     """
     by_split = trace.counted().values()
-    without = sum(labels.get(NONE, 0) for labels in by_split)
+    without = sum(labels.get(NO_LABEL, 0) for labels in by_split)
     check_labelled(
         np.repeat(np.array([UNLABELLED, Status.ok], dtype=np.int8), [without, len(trace) - without])
     )

@@ -370,7 +370,7 @@ def _judged_rates(
     weighed = goal.weighings(counted.cells)
     if judged.weight is not None:
         weighed = [metrics.weighed_cases(CELL_OF_CODE[judged.codes], judged.weight)]
-    table = rate_table(counted, list(policies.values()), costs=goal.costs, weighed=weighed)
+    table = rate_table(counted, list(policies.values()), costs=goal.costs, weighed_cells=weighed)
     # A policy that learned nothing from the cases has the rates that it has, however it was come
     # by.
     fixed = {policies[name].policy_id for name in FIXED_POLICIES}

@@ -23,8 +23,8 @@ from raglab.decision.measurement import Evidence
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured, TraceView, answered_traces, failed_note
 from raglab.gates import Threshold
-from raglab.gating.case_groups import UNKNOWN, group_values
-from raglab.gating.own_margins import OWN
+from raglab.gating.case_groups import UNKNOWN_GROUP, group_values
+from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.lab.label_sampling import SAMPLE_LABEL, STRATUM
 from raglab.lab.review_rates import NAN, RATE_COLUMNS, N, ReviewColumns, label_rates, traffic_rates
 from raglab.lab.unmeasured_gates import unmeasured_note
@@ -115,7 +115,7 @@ def missing_values(evidence: Evidence, policy: PolicyData, path: str) -> float:
 
     NaN of a cost, of the resolver and of a gate of the user, which compare no single measurement.
     """
-    if path.partition(".")[0] in {"decision", "resolver", OWN}:
+    if path.partition(".")[0] in {"decision", "resolver", USER_GATES_SECTION}:
         return NAN
     values = threshold_values(evidence, policy_thresholds([policy]), path, 0)
     return float(np.count_nonzero(~np.isfinite(values).any(axis=0) & (evidence.n_hits[0] > 0)))
@@ -400,7 +400,7 @@ def _counts(columns: ReviewColumns, by: Sequence[str]) -> dict[str, int]:
         "without day": columns.day == NO_DAY,
     }
     groups = zip(by, columns.groups, strict=True)
-    masks |= {f"without {name}": values == UNKNOWN for name, values in groups}
+    masks |= {f"without {name}": values == UNKNOWN_GROUP for name, values in groups}
     return {name: int(np.count_nonzero(mask)) for name, mask in masks.items()}
 
 

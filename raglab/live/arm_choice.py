@@ -32,8 +32,8 @@ from raglab.replay import decide_policies
 from raglab.retrieval.arms import Sizes, check_arm
 from raglab.retrieval.indexes import Indexes, Queries
 from raglab.reward import (
-    BUDGET_MS,
     COMPONENTS,
+    REWARD_BUDGET_MS,
     RewardWeights,
     hit_diversity,
     rank_consistency,
@@ -110,7 +110,7 @@ def wants_bandit(system: System) -> bool:
 
 
 def components(
-    trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGET_MS
+    trace: TraceData, policy: PolicyData, *, budget_ms: float = REWARD_BUDGET_MS
 ) -> pd.DataFrame:
     """Reward components and outcome of each case under each arm, at the policy's decision depth.
 
@@ -233,7 +233,7 @@ def table(
     policy: PolicyData,
     weights: RewardWeights = RewardWeights(),  # noqa: B008 - a tuple
     *,
-    budget_ms: float = BUDGET_MS,
+    budget_ms: float = REWARD_BUDGET_MS,
     measured: pd.DataFrame | None = None,
 ) -> Table:
     """Full information on a trace.

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.answering.metered_client import SPENT
+from raglab.answering.metered_client import BUDGET_SPENT
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.document_names import full_sources, known_documents
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
@@ -38,7 +38,7 @@ from raglab.live.signal_functions import (
 )
 from raglab.policy import PolicyData, Structure
 from raglab.progress import progress
-from raglab.signals import LONGEST_TEXT, NAMES
+from raglab.signals import MAX_TEXT_CHARACTERS, NAMES
 from raglab.store.blobs import Blobs, cache_file, cache_folder, own_secret
 from raglab.store.traces import Trace
 from raglab.values import Answers, Latency, ModelUnavailableError, TraceData, refuse
@@ -202,11 +202,11 @@ def measure(
         returned = function(frame)
     # which states its own remedy; nothing is wrong with the function
     except ModelUnavailableError as error:
-        reason = visible(str(error))[: 2 * LONGEST_TEXT]
+        reason = visible(str(error))[: 2 * MAX_TEXT_CHARACTERS]
         msg = f"{rule} none of its model for {whose[0]}: {reason}"
         raise ValueError(msg) from error
     except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]}"
+        reason = f"{type(error).__name__}: {visible(str(error))[:MAX_TEXT_CHARACTERS]}"
         more = f" or one of the {len(whose) - 1} after it" if len(whose) > 1 else ""
         msg = f"{rule} {reason} for {whose[0]}{more}; mend the function."
         raise ValueError(msg) from error
@@ -402,7 +402,7 @@ def _failed_rows(function: SignalFunction) -> Counter[str]:
     missing = getattr(counts, "missing", None)
     if not isinstance(missing, Counter):
         return Counter()
-    return missing + Counter({SPENT: getattr(counts, "over_budget", 0)})
+    return missing + Counter({BUDGET_SPENT: getattr(counts, "over_budget", 0)})
 
 
 def _column(

@@ -28,7 +28,7 @@ from raglab.bandit.learner import (
     is_success,
     stored_settings,
 )
-from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
+from raglab.reward import COMPONENTS, OPTIONAL_COMPONENTS, RewardWeights, reward
 from raglab.store.database import Database, check_no_folder
 from raglab.store.files import InputError
 from raglab.store.log_rows import Entries, as_written
@@ -256,7 +256,7 @@ def rewards(
       rows: raw components, None before they came, each with its thumb, 1 up, 0 down, None none.
       weights: of the components.
     """
-    names = [name for name in (*COMPONENTS, *OPTIONAL) if name != "thumbs"]
+    names = [name for name in (*COMPONENTS, *OPTIONAL_COMPONENTS) if name != "thumbs"]
     columns = {
         name: np.array([(parts or {}).get(name) for parts, _ in rows], np.float64) for name in names
     }

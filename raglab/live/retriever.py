@@ -44,7 +44,7 @@ from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.rewriting import Rewriter, rm3
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.pictures import picture_digest, stored_pixels
-from raglab.values import MOST_HITS, Chunk, Corpus, Hits, refuse
+from raglab.values import MAX_HITS_PER_CASE, Chunk, Corpus, Hits, refuse
 from raglab.words.packs import GENERIC, Pack
 
 LATE_INTERACTION = "late-interaction"
@@ -210,8 +210,8 @@ class Retriever:
 
 # least and greatest value of a number among the settings
 _RANGES = {
-    "fetch_k": (1, MOST_HITS),
-    "rerank_k": (0, MOST_HITS),
+    "fetch_k": (1, MAX_HITS_PER_CASE),
+    "rerank_k": (0, MAX_HITS_PER_CASE),
     "rrf_k": (1, 2**31 - 1),
     "max_depth": (0, 100),  # each depth is a whole retrieval
     # At 0 the list of the embeddings would count nothing: that is the arm `bm25`.

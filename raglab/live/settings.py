@@ -104,7 +104,12 @@ from raglab.default_learner.confidence import Rule, SplitRule
 from raglab.live.clarifier import MIN_FIELD_CONFIDENCE
 from raglab.live.online_bandit import Online, Setup, initial_state
 from raglab.policy_parts.arms import LIVE_ARMS
-from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
+from raglab.reward import (
+    COMPONENT_BY_NAME,
+    PUBLISHED_REWARD_WEIGHTS,
+    REWARD_BUDGET_MS,
+    RewardWeights,
+)
 from raglab.store.database import Database, masked_url
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value
 from raglab.store.log_rows import as_written
@@ -173,16 +178,16 @@ class Settings(BaseSettings):
     bandit_policy: Annotated[str, AfterValidator(_check_learner)] = _BANDIT.algorithm
     bandit_log: LogPlace | None = None
     bandit_seed: Annotated[int, Field(ge=0, le=2**62)] = 0
-    bandit_budget_ms: Positive = BUDGET_MS
-    bandit_w1: Weight = float(PUBLISHED.margin)
-    bandit_w2: Weight = float(PUBLISHED.diversity)
-    bandit_w3: Weight = float(PUBLISHED.latency)
-    bandit_w4: Weight = float(PUBLISHED.cache)
-    bandit_w5: Weight = float(PUBLISHED.consistency)
-    bandit_w_thumbs: Weight = float(PUBLISHED.thumbs)
-    bandit_w_brevity: Weight = float(PUBLISHED.brevity)
-    bandit_w_logprob: Weight = float(PUBLISHED.logprob)
-    bandit_lambda: Weight = float(PUBLISHED.lambda_)
+    bandit_budget_ms: Positive = REWARD_BUDGET_MS
+    bandit_w1: Weight = float(PUBLISHED_REWARD_WEIGHTS.margin)
+    bandit_w2: Weight = float(PUBLISHED_REWARD_WEIGHTS.diversity)
+    bandit_w3: Weight = float(PUBLISHED_REWARD_WEIGHTS.latency)
+    bandit_w4: Weight = float(PUBLISHED_REWARD_WEIGHTS.cache)
+    bandit_w5: Weight = float(PUBLISHED_REWARD_WEIGHTS.consistency)
+    bandit_w_thumbs: Weight = float(PUBLISHED_REWARD_WEIGHTS.thumbs)
+    bandit_w_brevity: Weight = float(PUBLISHED_REWARD_WEIGHTS.brevity)
+    bandit_w_logprob: Weight = float(PUBLISHED_REWARD_WEIGHTS.logprob)
+    bandit_lambda: Weight = float(PUBLISHED_REWARD_WEIGHTS.lambda_)
     bandit_threshold: Share = _BANDIT.threshold
     bandit_exploration: Positive = _BANDIT.exploration
     bandit_epsilon: Share = _BANDIT.epsilon
@@ -253,7 +258,7 @@ class Settings(BaseSettings):
         """Weights of the reward."""
         named = {
             part.weight: getattr(self, f"bandit_{part.variable.lower()}")
-            for part in COMPONENT_TABLE.values()
+            for part in COMPONENT_BY_NAME.values()
             if part.variable
         }
         return RewardWeights(**named, lambda_=self.bandit_lambda)
@@ -458,7 +463,7 @@ def load_state(path: str | Path, bandit: Bandit, arms: Sequence[str]) -> State:
     text = read_text(where, _MAX_BYTES).strip()
     try:
         saved = loads(text)
-        initial_state(Setup(tuple(arms), bandit, PUBLISHED, initial=saved.state))
+        initial_state(Setup(tuple(arms), bandit, PUBLISHED_REWARD_WEIGHTS, initial=saved.state))
     except ValueError as error:
         raise input_error(where, rule, remedy, shown_value(str(error))) from None
     if saved.bandit.prior_mean != bandit.prior_mean:

@@ -20,7 +20,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from raglab.arguments.plain_arrays import converted
-from raglab.signals import LONGEST_TEXT, Signal, Stage, check_name, own_signal
+from raglab.signals import MAX_TEXT_CHARACTERS, Signal, Stage, check_name, own_signal
 from raglab.values import refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import visible
@@ -118,7 +118,9 @@ class SignalFunction:
         The module's own name hangs on how it was started.
         """
         fn = inspect.unwrap(self.fn)
-        return f"function {getattr(fn, '__qualname__', type(fn).__qualname__)}"[:LONGEST_TEXT]
+        return f"function {getattr(fn, '__qualname__', type(fn).__qualname__)}"[
+            :MAX_TEXT_CHARACTERS
+        ]
 
     def __call__(self, rows: pd.DataFrame) -> Sequence[float]:
         """Numbers of the rows, as the function has them."""
@@ -263,7 +265,7 @@ def _imported(entry: EntryPoint) -> SignalFunction:
     try:
         loaded = entry.load()
     except (Exception, SystemExit) as error:
-        value = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]}"
+        value = f"{type(error).__name__}: {visible(str(error))[:MAX_TEXT_CHARACTERS]}"
         msg = f"{rule} importable, got {value}; mend or remove that distribution."
         raise ValueError(msg) from error
     if not isinstance(loaded, SignalFunction) or loaded.name != entry.name:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from raglab import gates
-from raglab.gating.own_margins import OWN
+from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.gating.signal_gates import SIGNALS
 from raglab.policy_parts.gate_order import GAP, user_names
 from raglab.policy_parts.resolver_rules import RULES
@@ -71,7 +71,10 @@ def threshold_need(policy: Any, path: str) -> Need | None:  # noqa: ANN401 - as 
     if path == "decision.ratio" or section.startswith("decision.costs"):
         by_cost = policy.decision.rule == EXPECTED_COST
         return None if by_cost else Need("decision.rule", EXPECTED_COST)
-    user = section.startswith((f"{SIGNALS}.", f"{OWN}.")) and key not in {"enabled", "on_fire"}
+    user = section.startswith((f"{SIGNALS}.", f"{USER_GATES_SECTION}.")) and key not in {
+        "enabled",
+        "on_fire",
+    }
     if not (user or path in _SWITCH_OF or path in NUMBERS) or policy.value(path) is None:
         return None
     need = gate_need(policy, GAP if path in _SWITCH_OF else section)

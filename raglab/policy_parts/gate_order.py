@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from raglab import gates
 from raglab.gates import Gate
-from raglab.gating.own_margins import OWN
+from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.gating.signal_gates import SIGNALS
 from raglab.signals import is_name
 from raglab.values import refuse
@@ -155,7 +155,7 @@ def check_order(stated: Sequence[str]) -> None:
         # Gates on signals and of the user are in no table here: only the form of their names can be
         # checked.
         section, _, own = name.partition(".")
-        if name not in judges and not (section in {SIGNALS, OWN} and is_name(own)):
+        if name not in judges and not (section in {SIGNALS, USER_GATES_SECTION} and is_name(own)):
             known = f"{', '.join(judges)}, signals.<name> or gates.<name>"
             refuse(f"an order must name gates ({known})", repr(name[:80]), "correct the name")
         if stated.count(name) > 1:
@@ -175,4 +175,7 @@ def check_order(stated: Sequence[str]) -> None:
 
 def user_names(signals: Iterable[str], own: Mapping[str, object]) -> tuple[str, ...]:
     """Names of the gates on signals and of the user, as an order has them."""
-    return (*(f"{SIGNALS}.{name}" for name in signals), *(f"{OWN}.{name}" for name in own))
+    return (
+        *(f"{SIGNALS}.{name}" for name in signals),
+        *(f"{USER_GATES_SECTION}.{name}" for name in own),
+    )

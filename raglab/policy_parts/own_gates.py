@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.gates import Firing, Side, Threshold, meets_threshold
-from raglab.gating.own_margins import OWN, OwnThresholds, own_margin
-from raglab.signals import BUILT_IN, LONGEST_TEXT, NAME_RULE, Unit, is_name, unit_of
+from raglab.gating.own_margins import USER_GATES_SECTION, OwnThresholds, own_margin
+from raglab.signals import BUILT_IN, MAX_TEXT_CHARACTERS, SIGNAL_NAME_RULE, Unit, is_name, unit_of
 from raglab.values import BoolArray, FloatArray, Floats, IntArray, PlaceArray, refuse
 
 # Measurements that a gate of the user may read beside signals: of the question, of all hits, and of
@@ -54,7 +54,7 @@ class OwnGate(NamedTuple):
     @property
     def path(self) -> str:
         """Its section of a policy."""
-        return f"{OWN}.{self.name}"
+        return f"{USER_GATES_SECTION}.{self.name}"
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def register_gate(
         # The name becomes a section of policy files and a value of columns, so it must be plain.
         own = name if name is not None else getattr(function, "__name__", "")
         if not is_name(own):
-            refuse(f"a gate's name must be {NAME_RULE}", repr(str(own)[:80]), "rename it")
+            refuse(f"a gate's name must be {SIGNAL_NAME_RULE}", repr(str(own)[:80]), "rename it")
         if on_fire not in get_args(Firing):
             rule = f"on_fire of gate {own} must be one of {', '.join(get_args(Firing))}"
             refuse(rule, repr(str(on_fire)[:80]), "correct it")
@@ -141,7 +141,7 @@ def register_gate(
         rows = tuple(_threshold(own, key, stated) for key, stated in thresholds.items())
         # last, so that a gate that is refused leaves nothing behind
         REGISTERED[own] = OwnGate(
-            own, rows, tuple(reads), firing, function, str(version)[:LONGEST_TEXT]
+            own, rows, tuple(reads), firing, function, str(version)[:MAX_TEXT_CHARACTERS]
         )
         return function
 
@@ -172,7 +172,7 @@ def _threshold(gate: str, key: str, stated: object) -> Threshold:
     """A threshold as it is registered."""
     # The function reads it as `thresholds.<key>`, which a word of Python's grammar cannot be.
     if not is_name(key) or key in {"enabled", "on"} or keyword.iskeyword(key):
-        rule = f"a threshold of gate {gate} must be named by {NAME_RULE}"
+        rule = f"a threshold of gate {gate} must be named by {SIGNAL_NAME_RULE}"
         refuse(f"{rule}, no keyword of Python", repr(str(key)[:80]), "rename it")
     try:
         row = _Declared.model_validate(stated)
@@ -189,7 +189,7 @@ def _threshold(gate: str, key: str, stated: object) -> Threshold:
     if not low <= row.default <= high or not np.isfinite([low, high]).all():
         rule = f"default of {gate}.{key} must lie in [{low:g}, {high:g}]"
         refuse(rule, f"{row.default:g}", "state low and high")
-    path = f"{OWN}.{gate}.{key}"
+    path = f"{USER_GATES_SECTION}.{gate}.{key}"
     ranged = Unit(unit.name, low, high, note=unit.note)
     return Threshold(path, row.side, ranged, path, default=row.default)
 

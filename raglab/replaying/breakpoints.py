@@ -20,8 +20,8 @@ from raglab.decision.chain import STAGE, STAGE_OF_COST, STATUS_OF, decide_cases
 from raglab.decision.measurement import Evidence
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gates import Threshold
-from raglab.gating.expected_cost import PATHS
-from raglab.gating.own_margins import OWN
+from raglab.gating.expected_cost import COST_PATHS
+from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.policy import PolicyData
 from raglab.policy_parts.own_gates import (
     REGISTERED,
@@ -52,64 +52,87 @@ from raglab.values import (
     refuse,
 )
 
-# What a decision by expected cost hangs on (rule S2.17). Each belongs to one action, which is
+# What a decision by expected cost depends on (rule S2.17). Each belongs to one action, which is
 # chosen up to some value.
 COST_THRESHOLDS = (
     Threshold("decision.ratio", "floor", RATIO, "ratio"),
-    *(Threshold(f"decision.costs.{path}", "floor", COST, name) for name, path in PATHS.items()),
+    *(
+        Threshold(f"decision.costs.{path}", "floor", COST, name)
+        for name, path in COST_PATHS.items()
+    ),
 )
 
 
 def swept_paths(
-    known: SignalSet = BUILT_IN_SET, own: tuple[OwnGate, ...] = ()
+    signal_set: SignalSet = BUILT_IN_SET, user_gate_rows: tuple[OwnGate, ...] = ()
 ) -> Mapping[str, Threshold]:
     """Thresholds that can be swept, by path.
 
     Of gates that decide, in their order, of the resolver's rules, of costs.
 
     Args:
-      known: signals that there are, as `Evidence.known` has those of a trace.
-      own: gates of the user.
+      signal_set: signals that there are, as `Evidence.known` has those of a trace.
+      user_gate_rows: gates of the user.
     """
-    if known.rows == BUILT_IN and not own:  # as of nearly every trace
+    if signal_set.rows == BUILT_IN and not user_gate_rows:  # as of nearly every trace
         return SWEPT
-    return _swept(known, own)
+    return _swept(signal_set, user_gate_rows)
 
 
-def _swept(known: SignalSet, own: tuple[OwnGate, ...]) -> Mapping[str, Threshold]:
-    rules = (threshold for rule in RULES for threshold in rule.thresholds)
-    of_user = (threshold for gate in own if gate.firing != "warn" for threshold in gate.thresholds)
+def _swept(signal_set: SignalSet, user_gate_rows: tuple[OwnGate, ...]) -> Mapping[str, Threshold]:
+    rule_thresholds = (threshold for rule in RULES for threshold in rule.thresholds)
+    user_thresholds = (
+        threshold
+        for gate in user_gate_rows
+        if gate.firing != "warn"
+        for threshold in gate.thresholds
+    )
     return {
         threshold.path: threshold
-        for threshold in (*gates.swept_thresholds(known.rows), *of_user, *rules, *COST_THRESHOLDS)
+        for threshold in (
+            *gates.swept_thresholds(signal_set.rows),
+            *user_thresholds,
+            *rule_thresholds,
+            *COST_THRESHOLDS,
+        )
     }
 
 
 def user_gates(thresholds: Thresholds) -> tuple[OwnGate, ...]:
     """Gates of the user that some policy has."""
-    return tuple(own_gate(name) for name in thresholds.own)
+    return tuple(own_gate(gate_name) for gate_name in thresholds.own)
 
 
 SWEPT = _swept(BUILT_IN_SET, ())  # those of the built-in signals
 
 
 def threshold_at(path: str) -> Threshold | None:
-    """Threshold of a path that can be swept, None where it is none.
+    """Threshold of a path that can be swept, None for another path.
 
     Of a user's own signal it has no unit and the widest range, since its trace alone knows them:
     see `swept_threshold`.
     """
     if path in SWEPT:
         return SWEPT[path]
-    section, _, rest = path.partition(".")
-    name, _, bound = rest.partition(".")
-    if section == OWN and name in REGISTERED:
+    section_name, _, signal_bound = path.partition(".")
+    signal_name, _, threshold_key = signal_bound.partition(".")
+    if section_name == USER_GATES_SECTION and signal_name in REGISTERED:
         return next(
-            (threshold for threshold in REGISTERED[name].thresholds if threshold.key == bound), None
+            (
+                threshold
+                for threshold in REGISTERED[signal_name].thresholds
+                if threshold.key == threshold_key
+            ),
+            None,
         )
-    if section != "signals" or bound not in ("min", "max") or not is_name(name) or name in NAMES:
+    if (
+        section_name != "signals"
+        or threshold_key not in ("min", "max")
+        or not is_name(signal_name)
+        or signal_name in NAMES
+    ):
         return None
-    return swept_paths(SignalSet((own_signal(name, higher="surer", unit="number"),)))[path]
+    return swept_paths(SignalSet((own_signal(signal_name, higher="surer", unit="number"),)))[path]
 
 
 def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> FloatArray:
@@ -117,58 +140,66 @@ def breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> FloatA
 
     All within its range.
     """
-    swept = swept_threshold(evidence.known, thresholds, path)
-    flat = np.concatenate(
+    swept_range = swept_threshold(evidence.known, thresholds, path)
+    case_values = np.concatenate(
         [
             threshold_values(evidence, thresholds, path, depth)
             for depth in range(evidence.l2.shape[0])
         ]
     )
-    meets = (flat >= swept.low) & (flat <= swept.high)
-    for special in SWEPT.values():  # of a gate with two thresholds each case meets one
-        if special.where and special.section == swept.section:
-            meets &= chain.measurement(evidence, special.where) == (special.path == path)
-    values = np.where(meets, flat, np.nan)
-    ordered: FloatArray = np.sort(values, axis=0)
-    return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
+    is_met = (case_values >= swept_range.low) & (case_values <= swept_range.high)
+    for other_threshold in SWEPT.values():  # of a gate with two thresholds each case meets one
+        if other_threshold.where and other_threshold.section == swept_range.section:
+            is_met &= chain.measurement(evidence, other_threshold.where) == (
+                other_threshold.path == path
+            )
+    met_values = np.where(is_met, case_values, np.nan)
+    sorted_values: FloatArray = np.sort(met_values, axis=0)
+    return sorted_values[: int(np.max(np.sum(~np.isnan(sorted_values), axis=0), initial=0))]
 
 
-def swept_threshold(known: SignalSet, thresholds: Thresholds, path: str) -> Threshold:
+def swept_threshold(signal_set: SignalSet, thresholds: Thresholds, path: str) -> Threshold:
     """A threshold with its range as far as one policy lets it move.
 
     A signal's min no further than its max (S2.15).
 
     Args:
-      known: signals that there are.
+      signal_set: signals that there are.
 
     Raises:
       ValueError: the path cannot be swept.
     """
-    paths = swept_paths(known, user_gates(thresholds))
-    if path not in paths:
-        named = [
-            *(swept_path for swept_path, swept in SWEPT.items() if not swept.signal),
+    threshold_by_path = swept_paths(signal_set, user_gates(thresholds))
+    if path not in threshold_by_path:
+        listed_paths = [
+            *(swept_path for swept_path, swept_range in SWEPT.items() if not swept_range.signal),
             "signals.<name>.min",
             "signals.<name>.max",
         ]
-        near = [
-            *(at for at in paths if at.endswith(f".{path}")),
-            *get_close_matches(str(path), paths, 1),
+        close_paths = [
+            *(known_path for known_path in threshold_by_path if known_path.endswith(f".{path}")),
+            *get_close_matches(str(path), threshold_by_path, 1),
         ][:1]
-        remedy = f"write {near[0]}" if near else f"names of signals: {', '.join(known.names)}"
-        refuse(f"path must be one of {', '.join(named)}", repr(path), remedy)
-    swept = paths[path]
-    gate = thresholds.signals.get(swept.signal)
-    if gate is None:
-        return swept
-    floor = swept.side == "floor"
-    opposite = np.asarray(gate.max if floor else gate.min).item()
-    if np.isnan(opposite):
-        return swept
-    low, high = (
-        (swept.low, min(swept.high, opposite)) if floor else (max(swept.low, opposite), swept.high)
+        remedy = (
+            f"write {close_paths[0]}"
+            if close_paths
+            else f"names of signals: {', '.join(signal_set.names)}"
+        )
+        refuse(f"path must be one of {', '.join(listed_paths)}", repr(path), remedy)
+    swept_range = threshold_by_path[path]
+    signal_bounds = thresholds.signals.get(swept_range.signal)
+    if signal_bounds is None:
+        return swept_range
+    is_floor = swept_range.side == "floor"
+    opposite_bound = np.asarray(signal_bounds.max if is_floor else signal_bounds.min).item()
+    if np.isnan(opposite_bound):
+        return swept_range
+    lowest, highest = (
+        (swept_range.low, min(swept_range.high, opposite_bound))
+        if is_floor
+        else (max(swept_range.low, opposite_bound), swept_range.high)
     )
-    return swept._replace(unit=swept.unit._replace(low=low, high=high))
+    return swept_range._replace(unit=swept_range.unit._replace(low=lowest, high=highest))
 
 
 def threshold_values(
@@ -182,33 +213,48 @@ def threshold_values(
     groups, else one.
     """
     # No table has the values of a cost, or of a gate of the user: a search finds them.
-    by_search = {"decision": _greatest_costs, OWN: _critical}.get(path.partition(".")[0])
-    if by_search is not None:
-        return by_search(evidence, thresholds, path, depth)
+    search_values = {"decision": _greatest_costs, USER_GATES_SECTION: _critical}.get(
+        path.partition(".")[0]
+    )
+    if search_values is not None:
+        return search_values(evidence, thresholds, path, depth)
     # Of several values of a case, those that are compared depend on other thresholds of the policy:
     # all are given.
-    meets = swept_paths(evidence.known)[path].meets
-    if meets == "l2":  # of every hit, since the bound also says which are relevant
+    measurement_name = swept_paths(evidence.known)[path].meets
+    if measurement_name == "l2":  # of every hit, since the bound also says which are relevant
         return evidence.l2[depth]
-    if meets == "n_relevant":  # every possible count from 1, since it moves with the l2 bound
-        counts = np.arange(1.0, evidence.l2.shape[1] + 1.0)
-        return np.broadcast_to(counts[:, None], evidence.l2.shape[1:])
-    if meets in Contest._fields:  # of all groups, or of those that tie on entities
-        return np.stack([getattr(evidence.all, meets)[depth], getattr(evidence.tied, meets)[depth]])
-    if meets in chain.BY_SLOT:  # of every set of hits that may be chosen
-        return _distinct_breakpoints(chain.measurement(evidence, meets)[depth])
-    return _one_value(chain.GateMeasurements(evidence, depth), thresholds, meets)
-
-
-def _one_value(read: chain.GateMeasurements, thresholds: Thresholds, meets: str) -> FloatArray:
-    """Measurement of a case at the depth that is read, [1, Q]."""
-    if meets == "confidence":
-        read = replace(
-            read,
-            computed={meets: chain.depth_confidence(read.evidence, thresholds, int(read.depth))[0]},
+    if (
+        measurement_name == "n_relevant"
+    ):  # every possible count from 1, since it moves with the l2 bound
+        possible_counts = np.arange(1.0, evidence.l2.shape[1] + 1.0)
+        return np.broadcast_to(possible_counts[:, None], evidence.l2.shape[1:])
+    if measurement_name in Contest._fields:  # of all groups, or of those that tie on entities
+        return np.stack(
+            [
+                getattr(evidence.all, measurement_name)[depth],
+                getattr(evidence.tied, measurement_name)[depth],
+            ]
         )
-    values: FloatArray = np.asarray(read(meets), dtype=np.float64)[None]
-    return values
+    if measurement_name in chain.BY_SLOT:  # of every set of hits that may be chosen
+        return _distinct_breakpoints(chain.measurement(evidence, measurement_name)[depth])
+    return _one_value(chain.GateMeasurements(evidence, depth), thresholds, measurement_name)
+
+
+def _one_value(
+    measurements: chain.GateMeasurements, thresholds: Thresholds, measurement_name: str
+) -> FloatArray:
+    """Measurement of a case at the depth that is read, [1, Q]."""
+    if measurement_name == "confidence":
+        measurements = replace(
+            measurements,
+            computed={
+                measurement_name: chain.depth_confidence(
+                    measurements.evidence, thresholds, int(measurements.depth)
+                )[0]
+            },
+        )
+    case_values: FloatArray = np.asarray(measurements(measurement_name), dtype=np.float64)[None]
+    return case_values
 
 
 def live_breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> FloatArray:
@@ -218,98 +264,121 @@ def live_breakpoints(evidence: Evidence, thresholds: Thresholds, path: str) -> F
     let in, those that change what anything reads. All other values of a case lie within a step of
     it.
     """
-    swept, thresholds = (
+    swept_range, thresholds = (
         swept_threshold(evidence.known, thresholds, path),
         thresholds.without(evidence.off),
     )
-    depths = range(evidence.l2.shape[0]) if _acts(evidence, thresholds, swept.section) else ()
-    if swept.meets == "l2":
-        rows = [
-            (evidence.l2[depth], _deciding_hits(evidence, thresholds, depth)) for depth in depths
+    read_depths = (
+        range(evidence.l2.shape[0]) if _acts(evidence, thresholds, swept_range.section) else ()
+    )
+    if swept_range.meets == "l2":
+        values_by_depth = [
+            (evidence.l2[refinement_depth], _deciding_hits(evidence, thresholds, refinement_depth))
+            for refinement_depth in read_depths
         ]
     else:
-        values = [_chosen_values(evidence, thresholds, path, depth) for depth in depths]
-        rows = [(depth_values, ~np.isnan(depth_values)) for depth_values in values]
+        chosen_values = [
+            _chosen_values(evidence, thresholds, path, refinement_depth)
+            for refinement_depth in read_depths
+        ]
+        values_by_depth = [
+            (depth_values, ~np.isnan(depth_values)) for depth_values in chosen_values
+        ]
     # Each case's values below each other, those of all cases that have one at a time: most have few
     # of many.
-    most = sum(
-        int(np.add.reduce(there.view(np.uint8), axis=0, dtype=np.uint16).max(initial=0))
-        for _, there in rows
+    max_points = sum(
+        int(np.add.reduce(is_live.view(np.uint8), axis=0, dtype=np.uint16).max(initial=0))
+        for _, is_live in values_by_depth
     )
-    points = np.full((most, len(evidence.label_code)), np.nan)
+    case_points = np.full((max_points, len(evidence.label_code)), np.nan)
     n_points = np.zeros(len(evidence.label_code), dtype=np.int64)
-    for value, there in (
-        (value, there) for of_depth in rows for value, there in zip(*of_depth, strict=True)
+    for row_values, is_live in (
+        (row_values, is_live)
+        for depth_pair in values_by_depth
+        for row_values, is_live in zip(*depth_pair, strict=True)
     ):
-        cases = np.flatnonzero(there & (value >= swept.low) & (value <= swept.high))
-        points[n_points[cases], cases] = value[cases]
-        n_points[cases] += 1
-    points = points[: n_points.max(initial=0)]
-    return points if len(points) < 2 else np.sort(points, axis=0)
+        live_cases = np.flatnonzero(
+            is_live & (row_values >= swept_range.low) & (row_values <= swept_range.high)
+        )
+        case_points[n_points[live_cases], live_cases] = row_values[live_cases]
+        n_points[live_cases] += 1
+    case_points = case_points[: n_points.max(initial=0)]
+    return case_points if len(case_points) < 2 else np.sort(case_points, axis=0)
 
 
 def acting_paths(evidence: Evidence, policy: PolicyData) -> list[str]:
     """Thresholds that a policy sets and that are compared with anything, in their order."""
     thresholds = policy_thresholds([policy]).without(evidence.off)
-    swept = swept_paths(evidence.known, user_gates(thresholds))
+    threshold_by_path = swept_paths(evidence.known, user_gates(thresholds))
     return [
         path
-        for path in swept
-        if policy.value(path) is not None and _acts(evidence, thresholds, swept[path].section)
+        for path in threshold_by_path
+        if policy.value(path) is not None
+        and _acts(evidence, thresholds, threshold_by_path[path].section)
     ]
 
 
-def _acts(evidence: Evidence, thresholds: Thresholds, section: str) -> bool:
+def _acts(evidence: Evidence, thresholds: Thresholds, section_name: str) -> bool:
     """Whether the thresholds of a section of one policy are compared with anything that decides."""
-    by_cost, gate = thresholds.costs is not None, thresholds.gates.get(section)
-    kind, _, name = section.partition(".")
-    if kind == "decision":
-        return by_cost
-    if kind == OWN:
-        return bool(np.any(thresholds.own[name].on)) if name in thresholds.own else False
-    if kind == "signals":  # a bound that no policy sets counts as if it refused
-        signal_thresholds = thresholds.signals.get(name)
+    decides_by_cost, gate_bounds = thresholds.costs is not None, thresholds.gates.get(section_name)
+    section_kind, _, gate_name = section_name.partition(".")
+    if section_kind == "decision":
+        return decides_by_cost
+    if section_kind == USER_GATES_SECTION:
+        return bool(np.any(thresholds.own[gate_name].on)) if gate_name in thresholds.own else False
+    if section_kind == "signals":  # a bound that no policy sets counts as if it refused
+        signal_thresholds = thresholds.signals.get(gate_name)
         return signal_thresholds is None or bool(
             np.any(signal_thresholds.on & (signal_thresholds.refuses | signal_thresholds.asks))
         )
     # expected costs decide in place of the resolver as of every gate that has a switch
-    if gate is None:
-        return not by_cost
+    if gate_bounds is None:
+        return not decides_by_cost
     return (
-        not by_cost
-        and bool(np.any(gate.on))
-        and (evidence.answered or gates.gate_by_name(section).judges != "answer")
+        not decides_by_cost
+        and bool(np.any(gate_bounds.on))
+        and (evidence.answered or gates.gate_by_name(section_name).judges != "answer")
     )
 
 
 def _chosen_values(evidence: Evidence, thresholds: Thresholds, path: str, depth: int) -> FloatArray:
     """Measurements of the chosen hits that a threshold is compared with at a depth, [B, Q]."""
-    if path.startswith(f"{OWN}."):
-        name, _, key = path.removeprefix(f"{OWN}.").partition(".")
-        gate = own_gate(name)
-        read = chain.GateMeasurements(evidence, depth)
+    if path.startswith(f"{USER_GATES_SECTION}."):
+        gate_name, _, threshold_key = path.removeprefix(f"{USER_GATES_SECTION}.").partition(".")
+        gate = own_gate(gate_name)
+        measurements = chain.GateMeasurements(evidence, depth)
         if chain.BY_SLOT.intersection(gate.reads):
-            read = replace(read, slot=_slot_before_gates(evidence, thresholds, depth))
-        return critical_values(gate, key, thresholds.own[name], read, (1, len(evidence.label_code)))
+            measurements = replace(
+                measurements, slot=_slot_before_gates(evidence, thresholds, depth)
+            )
+        return critical_values(
+            gate,
+            threshold_key,
+            thresholds.own[gate_name],
+            measurements,
+            (1, len(evidence.label_code)),
+        )
     if path.startswith("decision."):
         return threshold_values(evidence, thresholds, path, depth)
-    meets = swept_paths(evidence.known)[path].meets
-    if meets == "n_relevant":
+    measurement_name = swept_paths(evidence.known)[path].meets
+    if measurement_name == "n_relevant":
         # so that all hits are counted
-        every = thresholds.with_value(path, np.full((1, 1), evidence.l2.shape[1]))
-        return chain.relevant_counts(evidence, every, depth).astype(np.float64)
-    if meets in Contest._fields:
-        tied = np.atleast_2d(
+        all_counted = thresholds.with_value(path, np.full((1, 1), evidence.l2.shape[1]))
+        return chain.relevant_counts(evidence, all_counted, depth).astype(np.float64)
+    if measurement_name in Contest._fields:
+        ties_entities = np.atleast_2d(
             ties_on_entities(chain.rule_evidence(evidence, depth), thresholds.switches)
         )
         return np.where(
-            tied, getattr(evidence.tied, meets)[depth], getattr(evidence.all, meets)[depth]
+            ties_entities,
+            getattr(evidence.tied, measurement_name)[depth],
+            getattr(evidence.all, measurement_name)[depth],
         )
-    if meets in chain.BY_SLOT:
-        read = chain.GateMeasurements(
+    if measurement_name in chain.BY_SLOT:
+        measurements = chain.GateMeasurements(
             evidence, depth, slot=_slot_before_gates(evidence, thresholds, depth)
         )
-        return np.asarray(read(meets), dtype=np.float64)
+        return np.asarray(measurements(measurement_name), dtype=np.float64)
     return threshold_values(evidence, thresholds, path, depth)
 
 
@@ -327,27 +396,29 @@ def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> Bo
     chosen hits lack other entities, are right or wrong, or have another answer or share of the
     question's words, where that is judged.
     """
-    n_hits, size = evidence.l2.shape[1:]
-    telling = np.zeros((n_hits, size), dtype=bool)
-    judged = {"right", "missing"} | (
+    n_hits, n_cases = evidence.l2.shape[1:]
+    is_telling = np.zeros((n_hits, n_cases), dtype=bool)
+    judged_measurements = {"right", "missing"} | (
         {"generation", "support", "unfit", "unrecorded", "undecided"}
         if evidence.answered
         else set()
     )
-    judged |= chain.BY_SLOT.intersection(
-        measurement for name in thresholds.own for measurement in own_gate(name).reads
+    judged_measurements |= chain.BY_SLOT.intersection(
+        measurement
+        for measurement_name in thresholds.own
+        for measurement in own_gate(measurement_name).reads
     )
-    for name in sorted(judged):
-        table = chain.measurement(evidence, name)[depth][: n_hits + 1]
-        changes = table[1:] != table[:-1]
-        if table.dtype.kind == "f":
-            changes &= ~(np.isnan(table[1:]) & np.isnan(table[:-1]))
-        telling |= changes
+    for measurement_name in sorted(judged_measurements):
+        hit_table = chain.measurement(evidence, measurement_name)[depth][: n_hits + 1]
+        changes_here = hit_table[1:] != hit_table[:-1]
+        if hit_table.dtype.kind == "f":
+            changes_here &= ~(np.isnan(hit_table[1:]) & np.isnan(hit_table[:-1]))
+        is_telling |= changes_here
     if not evidence.rank_order:  # of the nearest hits no more are chosen
-        telling[evidence.final_k :] = False
-    for count in {1, 2, int(np.max(thresholds.gates["density"].min_keep))}:
-        telling[count - 1 : count] = True
-    return telling
+        is_telling[evidence.final_k :] = False
+    for hit_count in {1, 2, int(np.max(thresholds.gates["density"].min_keep))}:
+        is_telling[hit_count - 1 : hit_count] = True
+    return is_telling
 
 
 def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: int) -> FloatArray:
@@ -357,36 +428,40 @@ def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: in
 
     Floating-point sums of products rise with each factor, so there is one such number.
     """
-    size, swept = len(evidence.label_code), swept_paths(evidence.known)[path]
-    dearest = np.full((1, size), np.nan)
+    n_cases, swept_range = len(evidence.label_code), swept_paths(evidence.known)[path]
+    greatest_costs = np.full((1, n_cases), np.nan)
     if thresholds.costs is None:
-        return dearest
-    action = STAGE_OF_COST[swept.meets]
+        return greatest_costs
+    action = STAGE_OF_COST[swept_range.meets]
     # Where an answer is refused as unfit, answering was chosen all the same.
-    counts_as = [
+    action_stages = [
         action,
-        *(STAGE[name] for name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok),
+        *(STAGE[stage_name] for stage_name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok),
     ]
-    ends = thresholds.with_value(path, np.array([[swept.low], [swept.high]]))
-    at_low, at_high = np.isin(decide_cases(evidence, ends, (2, size)).stage, counts_as)
-    changing = np.flatnonzero(at_low & ~at_high)
-    of_cases = _cost_fields(evidence, changing)
+    end_thresholds = thresholds.with_value(path, np.array([[swept_range.low], [swept_range.high]]))
+    acts_at_low, acts_at_high = np.isin(
+        decide_cases(evidence, end_thresholds, (2, n_cases)).stage, action_stages
+    )
+    changing_cases = np.flatnonzero(acts_at_low & ~acts_at_high)
+    case_evidence = _cost_fields(evidence, changing_cases)
 
     def chosen(value: FloatArray, cases: PlaceArray) -> BoolArray:
-        few = _cost_fields(of_cases, cases)
-        status = chain.cheapest_action(few, thresholds.with_value(path, value[None]))
+        few_evidence = _cost_fields(case_evidence, cases)
+        status = chain.cheapest_action(few_evidence, thresholds.with_value(path, value[None]))
         return np.broadcast_to(status == STATUS_OF[action], (1, len(cases)))[0]
 
-    dearest[0, changing] = last_passing(chosen, swept.low, swept.high, len(changing))
-    return dearest
+    greatest_costs[0, changing_cases] = last_passing(
+        chosen, swept_range.low, swept_range.high, len(changing_cases)
+    )
+    return greatest_costs
 
 
-def _cost_fields(evidence: Evidence, rows: PlaceArray) -> Evidence:
+def _cost_fields(evidence: Evidence, case_rows: PlaceArray) -> Evidence:
     """Evidence with what the costs of actions read cut to some cases."""
     return evidence._replace(
-        probability=evidence.probability[..., rows],
-        asked_right=evidence.asked_right[rows],
-        n_options_all=evidence.n_options_all[..., rows],
+        probability=evidence.probability[..., case_rows],
+        asked_right=evidence.asked_right[case_rows],
+        n_options_all=evidence.n_options_all[..., case_rows],
     )
 
 
@@ -397,22 +472,36 @@ def _critical(evidence: Evidence, thresholds: Thresholds, path: str, depth: int)
 
     Source: rule S2.18.
     """
-    name, _, key = path.removeprefix(f"{OWN}.").partition(".")
-    gate, size = own_gate(name), len(evidence.label)
+    gate_name, _, threshold_key = path.removeprefix(f"{USER_GATES_SECTION}.").partition(".")
+    gate, n_cases = own_gate(gate_name), len(evidence.label)
     if not chain.BY_SLOT.intersection(gate.reads):
-        read = chain.GateMeasurements(evidence, depth)
-        return critical_values(gate, key, thresholds.own[name], read, (1, size))
-    of_slots, shape = chain.read_by_slot(evidence, depth), (evidence.missing.shape[1], size)
-    return _distinct_breakpoints(critical_values(gate, key, thresholds.own[name], of_slots, shape))
+        measurements = chain.GateMeasurements(evidence, depth)
+        return critical_values(
+            gate, threshold_key, thresholds.own[gate_name], measurements, (1, n_cases)
+        )
+    slot_measurements, slots_shape = (
+        chain.read_by_slot(evidence, depth),
+        (evidence.missing.shape[1], n_cases),
+    )
+    return _distinct_breakpoints(
+        critical_values(
+            gate, threshold_key, thresholds.own[gate_name], slot_measurements, slots_shape
+        )
+    )
 
 
-def _distinct_breakpoints(values: FloatArray) -> FloatArray:
-    """Each column's values once, ascending, NaN at the end, [most, Q]."""
-    ordered = np.sort(values, axis=0)
-    repeated = np.zeros(ordered.shape, dtype=bool)
-    repeated[1:] = ordered[1:] == ordered[:-1]
-    points: FloatArray = np.sort(np.where(repeated, np.nan, ordered), axis=0)
-    return points[: int(np.max(np.sum(~np.isnan(points), axis=0), initial=0))]
+def _distinct_breakpoints(case_values: FloatArray) -> FloatArray:
+    """Each column's values once, ascending, NaN at the end, [most, Q].
+
+    Example:
+      >>> _distinct_breakpoints(np.array([[0.3], [0.1], [0.3]]))[:, 0].tolist()
+      [0.1, 0.3]
+    """
+    sorted_values = np.sort(case_values, axis=0)
+    is_repeated = np.zeros(sorted_values.shape, dtype=bool)
+    is_repeated[1:] = sorted_values[1:] == sorted_values[:-1]
+    distinct_values: FloatArray = np.sort(np.where(is_repeated, np.nan, sorted_values), axis=0)
+    return distinct_values[: int(np.max(np.sum(~np.isnan(distinct_values), axis=0), initial=0))]
 
 
 class StepCells(NamedTuple):
@@ -426,7 +515,7 @@ class StepCells(NamedTuple):
     cells: IntArray
 
 
-NOTHING = StepCells(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
+NO_STEPS = StepCells(np.empty(0), np.empty(0), np.empty((0, metrics.N_CELLS), dtype=np.int64))
 
 
 class Moves(NamedTuple):
@@ -446,46 +535,63 @@ class Moves(NamedTuple):
     weight: FloatArray | None = None
 
 
-def sum_moves(parts: Sequence[Moves], swept: Threshold, resolution: int | None = None) -> StepCells:
+def sum_moves(
+    part_moves: Sequence[Moves], swept_range: Threshold, resolution: int | None = None
+) -> StepCells:
     """Step function over all cases of some parts; the same to the bit however the cases are parted.
 
     Args:
       resolution: see `steps`.
     """
-    values, before, after = (np.concatenate([part[field] for part in parts]) for field in (1, 2, 3))
-    values += 0.0  # so that no order of the parts decides whether a zero has a sign
+    move_values, cells_before, cells_after = (
+        np.concatenate([moves[field_index] for moves in part_moves]) for field_index in (1, 2, 3)
+    )
+    move_values += 0.0  # so that no order of the parts decides whether a zero has a sign
     if resolution is not None:
-        values = _snapped(values, swept, resolution)
-    at, row = np.unique(values, return_inverse=True)
+        move_values = _snapped(move_values, swept_range, resolution)
+    change_values, change_index = np.unique(move_values, return_inverse=True)
     # A row a cell, so that each is summed along one stretch of memory.
-    width = len(at) + 1
-    gained, lost = (cell * np.int64(width) + row + 1 for cell in (after, before))
-    by = [part.weight for part in parts if part.weight is not None]
-    weight = np.concatenate(by) if by else None
-    total = np.bincount(gained, weight, minlength=metrics.N_CELLS * width)
-    total -= np.bincount(lost, weight, minlength=metrics.N_CELLS * width)
-    total = total.reshape(-1, width)
-    starts = np.flatnonzero(np.concatenate([[True], total[:, 1:].any(axis=0)]))
-    total[:, 0] = np.sum([part.first for part in parts], axis=0)
-    np.cumsum(total, axis=1, out=total)
-    edges = np.concatenate([[swept.low], at, [swept.high]])
-    ends = np.append(starts[1:], len(edges) - 1)
-    return StepCells(edges[:-1][starts], edges[ends], np.ascontiguousarray(total[:, starts].T))
+    n_steps = len(change_values) + 1
+    gained_index, lost_index = (
+        cell_codes * np.int64(n_steps) + change_index + 1
+        for cell_codes in (cells_after, cells_before)
+    )
+    part_weights = [moves.weight for moves in part_moves if moves.weight is not None]
+    move_weights = np.concatenate(part_weights) if part_weights else None
+    cell_changes = np.bincount(gained_index, move_weights, minlength=metrics.N_CELLS * n_steps)
+    cell_changes -= np.bincount(lost_index, move_weights, minlength=metrics.N_CELLS * n_steps)
+    cell_changes = cell_changes.reshape(-1, n_steps)
+    step_starts = np.flatnonzero(np.concatenate([[True], cell_changes[:, 1:].any(axis=0)]))
+    cell_changes[:, 0] = np.sum([moves.first for moves in part_moves], axis=0)
+    np.cumsum(cell_changes, axis=1, out=cell_changes)
+    step_edges = np.concatenate([[swept_range.low], change_values, [swept_range.high]])
+    step_ends = np.append(step_starts[1:], len(step_edges) - 1)
+    return StepCells(
+        step_edges[:-1][step_starts],
+        step_edges[step_ends],
+        np.ascontiguousarray(cell_changes[:, step_starts].T),
+    )
 
 
-def _snapped(values: FloatArray, swept: Threshold, resolution: int) -> FloatArray:
+def _snapped(move_values: FloatArray, swept_range: Threshold, resolution: int) -> FloatArray:
     """Values moved to a few of them, evenly spaced in order, so counts there stay exact, [E].
 
     A change at a value of a ceiling counts from there on, of a floor only beyond: moved up to the
     next one that stays, or down to it, it counts at just those that it counted at before.
+
+    Example: of four values of a ceiling two stay, and the others move up.
+      >>> _snapped(np.array([0.1, 0.2, 0.3, 0.4]), SWEPT["l2.max_l2"], 3).tolist()
+      [0.1, 0.4, 0.4, 0.4]
     """
-    ordered = np.unique(values)
-    if len(ordered) < resolution:
-        return values
-    places = np.linspace(0, len(ordered) - 1, resolution - 1).round().astype(np.int64)
-    if swept.side == "ceiling":
-        places[-1] = len(ordered) - 1  # also of one place: every value has one above it to move to
-    grid = ordered[places]
-    if swept.side == "ceiling":
-        return grid[np.searchsorted(grid, values, side="left")]
-    return grid[np.searchsorted(grid, values, side="right") - 1]
+    distinct_values = np.unique(move_values)
+    if len(distinct_values) < resolution:
+        return move_values
+    grid_indices = np.linspace(0, len(distinct_values) - 1, resolution - 1).round().astype(np.int64)
+    if swept_range.side == "ceiling":
+        grid_indices[-1] = (
+            len(distinct_values) - 1
+        )  # also of one place: every value has one above it to move to
+    grid_values = distinct_values[grid_indices]
+    if swept_range.side == "ceiling":
+        return grid_values[np.searchsorted(grid_values, move_values, side="left")]
+    return grid_values[np.searchsorted(grid_values, move_values, side="right") - 1]

@@ -30,8 +30,8 @@ from raglab.progress import progress
 from raglab.values import Case, CodeArray, FloatArray, SlotArray
 
 # cases of a part, whose measurements stay in the cache of one core while all policies pass
-CASES = 4_096
-BLOCK = 65_536  # decisions of a part that are made at once
+CASES_AT_ONCE = 4_096
+DECISIONS_AT_ONCE = 65_536  # decisions of a part that are made at once
 
 
 def vectorised_codes(
@@ -48,16 +48,19 @@ def vectorised_codes(
       n_policies: P.
       weight: of each case, [Q]; 1 where not given.
     """
-    width = codes_wide(evidence)
-    counts = np.zeros((n_policies, width), dtype=np.int64 if weight is None else np.float64)
+    n_codes = codes_wide(evidence)
+    code_counts = np.zeros((n_policies, n_codes), dtype=np.int64 if weight is None else np.float64)
     check_own_gates(evidence, thresholds)
     evidence, thresholds = narrow_evidence(evidence, thresholds)
-    for cases in progress(list(spans(len(evidence.label), CASES)), "replay", "part"):
-        part = case_rows(evidence, cases)
-        by = None if weight is None else weight[cases]
-        for rows, codes in code_blocks(part, thresholds, n_policies):
-            counts[rows] += [np.bincount(of_policy, by, minlength=width) for of_policy in codes]
-    return counts
+    for case_block in progress(list(spans(len(evidence.label), CASES_AT_ONCE)), "replay", "part"):
+        block_evidence = case_rows(evidence, case_block)
+        block_weights = None if weight is None else weight[case_block]
+        for policy_block, block_codes in code_blocks(block_evidence, thresholds, n_policies):
+            code_counts[policy_block] += [
+                np.bincount(policy_codes, block_weights, minlength=n_codes)
+                for policy_codes in block_codes
+            ]
+    return code_counts
 
 
 def code_blocks(
@@ -71,50 +74,64 @@ def code_blocks(
       n_policies: P.
     """
     n_cases = len(evidence.label)
-    blocks = list(spans(n_policies, max(1, BLOCK // max(1, n_cases))))
-    for rows in progress(blocks, "replay", "part"):
-        some = policy_slice(thresholds, rows)
-        outcome = decide_cases(evidence, some, (rows.stop - rows.start, n_cases))
-        yield rows, outcome_codes(evidence, outcome)
+    policy_blocks = list(spans(n_policies, max(1, DECISIONS_AT_ONCE // max(1, n_cases))))
+    for policy_block in progress(policy_blocks, "replay", "part"):
+        block_thresholds = policy_slice(thresholds, policy_block)
+        block_outcome = decide_cases(
+            evidence, block_thresholds, (policy_block.stop - policy_block.start, n_cases)
+        )
+        yield policy_block, outcome_codes(evidence, block_outcome)
 
 
 def spans(n: int, size: int) -> Iterator[slice]:
-    """Equal parts of n, none over a size."""
+    """Equal parts of n, none over a size.
+
+    Example:
+      >>> [(part.start, part.stop) for part in spans(5, 2)]
+      [(0, 1), (1, 3), (3, 5)]
+    """
     n_parts = -(-n // size)
-    for part in range(n_parts):
-        yield slice(part * n // n_parts, (part + 1) * n // n_parts)
+    for part_index in range(n_parts):
+        yield slice(part_index * n // n_parts, (part_index + 1) * n // n_parts)
 
 
 # evidence or a part of it, a slice or positions
-def case_rows(evidence: Any, rows: Any) -> Any:  # noqa: ANN401
+def case_rows(evidence: Any, selected_cases: Any) -> Any:  # noqa: ANN401
     """Measurements of some cases.
 
     Args:
       evidence: measurements, or a part of them, [..., Q].
-      rows: a slice, or positions of cases.
+      selected_cases: a slice, or positions of cases.
     """
 
-    def part(field: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
-        if isinstance(field, tuple):
-            return case_rows(field, rows)
-        return np.ascontiguousarray(field[..., rows]) if isinstance(field, np.ndarray) else field
+    def part(measurement: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
+        if isinstance(measurement, tuple):
+            return case_rows(measurement, selected_cases)
+        return (
+            np.ascontiguousarray(measurement[..., selected_cases])
+            if isinstance(measurement, np.ndarray)
+            else measurement
+        )
 
     return type(evidence)(*map(part, evidence))
 
 
 # thresholds, a part of them, or an array
-def policy_slice(thresholds: Any, rows: slice) -> Any:  # noqa: ANN401
+def policy_slice(thresholds: Any, policy_block: slice) -> Any:  # noqa: ANN401
     """Thresholds of some policies."""
     if thresholds is None or isinstance(thresholds, Order):
         return thresholds
     if isinstance(thresholds, OwnThresholds):
-        return thresholds.rows(rows)
+        return thresholds.rows(policy_block)
     if isinstance(thresholds, dict):
-        return {name: policy_slice(field, rows) for name, field in thresholds.items()}
+        return {
+            section_name: policy_slice(section_thresholds, policy_block)
+            for section_name, section_thresholds in thresholds.items()
+        }
     return (
-        type(thresholds)(*map(partial(policy_slice, rows=rows), thresholds))
+        type(thresholds)(*map(partial(policy_slice, policy_block=policy_block), thresholds))
         if isinstance(thresholds, tuple)
-        else thresholds[rows]
+        else thresholds[policy_block]
     )
 
 
@@ -130,8 +147,8 @@ def policy_cells(
       policies: of one structure.
       weight: of each case, [Q]; 1 where not given.
     """
-    codes = vectorised_codes(evidence, policy_thresholds(policies), len(policies), weight)
-    return count_codes(codes).cells
+    code_counts = vectorised_codes(evidence, policy_thresholds(policies), len(policies), weight)
+    return count_codes(code_counts).cells
 
 
 def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> CodeArray:
@@ -141,12 +158,12 @@ def case_cells(evidence: Evidence, policies: Sequence[PolicyData]) -> CodeArray:
       evidence: measurements of the cases.
       policies: of one structure.
     """
-    cells = np.empty((len(policies), len(evidence.label)), dtype=np.int8)
+    cells_by_policy = np.empty((len(policies), len(evidence.label)), dtype=np.int8)
     thresholds = policy_thresholds(policies)
     check_own_gates(evidence, thresholds)
-    for rows, codes in code_blocks(evidence, thresholds, len(policies)):
-        cells[rows] = CELL_OF_CODE[codes]
-    return cells
+    for policy_block, block_codes in code_blocks(evidence, thresholds, len(policies)):
+        cells_by_policy[policy_block] = CELL_OF_CODE[block_codes]
+    return cells_by_policy
 
 
 def evidence_with_model(evidence: Evidence, policy: PolicyData, cases: Sequence[Case]) -> Evidence:
@@ -157,12 +174,15 @@ def evidence_with_model(evidence: Evidence, policy: PolicyData, cases: Sequence[
       cases: that were measured, of whose groups the model may hold a bias, [Q].
       policy: the policy whose decision model is applied; without one the evidence stays as it is.
     """
-    model = policy.structure.decision
-    if model is None:
+    decision_model = policy.structure.decision
+    if decision_model is None:
         return evidence
     return evidence._replace(
         probability=class_probabilities(
-            evidence.signals, model, evidence.known.names, model.group_values(cases)
+            evidence.signals,
+            decision_model,
+            evidence.known.names,
+            decision_model.group_values(cases),
         ),
-        asked_right=np.full(len(evidence.label_code), model.asked_right),
+        asked_right=np.full(len(evidence.label_code), decision_model.asked_right),
     )

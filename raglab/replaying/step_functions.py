@@ -33,7 +33,7 @@ from raglab.replaying.breakpoints import (
 from raglab.replaying.case_codes import case_rows, spans
 from raglab.values import CodeArray, FloatArray, SlotArray, Status
 
-MANY_PIECES = 0.05  # share of the cases, those with most pieces, that are decided apart
+MANY_PIECES_SHARE = 0.05  # share of the cases, those with most pieces, that are decided apart
 # decisions made at once where parts of the cases would cost more than they save
 ROWS_AT_ONCE = 1 << 19
 # breakpoints [B, Q] and codes [B + 1, Q] between them
@@ -56,19 +56,23 @@ def piece_codes(
       paths: of the thresholds.
     """
     check_own_gates(evidence, thresholds)
-    swept = {path: swept_threshold(evidence.known, thresholds, path) for path in paths}
-    points = {path: live_breakpoints(evidence, thresholds, path) for path in paths}
+    threshold_by_path = {path: swept_threshold(evidence.known, thresholds, path) for path in paths}
+    breakpoints_by_path = {path: live_breakpoints(evidence, thresholds, path) for path in paths}
     # A case that changes once is one thing at the low end and another at the high one, so that the
     # ends of many thresholds are as many policies, which are decided together.
-    ends = _end_codes(
-        evidence, thresholds, [swept[path] for path in paths if len(points[path]) < 2]
+    codes_at_ends = _end_codes(
+        evidence,
+        thresholds,
+        [threshold_by_path[path] for path in paths if len(breakpoints_by_path[path]) < 2],
     )
     return {
         path: (
-            points[path],
-            ends[path]
-            if path in ends
-            else _between_codes(evidence, thresholds, swept[path], points[path]),
+            breakpoints_by_path[path],
+            codes_at_ends[path]
+            if path in codes_at_ends
+            else _between_codes(
+                evidence, thresholds, threshold_by_path[path], breakpoints_by_path[path]
+            ),
         )
         for path in paths
     }
@@ -82,11 +86,13 @@ def piece_status(
     No case needs a label.
     """
     # A label has no say in a status; of none of them it would only be refused.
-    any_label = evidence._replace(label_code=np.full_like(evidence.label_code, Status.ambiguous))
-    pieces = piece_codes(any_label, policy_thresholds([policy]), paths)
+    labelled_evidence = evidence._replace(
+        label_code=np.full_like(evidence.label_code, Status.ambiguous)
+    )
+    pieces_by_path = piece_codes(labelled_evidence, policy_thresholds([policy]), paths)
     return {
-        path: (points, STATUS_OF[codes % N_CODES // metrics.CELLS])
-        for path, (points, codes) in pieces.items()
+        path: (breakpoints, STATUS_OF[piece_outcomes % N_CODES // metrics.CELLS])
+        for path, (breakpoints, piece_outcomes) in pieces_by_path.items()
     }
 
 
@@ -98,17 +104,21 @@ def idle_thresholds(
     All other thresholds stay as in the policy. Exact; a decision is a case's status and, where it
     has a label, whether it is right.
     """
-    code = evidence.label_code
-    judged = evidence._replace(label_code=np.where(code < 0, np.int8(Status.ambiguous), code))
-    unset = [path for path in paths if policy.value(path) is None]
-    groups = [(policy, [path for path in paths if path not in unset])]
-    groups += [(with_threshold(evidence, policy, path), [path]) for path in unset]
-    cells = {
-        path: CELL_OF_CODE[codes]
-        for chosen, group in groups
-        for path, (_, codes) in piece_codes(judged, policy_thresholds([chosen]), group).items()
+    label_codes = evidence.label_code
+    judged_evidence = evidence._replace(
+        label_code=np.where(label_codes < 0, np.int8(Status.ambiguous), label_codes)
+    )
+    unset_paths = [path for path in paths if policy.value(path) is None]
+    policy_paths = [(policy, [path for path in paths if path not in unset_paths])]
+    policy_paths += [(with_threshold(evidence, policy, path), [path]) for path in unset_paths]
+    cells_by_path = {
+        path: CELL_OF_CODE[piece_outcomes]
+        for group_policy, group_paths in policy_paths
+        for path, (_, piece_outcomes) in piece_codes(
+            judged_evidence, policy_thresholds([group_policy]), group_paths
+        ).items()
     }
-    return tuple(path for path in paths if (cells[path] == cells[path][:1]).all())
+    return tuple(path for path in paths if (cells_by_path[path] == cells_by_path[path][:1]).all())
 
 
 def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyData:
@@ -116,85 +126,114 @@ def with_threshold(evidence: Evidence, policy: PolicyData, path: str) -> PolicyD
 
     One that is not set may switch its gate off: steps of it are those of a policy that sets it.
     """
-    swept = swept_threshold(evidence.known, policy_thresholds([policy]), path)
+    swept_range = swept_threshold(evidence.known, policy_thresholds([policy]), path)
     if policy.value(path) is not None:
         return policy
-    ends = [end for end in (swept.low, swept.high) if np.isfinite(end)]
-    value = ends[0] if ends else 0.0
-    return policy.replace(path, int(value) if swept.whole else value)
+    finite_ends = [
+        range_end for range_end in (swept_range.low, swept_range.high) if np.isfinite(range_end)
+    ]
+    end_value = finite_ends[0] if finite_ends else 0.0
+    return policy.replace(path, int(end_value) if swept_range.whole else end_value)
 
 
 def _end_codes(
-    evidence: Evidence, thresholds: Thresholds, swept: Sequence[Threshold]
+    evidence: Evidence, thresholds: Thresholds, swept_ranges: Sequence[Threshold]
 ) -> dict[str, SlotArray]:
     """Codes at the low and the high end of the range of each threshold, [2, Q], by path."""
-    size = len(evidence.label)
-    codes: dict[str, SlotArray] = {}
-    for some in spans(len(swept), max(1, ROWS_AT_ONCE // max(1, 2 * size))):
-        moved = [
+    n_cases = len(evidence.label)
+    codes_by_path: dict[str, SlotArray] = {}
+    for range_block in spans(len(swept_ranges), max(1, ROWS_AT_ONCE // max(1, 2 * n_cases))):
+        end_thresholds = [
             thresholds.with_value(threshold.path, np.array([[threshold.low], [threshold.high]]))
-            for threshold in swept[some]
+            for threshold in swept_ranges[range_block]
         ]
-        shape = (2 * len(moved), size)
-        both = outcome_codes(evidence, decide_cases(evidence, stacked(moved, 2), shape))
-        codes |= {
-            threshold.path: both[2 * place : 2 * place + 2]
-            for place, threshold in enumerate(swept[some])
+        batch_shape = (2 * len(end_thresholds), n_cases)
+        end_codes = outcome_codes(
+            evidence, decide_cases(evidence, stacked(end_thresholds, 2), batch_shape)
+        )
+        codes_by_path |= {
+            threshold.path: end_codes[2 * block_index : 2 * block_index + 2]
+            for block_index, threshold in enumerate(swept_ranges[range_block])
         }
-    return codes
+    return codes_by_path
 
 
 def _between_codes(
-    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: FloatArray
+    evidence: Evidence, thresholds: Thresholds, swept_range: Threshold, breakpoints: FloatArray
 ) -> SlotArray:
     """Codes on the pieces between several breakpoints of each case, [B + 1, Q]."""
     # Most cases have far fewer pieces than the one that has most: the few that have many are
     # decided apart.
-    n_points = np.count_nonzero(~np.isnan(values), axis=0)
-    enough = int(
-        np.searchsorted(np.bincount(n_points).cumsum(), (1.0 - MANY_PIECES) * len(n_points))
+    n_points = np.count_nonzero(~np.isnan(breakpoints), axis=0)
+    n_common = int(
+        np.searchsorted(np.bincount(n_points).cumsum(), (1.0 - MANY_PIECES_SHARE) * len(n_points))
     )
-    if enough == len(values):
-        return _piecewise_codes(evidence, thresholds, swept, values)
-    few = _piecewise_codes(evidence, thresholds, swept, values[:enough])
-    codes = np.concatenate([few, np.broadcast_to(few[-1], (len(values) - enough, len(n_points)))])
-    many = np.flatnonzero(n_points > enough)
-    codes[:, many] = _piecewise_codes(case_rows(evidence, many), thresholds, swept, values[:, many])
-    return codes
+    if n_common == len(breakpoints):
+        return _piecewise_codes(evidence, thresholds, swept_range, breakpoints)
+    common_codes = _piecewise_codes(evidence, thresholds, swept_range, breakpoints[:n_common])
+    piece_outcomes = np.concatenate(
+        [
+            common_codes,
+            np.broadcast_to(common_codes[-1], (len(breakpoints) - n_common, len(n_points))),
+        ]
+    )
+    many_pieces = np.flatnonzero(n_points > n_common)
+    piece_outcomes[:, many_pieces] = _piecewise_codes(
+        case_rows(evidence, many_pieces), thresholds, swept_range, breakpoints[:, many_pieces]
+    )
+    return piece_outcomes
 
 
 def _piecewise_codes(
-    evidence: Evidence, thresholds: Thresholds, swept: Threshold, values: FloatArray
+    evidence: Evidence, thresholds: Thresholds, swept_range: Threshold, breakpoints: FloatArray
 ) -> SlotArray:
     """Codes at one value within each piece, [B + 1, Q]: at its closed end, where it has one."""
-    low, high = np.full((1, values.shape[1]), swept.low), np.full((1, values.shape[1]), swept.high)
-    if swept.side == "ceiling":
-        below = np.nextafter(values[:1], -np.inf) if len(values) else low
-        first = np.where(np.isnan(below), low, np.maximum(below, swept.low))
-        trial = np.concatenate([first, np.where(np.isnan(values), high, values)])
+    range_low, range_high = (
+        np.full((1, breakpoints.shape[1]), swept_range.low),
+        np.full((1, breakpoints.shape[1]), swept_range.high),
+    )
+    if swept_range.side == "ceiling":
+        below_first = np.nextafter(breakpoints[:1], -np.inf) if len(breakpoints) else range_low
+        first_trial = np.where(
+            np.isnan(below_first), range_low, np.maximum(below_first, swept_range.low)
+        )
+        trial_values = np.concatenate(
+            [first_trial, np.where(np.isnan(breakpoints), range_high, breakpoints)]
+        )
     else:
-        trial = np.concatenate([np.where(np.isnan(values), high, values), high])
+        trial_values = np.concatenate(
+            [np.where(np.isnan(breakpoints), range_high, breakpoints), range_high]
+        )
     return outcome_codes(
-        evidence, decide_cases(evidence, thresholds.with_value(swept.path, trial), trial.shape)
+        evidence,
+        decide_cases(
+            evidence, thresholds.with_value(swept_range.path, trial_values), trial_values.shape
+        ),
     )
 
 
 def cell_moves(
-    values: FloatArray,
-    cell: CodeArray,
+    breakpoints: FloatArray,
+    cell_codes: CodeArray,
     weight: FloatArray | None = None,
 ) -> Moves:
     """Where cases go, from the cell of each on each of its pieces.
 
     Args:
-      values: [B, Q] breakpoints.
-      cell: [B + 1, Q].
+      breakpoints: [B, Q] breakpoints.
+      cell_codes: [B + 1, Q].
       weight: of each case, [Q]; 1 where not given.
     """
-    moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
-    first = np.bincount(cell[0], weight, minlength=metrics.N_CELLS)
-    weights = None if weight is None else np.broadcast_to(weight, moved.shape)[moved]
-    return Moves(first, values[moved], cell[:-1][moved], cell[1:][moved], weights)
+    is_move = (cell_codes[1:] != cell_codes[:-1]) & ~np.isnan(breakpoints)
+    first_cells = np.bincount(cell_codes[0], weight, minlength=metrics.N_CELLS)
+    move_weights = None if weight is None else np.broadcast_to(weight, is_move.shape)[is_move]
+    return Moves(
+        first_cells,
+        breakpoints[is_move],
+        cell_codes[:-1][is_move],
+        cell_codes[1:][is_move],
+        move_weights,
+    )
 
 
 def step_cells(
@@ -211,8 +250,8 @@ def step_cells(
       path: of the threshold.
       weight: of each case, [Q]; 1 where not given.
     """
-    swept, moved = path_moves(evidence, policy, path, weight)
-    return sum_moves([moved], swept)
+    swept_range, case_moves = path_moves(evidence, policy, path, weight)
+    return sum_moves([case_moves], swept_range)
 
 
 def path_moves(
@@ -242,8 +281,11 @@ def all_step_cells(evidence: Evidence, policy: PolicyData) -> dict[str, StepCell
       evidence: measurements of the cases.
       policy: the policy that gives all thresholds.
     """
-    moves = moves_of_paths(evidence, policy, acting_paths(evidence, policy))
-    return {path: sum_moves([moved], swept) for path, (swept, moved) in moves.items()}
+    moves_by_path = moves_of_paths(evidence, policy, acting_paths(evidence, policy))
+    return {
+        path: sum_moves([case_moves], swept_range)
+        for path, (swept_range, case_moves) in moves_by_path.items()
+    }
 
 
 def moves_of_paths(
@@ -257,9 +299,9 @@ def moves_of_paths(
     return {
         path: (
             swept_threshold(evidence.known, thresholds, path),
-            cell_moves(points, CELL_OF_CODE.take(codes), weight),
+            cell_moves(breakpoints, CELL_OF_CODE.take(piece_outcomes), weight),
         )
-        for path, (points, codes) in piece_codes(evidence, thresholds, paths).items()
+        for path, (breakpoints, piece_outcomes) in piece_codes(evidence, thresholds, paths).items()
     }
 
 
@@ -299,19 +341,26 @@ def nearest_flips(
       >>> nearest_flips(0.5, points, status, now, floor).distance.round(6)
       array([0.2, 0.3])
     """
-    inward = np.inf if swept.side == "floor" else -np.inf
-    ends = np.full((1, points.shape[1]), swept.low), np.full((1, points.shape[1]), swept.high)
-    first, last = np.concatenate([ends[0], points]), np.concatenate([points, ends[1]])
-    beyond = np.isnan(last)
-    last = np.where(beyond, swept.high, last)
+    inward_limit = np.inf if swept.side == "floor" else -np.inf
+    range_ends = np.full((1, points.shape[1]), swept.low), np.full((1, points.shape[1]), swept.high)
+    piece_starts, piece_ends = (
+        np.concatenate([range_ends[0], points]),
+        np.concatenate([points, range_ends[1]]),
+    )
+    is_beyond = np.isnan(piece_ends)
+    piece_ends = np.where(is_beyond, swept.high, piece_ends)
     if swept.side == "floor":
-        first[1:] = first[1:] + 1.0 if swept.whole else np.nextafter(first[1:], inward)
+        piece_starts[1:] = (
+            piece_starts[1:] + 1.0 if swept.whole else np.nextafter(piece_starts[1:], inward_limit)
+        )
     else:
-        inner = ~beyond
-        inner[-1] = False
-        last = np.where(inner, np.nextafter(last, inward), last)
-    flips = (status != current) & (first <= last)  # a piece behind the last point begins at NaN
-    at = np.minimum(np.maximum(value, first), last)
-    distance = np.where(flips, np.abs(at - value), np.inf)
-    nearest = (distance.argmin(axis=0), np.arange(points.shape[1]))
-    return Flips(at[nearest], status[nearest], distance[nearest])
+        is_inner = ~is_beyond
+        is_inner[-1] = False
+        piece_ends = np.where(is_inner, np.nextafter(piece_ends, inward_limit), piece_ends)
+    is_flip = (status != current) & (
+        piece_starts <= piece_ends
+    )  # a piece behind the last point begins at NaN
+    nearest_values = np.minimum(np.maximum(value, piece_starts), piece_ends)
+    distance = np.where(is_flip, np.abs(nearest_values - value), np.inf)
+    nearest_piece = (distance.argmin(axis=0), np.arange(points.shape[1]))
+    return Flips(nearest_values[nearest_piece], status[nearest_piece], distance[nearest_piece])

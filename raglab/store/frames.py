@@ -26,7 +26,7 @@ from raglab.decision.measurement import CAN_BE_OFF
 from raglab.decision.score_directions import HIT_SCORES, SIGNS, warn_of_directions
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
-from raglab.signals import DECLARED, Signal, own_signal
+from raglab.signals import DECLARED_KEYS, Signal, own_signal
 from raglab.store.case_labels import is_outside
 from raglab.store.files import Where, input_error, shown_value
 from raglab.store.hit_tables import (
@@ -51,7 +51,7 @@ from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace, with_column
 from raglab.values import (
     FLOAT_FIELDS,
-    MOST_HITS,
+    MAX_HITS_PER_CASE,
     SCHEMA_VERSION,
     Case,
     Chunk,
@@ -392,14 +392,15 @@ def signal_columns(signals: Signals, name: str) -> list[tuple[Signal, str]]:
     columns, needed = [], {"higher", "unit"}
     for signal, stated in (signals or {}).items():
         keys = {*stated} if isinstance(stated, Mapping) else set()
-        if not needed <= keys <= {"column", *DECLARED}:
+        if not needed <= keys <= {"column", *DECLARED_KEYS}:
             raise input_error(
                 Where(name, id=f"signal {signal}"),
-                f"a signal must state higher and unit, of column, {', '.join(sorted(DECLARED))}",
+                "a signal must state higher and unit, of column, "
+                f"{', '.join(sorted(DECLARED_KEYS))}",
                 'write {"my_score": {"column": …, "higher": "surer", "unit": "probability"}}',
                 shown_value(", ".join(map(str, stated)) if keys else stated),
             )
-        declared: dict[str, Any] = {key: stated[key] for key in DECLARED & keys}
+        declared: dict[str, Any] = {key: stated[key] for key in DECLARED_KEYS & keys}
         columns.append((own_signal(signal, **declared), str(stated.get("column", signal))))
     return columns
 
@@ -463,7 +464,7 @@ def _check_cells(rows: _Rows) -> None:
     longest = int(n_rows.max())
     what = "cases by arms, depths and"
     for rule, count, most in (
-        ("hits of a case, arm and depth", longest, MOST_HITS),
+        ("hits of a case, arm and depth", longest, MAX_HITS_PER_CASE),
         (f"{what} hits of the longest case", longest * rows.n_cells, MAX_CELLS),
         (f"{what} pairs of hits of the longest case", longest**2 * rows.n_cells, MAX_PAIRS),
     ):

@@ -20,7 +20,7 @@ from raglab.signals import NAMES, declared_signal, signal
 from raglab.store.files import InputError, input_error, shown_value
 from raglab.store.records import MAX_INTEGER
 from raglab.store.signal_columns import signal_column
-from raglab.values import FLOAT_FIELDS, MOST_HITS, Answers, Hits, PatternHits, TraceData
+from raglab.values import FLOAT_FIELDS, MAX_HITS_PER_CASE, Answers, Hits, PatternHits, TraceData
 
 MOST_DEPTHS = 101  # `refine.max_depth` is at most 100
 _OF_BOTH = frozenset({"fetch_k", "score"})  # parameters of a search of ours, and of a frame
@@ -225,8 +225,8 @@ def _hit_rules(hits: Hits, size: tuple[int, int], n_chunks: int) -> Iterator[_Ru
     )
     yield (
         "hits",
-        f"be of 1 to {MOST_DEPTHS} depths and {MOST_HITS:,} at most",
-        not 1 <= shape[2] <= MOST_DEPTHS or shape[3] > MOST_HITS,
+        f"be of 1 to {MOST_DEPTHS} depths and {MAX_HITS_PER_CASE:,} at most",
+        not 1 <= shape[2] <= MOST_DEPTHS or shape[3] > MAX_HITS_PER_CASE,
         str(shape),
     )
     for name, field in hits._asdict().items():

@@ -25,7 +25,7 @@ from raglab.store.records import hash_cases
 from raglab.store.signal_columns import array_hash, signal_column
 from raglab.store.trace_files import load, parquet_frame, read_cases, save, trace_error
 from raglab.store.trace_merging import Kind, TraceError, merge_traces
-from raglab.values import NONE, Case, case_positions, map_fields
+from raglab.values import NO_LABEL, Case, case_positions, map_fields
 from raglab.words.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ class Trace(values.TraceData):
         """
         rows = [row for row, case in enumerate(self.cases) if case.split == name]
         if not rows:
-            raise split_error(name, {case.split or NONE for case in self.cases})
+            raise split_error(name, {case.split or NO_LABEL for case in self.cases})
         return self.subset(rows)
 
 
@@ -388,7 +388,7 @@ def split_error(name: str, there: Collection[str]) -> ValueError:
     Args:
       there: splits of the cases, `NONE` of those without.
     """
-    splits = ", ".join(sorted({*there} - {NONE}))
+    splits = ", ".join(sorted({*there} - {NO_LABEL}))
     value, remedy = repr(name), "set `split` in the cases"
     if not splits:
         value += " of cases without splits"

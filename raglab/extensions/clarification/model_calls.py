@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from raglab.answering.client import ModelClient, check_client, json_object
 from raglab.answering.generation import whole_text
 from raglab.answering.prompts import (
-    MOST_TOKENS,
+    MAX_PROMPT_TOKENS,
     Prompt,
     data_prompt,
     fit_passages,
@@ -197,7 +197,7 @@ class ModelCall:
           ValueError: its reply is none of the schema.
         """
         texts = (text, *(part for _, part in sections))
-        room = passage_room(MOST_TOKENS, self.prompt, *texts, needed=bool(passages))
+        room = passage_room(MAX_PROMPT_TOKENS, self.prompt, *texts, needed=bool(passages))
         sent = fit_passages(passages, room)
         request = messages(self.prompt, data_prompt(text, sent, *sections, label=label))
         completion = self.client.complete(

@@ -252,7 +252,7 @@ class CockpitState:
         both = [self.baseline, self.policy]
         counts, costs = tally(trace, both, self.arm), metrics.stated_costs(self.goal.matrix)
         weighed = self.goal.weighings(counts.cells)
-        table = rate_table(counts, both, costs=costs, weighed=weighed)
+        table = rate_table(counts, both, costs=costs, weighed_cells=weighed)
         return table.set_axis(["baseline", "here"])
 
     # Moves

@@ -21,7 +21,7 @@ from raglab.decision.measurement import Evidence
 from raglab.decision.outcome_codes import CELL_OF_CODE, outcome_codes
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds
 from raglab.gates import Gate, Threshold
-from raglab.gating.own_margins import OWN
+from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.gating.signal_gates import SIGNALS, signal_path
 from raglab.lab.goals import Goal
 from raglab.lab.line_search import round_between, step_index
@@ -165,9 +165,15 @@ def _user_rows(here: ShownPolicy, names: Sequence[str] | None) -> Iterator[Row]:
             swept = tuple(threshold for threshold in paths if threshold.signal == name)
             yield Row(path, "S2.15", section, f"{path}.enabled", swept)
     for name in here.policy.gates:
-        if names is None or f"{OWN}.{name}" in names:
+        if names is None or f"{USER_GATES_SECTION}.{name}" in names:
             own = own_gate(name)
-            yield Row(f"{OWN}.{name}", "S2.18", own.firing, f"{OWN}.{name}.enabled", own.thresholds)
+            yield Row(
+                f"{USER_GATES_SECTION}.{name}",
+                "S2.18",
+                own.firing,
+                f"{USER_GATES_SECTION}.{name}.enabled",
+                own.thresholds,
+            )
 
 
 def decided_counts(here: ShownPolicy) -> dict[str, list[int]]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from raglab.extensions.imports.spans import LoggedSpan, objects
-from raglab.signals import ANY
+from raglab.signals import WIDEST_RANGE
 from raglab.store.csv_tables import MISSING_WORDS
 
 Kind = Literal["retriever", "reranker", "model", "other"]
@@ -299,7 +299,7 @@ def _score(records: Iterable[Mapping[str, Any]]) -> float:
     """The first number that a signal may have, NaN where there is none. A truth value is none."""
     for value in (record.get(key) for record in records for key in SCORE_KEYS):
         with suppress(ValueError, OverflowError):
-            if type(value) in _PLAIN and abs(number := float(value)) <= ANY:  # type: ignore[arg-type]
+            if type(value) in _PLAIN and abs(number := float(value)) <= WIDEST_RANGE:  # type: ignore[arg-type]
                 return number
     return math.nan
 

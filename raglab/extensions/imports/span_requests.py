@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from raglab.extensions.imports.import_counts import SIGNALS, ImportCounts
 from raglab.extensions.imports.span_parts import SEARCHES, SpanDocument, SpanFeedback, SpanPart
-from raglab.signals import ANY
+from raglab.signals import WIDEST_RANGE
 from raglab.values import LONGEST_QUESTION
 
 # characters of a document's or trace's id, and of one in a message
@@ -250,7 +250,7 @@ def _hits(
         scores = [getattr(hit, field_name) for hit in hits]
         counts.tallies["scored"][signal] += len(scores) - sum(map(math.isnan, scores))
     counts.add(
-        f"hits have no score, or none within ±{ANY:.0e}",
+        f"hits have no score, or none within ±{WIDEST_RANGE:.0e}",
         place,
         sum(math.isnan(hit.retrieved) and math.isnan(hit.reranked) for hit in hits),
     )

@@ -39,7 +39,7 @@ from raglab.store.trace_files import content_hash
 from raglab.store.traces import Trace
 from raglab.values import (
     FLOAT_FIELDS,
-    MOST_HITS,
+    MAX_HITS_PER_CASE,
     SCHEMA_VERSION,
     Case,
     Chunk,
@@ -262,7 +262,7 @@ def join_requests(
     ]
     if not requests:
         return [], counts
-    most = min(MOST_HITS, MOST_CELLS // len(requests))
+    most = min(MAX_HITS_PER_CASE, MOST_CELLS // len(requests))
     requests = sorted(
         (_labelled(request, most, settings, counts) for request in requests), key=_time
     )

@@ -42,7 +42,7 @@ from raglab.extensions.learned_signals.score_models import (
     model_record,
     parse_model,
 )
-from raglab.gating.expected_cost import CLASSES
+from raglab.gating.expected_cost import OUTCOME_CLASSES
 from raglab.lab.answer_basis import check_recorded
 from raglab.lab.decision_fitting import check_kinds, decision_cases
 from raglab.lab.held_out_groups import grouped_folds
@@ -416,7 +416,9 @@ def labelled_rows(
         start = policy if policy is not None else Policy.load()
         check_recorded(trace, start, arm, "a signal")
         evidence = measured_tables(trace, start, arm).evidence
-        return np.arange(len(trace)), decision_cases(evidence).classes == CLASSES.index("right")
+        return np.arange(len(trace)), decision_cases(evidence).classes == OUTCOME_CLASSES.index(
+            "right"
+        )
     status = np.array([case.expect_status for case in trace.cases])
     rows = np.flatnonzero(np.isin(status, ("ok", "refuse")))
     return rows, status[rows] == "ok"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from raglab.answering.client import ModelClient
 from raglab.answering.metered_client import RequestBudget
-from raglab.answering.prompts import MOST_TOKENS, Prompt
+from raglab.answering.prompts import MAX_PROMPT_TOKENS, Prompt
 from raglab.answering.support import NliScorer, answer_support
 from raglab.extensions.learned_signals.judging import (
     IS_RIGHT,
@@ -43,7 +43,7 @@ from raglab.extensions.learned_signals.readers import (
 )
 from raglab.live.signal_functions import Rows, SignalFunction
 from raglab.models.loaders import Nli, load_nli
-from raglab.signals import LONGEST_TEXT
+from raglab.signals import MAX_TEXT_CHARACTERS
 from raglab.values import refuse
 from raglab.words.canonical import digest
 
@@ -189,7 +189,7 @@ def judge(
     name: str = "judge",
     n_hits: int = N_HITS,
     at_once: int = 1,
-    max_prompt_tokens: int = MOST_TOKENS,
+    max_prompt_tokens: int = MAX_PROMPT_TOKENS,
 ) -> SignalFunction:
     """Score in [0, 1] by a language model, which grades by a rubric in words.
 
@@ -250,7 +250,7 @@ def yes_no(
     name: str = "yes_no",
     n_hits: int = N_HITS,
     at_once: int = 1,
-    max_prompt_tokens: int = MOST_TOKENS,
+    max_prompt_tokens: int = MAX_PROMPT_TOKENS,
     least_mass: float = LEAST_MASS,
 ) -> SignalFunction:
     """P(yes) of a question about a case, in [0, 1], from the log-probabilities of one token.
@@ -325,8 +325,8 @@ def _signal(
 ) -> SignalFunction:
     """Signal by a model; its version is the identity, a long one with its hash at the end."""
     stage: Literal["hits", "answer"] = "answer" if "answer.text" in needs else "hits"
-    if len(identity) > LONGEST_TEXT:
-        identity = f"{identity[: LONGEST_TEXT - 17]}:{digest(identity, 16)}"
+    if len(identity) > MAX_TEXT_CHARACTERS:
+        identity = f"{identity[: MAX_TEXT_CHARACTERS - 17]}:{digest(identity, 16)}"
     return SignalFunction(
         name, measure, needs, stage=stage, version=identity, n_hits=n_hits, batch=batch
     )

@@ -62,7 +62,7 @@ from raglab.store.traces import (
     split_error,
     with_column,
 )
-from raglab.values import NONE, Case, CaseCounts, case_positions, count_cases, counted, refuse
+from raglab.values import NO_LABEL, Case, CaseCounts, case_positions, count_cases, counted, refuse
 from raglab.words.canonical import canonical_json, digest
 from raglab.words.html_display import Fold
 from raglab.words.results import Result, Summary
@@ -91,7 +91,7 @@ class TraceChange(NamedTuple):
         if self.method == "subset":
             return [cases[row] for row in self.arguments[0].tolist()]
         if self.method == "split":
-            return [case for case in cases if (case.split or NONE) == self.arguments[0]]
+            return [case for case in cases if (case.split or NO_LABEL) == self.arguments[0]]
         return (
             list(labelled_cases(cases, *self.arguments)) if self.method == "with_labels" else cases
         )
@@ -102,7 +102,7 @@ class TraceChange(NamedTuple):
             return with_column(trace, *self.arguments)
         if self.method == "split":  # a trace in memory has no split of those without one
             name = self.arguments[0]
-            rows = [row for row, case in enumerate(trace.cases) if (case.split or NONE) == name]
+            rows = [row for row, case in enumerate(trace.cases) if (case.split or NO_LABEL) == name]
             return trace.subset(rows)
         return getattr(trace, self.method)(*self.arguments)
 

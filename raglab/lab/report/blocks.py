@@ -27,7 +27,7 @@ from raglab.displays.tables import (
 )
 from raglab.lab.report.case_counts import flipped_cases
 from raglab.lab.targets import BOUGHT, Reachable, TargetVerdict
-from raglab.policy import WHOLE, PolicyData
+from raglab.policy import WHOLE_VALUES, PolicyData
 from raglab.replaying.breakpoints import threshold_at
 from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.values import Status
@@ -185,7 +185,7 @@ def _setting(value: Any, counterpart: Any) -> str:  # noqa: ANN401 - thresholds 
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> ReportTable:
     """Thresholds and switches that differ."""
     pairs = incumbent.diff(tuned).items()
-    changes = {path: pair for path, pair in pairs if path not in WHOLE}
+    changes = {path: pair for path, pair in pairs if path not in WHOLE_VALUES}
     columns = {
         "path": list(changes),
         cut_text(first): [number_cell(_setting(*pair)) for pair in changes.values()],

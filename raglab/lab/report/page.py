@@ -308,7 +308,7 @@ def _report_data(
     every, replayed = list(policies.values()), held_trace(trace)
     counts = replay.tally(replayed, every, name)
     weighed, _ = replay.trace_weighings(replayed, counts.cells, goal.mix, every, name)
-    table = replay.rate_table(counts, every, costs=goal.costs, weighed=weighed)
+    table = replay.rate_table(counts, every, costs=goal.costs, weighed_cells=weighed)
     decided = replay.decide_policies(replayed, [policies[each] for each in names], name)
     return ReportData(
         trace=trace,

@@ -29,7 +29,7 @@ from raglab.displays.tables import (
     frame_table,
     number_cell,
 )
-from raglab.gating.expected_cost import CLASSES
+from raglab.gating.expected_cost import OUTCOME_CLASSES
 from raglab.lab.answer_basis import missing_answers, missing_notes, not_compared
 from raglab.lab.answer_signals import P_RIGHT, AnswerSignals, curves
 from raglab.lab.goals import Goal, front
@@ -60,7 +60,7 @@ from raglab.metrics.crossings import Crossing
 from raglab.metrics.mixes import Mix
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.store.policies import Policy
-from raglab.values import NONE, Status
+from raglab.values import NO_LABEL, Status
 from raglab.words.html_display import Cell
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class ReportData(NamedTuple):
     def place(self) -> str:
         """The page with the split that its cases belong to."""
         splits = [cut_text(name) for name in self.trace.counted()]
-        known = [name for name in splits if name != NONE]
+        known = [name for name in splits if name != NO_LABEL]
         if not known:
             return "this page"
         return f"this page (split{'s' if splits[1:] else ''} {', '.join(splits)})"
@@ -363,7 +363,11 @@ def reliability_section(judged: ReportData) -> list[Block]:
 
 
 CLASS_WORDS = dict(
-    zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True)
+    zip(
+        OUTCOME_CLASSES,
+        ("right", "ok, but would miss", "to be refused", "to be asked"),
+        strict=True,
+    )
 )
 
 

@@ -22,7 +22,7 @@ from judge_server import (
 from llama_server import QUIRKS, SURE
 from llama_server import server as llama  # noqa: F401
 from raglab.answering.client import Capabilities, Completion, Message, TokenScore, estimate_tokens
-from raglab.answering.metered_client import OVERHEAD, RequestBudget, TokenCount
+from raglab.answering.metered_client import TEMPLATE_OVERHEAD, RequestBudget, TokenCount
 from raglab.answering.openai_client import OpenAIClient, _Known
 from raglab.extensions.learned_signals import judging
 from raglab.extensions.learned_signals.judging import (
@@ -199,7 +199,10 @@ def test_a_late_reply_is_charged_in_full(server):
     made = judge(server, timeout=0.3)
     assert math.isnan(made.score("Who pays?", PASSAGES))
     texts = [message["content"] for message in server.bodies[0]["messages"]]
-    assert made.client.counts.prompt_tokens == sum(len(text.encode()) for text in texts) + OVERHEAD
+    assert (
+        made.client.counts.prompt_tokens
+        == sum(len(text.encode()) for text in texts) + TEMPLATE_OVERHEAD
+    )
     assert made.client.counts.completion_tokens == 24
 
 
@@ -212,7 +215,7 @@ def test_a_budget_ends_before_it_is_exceeded(server):
     made.score("Case 0?", PASSAGES)
     most = (
         sum(len(message["content"].encode()) for message in server.bodies[0]["messages"])
-        + OVERHEAD
+        + TEMPLATE_OVERHEAD
         + 24
     )
     budgets = (
