@@ -30,12 +30,12 @@ from raglab.gating.expected_cost import DecisionModel
 from raglab.gating.fused_gate import Model, Part
 from raglab.gating.own_margins import OWN
 from raglab.policy_parts.acting import check_order_names, threshold_need
-from raglab.policy_parts.own_gates import REGISTERED
+from raglab.policy_parts.own_gates import REGISTERED_GATES
 from raglab.policy_parts.patterns import Patterns
 from raglab.policy_parts.sections import (
     EXPECTED_COST,
-    SHOWN,
-    UNSTATED,
+    SHOWN_CHARACTERS,
+    UNGATED_SIGNAL,
     Confidence,
     ContextSection,
     Coverage,
@@ -505,7 +505,7 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         for part in str(path).split("."):
             # a signal that the policy does not gate has no bounds
             if value is self.signals and is_name(part):
-                value = value.get(part, UNSTATED)
+                value = value.get(part, UNGATED_SIGNAL)
                 continue
             if value is self.gates:
                 return self._own_value(path)
@@ -520,7 +520,9 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         if not is_name(name) or (key and not is_name(key)):
             raise ValueError(_no_such_path(path))
         stated = self.gates.get(name)
-        rows = {row.key: row.default for row in getattr(REGISTERED.get(name), "thresholds", ())}
+        rows = {
+            row.key: row.default for row in getattr(REGISTERED_GATES.get(name), "thresholds", ())
+        }
         known = rows | {"enabled": stated is not None} | (stated or {})
         return known.get(key) if key else stated or {}
 
@@ -746,7 +748,7 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
         path = cut_value(".".join(str(part) for part in place))
         if problem["type"] == "extra_forbidden":
             return f"{path}: unknown key; write one of defaults.yaml's keys."
-        rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN)
+        rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN_CHARACTERS)
         value = cut_value(repr(problem["input"]))
         return f"{path}: {rule[0].lower() + rule[1:]}, got {value}{_threshold_unit(*place)}."
 

@@ -24,12 +24,12 @@ from raglab.decision.chain import (
     narrow_evidence,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
-from raglab.decision.inclusion import PROBABILITY, check_alone, inclusion_weights
+from raglab.decision.inclusion import PROBABILITY_KEY, check_alone, inclusion_weights
 from raglab.decision.learned_cases import trace_learned, warn_of_learned
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
-    N_CODES,
+    CODES_PER_BLOCK,
     Tally,
     count_codes,
 )
@@ -616,7 +616,7 @@ def trace_weighings(
         return [], metrics.SAMPLE
     if stated is None and weight is not None:
         by_case = CELL_OF_CODE[trace_codes(trace, policies, arm)]
-        return [metrics.weighed_cases(by_case, weight)], PROBABILITY
+        return [metrics.weighed_cases(by_case, weight)], PROBABILITY_KEY
     assert stated is not None  # noqa: S101 - one of the two is there
     check_alone(stated, weight)
     labels = metrics.label_counts(cells[0])
@@ -849,7 +849,7 @@ def flips(
         if path.startswith("decision."):
             width = max(float(value), 1.0)
         moved = swept_threshold(evidence.known, thresholds, path)
-        status = STATUS_OF[codes % N_CODES // CELLS]
+        status = STATUS_OF[codes % CODES_PER_BLOCK // CELLS]
         flip = nearest_flips(float(value), points, status, decisions.status, moved)
         if np.isfinite(flip.distance[0]):
             at, becomes = float(flip.value[0]), Status(int(flip.becomes[0]))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.arguments.plain_arrays import ROUNDING, float_array
+from raglab.arguments.plain_arrays import ROUNDING_TOLERANCE, float_array
 from raglab.policy_parts.resolver_rules import (
     ONE_OPTION,
     OUTCOMES,
@@ -617,7 +617,7 @@ def _flags(name: str, values: ArrayLike) -> BoolArray:
 
 def _in_unit(name: str, column: FloatArray, unit: Unit) -> FloatArray:
     """Numbers within their unit; NaN passes."""
-    wrong = (column < unit.low - ROUNDING) | (column > unit.high + ROUNDING)
+    wrong = (column < unit.low - ROUNDING_TOLERANCE) | (column > unit.high + ROUNDING_TOLERANCE)
     if unit.whole:
         wrong |= column != np.rint(column)
     wrong &= ~np.isnan(column)

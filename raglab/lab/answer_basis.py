@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from raglab.decision.answer_text import (
-    BASES,
-    BASIS,
+    ANSWER_BASES,
+    BASIS_KEY,
     MIXED,
-    REMEDY,
+    RECORDING_REMEDY,
     SOURCES,
     Basis,
     MissingAnswers,
@@ -39,7 +39,7 @@ def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
     Example: `raglab.lab.with_basis(trace, "text")`
     """
     n = len(trace)
-    judged = trace.with_labels([None] * n, [{BASIS: basis}] * n)
+    judged = trace.with_labels([None] * n, [{BASIS_KEY: basis}] * n)
     trace_basis(judged)  # refuses what is none
     return judged
 
@@ -73,7 +73,7 @@ def check_recorded(trace: TraceView, policy: Policy, arm: str | None, what: str)
         return
     missing = tally(trace, [always_answer(policy)], arm).missing_answers[0]
     if not missing.is_compared:
-        msg = f"{what} must be fitted on recorded answers: {missing}; {REMEDY}."
+        msg = f"{what} must be fitted on recorded answers: {missing}; {RECORDING_REMEDY}."
         raise ValueError(msg)
 
 
@@ -119,7 +119,7 @@ def missing_notes(missing: Mapping[str, MissingAnswers], where: str) -> list[str
 def basis_kind(stated: object) -> str:
     """Kind of a basis as a certificate states it."""
     text = str(stated)
-    return text if text in {SOURCES, *BASES} else MIXED
+    return text if text in {SOURCES, *ANSWER_BASES} else MIXED
 
 
 def basis_conflict(stated: object, here: Basis) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.decision.answer_text import Basis, MissingAnswers
-from raglab.decision.inclusion import PROBABILITY
+from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.decision.learned_cases import (
     IN_SAMPLE,
     Queries,
@@ -184,7 +184,7 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
         refuse("a certificate needs at least one case", "none", "check the split")
     cases = list(chain.from_iterable(cases_by_shard(held_out)))
     # A certificate counts each question once, so none may stand for more requests than another.
-    drawn = {case.extra.get(PROBABILITY) for case in cases}
+    drawn = {case.extra.get(PROBABILITY_KEY) for case in cases}
     if len(drawn) > 1:
         rule = "cases to certify on must be drawn with one inclusion probability"
         shown = ", ".join(sorted(map(str, drawn))[:4])

@@ -29,7 +29,7 @@ from raglab.audit.label_samples import (
     stratum_name,
 )
 from raglab.decision.case_verdicts import STATUS_NAMES
-from raglab.decision.inclusion import PROBABILITY
+from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured, TraceView, answered_traces
 from raglab.policy import PolicyData
@@ -233,9 +233,11 @@ def with_sample_labels(
         stated: dict[str, Any] = {STRATUM: name}
         label = drawn.get(row)
         if label is not None:
-            stated |= {PROBABILITY: counts[name] / strata.sizes[name], SAMPLE_LABEL: label}
-        elif PROBABILITY in case.extra:  # of an earlier sample, which this one takes the place of
-            stated |= {PROBABILITY: None, SAMPLE_LABEL: None}
+            stated |= {PROBABILITY_KEY: counts[name] / strata.sizes[name], SAMPLE_LABEL: label}
+        elif (
+            PROBABILITY_KEY in case.extra
+        ):  # of an earlier sample, which this one takes the place of
+            stated |= {PROBABILITY_KEY: None, SAMPLE_LABEL: None}
         by_row.append(label or None)
         extra.append(stated)
         empty += label == ""
@@ -279,7 +281,7 @@ def _drawn_rows(rows: Sequence[SampleRow], strata: LabelStrata, source: str) -> 
     counts = Counter(row.record.get(STRATUM) for row in rows)
     # Who deletes rows without a label would make those that stay look like all that were drawn.
     n = sum(
-        round(sheet_number(record, PROBABILITY, source) * strata.sizes.get(name, 0))
+        round(sheet_number(record, PROBABILITY_KEY, source) * strata.sizes.get(name, 0))
         for name, record in {row.record.get(STRATUM): row.record for row in rows}.items()
         if name
     )

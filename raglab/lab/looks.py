@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.learned_cases import (
-    PLAIN,
+    PLAIN_FORM_CODE,
     code_text,
     hash_queries,
     is_repeated_set,
@@ -191,7 +191,7 @@ def recorded_looks(
             sets[of] = look.codes
     own = question_codes(queries)
     shared = {of for of, codes in sets.items() if is_repeated_set(own, codes)} | {cases_hash}
-    if any(not sets[of].startswith(PLAIN) for of in sets.keys() - shared):
+    if any(not sets[of].startswith(PLAIN_FORM_CODE) for of in sets.keys() - shared):
         warn_user(f"{path}: looks of raglab 0.1.0 know questions only as they were written.")
     return {key: record for of, key, record in lines if of in shared}
 
@@ -363,7 +363,8 @@ def held_looks(
         return
     with locked_lines(path, _OPENING) as append:
         known = any(
-            record.get("cases_hash") == cases_hash and str(record.get("codes")).startswith(PLAIN)
+            record.get("cases_hash") == cases_hash
+            and str(record.get("codes")).startswith(PLAIN_FORM_CODE)
             for _, record in logged_lines(path)
         )
         codes = {} if known or not queries else {"codes": code_text(queries)}

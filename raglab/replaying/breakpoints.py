@@ -24,7 +24,7 @@ from raglab.gating.expected_cost import PATHS
 from raglab.gating.own_margins import OWN
 from raglab.policy import PolicyData
 from raglab.policy_parts.own_gates import (
-    REGISTERED,
+    REGISTERED_GATES,
     OwnGate,
     critical_values,
     last_passing,
@@ -103,9 +103,14 @@ def threshold_at(path: str) -> Threshold | None:
         return SWEPT[path]
     section, _, rest = path.partition(".")
     name, _, bound = rest.partition(".")
-    if section == OWN and name in REGISTERED:
+    if section == OWN and name in REGISTERED_GATES:
         return next(
-            (threshold for threshold in REGISTERED[name].thresholds if threshold.key == bound), None
+            (
+                threshold
+                for threshold in REGISTERED_GATES[name].thresholds
+                if threshold.key == bound
+            ),
+            None,
         )
     if section != "signals" or bound not in ("min", "max") or not is_name(name) or name in NAMES:
         return None
@@ -195,7 +200,7 @@ def threshold_values(
         return np.broadcast_to(counts[:, None], evidence.l2.shape[1:])
     if meets in Contest._fields:  # of all groups, or of those that tie on entities
         return np.stack([getattr(evidence.all, meets)[depth], getattr(evidence.tied, meets)[depth]])
-    if meets in chain.BY_SLOT:  # of every set of hits that may be chosen
+    if meets in chain.SLOT_MEASUREMENTS:  # of every set of hits that may be chosen
         return _distinct_breakpoints(chain.measurement(evidence, meets)[depth])
     return _one_value(chain.GateMeasurements(evidence, depth), thresholds, meets)
 
@@ -288,7 +293,7 @@ def _chosen_values(evidence: Evidence, thresholds: Thresholds, path: str, depth:
         name, _, key = path.removeprefix(f"{OWN}.").partition(".")
         gate = own_gate(name)
         read = chain.GateMeasurements(evidence, depth)
-        if chain.BY_SLOT.intersection(gate.reads):
+        if chain.SLOT_MEASUREMENTS.intersection(gate.reads):
             read = replace(read, slot=_slot_before_gates(evidence, thresholds, depth))
         return critical_values(gate, key, thresholds.own[name], read, (1, len(evidence.label_code)))
     if path.startswith("decision."):
@@ -305,7 +310,7 @@ def _chosen_values(evidence: Evidence, thresholds: Thresholds, path: str, depth:
         return np.where(
             tied, getattr(evidence.tied, meets)[depth], getattr(evidence.all, meets)[depth]
         )
-    if meets in chain.BY_SLOT:
+    if meets in chain.SLOT_MEASUREMENTS:
         read = chain.GateMeasurements(
             evidence, depth, slot=_slot_before_gates(evidence, thresholds, depth)
         )
@@ -334,7 +339,7 @@ def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> Bo
         if evidence.answered
         else set()
     )
-    judged |= chain.BY_SLOT.intersection(
+    judged |= chain.SLOT_MEASUREMENTS.intersection(
         measurement for name in thresholds.own for measurement in own_gate(name).reads
     )
     for name in sorted(judged):
@@ -365,7 +370,7 @@ def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: in
     # Where an answer is refused as unfit, answering was chosen all the same.
     counts_as = [
         action,
-        *(STAGE[name] for name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok),
+        *(STAGE[name] for name in chain.ANSWER_STAGES if STATUS_OF[action] == Status.ok),
     ]
     ends = thresholds.with_value(path, np.array([[swept.low], [swept.high]]))
     at_low, at_high = np.isin(decide_cases(evidence, ends, (2, size)).stage, counts_as)
@@ -399,7 +404,7 @@ def _critical(evidence: Evidence, thresholds: Thresholds, path: str, depth: int)
     """
     name, _, key = path.removeprefix(f"{OWN}.").partition(".")
     gate, size = own_gate(name), len(evidence.label)
-    if not chain.BY_SLOT.intersection(gate.reads):
+    if not chain.SLOT_MEASUREMENTS.intersection(gate.reads):
         read = chain.GateMeasurements(evidence, depth)
         return critical_values(gate, key, thresholds.own[name], read, (1, size))
     of_slots, shape = chain.read_by_slot(evidence, depth), (evidence.missing.shape[1], size)

@@ -16,7 +16,7 @@ from raglab.decision.chain import (
 from raglab.decision.measurement import Evidence
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
-    N_CODES,
+    CODES_PER_BLOCK,
     outcome_codes,
 )
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds, stacked
@@ -85,7 +85,7 @@ def piece_status(
     any_label = evidence._replace(label_code=np.full_like(evidence.label_code, Status.ambiguous))
     pieces = piece_codes(any_label, policy_thresholds([policy]), paths)
     return {
-        path: (points, STATUS_OF[codes % N_CODES // metrics.CELLS])
+        path: (points, STATUS_OF[codes % CODES_PER_BLOCK // metrics.CELLS])
         for path, (points, codes) in pieces.items()
     }
 
