@@ -163,13 +163,9 @@ def record_answers(
     arm_names = trace.arms if arms is None else tuple(arms)
     list_sets = _policy_sets if decided_only else _structure_sets
     full_trace = replace(trace, meta={**trace.meta, FAILED_CALLS: ()})  # none is left out here
-    answer_keys = [
-        answer_key for arm in arm_names for answer_key in list_sets(full_trace, policy, arm)
-    ]
+    answer_keys = [key for arm in arm_names for key in list_sets(full_trace, policy, arm)]
     known_answers = _recorded_answers(trace, generator.name, scorer.name)
-    _warn_of_no_text(
-        trace, {chunk_number for answer_key in answer_keys for chunk_number in answer_key.chunks}
-    )
+    _warn_of_no_text(trace, {chunk_number for key in answer_keys for chunk_number in key.chunks})
     # What was recorded before stays, whatever policy and arms it was recorded for.
     earlier_answers = (
         answer_positions(trace.answers) if known_answers and trace.answers is not None else {}
@@ -181,45 +177,35 @@ def record_answers(
         if meter
         else None
     )
-    answering_model = behind_own_answers(generator)
-    prompt_messages = (
-        answering_model.prompt_messages if isinstance(answering_model, ModelGenerator) else None
-    )
-    answer_identity = f"{generator.name} {scorer.name}"
+    model = behind_own_answers(generator)
+    prompt_messages = model.prompt_messages if isinstance(model, ModelGenerator) else None
+    identity = f"{generator.name} {scorer.name}"
     checked_generator = with_required_confidence(asking_generator, policy, {})
-    answer_run = _Run(
-        trace, checked_generator, scorer, answer_identity, prompt_messages, known_answers
-    )
-    answer_sets_asked = [(answer_key.case, answer_key.chunks) for answer_key in answer_keys]
-    answer_run.fill(answer_sets_asked, cache_path, at_once)
-    failed_answers = answer_run.failed
+    run = _Run(trace, checked_generator, scorer, identity, prompt_messages, known_answers)
+    hit_sets = [(key.case, key.chunks) for key in answer_keys]
+    run.fill(hit_sets, cache_path, at_once)
+    failed_answers = run.failed
     if failed_answers:
-        n_sets = len({*answer_sets_asked})
+        n_sets = len({*hit_sets})
         warn_user(
             _missing_warning(
                 trace,
                 failed_answers,
                 n_sets,
                 keeps_cut_off=prompt_messages is not None,
-                stop_error=answer_run.stop,
+                stop_error=run.stop,
             )
         )
     held_keys = list(
         dict.fromkeys(
             [
-                *(
-                    answer_key
-                    for answer_key in answer_keys
-                    if (answer_key.case, answer_key.chunks) in known_answers
-                ),
+                *(key for key in answer_keys if (key.case, key.chunks) in known_answers),
                 *earlier_answers,
             ]
         )
     )
     trace_meta = _meta_of_failures(
-        trace,
-        {answer_key.case for answer_key in answer_keys},
-        {case_index for case_index, _ in failed_answers},
+        trace, {key.case for key in answer_keys}, {case_index for case_index, _ in failed_answers}
     )
     if (
         isinstance(trace, Trace)
@@ -230,7 +216,7 @@ def record_answers(
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
     answers = answer_sets(
         held_keys,
-        [known_answers[answer_key.case, answer_key.chunks] for answer_key in held_keys],
+        [known_answers[key.case, key.chunks] for key in held_keys],
         generator.name,
         scorer.name,
     )
@@ -238,14 +224,13 @@ def record_answers(
     # Another generator, or another structure, answers otherwise: it is another trace.
     if "fingerprint" in trace_meta:
         fingerprint_text = (
-            f"{trace_meta['fingerprint']} {answer_identity} {policy.structure} {arm_names} "
-            f"{decided_only}"
+            f"{trace_meta['fingerprint']} {identity} {policy.structure} {arm_names} {decided_only}"
         )
         fingerprint_text += f" without {sorted(failed_answers)}" if failed_answers else ""
         trace_meta["fingerprint"] = digest(fingerprint_text, 16)
     trace_meta.pop(ANSWER_REQUESTS, None)  # of another run
     if meter:
-        trace_meta[ANSWER_REQUESTS] = _request_counts(meter.counts, answer_run, failed_answers)
+        trace_meta[ANSWER_REQUESTS] = _request_counts(meter.counts, run, failed_answers)
     trace_fields = {
         trace_field.name: getattr(trace, trace_field.name)
         for trace_field in fields(values.TraceData)

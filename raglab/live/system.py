@@ -436,18 +436,18 @@ class System:
 
         # A wrong variable, a wrong index or a signal that is not there stops before any model is
         # loaded.
-        index_folder, settings = Path(folder), Settings.read()
-        index_content = read_index(index_folder, rewriter)
+        index_path, settings = Path(folder), Settings.read()
+        index = read_index(index_path, rewriter)
         chosen_policy = policy if isinstance(policy, Policy) else Policy.load(policy)
         live_signals = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen_policy)
         pack = load_pack(chosen_policy.pack)
         remedy = "put that pack back, or make the index again"
-        check_pack(index_content.head.pack, pack.stored, f"the index {index_folder}", remedy)
+        check_pack(index.head.pack, pack.stored, f"the index {index_path}", remedy)
         # The audit log comes before the clarifier, which learns from it; old texts are blanked at
         # every start.
         asks_back = settings.clarify_enabled is True if clarify is None else clarify
         learns_defaults = asks_back or (settings.clarify_options and clarify is not False)
-        own_callables: dict[str, Any] = {
+        callables: dict[str, Any] = {
             "parser": parser,
             "gap_finder": gap_finder,
             "reply_reader": reply_reader,
@@ -456,55 +456,46 @@ class System:
         make_clarifier = None
         if learns_defaults:
             make_clarifier = partial(
-                clarifier_maker(),
-                settings,
-                timeout_s=reader_timeout_s,
-                asks=asks_back,
-                **own_callables,
+                clarifier_maker(), settings, timeout_s=reader_timeout_s, asks=asks_back, **callables
             )
         unused_callables = [
-            callable_name
-            for callable_name, own_callable in own_callables.items()
-            if own_callable is not None and not asks_back
+            name for name, function in callables.items() if function is not None and not asks_back
         ]
         if unused_callables:
             warn_user(
                 f"{', '.join(unused_callables)}: clarification is off; open the system with "
                 "clarify=True."
             )
-        audit_log, audit_required = _audit_log(
-            index_folder, settings, audit=audit, learns_defaults=learns_defaults
+        audit_log, required = _audit_log(
+            index_path, settings, audit=audit, learns_defaults=learns_defaults
         )
         if audit_log is not None and learns_defaults:
             remedy = "put that pack back, or move the log away"
             check_pack(
-                audit_log.pack(), pack.digest, f"what the log of {index_folder} has learned", remedy
+                audit_log.pack(), pack.digest, f"what the log of {index_path} has learned", remedy
             )
         # caches hold questions and answers, which the log is then not to keep
-        caches, cache_folder = None, index_folder / CACHE
+        caches, cache_folder = None, index_path / CACHE
         if cache and settings.audit_query == "text" and not settings.audit_keep_days:
             caches = Caches(cache_folder)
             if cache_folder.is_symlink():  # out of its folder
                 warn_user(f"the caches {visible(str(cache_folder))} are a link, and are not used.")
                 caches = None
         base_generator = Extractive(pack=pack) if generator is None else generator
-        opening = LabOpening(
-            index_folder, index_content.settings, rewriter, base_generator, make_clarifier
-        )
-        document_fields = _documents_fields(index_content, opening, chosen_policy, pack)
-        # The bandit needs an arm that answers live, and can be switched off from outside the
-        # policy.
+        opening = LabOpening(index_path, index.settings, rewriter, base_generator, make_clarifier)
+        document_fields = _documents_fields(index, opening, chosen_policy, pack)
+        # The bandit needs an arm that answers live; the environment may switch it off.
         stated_arm = arm or ("bandit" if settings.bandit_enabled else None)
         wanted_arm = stated_arm or chosen_policy.strategy.arm
         check_arm(wanted_arm, document_fields["retriever"].strategies)
         warn_of_other_retrieval(
             chosen_policy,
-            index_content.settings.parameters(rewriter),
+            index.settings.parameters(rewriter),
             arm=wanted_arm,
-            place=f"index {index_folder}",
+            place=f"index {index_path}",
         )
-        online_bandit = _online(
-            index_folder, document_fields["retriever"], settings, is_wanted=wanted_arm == "bandit"
+        bandit = _online(
+            index_path, document_fields["retriever"], settings, is_wanted=wanted_arm == "bandit"
         )
         return cls(
             policy=chosen_policy,
@@ -512,9 +503,9 @@ class System:
             caches=caches,
             pack=pack,
             arm=stated_arm,
-            online=online_bandit,
+            online=bandit,
             audit=audit_log,
-            audit_required=audit_required,
+            audit_required=required,
             signals=live_signals,
             opening=opening,
             on_error=check_on_error(on_error or settings.answer_on_error),
