@@ -298,7 +298,7 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
         init_signature = signature(plain_init)
 
         @wraps(plain_init)
-        def call(*values: Any, **keyword_values: Any) -> None:  # noqa: ANN401 - of any field
+        def converting_init(*values: Any, **keyword_values: Any) -> None:  # noqa: ANN401 - of any field
             bound_arguments = init_signature.bind(*values, **keyword_values)
             for field_name in bound_arguments.arguments.keys() & converters.keys():
                 bound_arguments.arguments[field_name] = converters[field_name](
@@ -306,7 +306,7 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
                 )
             plain_init(*bound_arguments.args, **bound_arguments.kwargs)
 
-        data_class.__init__ = call
+        data_class.__init__ = converting_init
         return data_class
 
     return decorate
@@ -338,7 +338,7 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
             for field_name in tuple_type._fields
         ]
 
-        def check(new_record: Any) -> Any:  # noqa: ANN401 - of the kind
+        def checked_record(new_record: Any) -> Any:  # noqa: ANN401 - of the kind
             # a tuple of all fields; strict costs
             for field_value, (field_name, default, exact_type, is_good) in zip(  # noqa: B905
                 new_record, field_tests
@@ -359,10 +359,10 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
             return new_record
 
         tuple_type.__new__ = wraps(plain_new)(
-            lambda cls, *values, **fields: check(plain_new(cls, *values, **fields))
+            lambda cls, *values, **fields: checked_record(plain_new(cls, *values, **fields))
         )
         tuple_type._make = classmethod(
-            wraps(plain_make)(lambda cls, values: check(plain_make(cls, values)))
+            wraps(plain_make)(lambda cls, values: checked_record(plain_make(cls, values)))
         )
         return tuple_type
 

@@ -173,7 +173,7 @@ def narrow_evidence(evidence: Evidence, thresholds: Thresholds) -> tuple[Evidenc
     ):
         return evidence, thresholds
 
-    def down(wide_bound: Any) -> Any:  # noqa: ANN401 - scalar or array
+    def round_down(wide_bound: Any) -> Any:  # noqa: ANN401 - scalar or array
         nearest_float = np.asarray(wide_bound, dtype=np.float32)
         return np.where(
             nearest_float > wide_bound,
@@ -183,7 +183,8 @@ def narrow_evidence(evidence: Evidence, thresholds: Thresholds) -> tuple[Evidenc
 
     wide_thresholds = thresholds.gates["l2"]
     l2_thresholds = wide_thresholds._replace(
-        max_l2=down(wide_thresholds.max_l2), soft_max_l2=down(wide_thresholds.soft_max_l2)
+        max_l2=round_down(wide_thresholds.max_l2),
+        soft_max_l2=round_down(wide_thresholds.soft_max_l2),
     )
     return evidence._replace(l2=narrow_l2, best_l2=narrow_best), thresholds._replace(
         gates={**thresholds.gates, "l2": l2_thresholds}
@@ -498,12 +499,12 @@ def refine_loop(
     """
     passes = [] if passes is None else passes
 
-    def passed(pass_depth: int) -> Pass:
+    def pass_at(pass_depth: int) -> Pass:
         while len(passes) <= pass_depth:
             passes.append(gate_depth(evidence, thresholds, len(passes), shape))
         return passes[pass_depth]
 
-    last_pass = passed(0)
+    last_pass = pass_at(0)
     stage, slot = last_pass.stage.copy(), last_pass.slot.copy()
     depth = np.zeros(shape, dtype=np.int8)
     confidence_change: Any = np.inf
@@ -513,7 +514,7 @@ def refine_loop(
         is_refining = is_refining & refines(last_pass, thresholds) & ~gates.fires(refine_margins)
         if next_depth == evidence.l2.shape[0] or not is_refining.any():
             break
-        next_pass = passed(next_depth)
+        next_pass = pass_at(next_depth)
         np.copyto(stage, next_pass.stage, where=is_refining)
         np.copyto(slot, next_pass.slot, where=is_refining)
         np.copyto(depth, next_depth, where=is_refining, casting="unsafe")

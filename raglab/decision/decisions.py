@@ -840,7 +840,7 @@ class Decisions(CaseVerdicts, Result):
         import pandas as pd
 
         # a text array of pandas
-        def named(
+        def take_names(
             names: TextArray,
             codes: np.ndarray[Any, Any],
         ) -> Any:  # noqa: ANN401
@@ -860,17 +860,19 @@ class Decisions(CaseVerdicts, Result):
         )
         columns: dict[str, Any] = {
             **case_columns,
-            "status": named(STATUS_NAMES, self.status),
-            "decided_by": self.decided_by if has_user_gates else named(DECIDED_BY, stage_codes),
+            "status": take_names(STATUS_NAMES, self.status),
+            "decided_by": self.decided_by
+            if has_user_gates
+            else take_names(DECIDED_BY, stage_codes),
             "confidence": self.confidence(),
             "answer": self._answer_texts(),
             "sources": self._source_lists(),
             "options": self._option_lists(),
             "depth": self.outcome.depth.astype(np.int64),
             "correct": self.correct.tolist(),
-            "why": named(CONTRACT_TEXTS, self.contract_codes),
+            "why": take_names(CONTRACT_TEXTS, self.contract_codes),
             "split": split_column,
-            "policy_id": named(
+            "policy_id": take_names(
                 np.array([self.policy.policy_id], dtype=object), np.zeros(len(self), dtype=np.intp)
             ),
         }

@@ -53,7 +53,7 @@ SCALAR_GATES = frozenset({"similarity", "fused"})
 
 # Numbers of the outcomes by name, by which the compiled code decides; asked_slot: slot, after those
 # of relevant hits, of the options that a gate on a signal offers.
-StageNumbers = namedtuple("Numbers", (*STAGE, "asked_slot"))  # type: ignore[misc]  # noqa: PYI024
+StageNumbers = namedtuple("StageNumbers", (*STAGE, "asked_slot"))  # type: ignore[misc]  # noqa: PYI024
 STAGE_NUMBERS: Any = StageNumbers._make([*STAGE.values(), int(ASKED_SLOT)])
 
 

@@ -183,7 +183,7 @@ def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
     )
     used_chunks = used_chunks[used_chunks >= 0]
 
-    def numbered(old_numbers: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    def renumbered(old_numbers: NDArray[np.integer[Any]]) -> NDArray[Any]:
         return np.where(old_numbers >= 0, np.searchsorted(used_chunks, old_numbers), -1).astype(
             old_numbers.dtype
         )
@@ -196,14 +196,14 @@ def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
         )
     if answers is not None:
         cited_chunks = tuple(
-            tuple(numbered(np.array(citation, dtype=np.int64)).tolist())
+            tuple(renumbered(np.array(citation, dtype=np.int64)).tolist())
             for citation in answers.cited
         )
-        answers = answers._replace(chunks=numbered(answers.chunks), cited=cited_chunks)
+        answers = answers._replace(chunks=renumbered(answers.chunks), cited=cited_chunks)
     return replace(
         trace,
         chunks=tuple(trace.chunks[chunk_number] for chunk_number in used_chunks),
-        hits=hits._replace(chunk=numbered(hits.chunk)),
+        hits=hits._replace(chunk=renumbered(hits.chunk)),
         pattern_hits=pattern_hits,
         answers=answers,
         vectors=None if trace.vectors is None else trace.vectors[used_chunks],
@@ -307,17 +307,17 @@ def slot_answer_scores(
     """
     has_answer = answer_numbers >= 0
 
-    def of(answer_values: FloatArray) -> FloatArray:
+    def slot_values(answer_values: FloatArray) -> FloatArray:
         return np.where(has_answer, np.append(answer_values, np.nan)[answer_numbers], np.nan)
 
-    confidence = calibrate_confidence(of(answers.confidence), calibration)
+    confidence = calibrate_confidence(slot_values(answers.confidence), calibration)
     unfit = (
         has_answer
         & np.append(
             np.array([bool(refusal_text) for refusal_text in answers.refused], dtype=bool), False
         )[answer_numbers]
     )
-    return AnswerScores(confidence, of(answers.support), unfit)
+    return AnswerScores(confidence, slot_values(answers.support), unfit)
 
 
 class AnswerVerdicts(NamedTuple):

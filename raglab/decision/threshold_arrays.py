@@ -150,7 +150,7 @@ UNSET_BOUND, SWITCHED_ON = (
 def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     """Thresholds of many policies, each field [P, 1]."""
 
-    def of(threshold_path: str, unset_value: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
+    def threshold_column(threshold_path: str, unset_value: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
         policy_values = list(map(attrgetter(threshold_path), policies))
         value_type = np.bool_ if isinstance(policy_values[0], bool) else np.float64
         return _column(
@@ -170,29 +170,41 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
         )
     decides_by_cost = policies and policies[0].decision.rule == EXPECTED_COST
     cost_columns = {
-        field_name: of(f"decision.costs.{threshold_path}")
+        field_name: threshold_column(f"decision.costs.{threshold_path}")
         for field_name, threshold_path in PATHS.items()
         if decides_by_cost
     }
     rule_columns = {
-        threshold.key: np.where(of(RULE_SWITCHES[rule.name]), of(threshold.path, -np.inf), np.nan)
+        threshold.key: np.where(
+            threshold_column(RULE_SWITCHES[rule.name]),
+            threshold_column(threshold.path, -np.inf),
+            np.nan,
+        )
         if rule.name in RULE_SWITCHES
-        else of(threshold.path)
+        else threshold_column(threshold.path)
         for rule in RULES
         for threshold in rule.thresholds
     }
     thresholds = Thresholds(
-        gates={gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch},
-        blend=of("confidence.blend"),
+        gates={
+            gate.name: gates.gate_thresholds(gate, threshold_column)
+            for gate in gates.GATES
+            if gate.switch
+        },
+        blend=threshold_column("confidence.blend"),
         switches=RuleSwitches(
-            *(of(f"resolver.{field_name}") for field_name in RuleSwitches._fields)
+            *(threshold_column(f"resolver.{field_name}") for field_name in RuleSwitches._fields)
         ),
         rules=RuleThresholds(**rule_columns),
         refine=RefineThresholds(
-            of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")
+            threshold_column("refine.max_depth"),
+            threshold_column("refine.epsilon"),
+            threshold_column("refine.refine_on_refusal"),
         ),
         signals=signals,
-        costs=ActionCosts(**cost_columns, ratio=of("decision.ratio")) if decides_by_cost else None,
+        costs=ActionCosts(**cost_columns, ratio=threshold_column("decision.ratio"))
+        if decides_by_cost
+        else None,
         own=user_gates,
         order=gate_order,
     )

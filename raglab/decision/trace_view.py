@@ -456,24 +456,24 @@ def answered_traces(
     Source: rule S0.1.
     """
 
-    def trace(argument: Any) -> Any:  # noqa: ANN401 - of any argument
+    def answered_argument(argument: Any) -> Any:  # noqa: ANN401 - of any argument
         if not hasattr(type(argument), "measured_once"):
             return argument
         plain_value = argument if measured else plain_trace(argument)
         return plain_value if every_case else answered_cases(plain_value)
 
-    def mark(function: Callable[P, R]) -> Callable[P, R]:
+    def mark_function(function: Callable[P, R]) -> Callable[P, R]:
         call_signature = signature(function)
 
         @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        def filtered_call(*args: P.args, **kwargs: P.kwargs) -> R:
             bound_arguments = call_signature.bind(*args, **kwargs)
             for argument_name in bound_arguments.arguments.keys() & argument_names:
-                bound_arguments.arguments[argument_name] = trace(
+                bound_arguments.arguments[argument_name] = answered_argument(
                     bound_arguments.arguments[argument_name]
                 )
             return function(*bound_arguments.args, **bound_arguments.kwargs)
 
-        return call
+        return filtered_call
 
-    return mark
+    return mark_function

@@ -105,7 +105,7 @@ def call_in_time(
         # a language model writes no reply that nobody waits for
         call_context.run(end_calls_within, call_time.left_s)
 
-    def work() -> None:
+    def run_call() -> None:
         try:
             results.append(read_result(call_context.run(user_call, *arguments)))
         # whatever a user's code raises, the question is answered
@@ -117,7 +117,7 @@ def call_in_time(
         raise _over(call_time)
     start_time = monotonic()
     try:
-        call_thread = threading.Thread(target=work, name="guarded call", daemon=True)
+        call_thread = threading.Thread(target=run_call, name="guarded call", daemon=True)
         call_thread.start()
     except RuntimeError as error:  # no thread is left
         raise CallFailedError(error_line(error)) from None

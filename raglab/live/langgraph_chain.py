@@ -270,7 +270,7 @@ def build_graph(
     # is built later.
     snapshot = (system if isinstance(system, System) else System.open(system)).snapshot()
 
-    def compressed(question: str, passages: Sequence[Chunk]) -> Compression:
+    def compress_passages(question: str, passages: Sequence[Chunk]) -> Compression:
         all_positions = range(len(passages))
         compression_settings: dict[str, Any] = {
             "count": count,
@@ -282,7 +282,7 @@ def build_graph(
         )
 
     compress("", (), budget=budget)  # a budget that is none stops here
-    nodes = _Nodes(snapshot, compressed)
+    nodes = _Nodes(snapshot, compress_passages)
     state_graph = StateGraph(Running, input_schema=GraphInput, output_schema=ShownState)
     for node_name in NODE_NAMES:
         state_graph.add_node(node_name, getattr(nodes, node_name))

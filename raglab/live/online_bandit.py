@@ -229,13 +229,13 @@ def replay_events(online_state: OnlineState, events: Iterable[Event], setup: Set
 
 def _replay_batch(online_state: OnlineState, events: Sequence[Event], setup: Setup) -> OnlineState:
     """State after some events, whose rewards are computed all at once."""
-    thumbs_count = bool(np.any(np.greater(setup.weights.thumbs, 0.0)))
+    counts_thumbs = bool(np.any(np.greater(setup.weights.thumbs, 0.0)))
     # A thumb changes a reward where the weights count it; before the reward it waits for it.
     known_events = [
         event
         for event in events
         if event.arm in setup.arms
-        and (event.kind != "thumb" or (thumbs_count and event.components is not None))
+        and (event.kind != "thumb" or (counts_thumbs and event.components is not None))
     ]
     if not known_events:
         return online_state

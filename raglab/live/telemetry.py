@@ -251,7 +251,7 @@ def _span(
             trace_api.use_span(span, record_exception=False, set_status_on_exception=False)
         )
 
-    def write(make_attributes: Callable[[], Attributes]) -> None:
+    def write_attributes(make_attributes: Callable[[], Attributes]) -> None:
         with _harmless():
             if span is not None and span.is_recording():  # what nobody records is not computed
                 read_attributes = make_attributes()
@@ -271,9 +271,11 @@ def _span(
                     )
 
     try:
-        yield write
+        yield write_attributes
     except BaseException as error:
-        write(partial(error_attributes, type(error), error, has_texts=request_spans.has_texts))
+        write_attributes(
+            partial(error_attributes, type(error), error, has_texts=request_spans.has_texts)
+        )
         raise
     finally:
         with _harmless():

@@ -359,7 +359,7 @@ def _batch(
                 ]
             )
 
-    def laid(read_depth: Callable[[DepthHits], Any]) -> NDArray[Any]:
+    def depth_table(read_depth: Callable[[DepthHits], Any]) -> NDArray[Any]:
         return np.array(
             [
                 [[read_depth(depth_hits) for depth_hits in arm_depths] for arm_depths in case_arms]
@@ -370,16 +370,12 @@ def _batch(
     return Batch(
         hits=Hits(
             **{
-                field_name: laid(
-                    lambda depth_hits, field_name=field_name: getattr(depth_hits.hits, field_name)[
-                        0, 0, 0
-                    ]
-                )  # type: ignore[misc]
-                for field_name in Hits._fields
+                name: depth_table(lambda depth, name=name: getattr(depth.hits, name)[0, 0, 0])  # type: ignore[misc]
+                for name in Hits._fields
             }
         ),
-        queries=laid(lambda depth_hits: depth_hits.query),
-        ms=laid(lambda depth_hits: [depth_hits.ms.get(stage, np.nan) for stage in STAGES]),
+        queries=depth_table(lambda depth_hits: depth_hits.query),
+        ms=depth_table(lambda depth_hits: [depth_hits.ms.get(stage, np.nan) for stage in STAGES]),
     )
 
 

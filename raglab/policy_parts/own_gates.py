@@ -117,7 +117,7 @@ def register_gate(
       >>> del REGISTERED_GATES["fresh"]
     """
 
-    def register(function: MarginFunction) -> MarginFunction:
+    def register_margin(function: MarginFunction) -> MarginFunction:
         # The name becomes a section of policy files and a value of columns, so it must be plain.
         gate_name = name if name is not None else getattr(function, "__name__", "")
         if not is_name(gate_name):
@@ -163,7 +163,7 @@ def register_gate(
         )
         return function
 
-    return register
+    return register_margin
 
 
 def _is_measurement(read_name: object) -> bool:
@@ -446,16 +446,16 @@ def critical_values(
         else (varied_threshold.high, varied_threshold.low)
     )
 
-    def margin(threshold_values: Any, measured: Callable[[str], Any]) -> Any:  # noqa: ANN401 - floats
+    def margin_at(threshold_values: Any, read_values: Callable[[str], Any]) -> Any:  # noqa: ANN401 - floats
         return own_margin(
             replace(
                 thresholds, values=thresholds.values._replace(**{threshold_key: threshold_values})
             ),
-            measured,
+            read_values,
         )
 
     passing, failing = (
-        np.broadcast_to(margin(np.full(shape, range_end), read_measurement), shape)
+        np.broadcast_to(margin_at(np.full(shape, range_end), read_measurement), shape)
         for range_end in (passing_end, failing_end)
     )
     changing_cases = np.nonzero(meets_threshold(passing) & ~meets_threshold(failing))
@@ -463,7 +463,7 @@ def critical_values(
     def passes(threshold_values: FloatArray, case_indices: PlaceArray) -> BoolArray:
         case_positions = tuple(axis_indices[case_indices] for axis_indices in changing_cases)
 
-        def measured(measurement_name: str) -> Any:  # noqa: ANN401 - an array or a bool
+        def read_changing(measurement_name: str) -> Any:  # noqa: ANN401 - an array or a bool
             all_values = read_measurement(measurement_name)
             return (
                 np.broadcast_to(all_values, shape)[case_positions]
@@ -472,7 +472,7 @@ def critical_values(
             )
 
         still_passes: BoolArray = np.broadcast_to(
-            meets_threshold(margin(threshold_values, measured)), (1, len(threshold_values))
+            meets_threshold(margin_at(threshold_values, read_changing)), (1, len(threshold_values))
         )[0]
         return still_passes
 
