@@ -58,7 +58,7 @@ OPEN = {
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch, tmp_path):
     """Leave registry and the user's cache as they were."""
-    monkeypatch.setattr(signal_functions, "_REGISTERED", {})
+    monkeypatch.setattr(signal_functions, "_REGISTERED_SIGNALS", {})
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
 
 
@@ -527,7 +527,7 @@ class TestLive:
 
         The call is left behind, and not one more of them than is allowed.
         """
-        monkeypatch.setattr(guarded_calls, "MOST_LATE", 1)
+        monkeypatch.setattr(guarded_calls, "MAX_LATE_CALLS", 1)
         done, started = threading.Event(), []
 
         def judge(rows):
