@@ -30,12 +30,12 @@ from raglab.gating.expected_cost import DecisionModel
 from raglab.gating.fused_gate import Model, Part
 from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.policy_parts.acting import check_order_names, threshold_need
-from raglab.policy_parts.own_gates import REGISTERED
+from raglab.policy_parts.own_gates import REGISTERED_GATES
 from raglab.policy_parts.patterns import Patterns
 from raglab.policy_parts.sections import (
     EXPECTED_COST,
-    SHOWN,
-    UNSTATED,
+    SHOWN_CHARACTERS,
+    UNGATED_SIGNAL,
     Confidence,
     ContextSection,
     Coverage,
@@ -586,7 +586,7 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         for path_part in str(path).split("."):
             # a signal that the policy does not gate has no bounds
             if field_value is self.signals and is_name(path_part):
-                field_value = field_value.get(path_part, UNSTATED)
+                field_value = field_value.get(path_part, UNGATED_SIGNAL)
                 continue
             if field_value is self.gates:
                 return self._own_value(path)
@@ -603,7 +603,7 @@ class PolicyData(Shown, _Sections):  # type: ignore[misc, valid-type]
         declared_values = self.gates.get(gate_name)
         default_values = {
             threshold.key: threshold.default
-            for threshold in getattr(REGISTERED.get(gate_name), "thresholds", ())
+            for threshold in getattr(REGISTERED_GATES.get(gate_name), "thresholds", ())
         }
         known_values = (
             default_values | {"enabled": declared_values is not None} | (declared_values or {})
@@ -862,7 +862,7 @@ def _message(
         field_path = cut_value(".".join(str(location_part) for location_part in location))
         if problem["type"] == "extra_forbidden":
             return f"{field_path}: unknown key; write one of defaults.yaml's keys."
-        rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN)
+        rule = cut_value(str(problem["msg"]).removeprefix("Value error, "), 4 * SHOWN_CHARACTERS)
         input_text = cut_value(repr(problem["input"]))
         return (
             f"{field_path}: {rule[0].lower() + rule[1:]}, got "

@@ -24,12 +24,12 @@ from raglab.decision.chain import (
     narrow_evidence,
 )
 from raglab.decision.decisions import DECIDED_BY, Decisions
-from raglab.decision.inclusion import PROBABILITY, check_alone, inclusion_weights
+from raglab.decision.inclusion import PROBABILITY_KEY, check_alone, inclusion_weights
 from raglab.decision.learned_cases import trace_learned, warn_of_learned
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
-    N_CODES,
+    CODES_PER_BLOCK,
     Tally,
     count_codes,
 )
@@ -657,7 +657,7 @@ def trace_weighings(
         return [], metrics.SAMPLE
     if declared_mix is None and case_weights is not None:
         cells_by_case = CELL_OF_CODE[trace_codes(trace, policies, arm)]
-        return [metrics.weighed_cases(cells_by_case, case_weights)], PROBABILITY
+        return [metrics.weighed_cases(cells_by_case, case_weights)], PROBABILITY_KEY
     assert declared_mix is not None  # noqa: S101 - one of the two is there
     check_alone(declared_mix, case_weights)
     label_counts = metrics.label_counts(cell_counts[0])
@@ -926,7 +926,7 @@ def flips(
         if threshold_path.startswith("decision."):
             range_width = max(float(current_value), 1.0)
         flip_threshold = swept_threshold(evidence.known, thresholds, threshold_path)
-        piece_status = STATUS_OF[outcome_codes % N_CODES // CELLS]
+        piece_status = STATUS_OF[outcome_codes % CODES_PER_BLOCK // CELLS]
         flip = nearest_flips(
             float(current_value), breakpoints, piece_status, decisions.status, flip_threshold
         )

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.arguments.plain_arrays import ROUNDING, float_array
+from raglab.arguments.plain_arrays import ROUNDING_TOLERANCE, float_array
 from raglab.policy_parts.resolver_rules import (
     ONE_OPTION,
     OUTCOMES,
@@ -681,7 +681,9 @@ def _flags(argument_name: str, flag_values: ArrayLike) -> BoolArray:
 
 def _in_unit(argument_name: str, numbers: FloatArray, allowed_unit: Unit) -> FloatArray:
     """Numbers within their unit; NaN passes."""
-    is_outside = (numbers < allowed_unit.low - ROUNDING) | (numbers > allowed_unit.high + ROUNDING)
+    is_outside = (numbers < allowed_unit.low - ROUNDING_TOLERANCE) | (
+        numbers > allowed_unit.high + ROUNDING_TOLERANCE
+    )
     if allowed_unit.whole:
         is_outside |= numbers != np.rint(numbers)
     is_outside &= ~np.isnan(numbers)

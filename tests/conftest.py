@@ -230,7 +230,7 @@ def spans(monkeypatch):
     from span_samples import Spans
 
     trace = pytest.importorskip("opentelemetry.trace")
-    monkeypatch.delenv(telemetry.CAPTURE, raising=False)
+    monkeypatch.delenv(telemetry.CAPTURE_VARIABLE, raising=False)
     recorded = Spans()
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: recorded.provider)
     return recorded

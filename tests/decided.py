@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from raglab.decision.measurement import structure_hash
-from raglab.decision.signal_values import STORED
+from raglab.decision.signal_values import STORED_SIGNALS
 from raglab.gating.expected_cost import COST_PATHS
 from raglab.policy import PolicyData
 from raglab.signals import NAMES, PARSED
@@ -102,5 +102,5 @@ def drawn_policies(seed):
 def with_constant_columns(trace, value=0.0):
     """The trace with every stored signal at a value."""
     return replace(
-        trace, columns={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED}
+        trace, columns={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED_SIGNALS}
     )

@@ -16,7 +16,7 @@ from labelled import labelled
 from raglab.audit.log_export import export_tables
 from raglab.lab.report import page
 from raglab.lab.report.blocks import Picture
-from raglab.live.prometheus import METRICS, write_metrics
+from raglab.live.prometheus import ARM_METRICS, write_metrics
 from raglab.live.trace_building import _write_part
 from raglab.store import files
 from raglab.store.files import write_lines, write_text
@@ -71,7 +71,7 @@ def exported(number, path):
 def prometheus(number, path):
     """Metrics of sixty arms."""
     pytest.importorskip("prometheus_client")
-    columns = [row[2] for row in METRICS]
+    columns = [row[2] for row in ARM_METRICS]
     rows = [{"arm": f"{big(number)[:90]}{arm}", **dict.fromkeys(columns, 1.0)} for arm in range(60)]
     write_metrics(pd.DataFrame(rows), path)
 

@@ -34,7 +34,7 @@ def check_case(said, row):
     failed = [check.gate for check in told if not check.passes and not check.rule.endswith("warns")]
     assert (failed == []) == (status == Status.ok)
     by_cost = [check for check in told if check.rule.startswith("S2.17")]
-    if stage not in {chain.COST_ANSWERS, chain.COST_ASKS, chain.COST_REFUSES, *chain.ON_ANSWER}:
+    if stage not in {chain.COST_ANSWERS, chain.COST_ASKS, chain.COST_REFUSES, *chain.ANSWER_STAGES}:
         assert {"empty_query": "domain", "no_hits": "l2"}.get(
             said.decided_by[row], said.decided_by[row]
         ) in failed
@@ -42,12 +42,12 @@ def check_case(said, row):
         assert not by_cost
         return
     (check,) = by_cost
-    chose = Status.ok if stage in chain.ON_ANSWER else status
+    chose = Status.ok if stage in chain.ANSWER_STAGES else status
     assert check.passes == (chose == Status.ok) == (check.margin >= 0.0)
     assert (check.rule == "S2.17 asks") == (chose == Status.ambiguous)
     assert check.text.startswith(f"{ACTION[chose]} costs ")
     reason = said.reason(row)
-    assert reason == check.text if stage not in chain.ON_ANSWER else reason
+    assert reason == check.text if stage not in chain.ANSWER_STAGES else reason
     check_parts(said, row, check.text, OWN[chose])
 
 

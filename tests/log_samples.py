@@ -12,7 +12,7 @@ from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
 from raglab.bandit import Bandit
 from raglab.decision.checks import Check
-from raglab.live.online_bandit import FEATURES, Online
+from raglab.live.online_bandit import CONTEXT_FEATURES, Online
 from raglab.policy import PolicyData
 from raglab.reward import COMPONENTS, RewardWeights
 from raglab.store import database
@@ -113,7 +113,9 @@ def bandit_at(path):
 
 def choose(online, request):
     """One choice with its reward and a thumb."""
-    online.choose(request, [True, True], dict.fromkeys(FEATURES, 0.5), question="open Sesame?")
+    online.choose(
+        request, [True, True], dict.fromkeys(CONTEXT_FEATURES, 0.5), question="open Sesame?"
+    )
     online.update(request, dict.fromkeys(COMPONENTS, 0.5))
     online.thumbs(request, up=True)
 

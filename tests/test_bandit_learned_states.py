@@ -27,7 +27,7 @@ from raglab.bandit import (
     update,
 )
 from raglab.bandit.simulation import log, run
-from raglab.live.online_bandit import FEATURES, Online, Setup, logged_state
+from raglab.live.online_bandit import CONTEXT_FEATURES, Online, Setup, logged_state
 from raglab.live.settings import Settings, load_state
 from raglab.reward import RewardWeights
 from raglab.store.files import InputError
@@ -237,7 +237,7 @@ class TestBefore:
 class TestOnline:
     """A live linear learner that begins with what another log taught."""
 
-    KNOWN = dict.fromkeys(FEATURES, 0.5)
+    KNOWN = dict.fromkeys(CONTEXT_FEATURES, 0.5)
 
     def opened(self, path, **more):
         """A bandit over a log of its own."""
@@ -285,7 +285,7 @@ class TestOnline:
     def test_the_environment_names_it(self, tmp_path, monkeypatch):
         """RAGLAB_BANDIT_PRIOR of a linear learner is a file of the same settings."""
         bandit = Bandit("lin_ucb")
-        initial = init(2, bandit=bandit, n_features=1 + len(FEATURES) + 2)._replace(
+        initial = init(2, bandit=bandit, n_features=1 + len(CONTEXT_FEATURES) + 2)._replace(
             n=np.array([3.0, 0.0])
         )
         path = tmp_path / "prior.json"

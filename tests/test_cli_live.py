@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from live_worlds import CORPUS
 from raglab.cli import app
 from raglab.live import signal_functions
-from raglab.live.response import KEYS
+from raglab.live.response import RESPONSE_KEYS
 from raglab.live.signal_functions import SignalFunction, register_signal
 from raglab.store.loaders import save_corpus
 from raglab.store.policies import Policy
@@ -76,7 +76,7 @@ def test_an_answer_names_its_sources(folder):
 def test_json_has_the_keys_of_the_response(folder):
     """For programs: rule S0.3."""
     said = json.loads(ask(folder, "What is the motor excess?", "--json"))
-    assert tuple(said) == KEYS
+    assert tuple(said) == RESPONSE_KEYS
     assert said["status"] == "ok", said
 
 
@@ -117,7 +117,7 @@ def test_no_index(tmp_path):
 def test_signals_become_columns(tmp_path, monkeypatch):
     """A trace is written beside the one it comes from; a name there is none of is one line."""
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(signal_functions, "_REGISTERED", {})
+    monkeypatch.setattr(signal_functions, "_REGISTERED_SIGNALS", {})
     sample_trace().save(tmp_path / "t.parquet")
     register_signal(SignalFunction("judge", lambda rows: [0.5] * len(rows)))
     more = ("--out", str(tmp_path / "new.parquet"), "--quiet")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernel_twin import check_twins
-from raglab.decision.chain import ON_ANSWER, STAGES, decide_cases, narrow_evidence
+from raglab.decision.chain import ANSWER_STAGES, STAGES, decide_cases, narrow_evidence
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.loops.parallel import parallel_workers
@@ -62,7 +62,7 @@ def test_tiles_of_policies_and_their_threads_change_no_count(tile, threads, monk
     """Policies that pass cases in parts, by one or two threads, are counted as all at once."""
     found, limits = measured(4)
     expected = kernel.tallied(found, limits, N_POLICIES)  # in one tile
-    monkeypatch.setattr(kernel, "TILE", tile)
+    monkeypatch.setattr(kernel, "TILE_POLICIES", tile)
     with parallel_workers("threads", threads):
         np.testing.assert_array_equal(kernel.tallied(found, limits, N_POLICIES), expected)
 
@@ -99,7 +99,7 @@ def test_the_random_worlds_reach_every_stage():
     """The comparison leaves out only answer stages of the chain, which the twin does not know."""
     reached = sum(tally(*world(seed), engine="numba").stages.sum(axis=0) for seed in SEEDS)
     assert {name for (name, _), n in zip(STAGES, reached, strict=True) if n == 0} == {
-        *ON_ANSWER,
+        *ANSWER_STAGES,
         *OF_COST,
     }
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import raglab
 from raglab import metrics
-from raglab.decision.score_directions import LEAST, ScoredCases
+from raglab.decision.score_directions import MIN_RANKED_CASES, ScoredCases
 from raglab.lab.threshold_rescaling import rescale_thresholds
 
 TURNED = "ranks against its direction"
@@ -62,7 +62,7 @@ def test_a_score_and_its_mirror_are_never_both_contradicted(rows):
             low, high = metrics.auroc_interval(right[kept], part.score[kept])
             area = metrics.auroc(right[kept], part.score[kept])
             assert figures == [fewer, area, float(low), float(high)]
-        assert bool(text) == (fewer >= LEAST and figures[-1] < 0.5)
+        assert bool(text) == (fewer >= MIN_RANKED_CASES and figures[-1] < 0.5)
     # a rising map changes nothing, and a score that says `ask` is read backwards
     assert bool(cases._replace(score=score**3 + 2.0).contradiction("near")) == bool(texts[0])
     np.testing.assert_equal(cases.ranking("ask"), mirror.ranking())

@@ -16,7 +16,7 @@ from decided import with_constant_columns
 from generators import Drawn, Weighed
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import (
-    COMPARED,
+    COMPARED_ARMS,
     arm_agreement,
     check_stored,
     score_statistics,
@@ -100,7 +100,7 @@ class TestArms:
     """Agreement of dense, BM25 and hybrid."""
 
     @staticmethod
-    def world(*orders, names=COMPARED):
+    def world(*orders, names=COMPARED_ARMS):
         """One case whose arms found these chunks in this final order.
 
         l2 has them the other way round.

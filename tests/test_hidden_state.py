@@ -34,7 +34,7 @@ REMEMBERS = {
     "words/answer_match.py": {"text_facts"},
     # Registries: what the import of a module, or a user, adds by name.
     "bandit/learner.py": {"LEARNERS"},
-    "policy_parts/own_gates.py": {"REGISTERED"},
+    "policy_parts/own_gates.py": {"REGISTERED_GATES"},
 }
 
 

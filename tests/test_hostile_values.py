@@ -18,7 +18,7 @@ from fuzz.outcomes import is_clear
 from raglab.decision import measurement
 from raglab.gating.expected_cost import DecisionModel, SignalPart, class_probabilities, least_cost
 from raglab.policy import PolicyData
-from raglab.policy_parts.own_gates import REGISTERED
+from raglab.policy_parts.own_gates import REGISTERED_GATES
 from raglab.signals import NAMES
 from raglab.values import Status
 from raglab.words.packs import Weighing
@@ -145,7 +145,7 @@ def register(name="tried", key="least", reads=("signals.confidence",), **stated)
     try:
         raglab.register_gate(name, thresholds=rows, reads=reads)(_passes)
     finally:
-        REGISTERED.pop(name, None)
+        REGISTERED_GATES.pop(name, None)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from labelled import free_policy, labelled
 from parts import in_parts, same
 from raglab import Goal, metrics
 from raglab.cli.common import parse_mix
-from raglab.decision.inclusion import PROBABILITY, inclusion_weights
+from raglab.decision.inclusion import PROBABILITY_KEY, inclusion_weights
 from raglab.decision.measurement import measured_tables
 from raglab.displays import MixDisplay
 from raglab.lab.comparison import compare
@@ -50,7 +50,7 @@ def mixed():
 
 def _weighed(trace, probability):
     cases = (
-        case._replace(extra={**case.extra, PROBABILITY: p})
+        case._replace(extra={**case.extra, PROBABILITY_KEY: p})
         for case, p in zip(trace.cases, probability, strict=True)
     )
     return dataclasses.replace(trace, cases=tuple(cases))
@@ -202,7 +202,7 @@ class TestInclusion:
         for name in (*metrics.RATES, "expected_cost"):
             assert there[name].to_numpy() == pytest.approx(copies[name].to_numpy(), nan_ok=True)
         assert there["coverage_n"].tolist() == [len(trace)] * 2
-        assert there.attrs["mix"] == PROBABILITY
+        assert there.attrs["mix"] == PROBABILITY_KEY
         weight = inclusion_weights(drawn)
         assert weight is not None
         evidence = measured_tables(trace, POLICY).evidence
@@ -232,7 +232,7 @@ class TestInclusion:
         assert result.crossing is None
         with pytest.raises(ValueError, match="mix"):
             _tuned(drawn, mix=MIX)
-        with pytest.raises(ValueError, match=PROBABILITY):
+        with pytest.raises(ValueError, match=PROBABILITY_KEY):
             _tuned(_weighed(trace, [None, *[0.5] * 79]))
         with pytest.raises(ValueError, match="group must be"):
             raglab.fit_decision(drawn, POLICY, group="intent")

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import raglab
-from raglab.live.decided_frames import COLUMNS, decide_frame
+from raglab.live.decided_frames import DECISION_COLUMNS, decide_frame
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
@@ -59,7 +59,7 @@ class TestByHand:
         """
         frame = scores(("a?", "x", 0.75), ("a?", "y", 0.125), ("b?", "x", 0.25), ("c?", None, None))
         said = decide_frame(frame, OFF, score=None, signals=NODE)
-        assert tuple(said.columns) == COLUMNS
+        assert tuple(said.columns) == DECISION_COLUMNS
         assert said["status"].tolist() == ["ok", "refuse", "refuse"]
         assert said["decided_by"].tolist() == ["answered", "signals.node_score", "no_hits"]
         assert said["reason"].tolist()[1:] == [

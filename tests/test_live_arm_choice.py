@@ -9,7 +9,7 @@ import pytest
 
 from raglab.lab.slice_rates import ndcg_by_case, ranking
 from raglab.live.arm_choice import (
-    FEATURES,
+    ROUTER_FEATURES,
     available,
     case_features,
     components,
@@ -127,8 +127,8 @@ class TestTable:
         assert made.value.tolist() == [[1.0]]
         # raw = 0.4 · 0.5 + 0.1 · 1 − 0.2 · 2 · 0.025 = 0.29, between −0.4 and 0.8
         assert made.reward[0, 0] == pytest.approx(0.69 / 1.2)
-        assert made.features.shape == (1, len(FEATURES))
-        assert made.feature_names == FEATURES
+        assert made.features.shape == (1, len(ROUTER_FEATURES))
+        assert made.feature_names == ROUTER_FEATURES
 
     def test_other_weights_score_the_same_measurements(self):
         """Components measured once and scored again equal components measured anew."""
@@ -167,11 +167,11 @@ class TestTable:
     def test_context_by_head(self):
         """One content word, one entity, one document named, no file in the text."""
         seen = dict(
-            zip(FEATURES, context("What is the excess?", 1, ["guide.md"], ANY), strict=True)
+            zip(ROUTER_FEATURES, context("What is the excess?", 1, ["guide.md"], ANY), strict=True)
         )
         assert (seen["intercept"], seen["words"], seen["entities"]) == (1.0, 0.05, 0.25)
         assert (seen["documents"], seen["path"]) == (1.0, 0.0)
-        assert context("See guide.md", 0, [], ANY)[FEATURES.index("path")] == 1.0
+        assert context("See guide.md", 0, [], ANY)[ROUTER_FEATURES.index("path")] == 1.0
 
     def test_the_router_puts_all_on_one_arm(self):
         """A trace of one arm is routed to it."""

@@ -21,7 +21,7 @@ from raglab.answering.extractive import Extractive
 from raglab.live.answer_recording import record_answers
 from raglab.live.arm_choice import route_arm
 from raglab.live.ask import ask, reply
-from raglab.live.response import KEYS, Response
+from raglab.live.response import RESPONSE_KEYS, Response
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
@@ -40,7 +40,7 @@ class TestResponse:
     def test_an_answer(self, opened):
         """It has every key, at least a source, and nothing of a refusal; as JSON it comes back."""
         said = ask(EXCESS, system=opened(FREE), request_id="r1")
-        assert tuple(said) == KEYS
+        assert tuple(said) == RESPONSE_KEYS
         assert said["sources"]
         expected = {"status": "ok", "answer": "The excess is £250.", "refused": False}
         expected |= {"refusal_reason": None, "options": [], "route": "synthesize"}

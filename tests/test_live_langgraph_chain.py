@@ -12,8 +12,8 @@ from generators import Drawn, Fixed, Weighed
 from live_worlds import CASES, CORPUS, SMALL, chunk
 from raglab.answering.extractive import Extractive
 from raglab.live.ask import ask
-from raglab.live.langgraph_chain import NODES, build_graph
-from raglab.live.response import KEYS
+from raglab.live.langgraph_chain import NODE_NAMES, build_graph
+from raglab.live.response import RESPONSE_KEYS
 from raglab.live.system import System, build_index
 from raglab.policy_parts import own_gates
 from raglab.store.policies import Policy
@@ -85,7 +85,7 @@ DECIDED = ("status", "refused", "confidence", "route", "arm", "arm_reason", "opt
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """A gate of the user on the words of a question."""
-    monkeypatch.setattr(own_gates, "REGISTERED", {})
+    monkeypatch.setattr(own_gates, "REGISTERED_GATES", {})
     most = {"most": {"side": "ceiling", "default": 9.0, "unit": "count"}}
     own_gates.register_gate("brief", thresholds=most, reads=["words"])(
         lambda read, limits: limits.most - read("words")
@@ -167,7 +167,7 @@ class TestEquality:
                 system, case.query, case.selected_sources, budget=(1, 512)[number % 2]
             )
             assert said == plain
-            assert tuple(said) == KEYS
+            assert tuple(said) == RESPONSE_KEYS
 
     @pytest.mark.parametrize("arm", ARMS)
     def test_every_arm(self, opened, arm):
@@ -342,7 +342,7 @@ class TestGraph:
     def test_nodes_and_edges(self, opened):
         """The source's pipeline."""
         drawn = build_graph(opened()).get_graph()
-        assert [name for name in drawn.nodes if not name.startswith("__")] == list(NODES)
+        assert [name for name in drawn.nodes if not name.startswith("__")] == list(NODE_NAMES)
         assert {(edge.source, edge.target) for edge in drawn.edges} == {
             ("__start__", "retriever"),
             ("retriever", "compressor"),
@@ -363,7 +363,12 @@ class TestGraph:
             {"question": "What is the motor excess?"}, stream_mode="updates"
         )
         again = ["refine_retrieve", "compressor", "critic"]
-        assert [next(iter(step)) for step in steps] == [*NODES[:3], *again, *again, "synthesizer"]
+        assert [next(iter(step)) for step in steps] == [
+            *NODE_NAMES[:3],
+            *again,
+            *again,
+            "synthesizer",
+        ]
 
     def test_stopped_and_resumed_from_a_checkpoint(self, opened):
         """A checkpoint holds plain values only.

@@ -32,7 +32,7 @@ from raglab.live.arm_choice import retrieval_ms
 from raglab.live.ask import ask
 from raglab.live.measured_signals import add_signals, check_values, signal_rows
 from raglab.live.pipeline import case_trace
-from raglab.live.signal_functions import COLUMNS, SignalFunction, register_signal
+from raglab.live.signal_functions import ROW_COLUMNS, SignalFunction, register_signal
 from raglab.live.system import System, build_index
 from raglab.live.trace_building import build_trace
 from raglab.policy import PolicyData
@@ -58,11 +58,11 @@ OPEN = {
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch, tmp_path):
     """Leave registry and the user's cache as they were."""
-    monkeypatch.setattr(signal_functions, "_REGISTERED", {})
+    monkeypatch.setattr(signal_functions, "_REGISTERED_SIGNALS", {})
     monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
 
 
-def shown(trace, needs=COLUMNS, structure=STRUCTURE, **more):
+def shown(trace, needs=ROW_COLUMNS, structure=STRUCTURE, **more):
     """Rows of a trace that a function with some needs is shown."""
     function = SignalFunction("judge", len, needs, **more)
     answers = trace.answers if more else None
@@ -87,7 +87,7 @@ class TestRows:
         """
         trace = sample_trace()
         seen = shown(trace, stage="answer", n_hits=2)
-        rows = [dict(zip(COLUMNS, cells, strict=True)) for cells in seen.cells.values()]
+        rows = [dict(zip(ROW_COLUMNS, cells, strict=True)) for cells in seen.cells.values()]
         assert [*seen.places.values()] == [[(row, 0, 0)] for row in (0, 1, 2, 3, 5)]
         assert np.isnan(rows[2].pop("answer.confidence"))
         assert rows[2] == {
@@ -527,7 +527,7 @@ class TestLive:
 
         The call is left behind, and not one more of them than is allowed.
         """
-        monkeypatch.setattr(guarded_calls, "MOST_LATE", 1)
+        monkeypatch.setattr(guarded_calls, "MAX_LATE_CALLS", 1)
         done, started = threading.Event(), []
 
         def judge(rows):

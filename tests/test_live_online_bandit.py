@@ -27,7 +27,7 @@ from raglab.cli import logs
 from raglab.live import arm_choice, online_bandit
 from raglab.live.arm_choice import feedback, offer
 from raglab.live.ask import ask
-from raglab.live.online_bandit import FEATURES, Online, linear_context
+from raglab.live.online_bandit import CONTEXT_FEATURES, Online, linear_context
 from raglab.live.prometheus import LOCALHOST, metrics_text, serve
 from raglab.live.system import System, build_index
 from raglab.reward import RewardWeights, reward
@@ -37,7 +37,7 @@ from raglab.store.policies import Policy
 ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")
 P95 = [f"p95_{arm}" for arm in ARMS]
-KNOWN = dict.fromkeys(FEATURES, 0.5)
+KNOWN = dict.fromkeys(CONTEXT_FEATURES, 0.5)
 ALL, FIRST, SECOND = [True] * 4, [True, False, False, False], [False, True, False, False]
 # reward 0.6
 MEASURED = {
@@ -214,13 +214,20 @@ class TestChoice:
         An arm never seen enters as 0, and so does a feature that a log of before lacks.
         """
         setup = opened(Bandit("lin_ucb")).setup
-        places = range(len(FEATURES))
-        known = {**dict(zip(FEATURES, places, strict=True)), "p95_graph": 0.25, "p95_hybrid": None}
+        places = range(len(CONTEXT_FEATURES))
+        known = {
+            **dict(zip(CONTEXT_FEATURES, places, strict=True)),
+            "p95_graph": 0.25,
+            "p95_hybrid": None,
+        }
         assert linear_context(known, setup).tolist() == [1, *places, 0, 0, 0.25, 0]
-        row = dict.fromkeys(FEATURES[:-2], 0.5)
+        row = dict.fromkeys(CONTEXT_FEATURES[:-2], 0.5)
         assert linear_context(row, setup).tolist() == [1.0, *[0.5] * 9, *[0.0] * 6]
         assert linear_context({}, opened().setup) is None
-        assert FEATURES[: len(arm_choice.FEATURES) - 1] == arm_choice.FEATURES[1:]
+        assert (
+            CONTEXT_FEATURES[: len(arm_choice.ROUTER_FEATURES) - 1]
+            == arm_choice.ROUTER_FEATURES[1:]
+        )
 
     def test_what_is_refused_changes_nothing(self, opened):
         """No row, and the same state."""
@@ -640,7 +647,7 @@ class TestOffer:
             answered=["table"],
         )
         assert said.mask.tolist() == [True, True, True, False]
-        assert set(said.features) == set(FEATURES)
+        assert set(said.features) == set(CONTEXT_FEATURES)
         assert (said.features["path"], said.features["answer_cached"]) == (1.0, 0.0)
         assert said.why["graph"].startswith("graph intent ")
         cached = {key: ["hybrid"] for key in ("answered", "retrieved")}
@@ -673,7 +680,7 @@ def test_a_log_is_rebuilt_with_one_look_at_the_weights(opened, monkeypatch, poli
     assert dumps(at.rebuild(), at.setup.bandit) == known
     assert len(made) == 1
     for size in (1, 2, 7):
-        monkeypatch.setattr(online_bandit, "_BATCH", size)
+        monkeypatch.setattr(online_bandit, "_EVENT_BATCH", size)
         assert document(at) == known
 
 

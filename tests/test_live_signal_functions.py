@@ -20,7 +20,7 @@ from raglab.live.signal_functions import SignalFunction, register_signal, signal
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
     """Leave the registry as it was."""
-    monkeypatch.setattr(signal_functions, "_REGISTERED", {})
+    monkeypatch.setattr(signal_functions, "_REGISTERED_SIGNALS", {})
     yield
     for name in ("made_signals", "broken_signals"):
         sys.modules.pop(name, None)

@@ -222,7 +222,7 @@ class TestTexts:
     def test_none_unless_asked_for(self, opened, spans, monkeypatch, value, policy):
         """Not of the question, the passages, the answer or the reason."""
         if value is not None:
-            monkeypatch.setenv(telemetry.CAPTURE, value)
+            monkeypatch.setenv(telemetry.CAPTURE_VARIABLE, value)
         ask(QUESTION, system=opened(policy))
         assert spans.of("retrieval")
         assert self.WORDS.findall(self.shown(spans)) == []
@@ -236,7 +236,7 @@ class TestTexts:
         value,
     ):
         """Question, answer and passages."""
-        monkeypatch.setenv(telemetry.CAPTURE, value)
+        monkeypatch.setenv(telemetry.CAPTURE_VARIABLE, value)
         system = opened(ANSWERS)
         ask(f" {QUESTION}  ", system=system)
         for span in (spans.one("invoke_workflow"), spans.one("chat")):
@@ -266,7 +266,7 @@ class TestTexts:
 
         Nor where the log cannot be written.
         """
-        monkeypatch.setenv(telemetry.CAPTURE, "true")
+        monkeypatch.setenv(telemetry.CAPTURE_VARIABLE, "true")
         monkeypatch.setenv("RAGLAB_AUDIT_QUERY", query)
         ask(QUESTION, system=opened(ANSWERS, audit=audit))
         assert spans.of("retrieval")
@@ -281,7 +281,7 @@ class TestTexts:
         value,
     ):
         """They may quote the question, and go with it."""
-        monkeypatch.setenv(telemetry.CAPTURE, value)
+        monkeypatch.setenv(telemetry.CAPTURE_VARIABLE, value)
 
         with pytest.raises(raglab.ModelUnavailableError):
             ask(QUESTION, system=opened(ANSWERS, generator=Failing(raglab.ModelUnavailableError)))
@@ -353,7 +353,7 @@ class TestNothing:
 
         traced = responses("traced")
         assert len(spans.of("invoke_workflow")) == len(questions)
-        monkeypatch.setenv(telemetry.CAPTURE, "true")
+        monkeypatch.setenv(telemetry.CAPTURE_VARIABLE, "true")
         assert responses("with texts") == traced
         monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
         assert responses("untraced") == traced
@@ -409,7 +409,7 @@ def test_the_page(tmp_path, monkeypatch, spans):
         "set_tracer_provider",
         lambda provider: monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider),
     )
-    monkeypatch.setenv(telemetry.CAPTURE, "")
+    monkeypatch.setenv(telemetry.CAPTURE_VARIABLE, "")
     monkeypatch.chdir(ROOT)
     page = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 60

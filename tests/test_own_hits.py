@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import raglab
 from decided import by_cost
 from raglab.cli import app
-from raglab.decision.refusal_warnings import LEAST_OK
+from raglab.decision.refusal_warnings import MIN_OK_CASES
 from raglab.decision.scoring import unretrieved_note
 from raglab.gating.expected_cost import OUTCOME_CLASSES
 from raglab.lab.decision_fitting import DecisionCases, direction_notes
@@ -217,7 +217,7 @@ class TestWarning:
         near, far = (ask(), [[Hit(0.25)]]), (ask(), [[Hit(1.5)]])
         chosen = policy()
         _silent(raglab.decide, trace_of(near, *[far] * 9), chosen)
-        _silent(raglab.decide, trace_of(*[far] * (LEAST_OK - 1)), chosen)
+        _silent(raglab.decide, trace_of(*[far] * (MIN_OK_CASES - 1)), chosen)
         with pytest.warns(UserWarning, match="gate l2 refuses 10 of 10"):
             raglab.decide(trace_of(*[far] * 10), chosen)
 

@@ -9,7 +9,7 @@ import pytest
 
 from labelled import labelled
 from raglab.decision.learned_cases import (
-    PLAIN,
+    PLAIN_FORM_CODE,
     code_text,
     hash_queries,
     learned_cases,
@@ -104,7 +104,7 @@ def _first_codes(queries, monkeypatch):
     """Codes as raglab 0.1.0 wrote them."""
     with monkeypatch.context() as first:
         first.setattr("raglab.decision.learned_cases.plain_question", lambda text: text)
-        return code_text(queries).removeprefix(PLAIN)
+        return code_text(queries).removeprefix(PLAIN_FORM_CODE)
 
 
 def test_files_of_raglab_0_1_0_are_read_in_both_forms(trace, tmp_path, monkeypatch):

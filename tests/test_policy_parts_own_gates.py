@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from raglab.audit.explanation import check_differences, decide_by_checks
 from raglab.lab.search_space import full_space
-from raglab.policy_parts.own_gates import REGISTERED, register_gate
+from raglab.policy_parts.own_gates import REGISTERED_GATES, register_gate
 from raglab.replay import decide, flips, steps, tally
 from raglab.store.policies import Policy
 from raglab.values import Status
@@ -52,7 +52,7 @@ def own_gates():
         lambda read, limits: limits.most - read("missing").astype(float)
     )
     yield
-    REGISTERED.clear()
+    REGISTERED_GATES.clear()
 
 
 def _explained(trace, chosen):

@@ -163,7 +163,7 @@ HARMLESS = {
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
     """A registry of its own."""
-    monkeypatch.setattr(own_gates, "REGISTERED", {})
+    monkeypatch.setattr(own_gates, "REGISTERED_GATES", {})
 
 
 class Direction(NamedTuple):

@@ -18,7 +18,7 @@ import pytest
 
 from raglab import gates
 from raglab.gates import GATES
-from raglab.policy_parts.own_gates import REGISTERED, own_gate, register_gate
+from raglab.policy_parts.own_gates import REGISTERED_GATES, own_gate, register_gate
 from raglab.replay import decide, sweep
 from raglab.values import Answers
 from worlds import policy, random_trace
@@ -236,7 +236,7 @@ def test_a_gate_of_the_user_is_called_alone():
         )
         assert gates.fires((margin,)).tolist() == [False, True]
     finally:
-        del REGISTERED["fresh"]
+        del REGISTERED_GATES["fresh"]
 
 
 def test_the_primitives_of_the_readme_run():

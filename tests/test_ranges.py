@@ -134,13 +134,13 @@ class TestPatterns:
         """Of instructions and of parts, whatever was spent before."""
         spent = patterns.check_patterns(["excess", ["a", "b"]])
         assert spent.parts == 3
-        full = patterns.PatternBudget(patterns.MOST_PARTS - 1, 0)
-        assert patterns.check_patterns(["a"], full).parts == patterns.MOST_PARTS
+        full = patterns.PatternBudget(patterns.MAX_EXPRESSIONS - 1, 0)
+        assert patterns.check_patterns(["a"], full).parts == patterns.MAX_EXPRESSIONS
         with pytest.raises(ValueError, match="20,000 expressions"):
             patterns.check_patterns([["a", "b"]], full)
         size = patterns.check_patterns(["excess"]).instructions
-        rest = patterns.PatternBudget(0, patterns.MOST_INSTRUCTIONS - size)
-        assert patterns.check_patterns(["excess"], rest).instructions == patterns.MOST_INSTRUCTIONS
+        rest = patterns.PatternBudget(0, patterns.MAX_INSTRUCTIONS - size)
+        assert patterns.check_patterns(["excess"], rest).instructions == patterns.MAX_INSTRUCTIONS
         with pytest.raises(ValueError, match="300,000 instructions"):
             patterns.check_patterns(["excess", "a"], rest)
 

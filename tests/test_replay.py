@@ -19,7 +19,7 @@ import plain
 from raglab.decision import chain
 from raglab.decision.decisions import GATE_OF
 from raglab.decision.measurement import measured_tables, policy_pattern_hits
-from raglab.decision.trace_view import KEPT, Measured
+from raglab.decision.trace_view import KEPT_MEASUREMENTS, Measured
 from raglab.lab.comparison import compare
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.replay import decide, flips, steps, sweep, tally
@@ -375,7 +375,7 @@ def test_a_measured_trace_measures_each_structure_once():
     held = Measured(trace)
     tables = measured_tables(held, policy())
     assert measured_tables(held, policy(l2={"max_l2": 0.5})) is tables
-    for size in range(2, 2 + KEPT):
+    for size in range(2, 2 + KEPT_MEASUREMENTS):
         assert measured_tables(held, policy(chosen={"final_k": size + 1})) is not tables
     assert measured_tables(held, policy()) is not tables
 
@@ -465,7 +465,7 @@ def test_a_measured_trace_keeps_its_trace():
 
 def test_threads_share_a_measured_trace():
     """Also where each drops what another one measured, since there are more keys than are kept."""
-    held, keys = Measured(random_trace(1)), range(2 * KEPT + 1)
+    held, keys = Measured(random_trace(1)), range(2 * KEPT_MEASUREMENTS + 1)
 
     def ask_often(start):
         return all(

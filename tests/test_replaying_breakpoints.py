@@ -15,7 +15,7 @@ from generators import Drawn, Weighed
 from raglab.decision.measurement import measured_tables
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.live.answer_recording import record_answers
-from raglab.policy_parts.own_gates import REGISTERED, register_gate
+from raglab.policy_parts.own_gates import REGISTERED_GATES, register_gate
 from raglab.replay import all_step_cells, decide, flips, step_cells, steps, tally
 from raglab.replaying import step_functions
 from raglab.replaying.breakpoints import (
@@ -51,7 +51,7 @@ def own_gates():
         lambda read, limits: limits.most - read("words")
     )
     yield
-    REGISTERED.clear()
+    REGISTERED_GATES.clear()
 
 
 def _tried(trace, chosen, path):

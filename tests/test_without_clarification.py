@@ -16,7 +16,7 @@ from raglab import extension_points
 from raglab.audit.log import AuditLog
 from raglab.audit.log_summary import defaults
 from raglab.cli import app
-from raglab.decision.signal_values import STORED
+from raglab.decision.signal_values import STORED_SIGNALS
 from raglab.extension_points import MissingExtensionError
 from raglab.live.ask import ask, explain, reply
 from raglab.live.system import System, build_index
@@ -94,7 +94,7 @@ def test_a_signal_of_the_parser_says_what_is_missing(index):
     with pytest.raises(MissingExtensionError, match=f"the signal gaps {ROOM}"):
         ask("What is the motor excess?", system=system.replace(policy))
     trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
-    assert not set(STORED) & set(trace.columns)
+    assert not set(STORED_SIGNALS) & set(trace.columns)
     for call in (
         lambda: decide(trace, policy),
         lambda: build_trace(CORPUS, CASES, policy=policy, cache=None, **SMALL),

@@ -26,7 +26,7 @@ from raglab.cli.door import EXIT_CODES
 from raglab.gates import GATES, Gate, Threshold
 from raglab.lab.tracking import VARIABLE as TRACKING_VARIABLE
 from raglab.live import settings
-from raglab.live.telemetry import CAPTURE
+from raglab.live.telemetry import CAPTURE_VARIABLE
 from raglab.metrics import RATE_TABLE
 from raglab.policy_parts.arms import ARMS
 from raglab.reward import COMPONENT_BY_NAME, PUBLISHED_REWARD_WEIGHTS
@@ -298,7 +298,7 @@ def settings_page() -> str:
     process = [(code(name), notes[name]) for name in settings.PROCESS_VARIABLES]
     others = [
         (code(TRACKING_VARIABLE), "where MLflow runs are kept, as MLflow reads it"),
-        (code(CAPTURE), "whether spans carry texts, as OpenTelemetry reads it"),
+        (code(CAPTURE_VARIABLE), "whether spans carry texts, as OpenTelemetry reads it"),
     ]
     return page(
         "Environment variables",

@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
 
-ROUNDING = 1e-6  # by which a measurement in single precision may leave its range
+ROUNDING_TOLERANCE = 1e-6  # by which a measurement in single precision may leave its range
 _MISSING_TYPES = frozenset({"NoneType", "NAType", "NaTType"})  # by name, without importing pandas
-_SHOWN = 60  # characters of a value in a message
+_SHOWN_CHARACTERS = 60  # characters of a value in a message
 
 
-def refuse(rule: str, value: object, remedy: str) -> NoReturn:
+def refuse(requirement: str, actual_value: object, remedy: str) -> NoReturn:
     """Raise a ValueError with rule, value and remedy."""
-    msg = f"{rule}, got {value}; {remedy}."
-    raise ValueError(msg)
+    message = f"{requirement}, got {actual_value}; {remedy}."
+    raise ValueError(message)
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -61,20 +61,22 @@ def float_array(values: Any, name: str) -> NDArray[np.float64]:  # noqa: ANN401
       array([ 1., nan,  1.])
     """
     with suppress(TypeError, ValueError, OverflowError):
-        plain = np.asarray(values)
-        if plain.dtype.kind in "fiub":
-            return plain.astype(np.float64, copy=False)
-    has_kind = hasattr(values, "dtype")
-    cells = _cells(values, name).astype(object) if has_kind else _cells(values, name, object)
-    numbers = np.full(cells.shape, np.nan)
-    for position, value in enumerate(cells.flat):
-        if not is_missing(value):
-            numbers.flat[position] = _number(value, name, _shown_position(position, cells.shape))
+        plain_array_values = np.asarray(values)
+        if plain_array_values.dtype.kind in "fiub":
+            return plain_array_values.astype(np.float64, copy=False)
+    has_dtype = hasattr(values, "dtype")
+    cell_array = _cells(values, name).astype(object) if has_dtype else _cells(values, name, object)
+    numbers = np.full(cell_array.shape, np.nan)
+    for position, cell in enumerate(cell_array.flat):
+        if not is_missing(cell):
+            numbers.flat[position] = _number(
+                cell, name, _shown_position(position, cell_array.shape)
+            )
     return numbers
 
 
 # number, array, list or Series
-def measured_values(values: Any, name: str = "value") -> Any:  # noqa: ANN401
+def measured_values(measurements: Any, name: str = "value") -> Any:  # noqa: ANN401
     """Measurements as NumPy compares them.
 
     Numbers and arrays as they are, lists and columns as `float_array`.
@@ -84,14 +86,14 @@ def measured_values(values: Any, name: str = "value") -> Any:  # noqa: ANN401
       (array([0.5, nan]), 0.5)
     """
     # arrays first: they are many, and a union of types takes longer
-    is_plain = (isinstance(values, np.ndarray) and values.dtype.kind != "O") or isinstance(
-        values, float | int | np.number
-    )
-    return values if is_plain else float_array(values, name)
+    is_plain = (
+        isinstance(measurements, np.ndarray) and measurements.dtype.kind != "O"
+    ) or isinstance(measurements, float | int | np.number)
+    return measurements if is_plain else float_array(measurements, name)
 
 
 def plain_array(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 - array, list or Series
-    """Values as an array; numbers and truth values beside missing ones are floats with NaN.
+    """Values as an array; numbers and truth values with missing ones are floats with NaN.
 
     Raises:
       ValueError: rows of different lengths.
@@ -100,12 +102,16 @@ def plain_array(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 - array
       >>> plain_array([True, None], "y"), plain_array([True, False], "y")
       (array([ 1., nan]), array([ True, False]))
     """
-    cells = _cells(values, name)
-    if cells.dtype != object or not cells.size:
-        return cells
-    plain = [float("nan") if is_missing(value) else value for value in cells.flat]
-    numeric = all(isinstance(value, bool | np.bool_ | int | float | np.number) for value in plain)
-    return np.array(plain, dtype=np.float64 if numeric else object).reshape(cells.shape)
+    cell_array = _cells(values, name)
+    if cell_array.dtype != object or not cell_array.size:
+        return cell_array
+    plain_cells = [float("nan") if is_missing(cell) else cell for cell in cell_array.flat]
+    is_numeric = all(
+        isinstance(cell, bool | np.bool_ | int | float | np.number) for cell in plain_cells
+    )
+    return np.array(plain_cells, dtype=np.float64 if is_numeric else object).reshape(
+        cell_array.shape
+    )
 
 
 def check_present(values: NDArray[np.float64], name: str, remedy: str) -> None:
@@ -115,38 +121,48 @@ def check_present(values: NDArray[np.float64], name: str, remedy: str) -> None:
       ValueError: counts them and names the first position.
     """
     if np.isnan(np.sum(values)):
-        missing = np.isnan(values)
-        if missing.any():  # infinities of both signs sum to NaN too
-            position = _shown_position(int(missing.ravel().argmax()), values.shape)
-            count = f"{int(missing.sum()):,} of {values.size:,}"
-            refuse(f"{name} must not be missing", f"{count}, the first {position}", remedy)
+        is_missing_number = np.isnan(values)
+        if is_missing_number.any():  # infinities of both signs sum to NaN too
+            position_text = _shown_position(int(is_missing_number.ravel().argmax()), values.shape)
+            count_text = f"{int(is_missing_number.sum()):,} of {values.size:,}"
+            refuse(
+                f"{name} must not be missing", f"{count_text}, the first {position_text}", remedy
+            )
 
 
 def within_range(
-    values: NDArray[np.float64], low: float, high: float, name: str
+    values: NDArray[np.float64], lower_bound: float, upper_bound: float, values_name: str
 ) -> NDArray[np.float64]:
     """Values with the ends of their range in place of what lies beyond by rounding.
 
     Warns:
       UserWarning: some do; it counts them.
     """
-    beyond = ((values < low) & (values >= low - ROUNDING)) | (
-        (values > high) & (values <= high + ROUNDING)
+    lies_beyond = ((values < lower_bound) & (values >= lower_bound - ROUNDING_TOLERANCE)) | (
+        (values > upper_bound) & (values <= upper_bound + ROUNDING_TOLERANCE)
     )
-    if not beyond.any():
+    if not lies_beyond.any():
         return values
-    warn_user(f"{rounding_note(name, int(beyond.sum()), values.size, low, high)}.")
-    clipped: NDArray[np.float64] = np.where(beyond, np.clip(values, low, high), values)
-    return clipped
+    note = rounding_note(values_name, int(lies_beyond.sum()), values.size, lower_bound, upper_bound)
+    warn_user(f"{note}.")
+    clipped_values: NDArray[np.float64] = np.where(
+        lies_beyond, np.clip(values, lower_bound, upper_bound), values
+    )
+    return clipped_values
 
 
-def rounding_note(name: str, count: int, size: int, low: float, high: float) -> str:
+def rounding_note(
+    values_name: str, n_beyond: int, n_values: int, lower_bound: float, upper_bound: float
+) -> str:
     """A sentence about values that lie beyond their range by rounding."""
-    beyond = f"{count:,} of {size:,} {name} lie beyond [{low:g}, {high:g}] by at most {ROUNDING:g}"
-    return f"{beyond}, which is rounding; they count as its ends"
+    beyond_text = (
+        f"{n_beyond:,} of {n_values:,} {values_name} lie beyond [{lower_bound:g}, "
+        f"{upper_bound:g}] by at most {ROUNDING_TOLERANCE:g}"
+    )
+    return f"{beyond_text}, which is rounding; they count as its ends"
 
 
-def shown_number(value: float, low: float, high: float) -> str:
+def shown_number(value: float, lower_bound: float, upper_bound: float) -> str:
     """A number outside a range with as many digits as show that it is.
 
     Example:
@@ -154,46 +170,58 @@ def shown_number(value: float, low: float, high: float) -> str:
       ('1.00001', '72')
     """
     for digits in (4, 6, 9):
-        text = f"{value:.{digits}g}"
-        if not low <= float(text) <= high:
-            return text
+        number_text = f"{value:.{digits}g}"
+        if not lower_bound <= float(number_text) <= upper_bound:
+            return number_text
     return repr(float(value))
 
 
 # array, list or Series
-def _cells(values: Any, name: str, dtype: type | None = None) -> NDArray[Any]:  # noqa: ANN401
+def _cells(values: Any, values_name: str, dtype: type | None = None) -> NDArray[Any]:  # noqa: ANN401
     try:
-        cells = np.asarray(values, dtype=dtype)
+        cell_array = np.asarray(values, dtype=dtype)
     except ValueError:
-        cells = np.array([values, None], dtype=object)  # ragged, which NumPy takes as objects alone
-    if cells.dtype == object and any(
-        isinstance(value, list | tuple | np.ndarray) for value in cells.flat
+        cell_array = np.array(
+            [values, None], dtype=object
+        )  # ragged, which NumPy takes as objects alone
+    if cell_array.dtype == object and any(
+        isinstance(cell, list | tuple | np.ndarray) for cell in cell_array.flat
     ):
-        rule = f"{name} must be an array of single values"
-        refuse(rule, "rows of different lengths", "give as many to each")
-    return cells
+        requirement = f"{values_name} must be an array of single values"
+        refuse(requirement, "rows of different lengths", "give as many to each")
+    return cell_array
 
 
-def _number(value: object, name: str, position: str) -> float:
-    if isinstance(value, bool | int | float | np.bool_ | np.number | Decimal | Fraction):
+def _number(cell: object, values_name: str, position_text: str) -> float:
+    if isinstance(cell, bool | int | float | np.bool_ | np.number | Decimal | Fraction):
         try:
-            return float(value)
+            return float(cell)
         except (OverflowError, TypeError):  # beyond 1.8e308, or complex
             pass
-    shown = " ".join(repr(value).split())[:_SHOWN]  # a table in a cell takes several lines
-    rule = f"{name} must be numbers"
-    refuse(rule, f"{shown} {position}", "convert them first, and give NaN where one is missing")
+    shown_cell = " ".join(repr(cell).split())[
+        :_SHOWN_CHARACTERS
+    ]  # a table in a cell takes several lines
+    requirement = f"{values_name} must be numbers"
+    refuse(
+        requirement,
+        f"{shown_cell} {position_text}",
+        "convert them first, and give NaN where one is missing",
+    )
 
 
-def _shown_position(position: int, shape: tuple[int, ...]) -> str:
+def _shown_position(position: int, array_shape: tuple[int, ...]) -> str:
     """Place of an element in words: `at position 2`, of more than one axis `at position [0, 2]`."""
-    place = [int(index) for index in np.unravel_index(position, shape)] if shape else []
-    return f"at position {place if len(place) != 1 else place[0]}"
+    element_index = (
+        [int(axis_index) for axis_index in np.unravel_index(position, array_shape)]
+        if array_shape
+        else []
+    )
+    return f"at position {element_index if len(element_index) != 1 else element_index[0]}"
 
 
 Kind = TypeVar("Kind")
 Values = TypeVar("Values")
-_FIELD_SHOWN = 80  # characters of a field in a message
+_SHOWN_FIELD = 80  # characters of a field in a message
 
 
 class FieldRule(NamedTuple):
@@ -230,27 +258,31 @@ def read_only(values: Values) -> Values:
         if isinstance(array.base, memoryview) and array.base.readonly:
             return values
         # the flag of a view of an array could be set back
-        view: Any = np.asarray(memoryview(array).toreadonly())
-        return view
+        read_only_view: Any = np.asarray(memoryview(array).toreadonly())
+        return read_only_view
     if isinstance(values, tuple) and hasattr(values, "_make"):
-        same: Values = values._make(map(read_only, values))
-        return same
+        read_only_tuple: Values = values._make(map(read_only, values))
+        return read_only_tuple
     return values
 
 
-def holds_read_only(kind: type[Kind]) -> type[Kind]:
+def holds_read_only(tuple_type: type[Kind]) -> type[Kind]:
     """Named tuple whose arrays are `read_only`, made by a call, by `_make` or by `_replace`.
 
     Args:
-      kind: type of named tuple.
+      tuple_type: type of named tuple.
     """
-    of: Any = kind  # the methods of a NamedTuple cannot be written in its body
-    call, make = of.__new__, of._make.__func__
-    of.__new__ = wraps(call)(
-        lambda cls, *values, **fields: make(cls, map(read_only, call(cls, *values, **fields)))
+    open_type: Any = tuple_type  # the methods of a NamedTuple cannot be written in its body
+    plain_new, plain_make = open_type.__new__, open_type._make.__func__
+    open_type.__new__ = wraps(plain_new)(
+        lambda cls, *values, **fields: plain_make(
+            cls, map(read_only, plain_new(cls, *values, **fields))
+        )
     )
-    of._make = classmethod(wraps(make)(lambda cls, values: make(cls, map(read_only, values))))
-    return kind
+    open_type._make = classmethod(
+        wraps(plain_make)(lambda cls, values: plain_make(cls, map(read_only, values)))
+    )
+    return tuple_type
 
 
 def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type[Kind]]:
@@ -261,19 +293,21 @@ def converted(**converters: Callable[[Any], Any]) -> Callable[[type[Kind]], type
     """
 
     # the method of a dataclass cannot be written in its body
-    def decorate(kind: Any) -> Any:  # noqa: ANN401
-        init = kind.__init__
-        form = signature(init)
+    def decorate(data_class: Any) -> Any:  # noqa: ANN401
+        plain_init = data_class.__init__
+        init_signature = signature(plain_init)
 
-        @wraps(init)
-        def call(*values: Any, **named: Any) -> None:  # noqa: ANN401 - of any field
-            stated = form.bind(*values, **named)
-            for name in stated.arguments.keys() & converters.keys():
-                stated.arguments[name] = converters[name](stated.arguments[name])
-            init(*stated.args, **stated.kwargs)
+        @wraps(plain_init)
+        def converting_init(*values: Any, **keyword_values: Any) -> None:  # noqa: ANN401 - of any field
+            bound_arguments = init_signature.bind(*values, **keyword_values)
+            for field_name in bound_arguments.arguments.keys() & converters.keys():
+                bound_arguments.arguments[field_name] = converters[field_name](
+                    bound_arguments.arguments[field_name]
+                )
+            plain_init(*bound_arguments.args, **bound_arguments.kwargs)
 
-        kind.__init__ = call
-        return kind
+        data_class.__init__ = converting_init
+        return data_class
 
     return decorate
 
@@ -291,27 +325,45 @@ def checked(**rules: FieldRule) -> Callable[[type[Kind]], type[Kind]]:
     """
 
     # the methods of a NamedTuple cannot be written in its body
-    def decorate(kind: Any) -> Any:  # noqa: ANN401
-        call, make = kind.__new__, kind._make.__func__
-        none = object()  # the default of a field that has none
-        tests = [
-            (name, kind._field_defaults.get(name, none), rules[name].exact, rules[name].good)
-            for name in kind._fields
+    def decorate(tuple_type: Any) -> Any:  # noqa: ANN401
+        plain_new, plain_make = tuple_type.__new__, tuple_type._make.__func__
+        no_default = object()  # the default of a field that has none
+        field_tests = [
+            (
+                field_name,
+                tuple_type._field_defaults.get(field_name, no_default),
+                rules[field_name].exact,
+                rules[field_name].good,
+            )
+            for field_name in tuple_type._fields
         ]
 
-        def check(value: Any) -> Any:  # noqa: ANN401 - of the kind
+        def checked_record(new_record: Any) -> Any:  # noqa: ANN401 - of the kind
             # a tuple of all fields; strict costs
-            for item, (name, default, exact, good) in zip(value, tests):  # noqa: B905
-                if item is not default and type(item) is not exact and not good(item):
-                    of, (_, rule, remedy, _) = repr(value[0])[:_FIELD_SHOWN], rules[name]
-                    where = f"{kind.__name__} {of}: {name} must be {rule}"
-                    refuse(where, repr(item)[:_FIELD_SHOWN], remedy)
-            return value
+            for field_value, (field_name, default, exact_type, is_good) in zip(  # noqa: B905
+                new_record, field_tests
+            ):
+                if (
+                    field_value is not default
+                    and type(field_value) is not exact_type
+                    and not is_good(field_value)
+                ):
+                    shown_record, (_, field_rule, remedy, _) = (
+                        repr(new_record[0])[:_SHOWN_FIELD],
+                        rules[field_name],
+                    )
+                    field_text = (
+                        f"{tuple_type.__name__} {shown_record}: {field_name} must be {field_rule}"
+                    )
+                    refuse(field_text, repr(field_value)[:_SHOWN_FIELD], remedy)
+            return new_record
 
-        kind.__new__ = wraps(call)(
-            lambda cls, *values, **fields: check(call(cls, *values, **fields))
+        tuple_type.__new__ = wraps(plain_new)(
+            lambda cls, *values, **fields: checked_record(plain_new(cls, *values, **fields))
         )
-        kind._make = classmethod(wraps(make)(lambda cls, values: check(make(cls, values))))
-        return kind
+        tuple_type._make = classmethod(
+            wraps(plain_make)(lambda cls, values: checked_record(plain_make(cls, values)))
+        )
+        return tuple_type
 
     return decorate

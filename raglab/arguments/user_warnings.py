@@ -8,8 +8,11 @@ import sys
 import warnings
 from pathlib import Path
 
-PACKAGE = str(Path(__file__).parents[1]) + os.sep
-_INSIDE = (PACKAGE, contextlib.__file__)  # a block of ours ends in a frame of contextlib
+PACKAGE_FOLDER = str(Path(__file__).parents[1]) + os.sep
+_INTERNAL_FILES = (
+    PACKAGE_FOLDER,
+    contextlib.__file__,
+)  # a block of ours ends in a frame of contextlib
 
 
 class IdleThresholdWarning(UserWarning):
@@ -19,7 +22,7 @@ class IdleThresholdWarning(UserWarning):
 def is_called_inside() -> bool:
     """Whether what calls this was itself called by the package, not by a line of the user."""
     # as below
-    return sys._getframe(2).f_code.co_filename.startswith(_INSIDE)  # noqa: SLF001
+    return sys._getframe(2).f_code.co_filename.startswith(_INTERNAL_FILES)  # noqa: SLF001
 
 
 def warn_user(message: Warning | str, category: type[Warning] = UserWarning) -> None:
@@ -30,7 +33,7 @@ def warn_user(message: Warning | str, category: type[Warning] = UserWarning) -> 
       category: kind of warning, where the message is a text.
     """
     # what inspect.currentframe gives, without its cost
-    frame, level = sys._getframe(1), 2  # noqa: SLF001
-    while frame is not None and frame.f_code.co_filename.startswith(_INSIDE):
-        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
-    warnings.warn(message, category, stacklevel=level)
+    caller_frame, stack_level = sys._getframe(1), 2  # noqa: SLF001
+    while caller_frame is not None and caller_frame.f_code.co_filename.startswith(_INTERNAL_FILES):
+        caller_frame, stack_level = caller_frame.f_back, stack_level + 1  # type: ignore[assignment]
+    warnings.warn(message, category, stacklevel=stack_level)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.arguments.plain_arrays import ROUNDING, rounding_note
+from raglab.arguments.plain_arrays import ROUNDING_TOLERANCE, rounding_note
 from raglab.arguments.user_warnings import warn_user
 from raglab.values import refuse
 from raglab.words.characters import visible
@@ -176,7 +176,9 @@ def _numbers(
         numbers = np.frompyfunc(number, 1, 1)(plain).astype(np.float64, order="C")
     inside = (numbers >= low) & (numbers <= high)
     # of single precision
-    rounded = ~inside & (numbers >= low - ROUNDING) & (numbers <= high + ROUNDING)
+    rounded = (
+        ~inside & (numbers >= low - ROUNDING_TOLERANCE) & (numbers <= high + ROUNDING_TOLERANCE)
+    )
     wrong = ~inside & ~rounded & (is_needed | cells.notna().to_numpy(np.bool_))
     if rounded.any():
         note = rounding_note(f"cells of {what}", int(rounded.sum()), numbers.size, *allowed)

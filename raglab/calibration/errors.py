@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import (
-    ROUNDING,
+    ROUNDING_TOLERANCE,
     check_present,
     float_array,
     plain_array,
@@ -93,7 +93,7 @@ apply).
     if low >= 0.0 and high <= 1.0:
         return value
     check_present(value, "p", "label or drop them first")
-    if low >= -ROUNDING and high <= 1.0 + ROUNDING:
+    if low >= -ROUNDING_TOLERANCE and high <= 1.0 + ROUNDING_TOLERANCE:
         return within_range(value, 0.0, 1.0, "p")
     worst = float(high if high > 1.0 else low)
     shown = f"{shown_number(worst, 0.0, 1.0)} at {'most' if high > 1.0 else 'least'}"

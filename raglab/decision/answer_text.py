@@ -44,13 +44,13 @@ class AnswerCheck(IntEnum):
     undecided_other = 7
 
 
-ANSWERS = "answers"  # key of `Case.extra` that holds several gold answers
+ANSWERS_KEY = "answers"  # key of `Case.extra` that holds several gold answers
 ANSWERS_RULE = "answers must be a text, a list of texts, or an object whose text is one"
 ANSWERS_REMEDY = (
     'write ["Ann", "Anna"], as JSON in a file, or {"text": ["Ann"], "answer_start": [5]}'
 )
 # how a list or an object of texts begins where it was written as a text
-_PRINTED = re.compile(r"\s*[\[{]\s*[\[{'\"]")
+_PRINTED_LIST = re.compile(r"\s*[\[{]\s*[\[{'\"]")
 
 
 def listed_answers(value: object) -> tuple[str, ...] | None:
@@ -71,25 +71,27 @@ def listed_answers(value: object) -> tuple[str, ...] | None:
       ... )
       (('Ann',), ('Ann', 'Anna'), None)
     """
-    plain = _parsed(value) if isinstance(value, str) else value
-    plain = plain.get("text") if isinstance(plain, Mapping) else plain
+    parsed_value = _parsed(value) if isinstance(value, str) else value
+    parsed_value = parsed_value.get("text") if isinstance(parsed_value, Mapping) else parsed_value
     # as Hugging Face has them in a frame
-    plain = plain.tolist() if isinstance(plain, np.ndarray) else plain
-    if isinstance(plain, str):
-        return (plain,)
-    if not isinstance(plain, list | tuple) or not all(isinstance(text, str) for text in plain):
+    parsed_value = parsed_value.tolist() if isinstance(parsed_value, np.ndarray) else parsed_value
+    if isinstance(parsed_value, str):
+        return (parsed_value,)
+    if not isinstance(parsed_value, list | tuple) or not all(
+        isinstance(answer_text, str) for answer_text in parsed_value
+    ):
         return None
-    return tuple(plain)
+    return tuple(parsed_value)
 
 
-def _parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
+def _parsed(answer_text: str) -> Any:  # noqa: ANN401 - any JSON value
     """JSON list or object of a text, the text if it is neither, None if it only looks like one."""
-    if not text.lstrip().startswith(("[", "{")):
-        return text
+    if not answer_text.lstrip().startswith(("[", "{")):
+        return answer_text
     try:
-        return json.loads(text)
+        return json.loads(answer_text)
     except (ValueError, RecursionError):
-        return None if _PRINTED.match(text) else text
+        return None if _PRINTED_LIST.match(answer_text) else answer_text
 
 
 def gold_answers(case: Case) -> tuple[str, ...]:
@@ -106,17 +108,21 @@ def gold_answers(case: Case) -> tuple[str, ...]:
       >>> gold_answers(Case("a", "who?", "ok", answer="Ann", extra={"answers": ["Anna", " "]}))
       ('Anna', 'Ann')
     """
-    further = case.extra.get(ANSWERS)
-    listed = () if further is None else listed_answers(further)
+    further_answers = case.extra.get(ANSWERS_KEY)
+    listed = () if further_answers is None else listed_answers(further_answers)
     if listed is None:
-        refuse(ANSWERS_RULE, f"{str(further)[:80]!r} in case {case.id!r}", ANSWERS_REMEDY)
-    return tuple(gold for gold in (*listed, case.answer) if gold is not None and gold.strip())
+        refuse(ANSWERS_RULE, f"{str(further_answers)[:80]!r} in case {case.id!r}", ANSWERS_REMEDY)
+    return tuple(
+        gold_answer
+        for gold_answer in (*listed, case.answer)
+        if gold_answer is not None and gold_answer.strip()
+    )
 
 
 ANSWER_RIGHT, JUDGE_RIGHT = "answer_right", "judge_right"  # keys of `Case.extra`: 0, 1 or empty
-BASIS = "answer_basis"  # key of `Case.extra` that chooses between these and `text`
-BASES = (ANSWER_RIGHT, JUDGE_RIGHT, TEXT)
-_VERDICTS = {
+BASIS_KEY = "answer_basis"  # key of `Case.extra` that chooses between these and `text`
+ANSWER_BASES = (ANSWER_RIGHT, JUDGE_RIGHT, TEXT)
+_STATED_VERDICTS = {
     "": AnswerMatch.undecided,
     **dict.fromkeys(("0", "0.0", "false"), AnswerMatch.wrong),
     **dict.fromkeys(("1", "1.0", "true"), AnswerMatch.right),
@@ -124,9 +130,9 @@ _VERDICTS = {
 
 
 def answer_basis(cases: Sequence[Case]) -> str:
-    """What says whether the recorded answers of cases are right: one of `BASES`.
+    """What says whether the recorded answers of cases are right: one of `ANSWER_BASES`.
 
-    What the cases state as `answer_basis`, else the first at hand: the user's `answer_right`, a
+    What the cases state as `answer_basis`, else the first known: the user's `answer_right`, a
     judge's `judge_right`, the text of the answer against the gold answers.
 
     Raises:
@@ -139,28 +145,32 @@ def answer_basis(cases: Sequence[Case]) -> str:
       >>> answer_basis([case]), answer_basis([case._replace(extra={})])
       ('answer_right', 'text')
     """
-    stated = {str(case.extra[BASIS]) for case in cases if BASIS in case.extra}
-    if len(stated) > 1 or not stated <= set(BASES):
-        rule = f"a basis must be one of {', '.join(BASES)}, for all cases"
-        refuse(rule, sorted(stated), "state one")
-    columns = [key for key in (ANSWER_RIGHT, JUDGE_RIGHT) if any(key in c.extra for c in cases)]
-    if not stated <= {TEXT, *columns}:
-        refuse(f"a basis must be a column of the cases or {TEXT}", sorted(stated), "add it")
-    return stated.pop() if stated else next(iter(columns), TEXT)
+    stated_bases = {str(case.extra[BASIS_KEY]) for case in cases if BASIS_KEY in case.extra}
+    if len(stated_bases) > 1 or not stated_bases <= set(ANSWER_BASES):
+        requirement = f"a basis must be one of {', '.join(ANSWER_BASES)}, for all cases"
+        refuse(requirement, sorted(stated_bases), "state one")
+    basis_columns = [
+        column_name
+        for column_name in (ANSWER_RIGHT, JUDGE_RIGHT)
+        if any(column_name in labelled_case.extra for labelled_case in cases)
+    ]
+    if not stated_bases <= {TEXT, *basis_columns}:
+        refuse(f"a basis must be a column of the cases or {TEXT}", sorted(stated_bases), "add it")
+    return stated_bases.pop() if stated_bases else next(iter(basis_columns), TEXT)
 
 
-def _stated_verdict(case: Case, key: str) -> AnswerMatch:
+def _stated_verdict(case: Case, column_name: str) -> AnswerMatch:
     """What a column says of the answer to a case.
 
     Raises:
       ValueError: neither 0, 1, true, false nor empty.
     """
-    value = case.extra.get(key)
-    is_missing = value is None or value != value  # noqa: PLR0124 - NaN
-    verdict = _VERDICTS.get("" if is_missing else str(value).strip().lower())
+    stated_value = case.extra.get(column_name)
+    is_missing = stated_value is None or stated_value != stated_value  # noqa: PLR0124 - NaN
+    verdict = _STATED_VERDICTS.get("" if is_missing else str(stated_value).strip().lower())
     if verdict is None:
-        rule = f"{key} must be 0, 1 or empty (rule S6.3)"
-        refuse(rule, f"{value!r} in case {case.id!r}", "correct it")
+        requirement = f"{column_name} must be 0, 1 or empty (rule S6.3)"
+        refuse(requirement, f"{stated_value!r} in case {case.id!r}", "correct it")
     return verdict
 
 
@@ -180,9 +190,12 @@ def may_be_judged(cases: Sequence[Case]) -> BoolArray:
     Labelled ok and, where the text is the basis, with a gold answer.
     """
     by_text = answer_basis(cases) == TEXT
-    ok = Status.ok.name
+    ok_name = Status.ok.name
     return np.array(
-        [case.expect_status == ok and (not by_text or bool(gold_answers(case))) for case in cases],
+        [
+            case.expect_status == ok_name and (not by_text or bool(gold_answers(case)))
+            for case in cases
+        ],
         dtype=bool,
     )
 
@@ -196,35 +209,46 @@ def answer_verdicts(trace: TraceData, basis: str | None = None) -> CodeArray:
 
     Args:
       trace: with recorded answers.
-      basis: one of `BASES`; of `answer_basis` where not given.
+      basis: one of `ANSWER_BASES`; of `answer_basis` where not given.
 
     Source: rule S6.3.
     """
     answers, cases = cast("Answers", trace.answers), trace.cases
-    basis, judged = basis or answer_basis(cases), judged_cases(trace)
-    known: dict[tuple[int, str], AnswerMatch] = {}  # the same text mostly stands for many sets
-    texts: dict[int, set[str]] = {}
-    rows = list(zip(answers.row.tolist(), answers.text, strict=True))
-    for row, text in rows:
-        texts.setdefault(row, set()).add(text)
-    verdicts = np.zeros(len(rows), dtype=np.int8)
-    first: dict[int, str] = {}
-    for number, (row, text) in enumerate(rows):
-        if not judged[row] or answers.refused[number]:
+    basis, is_judged = basis or answer_basis(cases), judged_cases(trace)
+    known_verdicts: dict[
+        tuple[int, str], AnswerMatch
+    ] = {}  # the same text mostly stands for many sets
+    texts_of_case: dict[int, set[str]] = {}
+    case_texts = list(zip(answers.row.tolist(), answers.text, strict=True))
+    for case_index, answer_text in case_texts:
+        texts_of_case.setdefault(case_index, set()).add(answer_text)
+    verdicts = np.zeros(len(case_texts), dtype=np.int8)
+    first_texts: dict[int, str] = {}
+    for answer_index, (case_index, answer_text) in enumerate(case_texts):
+        if not is_judged[case_index] or answers.refused[answer_index]:
             continue
         if basis != TEXT:
-            is_one = len(texts[row]) == 1
-            verdict = _stated_verdict(cases[row], basis) if is_one else AnswerMatch.undecided
-        elif (row, text) in known:
-            verdict = known[row, text]
+            is_single = len(texts_of_case[case_index]) == 1
+            verdict = (
+                _stated_verdict(cases[case_index], basis) if is_single else AnswerMatch.undecided
+            )
+        elif (case_index, answer_text) in known_verdicts:
+            verdict = known_verdicts[case_index, answer_text]
         else:
-            chunks = answers.chunks[number]
-            heads = {head for at in chunks[chunks >= 0] for head in trace.chunks[at].section}
-            golds, question = gold_answers(cases[row]), cases[row].query
-            verdict = answer_match(text, golds, question, " ".join(sorted(heads)))
-            known[row, text] = verdict
-        is_other = verdict == AnswerMatch.undecided and first.setdefault(row, text) != text
-        verdicts[number] = verdict + is_other
+            chunk_numbers = answers.chunks[answer_index]
+            headings = {
+                heading
+                for chunk_number in chunk_numbers[chunk_numbers >= 0]
+                for heading in trace.chunks[chunk_number].section
+            }
+            gold_texts, question = gold_answers(cases[case_index]), cases[case_index].query
+            verdict = answer_match(answer_text, gold_texts, question, " ".join(sorted(headings)))
+            known_verdicts[case_index, answer_text] = verdict
+        is_other = (
+            verdict == AnswerMatch.undecided
+            and first_texts.setdefault(case_index, answer_text) != answer_text
+        )
+        verdicts[answer_index] = verdict + is_other
     return verdicts
 
 
@@ -232,7 +256,8 @@ class Basis(NamedTuple):
     """What *correct* means of some cases: by the answer, or by its sources (rule S6.3).
 
     text: cases judged by their answer. ok: cases labelled ok. by: what says whether it is right,
-    one of `BASES`. differ: answers of which the text says otherwise than the column, of compared.
+    one of `ANSWER_BASES`. differ: answers of which the text says otherwise than the column, of
+    compared.
     unused: cases with a column and no recorded answer.
 
     Example:
@@ -263,8 +288,8 @@ class Basis(NamedTuple):
         """How far the text says otherwise than the column, or that the column is not used."""
         if self.unused:
             return f"{self.by} of {self.unused:,} cases is not used: no answers are recorded"
-        pair = f"{self.differ:,} of {self.compared:,} answers"
-        return f"the text says otherwise in {pair}" if self.compared else ""
+        count_text = f"{self.differ:,} of {self.compared:,} answers"
+        return f"the text says otherwise in {count_text}" if self.compared else ""
 
     @property
     def described(self) -> str:
@@ -279,20 +304,22 @@ class Basis(NamedTuple):
     @classmethod
     def of(cls, trace: TraceData) -> Basis:
         """Basis of the cases of a trace."""
-        cases, by = trace.cases, answer_basis(trace.cases)
-        ok = sum(case.expect_status == Status.ok.name for case in cases)
-        basis = cls(int(judged_cases(trace).sum()), ok, by)
-        if by == TEXT:
-            return basis
+        cases, basis_column = trace.cases, answer_basis(trace.cases)
+        n_ok = sum(case.expect_status == Status.ok.name for case in cases)
+        text_basis = cls(int(judged_cases(trace).sum()), n_ok, basis_column)
+        if basis_column == TEXT:
+            return text_basis
         if trace.answers is None:
-            return basis._replace(unused=sum(by in case.extra for case in cases))
-        by_column, by_text = answer_verdicts(trace), answer_verdicts(trace, TEXT)
+            return text_basis._replace(unused=sum(basis_column in case.extra for case in cases))
+        column_verdicts, text_verdicts = answer_verdicts(trace), answer_verdicts(trace, TEXT)
         has_gold = np.array([bool(gold_answers(case)) for case in cases], dtype=bool)
-        both = has_gold[trace.answers.row] & judged_cases(trace)[trace.answers.row]
-        both &= (by_column <= AnswerMatch.right) & (by_text <= AnswerMatch.right)
-        rows = trace.answers.row
-        differ = np.unique(rows[both & (by_column != by_text)])
-        return basis._replace(differ=len(differ), compared=len(np.unique(rows[both])))
+        is_compared = has_gold[trace.answers.row] & judged_cases(trace)[trace.answers.row]
+        is_compared &= (column_verdicts <= AnswerMatch.right) & (text_verdicts <= AnswerMatch.right)
+        case_indices = trace.answers.row
+        differing_cases = np.unique(case_indices[is_compared & (column_verdicts != text_verdicts)])
+        return text_basis._replace(
+            differ=len(differing_cases), compared=len(np.unique(case_indices[is_compared]))
+        )
 
     @classmethod
     def joined(cls, parts: Iterable[Basis]) -> Basis:
@@ -301,15 +328,17 @@ class Basis(NamedTuple):
         Raises:
           ValueError: the parts have several.
         """
-        every = list(parts)
-        if len({part.by for part in every}) > 1:
-            bases = sorted({part.by for part in every})
-            refuse("shards must have one basis (rule S6.3)", bases, "see raglab.lab.with_basis")
-        counts = {
-            name: sum(getattr(part, name) for part in every)
-            for name in ("text", "ok", "differ", "compared", "unused")
+        all_parts = list(parts)
+        if len({part_basis.by for part_basis in all_parts}) > 1:
+            basis_names = sorted({part_basis.by for part_basis in all_parts})
+            refuse(
+                "shards must have one basis (rule S6.3)", basis_names, "see raglab.lab.with_basis"
+            )
+        summed_counts = {
+            field_name: sum(getattr(part_basis, field_name) for part_basis in all_parts)
+            for field_name in ("text", "ok", "differ", "compared", "unused")
         }
-        return cls(**counts, by=every[0].by if every else TEXT)
+        return cls(**summed_counts, by=all_parts[0].by if all_parts else TEXT)
 
 
 class MissingAnswers(NamedTuple):
@@ -332,15 +361,20 @@ class MissingAnswers(NamedTuple):
         )
 
 
-REMEDY = "record them for this policy: raglab.record_answers(trace, policy, generator, scorer)"
+RECORDING_REMEDY = (
+    "record them for this policy: raglab.record_answers(trace, policy, generator, scorer)"
+)
 
 
-def missing_text(name: str, missing: MissingAnswers) -> str:
+def missing_text(policy_name: str, missing_answers: MissingAnswers) -> str:
     """That a policy is not compared, why, and the remedy.
 
     Example:
       >>> missing_text("tuned", MissingAnswers(3, 20))[:72]
       'tuned is not compared: no answer is recorded for 3 of 20 answered cases '
     """
-    limit = f"at most {100 * MAX_MISSING:g} % may be missing"
-    return f"{name} is not compared: {missing} ({limit}, rule S6.3); {REMEDY}."
+    limit_text = f"at most {100 * MAX_MISSING:g} % may be missing"
+    return (
+        f"{policy_name} is not compared: {missing_answers} ({limit_text}, rule S6.3); "
+        f"{RECORDING_REMEDY}."
+    )

@@ -13,7 +13,7 @@ import numpy as np
 from raglab.arguments.plain_arrays import read_only
 from raglab.decision.answer_text import AnswerCheck, Basis, MissingAnswers
 from raglab.decision.learned_cases import in_sample_note, trace_learned
-from raglab.decision.outcome_codes import CELL_OF_CHECK, RECORDED
+from raglab.decision.outcome_codes import CELL_OF_CHECK, RECORDED_CHECKS
 from raglab.decision.scoring import headline_sentence, trace_basis
 from raglab.decision.trace_view import case_row, failed_count
 from raglab.metrics import CELLS
@@ -50,31 +50,36 @@ def _contract_table() -> TextArray:
     Kinds: status wrong, sources wrong, met, answer wrong, none recorded, met by the answer too,
     undecided.
     """
-    table = np.full((len(Status) + 1, len(Status), 7), None, dtype=object)
-    rests = ("the answer rests on", "the refusal rests on", "the options hold")  # by label
-    for label in Status:
-        for status in Status:
-            wrong = f"{status.name} where the label is {label.name}"
-            table[label, status, [0, 4]] = wrong, f"{wrong}, and {UNRECORDED}"
-        labelled = f"{label.name} as labelled"
-        table[label, label, 1] = f"{labelled}, but {rests[label]} other sources than expected"
-        met = "" if label == Status.refuse else ", expected sources"
-        table[label, label, 2] = labelled + met
-    ok = "ok as labelled"
-    table[Status.ok, Status.ok, 3:] = (
-        f"{ok}, but {NOT_EXPECTED}",
-        f"{ok}, but {UNRECORDED}",
-        f"{ok}, expected sources and answer",
-        f"{ok}, but {UNDECIDED}",
+    contract_texts = np.full((len(Status) + 1, len(Status), 7), None, dtype=object)
+    basis_texts = ("the answer rests on", "the refusal rests on", "the options hold")  # by label
+    for label_status in Status:
+        for decided_status in Status:
+            mismatch_text = f"{decided_status.name} where the label is {label_status.name}"
+            contract_texts[label_status, decided_status, [0, 4]] = (
+                mismatch_text,
+                f"{mismatch_text}, and {UNRECORDED}",
+            )
+        match_text = f"{label_status.name} as labelled"
+        contract_texts[label_status, label_status, 1] = (
+            f"{match_text}, but {basis_texts[label_status]} other sources than expected"
+        )
+        met_text = "" if label_status == Status.refuse else ", expected sources"
+        contract_texts[label_status, label_status, 2] = match_text + met_text
+    ok_text = "ok as labelled"
+    contract_texts[Status.ok, Status.ok, 3:] = (
+        f"{ok_text}, but {NOT_EXPECTED}",
+        f"{ok_text}, but {UNRECORDED}",
+        f"{ok_text}, expected sources and answer",
+        f"{ok_text}, but {UNDECIDED}",
     )
-    return table
+    return contract_texts
 
 
-CONTRACTS = _contract_table().ravel()  # by `CaseVerdicts.contract_codes`
+CONTRACT_TEXTS = _contract_table().ravel()  # by `CaseVerdicts.contract_codes`
 
 
 class CaseColumns(NamedTuple):
-    """What is held of every case, [Q] each: its id and some thirty bytes, whatever its hits.
+    """What is held of every case, [Q] each: its id and some thirty bytes; the hits add nothing.
 
     ids: of the cases. status, decided_by, depth, confidence: as `Decisions` has them. label_code:
     expected status. passes: whether it passes its contract, false without a label. status_only:
@@ -154,8 +159,8 @@ class CaseVerdicts(ABC):
 
     def ids(self) -> Sequence[str]:
         """Ids of the cases, [Q]."""
-        ids: list[str] = self.columns.ids.tolist()
-        return ids
+        case_ids: list[str] = self.columns.ids.tolist()
+        return case_ids
 
     def row_of(self, case_id: str) -> int:
         """Position of a case.
@@ -172,19 +177,19 @@ class CaseVerdicts(ABC):
     def _summary(self) -> Summary:
         """What decided, label by decision, and the first cases whose contract is not met."""
         # None where a case has no label
-        failed = np.flatnonzero(self.correct == False)  # noqa: E712
-        heads = "label", *(outcome.name for outcome in Status)
-        folds = (
-            Fold("label by decision", self._label_rows(), None, heads, open=True),
+        failed_rows = np.flatnonzero(self.correct == False)  # noqa: E712
+        column_titles = "label", *(outcome.name for outcome in Status)
+        table_folds = (
+            Fold("label by decision", self._label_rows(), None, column_titles, open=True),
             Fold("what decided", self._deciding_rows(), None, ("decided by", "cases")),
             Fold(
                 "contract not met",
-                self._failed_rows(failed[:MOST_ROWS]),
-                len(failed),
+                self._failed_rows(failed_rows[:MOST_ROWS]),
+                len(failed_rows),
                 ("case", "query", "decided by", "why"),
             ),
         )
-        facts = [
+        fact_rows = [
             ("cases", f"{len(self):,}"),
             ("decided", self.status_counts()),
             ("contract", self.contracts()),
@@ -193,39 +198,57 @@ class CaseVerdicts(ABC):
             *self.origin,
             *([("judged", self.in_sample)] if self.in_sample else []),
         ]
-        return Summary(facts, {fold.title: fold for fold in folds})
+        return Summary(fact_rows, {table_fold.title: table_fold for table_fold in table_folds})
 
     def _label_rows(self) -> Iterator[tuple[str, ...]]:
         """Cases by label and status; cases without a label, neither right nor wrong, first."""
-        labels = self.label_code
-        for code, name in ((UNLABELLED, "none"), *((label, label.name) for label in Status)):
-            counts = np.bincount(self.status[labels == code], minlength=len(Status))
-            if counts.any():
-                yield name, *(f"{count:,}" for count in counts.tolist())
+        label_codes = self.label_code
+        for label_code, label_name in (
+            (UNLABELLED, "none"),
+            *((label, label.name) for label in Status),
+        ):
+            status_counts = np.bincount(
+                self.status[label_codes == label_code], minlength=len(Status)
+            )
+            if status_counts.any():
+                yield label_name, *(f"{n_cases:,}" for n_cases in status_counts.tolist())
 
     def _deciding_rows(self) -> Iterator[tuple[str, str]]:
         """What decided, most frequent first: the gate that decides most is worth a look."""
-        counts = Counter(self.decided_by.tolist())
-        for name in sorted(counts, key=lambda name: (-counts[name], name)):
-            yield name, f"{counts[name]:,}"
+        decider_counts = Counter(self.decided_by.tolist())
+        for decider_name in sorted(
+            decider_counts, key=lambda decider_name: (-decider_counts[decider_name], decider_name)
+        ):
+            yield decider_name, f"{decider_counts[decider_name]:,}"
 
-    def _failed_rows(self, rows: PlaceArray) -> Iterator[tuple[str, ...]]:
+    def _failed_rows(self, case_indices: PlaceArray) -> Iterator[tuple[str, ...]]:
         """Some cases and why; only these are looked up, of millions there would be no page."""
-        for row, case in zip(rows.tolist(), self.cases_at(rows), strict=True):
-            yield case.id, case.query, str(self.decided_by[row]), self.why(row) or ""
+        for case_index, failed_case in zip(
+            case_indices.tolist(), self.cases_at(case_indices), strict=True
+        ):
+            yield (
+                failed_case.id,
+                failed_case.query,
+                str(self.decided_by[case_index]),
+                self.why(case_index) or "",
+            )
 
     def status_counts(self) -> str:
         """How many cases have each status, in words."""
         counts = np.bincount(self.status, minlength=len(Status)).tolist()
-        return ", ".join(f"{n:,} {status.name}" for status, n in zip(Status, counts, strict=True))
+        return ", ".join(
+            f"{n_cases:,} {status.name}" for status, n_cases in zip(Status, counts, strict=True)
+        )
 
     def contracts(self) -> str:
         """How many contracts are met, and how many cases are left out or scored by status alone."""
-        labelled = int((self.label_code != UNLABELLED).sum())
-        alone = int(self.status_only.sum())
-        headline = headline_sentence(alone, len(self), failed_count(self.trace))
-        met = f"met in {int(self.passes.sum()):,} of {labelled:,}" if labelled else "no labels"
-        return f"{met} ({headline})" if headline else met
+        n_labelled = int((self.label_code != UNLABELLED).sum())
+        n_status_only = int(self.status_only.sum())
+        headline = headline_sentence(n_status_only, len(self), failed_count(self.trace))
+        met_text = (
+            f"met in {int(self.passes.sum()):,} of {n_labelled:,}" if n_labelled else "no labels"
+        )
+        return f"{met_text} ({headline})" if headline else met_text
 
     @property
     def is_labelled(self) -> bool:
@@ -240,9 +263,11 @@ class CaseVerdicts(ABC):
     @property
     def missing_answers(self) -> MissingAnswers:
         """Answers not recorded for the hits that are answered from, of cases judged by text."""
-        checks = self.answer_checks
-        unrecorded = int((checks == AnswerCheck.unrecorded).sum())
-        return MissingAnswers(unrecorded, unrecorded + int(np.isin(checks, RECORDED).sum()))
+        check_codes = self.answer_checks
+        n_unrecorded = int((check_codes == AnswerCheck.unrecorded).sum())
+        return MissingAnswers(
+            n_unrecorded, n_unrecorded + int(np.isin(check_codes, RECORDED_CHECKS).sum())
+        )
 
     @property
     def undecided(self) -> int:
@@ -251,19 +276,22 @@ class CaseVerdicts(ABC):
 
     def basis_text(self) -> str:
         """The basis, and how many answers are missing, in words."""
-        missing, unearned = (
+        missing_answers, n_unearned = (
             self.missing_answers,
             int((self.answer_checks == AnswerCheck.unearned).sum()),
         )
-        basis, undecided = self.basis, self.undecided
-        parts = [basis.described, *([str(missing)] if missing.k else [])]
-        if undecided:
-            parts.append(f"{undecided:,} answers undecided, which count as wrong")
-        if unearned:
-            parts.append(
-                f"{unearned:,} refused only since no answer is recorded, which is not correct"
+        judging_basis, n_undecided = self.basis, self.undecided
+        basis_parts = [
+            judging_basis.described,
+            *([str(missing_answers)] if missing_answers.k else []),
+        ]
+        if n_undecided:
+            basis_parts.append(f"{n_undecided:,} answers undecided, which count as wrong")
+        if n_unearned:
+            basis_parts.append(
+                f"{n_unearned:,} refused only since no answer is recorded, which is not correct"
             )
-        return "; ".join(parts)
+        return "; ".join(basis_parts)
 
     @property
     def in_sample(self) -> str:
@@ -294,40 +322,52 @@ class CaseVerdicts(ABC):
         Raises:
           ValueError: some case has no label.
         """
-        code = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
-        cells: CodeArray = CELL_OF_CHECK[self.answer_checks, code]
-        return cells
+        cell_codes = self.status.astype(np.int64) * CELLS + self.label_code * 2 + self.right
+        checked_cells: CodeArray = CELL_OF_CHECK[self.answer_checks, cell_codes]
+        return checked_cells
 
     @cached_property
     def correct(self) -> TextArray:
         """Whether each case fulfils its label, [Q] (rule S6.3); None where it has none."""
-        correct: TextArray = self.passes.astype(object)
-        correct[self.label_code == UNLABELLED] = None
-        return read_only(correct)
+        correct_values: TextArray = self.passes.astype(object)
+        correct_values[self.label_code == UNLABELLED] = None
+        return read_only(correct_values)
 
     def why(self, row: int) -> str | None:
         """How a case met or missed its contract, None without a label.
 
         `reason` says what decided.
         """
-        contract: str | None = CONTRACTS[self.contract_codes[row]]
-        return contract
+        contract_text: str | None = CONTRACT_TEXTS[self.contract_codes[row]]
+        return contract_text
 
     @cached_property
     def contract_codes(self) -> PlaceArray:
-        """Place in `CONTRACTS` of the reason of each verdict, [Q].
+        """Place in `CONTRACT_TEXTS` of the reason of each verdict, [Q].
 
         No answer, else status, sources or text wrong.
         """
-        label, check = self.label_code, self.answer_checks
-        met = np.where((check == AnswerCheck.recorded) & (self.status == Status.ok), 5, 2)
-        fails = np.where(check == AnswerCheck.wrong_text, 3, 1)
-        fails = np.where(check >= AnswerCheck.undecided, 6, fails)
-        kind = np.where(self.status != label, 0, np.where(self.passes, met, fails))
-        kind = np.where(np.isin(check, [AnswerCheck.unrecorded, AnswerCheck.unearned]), 4, kind)
-        at = (np.where(label == UNLABELLED, len(Status), label), self.status, kind)
-        codes: PlaceArray = np.ravel_multi_index(at, (len(Status) + 1, len(Status), 7))
-        return read_only(codes)
+        label_codes, check_codes = self.label_code, self.answer_checks
+        met_kinds = np.where(
+            (check_codes == AnswerCheck.recorded) & (self.status == Status.ok), 5, 2
+        )
+        failed_kinds = np.where(check_codes == AnswerCheck.wrong_text, 3, 1)
+        failed_kinds = np.where(check_codes >= AnswerCheck.undecided, 6, failed_kinds)
+        verdict_kinds = np.where(
+            self.status != label_codes, 0, np.where(self.passes, met_kinds, failed_kinds)
+        )
+        verdict_kinds = np.where(
+            np.isin(check_codes, [AnswerCheck.unrecorded, AnswerCheck.unearned]), 4, verdict_kinds
+        )
+        table_position = (
+            np.where(label_codes == UNLABELLED, len(Status), label_codes),
+            self.status,
+            verdict_kinds,
+        )
+        text_positions: PlaceArray = np.ravel_multi_index(
+            table_position, (len(Status) + 1, len(Status), 7)
+        )
+        return read_only(text_positions)
 
     def changed(self, after: CaseVerdicts) -> pd.DataFrame:
         """Cases that another policy decides otherwise.
@@ -346,21 +386,24 @@ class CaseVerdicts(ABC):
         """
         import pandas as pd
 
-        rows = self.changed_rows(after)
-        cases = self.cases_at(rows)
-        changes = [_change(self.correct[row], after.correct[row]) for row in rows]
+        changed_rows = self.changed_rows(after)
+        changed_cases = self.cases_at(changed_rows)
+        contract_changes = [
+            _change(self.correct[case_index], after.correct[case_index])
+            for case_index in changed_rows
+        ]
         return pd.DataFrame(
             {
-                "case_id": [case.id for case in cases],
-                "query": [case.query for case in cases],
-                "expect_status": [case.expect_status for case in cases],
-                "was": STATUS_NAMES[self.status[rows]],
-                "now": STATUS_NAMES[after.status[rows]],
-                "decided_by_was": self.decided_by[rows],
-                "decided_by_now": after.decided_by[rows],
-                "correct_was": self.correct[rows].tolist(),
-                "correct_now": after.correct[rows].tolist(),
-                "change": changes,
+                "case_id": [changed_case.id for changed_case in changed_cases],
+                "query": [changed_case.query for changed_case in changed_cases],
+                "expect_status": [changed_case.expect_status for changed_case in changed_cases],
+                "was": STATUS_NAMES[self.status[changed_rows]],
+                "now": STATUS_NAMES[after.status[changed_rows]],
+                "decided_by_was": self.decided_by[changed_rows],
+                "decided_by_now": after.decided_by[changed_rows],
+                "correct_was": self.correct[changed_rows].tolist(),
+                "correct_now": after.correct[changed_rows].tolist(),
+                "change": contract_changes,
             }
         )
 
@@ -371,22 +414,22 @@ class CaseVerdicts(ABC):
           ValueError: the cases are not the same, or judged on another basis.
         """
         if self.trace is not after.trace and list(self.ids()) != list(after.ids()):
-            pair = f"{len(self.ids())} and {len(after.ids())}"
+            differing_pair = f"{len(self.ids())} and {len(after.ids())}"
             refuse(
                 "decisions must be on the same cases to be compared",
-                f"others ({pair})",
+                f"others ({differing_pair})",
                 "decide one trace twice",
             )
         if self.basis != after.basis:
-            pair = f"{self.basis} and {after.basis}"
+            differing_pair = f"{self.basis} and {after.basis}"
             refuse(
                 "decisions must be judged on one basis to be compared",
-                pair,
+                differing_pair,
                 "decide one trace twice",
             )
         return np.flatnonzero((self.status != after.status) | (self.correct != after.correct))
 
 
-def _change(was: object, now: object) -> str:
+def _change(earlier_correct: object, later_correct: object) -> str:
     """What a change of policy does to the contract of a case."""
-    return "other" if was == now else "gained" if now else "lost"
+    return "other" if earlier_correct == later_correct else "gained" if later_correct else "lost"

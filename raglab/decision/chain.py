@@ -34,24 +34,45 @@ def _outcome_order() -> tuple[tuple[str, Status], ...]:
 
     What gates refuse or ask, what the resolver asks, what is answered.
     """
-    order = [gates.JUDGED.index(gate.judges) for gate in gates.GATES]
-    if order != sorted(order):
-        rows = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)
+    judged_order = [gates.JUDGED.index(gate.judges) for gate in gates.GATES]
+    if judged_order != sorted(judged_order):
+        gate_texts = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)
         refuse(
             f"gates must stand in the order {', '.join(gates.JUDGED)} of what they judge",
-            rows,
+            gate_texts,
             "move the row",
         )
-    refusals = [name for gate in gates.GATES if gate.firing == "refuse" for name in gate.decides]
-    confident = [name for gate in gates.GATES if gate.firing == "ask" for name in gate.decides]
-    rules = [(rule.name, rule.status) for rule in resolver.RULES]
+    refusal_stages = [
+        outcome_name
+        for gate in gates.GATES
+        if gate.firing == "refuse"
+        for outcome_name in gate.decides
+    ]
+    confident_stages = [
+        outcome_name
+        for gate in gates.GATES
+        if gate.firing == "ask"
+        for outcome_name in gate.decides
+    ]
+    resolver_outcomes = [(rule.name, rule.status) for rule in resolver.RULES]
     return (
-        *((name, Status.ambiguous if name == SIGNALS_ASK else Status.refuse) for name in refusals),
+        *(
+            (outcome_name, Status.ambiguous if outcome_name == SIGNALS_ASK else Status.refuse)
+            for outcome_name in refusal_stages
+        ),
         (COST_REFUSES, Status.refuse),
-        *((name, status) for name, status in rules if status == Status.ambiguous),
+        *(
+            (outcome_name, status)
+            for outcome_name, status in resolver_outcomes
+            if status == Status.ambiguous
+        ),
         (COST_ASKS, Status.ambiguous),
-        *((name, Status.ok) for name in confident),
-        *((name, status) for name, status in rules if status == Status.ok),
+        *((outcome_name, Status.ok) for outcome_name in confident_stages),
+        *(
+            (outcome_name, status)
+            for outcome_name, status in resolver_outcomes
+            if status == Status.ok
+        ),
         (resolver.ONE_OPTION, Status.ok),
         (COST_ANSWERS, Status.ok),
     )
@@ -62,14 +83,14 @@ STAGES = _outcome_order()
 STAGE = {name: number for number, (name, _) in enumerate(STAGES)}
 STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
 # they judge the answer
-ON_ANSWER = tuple(name for gate in gates.judging_gates("answer") for name in gate.decides)
-NONE = NO_NUMBER  # where no gate fires
-GAP = gates.gate_by_name("gap")
-GAP_STEP = Step(GAP, None, NONE)
-FIRST_OK = STAGE[GAP.name]
+ANSWER_STAGES = tuple(name for gate in gates.judging_gates("answer") for name in gate.decides)
+NO_STAGE = NO_NUMBER  # where no gate fires
+GAP_GATE = gates.gate_by_name("gap")
+GAP_STEP = Step(GAP_GATE, None, NO_STAGE)
+FIRST_OK = STAGE[GAP_GATE.name]
 # Whether retrieval answers, so that a generator is asked, by the number of the outcome.
 GENERATES = np.array(
-    [number >= FIRST_OK or name in ON_ANSWER for number, (name, _) in enumerate(STAGES)]
+    [number >= FIRST_OK or name in ANSWER_STAGES for number, (name, _) in enumerate(STAGES)]
 )
 
 
@@ -79,31 +100,31 @@ def _slot_table() -> SlotArray:
     Where it speaks, the rules after it choose among the groups that tie on entities, so each stage
     has two winners.
     """
-    table = np.zeros((2, len(STAGES)), dtype=np.int16)
-    for tied, group in enumerate(("all", "tied")):
-        winners = {
+    slot_table = np.zeros((2, len(STAGES)), dtype=np.int16)
+    for tied, group_name in enumerate(("all", "tied")):
+        winner_names = {
             "single_group": "first_of_all",
             "entities": "entities",
-            "group_gap": f"first_of_{group}",
-            "signature_similarity": f"signature_of_{group}",
-            "anchor_similarity": f"anchor_of_{group}",
+            "group_gap": f"first_of_{group_name}",
+            "signature_similarity": f"signature_of_{group_name}",
+            "anchor_similarity": f"anchor_of_{group_name}",
             "overview": "options_of_all",
-            "options": f"options_of_{group}",
+            "options": f"options_of_{group_name}",
             SIGNALS_ASK: "options_of_all",
-            "single_option": f"options_of_{group}",
+            "single_option": f"options_of_{group_name}",
         }
-        for stage, winner in winners.items():
-            table[tied, STAGE[stage]] = WINNERS.index(winner)
-    return table
+        for stage, winner in winner_names.items():
+            slot_table[tied, STAGE[stage]] = WINNERS.index(winner)
+    return slot_table
 
 
 STAGE_OF_OUTCOME = np.array([STAGE[name] for name, _ in resolver.OUTCOMES], dtype=np.int8)
 SLOT_TABLE = _slot_table()
 ASKED_SLOT = SLOT_TABLE[0, STAGE[SIGNALS_ASK]]  # after the slots of relevant hits
-# measurements that hang on thresholds or on the blend
-COMPUTED = frozenset({"n_relevant", "confidence"})
+# measurements that depend on thresholds or on the blend
+THRESHOLD_MEASUREMENTS = frozenset({"n_relevant", "confidence"})
 # Measured of the chosen hits.
-BY_SLOT = frozenset(
+SLOT_MEASUREMENTS = frozenset(
     {
         "missing",
         "right",
@@ -144,21 +165,28 @@ def narrow_evidence(evidence: Evidence, thresholds: Thresholds) -> tuple[Evidenc
 
     The bounds are rounded down, so that every float32 distance compares with them as before.
     """
-    l2: Any = evidence.l2.astype(np.float32)
-    best: Any = evidence.best_l2.astype(np.float32)
+    narrow_l2: Any = evidence.l2.astype(np.float32)
+    narrow_best: Any = evidence.best_l2.astype(np.float32)
     if not (
-        np.array_equal(l2, evidence.l2, equal_nan=True)
-        and np.array_equal(best, evidence.best_l2, equal_nan=True)
+        np.array_equal(narrow_l2, evidence.l2, equal_nan=True)
+        and np.array_equal(narrow_best, evidence.best_l2, equal_nan=True)
     ):
         return evidence, thresholds
 
-    def down(bound: Any) -> Any:  # noqa: ANN401 - scalar or array
-        near = np.asarray(bound, dtype=np.float32)
-        return np.where(near > bound, np.nextafter(near, np.float32(-np.inf)), near)
+    def round_down(wide_bound: Any) -> Any:  # noqa: ANN401 - scalar or array
+        nearest_float = np.asarray(wide_bound, dtype=np.float32)
+        return np.where(
+            nearest_float > wide_bound,
+            np.nextafter(nearest_float, np.float32(-np.inf)),
+            nearest_float,
+        )
 
-    wide = thresholds.gates["l2"]
-    l2_thresholds = wide._replace(max_l2=down(wide.max_l2), soft_max_l2=down(wide.soft_max_l2))
-    return evidence._replace(l2=l2, best_l2=best), thresholds._replace(
+    wide_thresholds = thresholds.gates["l2"]
+    l2_thresholds = wide_thresholds._replace(
+        max_l2=round_down(wide_thresholds.max_l2),
+        soft_max_l2=round_down(wide_thresholds.soft_max_l2),
+    )
+    return evidence._replace(l2=narrow_l2, best_l2=narrow_best), thresholds._replace(
         gates={**thresholds.gates, "l2": l2_thresholds}
     )
 
@@ -177,7 +205,8 @@ def hits_needed(evidence: Evidence, thresholds: Thresholds) -> int:
 class GateMeasurements:
     """What the gates read at one depth, each measurement by its name: [Q], [1, Q] or [P, Q].
 
-    depth: or that which decided, [P, Q]. slot: chosen hits, [P, Q]. computed: those of `COMPUTED`,
+    depth: or that which decided, [P, Q]. slot: chosen hits, [P, Q]. computed: those of
+      `THRESHOLD_MEASUREMENTS`,
     by gates on hits.
     """
 
@@ -190,43 +219,51 @@ class GateMeasurements:
         """Measurement by its name: computed, a field of `Evidence` or a signal."""
         if name in self.computed:
             return self.computed[name]
-        if name in COMPUTED:
-            msg = (
+        if name in THRESHOLD_MEASUREMENTS:
+            message = (
                 f"a gate on a query or an answer must not read {name}, which is of the hits; "
                 "judge those instead."
             )
-            raise KeyError(msg)
-        table = measurement(self.evidence, name)
-        if getattr(table, "ndim", 0) < 2:  # of the question, whatever the depth
-            return table
-        by_slot = name in BY_SLOT
+            raise KeyError(message)
+        measurements = measurement(self.evidence, name)
+        if getattr(measurements, "ndim", 0) < 2:  # of the question, whatever the depth
+            return measurements
+        by_slot = name in SLOT_MEASUREMENTS
         if isinstance(self.depth, int):
-            return values_at_slot(table[self.depth], self.slot) if by_slot else table[self.depth]
-        every = np.arange(table.shape[-1])
-        return table[self.depth, self.slot, every] if by_slot else table[self.depth, every]
+            return (
+                values_at_slot(measurements[self.depth], self.slot)
+                if by_slot
+                else measurements[self.depth]
+            )
+        case_indices = np.arange(measurements.shape[-1])
+        return (
+            measurements[self.depth, self.slot, case_indices]
+            if by_slot
+            else measurements[self.depth, case_indices]
+        )
 
 
-def measurement(evidence: Evidence, name: str) -> Any:  # noqa: ANN401 - an array or a bool
+def measurement(evidence: Evidence, measurement_name: str) -> Any:  # noqa: ANN401 - an array or a bool
     """Measurement by its name; it depends on no threshold: [Q], [D, Q], or by slot [D, S, Q].
 
     `signals.<name>` is a signal whatever else goes by its name.
     """
-    section, _, gated = name.partition(".")
-    if gated and section == SIGNALS:
-        return evidence.signals[evidence.known.place(gated)]
+    section, _, signal_name = measurement_name.partition(".")
+    if signal_name and section == SIGNALS:
+        return evidence.signals[evidence.known.place(signal_name)]
     return (
-        getattr(evidence, name)
-        if name in Evidence._fields
-        else evidence.signals[evidence.known.place(name)]
+        getattr(evidence, measurement_name)
+        if measurement_name in Evidence._fields
+        else evidence.signals[evidence.known.place(measurement_name)]
     )
 
 
 def read_by_slot(evidence: Evidence, depth: int) -> gates.Read:
     """Function that reads measurements at one depth: [Q], or by slot [S, Q]."""
 
-    def read(name: str) -> Any:  # noqa: ANN401 - an array or a bool
-        table = measurement(evidence, name)
-        return table[depth] if getattr(table, "ndim", 0) > 1 else table
+    def read(measurement_name: str) -> Any:  # noqa: ANN401 - an array or a bool
+        measurements = measurement(evidence, measurement_name)
+        return measurements[depth] if getattr(measurements, "ndim", 0) > 1 else measurements
 
     return read
 
@@ -242,60 +279,71 @@ def check_own_gates(evidence: Evidence, thresholds: Thresholds) -> None:
 
     Source: rule S2.18.
     """
-    for own in thresholds.own.values():
+    for user_gate in thresholds.own.values():
         for depth in range(evidence.l2.shape[0]):
-            check_direction(own, read_by_slot(evidence, depth))
+            check_direction(user_gate, read_by_slot(evidence, depth))
 
 
 # bool or array
-def _lower(first: CodeArray, number: int, passes: Any) -> None:  # noqa: ANN401
+def _lower(stage_numbers: CodeArray, stage_number: int, passes: Any) -> None:  # noqa: ANN401
     """Lower the number of what decided to this one, except where it passes."""
-    np.minimum(first, number_unless(number, passes), out=first)
+    np.minimum(stage_numbers, number_unless(stage_number, passes), out=stage_numbers)
 
 
 def first_refusal(
-    steps: Iterable[Step], read: gates.Read, thresholds: Thresholds, shape: tuple[int, ...]
+    steps: Iterable[Step],
+    read_measurement: gates.Read,
+    thresholds: Thresholds,
+    shape: tuple[int, ...],
 ) -> CodeArray:
-    """Stage of the first of some gates that refuses, `NONE` where none does, [P, Q].
+    """Stage of the first of some gates that refuses, `NO_STAGE` where none does, [P, Q].
 
     Args:
       steps: of the order that the thresholds state.
     """
-    first = np.full(shape, NONE, dtype=np.int8)
-    for gate, names, rank in steps:
-        of_user = gate.name == SIGNALS
+    first_ranks = np.full(shape, NO_STAGE, dtype=np.int8)
+    for gate, signal_names, first_rank in steps:
+        is_user_step = gate.name == SIGNALS
         gate_thresholds: Any = (
-            thresholds.user(names) if of_user else thresholds.gates.get(gate.name)
+            thresholds.user(signal_names) if is_user_step else thresholds.gates.get(gate.name)
         )
-        if of_user:  # as of nearly every policy
-            idle = not (gate_thresholds.signals or gate_thresholds.own)
+        if is_user_step:  # as of nearly every policy
+            is_idle = not (gate_thresholds.signals or gate_thresholds.own)
         else:  # what has several outcomes refuses by some of them where it is off
-            idle = gate.switch and len(gate.decides) == 1 and not np.any(gate_thresholds.on)
-        if idle or gate.firing != "refuse":
+            is_idle = gate.switch and len(gate.decides) == 1 and not np.any(gate_thresholds.on)
+        if is_idle or gate.firing != "refuse":
             continue
-        for place, margin in enumerate(gates.margins_of(gate, read, gate_thresholds)):
-            _lower(first, rank + place, gates.meets_threshold(margin))
-    return first if thresholds.order.published else _stage_of_rank(thresholds.order).take(first)
+        for margin_index, margin in enumerate(
+            gates.margins_of(gate, read_measurement, gate_thresholds)
+        ):
+            _lower(first_ranks, first_rank + margin_index, gates.meets_threshold(margin))
+    return (
+        first_ranks
+        if thresholds.order.published
+        else _stage_of_rank(thresholds.order).take(first_ranks)
+    )
 
 
-def _stage_of_rank(order: Order) -> CodeArray:
-    """Stage by the rank of an order, and `NONE` by itself.
+def _stage_of_rank(gate_order: Order) -> CodeArray:
+    """Stage by the rank of an order, and `NO_STAGE` by itself.
 
     Of the published one the two are the same.
     """
-    table = np.full(NONE + 1, NONE, dtype=np.int8)
-    table[: len(order.decides)] = [STAGE[name] for name in order.decides]
-    return table
+    stage_table = np.full(NO_STAGE + 1, NO_STAGE, dtype=np.int8)
+    stage_table[: len(gate_order.decides)] = [
+        STAGE[stage_name] for stage_name in gate_order.decides
+    ]
+    return stage_table
 
 
 def user_steps(thresholds: Thresholds) -> list[Step]:
     """Steps of the gates on signals and of the user in the order of thresholds."""
-    order = thresholds.order
-    return [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
+    gate_order = thresholds.order
+    return [step for step in (*gate_order.before, *gate_order.after) if step.gate.name == SIGNALS]
 
 
 def refused_query(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> CodeArray:
-    """Stage of the first gate that refuses the query itself, `NONE` where none does, [P, Q]."""
+    """Stage of the first gate that refuses the query itself, `NO_STAGE` where none does, [P, Q]."""
     return first_refusal(thresholds.order.query, GateMeasurements(evidence), thresholds, shape)
 
 
@@ -329,47 +377,53 @@ def _resolver_stage(
     evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]
 ) -> tuple[CodeArray, SlotArray]:
     """Stage and slot if the case goes to the resolver, [P, Q]."""
-    number, tied = resolver.decide_rules(
+    outcome_numbers, uses_tied = resolver.decide_rules(
         rule_evidence(evidence, depth), thresholds.switches, thresholds.rules, shape
     )
-    stage = STAGE_OF_OUTCOME.take(number)
+    stage_numbers = STAGE_OF_OUTCOME.take(outcome_numbers)
     # A look-up in a flat table: (tied, stage) gives the slot of the picked hits.
-    picked = np.multiply(tied, len(STAGES), dtype=np.int8) + stage
-    return stage, SLOT_TABLE.take(picked) + np.int16(evidence.n_slots_relevant)
+    table_index = np.multiply(uses_tied, len(STAGES), dtype=np.int8) + stage_numbers
+    return stage_numbers, SLOT_TABLE.take(table_index) + np.int16(evidence.n_slots_relevant)
 
 
 # a number or array, a bool or array
-def _write_where(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: ANN401
+def _write_where(target_array: NDArray[Any], new_value: Any, write_mask: Any) -> None:  # noqa: ANN401
     """Write a value where a mask holds, in arithmetic.
 
     Far faster than a masked copy of small integers.
     """
-    np.add(into, where * (value - into), out=into)
+    np.add(target_array, write_mask * (new_value - target_array), out=target_array)
 
 
-def _lower_where(stage: CodeArray, refusal: CodeArray, where: BoolArray) -> None:
+def _lower_where(
+    stage_numbers: CodeArray, refusal_numbers: CodeArray, lower_mask: BoolArray
+) -> None:
     """Lower the stage to that of a refusal, where a mask holds.
 
-    Elsewhere the refusal becomes `NONE`, by its bits.
+    Elsewhere the refusal becomes `NO_STAGE`, by its bits.
     """
-    np.minimum(stage, refusal | np.multiply(~where, NONE, dtype=np.int8), out=stage)
+    np.minimum(
+        stage_numbers,
+        refusal_numbers | np.multiply(~lower_mask, NO_STAGE, dtype=np.int8),
+        out=stage_numbers,
+    )
 
 
 def _contest_at(contest: resolver.Contest, depth: int) -> resolver.Contest:
-    return resolver.Contest(*[field[depth] for field in contest])
+    return resolver.Contest(*[contest_field[depth] for contest_field in contest])
 
 
-def values_at_slot(table: NDArray[Any], slot: SlotArray) -> NDArray[Any]:
+def values_at_slot(slot_values: NDArray[Any], slot_numbers: SlotArray) -> NDArray[Any]:
     """Table [S, Q] looked up at slot [P, Q]."""
-    place = np.multiply(slot, table.shape[1], dtype=np.intp)
-    place += np.arange(table.shape[1])
-    return table.ravel().take(place)
+    flat_index = np.multiply(slot_numbers, slot_values.shape[1], dtype=np.intp)
+    flat_index += np.arange(slot_values.shape[1])
+    return slot_values.ravel().take(flat_index)
 
 
 def relevant_counts(evidence: Evidence, thresholds: Thresholds, depth: int) -> SlotArray:
     """Relevant hits, counted only as far as a gate reads, [P, Q], or [1, Q] if all cut alike."""
-    cut: Any = np.atleast_2d(gates.l2_cut(evidence.best_l2[depth], thresholds.gates["l2"]))
-    return gates.n_relevant(evidence.l2[depth][: hits_needed(evidence, thresholds)], cut)
+    l2_cuts: Any = np.atleast_2d(gates.l2_cut(evidence.best_l2[depth], thresholds.gates["l2"]))
+    return gates.n_relevant(evidence.l2[depth][: hits_needed(evidence, thresholds)], l2_cuts)
 
 
 def choose_hits(
@@ -380,41 +434,43 @@ def choose_hits(
     What retrieval would answer from: the relevant hits where the two nearest part well enough to
     answer without the resolver, else what that picks or asks.
     """
-    count = relevant_counts(evidence, thresholds, depth)
+    n_relevant = relevant_counts(evidence, thresholds, depth)
     confidence = depth_confidence(evidence, thresholds, depth)
-    read = GateMeasurements(
-        evidence, depth, computed={"n_relevant": count, "confidence": confidence}
+    measurements = GateMeasurements(
+        evidence, depth, computed={"n_relevant": n_relevant, "confidence": confidence}
     )
-    confident = ~gates.fires(gates.margins_of(GAP, read, thresholds.gates["gap"]))
+    is_confident = ~gates.fires(gates.margins_of(GAP_GATE, measurements, thresholds.gates["gap"]))
     stage, slot = _resolver_stage(evidence, thresholds, depth, shape)
-    _write_where(stage, FIRST_OK, confident)
+    _write_where(stage, FIRST_OK, is_confident)
     _write_where(
-        slot, count if evidence.rank_order else np.minimum(count, evidence.final_k), confident
+        slot,
+        n_relevant if evidence.rank_order else np.minimum(n_relevant, evidence.final_k),
+        is_confident,
     )
-    return stage, slot, replace(read, slot=slot)
+    return stage, slot, replace(measurements, slot=slot)
 
 
 def gate_depth(
     evidence: Evidence, thresholds: Thresholds, depth: int, shape: tuple[int, ...]
 ) -> Pass:
     """Gates from L2 to confidence on the hits of one depth."""
-    stage, slot, read = choose_hits(evidence, thresholds, depth, shape)
+    stage, slot, measurements = choose_hits(evidence, thresholds, depth, shape)
     # Gates behind the gap gate judge only what would be answered; those before it judge also what
     # would be asked.
-    on_hits = first_refusal(thresholds.order.before, read, thresholds, shape)
-    on_chosen = first_refusal(thresholds.order.after, read, thresholds, shape)
-    _lower_where(stage, on_chosen, stage >= FIRST_OK)
+    hit_refusals = first_refusal(thresholds.order.before, measurements, thresholds, shape)
+    chosen_refusals = first_refusal(thresholds.order.after, measurements, thresholds, shape)
+    _lower_where(stage, chosen_refusals, stage >= FIRST_OK)
     if thresholds.order.published:
-        np.minimum(stage, on_hits, out=stage)
+        np.minimum(stage, hit_refusals, out=stage)
     else:  # an earlier gate may have the greater number
-        np.copyto(stage, on_hits, where=on_hits != NONE)
+        np.copyto(stage, hit_refusals, where=hit_refusals != NO_STAGE)
     if (
         thresholds.signals or thresholds.own
     ):  # one that asks back offers the options of all groups, whatever the gap says
         _write_where(
             slot, ASKED_SLOT + np.int16(evidence.n_slots_relevant), stage == STAGE[SIGNALS_ASK]
         )
-    return Pass(stage, slot, read("confidence"))
+    return Pass(stage, slot, measurements("confidence"))
 
 
 def refines(last_pass: Pass, thresholds: Thresholds) -> Any:  # noqa: ANN401 - an array of bools
@@ -443,28 +499,28 @@ def refine_loop(
     """
     passes = [] if passes is None else passes
 
-    def passed(depth: int) -> Pass:
-        while len(passes) <= depth:
+    def pass_at(pass_depth: int) -> Pass:
+        while len(passes) <= pass_depth:
             passes.append(gate_depth(evidence, thresholds, len(passes), shape))
-        return passes[depth]
+        return passes[pass_depth]
 
-    last = passed(0)
-    stage, slot = last.stage.copy(), last.slot.copy()
+    last_pass = pass_at(0)
+    stage, slot = last_pass.stage.copy(), last_pass.slot.copy()
     depth = np.zeros(shape, dtype=np.int8)
-    change: Any = np.inf
-    going: Any = True
-    for step in range(1, evidence.l2.shape[0] + 1):
-        margins = gates.refine_margins(step, change, thresholds.refine)
-        going = going & refines(last, thresholds) & ~gates.fires(margins)
-        if step == evidence.l2.shape[0] or not going.any():
+    confidence_change: Any = np.inf
+    is_refining: Any = True
+    for next_depth in range(1, evidence.l2.shape[0] + 1):
+        refine_margins = gates.refine_margins(next_depth, confidence_change, thresholds.refine)
+        is_refining = is_refining & refines(last_pass, thresholds) & ~gates.fires(refine_margins)
+        if next_depth == evidence.l2.shape[0] or not is_refining.any():
             break
-        now = passed(step)
-        np.copyto(stage, now.stage, where=going)
-        np.copyto(slot, now.slot, where=going)
-        np.copyto(depth, step, where=going, casting="unsafe")
-        change = np.abs(now.confidence - last.confidence)
-        last = now
-    return Outcome(stage, slot, depth), np.broadcast_to(going, shape)
+        next_pass = pass_at(next_depth)
+        np.copyto(stage, next_pass.stage, where=is_refining)
+        np.copyto(slot, next_pass.slot, where=is_refining)
+        np.copyto(depth, next_depth, where=is_refining, casting="unsafe")
+        confidence_change = np.abs(next_pass.confidence - last_pass.confidence)
+        last_pass = next_pass
+    return Outcome(stage, slot, depth), np.broadcast_to(is_refining, shape)
 
 
 def needs_refinement(evidence: Evidence, thresholds: Thresholds) -> BoolArray:
@@ -517,16 +573,18 @@ def cheapest_action(evidence: Evidence, thresholds: Thresholds) -> CodeArray:
 
 def _least_cost(evidence: Evidence, thresholds: Thresholds, shape: tuple[int, ...]) -> Outcome:
     """Expected-cost outcome at first depth, after empty retrieval and user gates (rule S2.17)."""
-    status = np.broadcast_to(cheapest_action(evidence, thresholds), shape)
-    stage = _BY_STATUS.take(status)
+    cheapest_status = np.broadcast_to(cheapest_action(evidence, thresholds), shape)
+    stage = _BY_STATUS.take(cheapest_status)
     _lower(stage, STAGE["no_hits"], evidence.n_hits[0] >= 1)
     # what the user adds is hard: it fires before any cost is compared
     if thresholds.signals or thresholds.own:
-        read = GateMeasurements(evidence, 0, answer_slots(evidence))
-        hard = first_refusal(user_steps(thresholds), read, thresholds, shape)
-        np.minimum(stage, hard, out=stage)
-    asks = STATUS_OF[stage] == Status.ambiguous
-    slot = np.where(asks, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence))
+        measurements = GateMeasurements(evidence, 0, answer_slots(evidence))
+        hard_refusals = first_refusal(user_steps(thresholds), measurements, thresholds, shape)
+        np.minimum(stage, hard_refusals, out=stage)
+    asks_back = STATUS_OF[stage] == Status.ambiguous
+    slot = np.where(
+        asks_back, np.int16(evidence.n_slots_relevant + ASKED_SLOT), answer_slots(evidence)
+    )
     return Outcome(stage, slot, np.zeros(shape, dtype=np.int8))
 
 
@@ -562,19 +620,25 @@ def decide_and_refine(
     thresholds = thresholds.without(evidence.off)
     by_cost = thresholds.costs is not None
     if by_cost:  # its model belongs to the hits of the first try
-        decided, going = _least_cost(evidence, thresholds, shape), np.zeros(shape, dtype=bool)
+        decided, is_refining = _least_cost(evidence, thresholds, shape), np.zeros(shape, dtype=bool)
     else:
-        decided, going = refine_loop(evidence, thresholds, shape, passes)
+        decided, is_refining = refine_loop(evidence, thresholds, shape, passes)
     stage, slot, depth = decided
     if evidence.answered:  # the gates on answers (S2.10 to S2.13) judge where retrieval answers
-        at = 0 if evidence.l2.shape[0] == 1 else depth
-        judging = (step for step in thresholds.order.answer if not (by_cost and step.gate.switch))
-        refusal = first_refusal(judging, GateMeasurements(evidence, at, slot), thresholds, shape)
+        judged_depth = 0 if evidence.l2.shape[0] == 1 else depth
+        answer_steps = (
+            answer_step
+            for answer_step in thresholds.order.answer
+            if not (by_cost and answer_step.gate.switch)
+        )
+        refusal = first_refusal(
+            answer_steps, GateMeasurements(evidence, judged_depth, slot), thresholds, shape
+        )
         _lower_where(stage, refusal, stage >= FIRST_OK)
     # A refused query rests on no hits: its slot and depth are 0.
     refusal = refused_query(evidence, thresholds, shape)
     np.minimum(stage, refusal, out=stage)
-    is_accepted = refusal == NONE
+    is_accepted = refusal == NO_STAGE
     np.multiply(slot, is_accepted, out=slot)
     np.multiply(depth, is_accepted, out=depth)
-    return decided, going & is_accepted
+    return decided, is_refining & is_accepted

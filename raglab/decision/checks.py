@@ -54,7 +54,7 @@ class Checks(list[Check]):
         )
 
     def _repr_html_(self) -> str:
-        rows = (
+        check_rows = (
             (
                 check.gate.replace("_", " "),
                 check.rule,
@@ -64,20 +64,28 @@ class Checks(list[Check]):
             )
             for check in self
         )
-        head = ("gate", "rule", "", "what was measured", "headroom")
+        column_titles = ("gate", "rule", "", "what was measured", "headroom")
         return display(
             f"{len(self)} checks",
             (),
-            [Fold("in the order of the chain", rows, head=head, open=True)],
+            [Fold("in the order of the chain", check_rows, head=column_titles, open=True)],
         )
 
 
 def format_check(
-    gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str
+    gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, check_text: str
 ) -> Check:
     """Check of given numbers; its gate passes at headroom of 0 or more."""
-    measured, limit, headroom = map(scalar_value, (value, threshold, margin))
-    return Check(gate, rule, measured, limit, headroom, bool(gates.meets_threshold(headroom)), text)
+    measured_value, limit_value, headroom = map(scalar_value, (value, threshold, margin))
+    return Check(
+        gate,
+        rule,
+        measured_value,
+        limit_value,
+        headroom,
+        bool(gates.meets_threshold(headroom)),
+        check_text,
+    )
 
 
 class GateCase(NamedTuple):
@@ -95,186 +103,286 @@ class GateCase(NamedTuple):
     margins: gates.Margins
 
     def check(
-        self, value: float, threshold: float, margin: Floats, key: str, **values: object
+        self,
+        value: float,
+        threshold: float,
+        margin: Floats,
+        reason_key: str,
+        **reason_values: object,
     ) -> Check:
         """Check of the gate in the words of a reason; `off` is that the gate is."""
-        off = "" if scalar_value(self.thresholds.on) else Reason("gate_off")
-        text = self.decisions.say(key, off=off, **values)
-        return format_check(self.gate.name, self.gate.rule, value, threshold, margin, text)
+        off_reason = "" if scalar_value(self.thresholds.on) else Reason("gate_off")
+        check_text = self.decisions.say(reason_key, off=off_reason, **reason_values)
+        return format_check(self.gate.name, self.gate.rule, value, threshold, margin, check_text)
 
 
 def step_checks(
-    decisions: Any, row: int, read: gates.Read, steps: Iterable[Step]
+    decisions: Any, case_index: int, read_measurement: gates.Read, chain_steps: Iterable[Step]
 ) -> Iterator[Check]:
     """Checks of some gates in their order.
 
     Args:
       decisions: `Decisions` of one policy.
     """
-    for gate, names, _ in steps:
+    for gate, signal_names, _ in chain_steps:
         thresholds = decisions.thresholds.gates.get(gate.name)
         if gate.name == SIGNALS:
-            yield from user_checks(decisions, read, names)
-        elif gate.name in _EXPLAINED:
-            margins = gates.margins_of(gate, read, thresholds)
-            case = GateCase(decisions, row, read, gate, thresholds, margins)
-            yield from _EXPLAINED[gate.name](case)
+            yield from user_checks(decisions, read_measurement, signal_names)
+        elif gate.name in _GATE_EXPLANATIONS:
+            margins = gates.margins_of(gate, read_measurement, thresholds)
+            gate_case = GateCase(decisions, case_index, read_measurement, gate, thresholds, margins)
+            yield from _GATE_EXPLANATIONS[gate.name](gate_case)
         elif gate.thresholds:
-            yield threshold_check(gate, read, thresholds, decisions.language)
+            yield threshold_check(gate, read_measurement, thresholds, decisions.language)
         else:
-            margins = gates.margins_of(gate, read, thresholds)
-            for name, margin in zip(gate.measurements, margins, strict=True):
-                text = f"{gate.label} {decimals(scalar_value(read(name)))}"
-                yield format_check(gate.name, gate.rule, read(name), 0, margin, text)
+            margins = gates.margins_of(gate, read_measurement, thresholds)
+            for measurement_name, margin in zip(gate.measurements, margins, strict=True):
+                check_text = (
+                    f"{gate.label} {decimals(scalar_value(read_measurement(measurement_name)))}"
+                )
+                yield format_check(
+                    gate.name, gate.rule, read_measurement(measurement_name), 0, margin, check_text
+                )
 
 
 def threshold_check(
     gate: gates.Gate,
-    read: gates.Read,
+    read_measurement: gates.Read,
     thresholds: Any,
     language: str,
-    more: str = "",
+    further_text: str = "",
 ) -> Check:
     """Check of a gate against the threshold that the case meets.
 
     Args:
       thresholds: those of the gate.
-      more: end of its text.
+      further_text: end of its text.
     """
-    met = gates.threshold_met(gate, read)
-    value, bound = float(read(met.meets)), scalar_value(getattr(thresholds, met.key))
-    margin = scalar_value(reduce(np.minimum, gates.margins_of(gate, read, thresholds)))
-    text = _compared(language, measured(gate), value, met, bound, margin, thresholds.on)
-    return format_check(gate.name, gate.rule, value, bound, margin, text + more)
+    met_threshold = gates.threshold_met(gate, read_measurement)
+    measured_value, threshold_value = (
+        float(read_measurement(met_threshold.meets)),
+        scalar_value(getattr(thresholds, met_threshold.key)),
+    )
+    margin = scalar_value(reduce(np.minimum, gates.margins_of(gate, read_measurement, thresholds)))
+    check_text = _compared(
+        language,
+        measured(gate),
+        measured_value,
+        met_threshold,
+        threshold_value,
+        margin,
+        thresholds.on,
+    )
+    return format_check(
+        gate.name, gate.rule, measured_value, threshold_value, margin, check_text + further_text
+    )
 
 
 def measured(gate: gates.Gate) -> Reason | str:
     """Label of what a gate measures, or the reason that says it: a signal, or the gate's name."""
-    _, _, signal = gate.name.partition(".")
-    return gate.label or (Reason("signal", {"name": signal}) if signal else Reason(gate.name))
+    _, _, signal_name = gate.name.partition(".")
+    return gate.label or (
+        Reason("signal", {"name": signal_name}) if signal_name else Reason(gate.name)
+    )
 
 
-def _domain(case: GateCase) -> Iterator[Check]:
-    words, denied, allowed = (int(case.read(name)) for name in case.gate.reads)
-    text, deny, allow = case.margins
-    yield case.check(words, 1, text, "in_query", words=counted("n_words", words))
-    yield case.check(denied, 0, deny, "matched", patterns=counted("n_deny", denied))
-    if case.read("needs_allowed"):
-        yield case.check(allowed, 1, allow, "matched", patterns=counted("n_allow", allowed))
+def _domain(gate_case: GateCase) -> Iterator[Check]:
+    n_words, n_denied, n_allowed = (
+        int(gate_case.read(measurement_name)) for measurement_name in gate_case.gate.reads
+    )
+    text_margin, deny_margin, allow_margin = gate_case.margins
+    yield gate_case.check(n_words, 1, text_margin, "in_query", words=counted("n_words", n_words))
+    yield gate_case.check(n_denied, 0, deny_margin, "matched", patterns=counted("n_deny", n_denied))
+    if gate_case.read("needs_allowed"):
+        yield gate_case.check(
+            n_allowed, 1, allow_margin, "matched", patterns=counted("n_allow", n_allowed)
+        )
 
 
-def _l2(case: GateCase) -> Iterator[Check]:
-    hits, best = int(case.read("n_hits")), float(case.read("best_l2"))
-    any_hit, margin = map(scalar_value, case.margins)
-    yield case.check(hits, 1, any_hit, "retrieved", hits=counted("n_hits", hits))
+def _l2(gate_case: GateCase) -> Iterator[Check]:
+    n_hits, best_l2 = int(gate_case.read("n_hits")), float(gate_case.read("best_l2"))
+    hit_margin, l2_margin = map(scalar_value, gate_case.margins)
+    yield gate_case.check(n_hits, 1, hit_margin, "retrieved", hits=counted("n_hits", n_hits))
     # The bound that is told is the hard one, unless only the soft one lets the hit pass.
-    hard = gates.l2_margins(best, case.thresholds._replace(soft_max_l2=np.nan)).l2
-    passes = bool(gates.meets_threshold(margin))
-    met = case.gate.thresholds[passes and not gates.meets_threshold(scalar_value(hard))]
-    bound, soft = (scalar_value(getattr(case.thresholds, key)) for key in (met.key, "soft_max_l2"))
-    language, on = case.decisions.language, case.thresholds.on
-    text = _compared(language, measured(case.gate), best, met, bound, margin, on)
-    if not passes and not np.isnan(soft):
-        text += case.decisions.say("soft_bound", bound=decimals(soft, best))
-    yield format_check(case.gate.name, case.gate.rule, best, bound, margin, text)
+    hard_margin = gates.l2_margins(best_l2, gate_case.thresholds._replace(soft_max_l2=np.nan)).l2
+    gate_passes = bool(gates.meets_threshold(l2_margin))
+    met_threshold = gate_case.gate.thresholds[
+        gate_passes and not gates.meets_threshold(scalar_value(hard_margin))
+    ]
+    threshold_value, soft_bound = (
+        scalar_value(getattr(gate_case.thresholds, threshold_key))
+        for threshold_key in (met_threshold.key, "soft_max_l2")
+    )
+    language, is_on = gate_case.decisions.language, gate_case.thresholds.on
+    check_text = _compared(
+        language,
+        measured(gate_case.gate),
+        best_l2,
+        met_threshold,
+        threshold_value,
+        l2_margin,
+        is_on,
+    )
+    if not gate_passes and not np.isnan(soft_bound):
+        check_text += gate_case.decisions.say("soft_bound", bound=decimals(soft_bound, best_l2))
+    yield format_check(
+        gate_case.gate.name, gate_case.gate.rule, best_l2, threshold_value, l2_margin, check_text
+    )
 
 
-def _density(case: GateCase) -> Iterator[Check]:
-    count, least = case.read("n_relevant"), scalar_value(case.thresholds.min_keep)
-    cut = gates.l2_cut(float(case.read("best_l2")), case.decisions.thresholds.gates["l2"])
-    hits, shown = counted("n_relevant", count), decimals(scalar_value(cut))
-    (margin,) = case.margins
-    yield case.check(count, least, margin, "within_l2", hits=hits, cut=shown, least=decimals(least))
+def _density(gate_case: GateCase) -> Iterator[Check]:
+    n_relevant, min_keep = gate_case.read("n_relevant"), scalar_value(gate_case.thresholds.min_keep)
+    l2_cut = gates.l2_cut(
+        float(gate_case.read("best_l2")), gate_case.decisions.thresholds.gates["l2"]
+    )
+    hits_reason, cut_text = counted("n_relevant", n_relevant), decimals(scalar_value(l2_cut))
+    (margin,) = gate_case.margins
+    yield gate_case.check(
+        n_relevant,
+        min_keep,
+        margin,
+        "within_l2",
+        hits=hits_reason,
+        cut=cut_text,
+        least=decimals(min_keep),
+    )
 
 
-def _gap(case: GateCase) -> Iterator[Check]:
-    check = threshold_check(case.gate, case.read, case.thresholds, case.decisions.language)
-    if case.read("n_relevant") <= 1:
-        check = check._replace(text=case.decisions.say("no_second"))
-    elif case.read("agree"):
-        check = check._replace(text=case.decisions.say("agree"))
-    yield check
+def _gap(gate_case: GateCase) -> Iterator[Check]:
+    gap_check = threshold_check(
+        gate_case.gate, gate_case.read, gate_case.thresholds, gate_case.decisions.language
+    )
+    if gate_case.read("n_relevant") <= 1:
+        gap_check = gap_check._replace(text=gate_case.decisions.say("no_second"))
+    elif gate_case.read("agree"):
+        gap_check = gap_check._replace(text=gate_case.decisions.say("agree"))
+    yield gap_check
 
 
-def resolver_checks(decisions: Any, row: int) -> Iterator[Check]:
+def resolver_checks(decisions: Any, case_index: int) -> Iterator[Check]:
     """Checks of the resolver's rules, of which the first that decides does.
 
     Args:
       decisions: `Decisions` of one policy.
     """
     evidence, thresholds = decisions.tables.evidence, decisions.thresholds
-    depth, shape = int(decisions.outcome.depth[row]), (1, len(decisions))
-    groups = int(evidence.n_groups[depth, row])
+    depth, case_shape = int(decisions.outcome.depth[case_index]), (1, len(decisions))
+    n_groups = int(evidence.n_groups[depth, case_index])
     # The functions of the chain decide here too, so that an explanation cannot contradict a
     # decision.
     rule_evidence = chain.rule_evidence(evidence, depth)
-    overview, tied = (
-        bool(np.broadcast_to(speaks(rule_evidence, thresholds.switches), shape)[0, row])
-        for speaks in (resolver.is_overview, resolver.entities_rule_applies)
+    is_overview, is_tied = (
+        bool(
+            np.broadcast_to(rule_applies(rule_evidence, thresholds.switches), case_shape)[
+                0, case_index
+            ]
+        )
+        for rule_applies in (resolver.is_overview, resolver.entities_rule_applies)
     )
-    winner = tied and bool(evidence.has_winner[depth, row])
-    entities = Reason("entities" if winner else "entities_tie" if tied else "entities_idle")
+    has_winner = is_tied and bool(evidence.has_winner[depth, case_index])
+    entities_reason = Reason(
+        "entities" if has_winner else "entities_tie" if is_tied else "entities_idle"
+    )
     shown_rules: tuple[tuple[str, bool, str, dict[str, Reason]], ...] = (
-        ("single_group", groups == 1, "groups_of_hits", {"groups": counted("n_groups", groups)}),
-        ("overview", overview, "is_overview" if overview else "no_overview", {}),
-        ("entities", winner, "query_entities", {"entities": entities}),
+        (
+            "single_group",
+            n_groups == 1,
+            "groups_of_hits",
+            {"groups": counted("n_groups", n_groups)},
+        ),
+        ("overview", is_overview, "is_overview" if is_overview else "no_overview", {}),
+        ("entities", has_winner, "query_entities", {"entities": entities_reason}),
     )
-    for name, decides, key, values in shown_rules:
-        margin, text = 0.0 if decides else -1.0, decisions.say(key, **values)
-        yield format_check("resolver", f"S3.3 {name}", float(decides), 1, margin, text)
+    for rule_name, rule_decides, reason_key, reason_values in shown_rules:
+        rule_margin, check_text = (
+            0.0 if rule_decides else -1.0,
+            decisions.say(reason_key, **reason_values),
+        )
+        yield format_check(
+            "resolver", f"S3.3 {rule_name}", float(rule_decides), 1, rule_margin, check_text
+        )
     # Where groups tie on entities, only the tied ones compete by the rules that follow (rule S3.3).
-    competing = evidence.tied if tied else evidence.all
-    contest = resolver.Contest(*[field[depth, row] for field in competing])
-    margins = resolver.rule_margins(contest, thresholds.rules)
-    for rule in resolver.RULES[len(shown_rules) : -1]:
+    contest_fields = evidence.tied if is_tied else evidence.all
+    case_contest = resolver.Contest(
+        *[contest_field[depth, case_index] for contest_field in contest_fields]
+    )
+    rule_margins = resolver.rule_margins(case_contest, thresholds.rules)
+    for resolver_rule in resolver.RULES[len(shown_rules) : -1]:
         # A similarity decides only where both hold, its height and its lead: one check states both.
-        pairs = [
-            (float(getattr(contest, row.meets)), scalar_value(getattr(thresholds.rules, row.key)))
-            for row in rule.thresholds
-        ]
-        sides = {
-            key: Reason(
-                "at_least",
-                {"value": decimals(value, least), "bound": threshold_reason(least, value)},
+        value_thresholds = [
+            (
+                float(getattr(case_contest, case_index.meets)),
+                scalar_value(getattr(thresholds.rules, case_index.key)),
             )
-            for key, (value, least) in zip(("best", "lead"), pairs, strict=False)
+            for case_index in resolver_rule.thresholds
+        ]
+        side_reasons = {
+            reason_key: Reason(
+                "at_least",
+                {
+                    "value": decimals(measured_value, min_value),
+                    "bound": threshold_reason(min_value, measured_value),
+                },
+            )
+            for reason_key, (measured_value, min_value) in zip(
+                ("best", "lead"), value_thresholds, strict=False
+            )
         }
-        value, least = pairs[0]
-        text = decisions.say(rule.name, **sides)
-        if len(pairs) == 1:  # value and threshold, without a verdict
-            shown = decisions.say("is_missing") if isnan(value) else decimals(value, least)
-            bound = say(decisions.language, threshold_reason(least, value))
-            text = f"{decisions.say(rule.name)} {shown}, {rule.thresholds[0].key} {bound}"
-        margin = getattr(margins, rule.name)
-        yield format_check("resolver", f"S3.3 {rule.name}", value, least, margin, text)
+        measured_value, min_value = value_thresholds[0]
+        check_text = decisions.say(resolver_rule.name, **side_reasons)
+        if len(value_thresholds) == 1:  # value and threshold, without a verdict
+            value_text = (
+                decisions.say("is_missing")
+                if isnan(measured_value)
+                else decimals(measured_value, min_value)
+            )
+            bound_text = say(decisions.language, threshold_reason(min_value, measured_value))
+            check_text = (
+                f"{decisions.say(resolver_rule.name)} {value_text}, "
+                f"{resolver_rule.thresholds[0].key} {bound_text}"
+            )
+        rule_margin = getattr(rule_margins, resolver_rule.name)
+        yield format_check(
+            "resolver",
+            f"S3.3 {resolver_rule.name}",
+            measured_value,
+            min_value,
+            rule_margin,
+            check_text,
+        )
 
 
-def _coverage(case: GateCase) -> Iterator[Check]:
-    missing, (margin,) = int(case.read("missing")), case.margins
-    least, names = case.decisions.policy.coverage.min_hits, case.decisions.lacking(case.row)
-    uncovered = "uncovered_hits" if least > 1 else "uncovered"
-    values = {"least": least, "names": ", ".join(names)} if missing else {}
-    yield case.check(missing, 0, margin, uncovered if missing else "covered", **values)
+def _coverage(gate_case: GateCase) -> Iterator[Check]:
+    n_missing, (margin,) = int(gate_case.read("missing")), gate_case.margins
+    min_hits, entity_names = (
+        gate_case.decisions.policy.coverage.min_hits,
+        gate_case.decisions.lacking(gate_case.row),
+    )
+    uncovered_key = "uncovered_hits" if min_hits > 1 else "uncovered"
+    reason_values = {"least": min_hits, "names": ", ".join(entity_names)} if n_missing else {}
+    yield gate_case.check(
+        n_missing, 0, margin, uncovered_key if n_missing else "covered", **reason_values
+    )
 
 
 # What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain
 # follows from checks.
 SIGNAL_RULES = {"refuse": "S2.15", "ask": "S2.15 asks", "warn": "S2.15 warns"}
-OWN_RULES = {"refuse": "S2.18", "ask": "S2.18 asks", "warn": "S2.18 warns"}
-WARN_RULES = frozenset({SIGNAL_RULES["warn"], OWN_RULES["warn"]})
-ASK_RULES = frozenset({SIGNAL_RULES["ask"], OWN_RULES["ask"]})
+USER_GATE_RULES = {"refuse": "S2.18", "ask": "S2.18 asks", "warn": "S2.18 warns"}
+WARN_RULES = frozenset({SIGNAL_RULES["warn"], USER_GATE_RULES["warn"]})
+ASK_RULES = frozenset({SIGNAL_RULES["ask"], USER_GATE_RULES["ask"]})
 
 
 def decides_by_signal(check: Check) -> bool:
     """Whether a check is of a gate on a signal, or a user's, that fires and does more than warn."""
-    of_user = check.gate.startswith((f"{SIGNALS}.", f"{USER_GATES_SECTION}."))
-    return of_user and not check.passes and check.rule not in WARN_RULES
+    is_user_gate = check.gate.startswith((f"{SIGNALS}.", f"{USER_GATES_SECTION}."))
+    return is_user_gate and not check.passes and check.rule not in WARN_RULES
 
 
 def user_checks(
     decisions: Any,
-    read: gates.Read,
-    names: Sequence[str] | None = None,
+    read_measurement: gates.Read,
+    signal_names: Sequence[str] | None = None,
 ) -> Iterator[Check]:
     """Checks of gates on signals and of the user, refusing first, then asking, then warning.
 
@@ -282,88 +390,137 @@ def user_checks(
 
     Args:
       decisions: `Decisions` of one policy.
-      names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
+      signal_names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
     """
-    user, known = decisions.thresholds.user(names), decisions.tables.evidence.known.names
-    can_ask = int(read("n_options_all")) >= MIN_OPTIONS
-    for act in SIGNAL_RULES:
-        rows = [
-            (_signal_check(decisions, read, name), SIGNAL_RULES)
-            for name, thresholds in user.signals.items()
-            if firing_of(thresholds) == act and name in known
+    user_thresholds, signal_names_known = (
+        decisions.thresholds.user(signal_names),
+        decisions.tables.evidence.known.names,
+    )
+    can_ask = int(read_measurement("n_options_all")) >= MIN_OPTIONS
+    for firing in SIGNAL_RULES:
+        gate_checks = [
+            (_signal_check(decisions, read_measurement, signal_name), SIGNAL_RULES)
+            for signal_name, thresholds in user_thresholds.signals.items()
+            if firing_of(thresholds) == firing and signal_name in signal_names_known
         ]
-        rows += [
-            (_own_check(decisions, own, read), OWN_RULES)
-            for own in user.own.values()
-            if own.firing == act
+        gate_checks += [
+            (_own_check(decisions, user_gate, read_measurement), USER_GATE_RULES)
+            for user_gate in user_thresholds.own.values()
+            if user_gate.firing == firing
         ]
         # one that asks refuses without two options
-        vain = act == "ask" and not can_ask
-        for check, rules in rows:
-            text = check.text + (decisions.say("no_options") if vain and not check.passes else "")
-            yield check._replace(rule=rules["refuse" if vain else act], text=text)
+        cannot_ask = firing == "ask" and not can_ask
+        for check, rule_of_firing in gate_checks:
+            check_text = check.text + (
+                decisions.say("no_options") if cannot_ask and not check.passes else ""
+            )
+            yield check._replace(
+                rule=rule_of_firing["refuse" if cannot_ask else firing], text=check_text
+            )
 
 
-def _own_check(decisions: Any, own: OwnThresholds, read: gates.Read) -> Check:
+def _own_check(decisions: Any, user_gate: OwnThresholds, read_measurement: gates.Read) -> Check:
     """Check of a gate of the user: its headroom, what it read and its thresholds."""
-    gate, margin = own_gate(own.name), scalar_value(own.headroom(read))
-    numbers = {name: scalar_value(read(name)) for name in gate.reads}
-    bounds = {row.key: scalar_value(getattr(own.values, row.key)) for row in gate.thresholds}
-    pairs = (*numbers.items(), *bounds.items())
-    text = decisions.say(
+    registered_gate, margin = (
+        own_gate(user_gate.name),
+        scalar_value(user_gate.headroom(read_measurement)),
+    )
+    read_values = {
+        value_name: scalar_value(read_measurement(value_name))
+        for value_name in registered_gate.reads
+    }
+    bound_values = {
+        gate_threshold.key: scalar_value(getattr(user_gate.values, gate_threshold.key))
+        for gate_threshold in registered_gate.thresholds
+    }
+    shown_values = (*read_values.items(), *bound_values.items())
+    check_text = decisions.say(
         "own_gate",
-        name=own.name,
-        off="" if scalar_value(own.on) else Reason("gate_off"),
-        numbers=", ".join(f"{name} {decimals(value)}" for name, value in pairs),
+        name=user_gate.name,
+        off="" if scalar_value(user_gate.on) else Reason("gate_off"),
+        numbers=", ".join(
+            f"{value_name} {decimals(number)}" for value_name, number in shown_values
+        ),
         margin=decimals(margin),
     )
-    first, least = next(iter(numbers.values())), next(iter(bounds.values()), 0.0)
-    return format_check(gate.path, "", first, least, margin, text)
-
-
-def _signal_check(decisions: Any, read: gates.Read, name: str) -> Check:
-    """Check of a gate on a signal; the bound told first is the one it fails or is nearest to."""
-    gate = gates.signal_gate(decisions.tables.evidence.known.signal(name))
-    thresholds, value = decisions.thresholds.signals[name], scalar_value(read(gate.name))
-    (margin,) = map(scalar_value, gates.margins_of(gate, read, thresholds))
-    bounds = ((row, scalar_value(getattr(thresholds, row.key))) for row in gate.thresholds)
-    stated = sorted(
-        (pair for pair in bounds if not isnan(pair[1])),
-        key=lambda pair: (value - pair[1]) * (1.0 if pair[0].side == "floor" else -1.0),
+    first_value, first_bound = (
+        next(iter(read_values.values())),
+        next(iter(bound_values.values()), 0.0),
     )
-    bound = np.nan
-    text = decisions.say("unbounded", what=measured(gate), value=decimals(value))
-    if stated:
-        (nearest, bound), *farther = stated
-        language, on = decisions.language, thresholds.on
-        text = _compared(language, measured(gate), value, nearest, bound, margin, on)
-        if scalar_value(on):
-            text += "".join(
-                f", {row.key} {decimals(far_bound, value)}" for row, far_bound in farther
+    return format_check(registered_gate.path, "", first_value, first_bound, margin, check_text)
+
+
+def _signal_check(decisions: Any, read_measurement: gates.Read, signal_name: str) -> Check:
+    """Check of a gate on a signal; the bound told first is the one it fails or is nearest to."""
+    gate = gates.signal_gate(decisions.tables.evidence.known.signal(signal_name))
+    thresholds, measured_value = (
+        decisions.thresholds.signals[signal_name],
+        scalar_value(read_measurement(gate.name)),
+    )
+    (margin,) = map(scalar_value, gates.margins_of(gate, read_measurement, thresholds))
+    bound_pairs = (
+        (gate_threshold, scalar_value(getattr(thresholds, gate_threshold.key)))
+        for gate_threshold in gate.thresholds
+    )
+    set_bounds = sorted(
+        (bound_pair for bound_pair in bound_pairs if not isnan(bound_pair[1])),
+        key=lambda bound_pair: (
+            (measured_value - bound_pair[1]) * (1.0 if bound_pair[0].side == "floor" else -1.0)
+        ),
+    )
+    nearest_value = np.nan
+    check_text = decisions.say("unbounded", what=measured(gate), value=decimals(measured_value))
+    if set_bounds:
+        (nearest_bound, nearest_value), *farther_bounds = set_bounds
+        language, is_on = decisions.language, thresholds.on
+        check_text = _compared(
+            language, measured(gate), measured_value, nearest_bound, nearest_value, margin, is_on
+        )
+        if scalar_value(is_on):
+            check_text += "".join(
+                f", {gate_threshold.key} {decimals(farther_value, measured_value)}"
+                for gate_threshold, farther_value in farther_bounds
             )
-            passes = gates.meets_threshold(margin)
-            text += decisions.say("may_miss") if isnan(value) and passes else ""
-    return format_check(gate.name, "", value, bound, margin, text)
+            gate_passes = gates.meets_threshold(margin)
+            check_text += decisions.say("may_miss") if isnan(measured_value) and gate_passes else ""
+    return format_check(gate.name, "", measured_value, nearest_value, margin, check_text)
 
 
-def _fused(case: GateCase) -> Iterator[Check]:
+def _fused(gate_case: GateCase) -> Iterator[Check]:
     """Check of the fused gate with each signal's part, of a policy that has one."""
-    model, depth = case.decisions.policy.fused_model, int(case.decisions.outcome.depth[case.row])
-    if model is None:
+    fused_model, depth = (
+        gate_case.decisions.policy.fused_model,
+        int(gate_case.decisions.outcome.depth[gate_case.row]),
+    )
+    if fused_model is None:
         return
-    evidence = case.decisions.tables.evidence
-    signals = evidence.signals[:, depth, [case.row]]
-    shares = fused_gate.logit_contributions(signals, model, evidence.known.names)[:, 0].tolist()
-    parts = zip(shares, (part.signal for part in model.parts), strict=True)
-    largest = sorted(parts, key=lambda pair: (-abs(pair[0]), pair[1]))
-    terms = ", ".join(f"{name} {_signed_share(share)}" for share, name in largest)
-    more = case.decisions.say("logits", terms=terms, bias=_signed_share(model.bias))
-    language = case.decisions.language
-    yield threshold_check(case.gate, case.read, case.thresholds, language, more)
+    evidence = gate_case.decisions.tables.evidence
+    signal_values = evidence.signals[:, depth, [gate_case.row]]
+    contributions = fused_gate.logit_contributions(
+        signal_values, fused_model, evidence.known.names
+    )[:, 0].tolist()
+    signal_contributions = zip(
+        contributions, (signal_part.signal for signal_part in fused_model.parts), strict=True
+    )
+    largest_first = sorted(
+        signal_contributions,
+        key=lambda contribution_pair: (-abs(contribution_pair[0]), contribution_pair[1]),
+    )
+    term_texts = ", ".join(
+        f"{signal_name} {_signed_share(contribution)}"
+        for contribution, signal_name in largest_first
+    )
+    logit_text = gate_case.decisions.say(
+        "logits", terms=term_texts, bias=_signed_share(fused_model.bias)
+    )
+    language = gate_case.decisions.language
+    yield threshold_check(
+        gate_case.gate, gate_case.read, gate_case.thresholds, language, logit_text
+    )
 
 
 # Gates whose check is more than their label, measurement and threshold.
-_EXPLAINED: Mapping[str, Callable[[GateCase], Iterator[Check]]] = {
+_GATE_EXPLANATIONS: Mapping[str, Callable[[GateCase], Iterator[Check]]] = {
     "domain": _domain,
     "l2": _l2,
     "density": _density,
@@ -391,25 +548,31 @@ def answer_checks(
 
     Source: rules S2.10 to S2.13.
     """
-    measured = {"generation": confidence, "support": support, "unfit": bool(refused)}
-    why = f"; {refused}" if refused else ""
-    more = {
-        "generation": why if np.isnan(confidence) else "",
-        "support": f": {claim!r}" if claim else why,
+    measured_values = {"generation": confidence, "support": support, "unfit": bool(refused)}
+    refusal_text = f"; {refused}" if refused else ""
+    further_texts = {
+        "generation": refusal_text if np.isnan(confidence) else "",
+        "support": f": {claim!r}" if claim else refusal_text,
     }
     for gate in gates.judging_gates("answer"):
         if gate.thresholds:
-            of_gate = thresholds.gates[gate.name]
+            gate_thresholds = thresholds.gates[gate.name]
             yield threshold_check(
-                gate, measured.__getitem__, of_gate, language, more.get(gate.name, "")
+                gate,
+                measured_values.__getitem__,
+                gate_thresholds,
+                language,
+                further_texts.get(gate.name, ""),
             )
         else:  # hygiene, which no policy switches off
-            (margin,) = gates.margins_of(gate, measured.__getitem__, None)
-            text = refused or say(language, Reason("fit"))
-            yield format_check(gate.name, gate.rule, measured["unfit"], 0, margin, text)
+            (margin,) = gates.margins_of(gate, measured_values.__getitem__, None)
+            check_text = refused or say(language, Reason("fit"))
+            yield format_check(
+                gate.name, gate.rule, measured_values["unfit"], 0, margin, check_text
+            )
 
 
-RELATIONS = {  # by whether the gate fails, and whether its threshold is an upper bound
+THRESHOLD_RELATIONS = {  # by whether the gate fails, and whether its threshold is an upper bound
     (True, True): "above",
     (True, False): "below",
     (False, True): "within",
@@ -419,46 +582,67 @@ RELATIONS = {  # by whether the gate fails, and whether its threshold is an uppe
 
 def _compared(
     language: str,
-    what: Reason | str,
-    value: float,
-    met: gates.Threshold,
-    bound: float,
+    measured_label: Reason | str,
+    measured_value: float,
+    met_threshold: gates.Threshold,
+    threshold_value: float,
     margin: float,
-    on: Any,
+    is_on: Any,
 ) -> str:
     """What a check says, its relation read from the margin."""
-    values = {"what": what, "value": decimals(value, bound), "name": met.key}
-    if not scalar_value(on):
-        return say(language, Reason("unjudged", values | {"value": decimals(value)}))
-    fails = not gates.meets_threshold(margin)
-    key = "missing" if isnan(value) else RELATIONS[fails, met.side == "ceiling"]
-    return say(language, Reason(key, values | {"bound": threshold_reason(bound, value)}))
+    reason_values = {
+        "what": measured_label,
+        "value": decimals(measured_value, threshold_value),
+        "name": met_threshold.key,
+    }
+    if not scalar_value(is_on):
+        return say(
+            language, Reason("unjudged", reason_values | {"value": decimals(measured_value)})
+        )
+    gate_fails = not gates.meets_threshold(margin)
+    reason_key = (
+        "missing"
+        if isnan(measured_value)
+        else THRESHOLD_RELATIONS[gate_fails, met_threshold.side == "ceiling"]
+    )
+    return say(
+        language,
+        Reason(
+            reason_key, reason_values | {"bound": threshold_reason(threshold_value, measured_value)}
+        ),
+    )
 
 
-def threshold_reason(threshold: float, value: float) -> Reason | str:
+def threshold_reason(threshold: float, compared_value: float) -> Reason | str:
     """Threshold with enough digits to differ from the value, or that it is not set."""
-    return decimals(threshold, value) if np.isfinite(threshold) else Reason("not_set")
+    return decimals(threshold, compared_value) if np.isfinite(threshold) else Reason("not_set")
 
 
 def _signed_share(share: float) -> str:
     return f"{'' if share < 0.0 else '+'}{decimals(share)}"
 
 
-def counted(key: str, number: int) -> Reason:
+def counted(noun_key: str, number: int) -> Reason:
     """Number and noun, such as `2 hits`; key: of the noun's two forms."""
-    return Reason(key, {"n": number})
+    return Reason(noun_key, {"n": number})
 
 
-def scalar_value(value: Any) -> float:
+def scalar_value(scalar: Any) -> float:
     """The number of a scalar or an array of one."""
-    return float(value if isinstance(value, float | int) else np.asarray(value).item())
+    return float(scalar if isinstance(scalar, float | int) else np.asarray(scalar).item())
 
 
 ERROR_GATE = "error"  # stands in a log for a gate where the model failed and nothing was decided
 
 
-def error_check(text: str) -> Check:
+def error_check(error_text: str) -> Check:
     """Check of a request whose model failed, which counts in no rate (rule S0.1)."""
     return Check(
-        gate=ERROR_GATE, rule="S0.1", value=0.0, threshold=1.0, margin=-1.0, passes=False, text=text
+        gate=ERROR_GATE,
+        rule="S0.1",
+        value=0.0,
+        threshold=1.0,
+        margin=-1.0,
+        passes=False,
+        text=error_text,
     )

@@ -18,7 +18,7 @@ from raglab import gates, metrics, resolver
 from raglab.arguments.plain_arrays import read_only
 from raglab.decision import chain
 from raglab.decision.answer_text import AnswerCheck
-from raglab.decision.case_verdicts import CONTRACTS, STATUS_NAMES, CaseVerdicts
+from raglab.decision.case_verdicts import CONTRACT_TEXTS, STATUS_NAMES, CaseVerdicts
 from raglab.decision.checks import (
     WARN_RULES,
     Check,
@@ -66,38 +66,43 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def checks(decisions: Decisions, row: int) -> list[Check]:
+def checks(decisions: Decisions, case_index: int) -> list[Check]:
     """Checks of one case at the depth that decided, in the chain's order, as far as it went."""
-    read = _case_measurements(decisions, row)
-    order = decisions.thresholds.order
-    case_checks = [*step_checks(decisions, row, read, order.query)]
-    ended = decisions.gate(row)
-    if ended is not None and ended.judges == "query":
+    read_measurement = _case_measurements(decisions, case_index)
+    gate_order = decisions.thresholds.order
+    case_checks = [*step_checks(decisions, case_index, read_measurement, gate_order.query)]
+    deciding_gate = decisions.gate(case_index)
+    if deciding_gate is not None and deciding_gate.judges == "query":
         return case_checks
     if decisions.thresholds.costs is not None:
-        hard = (
-            step_checks(decisions, row, read, chain.user_steps(decisions.thresholds))
-            if decisions.tables.evidence.n_hits[0, row]
+        hard_checks = (
+            step_checks(
+                decisions, case_index, read_measurement, chain.user_steps(decisions.thresholds)
+            )
+            if decisions.tables.evidence.n_hits[0, case_index]
             else ()
         )
-        return [*case_checks, *_by_cost(decisions, row, hard)]
-    case_checks += step_checks(decisions, row, read, order.before)
-    if decisions.decided_early(row):
+        return [*case_checks, *_by_cost(decisions, case_index, hard_checks)]
+    case_checks += step_checks(decisions, case_index, read_measurement, gate_order.before)
+    if decisions.decided_early(case_index):
         return case_checks
-    case_checks += step_checks(decisions, row, read, [chain.GAP_STEP])
+    case_checks += step_checks(decisions, case_index, read_measurement, [chain.GAP_STEP])
     # it hands over to the resolver
-    if any(check.gate == chain.GAP.name and not check.passes for check in case_checks):
-        case_checks += resolver_checks(decisions, row)
-    if decisions.status[row] == Status.ambiguous and decisions.stage(row) != SIGNALS_ASK:
+    if any(check.gate == chain.GAP_GATE.name and not check.passes for check in case_checks):
+        case_checks += resolver_checks(decisions, case_index)
+    if (
+        decisions.status[case_index] == Status.ambiguous
+        and decisions.stage(case_index) != SIGNALS_ASK
+    ):
         return case_checks
-    case_checks += step_checks(decisions, row, read, order.after)
-    if decisions.tables.evidence.answered and decisions.generated(row):
-        answer = decisions.answer(row)
+    case_checks += step_checks(decisions, case_index, read_measurement, gate_order.after)
+    if decisions.tables.evidence.answered and decisions.generated(case_index):
+        answer = decisions.answer(case_index)
         unrecorded = "", decisions.say("unrecorded")
         answer_parts = unrecorded if answer is None else (answer.claim, answer.refused)
         case_checks += answer_checks(
-            read("generation"),
-            read("support"),
+            read_measurement("generation"),
+            read_measurement("support"),
             *answer_parts,
             decisions.thresholds,
             decisions.language,
@@ -105,168 +110,218 @@ def checks(decisions: Decisions, row: int) -> list[Check]:
     return case_checks
 
 
-def decision_reason(decisions: Decisions, row: int, rows: Sequence[Check] | None = None) -> str:
+def decision_reason(
+    decisions: Decisions, case_index: int, case_checks: Sequence[Check] | None = None
+) -> str:
     """One line: which gate or rule decided, with its numbers.
 
     Args:
-      rows: its `checks`, where they are at hand.
+      case_checks: its `checks`, if known.
     """
-    stage, depth = decisions.stage(row), int(decisions.outcome.depth[row])
-    groups = int(decisions.tables.evidence.n_groups[depth, row])
-    if stage in _FIXED:
-        return decisions.say(stage, groups=groups)
+    stage, depth = decisions.stage(case_index), int(decisions.outcome.depth[case_index])
+    n_groups = int(decisions.tables.evidence.n_groups[depth, case_index])
+    if stage in _NUMBERLESS_STAGES:
+        return decisions.say(stage, groups=n_groups)
     # Nothing fired: the sentence claims only gates that are on and that the trace can judge.
-    off = stage in decisions.tables.evidence.off
-    if off or (stage == chain.GAP.name and not scalar_value(decisions.thresholds.gates[stage].on)):
-        return decisions.say("passes_judged" if off else "passes_all")
-    rows = checks(decisions, row) if rows is None else rows
+    gate_is_off = stage in decisions.tables.evidence.off
+    if gate_is_off or (
+        stage == chain.GAP_GATE.name and not scalar_value(decisions.thresholds.gates[stage].on)
+    ):
+        return decisions.say("passes_judged" if gate_is_off else "passes_all")
+    case_checks = checks(decisions, case_index) if case_checks is None else case_checks
     # No rule picked a group: every comparison that fell short is part of the reason.
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
-        comparisons = "; ".join(check.text for check in rows if check.rule in thresholded)
+        comparisons = "; ".join(check.text for check in case_checks if check.rule in thresholded)
         return decisions.say(stage, comparisons=comparisons)
     if GATE_OF[stage] == EXPECTED_COST or stage in {SIGNALS, SIGNALS_ASK}:
         return next(
-            check.text for check in rows if check.gate == EXPECTED_COST or decides_by_signal(check)
+            check.text
+            for check in case_checks
+            if check.gate == EXPECTED_COST or decides_by_signal(check)
         )
     # A stage can have several checks; the one that fails is the reason.
-    named = [check for check in rows if stage in {check.gate, check.rule.removeprefix("S3.3 ")}]
-    text = next((check.text for check in named if not check.passes), named[-1].text)
+    stage_checks = [
+        check for check in case_checks if stage in {check.gate, check.rule.removeprefix("S3.3 ")}
+    ]
+    reason_text = next(
+        (check.text for check in stage_checks if not check.passes), stage_checks[-1].text
+    )
     if stage != "confidence" or not depth:
-        return text
-    return decisions.say("after", text=text, refinements=counted("n_refinements", depth))
+        return reason_text
+    return decisions.say("after", text=reason_text, refinements=counted("n_refinements", depth))
 
 
 # Stages that no number decides, so each has a reason of its own name.
-_FIXED = frozenset(
+_NUMBERLESS_STAGES = frozenset(
     {"empty_query", "deny", "allow", "no_hits", "overview"}
     | {"single_group", "entities", "single_option"}
 )
 # of a check that does not pass, by what is done instead
 COST_RULES = {"refuse": "S2.17", "ask": "S2.17 asks"}
 # headroom of an answer that costs just as much as what is done instead
-TIE = float(np.nextafter(0.0, -1.0))
-PARTS = 4  # of a decision that are told
+TIE_HEADROOM = float(np.nextafter(0.0, -1.0))
+LISTED_TERMS = 4  # of a decision that are told
 
 
-def _by_cost(decisions: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check]:
+def _by_cost(
+    decisions: Decisions, case_index: int, hard_checks: Iterable[Check]
+) -> Iterator[Check]:
     """Checks of a decision by expected cost.
 
     Whether there is a hit, the costs, and what hygiene says (rule S2.17).
 
     Args:
-      hard: checks of what fires before costs are compared.
+      hard_checks: checks of what fires before costs are compared.
     """
     evidence, thresholds = decisions.tables.evidence, decisions.thresholds
     # Without a hit there is nothing to answer from, so no cost is compared.
-    hits = int(evidence.n_hits[0, row])
-    text = decisions.say("retrieved", hits=counted("n_hits", hits))
-    yield format_check("l2", "S2.2", hits, 1, hits - 1.0, text)
-    if not hits:
+    n_hits = int(evidence.n_hits[0, case_index])
+    check_text = decisions.say("retrieved", hits=counted("n_hits", n_hits))
+    yield format_check("l2", "S2.2", n_hits, 1, n_hits - 1.0, check_text)
+    if not n_hits:
         return
     # What fires first ends the decision before costs are compared (rule S2.17).
-    yield from hard
-    if decisions.stage(row) in {SIGNALS, SIGNALS_ASK}:
+    yield from hard_checks
+    if decisions.stage(case_index) in {SIGNALS, SIGNALS_ASK}:
         return
-    shape = (1, len(decisions))
-    costs = [
-        float(np.broadcast_to(cost, shape)[0, row])
-        for cost in chain.action_costs_of(evidence, thresholds)
+    cost_shape = (1, len(decisions))
+    action_costs = [
+        float(np.broadcast_to(action_cost, cost_shape)[0, case_index])
+        for action_cost in chain.action_costs_of(evidence, thresholds)
     ]
     # Asking back with one option asks nothing: its cost then does not compete.
-    options = int(evidence.n_options_all[0, row])
-    can_ask = options >= MIN_OPTIONS
-    status = Status(int(expected_cost.least_cost(costs[0], costs[1], costs[2], can_ask)))
-    answer_cost, *instead = costs if can_ask else costs[:2]
-    alternative = min(instead)
-    margin = alternative - answer_cost
-    rest_texts = (
-        f"{decisions.say(action.name)} {decimals(cost, costs[status])}"
-        for action, cost in zip(Status, (answer_cost, *instead), strict=False)
+    n_options = int(evidence.n_options_all[0, case_index])
+    can_ask = n_options >= MIN_OPTIONS
+    status = Status(
+        int(expected_cost.least_cost(action_costs[0], action_costs[1], action_costs[2], can_ask))
+    )
+    answer_cost, *other_costs = action_costs if can_ask else action_costs[:2]
+    other_cost = min(other_costs)
+    cost_margin = other_cost - answer_cost
+    other_texts = (
+        f"{decisions.say(action.name)} {decimals(action_cost, action_costs[status])}"
+        for action, action_cost in zip(Status, (answer_cost, *other_costs), strict=False)
         if action != status
     )
-    text = decisions.say(
+    check_text = decisions.say(
         "costs_least",
         action=Reason(status.name),
-        cost=decimals(costs[status]),
-        rest=", ".join(rest_texts),
-        why="" if can_ask else Reason("no_asking", {"options": counted("n_options", options)}),
+        cost=decimals(action_costs[status]),
+        rest=", ".join(other_texts),
+        why="" if can_ask else Reason("no_asking", {"options": counted("n_options", n_options)}),
     )
     # Equal costs refuse or ask, which a margin of 0 would show as passed.
-    answers = status == Status.ok
-    headroom = margin if answers or margin < 0.0 else TIE
-    rule = COST_RULES["ask" if status == Status.ambiguous else "refuse"]
-    text = f"{text}; {_largest_parts(decisions, row, status)}"
-    yield Check(EXPECTED_COST, rule, answer_cost, alternative, headroom, answers, text)
-    if evidence.answered and answers:
-        recorded = decisions.answer(row)
-        refusal = decisions.say("unrecorded") if recorded is None else recorded.refused
-        unfit, text = bool(refusal), refusal or decisions.say("fit")
-        yield format_check("hygiene", "S2.13", unfit, 0, -float(unfit), text)
+    is_answered = status == Status.ok
+    headroom = cost_margin if is_answered or cost_margin < 0.0 else TIE_HEADROOM
+    rule_key = COST_RULES["ask" if status == Status.ambiguous else "refuse"]
+    check_text = f"{check_text}; {_largest_parts(decisions, case_index, status)}"
+    yield Check(EXPECTED_COST, rule_key, answer_cost, other_cost, headroom, is_answered, check_text)
+    if evidence.answered and is_answered:
+        recorded_answer = decisions.answer(case_index)
+        refusal_text = (
+            decisions.say("unrecorded") if recorded_answer is None else recorded_answer.refused
+        )
+        is_unfit, check_text = bool(refusal_text), refusal_text or decisions.say("fit")
+        yield format_check("hygiene", "S2.13", is_unfit, 0, -float(is_unfit), check_text)
 
 
-def _largest_parts(decisions: Decisions, row: int, status: Status) -> str:
+def _largest_parts(decisions: Decisions, case_index: int, status: Status) -> str:
     """Largest contributions to the chosen class against the runner-up, by signal, in logits."""
     evidence, model = decisions.tables.evidence, decisions.policy.structure.decision
     assert model is not None  # noqa: S101 - of a policy that decides by it
-    signals = evidence.signals[:, 0, [row]]
-    added = expected_cost.class_logits(signals, model, evidence.known.names)[:, :, 0]
-    groups = model.group_values([decisions.trace.cases[row]])
-    logits = (added.sum(axis=0) + expected_cost.group_bias(model, groups)[:, 0]).tolist()
-    own = {Status.ok: 0, Status.refuse: 2, Status.ambiguous: 3}[status]
-    rival = max({*range(len(logits))} - {own}, key=logits.__getitem__)
-    shares = (added[:, own] - added[:, rival]).tolist()
-    parts = zip((part.signal for part in model.parts), shares, strict=True)
-    largest = sorted(parts, key=lambda part: (-abs(part[1]), part[0]))[:PARTS]
-    terms = [("bias", model.bias[own] - model.bias[rival])]
-    if model.groups is not None and groups is not None:
-        terms.append(_group_term(decisions, model.groups, groups[0], own, rival))
-    terms += [part for part in largest if part[1]]
-    names, chances = expected_cost.OUTCOME_CLASSES, evidence.probability[:, 0, row].tolist()
-    rest = logits[own] - logits[rival] - sum(share for _, share in terms)
+    signal_values = evidence.signals[:, 0, [case_index]]
+    part_logits = expected_cost.class_logits(signal_values, model, evidence.known.names)[:, :, 0]
+    case_groups = model.group_values([decisions.trace.cases[case_index]])
+    class_logits = (
+        part_logits.sum(axis=0) + expected_cost.group_bias(model, case_groups)[:, 0]
+    ).tolist()
+    # The model has two classes of cases labelled ok, of which the first is an answer that is right.
+    chosen_class = {Status.ok: 0, Status.refuse: 2, Status.ambiguous: 3}[status]
+    # Only the runner-up is compared: the others could not have changed the decision.
+    rival_class = max({*range(len(class_logits))} - {chosen_class}, key=class_logits.__getitem__)
+    logit_gains = (part_logits[:, chosen_class] - part_logits[:, rival_class]).tolist()
+    signal_gains = zip(
+        (signal_part.signal for signal_part in model.parts), logit_gains, strict=True
+    )
+    largest_gains = sorted(
+        signal_gains, key=lambda signal_part: (-abs(signal_part[1]), signal_part[0])
+    )[:LISTED_TERMS]
+    # Bias and group come before the signals: no measurement of the case explains them.
+    listed_terms = [("bias", model.bias[chosen_class] - model.bias[rival_class])]
+    if model.groups is not None and case_groups is not None:
+        listed_terms.append(
+            _group_term(decisions, model.groups, case_groups[0], chosen_class, rival_class)
+        )
+    listed_terms += [signal_part for signal_part in largest_gains if signal_part[1]]
+    class_names, chances = (
+        expected_cost.OUTCOME_CLASSES,
+        evidence.probability[:, 0, case_index].tolist(),
+    )
+    # What is not listed is summed, so that the terms add up to the whole difference.
+    remaining_gain = (
+        class_logits[chosen_class]
+        - class_logits[rival_class]
+        - sum(gain for _, gain in listed_terms)
+    )
     return decisions.say(
         "chances",
-        chance=", ".join(f"{name} {p:.2f}" for name, p in zip(names, chances, strict=True)),
-        action=names[own],
-        rival=names[rival],
-        listed=", ".join(f"{name} {share:+.2f}" for name, share in terms),
-        rest=f"{rest:+.2f}",
+        chance=", ".join(
+            f"{term_name} {probability:.2f}"
+            for term_name, probability in zip(class_names, chances, strict=True)
+        ),
+        action=class_names[chosen_class],
+        rival=class_names[rival_class],
+        listed=", ".join(f"{term_name} {gain:+.2f}" for term_name, gain in listed_terms),
+        rest=f"{remaining_gain:+.2f}",
     )
 
 
 def _group_term(
-    decisions: Decisions, groups: expected_cost.GroupBias, name: str, own: int, rival: int
+    decisions: Decisions,
+    group_bias: expected_cost.GroupBias,
+    group_name: str,
+    chosen_class: int,
+    rival_class: int,
 ) -> tuple[str, float]:
     """Group of a case, and what it adds to the difference of two logits (rule S2.20)."""
-    bias = dict(groups.bias).get(name)
-    shown = visible(cut_value(f"{groups.attribute} {name}".rstrip()))
-    if bias is not None:
-        return shown, bias[own] - bias[rival]
-    return decisions.say("no_bias" if name else "not_stated", group=shown), 0.0
+    class_bias = dict(group_bias.bias).get(group_name)
+    shown_group = visible(cut_value(f"{group_bias.attribute} {group_name}".rstrip()))
+    if class_bias is not None:
+        return shown_group, class_bias[chosen_class] - class_bias[rival_class]
+    return decisions.say("no_bias" if group_name else "not_stated", group=shown_group), 0.0
 
 
-def _case_measurements(decisions: Decisions, row: int) -> gates.Read:
+def _case_measurements(decisions: Decisions, case_index: int) -> gates.Read:
     """Measurements of one case by name, at the depth that decided and of the hits it chose."""
     evidence, depth, slot = (
         decisions.tables.evidence,
-        int(decisions.outcome.depth[row]),
-        decisions.judged_slot(row),
+        int(decisions.outcome.depth[case_index]),
+        decisions.judged_slot(case_index),
     )
-    cut = gates.l2_cut(float(evidence.best_l2[depth, row]), decisions.thresholds.gates["l2"])
-    computed = {
+    l2_cut = gates.l2_cut(
+        float(evidence.best_l2[depth, case_index]), decisions.thresholds.gates["l2"]
+    )
+    computed_values = {
         "n_relevant": int(
-            scalar_value(gates.n_relevant(evidence.l2[depth][:, [row]], np.reshape(cut, (1, 1))))
+            scalar_value(
+                gates.n_relevant(evidence.l2[depth][:, [case_index]], np.reshape(l2_cut, (1, 1)))
+            )
         ),
-        "confidence": float(decisions.confidence()[row]),
+        "confidence": float(decisions.confidence()[case_index]),
     }
 
-    def read(name: str) -> Any:  # noqa: ANN401 - a number or bool
-        if name in computed:
-            return computed[name]
-        table = chain.measurement(evidence, name)
-        if np.ndim(table) < 2:
-            return table if np.ndim(table) == 0 else table[row]
-        return table[depth, slot, row] if name in chain.BY_SLOT else table[depth, row]
+    def read(measurement_name: str) -> Any:  # noqa: ANN401 - a number or bool
+        if measurement_name in computed_values:
+            return computed_values[measurement_name]
+        measurement = chain.measurement(evidence, measurement_name)
+        if np.ndim(measurement) < 2:
+            return measurement if np.ndim(measurement) == 0 else measurement[case_index]
+        return (
+            measurement[depth, slot, case_index]
+            if measurement_name in chain.SLOT_MEASUREMENTS
+            else measurement[depth, case_index]
+        )
 
     return read
 
@@ -276,7 +331,7 @@ GATE_OF |= dict.fromkeys((chain.COST_REFUSES, chain.COST_ASKS, chain.COST_ANSWER
 GATE_OF |= dict.fromkeys((*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION), "resolver")
 # what decides a case that no gate refuses and no rule of the resolver picks hits for
 ANSWERED = "answered"
-# refused whatever gates are on (rules S2.1, S2.2)
+# refused under any gates (rules S2.1, S2.2)
 UNSWITCHED = frozenset({"empty_query", "no_hits"})
 RESOLVER_STAGES = frozenset({*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION})
 
@@ -294,35 +349,35 @@ def _decided_by(stage: str, status: Status) -> str:
 DECIDED_BY = np.array([_decided_by(name, status) for name, status in chain.STAGES], dtype=object)
 
 
-def chain_place(name: str) -> int:
+def chain_place(decider_name: str) -> int:
     """Place of what decides in the order of the chain, by its name.
 
     Gates of the user stand where signals do.
     """
-    places: list[str] = DECIDED_BY.tolist()
-    return places.index(name if name in places else SIGNALS)
+    decider_names: list[str] = DECIDED_BY.tolist()
+    return decider_names.index(decider_name if decider_name in decider_names else SIGNALS)
 
 
 def _case_columns(trace: TraceData) -> dict[str, Any]:
-    """Columns of a frame that are the trace's, whatever the policy."""
+    """Columns of a frame that are the trace's under any policy."""
     import pandas as pd
 
-    cases = trace.cases
-    texts = {
-        "case_id": [case.id for case in cases],
-        "query": [case.query for case in cases],
-        "expect_status": [case.expect_status for case in cases],
-        "split": [case.split for case in cases],
+    trace_cases = trace.cases
+    text_columns = {
+        "case_id": [case.id for case in trace_cases],
+        "query": [case.query for case in trace_cases],
+        "expect_status": [case.expect_status for case in trace_cases],
+        "split": [case.split for case in trace_cases],
     }
-    return {name: pd.Series(column).array for name, column in texts.items()}
+    return {column_name: pd.Series(column).array for column_name, column in text_columns.items()}
 
 
-def _empty_lists(n: int) -> list[Any]:
+def _empty_lists(n_lists: int) -> list[Any]:
     """A list a case, of its own.
 
     A comprehension over a repeated nothing is the fastest there is.
     """
-    return [[] for _ in repeat(None, n)]
+    return [[] for _ in repeat(None, n_lists)]
 
 
 class OptionShown(NamedTuple):
@@ -388,19 +443,23 @@ class Decisions(CaseVerdicts, Result):
 
     def ids(self) -> list[str]:
         """Ids of the cases, [Q]."""
-        return [case.id for case in self.trace.cases]
+        return [trace_case.id for trace_case in self.trace.cases]
 
     def cases_at(self, rows: PlaceArray) -> list[Case]:
         """Cases at some positions."""
-        return [self.trace.cases[row] for row in rows]
+        return [self.trace.cases[case_index] for case_index in rows]
 
     @cached_property
     def passes(self) -> BoolArray:
         """Whether each case passes its contract, [Q]; false where it has no label."""
-        label = self.label_code
-        (right,) = at_slots(self.tables.evidence.right, self._whole)
-        earned = self.answer_checks != AnswerCheck.unearned
-        return read_only((self.status == label) & (right | (label == Status.refuse)) & earned)
+        label_code = self.label_code
+        (sources_right,) = at_slots(self.tables.evidence.right, self._whole)
+        answer_earned = self.answer_checks != AnswerCheck.unearned
+        return read_only(
+            (self.status == label_code)
+            & (sources_right | (label_code == Status.refuse))
+            & answer_earned
+        )
 
     @cached_property
     def answer_checks(self) -> CodeArray:
@@ -413,7 +472,7 @@ class Decisions(CaseVerdicts, Result):
     @property
     def _whole(self) -> chain.Outcome:
         """The outcome as that of the first of many policies, [1, Q] each."""
-        return chain.Outcome._make(field[None] for field in self.outcome)
+        return chain.Outcome._make(outcome_field[None] for outcome_field in self.outcome)
 
     def confidence(self) -> FloatArray:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100.
@@ -432,8 +491,8 @@ class Decisions(CaseVerdicts, Result):
             chain.depth_confidence(evidence, self.thresholds, depth)
             for depth in range(evidence.l2.shape[0])
         ]
-        every = np.concatenate(by_depth)
-        return read_only(every[self.outcome.depth, np.arange(len(self))])
+        case_indices = np.concatenate(by_depth)
+        return read_only(case_indices[self.outcome.depth, np.arange(len(self))])
 
     def stage(self, row: int) -> str:
         """Name of what decided a case, one of `chain.STAGES`."""
@@ -445,65 +504,73 @@ class Decisions(CaseVerdicts, Result):
 
         - a gate's name where that gate refused or asked back: `similarity`, `signals.<name>`,
           `gates.<name>`.
-        - `no_hits` and `empty_query`, which are refused whatever gates are on (rules S2.1, S2.2).
+        - `no_hits` and `empty_query`, which are refused under any gates (rules S2.1, S2.2).
         - `resolver.<rule>` where a rule of the resolver answered or asked back (rule S3.3).
         - `expected_cost` where refusing or asking back costs least (rule S2.17).
         - `answered` where the chain ran through, or answering costs least.
         """
-        names: TextArray = DECIDED_BY[self.outcome.stage]
-        for asks, stage in ((False, SIGNALS), (True, SIGNALS_ASK)):
-            is_open = self.outcome.stage == chain.STAGE[stage]
+        decider_names: TextArray = DECIDED_BY[self.outcome.stage]
+        for asks, stage_name in ((False, SIGNALS), (True, SIGNALS_ASK)):
+            is_open = self.outcome.stage == chain.STAGE[stage_name]
             if is_open.any():
-                self._name_user_gates(names, is_open, asks=asks)
-        return read_only(names)
+                self._name_user_gates(decider_names, is_open, asks=asks)
+        return read_only(decider_names)
 
-    def _name_user_gates(self, names: TextArray, is_open: BoolArray, *, asks: bool) -> None:
+    def _name_user_gates(self, decider_names: TextArray, is_open: BoolArray, *, asks: bool) -> None:
         """Name the first gate on a signal, or of the user, that fires so in the open cases."""
-        read, shape = self.measurements, (1, len(self))
-        can_ask = np.asarray(read("n_options_all")) >= MIN_OPTIONS
-        for step in chain.user_steps(self.thresholds):
-            margins = list(user_margins(read, self.thresholds.user(step.names)))
+        read_measurement, gate_shape = self.measurements, (1, len(self))
+        can_ask = np.asarray(read_measurement("n_options_all")) >= MIN_OPTIONS
+        for chain_step in chain.user_steps(self.thresholds):
+            margins = list(user_margins(read_measurement, self.thresholds.user(chain_step.names)))
             # One that asks without two options refuses (rule S3.5), in the place of those that ask.
-            groups = [] if asks else [(gate, True) for gate in margins if np.all(gate.refuses)]
-            groups += [(gate, can_ask == asks) for gate in margins if np.all(gate.asks)]
-            for gate, acts in groups:
-                passes = gates.meets_threshold(np.broadcast_to(gate.margin, shape)[0])
-                fires = is_open & acts & ~passes
-                names[fires] = gate.name
-                is_open &= ~fires
+            gate_groups = [] if asks else [(gate, True) for gate in margins if np.all(gate.refuses)]
+            gate_groups += [(gate, can_ask == asks) for gate in margins if np.all(gate.asks)]
+            for gate, gate_acts in gate_groups:
+                gate_passes = gates.meets_threshold(np.broadcast_to(gate.margin, gate_shape)[0])
+                gate_fires = is_open & gate_acts & ~gate_passes
+                decider_names[gate_fires] = gate.name
+                is_open &= ~gate_fires
 
     @cached_property
     def measurements(self) -> chain.GateMeasurements:
         """Measurements of all cases at the deciding depth, of hits judged by chosen-hit gates."""
-        evidence, every = self.tables.evidence, np.arange(len(self))
+        evidence, case_indices = self.tables.evidence, np.arange(len(self))
         depth, slot = self.outcome.depth, self.outcome.slot
-        asks = self.outcome.stage == chain.STAGE[SIGNALS_ASK]
-        if asks.any():
-            slot = np.where(asks, self._slot_without_signals[depth, every], slot)
-        cut = np.reshape(
-            gates.l2_cut(evidence.best_l2[depth, every], self.thresholds.gates["l2"]), (1, -1)
+        asks_back = self.outcome.stage == chain.STAGE[SIGNALS_ASK]
+        if asks_back.any():
+            slot = np.where(asks_back, self._slot_without_signals[depth, case_indices], slot)
+        l2_cut = np.reshape(
+            gates.l2_cut(evidence.best_l2[depth, case_indices], self.thresholds.gates["l2"]),
+            (1, -1),
         )
-        computed = {
-            "n_relevant": gates.n_relevant(evidence.l2[depth, :, every].T, cut)[0],
+        computed_values = {
+            "n_relevant": gates.n_relevant(evidence.l2[depth, :, case_indices].T, l2_cut)[0],
             "confidence": self.confidence(),
         }
-        return chain.GateMeasurements(evidence, depth, slot.astype(np.intp), computed)
+        return chain.GateMeasurements(evidence, depth, slot.astype(np.intp), computed_values)
 
     def gate(self, row: int) -> gates.Gate | None:
         """The gate that decided a case, None where a resolver rule or the expected cost did."""
-        name = GATE_OF[self.stage(row)]
-        return None if name in {"resolver", EXPECTED_COST} else gates.gate_by_name(name)
+        gate_name = GATE_OF[self.stage(row)]
+        return None if gate_name in {"resolver", EXPECTED_COST} else gates.gate_by_name(gate_name)
 
     def decided_early(self, row: int) -> bool:
         """Whether a gate before the gap gate decided, so that nothing was chosen (rule S2.12)."""
         gate = self.gate(row)
         if gate is None or gate.firing != "refuse" or gate.judges in {"query", "answer"}:
             return False
-        steps = [step for step in self.thresholds.order.before if step.gate.name == gate.name]
+        earlier_steps = [
+            chain_step
+            for chain_step in self.thresholds.order.before
+            if chain_step.gate.name == gate.name
+        ]
         if gate.name != SIGNALS or self.thresholds.order.published:
-            return bool(steps)
-        name = str(self.decided_by[row])
-        return any(step.names is not None and name in step.names for step in steps)
+            return bool(earlier_steps)
+        gate_name = str(self.decided_by[row])
+        return any(
+            chain_step.names is not None and gate_name in chain_step.names
+            for chain_step in earlier_steps
+        )
 
     def judged_slot(self, row: int) -> int:
         """Slot of hits judged by the gates on chosen hits, even if a signal's gate asks back."""
@@ -524,8 +591,8 @@ class Decisions(CaseVerdicts, Result):
         """Places of the chosen hits of a case; none unless it is answered."""
         if self.status[row] != Status.ok:
             return []
-        chosen = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
-        return chosen[chosen >= 0].tolist()
+        chosen_places = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
+        return chosen_places[chosen_places >= 0].tolist()
 
     def chosen(self, row: int) -> list[int]:
         """Chunks of the chosen hits of a case, as numbers of `trace.chunks`."""
@@ -534,13 +601,17 @@ class Decisions(CaseVerdicts, Result):
     @cached_property
     def _hit_chunks(self) -> IntArray:
         """Chunks of the hits at the depth that decided, [Q, K]."""
-        arm, every = self.trace.arm(self.tables.arm), np.arange(len(self))
-        chunks: IntArray = self.trace.hits.chunk[every, arm, self.outcome.depth]
-        return chunks
+        arm_index, case_indices = self.trace.arm(self.tables.arm), np.arange(len(self))
+        hit_chunks: IntArray = self.trace.hits.chunk[case_indices, arm_index, self.outcome.depth]
+        return hit_chunks
 
-    def _chunks(self, row: int, places: Iterable[int]) -> tuple[int, ...]:
+    def _chunks(self, case_index: int, hit_places: Iterable[int]) -> tuple[int, ...]:
         """Chunks of a case's hits at some places, of which -1 is none."""
-        return tuple(int(self._hit_chunks[row, place]) for place in places if place >= 0)
+        return tuple(
+            int(self._hit_chunks[case_index, hit_place])
+            for hit_place in hit_places
+            if hit_place >= 0
+        )
 
     def options(self, case_id: str) -> tuple[OptionShown, ...]:
         """Options of an ambiguous case, none for another."""
@@ -557,76 +628,103 @@ class Decisions(CaseVerdicts, Result):
         resolver.select(options, selected_option)
         return self._options(row)[selected_option - 1]
 
-    def _batch(self, row: int) -> int:
-        return int(self.outcome.depth[row]) * len(self) + row
+    def _batch(self, case_index: int) -> int:
+        return int(self.outcome.depth[case_index]) * len(self) + case_index
 
-    def _ranked_options(self, row: int) -> tuple[resolver.Option, ...]:
-        chosen, batch = self.tables.chosen, self._batch(row)
-        last = self.tables.evidence.missing.shape[1] - 1  # `options_of_tied`, the last of `WINNERS`
-        return (chosen.options_tied if int(self.outcome.slot[row]) == last else chosen.options_all)[
-            batch
-        ]
+    def _ranked_options(self, case_index: int) -> tuple[resolver.Option, ...]:
+        chosen_hits, batch_index = self.tables.chosen, self._batch(case_index)
+        last_slot = (
+            self.tables.evidence.missing.shape[1] - 1
+        )  # `options_of_tied`, the last of `WINNERS`
+        return (
+            chosen_hits.options_tied
+            if int(self.outcome.slot[case_index]) == last_slot
+            else chosen_hits.options_all
+        )[batch_index]
 
-    def _options(self, row: int) -> tuple[OptionShown, ...]:
-        if self.status[row] != Status.ambiguous:
+    def _options(self, case_index: int) -> tuple[OptionShown, ...]:
+        if self.status[case_index] != Status.ambiguous:
             return ()
-        names = self.tables.chosen.pages
+        page_names = self.tables.chosen.pages
         return tuple(
             OptionShown(
                 option.option_id,
-                self._chunks(row, option.places),
-                tuple(names[key] for key in option.sources),
+                self._chunks(case_index, option.places),
+                tuple(page_names[page_key] for page_key in option.sources),
                 option.best_l2,
             )
-            for option in self._ranked_options(row)
+            for option in self._ranked_options(case_index)
         )
 
     @cached_property
     def _shown(self) -> list[str]:
         """Sources by number, as answers name them."""
-        return [f"{name}#{page}" for name, page in self.tables.chosen.sources]
+        return [f"{document_name}#{page}" for document_name, page in self.tables.chosen.sources]
 
     def _source_lists(self) -> list[list[str]]:
         """Sources of every case, each once, in the order of the chosen hits.
 
         None unless it is answered.
         """
-        rows, chosen = np.flatnonzero(self.status == Status.ok), self.tables.chosen
-        batch = self.outcome.depth[rows].astype(np.intp) * len(self) + rows
-        places = chosen.places[batch, self.outcome.slot[rows].astype(np.intp)]
-        chunk = self._hit_chunks[rows[:, None], np.maximum(places, 0)]
-        numbers = np.where(places >= 0, np.append(chosen.source_of, -1)[chunk], -1)
-        numbers = numbers[:, : self.tables.evidence.final_k]  # only options stand on more
-        ordered = np.sort(numbers, axis=1)
-        plain = (ordered[:, :1] >= 0).all(axis=1) & (ordered[:, 1:] != ordered[:, :-1]).all(axis=1)
-        texts = np.array([*self._shown, None], dtype=object)[numbers].tolist()
-        lists = _empty_lists(len(self))
-        for row, sources, whole in zip(rows.tolist(), texts, plain.tolist(), strict=True):
+        answered_rows, chosen_hits = np.flatnonzero(self.status == Status.ok), self.tables.chosen
+        batch_indices = (
+            self.outcome.depth[answered_rows].astype(np.intp) * len(self) + answered_rows
+        )
+        hit_places = chosen_hits.places[
+            batch_indices, self.outcome.slot[answered_rows].astype(np.intp)
+        ]
+        hit_chunks = self._hit_chunks[answered_rows[:, None], np.maximum(hit_places, 0)]
+        source_numbers = np.where(
+            hit_places >= 0, np.append(chosen_hits.source_of, -1)[hit_chunks], -1
+        )
+        source_numbers = source_numbers[
+            :, : self.tables.evidence.final_k
+        ]  # only options stand on more
+        sorted_numbers = np.sort(source_numbers, axis=1)
+        has_distinct_sources = (sorted_numbers[:, :1] >= 0).all(axis=1) & (
+            sorted_numbers[:, 1:] != sorted_numbers[:, :-1]
+        ).all(axis=1)
+        source_texts = np.array([*self._shown, None], dtype=object)[source_numbers].tolist()
+        source_lists = _empty_lists(len(self))
+        for case_index, case_sources, is_distinct in zip(
+            answered_rows.tolist(), source_texts, has_distinct_sources.tolist(), strict=True
+        ):
             # most name each source once
-            lists[row] = sources if whole else [*filter(None, dict.fromkeys(sources))]
-        return lists
+            source_lists[case_index] = (
+                case_sources if is_distinct else [*filter(None, dict.fromkeys(case_sources))]
+            )
+        return source_lists
 
     def _answer_texts(self) -> list[str | None]:
-        """Recorded answer of every case; None where there is none, or none is given."""
-        texts: list[str | None] = [None] * len(self)
-        answers = self.trace.answers is not None
-        for row in np.flatnonzero(self.status == Status.ok).tolist() if answers else ():
-            answer = self.answer(row)
-            texts[row] = answer and answer.text
-        return texts
+        """Recorded answer of every case; None if none, or none is given."""
+        answer_texts: list[str | None] = [None] * len(self)
+        has_answers = self.trace.answers is not None
+        for case_index in np.flatnonzero(self.status == Status.ok).tolist() if has_answers else ():
+            answer = self.answer(case_index)
+            answer_texts[case_index] = answer and answer.text
+        return answer_texts
 
     def _option_lists(self) -> list[list[list[str]]]:
         """Sources of the options of every case; none unless the user is asked."""
-        shown = [f"{name}#{page}" for name, page in self.tables.chosen.pages]
-        lists = _empty_lists(len(self))
-        rows = np.flatnonzero(self.status == Status.ambiguous)
-        tied = self.outcome.slot[rows] == self.tables.evidence.missing.shape[1] - 1
-        batch = self.outcome.depth[rows].astype(np.intp) * len(self) + rows
-        of_all, of_tied = self.tables.chosen.options_all, self.tables.chosen.options_tied
-        for row, place, of_those in zip(rows.tolist(), batch.tolist(), tied.tolist(), strict=True):
-            options = (of_tied if of_those else of_all)[place]
-            lists[row] = [[shown[key] for key in option.sources] for option in options]
-        return lists
+        page_texts = [
+            f"{page_name}#{page_number}" for page_name, page_number in self.tables.chosen.pages
+        ]
+        option_lists = _empty_lists(len(self))
+        asked_rows = np.flatnonzero(self.status == Status.ambiguous)
+        is_tied = self.outcome.slot[asked_rows] == self.tables.evidence.missing.shape[1] - 1
+        batch_indices = self.outcome.depth[asked_rows].astype(np.intp) * len(self) + asked_rows
+        options_of_all, options_of_tied = (
+            self.tables.chosen.options_all,
+            self.tables.chosen.options_tied,
+        )
+        for case_index, batch_index, case_is_tied in zip(
+            asked_rows.tolist(), batch_indices.tolist(), is_tied.tolist(), strict=True
+        ):
+            case_options = (options_of_tied if case_is_tied else options_of_all)[batch_index]
+            option_lists[case_index] = [
+                [page_texts[page_key] for page_key in option.sources] for option in case_options
+            ]
+        return option_lists
 
     def generated(self, row: int) -> bool:
         """Whether retrieval lets a case through to generation."""
@@ -640,27 +738,27 @@ class Decisions(CaseVerdicts, Result):
         if self.generated(row):
             return "synthesize"
         gate = self.gate(row)
-        asks = self.status[row] == Status.ambiguous
-        return "refine" if gate is not None and gate.judges != "query" and not asks else None
+        asks_back = self.status[row] == Status.ambiguous
+        return "refine" if gate is not None and gate.judges != "query" and not asks_back else None
 
     def answer(self, row: int) -> Answer | None:
-        """Answer recorded for the hits that a case's retrieval chose, None where there is none."""
-        answers = self.trace.answers
-        if answers is None or not self.generated(row):
+        """Answer recorded for the hits that a case's retrieval chose, None if none."""
+        recorded_answers = self.trace.answers
+        if recorded_answers is None or not self.generated(row):
             return None
-        key = AnswerKey(
+        answer_key = AnswerKey(
             row,
             self.trace.arm(self.tables.arm),
             int(self.outcome.depth[row]),
             self.chunks_of_decision(row),
         )
-        number = self._answers.get(key)
-        return None if number is None else answer_at(answers, number)
+        answer_index = self._answers.get(answer_key)
+        return None if answer_index is None else answer_at(recorded_answers, answer_index)
 
     def chunks_of_decision(self, row: int) -> tuple[int, ...]:
         """Chunks that a case's decision rests on, in order."""
-        places = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
-        return self._chunks(row, places)
+        hit_places = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
+        return self._chunks(row, hit_places)
 
     @cached_property
     def _answers(self) -> dict[AnswerKey, int]:
@@ -668,42 +766,55 @@ class Decisions(CaseVerdicts, Result):
 
     def lacking(self, row: int) -> list[str]:
         """Entities of the query that too few hits of a case's slot carry."""
-        pattern_hits, least = self.tables.pattern_hits, self.policy.coverage.min_hits
-        places = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
-        chunks = self._chunks(row, places)
-        carried = Counter(name for chunk in chunks for name in pattern_hits.chunk_entities[chunk])
-        return [name for name in pattern_hits.query_entities[row] if carried[name] < least]
+        pattern_hits, min_hits = self.tables.pattern_hits, self.policy.coverage.min_hits
+        hit_places = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
+        hit_chunks = self._chunks(row, hit_places)
+        entity_counts = Counter(
+            entity for chunk in hit_chunks for entity in pattern_hits.chunk_entities[chunk]
+        )
+        return [
+            entity
+            for entity in pattern_hits.query_entities[row]
+            if entity_counts[entity] < min_hits
+        ]
 
     def warnings(self, row: int) -> list[str]:
         """Warnings attached to an answer (rules S2.7, S2.8)."""
-        evidence, depth, out = self.tables.evidence, int(self.outcome.depth[row]), []
+        evidence, depth, warning_texts = self.tables.evidence, int(self.outcome.depth[row]), []
         if self.status[row] == Status.ok:
-            read = _case_measurements(self, row)
-            warning = [gate for gate in gates.GATES if gate.firing == "warn"]
-            limits = self.thresholds.gates
-            rows = [
-                threshold_check(gate, read, limits[gate.name], self.language) for gate in warning
+            read_measurement = _case_measurements(self, row)
+            warning_gates = [gate for gate in gates.GATES if gate.firing == "warn"]
+            gate_thresholds = self.thresholds.gates
+            warning_checks = [
+                threshold_check(gate, read_measurement, gate_thresholds[gate.name], self.language)
+                for gate in warning_gates
             ]
-            rows += [check for check in user_checks(self, read) if check.rule in WARN_RULES]
-            out += [check.text for check in rows if not check.passes]
-            out += self._off_warnings
-        lacking = {AnswerCheck.unrecorded, AnswerCheck.unearned}
-        if evidence.unrecorded.any() and self.answer_checks[row] in lacking:
-            out.append(self.say("unrecorded"))
+            warning_checks += [
+                check for check in user_checks(self, read_measurement) if check.rule in WARN_RULES
+            ]
+            warning_texts += [check.text for check in warning_checks if not check.passes]
+            warning_texts += self._off_warnings
+        lacking_codes = {AnswerCheck.unrecorded, AnswerCheck.unearned}
+        if evidence.unrecorded.any() and self.answer_checks[row] in lacking_codes:
+            warning_texts.append(self.say("unrecorded"))
         gate_on = bool(np.squeeze(self.thresholds.gates["confidence"].on))
         if gate_on and bool(evidence.degenerate[depth, row]) and evidence.n_hits[depth, row]:
-            ran = self.trace.hits.n_reranked[row, self.trace.arm(self.tables.arm), depth] > 0
-            cosine = ran and self.policy.confidence.fallback == "cosine"
-            score = Reason("cosine_score" if cosine else "hybrid_score")
-            out.append(self.say("unscored", score=score))
-        return out
+            was_reranked = (
+                self.trace.hits.n_reranked[row, self.trace.arm(self.tables.arm), depth] > 0
+            )
+            uses_cosine = was_reranked and self.policy.confidence.fallback == "cosine"
+            score_reason = Reason("cosine_score" if uses_cosine else "hybrid_score")
+            warning_texts.append(self.say("unscored", score=score_reason))
+        return warning_texts
 
     @cached_property
     def _off_warnings(self) -> list[str]:
         """That gates of the policy are off in this trace; nothing where none is."""
-        off = [gate.name for gate in gates.GATES if gate.name in self.tables.evidence.off]
-        named = ", ".join(name for name in off if getattr(self.policy, name).enabled)
-        return [self.say("gates_off", named=named)] if named else []
+        off_gates = [gate.name for gate in gates.GATES if gate.name in self.tables.evidence.off]
+        gate_names = ", ".join(
+            gate_name for gate_name in off_gates if getattr(self.policy, gate_name).enabled
+        )
+        return [self.say("gates_off", named=gate_names)] if gate_names else []
 
     def explain(self, case_id: str) -> Checks:
         """Every gate and rule of one case in the chain's order, with the numbers that decided."""
@@ -732,43 +843,55 @@ class Decisions(CaseVerdicts, Result):
         import pandas as pd
 
         # a text array of pandas
-        def named(
+        def take_names(
             names: TextArray,
             codes: np.ndarray[Any, Any],
         ) -> Any:  # noqa: ANN401
             # ten times as fast as texts one by one
             return pd.Series(names).array.take(codes.astype(np.intp))
 
-        evidence, stage = self.tables.evidence, self.outcome.stage
+        evidence, stage_codes = self.tables.evidence, self.outcome.stage
         # Texts are the slow part, and the same under every policy.
-        held = Measured(self.trace) if self.held is None else self.held
-        cases = dict(held.once("frame", "cases", lambda: _case_columns(self.trace)))
-        split = cases.pop("split")
-        rows, has_own = range(len(self)), bool(self.thresholds.signals or self.thresholds.own)
+        measured_trace = Measured(self.trace) if self.held is None else self.held
+        case_columns = dict(
+            measured_trace.once("frame", "cases", lambda: _case_columns(self.trace))
+        )
+        split_column = case_columns.pop("split")
+        case_indices, has_user_gates = (
+            range(len(self)),
+            bool(self.thresholds.signals or self.thresholds.own),
+        )
         columns: dict[str, Any] = {
-            **cases,
-            "status": named(STATUS_NAMES, self.status),
-            "decided_by": self.decided_by if has_own else named(DECIDED_BY, stage),
+            **case_columns,
+            "status": take_names(STATUS_NAMES, self.status),
+            "decided_by": self.decided_by
+            if has_user_gates
+            else take_names(DECIDED_BY, stage_codes),
             "confidence": self.confidence(),
             "answer": self._answer_texts(),
             "sources": self._source_lists(),
             "options": self._option_lists(),
             "depth": self.outcome.depth.astype(np.int64),
             "correct": self.correct.tolist(),
-            "why": named(CONTRACTS, self.contract_codes),
-            "split": split,
-            "policy_id": named(
+            "why": take_names(CONTRACT_TEXTS, self.contract_codes),
+            "split": split_column,
+            "policy_id": take_names(
                 np.array([self.policy.policy_id], dtype=object), np.zeros(len(self), dtype=np.intp)
             ),
         }
         if reasons:
-            columns["reason"] = [self.reason(row) for row in rows]
-            columns["warnings"] = [self.warnings(row) for row in rows]
+            columns["reason"] = [self.reason(case_index) for case_index in case_indices]
+            columns["warnings"] = [self.warnings(case_index) for case_index in case_indices]
         # A signal is that of the depth that decided: another depth has other hits.
-        at = (self.outcome.depth, np.arange(len(self)))
-        own = [name for name in evidence.known.names if name not in NAMES]
+        case_positions = (self.outcome.depth, np.arange(len(self)))
+        user_signals = [
+            signal_name for signal_name in evidence.known.names if signal_name not in NAMES
+        ]
         columns |= {
-            f"{SIGNALS}.{name}": evidence.signals[evidence.known.place(name)][at] for name in own
+            f"{SIGNALS}.{signal_name}": evidence.signals[evidence.known.place(signal_name)][
+                case_positions
+            ]
+            for signal_name in user_signals
         }
         return pd.DataFrame(columns | mix_column(self.label_code, mix))
 

@@ -13,9 +13,9 @@ from typing import NamedTuple, NoReturn
 from raglab.values import Case, Chunk, TraceData, document_path, refuse
 
 EXACT_NAMES = "exact_names"  # key of a trace's meta: see `exact_names`
-_SHOWN = 5  # candidates that a message lists
-_EXTENSION = re.compile(r"(?<=[^/])\.[a-z][a-z0-9]{0,4}$")
-_LENGTH = 80  # characters of a source that a message shows
+_SHOWN_CANDIDATES = 5  # candidates that a message lists
+_FILE_EXTENSION = re.compile(r"(?<=[^/])\.[a-z][a-z0-9]{0,4}$")
+_SHOWN_SOURCE = 80  # characters of a source that a message shows
 
 
 class Meaning(NamedTuple):
@@ -44,38 +44,54 @@ def source_meanings(sources: Iterable[str], documents: Iterable[str]) -> dict[st
       ... ]
       Meaning(documents=('guide/readme.md', 'home/readme.md'), page='2')
     """
-    paths = frozenset(documents)
-    parts = {source: _name_and_page(source) for source in sources}
-    names = {name for source, (name, _) in parts.items() for name in (_plain(source), name)}
-    ends = names - paths
-    endings: dict[str, list[str]] = {}
-    for path in (path for path in paths if "/" in path) if ends else ():
-        for ending in ends.intersection(_endings(path)):
-            endings.setdefault(ending, []).append(path)
+    document_paths = frozenset(documents)
+    name_and_page = {source: _name_and_page(source) for source in sources}
+    source_names = {
+        source_name
+        for source, (source_name, _) in name_and_page.items()
+        for source_name in (_plain(source), source_name)
+    }
+    unknown_names = source_names - document_paths
+    paths_of_ending: dict[str, list[str]] = {}
+    for document_path_text in (
+        (document_path_text for document_path_text in document_paths if "/" in document_path_text)
+        if unknown_names
+        else ()
+    ):
+        for ending in unknown_names.intersection(_endings(document_path_text)):
+            paths_of_ending.setdefault(ending, []).append(document_path_text)
 
-    def candidates(name: str) -> tuple[str, ...]:
-        return (name,) if name in paths else tuple(sorted(endings.get(name, ())))
+    def candidates(source_name: str) -> tuple[str, ...]:
+        return (
+            (source_name,)
+            if source_name in document_paths
+            else tuple(sorted(paths_of_ending.get(source_name, ())))
+        )
 
-    meanings = {}
-    for source, (name, page) in parts.items():
-        whole = candidates(_plain(source))  # a document's own name may hold a #
-        meanings[source] = Meaning(whole, "") if whole else Meaning(candidates(name), page)
-    return meanings
+    meaning_of_source = {}
+    for source, (source_name, page_label) in name_and_page.items():
+        whole_matches = candidates(_plain(source))  # a document's own name may hold a #
+        meaning_of_source[source] = (
+            Meaning(whole_matches, "")
+            if whole_matches
+            else Meaning(candidates(source_name), page_label)
+        )
+    return meaning_of_source
 
 
 def chunk_sources(chunks: Sequence[Chunk], meanings: Mapping[str, Meaning]) -> list[list[str]]:
     """Sources of labels that each chunk fulfils, [C]; an ambiguous source is fulfilled by none."""
-    sources: dict[tuple[str, str], list[str]] = {}
+    sources_of_page: dict[tuple[str, str], list[str]] = {}
     for source, meaning in meanings.items():
         if len(meaning.documents) == 1:
-            sources.setdefault((meaning.documents[0], meaning.page), []).append(source)
-    known = {document for document, _ in sources}
+            sources_of_page.setdefault((meaning.documents[0], meaning.page), []).append(source)
+    known_names = {document for document, _ in sources_of_page}
     return [
         [
-            *sources.get((chunk.document, ""), ()),
-            *sources.get((chunk.document, chunk.page_shown), ()),
+            *sources_of_page.get((chunk.document, ""), ()),
+            *sources_of_page.get((chunk.document, chunk.page_shown), ()),
         ]
-        if chunk.document in known
+        if chunk.document in known_names
         else []
         for chunk in chunks
     ]
@@ -92,14 +108,22 @@ def exact_names(documents: Iterable[str]) -> list[str]:
       >>> exact_names(["readme.md", "home/readme.md", "faq.md"])
       ['readme.md']
     """
-    paths = frozenset(documents)
-    return sorted({ending for path in paths if "/" in path for ending in _endings(path)} & paths)
+    document_paths = frozenset(documents)
+    return sorted(
+        {
+            path_ending
+            for full_path in document_paths
+            if "/" in full_path
+            for path_ending in _endings(full_path)
+        }
+        & document_paths
+    )
 
 
 def stated_exact_names(chunks: Iterable[Chunk]) -> dict[str, list[str]]:
     """Part of a trace's meta that keeps the exact names of a corpus; empty where there are none."""
-    exact = exact_names(chunk_documents(chunks))
-    return {EXACT_NAMES: exact} if exact else {}
+    ambiguous_names = exact_names(chunk_documents(chunks))
+    return {EXACT_NAMES: ambiguous_names} if ambiguous_names else {}
 
 
 def chunk_documents(chunks: Iterable[Chunk]) -> set[str]:
@@ -140,19 +164,26 @@ def misspelt_sources(
     """
     if all(meaning.documents for meaning in meanings.values()):
         return []
-    by_name: dict[str, str] = {}
+    document_of_name: dict[str, str] = {}
     for document in sorted(documents):
-        for name in (document, document.rpartition("/")[2]):
-            by_name.setdefault(_loose_name(name), document)
-    near = {
-        source: by_name[loose]
+        for document_name in (document, document.rpartition("/")[2]):
+            document_of_name.setdefault(_loose_name(document_name), document)
+    similar_documents = {
+        source: document_of_name[loose_name]
         for source, meaning in meanings.items()
         if not meaning.documents
-        and (loose := _loose_name(document_path(source).removesuffix(f"#{meaning.page}")))
-        in by_name
+        and (loose_name := _loose_name(document_path(source).removesuffix(f"#{meaning.page}")))
+        in document_of_name
     }
-    slips = ((case, [source for source in case_sources(case) if source in near]) for case in cases)
-    return [(case, of[0], near[of[0]]) for case, of in slips if of]
+    misspelt_of_case = (
+        (case, [source for source in case_sources(case) if source in similar_documents])
+        for case in cases
+    )
+    return [
+        (case, misspelt_names[0], similar_documents[misspelt_names[0]])
+        for case, misspelt_names in misspelt_of_case
+        if misspelt_names
+    ]
 
 
 def check_clear(cases: Iterable[Case], meanings: Mapping[str, Meaning]) -> None:
@@ -163,30 +194,36 @@ def check_clear(cases: Iterable[Case], meanings: Mapping[str, Meaning]) -> None:
 
     Source: rule S6.1.
     """
-    unclear = [
+    unclear_sources = [
         (case.id, source)
         for case in cases
         for source in case_sources(case)
         if source in meanings and len(meanings[source].documents) > 1
     ]
-    if unclear:
-        name, source = unclear[0]
-        count = f", one of {len(unclear)} such sources" if len(unclear) > 1 else ""
-        refuse_unclear(source, meanings[source], f" in case {name!r}{count}")
+    if unclear_sources:
+        case_id, source = unclear_sources[0]
+        count_text = (
+            f", one of {len(unclear_sources)} such sources" if len(unclear_sources) > 1 else ""
+        )
+        refuse_unclear(source, meanings[source], f" in case {case_id!r}{count_text}")
 
 
-def refuse_unclear(source: str, meaning: Meaning, place: str = "") -> NoReturn:
+def refuse_unclear(source: str, meaning: Meaning, place_text: str = "") -> NoReturn:
     """Stop at a source that several documents have.
 
     Args:
-      place: where it is named, for the message.
+      place_text: where it is named, for the message.
     """
-    names = ", ".join(meaning.documents[:_SHOWN])
-    more = f" and {len(meaning.documents) - _SHOWN} more" if len(meaning.documents) > _SHOWN else ""
+    shown_names = ", ".join(meaning.documents[:_SHOWN_CANDIDATES])
+    further_text = (
+        f" and {len(meaning.documents) - _SHOWN_CANDIDATES} more"
+        if len(meaning.documents) > _SHOWN_CANDIDATES
+        else ""
+    )
     refuse(
         "a source must name one document",
-        f"{source[:_LENGTH]!r}{place}, which {len(meaning.documents)} documents have: "
-        f"{names}{more}",
+        f"{source[:_SHOWN_SOURCE]!r}{place_text}, which {len(meaning.documents)} documents have: "
+        f"{shown_names}{further_text}",
         f"give the path, as {meaning.documents[0]}",
     )
 
@@ -214,22 +251,23 @@ def full_sources(sources: Iterable[str], documents: Iterable[str]) -> tuple[str,
       >>> full_sources(["readme.md#2", "x.md"], ["guide/readme.md"])
       ('guide/readme.md#2', 'x.md')
     """
-    named = tuple(sources)
-    meanings = source_meanings(named, documents) if named else {}
-    for source, meaning in meanings.items():
+    given_sources = tuple(sources)
+    meaning_of_source = source_meanings(given_sources, documents) if given_sources else {}
+    for source, meaning in meaning_of_source.items():
         if len(meaning.documents) > 1:
             refuse_unclear(source, meaning)
     return tuple(
-        full_source(meanings[source]) if meanings[source].documents else source for source in named
+        full_source(meaning_of_source[source]) if meaning_of_source[source].documents else source
+        for source in given_sources
     )
 
 
-def _loose_name(path: str) -> str:
+def _loose_name(document_name: str) -> str:
     """Path in lower case without its file extension, which begins with a letter.
 
     `v1.2` has none.
     """
-    return _EXTENSION.sub("", path.casefold())
+    return _FILE_EXTENSION.sub("", document_name.casefold())
 
 
 def _plain(source: str) -> str:
@@ -238,16 +276,20 @@ def _plain(source: str) -> str:
 
 def _name_and_page(source: str) -> tuple[str, str]:
     """Document and page of a source; what follows a # in a folder's name is no page."""
-    name, mark, page = _plain(source).rpartition("#")
-    return (name, page) if mark and name and page and "/" not in page else (_plain(source), "")
+    document_name, page_mark, page_label = _plain(source).rpartition("#")
+    return (
+        (document_name, page_label)
+        if page_mark and document_name and page_label and "/" not in page_label
+        else (_plain(source), "")
+    )
 
 
-def _endings(path: str) -> Iterator[str]:
+def _endings(document_name: str) -> Iterator[str]:
     """Ends of a path that begin at a folder, the longest first, without the path itself."""
-    rest = path.rstrip("/")
-    if rest != path:
-        yield rest
-    while "/" in rest:
-        rest = rest.partition("/")[2]
-        if rest:
-            yield rest
+    path_ending = document_name.rstrip("/")
+    if path_ending != document_name:
+        yield path_ending
+    while "/" in path_ending:
+        path_ending = path_ending.partition("/")[2]
+        if path_ending:
+            yield path_ending

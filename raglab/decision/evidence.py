@@ -54,7 +54,7 @@ OPTION_SLOTS = (-2, -1)
 class Evidence(NamedTuple):
     """Measurements that gates and resolver meet, by group.
 
-    None of them hangs on a threshold (rule S3.6).
+    None of them depends on a threshold (rule S3.6).
 
     Q cases, D depths, K hits, k = `final_k` first hits, S slots. A float is NaN where there is
     nothing to measure. Flat, because chain and compiled kernel read every field by its name, and
@@ -77,7 +77,7 @@ class Evidence(NamedTuple):
       nothing, the latter is what stands in for it. signals [signals, D, Q]: units as known: names,
       units and directions of the signals, in their order. fused [D, Q]: probability of being right,
       NaN where the structure has no model. probability [4, D, Q]: of the classes of the decision by
-      expected cost, NaN where there is no model. asked_right [Q]: chance that the options of a case
+      expected cost, NaN without a model. asked_right [Q]: chance that the options of a case
       to be asked hold what it expects, of that model.
 
     Resolver, [D, Q]:
@@ -212,9 +212,9 @@ class CaseBatch(NamedTuple):
     by_arm: IntArray
     order: IntArray
 
-    def by_case(self, column: NDArray[Any]) -> NDArray[Any]:
+    def by_case(self, row_values: NDArray[Any]) -> NDArray[Any]:
         """Values of the rows [..., B] as [..., D, Q]."""
-        return column.reshape(*column.shape[:-1], *self.shape)
+        return row_values.reshape(*row_values.shape[:-1], *self.shape)
 
 
 class Entities(NamedTuple):
@@ -245,11 +245,11 @@ class Contests(NamedTuple):
     tied: resolver.Contest
 
 
-PATH = "path"  # of `resolver.document_identity`
+PATH_IDENTITY = "path"  # of `resolver.document_identity`
 
 
 class Keys(NamedTuple):
-    """Numbers of what each hit is of, [B, K], -1 where there is no hit.
+    """Numbers of what each hit is of, [B, K], -1 without a hit.
 
     hit: chunk. file: document, as the policy identifies it. page: (document, page), numbered in the
     order of `pages`. page_only: page. core, sign: signature, without and (where asked for) with
@@ -272,7 +272,7 @@ class Keys(NamedTuple):
 
     @property
     def source(self) -> IntArray:
-        """Number of each hit's path and page, [B, K], -1 where there is no hit."""
+        """Number of each hit's path and page, [B, K], -1 without a hit."""
         return np.append(self.source_of, -1)[self.hit]
 
 
@@ -282,45 +282,55 @@ def hit_keys(
     """Keys of hits.
 
     Args:
-      hit_chunk: of each hit, [B, K], -1 where there is none.
+      hit_chunk: of each hit, [B, K], -1 if none.
       strict: whether vendor and version tell groups apart.
       identity: what one document is, `path` or `file_name` (`resolver.document_identity`).
 
     Source: rules S3.1, S3.4, S3.5.
     """
-    hit = np.where(hit_chunk >= 0, hit_chunk, -1).astype(np.int64)
+    hit_chunks = np.where(hit_chunk >= 0, hit_chunk, -1).astype(np.int64)
 
-    def by_hit(values: Sequence[Any] | IntArray) -> IntArray:
-        return np.append(np.asarray(values), -1)[hit]
+    def by_hit(chunk_values: Sequence[Any] | IntArray) -> IntArray:
+        return np.append(np.asarray(chunk_values), -1)[hit_chunks]
 
     # Keys are numbers, so that hits compare as arrays and not text by text. Documents have the
     # names by which the resolver tells them apart (rules S3.1, S3.4, S3.5).
-    names = [chunk.document if identity == PATH else chunk.file_name for chunk in chunks]
-    shown = [chunk.page_shown for chunk in chunks]
-    pages, page_of = _sorted_numbers(list(zip(names, shown, strict=True)))
+    document_names = [
+        chunk.document if identity == PATH_IDENTITY else chunk.file_name for chunk in chunks
+    ]
+    page_texts = [chunk.page_shown for chunk in chunks]
+    pages, page_numbers = _sorted_numbers(list(zip(document_names, page_texts, strict=True)))
     # An answer names its sources by path and scoring counts them so, whatever the resolver takes
     # for one document.
-    sources, source_of = pages, page_of
-    if identity != PATH:
+    sources, source_of = pages, page_numbers
+    if identity != PATH_IDENTITY:
         documents = (chunk.document for chunk in chunks)
-        sources, source_of = _sorted_numbers(list(zip(documents, shown, strict=True)))
+        sources, source_of = _sorted_numbers(list(zip(documents, page_texts, strict=True)))
 
     def signatures(*, strict: bool) -> list[resolver.Signature]:
-        pairs = zip(chunks, names, strict=True)
-        return [resolver.signature(chunk.tags, name, strict=strict) for chunk, name in pairs]
+        named_chunks = zip(chunks, document_names, strict=True)
+        return [
+            resolver.signature(chunk.tags, document_name, strict=strict)
+            for chunk, document_name in named_chunks
+        ]
 
     # Vendor and version part groups only where strict; the core leaves them out in any case (rule
     # S3.1).
-    cores = signatures(strict=False)
-    core = by_hit(_value_numbers(cores))
+    core_signatures = signatures(strict=False)
+    core_numbers = by_hit(_value_numbers(core_signatures))
     return Keys(
-        hit=hit,
-        file=by_hit(_value_numbers(names)),
-        page=by_hit(page_of),
-        page_only=by_hit(_value_numbers(shown)),
-        core=core,
-        sign=by_hit(_value_numbers(signatures(strict=True))) if strict else core,
-        tagged=np.array([*(not resolver.is_fallback(sign) for sign in cores), False])[hit],
+        hit=hit_chunks,
+        file=by_hit(_value_numbers(document_names)),
+        page=by_hit(page_numbers),
+        page_only=by_hit(_value_numbers(page_texts)),
+        core=core_numbers,
+        sign=by_hit(_value_numbers(signatures(strict=True))) if strict else core_numbers,
+        tagged=np.array(
+            [
+                *(not resolver.is_fallback(chunk_signature) for chunk_signature in core_signatures),
+                False,
+            ]
+        )[hit_chunks],
         text=by_hit(_value_numbers([chunk.full_text for chunk in chunks])),
         pages=pages,
         sources=sources,
@@ -329,44 +339,59 @@ def hit_keys(
 
 
 def _sorted_numbers(
-    values: Sequence[tuple[str, str]],
+    source_pages: Sequence[tuple[str, str]],
 ) -> tuple[list[tuple[str, str]], IntArray]:
     """Different values, sorted, and the number of each among them."""
-    different = sorted(set(values))
-    place = {value: number for number, value in enumerate(different)}
-    return different, np.array([place[value] for value in values], dtype=np.int64)
+    distinct_values = sorted(set(source_pages))
+    number_of_value = {source_page: number for number, source_page in enumerate(distinct_values)}
+    return distinct_values, np.array(
+        [number_of_value[source_page] for source_page in source_pages], dtype=np.int64
+    )
 
 
-def _value_numbers(values: Sequence[Any]) -> IntArray:
-    known: dict[Any, int] = {}
-    return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
+def _value_numbers(chunk_values: Sequence[Any]) -> IntArray:
+    number_of_value: dict[Any, int] = {}
+    return np.array(
+        [
+            number_of_value.setdefault(chunk_value, len(number_of_value))
+            for chunk_value in chunk_values
+        ],
+        dtype=np.int64,
+    )
 
 
-def first_k_by_count(order: IntArray, hit: IntArray, k: int) -> IntArray:
+def first_k_by_count(hit_order: IntArray, hit_chunks: IntArray, n_first: int) -> IntArray:
     """First k in the order wanted among the n nearest hits, for n = 0 … K: places [B, K + 1, k].
 
     The k least positions of every prefix at once: what a prefix's least displaces competes for its
     second, and so on.
+
+    Example:
+      >>> # three hits, nearest first; the order prefers the third, then the first
+      >>> first_k_by_count(np.array([[2, 0, 1]]), np.array([[7, 8, 9]]), 2)[0].tolist()
+      [[-1, -1], [0, -1], [0, 1], [2, 0]]
     """
-    size, width = hit.shape
-    position = np.empty_like(order)
+    n_rows, n_hits = hit_chunks.shape
+    order_positions = np.empty_like(hit_order)
     np.put_along_axis(
-        position,
-        np.ascontiguousarray(order),
-        np.broadcast_to(np.arange(width), order.shape),
+        order_positions,
+        np.ascontiguousarray(hit_order),
+        np.broadcast_to(np.arange(n_hits), hit_order.shape),
         axis=1,
     )
-    entry = np.where(hit >= 0, position, width)
-    best = np.full((size, width + 1, k), width, dtype=np.int64)
-    for level in range(min(k, width)):
-        least = np.minimum.accumulate(entry, axis=1)
-        best[:, 1:, level] = least
-        before = np.concatenate([np.full((size, 1), width), least[:, :-1]], axis=1)
-        entry = np.maximum(entry, before)
-    padded = np.append(order, np.full((size, 1), -1), axis=1)
-    return np.take_along_axis(padded, best.reshape(size, (width + 1) * k), axis=1).reshape(
-        best.shape
-    )
+    open_positions = np.where(hit_chunks >= 0, order_positions, n_hits)
+    best_positions = np.full((n_rows, n_hits + 1, n_first), n_hits, dtype=np.int64)
+    for order_level in range(min(n_first, n_hits)):
+        least_positions = np.minimum.accumulate(open_positions, axis=1)
+        best_positions[:, 1:, order_level] = least_positions
+        earlier_least = np.concatenate(
+            [np.full((n_rows, 1), n_hits), least_positions[:, :-1]], axis=1
+        )
+        open_positions = np.maximum(open_positions, earlier_least)
+    padded_order = np.append(hit_order, np.full((n_rows, 1), -1), axis=1)
+    return np.take_along_axis(
+        padded_order, best_positions.reshape(n_rows, (n_hits + 1) * n_first), axis=1
+    ).reshape(best_positions.shape)
 
 
 def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> BoolArray:
@@ -378,74 +403,101 @@ def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> BoolArray:
 
     Source: rule S2.4.
     """
-    hit = keys.hit[:, :2]
-    if hit.shape[1] < 2:
-        return np.zeros(len(hit), dtype=bool)
-    page = np.array(
+    first_chunks = keys.hit[:, :2]
+    if first_chunks.shape[1] < 2:
+        return np.zeros(len(first_chunks), dtype=bool)
+    chunk_pages = np.array(
         [np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan]
     )
-    document = np.append(_value_numbers([chunk.document for chunk in chunks]), -1)
+    document_numbers = np.append(_value_numbers([chunk.document for chunk in chunks]), -1)
     return gates.hits_agree(
-        document[hit], page[hit], keys.core[:, :2], keys.tagged[:, 0], near_pages
+        document_numbers[first_chunks],
+        chunk_pages[first_chunks],
+        keys.core[:, :2],
+        keys.tagged[:, 0],
+        near_pages,
     )
 
 
 def row_options(
     groups: resolver.Groups,
     candidates: BoolArray,
-    order: IntArray,
-    keys: Keys,
-    l2: FloatArray,
-    size: tuple[int, int],
-    known: list[tuple[resolver.Option, ...]] | None = None,
+    group_order: IntArray,
+    hit_numbers: Keys,
+    hit_distances: FloatArray,
+    option_size: tuple[int, int],
+    known_options: list[tuple[resolver.Option, ...]] | None = None,
 ) -> list[tuple[resolver.Option, ...]]:
     """Options of every row.
 
     Args:
       candidates: groups that go on, [B, G].
-      order: of them, a permutation, [B, G].
-      l2: [B, K].
-      size: max_options and final_k.
-      known: options of all groups, taken where all go on in their order.
+      group_order: of them, a permutation, [B, G].
+      hit_distances: [B, K].
+      option_size: max_options and final_k.
+      known_options: options of all groups, taken where all go on in their order.
 
     Source: rule S3.5.
     """
-    most, final_k = size
-    in_order = order == np.arange(order.shape[1])
-    same = (in_order & (candidates == (groups.anchor >= 0))).all(axis=1)
-    options = []
-    for row, group in enumerate(groups.group):
-        if known is not None and same[row]:
-            options.append(known[row])
+    max_options, final_k = option_size
+    in_order = group_order == np.arange(group_order.shape[1])
+    is_same = (in_order & (candidates == (groups.anchor >= 0))).all(axis=1)
+    options_by_row = []
+    for row_index, hit_groups in enumerate(groups.group):
+        if known_options is not None and is_same[row_index]:
+            options_by_row.append(known_options[row_index])
             continue
-        leaders = [leader for leader in order[row] if candidates[row, leader]][:most]
-        members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
-        file, page, page_only, distance = (
-            table[row].tolist() for table in (keys.file, keys.page, keys.page_only, l2)
+        leading_hits = [
+            leading_hit
+            for leading_hit in group_order[row_index]
+            if candidates[row_index, leading_hit]
+        ][:max_options]
+        group_members = [
+            np.nonzero(hit_groups == leading_hit)[0].tolist() for leading_hit in leading_hits
+        ]
+        file_numbers, page_numbers, page_labels, distances = (
+            key_table[row_index].tolist()
+            for key_table in (
+                hit_numbers.file,
+                hit_numbers.page,
+                hit_numbers.page_only,
+                hit_distances,
+            )
         )
-        options.append(resolver.options(members, file, page, page_only, distance, final_k))
-    return options
+        options_by_row.append(
+            resolver.options(
+                group_members, file_numbers, page_numbers, page_labels, distances, final_k
+            )
+        )
+    return options_by_row
 
 
 def option_places(options: list[tuple[resolver.Option, ...]]) -> IntArray:
     """Places of all hits of a row's options, [B, most], -1 at the end."""
-    rows = [[place for option in of_row for place in option.places] for of_row in options]
-    places = np.full((len(rows), max(map(len, rows), default=0)), -1, dtype=np.int64)
-    for row, every in enumerate(rows):
-        places[row, : len(every)] = every
-    return places
+    places_by_row = [
+        [hit_place for option in options_of_row for hit_place in option.places]
+        for options_of_row in options
+    ]
+    padded_places = np.full(
+        (len(places_by_row), max(map(len, places_by_row), default=0)), -1, dtype=np.int64
+    )
+    for row_index, row_places in enumerate(places_by_row):
+        padded_places[row_index, : len(row_places)] = row_places
+    return padded_places
 
 
-def pad_sets(parts: Sequence[IntArray]) -> IntArray:
+def pad_sets(set_tables: Sequence[IntArray]) -> IntArray:
     """Sets of places of different widths as one array, [B, S, most], -1 at the end.
 
     Args:
-      parts: [B, s, width] or, of one set, [B, width].
+      set_tables: [B, s, width] or, of one set, [B, width].
     """
-    whole = [part if part.ndim == 3 else part[:, None] for part in parts]
-    most = max(part.shape[2] for part in whole)
-    padded = [
-        np.pad(part, ((0, 0), (0, 0), (0, most - part.shape[2])), constant_values=-1)
-        for part in whole
+    full_tables = [
+        set_table if set_table.ndim == 3 else set_table[:, None] for set_table in set_tables
     ]
-    return np.concatenate(padded, axis=1)
+    max_width = max(set_table.shape[2] for set_table in full_tables)
+    padded_tables = [
+        np.pad(set_table, ((0, 0), (0, 0), (0, max_width - set_table.shape[2])), constant_values=-1)
+        for set_table in full_tables
+    ]
+    return np.concatenate(padded_tables, axis=1)

@@ -11,15 +11,15 @@ from raglab.decision.trace_view import TraceView, trace_parts
 from raglab.metrics import TrafficMix
 from raglab.values import Case, FloatArray, refuse
 
-PROBABILITY = "inclusion_probability"  # key of `Case.extra`
-_GRID = 2.0**20  # parts of a weight: sums of such numbers are exact in any order
+PROBABILITY_KEY = "inclusion_probability"  # key of `Case.extra`
+_WEIGHT_GRID = 2.0**20  # parts of a weight: sums of such numbers are exact in any order
 
 
 def inclusion_weights(trace: TraceView) -> FloatArray | None:
     """Weight of each case, 1 / its inclusion probability, mean 1, [Q]; None where all are alike.
 
     Raises:
-      ValueError: a probability outside (0, 1], or cases that nobody drew beside drawn ones.
+      ValueError: a probability outside (0, 1], or drawn and undrawn cases together.
 
     Source: rule S6.15; Horvitz and Thompson 1952.
     """
@@ -28,23 +28,32 @@ def inclusion_weights(trace: TraceView) -> FloatArray | None:
 
 def case_weights(cases: Sequence[Case]) -> FloatArray | None:
     """`inclusion_weights` of cases."""
-    stated = [case.extra.get(PROBABILITY) for case in cases]
-    if all(chance is None for chance in stated):
+    stated_chances = [case.extra.get(PROBABILITY_KEY) for case in cases]
+    if all(chance is None for chance in stated_chances):
         return None
     try:
-        probability = np.array([np.nan if p is None else p for p in stated], dtype=np.float64)
+        probabilities = np.array(
+            [
+                np.nan if stated_chance is None else stated_chance
+                for stated_chance in stated_chances
+            ],
+            dtype=np.float64,
+        )
     except (TypeError, ValueError):
-        probability = np.full(len(cases), np.nan)
-    wrong = ~((probability > 0.0) & (probability <= 1.0))
-    if wrong.any():
+        probabilities = np.full(len(cases), np.nan)
+    is_out_of_range = ~((probabilities > 0.0) & (probabilities <= 1.0))
+    if is_out_of_range.any():
         refuse(
-            f"{PROBABILITY} must be in (0, 1] for each case or none",
-            f"{stated[int(wrong.argmax())]!r} in {int(wrong.sum()):,} of {len(cases):,}",
+            f"{PROBABILITY_KEY} must be in (0, 1] for each case or none",
+            f"{stated_chances[int(is_out_of_range.argmax())]!r} in "
+            f"{int(is_out_of_range.sum()):,} of {len(cases):,}",
             "take the drawn cases alone (trace.subset)",
         )
-    weight = 1.0 / probability
-    rounded: FloatArray = np.round(weight * (len(weight) / weight.sum()) * _GRID) / _GRID
-    return rounded if np.ptp(rounded) > 2.0 / _GRID else None
+    raw_weights = 1.0 / probabilities
+    rounded_weights: FloatArray = (
+        np.round(raw_weights * (len(raw_weights) / raw_weights.sum()) * _WEIGHT_GRID) / _WEIGHT_GRID
+    )
+    return rounded_weights if np.ptp(rounded_weights) > 2.0 / _WEIGHT_GRID else None
 
 
 def check_alone(mix: TrafficMix, weight: FloatArray | None) -> None:

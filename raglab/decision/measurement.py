@@ -95,7 +95,7 @@ __all__ = [
 def measure_tables(
     measured: TraceData | Measured,
     arm: str,
-    hits_of: PatternHits,
+    pattern_counts: PatternHits,
     structure: Structure,
     *,
     needs_allowed: bool,
@@ -104,166 +104,206 @@ def measure_tables(
 
     Args:
       measured: the trace.
-      hits_of: what the structure's patterns hit.
+      pattern_counts: what the structure's patterns hit.
       needs_allowed: whether the policy has allow patterns.
     """
-    held = Measured.of(measured)
-    trace = held.trace
-    batch = _case_batch(trace, arm, structure)
-    entities = entity_requirements(hits_of, batch, structure)
-    contests = _contests(batch, entities, structure)
+    measured_trace = Measured.of(measured)
+    trace = measured_trace.trace
+    case_batch = _case_batch(trace, arm, structure)
+    entities = entity_requirements(pattern_counts, case_batch, structure)
+    contests = _contests(case_batch, entities, structure)
     # Every set of hits that some threshold could choose is laid out first, so that what is asked of
     # the chosen hits is measured once a set and only looked up by thousands of policies.
-    chosen = _chosen_hits(batch, entities, contests, structure)
-    slots = slot_labels(chosen, batch, entities, trace, structure.min_hits)
-    first = _first_hits(batch, structure)
-    by_hits = _hit_signals(batch, first, contests, chosen, slots)
-    off = gates_off(trace)
-    if "confidence" in off:  # of no score at all the formula makes 0, which would look measured
-        by_hits["confidence"] = np.full_like(by_hits["confidence"], np.nan)
-    hits, there = batch.hits, batch.keys.hit >= 0
+    chosen_hits = _chosen_hits(case_batch, entities, contests, structure)
+    slot_answers_right = slot_labels(chosen_hits, case_batch, entities, trace, structure.min_hits)
+    first_hits = _first_hits(case_batch, structure)
+    hit_signals = _hit_signals(case_batch, first_hits, contests, chosen_hits, slot_answers_right)
+    off_gates = gates_off(trace)
+    if (
+        "confidence" in off_gates
+    ):  # of no score at all the formula makes 0, which would look measured
+        hit_signals["confidence"] = np.full_like(hit_signals["confidence"], np.nan)
+    hits, is_present = case_batch.hits, case_batch.keys.hit >= 0
     # A hit without a distance lies beyond every bound: it is relevant only where none is set.
     # Padding becomes NaN, so that it passes no gate.
-    l2 = np.where(there, np.where(np.isnan(hits.l2), np.inf, hits.l2), np.nan)
+    hit_distances = np.where(is_present, np.where(np.isnan(hits.l2), np.inf, hits.l2), np.nan)
     n_entities = np.bitwise_count(entities.resolved).sum(axis=0)
-    by_case: dict[str, Any] = {
-        "n_hits": there.sum(axis=1),
-        "best_l2": np.where(there[:, 0], hits.l2[:, 0], np.nan),
-        "top1": np.where(there[:, 0], hits.cosine[:, 0], np.nan),
+    batch_fields: dict[str, Any] = {
+        "n_hits": is_present.sum(axis=1),
+        "best_l2": np.where(is_present[:, 0], hits.l2[:, 0], np.nan),
+        "top1": np.where(is_present[:, 0], hits.cosine[:, 0], np.nan),
         "gap": confidence_gap(hits),
-        "agree": agree(batch.keys, trace.chunks, structure.near_pages),
-        "degenerate": first.degenerate,
-        "top_rerank": first.rerank,
-        "top_hybrid": np.where(first.degenerate, first.fallback, first.hybrid),
+        "agree": agree(case_batch.keys, trace.chunks, structure.near_pages),
+        "degenerate": first_hits.degenerate,
+        "top_rerank": first_hits.rerank,
+        "top_hybrid": np.where(first_hits.degenerate, first_hits.fallback, first_hits.hybrid),
         "n_groups": contests.groups.n,
         "has_winner": contests.entities.winner >= 0,
         "skips_entities": contests.entities.best == 0,
         "full_entities": contests.entities.best >= n_entities,
-        "n_options_all": np.array(list(map(len, chosen.options_all))),
-        "n_options_tied": np.array(list(map(len, chosen.options_tied))),
+        "n_options_all": np.array(list(map(len, chosen_hits.options_all))),
+        "n_options_tied": np.array(list(map(len, chosen_hits.options_tied))),
     }
-    of_case: dict[str, Any] = {name: batch.by_case(column) for name, column in by_case.items()}
+    case_fields: dict[str, Any] = {
+        field_name: case_batch.by_case(batch_column)
+        for field_name, batch_column in batch_fields.items()
+    }
     evidence = Evidence(
-        **_question_fields(trace, hits_of, entities, needs_allowed=needs_allowed),
-        **of_case,
-        **_signal_fields(trace, arm, hits_of.query_entities, by_hits, structure.fused),
-        l2=by_slot(l2, batch.shape),
-        all=resolver.reshape_contest(contests.all, batch.shape),
-        tied=resolver.reshape_contest(contests.tied, batch.shape),
-        missing=by_slot(slots.missing, batch.shape),
-        right=by_slot(slots.right, batch.shape),
-        share=by_slot(slots.share, batch.shape),
-        **without_answers(*batch.shape),
-        off=off,
+        **_question_fields(trace, pattern_counts, entities, needs_allowed=needs_allowed),
+        **case_fields,
+        **_signal_fields(trace, arm, pattern_counts.query_entities, hit_signals, structure.fused),
+        l2=by_slot(hit_distances, case_batch.shape),
+        all=resolver.reshape_contest(contests.all, case_batch.shape),
+        tied=resolver.reshape_contest(contests.tied, case_batch.shape),
+        missing=by_slot(slot_answers_right.missing, case_batch.shape),
+        right=by_slot(slot_answers_right.right, case_batch.shape),
+        share=by_slot(slot_answers_right.share, case_batch.shape),
+        **without_answers(*case_batch.shape),
+        off=off_gates,
         rank_order=structure.order == "rank",
         final_k=structure.final_k,
     )
-    return add_answers(Tables(arm, evidence, chosen, hits_of), held, structure)
+    return add_answers(
+        Tables(arm, evidence, chosen_hits, pattern_counts), measured_trace, structure
+    )
 
 
 def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
     """Hits of an arm, depths and cases on one axis, so that all that follows works on rows."""
-    at = trace.arm(arm)
-    depths, n_cases = trace.hits.chunk.shape[2], len(trace.cases)
+    arm_index = trace.arm(arm)
+    n_depths, n_cases = trace.hits.chunk.shape[2], len(trace.cases)
     hits = map_fields(
         trace.hits,
-        lambda field: np.moveaxis(field[:, at], 1, 0).reshape(depths * n_cases, *field.shape[3:]),
+        lambda hit_field: np.moveaxis(hit_field[:, arm_index], 1, 0).reshape(
+            n_depths * n_cases, *hit_field.shape[3:]
+        ),
     )
-    keys = hit_keys(
+    key_columns = hit_keys(
         trace.chunks, hits.chunk, strict=structure.strict, identity=structure.document_identity
     )
-    by_arm = arm_order(hits.rank, keys.hit)
-    by_l2 = np.broadcast_to(np.arange(keys.hit.shape[1]), keys.hit.shape)
-    order = by_arm if structure.order == "rank" else by_l2
+    arm_ranking = arm_order(hits.rank, key_columns.hit)
+    distance_ranking = np.broadcast_to(np.arange(key_columns.hit.shape[1]), key_columns.hit.shape)
+    hit_order = arm_ranking if structure.order == "rank" else distance_ranking
     return CaseBatch(
-        shape=(depths, n_cases),
-        cases=list(trace.cases) * depths,
+        shape=(n_depths, n_cases),
+        cases=list(trace.cases) * n_depths,
         hits=hits,
-        keys=keys,
-        by_arm=by_arm,
-        order=order,
+        keys=key_columns,
+        by_arm=arm_ranking,
+        order=hit_order,
     )
 
 
-def _contests(batch: CaseBatch, entities: Entities, structure: Structure) -> Contests:
-    hits = batch.hits
-    groups = resolver.group_hits(batch.keys.sign)
-    best_l2 = resolver.anchor_values(hits.l2, groups, np.inf)
-    by_entities = resolver.resolve_entities(entities.resolved_carried, groups, best_l2)
-    sig_sim = resolver.anchor_values(
-        hits.sig_sim_strict if structure.strict else hits.sig_sim, groups, np.nan
+def _contests(case_batch: CaseBatch, entities: Entities, structure: Structure) -> Contests:
+    hits = case_batch.hits
+    hit_groups = resolver.group_hits(case_batch.keys.sign)
+    best_l2 = resolver.anchor_values(hits.l2, hit_groups, np.inf)
+    entity_contest = resolver.resolve_entities(entities.resolved_carried, hit_groups, best_l2)
+    signature_values = resolver.anchor_values(
+        hits.sig_sim_strict if structure.strict else hits.sig_sim, hit_groups, np.nan
     )
-    anchor_sim = resolver.anchor_values(hits.anchor_sim, groups, np.nan)
-    # Which of the two contests is held hangs on thresholds (whether entities are asked for), so
+    anchor_similarities = resolver.anchor_values(hits.anchor_sim, hit_groups, np.nan)
+    # Which of the two contests is held depends on thresholds (whether entities are asked for), so
     # both are measured.
-    of_all = resolver.contest(groups.anchor >= 0, best_l2, sig_sim, anchor_sim)
-    of_tied = resolver.contest(
-        by_entities.candidates, best_l2, sig_sim, anchor_sim, by_entities.order
+    all_contest = resolver.contest(
+        hit_groups.anchor >= 0, best_l2, signature_values, anchor_similarities
     )
-    return Contests(groups, by_entities, of_all, of_tied)
+    tied_contest = resolver.contest(
+        entity_contest.candidates,
+        best_l2,
+        signature_values,
+        anchor_similarities,
+        entity_contest.order,
+    )
+    return Contests(hit_groups, entity_contest, all_contest, tied_contest)
 
 
 def _chosen_hits(
-    batch: CaseBatch, entities: Entities, contests: Contests, structure: Structure
+    case_batch: CaseBatch, entities: Entities, contests: Contests, structure: Structure
 ) -> ChosenHits:
     """Hits of every slot.
 
     Of n relevant ones, of each group that may win, of the options (`WINNERS`).
     """
-    groups, rule, k = contests.groups, contests.entities, structure.final_k
-    by_rule = {
+    hit_groups, entity_contest, final_k = contests.groups, contests.entities, structure.final_k
+    group_of_rule = {
         "first_of_all": contests.all.first,
         "signature_of_all": contests.all.by_signature,
         "anchor_of_all": contests.all.by_anchor,
-        "entities": rule.winner,
+        "entities": entity_contest.winner,
         "first_of_tied": contests.tied.first,
         "signature_of_tied": contests.tied.by_signature,
         "anchor_of_tied": contests.tied.by_anchor,
     }
     # In a trace of one case, which is a question asked live, the rules mostly pick alike: fill each
     # pick once.
-    picks = {group.tobytes(): group for group in by_rule.values()}
-    filled = {
-        key: resolver.fill_entities(
+    distinct_picks = {
+        picked_group.tobytes(): picked_group for picked_group in group_of_rule.values()
+    }
+    filled_picks = {
+        pick_key: resolver.fill_entities(
             resolver.first_members(
-                (groups.group == group[:, None]) & (group >= 0)[:, None], batch.order, k
+                (hit_groups.group == picked_group[:, None]) & (picked_group >= 0)[:, None],
+                case_batch.order,
+                final_k,
             ),
             entities.resolved_carried,
             entities.resolved,
-            batch.keys.page,
+            case_batch.keys.page,
         )
-        for key, group in picks.items()
+        for pick_key, picked_group in distinct_picks.items()
     }
-    by_winner = [filled[by_rule[name].tobytes()] for name in WINNERS if name in by_rule]
+    winner_sets = [
+        filled_picks[group_of_rule[winner_name].tobytes()]
+        for winner_name in WINNERS
+        if winner_name in group_of_rule
+    ]
     # Options of the tied groups are those of all where all are tied in their order, which is the
     # common case.
-    everyone, in_number = (
-        groups.anchor >= 0,
-        np.broadcast_to(np.arange(rule.order.shape[1]), rule.order.shape),
+    all_groups, group_order = (
+        hit_groups.anchor >= 0,
+        np.broadcast_to(np.arange(entity_contest.order.shape[1]), entity_contest.order.shape),
     )
-    size, l2 = (structure.max_options, k), batch.hits.l2
-    of_all = row_options(groups, everyone, in_number, batch.keys, l2, size)
-    of_tied = row_options(groups, rule.candidates, rule.order, batch.keys, l2, size, of_all)
+    option_size, hit_distances = (structure.max_options, final_k), case_batch.hits.l2
+    options_of_all = row_options(
+        hit_groups, all_groups, group_order, case_batch.keys, hit_distances, option_size
+    )
+    options_of_tied = row_options(
+        hit_groups,
+        entity_contest.candidates,
+        entity_contest.order,
+        case_batch.keys,
+        hit_distances,
+        option_size,
+        options_of_all,
+    )
     # The sets of all slots in one table, so that a policy only looks its slot up.
-    by_count = first_k_by_count(batch.order, batch.keys.hit, k)
-    places = pad_sets([by_count, *by_winner, option_places(of_all), option_places(of_tied)])
+    count_sets = first_k_by_count(case_batch.order, case_batch.keys.hit, final_k)
+    hit_places = pad_sets(
+        [count_sets, *winner_sets, option_places(options_of_all), option_places(options_of_tied)]
+    )
     return ChosenHits(
-        places, of_all, of_tied, batch.keys.pages, batch.keys.sources, batch.keys.source_of
+        hit_places,
+        options_of_all,
+        options_of_tied,
+        case_batch.keys.pages,
+        case_batch.keys.sources,
+        case_batch.keys.source_of,
     )
 
 
 def _question_fields(
-    trace: TraceData, hits_of: PatternHits, entities: Entities, *, needs_allowed: bool
+    trace: TraceData, pattern_counts: PatternHits, entities: Entities, *, needs_allowed: bool
 ) -> dict[str, Any]:
     """Fields of `Evidence` that the question alone tells."""
-    counts = hits_of.counts.astype(np.int64)
-    deny, allow, generic, facet = (counts[:, column] for column in range(4))
+    list_counts = pattern_counts.counts.astype(np.int64)
+    n_denied, n_allowed, n_generic, n_facets = (list_counts[:, column] for column in range(4))
     return {
         "words": np.array([word_count(case.query) for case in trace.cases], dtype=np.int64),
-        "denied": deny,
-        "allowed": allow,
+        "denied": n_denied,
+        "allowed": n_allowed,
         "needs_allowed": needs_allowed,
-        "overview": (generic > 0) & (facet == 0),
+        "overview": (n_generic > 0) & (n_facets == 0),
         "names_entity": (entities.resolved != 0).any(axis=0)[
             : len(trace.cases)
         ],  # a question names the same at every depth
@@ -285,146 +325,177 @@ def gates_off(trace: Any) -> frozenset[str]:  # noqa: ANN401 - a trace, in memor
     Raises:
       ValueError: it names a gate that every trace can judge.
     """
-    named = frozenset(map(str, trace.meta.get("gates_off", ())))
-    if wrong := sorted(named.difference(CAN_BE_OFF)):
+    named_gates = frozenset(map(str, trace.meta.get("gates_off", ())))
+    if unknown_gates := sorted(named_gates.difference(CAN_BE_OFF)):
         refuse(
             f"a trace may declare off only {', '.join(CAN_BE_OFF)}",
-            repr(wrong[0]),
+            repr(unknown_gates[0]),
             "build the trace again",
         )
-    return named
+    return named_gates
 
 
-def _first_hits(batch: CaseBatch, structure: Structure) -> FirstHits:
+def _first_hits(case_batch: CaseBatch, structure: Structure) -> FirstHits:
     """Scores of the first hits in the arm's order."""
-    hits, k = batch.hits, structure.final_k
+    hits, final_k = case_batch.hits, structure.final_k
     # What stands behind the reranked hits has a score of another kind and must not make them look
     # different.
-    reranked = (hits.rank >= 0) & (hits.rank < hits.n_reranked[:, None])
-    hybrid, cosine = (
-        first_by_rank(score, batch.by_arm, k) for score in (hits.s_hybrid, hits.cosine)
+    is_reranked = (hits.rank >= 0) & (hits.rank < hits.n_reranked[:, None])
+    hybrid_scores, cosine_scores = (
+        first_by_rank(hit_scores, case_batch.by_arm, final_k)
+        for hit_scores in (hits.s_hybrid, hits.cosine)
     )
-    fallback = hybrid
+    fallback_scores = hybrid_scores
     # without a reranker the hybrid score is the one that taus were chosen for
     if structure.fallback is not None:
-        fallback = np.where(hits.n_reranked > 0, np.interp(cosine, *structure.fallback), hybrid)
+        fallback_scores = np.where(
+            hits.n_reranked > 0, np.interp(cosine_scores, *structure.fallback), hybrid_scores
+        )
     return FirstHits(
-        rerank=first_by_rank(hits.s_rerank, batch.by_arm, k),
-        hybrid=hybrid,
-        cosine=cosine,
-        fallback=fallback,
+        rerank=first_by_rank(hits.s_rerank, case_batch.by_arm, final_k),
+        hybrid=hybrid_scores,
+        cosine=cosine_scores,
+        fallback=fallback_scores,
         degenerate=degenerate_scores(
-            hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts
+            hits.s_rerank, hits.s_raw, case_batch.keys.text, is_reranked, structure.min_texts
         ),
     )
 
 
 def _hit_signals(
-    batch: CaseBatch, first: FirstHits, contests: Contests, chosen: ChosenHits, slots: SlotLabels
+    case_batch: CaseBatch,
+    first_hits: FirstHits,
+    contests: Contests,
+    chosen_hits: ChosenHits,
+    slot_sets: SlotLabels,
 ) -> dict[str, FloatArray]:
     """Signals of an arm's hits by name, [D, Q] each.
 
     Of their scores, and of what resolver and slots say of them.
     """
-    columns = score_signals(batch.hits, first) | {
+    signal_columns = score_signals(case_batch.hits, first_hits) | {
         # The fused gate learned its weights on the hits when all of them are relevant, which is
         # slot K.
-        "keyword_share": slots.share[:, batch.keys.hit.shape[1]],
+        "keyword_share": slot_sets.share[:, case_batch.keys.hit.shape[1]],
         "anchor_similarity": contests.all.best_anchor,
         "signature_similarity": contests.all.best_signature,
         "groups": contests.groups.n,
-        "options": np.array(list(map(len, chosen.options_all))),
+        "options": np.array(list(map(len, chosen_hits.options_all))),
         "group_gap": contests.all.group_gap,
     }
-    return {name: batch.by_case(column) for name, column in columns.items()}
+    return {
+        signal_name: case_batch.by_case(column) for signal_name, column in signal_columns.items()
+    }
 
 
 def _signal_fields(
     trace: TraceData,
-    arm: str,
-    named: Sequence[Sequence[str]],
-    by_hits: Mapping[str, Any],
-    model: fused_gate.Model | None,
+    arm_name: str,
+    entity_names: Sequence[Sequence[str]],
+    hit_signals: Mapping[str, Any],
+    fused_model: fused_gate.Model | None,
 ) -> dict[str, Any]:
     """Fields of `Evidence` that are signals, and the fused gate's probability by them.
 
     Args:
-      named: entities of each question.
-      by_hits: signals of the arm's hits.
-      model: of the fused gate.
+      entity_names: entities of each question.
+      hit_signals: signals of the arm's hits.
+      fused_model: of the fused gate.
     """
-    columns = {
-        **query_signals(trace.cases, named),
-        **by_hits,
+    signal_columns = {
+        **query_signals(trace.cases, entity_names),
+        **hit_signals,
         **arm_agreement(trace),
-        **stored_signals(trace, arm),
+        **stored_signals(trace, arm_name),
     }
-    retrieved = (trace.hits.chunk[:, trace.arm(arm), :, 0] >= 0).T
-    known = trace_signals(trace)
-    signals = signal_rows(columns, retrieved, known)
-    none = np.full(retrieved.shape, np.nan)
-    fused = none if model is None else fused_gate.fused_probability(signals, model, known.names)
+    has_hits = (trace.hits.chunk[:, trace.arm(arm_name), :, 0] >= 0).T
+    signal_set = trace_signals(trace)
+    signal_table = signal_rows(signal_columns, has_hits, signal_set)
+    no_probability = np.full(has_hits.shape, np.nan)
+    fused_probability = (
+        no_probability
+        if fused_model is None
+        else fused_gate.fused_probability(signal_table, fused_model, signal_set.names)
+    )
     return {
-        "signals": signals,
-        "known": known,
-        "fused": fused,
-        "probability": np.full((len(OUTCOME_CLASSES), *retrieved.shape), np.nan),
-        "asked_right": np.full(retrieved.shape[1], np.nan),
+        "signals": signal_table,
+        "known": signal_set,
+        "fused": fused_probability,
+        "probability": np.full((len(OUTCOME_CLASSES), *has_hits.shape), np.nan),
+        "asked_right": np.full(has_hits.shape[1], np.nan),
     }
 
 
-def by_slot(table: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+def by_slot(slot_values: NDArray[Any], depth_cases: tuple[int, int]) -> NDArray[Any]:
     """Values of rows and slots [B, S] as [D, S, Q].
 
     Cases last, so that a policy's pass runs along the memory.
     """
-    depths, n_cases = shape
-    return np.ascontiguousarray(table.reshape(depths, n_cases, table.shape[1]).transpose(0, 2, 1))
+    n_depths, n_cases = depth_cases
+    return np.ascontiguousarray(
+        slot_values.reshape(n_depths, n_cases, slot_values.shape[1]).transpose(0, 2, 1)
+    )
 
 
-def add_answers(measured: Tables, of: TraceData | Measured, structure: Structure) -> Tables:
+def add_answers(
+    measured: Tables, answered_trace: TraceData | Measured, structure: Structure
+) -> Tables:
     """Tables with the recorded answers of every slot, and what they make right.
 
     Unchanged where there are none.
 
     Args:
-      of: the trace that was measured, with its answers.
+      answered_trace: the trace that was measured, with its answers.
     """
-    held = Measured.of(of)
-    trace = held.trace
-    answers, evidence, chosen = trace.answers, measured.evidence, measured.chosen
+    measured_trace = Measured.of(answered_trace)
+    trace = measured_trace.trace
+    answers, evidence, chosen_hits = trace.answers, measured.evidence, measured.chosen
     if answers is None:
         return measured
-    at, (depths, n_cases) = trace.arm(measured.arm), evidence.n_hits.shape
-    chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
-    number = slot_answers(answers, at, chosen.places, chunk, n_cases)
+    arm_index, (n_depths, n_cases) = trace.arm(measured.arm), evidence.n_hits.shape
+    hit_chunks = np.moveaxis(trace.hits.chunk[:, arm_index], 1, 0).reshape(n_depths * n_cases, -1)
+    answer_numbers = slot_answers(answers, arm_index, chosen_hits.places, hit_chunks, n_cases)
     by_text, verdict_of_answer = np.zeros(n_cases, bool), np.zeros(len(answers.row), np.int8)
     # a question asked live has neither a gold answer nor a column
     if any(case.answer or case.extra for case in trace.cases):
         by_text = judged_cases(trace)
-        verdict_of_answer = held.once("answers", "verdicts", lambda: answer_verdicts(trace))
+        verdict_of_answer = measured_trace.once(
+            "answers", "verdicts", lambda: answer_verdicts(trace)
+        )
+    # Answers may be added twice: what the sources alone make right was kept by the first time.
     sources_right = evidence.sources_right if evidence.answered else evidence.right
-    asks = np.zeros(number.shape, dtype=bool)
-    for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
-        asks[:, slot] = [len(shown) != 1 for shown in options]  # one option left is an answer
-    by_row = sources_right.transpose(0, 2, 1).reshape(number.shape)
-    judged = np.tile(by_text, depths)[:, None] & ~asks
-    needed = judged | (np.tile(evidence.label_code == Status.refuse, depths)[:, None] & ~asks)
-    verdicts = slot_answer_verdicts(by_row, number, verdict_of_answer, judged, needed)
-    scores = slot_answer_scores(answers, number, structure.calibration)
-    tables = scores._asdict() | verdicts._asdict()
-    fields: dict[str, Any] = {
-        name: by_slot(table, (depths, n_cases)) for name, table in tables.items()
+    asks_back = np.zeros(answer_numbers.shape, dtype=bool)
+    for slot, options in zip(
+        OPTION_SLOTS, (chosen_hits.options_all, chosen_hits.options_tied), strict=True
+    ):
+        # one option left is an answer
+        asks_back[:, slot] = [len(option_hits) != 1 for option_hits in options]
+    sources_by_row = sources_right.transpose(0, 2, 1).reshape(answer_numbers.shape)
+    judged_by_text = np.tile(by_text, n_depths)[:, None] & ~asks_back
+    # A case labelled refuse needs its answer too: a gate that finds none refuses it unearned.
+    needs_verdict = judged_by_text | (
+        np.tile(evidence.label_code == Status.refuse, n_depths)[:, None] & ~asks_back
+    )
+    slot_verdicts = slot_answer_verdicts(
+        sources_by_row, answer_numbers, verdict_of_answer, judged_by_text, needs_verdict
+    )
+    slot_scores = slot_answer_scores(answers, answer_numbers, structure.calibration)
+    slot_tables = slot_scores._asdict() | slot_verdicts._asdict()
+    evidence_fields: dict[str, Any] = {
+        field_name: by_slot(slot_table, (n_depths, n_cases))
+        for field_name, slot_table in slot_tables.items()
     }
-    rows = answer_signals(fields["generation"], fields["support"], evidence.l2.shape[1])
-    answered = evidence._replace(
+    answer_columns = answer_signals(
+        evidence_fields["generation"], evidence_fields["support"], evidence.l2.shape[1]
+    )
+    answered_evidence = evidence._replace(
         answered=True,
         by_text=by_text,
         sources_right=sources_right,
-        signals=with_columns(evidence.signals, rows),
-        **fields,
+        signals=with_columns(evidence.signals, answer_columns),
+        **evidence_fields,
     )
-    return add_probabilities(measured._replace(evidence=answered), structure, trace.cases)
+    return add_probabilities(measured._replace(evidence=answered_evidence), structure, trace.cases)
 
 
 def policy_pattern_hits(trace: TraceData | Measured, policy: PolicyData) -> PatternHits:
@@ -432,15 +503,15 @@ def policy_pattern_hits(trace: TraceData | Measured, policy: PolicyData) -> Patt
 
     As stored with the trace, measured again where they differ (rule S0.6).
     """
-    held, key = Measured.of(trace), policy.patterns.digest
-    stored = held.trace.pattern_hits
-    if stored is not None and stored.patterns_hash == key:
-        return stored
-    cases, chunks = held.trace.cases, held.trace.chunks
-    hits: PatternHits = held.once(
-        "patterns", key, lambda: pattern_hits(cases, chunks, policy.pattern_lists)
+    measured_trace, patterns_digest = Measured.of(trace), policy.patterns.digest
+    stored_hits = measured_trace.trace.pattern_hits
+    if stored_hits is not None and stored_hits.patterns_hash == patterns_digest:
+        return stored_hits
+    cases, chunks = measured_trace.trace.cases, measured_trace.trace.chunks
+    fresh_hits: PatternHits = measured_trace.once(
+        "patterns", patterns_digest, lambda: pattern_hits(cases, chunks, policy.pattern_lists)
     )
-    return hits
+    return fresh_hits
 
 
 def measured_tables(
@@ -454,35 +525,41 @@ def measured_tables(
       ValueError: the trace was built with another pack than the policy's, or lacks a signal that
         the policy uses.
     """
-    held = Measured.of(trace)
-    whole = held.trace
-    check_stored(whole, [policy])
+    measured_trace = Measured.of(trace)
+    full_trace = measured_trace.trace
+    check_stored(full_trace, [policy])
     check_pack(
-        whole.meta.get("pack"),
+        full_trace.meta.get("pack"),
         policy.pack_hash,
         "a trace",
         "put that pack back, or build the trace again",
     )
-    check_n_hits(whole.hits.chunk.shape[-1])
-    name = whole.arms[0] if arm is None else arm
-    whole.arm(name)  # stops at one that the trace does not have
+    check_n_hits(full_trace.hits.chunk.shape[-1])
+    arm_name = full_trace.arms[0] if arm is None else arm
+    full_trace.arm(arm_name)  # stops at one that the trace does not have
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
-    plain = structure._replace(decision=None)
+    plain_structure = structure._replace(decision=None)
 
     def measure() -> Tables:
-        hits_of = policy_pattern_hits(held, policy)
-        return measure_tables(held, name, hits_of, plain, needs_allowed=needs_allowed)
+        pattern_counts = policy_pattern_hits(measured_trace, policy)
+        return measure_tables(
+            measured_trace, arm_name, pattern_counts, plain_structure, needs_allowed=needs_allowed
+        )
 
-    tables: Tables = held.once("tables", (name, plain), measure)
+    tables: Tables = measured_trace.once("tables", (arm_name, plain_structure), measure)
     if structure.decision is None:
         return tables
-    decided: Tables = held.once(
-        "decided", (name, structure), lambda: add_probabilities(tables, structure, whole.cases)
+    decided_tables: Tables = measured_trace.once(
+        "decided",
+        (arm_name, structure),
+        lambda: add_probabilities(tables, structure, full_trace.cases),
     )
-    return decided
+    return decided_tables
 
 
-def add_probabilities(measured: Tables, structure: Structure, cases: Sequence[Case]) -> Tables:
+def add_probabilities(
+    measured_columns: Tables, structure: Structure, cases: Sequence[Case]
+) -> Tables:
     """Tables with what the structure's model makes of the signals (rule S2.17).
 
     As they are where it has none.
@@ -493,27 +570,31 @@ def add_probabilities(measured: Tables, structure: Structure, cases: Sequence[Ca
     Raises:
       ValueError: the model was fitted on other hits.
     """
-    model = structure.decision
-    if model is None:
-        return measured
-    check_model(structure, measured.arm)
-    evidence = measured.evidence
+    decision_model = structure.decision
+    if decision_model is None:
+        return measured_columns
+    check_model(structure, measured_columns.arm)
+    evidence = measured_columns.evidence
     probability = class_probabilities(
-        evidence.signals, model, evidence.known.names, model.group_values(cases)
+        evidence.signals, decision_model, evidence.known.names, decision_model.group_values(cases)
     )
     if not np.isfinite(probability).all():
-        place = int(np.argwhere(~np.isfinite(probability))[0][-1])
-        rule = (
+        case_row = int(np.argwhere(~np.isfinite(probability))[0][-1])
+        requirement = (
             "a decision model must give every case finite chances (its weights must not overflow)"
         )
-        refuse(rule, f"NaN for the case of row {place}", "fit it again with raglab.fit_decision")
-    asked_right = np.full(len(evidence.label_code), model.asked_right)
-    return measured._replace(
+        refuse(
+            requirement,
+            f"NaN for the case of row {case_row}",
+            "fit it again with raglab.fit_decision",
+        )
+    asked_right = np.full(len(evidence.label_code), decision_model.asked_right)
+    return measured_columns._replace(
         evidence=evidence._replace(probability=probability, asked_right=asked_right)
     )
 
 
-def check_model(structure: Structure, arm: str) -> None:
+def check_model(structure: Structure, arm_name: str) -> None:
     """Stop if a structure's model was fitted on other hits than an arm's under it (rule S2.17).
 
     Raises:
@@ -521,24 +602,24 @@ def check_model(structure: Structure, arm: str) -> None:
     """
     if structure.decision is None:
         return
-    fitted, there = structure.decision.structure, structure_hash(structure, arm)
-    if fitted != there:
-        rule = (
+    fitted_hash, actual_hash = structure.decision.structure, structure_hash(structure, arm_name)
+    if fitted_hash != actual_hash:
+        requirement = (
             "a decision model must be used on the hits it was fitted on (final_k, order, "
             "patterns, options, arm)"
         )
         refuse(
-            f"{rule}, {fitted}",
-            f"{there} with arm {arm!r}",
+            f"{requirement}, {fitted_hash}",
+            f"{actual_hash} with arm {arm_name!r}",
             "fit it again with raglab.fit_decision, or state its arm",
         )
 
 
-def structure_hash(structure: Structure, arm: str) -> str:
+def structure_hash(structure: Structure, arm_name: str) -> str:
     """Hash of what decides which hits a decision rests on, and of the arm that found them."""
-    rows = structure._replace(fused=None, decision=None)._asdict()
-    del rows["fallback"]  # it chooses no hits
+    structure_fields = structure._replace(fused=None, decision=None)._asdict()
+    del structure_fields["fallback"]  # it chooses no hits
     # a model fitted before there was a choice stays valid (S0.8)
     if structure.document_identity == DEFAULT_IDENTITY:
-        del rows["document_identity"]
-    return digest(canonical_json(rows | {"arm": arm, "cut": None}), 12)
+        del structure_fields["document_identity"]
+    return digest(canonical_json(structure_fields | {"arm": arm_name, "cut": None}), 12)

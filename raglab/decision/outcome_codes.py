@@ -19,9 +19,9 @@ from raglab.metrics import CELLS
 from raglab.values import CodeArray, IntArray, SlotArray, Status
 
 NO_BASIS = Basis(0, 0)
-N_CODES = len(STAGES) * CELLS  # of a block
-BLOCKS = len(AnswerCheck)
-RECORDED = [  # an answer is recorded, and judged
+CODES_PER_BLOCK = len(STAGES) * CELLS  # of a block
+CHECK_BLOCKS = len(AnswerCheck)
+RECORDED_CHECKS = [  # an answer is recorded, and judged
     AnswerCheck.recorded,
     AnswerCheck.wrong_text,
     AnswerCheck.undecided,
@@ -30,11 +30,13 @@ RECORDED = [  # an answer is recorded, and judged
 # what decided nothing is no right refusal: it counts as answered
 UNEARNED_CELL = Status.ok * CELLS + Status.refuse * 2
 
-# Cell of each `AnswerCheck` and (decision, label, right), [BLOCKS, 18].
-CELL_OF_CHECK = np.tile(metrics.DISTINCT_CELL[: metrics.PLAIN_CELLS].astype(np.int8), (BLOCKS, 1))
+# Cell of each `AnswerCheck` and (decision, label, right), [CHECK_BLOCKS, 18].
+CELL_OF_CHECK = np.tile(
+    metrics.DISTINCT_CELL[: metrics.PLAIN_CELLS].astype(np.int8), (CHECK_BLOCKS, 1)
+)
 CELL_OF_CHECK[AnswerCheck.unearned] = UNEARNED_CELL
 CELL_OF_CHECK[AnswerCheck.undecided :] = np.array(metrics.UNDECIDED_CELLS)[:, None]
-# The same of each code (what decided, label, right), [BLOCKS · N_CODES].
+# The same of each code (what decided, label, right), [CHECK_BLOCKS · CODES_PER_BLOCK].
 CELL_OF_CODE = CELL_OF_CHECK[
     :, (STATUS_OF.astype(np.int64)[:, None] * CELLS + np.arange(CELLS)).ravel()
 ].ravel()
@@ -70,56 +72,69 @@ class Tally(NamedTuple):
     @property
     def missing_answers(self) -> list[MissingAnswers]:
         """Answers that each policy lacks."""
-        return [MissingAnswers(*pair) for pair in self.missing.tolist()]
+        return [MissingAnswers(*missing_counts) for missing_counts in self.missing.tolist()]
 
 
 def outcome_codes(evidence: Evidence, outcome: Outcome) -> SlotArray:
     """Code of every policy and case, [P, Q]."""
-    right = at_slots(evidence.right, outcome)
-    label = evidence.label * np.int8(2)
-    codes: SlotArray = outcome.stage.astype(np.int16) * np.int16(CELLS) + label + right
+    is_right = at_slots(evidence.right, outcome)
+    label_offset = evidence.label * np.int8(2)
+    case_codes: SlotArray = (
+        outcome.stage.astype(np.int16) * np.int16(CELLS) + label_offset + is_right
+    )
     if evidence.answered:
-        codes += answer_check_codes(evidence, outcome) * np.int16(N_CODES)
-    return codes
+        case_codes += answer_check_codes(evidence, outcome) * np.int16(CODES_PER_BLOCK)
+    return case_codes
 
 
 def answer_check_codes(evidence: Evidence, outcome: Outcome) -> CodeArray:
     """`AnswerCheck` of every policy and case, [P, Q]."""
-    answered, status = GENERATES.take(outcome.stage), STATUS_OF.take(outcome.stage)
+    is_answered, status_codes = GENERATES.take(outcome.stage), STATUS_OF.take(outcome.stage)
     if not evidence.answered:
-        return np.zeros(status.shape, dtype=np.int8)
-    is_ok = status == Status.ok
-    lacks = answered & at_slots(evidence.unrecorded, outcome)
-    unearned = lacks & (evidence.label_code == Status.refuse) & (status == Status.refuse)
-    undecided = np.where(is_ok, at_slots(evidence.undecided, outcome), 0)
-    of_sources = at_slots(evidence.sources_right, outcome)
-    wrong = of_sources & ~at_slots(evidence.right, outcome) & is_ok
-    checks: CodeArray = np.select(
-        [unearned, ~evidence.by_text & ~unearned, ~answered, lacks, undecided > 0, wrong],
+        return np.zeros(status_codes.shape, dtype=np.int8)
+    is_ok = status_codes == Status.ok
+    lacks_answer = is_answered & at_slots(evidence.unrecorded, outcome)
+    is_unearned = (
+        lacks_answer & (evidence.label_code == Status.refuse) & (status_codes == Status.refuse)
+    )
+    undecided_codes = np.where(is_ok, at_slots(evidence.undecided, outcome), 0)
+    sources_right = at_slots(evidence.sources_right, outcome)
+    is_wrong = sources_right & ~at_slots(evidence.right, outcome) & is_ok
+    check_codes: CodeArray = np.select(
+        [
+            is_unearned,
+            ~evidence.by_text & ~is_unearned,
+            ~is_answered,
+            lacks_answer,
+            undecided_codes > 0,
+            is_wrong,
+        ],
         [
             AnswerCheck.unearned,
             AnswerCheck.by_sources,
             AnswerCheck.not_answered,
             AnswerCheck.unrecorded,
-            AnswerCheck.undecided - 1 + undecided,
+            AnswerCheck.undecided - 1 + undecided_codes,
             AnswerCheck.wrong_text,
         ],
         AnswerCheck.recorded,
     ).astype(np.int8)
-    return checks
+    return check_codes
 
 
-def at_slots(table: NDArray[Any], outcome: Outcome) -> NDArray[Any]:
+def at_slots(slot_values: NDArray[Any], outcome: Outcome) -> NDArray[Any]:
     """Values of the sets of hits that were chosen, [P, Q], of a table [D, S, Q]."""
-    if table.shape[0] == 1:
-        return values_at_slot(table[0], outcome.slot)
-    slot = outcome.slot.astype(np.int64)
-    return table[outcome.depth.astype(np.int64), slot, np.arange(slot.shape[1])]
+    if slot_values.shape[0] == 1:
+        return values_at_slot(slot_values[0], outcome.slot)
+    slot_numbers = outcome.slot.astype(np.int64)
+    return slot_values[
+        outcome.depth.astype(np.int64), slot_numbers, np.arange(slot_numbers.shape[1])
+    ]
 
 
 def codes_wide(evidence: Evidence) -> int:
     """How many codes the cases of evidence may have."""
-    return N_CODES * (BLOCKS if evidence.answered else 1)
+    return CODES_PER_BLOCK * (CHECK_BLOCKS if evidence.answered else 1)
 
 
 class CodeCounts(NamedTuple):
@@ -130,15 +145,24 @@ class CodeCounts(NamedTuple):
     missing: IntArray
 
 
-def count_codes(counted: IntArray) -> CodeCounts:
+def count_codes(code_counts: IntArray) -> CodeCounts:
     """Counts of cases by code, [P, codes] of one block or of all."""
-    blocks = counted.reshape(len(counted), -1, N_CODES)
-    codes, n_blocks = blocks.sum(axis=1), np.zeros((len(counted), BLOCKS), dtype=np.int64)
-    n_blocks[:, : blocks.shape[1]] = blocks.sum(axis=2)
-    unrecorded = n_blocks[:, AnswerCheck.unrecorded]
-    missing = np.stack([unrecorded, unrecorded + n_blocks[:, RECORDED].sum(axis=1)], axis=1)
-    cells = counted @ _CELLS_OF_CODES[: counted.shape[1]]
-    return CodeCounts(cells, codes.reshape(len(codes), len(STAGES), CELLS).sum(axis=2), missing)
+    count_blocks = code_counts.reshape(len(code_counts), -1, CODES_PER_BLOCK)
+    counts_by_code, block_counts = (
+        count_blocks.sum(axis=1),
+        np.zeros((len(code_counts), CHECK_BLOCKS), dtype=np.int64),
+    )
+    block_counts[:, : count_blocks.shape[1]] = count_blocks.sum(axis=2)
+    n_unrecorded = block_counts[:, AnswerCheck.unrecorded]
+    missing_counts = np.stack(
+        [n_unrecorded, n_unrecorded + block_counts[:, RECORDED_CHECKS].sum(axis=1)], axis=1
+    )
+    cell_counts = code_counts @ _CELLS_OF_CODES[: code_counts.shape[1]]
+    return CodeCounts(
+        cell_counts,
+        counts_by_code.reshape(len(counts_by_code), len(STAGES), CELLS).sum(axis=2),
+        missing_counts,
+    )
 
 
 def codes_missing(codes: SlotArray) -> list[MissingAnswers]:
@@ -152,8 +176,21 @@ def tally_codes(codes: SlotArray, basis: Basis = NO_BASIS) -> Tally:
     Args:
       basis: on which the cases are judged.
     """
-    counted = np.array(
-        [np.bincount(row, minlength=BLOCKS * N_CODES) for row in codes], dtype=np.int64
+    code_counts = np.array(
+        [
+            np.bincount(policy_codes, minlength=CHECK_BLOCKS * CODES_PER_BLOCK)
+            for policy_codes in codes
+        ],
+        dtype=np.int64,
     )
-    cells, stages, missing = count_codes(counted.reshape(len(codes), BLOCKS * N_CODES))
-    return Tally(cells, stages, metrics.label_counts(cells[0]), "numpy", missing, basis)
+    cell_counts, stage_counts, missing_counts = count_codes(
+        code_counts.reshape(len(codes), CHECK_BLOCKS * CODES_PER_BLOCK)
+    )
+    return Tally(
+        cell_counts,
+        stage_counts,
+        metrics.label_counts(cell_counts[0]),
+        "numpy",
+        missing_counts,
+        basis,
+    )

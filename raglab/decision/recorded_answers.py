@@ -66,32 +66,45 @@ class AnswerScores(NamedTuple):
 
 def answer_positions(answers: Answers) -> dict[AnswerKey, int]:
     """Position of each answer among the answers."""
-    sets = [tuple(number for number in row if number >= 0) for row in answers.chunks.tolist()]
-    keys = zip(
-        answers.row.tolist(), answers.arm.tolist(), answers.depth.tolist(), sets, strict=True
+    chunk_sets = [
+        tuple(chunk_number for chunk_number in chunk_row if chunk_number >= 0)
+        for chunk_row in answers.chunks.tolist()
+    ]
+    key_columns = zip(
+        answers.row.tolist(), answers.arm.tolist(), answers.depth.tolist(), chunk_sets, strict=True
     )
-    return {AnswerKey(*key): number for number, key in enumerate(keys)}
+    return {
+        AnswerKey(*key_values): chunk_number for chunk_number, key_values in enumerate(key_columns)
+    }
 
 
-def select_answers(answers: Answers | None, rows: Sequence[int]) -> Answers | None:
+def select_answers(answers: Answers | None, case_indices: Sequence[int]) -> Answers | None:
     """Answers of some cases only, numbered anew in the order given."""
     if answers is None:
         return None
-    by_case: dict[int, list[int]] = {}
-    for number, row in enumerate(answers.row.tolist()):
-        by_case.setdefault(row, []).append(number)
-    pairs = [(place, number) for place, row in enumerate(rows) for number in by_case.get(row, [])]
-    take = [number for _, number in pairs]
-    arrays: dict[str, Any] = {
-        name: getattr(answers, name)[take]
-        for name in ("arm", "depth", "chunks", "confidence", "support")
+    answers_of_case: dict[int, list[int]] = {}
+    for answer_number, case_index in enumerate(answers.row.tolist()):
+        answers_of_case.setdefault(case_index, []).append(answer_number)
+    case_answers = [
+        (new_index, answer_number)
+        for new_index, case_index in enumerate(case_indices)
+        for answer_number in answers_of_case.get(case_index, [])
+    ]
+    answer_numbers = [answer_number for _, answer_number in case_answers]
+    array_fields: dict[str, Any] = {
+        field_name: getattr(answers, field_name)[answer_numbers]
+        for field_name in ("arm", "depth", "chunks", "confidence", "support")
     }
-    texts: dict[str, Any] = {
-        name: tuple(getattr(answers, name)[n] for n in take)
-        for name in ("text", "claim", "cited", "refused")
+    text_fields: dict[str, Any] = {
+        field_name: tuple(
+            getattr(answers, field_name)[answer_index] for answer_index in answer_numbers
+        )
+        for field_name in ("text", "claim", "cited", "refused")
     }
     return answers._replace(
-        row=np.array([place for place, _ in pairs], dtype=np.int32), **arrays, **texts
+        row=np.array([new_index for new_index, _ in case_answers], dtype=np.int32),
+        **array_fields,
+        **text_fields,
     )
 
 
@@ -99,10 +112,12 @@ def select_answers(answers: Answers | None, rows: Sequence[int]) -> Answers | No
 LINE_TAGS = ("domain", "product")
 
 
-def text_value(value: Any) -> str:  # noqa: ANN401 - whatever a record holds
+def text_value(field_value: Any) -> str:  # noqa: ANN401 - whatever a record holds
     """A value as text; empty for None, NaN and blanks."""
-    missing = value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
-    return "" if missing else str(value).strip()
+    is_missing = field_value is None or (
+        isinstance(field_value, float | np.floating) and bool(np.isnan(field_value))
+    )
+    return "" if is_missing else str(field_value).strip()
 
 
 def line_sources(case: Case) -> tuple[str, ...]:
@@ -121,12 +136,12 @@ def line_chunks(
     Args:
       documents: paths of those that are looked for; all where not given.
     """
-    first_chunks: dict[str, dict[str, int]] = {tag: {} for tag in LINE_TAGS}
-    for number, chunk in enumerate(chunks):
-        stated = [tag for tag in LINE_TAGS if text_value(chunk.tags.get(tag))]
-        if stated and (documents is None or chunk.document in documents):
-            for tag in stated:
-                first_chunks[tag].setdefault(chunk.document, number)
+    first_chunks: dict[str, dict[str, int]] = {line_tag: {} for line_tag in LINE_TAGS}
+    for chunk_number, chunk in enumerate(chunks):
+        stated_tags = [line_tag for line_tag in LINE_TAGS if text_value(chunk.tags.get(line_tag))]
+        if stated_tags and (documents is None or chunk.document in documents):
+            for line_tag in stated_tags:
+                first_chunks[line_tag].setdefault(chunk.document, chunk_number)
     return first_chunks
 
 
@@ -140,77 +155,101 @@ def keep_used_chunks(trace: AnyTrace) -> AnyTrace:
     chunk that states it: such a document need not have been retrieved.
     """
     hits, answers, pattern_hits = trace.hits, trace.answers, trace.pattern_hits
-    sources = {source for case in trace.cases for source in line_sources(case)}
-    meanings = source_meanings(sources, known_documents(trace)) if sources else {}
-    documents = {document for meaning in meanings.values() for document in meaning.documents}
-    lines = line_chunks(trace.chunks, documents) if documents else {}
-    stating = np.array(
-        [number for of_tag in lines.values() for number in of_tag.values()], dtype=np.int64
+    line_source_names = {source for case in trace.cases for source in line_sources(case)}
+    meaning_of_source = (
+        source_meanings(line_source_names, known_documents(trace)) if line_source_names else {}
     )
-    held = [hits.chunk.ravel(), stating, *([] if answers is None else [answers.chunks.ravel()])]
-    used = np.unique(
-        np.concatenate([np.asarray(chunk_numbers, dtype=np.int64) for chunk_numbers in held])
+    line_documents = {
+        document for meaning in meaning_of_source.values() for document in meaning.documents
+    }
+    chunks_by_tag = line_chunks(trace.chunks, line_documents) if line_documents else {}
+    line_chunk_numbers = np.array(
+        [
+            chunk_number
+            for tag_chunks in chunks_by_tag.values()
+            for chunk_number in tag_chunks.values()
+        ],
+        dtype=np.int64,
     )
-    used = used[used >= 0]
+    chunk_columns = [
+        hits.chunk.ravel(),
+        line_chunk_numbers,
+        *([] if answers is None else [answers.chunks.ravel()]),
+    ]
+    used_chunks = np.unique(
+        np.concatenate(
+            [np.asarray(chunk_numbers, dtype=np.int64) for chunk_numbers in chunk_columns]
+        )
+    )
+    used_chunks = used_chunks[used_chunks >= 0]
 
-    def numbered(chunk: NDArray[np.integer[Any]]) -> NDArray[Any]:
-        return np.where(chunk >= 0, np.searchsorted(used, chunk), -1).astype(chunk.dtype)
+    def renumbered(old_numbers: NDArray[np.integer[Any]]) -> NDArray[Any]:
+        return np.where(old_numbers >= 0, np.searchsorted(used_chunks, old_numbers), -1).astype(
+            old_numbers.dtype
+        )
 
     if pattern_hits is not None:
         pattern_hits = pattern_hits._replace(
-            chunk_entities=tuple(pattern_hits.chunk_entities[number] for number in used)
+            chunk_entities=tuple(
+                pattern_hits.chunk_entities[chunk_number] for chunk_number in used_chunks
+            )
         )
     if answers is not None:
-        cited = tuple(
-            tuple(numbered(np.array(citation, dtype=np.int64)).tolist())
+        cited_chunks = tuple(
+            tuple(renumbered(np.array(citation, dtype=np.int64)).tolist())
             for citation in answers.cited
         )
-        answers = answers._replace(chunks=numbered(answers.chunks), cited=cited)
+        answers = answers._replace(chunks=renumbered(answers.chunks), cited=cited_chunks)
     return replace(
         trace,
-        chunks=tuple(trace.chunks[number] for number in used),
-        hits=hits._replace(chunk=numbered(hits.chunk)),
+        chunks=tuple(trace.chunks[chunk_number] for chunk_number in used_chunks),
+        hits=hits._replace(chunk=renumbered(hits.chunk)),
         pattern_hits=pattern_hits,
         answers=answers,
-        vectors=None if trace.vectors is None else trace.vectors[used],
+        vectors=None if trace.vectors is None else trace.vectors[used_chunks],
     )
 
 
-def answer_at(answers: Answers, number: int) -> Answer:
+def answer_at(answers: Answers, answer_number: int) -> Answer:
     """One of the answers."""
     return Answer(
-        text=answers.text[number],
-        confidence=float(answers.confidence[number]),
-        support=float(answers.support[number]),
-        claim=answers.claim[number],
-        cited=answers.cited[number],
-        refused=answers.refused[number],
+        text=answers.text[answer_number],
+        confidence=float(answers.confidence[answer_number]),
+        support=float(answers.support[answer_number]),
+        claim=answers.claim[answer_number],
+        cited=answers.cited[answer_number],
+        refused=answers.refused[answer_number],
     )
 
 
 def slot_sets(
-    places: IntArray, chunk: NDArray[np.integer], keep: BoolArray
+    hit_places: IntArray, hit_chunks: NDArray[np.integer], keep_set: BoolArray
 ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Row of the batch, slot and chunks in order of every set of hits that an answer may rest on.
 
     Args:
-      places: of the chosen hits by slot, [B, S, k], -1 at the end.
-      chunk: of each hit, [B, K].
-      keep: [B, S].
+      hit_places: of the chosen hits by slot, [B, S, k], -1 at the end.
+      hit_chunks: of each hit, [B, K].
+      keep_set: [B, S].
     """
-    width = places.shape[2]
-    number = np.where(
-        places >= 0, np.take_along_axis(chunk[:, None, :], np.maximum(places, 0), axis=2), -1
+    max_hits = hit_places.shape[2]
+    chunk_numbers = np.where(
+        hit_places >= 0,
+        np.take_along_axis(hit_chunks[:, None, :], np.maximum(hit_places, 0), axis=2),
+        -1,
     )
-    keep = keep & (number[..., 0] >= 0)
-    rows, slots = np.nonzero(keep)
-    for row, slot, chunks in zip(
-        rows.tolist(), slots.tolist(), number[rows, slots].tolist(), strict=True
+    keep_set = keep_set & (chunk_numbers[..., 0] >= 0)
+    row_indices, slot_indices = np.nonzero(keep_set)
+    for row_index, slot, set_chunks in zip(
+        row_indices.tolist(),
+        slot_indices.tolist(),
+        chunk_numbers[row_indices, slot_indices].tolist(),
+        strict=True,
     ):
-        n = width
-        while chunks[n - 1] < 0:
-            n -= 1
-        yield row, slot, tuple(chunks[:n])
+        n_chunks = max_hits
+        while set_chunks[n_chunks - 1] < 0:
+            n_chunks -= 1
+        yield row_index, slot, tuple(set_chunks[:n_chunks])
 
 
 def calibrate_confidence(
@@ -232,43 +271,53 @@ def calibrate_confidence(
 
 
 def slot_answers(
-    answers: Answers, arm: int, places: IntArray, chunk: NDArray[np.integer], n_cases: int
+    answers: Answers,
+    arm_index: int,
+    hit_places: IntArray,
+    hit_chunks: NDArray[np.integer],
+    n_cases: int,
 ) -> IntArray:
     """Position of the recorded answer of every slot, [B, S], -1 where none is recorded.
 
     Args:
-      places: of the chosen hits by slot, [B, S, k]; batch rows are depth · n_cases + case.
-      chunk: of each hit, [B, K].
+      hit_places: of the chosen hits by slot, [B, S, k]; batch rows are depth · n_cases + case.
+      hit_chunks: of each hit, [B, K].
     """
-    shape, known = places.shape[:2], answer_positions(answers)
-    number = np.full(shape, -1, dtype=np.int64)
-    for row, slot, chunks in slot_sets(places, chunk, np.ones(shape, dtype=bool)):
-        number[row, slot] = known.get(AnswerKey(row % n_cases, arm, row // n_cases, chunks), -1)
-    return number
+    slot_shape, number_of_key = hit_places.shape[:2], answer_positions(answers)
+    answer_numbers = np.full(slot_shape, -1, dtype=np.int64)
+    for row_index, slot_index, set_chunks in slot_sets(
+        hit_places, hit_chunks, np.ones(slot_shape, dtype=bool)
+    ):
+        answer_numbers[row_index, slot_index] = number_of_key.get(
+            AnswerKey(row_index % n_cases, arm_index, row_index // n_cases, set_chunks), -1
+        )
+    return answer_numbers
 
 
 def slot_answer_scores(
     answers: Answers,
-    number: IntArray,
+    answer_numbers: IntArray,
     calibration: tuple[tuple[float, ...], tuple[float, ...]] | None,
 ) -> AnswerScores:
     """Measurements of the recorded answers by slot.
 
     Args:
-      number: of `slot_answers`, [B, S].
+      answer_numbers: of `slot_answers`, [B, S].
       calibration: knots x, y of the generator's confidence; None takes it as it is.
     """
-    there = number >= 0
+    has_answer = answer_numbers >= 0
 
-    def of(values: FloatArray) -> FloatArray:
-        return np.where(there, np.append(values, np.nan)[number], np.nan)
+    def slot_values(answer_values: FloatArray) -> FloatArray:
+        return np.where(has_answer, np.append(answer_values, np.nan)[answer_numbers], np.nan)
 
-    confidence = calibrate_confidence(of(answers.confidence), calibration)
+    confidence = calibrate_confidence(slot_values(answers.confidence), calibration)
     unfit = (
-        there
-        & np.append(np.array([bool(text) for text in answers.refused], dtype=bool), False)[number]
+        has_answer
+        & np.append(
+            np.array([bool(refusal_text) for refusal_text in answers.refused], dtype=bool), False
+        )[answer_numbers]
     )
-    return AnswerScores(confidence, of(answers.support), unfit)
+    return AnswerScores(confidence, slot_values(answers.support), unfit)
 
 
 class AnswerVerdicts(NamedTuple):
@@ -285,40 +334,47 @@ class AnswerVerdicts(NamedTuple):
 
 def slot_answer_verdicts(
     sources_right: BoolArray,
-    number: IntArray,
-    verdicts: CodeArray,
-    judged: BoolArray,
-    needed: BoolArray,
+    answer_numbers: IntArray,
+    answer_verdicts: CodeArray,
+    is_judged: BoolArray,
+    needs_answer: BoolArray,
 ) -> AnswerVerdicts:
     """Whether each slot is right by sources and text (rule S6.3).
 
     Args:
       sources_right: whether a slot holds the expected sources, [B, S].
-      number: of `slot_answers`, [B, S].
-      verdicts: of `answer_verdicts`, [N].
-      judged: slots that an answer may rest on, of cases whose answer is judged, [B, S].
-      needed: these, and those of cases labelled refuse, [B, S].
+      answer_numbers: of `slot_answers`, [B, S].
+      answer_verdicts: of `answer_verdicts`, [N].
+      is_judged: slots that an answer may rest on, of cases whose answer is judged, [B, S].
+      needs_answer: these, and those of cases labelled refuse, [B, S].
     """
-    verdict = np.append(verdicts, np.int8(AnswerMatch.wrong))[number]  # -1 is the last
-    undecided = np.where(sources_right & judged, verdict - AnswerMatch.right, 0).clip(0)
-    is_right = sources_right & (~judged | (verdict == AnswerMatch.right))
-    return AnswerVerdicts(is_right, needed & (number < 0), undecided.astype(np.int8))
+    slot_verdicts = np.append(answer_verdicts, np.int8(AnswerMatch.wrong))[
+        answer_numbers
+    ]  # -1 is the last
+    is_undecided = np.where(sources_right & is_judged, slot_verdicts - AnswerMatch.right, 0).clip(0)
+    is_right = sources_right & (~is_judged | (slot_verdicts == AnswerMatch.right))
+    return AnswerVerdicts(
+        is_right, needs_answer & (answer_numbers < 0), is_undecided.astype(np.int8)
+    )
 
 
-def without_answers(depths: int, n_cases: int) -> dict[str, Any]:
+def without_answers(n_depths: int, n_cases: int) -> dict[str, Any]:
     """Fields of `Evidence` on recorded answers, where there are none.
 
     No slots, so that nobody can look one up.
     """
-    none = np.empty((depths, 0, n_cases))
-    fields = {
+    no_scores = np.empty((n_depths, 0, n_cases))
+    slot_fields = {
         "answered": False,
-        "generation": none,
-        "support": none,
+        "generation": no_scores,
+        "support": no_scores,
         "by_text": np.zeros(n_cases, dtype=bool),
     }
     return (
-        fields
-        | {name: none.astype(bool) for name in ("unfit", "unrecorded", "sources_right")}
-        | {"undecided": none.astype(np.int8)}
+        slot_fields
+        | {
+            field_name: no_scores.astype(bool)
+            for field_name in ("unfit", "unrecorded", "sources_right")
+        }
+        | {"undecided": no_scores.astype(np.int8)}
     )

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.learned_cases import HELD_BACK
+from raglab.decision.learned_cases import HELD_BACK_SPLITS
 from raglab.values import UNLABELLED, BoolArray, Status, TraceData, label_codes
 
-LEAST = 10  # right cases, and others, below which labels contradict no direction
-SIGNS = {"surer": 1.0, "ask": -1.0}
+MIN_RANKED_CASES = 10  # right cases, and others, below which labels contradict no direction
+DIRECTION_SIGNS = {"surer": 1.0, "ask": -1.0}
 HIT_SCORES = ("cosine", "s_rerank", "s_hybrid")  # fields of `Hits` of which more is surer
 HIT_SIGNALS = ("top1_cosine", "confidence", "hybrid")  # the same as signals of a case
-REMEDY = "declare the other direction (a cosine is no distance), or give 1 - score"
+DIRECTION_REMEDY = "declare the other direction (a cosine is no distance), or give 1 - score"
 
 
 class ScoreRanking(NamedTuple):
@@ -39,10 +39,10 @@ class ScoreRanking(NamedTuple):
 
 
 class ScoredCases(NamedTuple):
-    """A score of cases beside their labels.
+    """A score of cases with their labels.
 
     Attributes:
-      score: NaN where there is none, [Q].
+      score: NaN if none, [Q].
       right: whether each case is right, or should be answered, [Q].
       ambiguous: whether each case should be asked back, [Q].
     """
@@ -61,8 +61,8 @@ class ScoredCases(NamedTuple):
           score: of the cases, [Q].
           label: code of each case's label, [Q].
         """
-        cases = cls(score, label == Status.ok, label == Status.ambiguous)
-        return cases.rows(label != UNLABELLED)
+        scored_cases = cls(score, label == Status.ok, label == Status.ambiguous)
+        return scored_cases.rows(label != UNLABELLED)
 
     def rows(self, keep: BoolArray) -> ScoredCases:
         """Some of the cases.
@@ -79,16 +79,22 @@ class ScoredCases(NamedTuple):
           direction: in which the score is read; `either` ranks nothing.
           level: of the interval, in (0, 1).
         """
-        score, right, _ = self.rows(~np.isnan(self.score) & ~self.ambiguous)
-        fewer = min(int(right.sum()), int((~right).sum()))
-        if direction not in SIGNS or not fewer:
-            return ScoreRanking(len(right))
-        surer = SIGNS[direction] * score
-        interval = metrics.auroc_interval(right, surer, level)
-        return ScoreRanking(len(right), fewer, metrics.auroc(right, surer), *map(float, interval))
+        score_values, is_right, _ = self.rows(~np.isnan(self.score) & ~self.ambiguous)
+        n_fewer = min(int(is_right.sum()), int((~is_right).sum()))
+        if direction not in DIRECTION_SIGNS or not n_fewer:
+            return ScoreRanking(len(is_right))
+        surer_values = DIRECTION_SIGNS[direction] * score_values
+        auroc_range = metrics.auroc_interval(is_right, surer_values, level)
+        return ScoreRanking(
+            len(is_right), n_fewer, metrics.auroc(is_right, surer_values), *map(float, auroc_range)
+        )
 
     def contradiction(
-        self, name: str, direction: str = "surer", level: float = 0.95, remedy: str = REMEDY
+        self,
+        name: str,
+        direction: str = "surer",
+        level: float = 0.95,
+        remedy: str = DIRECTION_REMEDY,
     ) -> str:
         """What the labels say against the direction of the score, in a sentence; '' if nothing.
 
@@ -102,35 +108,41 @@ class ScoredCases(NamedTuple):
           level: of the interval, in (0, 1).
           remedy: in words.
         """
-        n, fewer, area, low, high = self.ranking(direction, level)
-        if fewer < LEAST or high >= 0.5:
+        n_cases, n_fewer, auroc_area, lower_bound, upper_bound = self.ranking(direction, level)
+        if n_fewer < MIN_RANKED_CASES or upper_bound >= 0.5:
             return ""
-        score, _, ambiguous = self.rows(~np.isnan(self.score))
-        if direction == "ask" and metrics.auroc_interval(ambiguous, score, level)[0] > 0.5:
+        score_values, _, is_ambiguous = self.rows(~np.isnan(self.score))
+        if (
+            direction == "ask"
+            and metrics.auroc_interval(is_ambiguous, score_values, level)[0] > 0.5
+        ):
             return ""
         return (
-            f"{name} ranks against its direction: AUROC {area:.2f}, {low:.2f} to {high:.2f}, of "
-            f"{n:,} labelled cases; {remedy}."
+            f"{name} ranks against its direction: AUROC {auroc_area:.2f}, {lower_bound:.2f} to "
+            f"{upper_bound:.2f}, of "
+            f"{n_cases:,} labelled cases; {remedy}."
         )
 
 
-def warn_of_directions(trace: TraceData, names: Iterable[str]) -> None:
+def warn_of_directions(trace: TraceData, score_names: Iterable[str]) -> None:
     """Warn of each score of a trace whose direction its labels, ok against refuse, contradict.
 
     It reads the first arm and search, and no case that is held back for a certificate or report.
 
     Args:
       trace: in memory.
-      names: of scores, `HIT_SCORES` or signals of the trace.
+      score_names: of scores, `HIT_SCORES` or signals of the trace.
     """
-    held = [case.split in HELD_BACK for case in trace.cases]
-    label = np.where(held, UNLABELLED, label_codes(trace.cases))
-    for name in names:
-        if name in HIT_SCORES:
-            hits, direction = getattr(trace.hits, name)[:, 0, 0], "surer"
-            score = np.fmax.reduce(hits, axis=1, initial=nan)
+    is_held_back = [trace_case.split in HELD_BACK_SPLITS for trace_case in trace.cases]
+    label_values = np.where(is_held_back, UNLABELLED, label_codes(trace.cases))
+    for score_name in score_names:
+        if score_name in HIT_SCORES:
+            hit_scores, direction = getattr(trace.hits, score_name)[:, 0, 0], "surer"
+            case_scores = np.fmax.reduce(hit_scores, axis=1, initial=nan)
         else:
-            score = trace.columns[name][:, 0, 0]
-            direction = trace.meta["signals"][name]["higher"]
-        if text := ScoredCases.of_labels(score, label).contradiction(name, direction):
-            warn_user(text)
+            case_scores = trace.columns[score_name][:, 0, 0]
+            direction = trace.meta["signals"][score_name]["higher"]
+        if warning_text := ScoredCases.of_labels(case_scores, label_values).contradiction(
+            score_name, direction
+        ):
+            warn_user(warning_text)

@@ -29,7 +29,7 @@ from raglab.values import BoolArray, Case, TraceData
 if TYPE_CHECKING:
     import pandas as pd
 
-_LENGTH = 80  # characters of a source that a note shows
+_SHOWN_LENGTH = 80  # characters of a source that a note shows
 
 
 def status_only(cases: Iterable[Case]) -> BoolArray:
@@ -50,16 +50,21 @@ def trace_status_only(trace: TraceView) -> BoolArray:
 
     The hits of a part on disk are loaded only where some case may be judged by text.
     """
-    parts = [
-        once(part, "status only", partial(_part_status_only, part)) for part in trace_parts(trace)
+    part_masks = [
+        once(trace_part, "status only", partial(_part_status_only, trace_part))
+        for trace_part in trace_parts(trace)
     ]
-    return np.concatenate(parts)
+    return np.concatenate(part_masks)
 
 
-def _part_status_only(part: TracePart) -> BoolArray:
-    cases = part.cases
-    alone = status_only(cases)
-    return alone & ~judged_cases(part.loaded()) if (alone & may_be_judged(cases)).any() else alone
+def _part_status_only(trace_part: TracePart) -> BoolArray:
+    part_cases = trace_part.cases
+    by_status_only = status_only(part_cases)
+    return (
+        by_status_only & ~judged_cases(trace_part.loaded())
+        if (by_status_only & may_be_judged(part_cases)).any()
+        else by_status_only
+    )
 
 
 def trace_basis(trace: TraceView) -> Basis:
@@ -68,17 +73,18 @@ def trace_basis(trace: TraceView) -> Basis:
     Hits of a part are loaded only where an answer may be judged.
     """
     return Basis.joined(
-        once(part, "basis", partial(_part_basis, part)) for part in trace_parts(trace)
+        once(trace_part, "basis", partial(_part_basis, trace_part))
+        for trace_part in trace_parts(trace)
     )
 
 
-def _part_basis(part: TracePart) -> Basis:
-    if may_be_judged(part.cases).any():
-        return Basis.of(part.loaded())
-    return Basis(0, sum(case.expect_status == "ok" for case in part.cases))
+def _part_basis(trace_part: TracePart) -> Basis:
+    if may_be_judged(trace_part.cases).any():
+        return Basis.of(trace_part.loaded())
+    return Basis(0, sum(part_case.expect_status == "ok" for part_case in trace_part.cases))
 
 
-def status_only_sentence(count: int, cases: int) -> str:
+def status_only_sentence(n_status_only: int, n_cases: int) -> str:
     """Headline of a result some of whose cases are scored by status alone; '' where there are none.
 
     Example:
@@ -86,18 +92,19 @@ def status_only_sentence(count: int, cases: int) -> str:
       '41 of 60 cases are scored by status alone'
     """
     return (
-        f"{count:,} of {cases:,} cases {'is' if count == 1 else 'are'} scored by status alone"
-        if count
+        f"{n_status_only:,} of {n_cases:,} cases {'is' if n_status_only == 1 else 'are'} scored "
+        "by status alone"
+        if n_status_only
         else ""
     )
 
 
-def status_only_note(alone: BoolArray) -> str:
+def status_only_note(by_status_only: BoolArray) -> str:
     """The sentence about cases, [Q], with the reason.
 
     '' where every case labelled ok states sources.
     """
-    sentence = status_only_sentence(int(alone.sum()), len(alone))
+    sentence = status_only_sentence(int(by_status_only.sum()), len(by_status_only))
     return (
         f"{sentence}: labelled ok without sources, they count any answer as correct (S6.3)."
         if sentence
@@ -105,26 +112,29 @@ def status_only_note(alone: BoolArray) -> str:
     )
 
 
-def headline_sentence(alone: int, cases: int, failed: int = 0) -> str:
+def headline_sentence(n_status_only: int, n_cases: int, n_failed: int = 0) -> str:
     """Headline of a result: cases that are left out, and those scored by status alone.
 
     Args:
-      alone: cases scored by status alone.
-      cases: those that the result is of.
-      failed: cases left out, since a call failed.
+      n_status_only: cases scored by status alone.
+      n_cases: those that the result is of.
+      n_failed: cases left out, since a call failed.
     """
-    sentences = (failed_sentence(failed, cases), status_only_sentence(alone, cases))
+    sentences = (failed_sentence(n_failed, n_cases), status_only_sentence(n_status_only, n_cases))
     return "; ".join(filter(None, sentences))
 
 
-def headline_note(trace: TraceView, alone: BoolArray | None = None) -> str:
+def headline_note(trace: TraceView, by_status_only: BoolArray | None = None) -> str:
     """The same as a note on the cases of a trace, with the reason.
 
     Args:
-      alone: whether each case is scored by status alone, [Q]; asked of the trace where not given.
+      by_status_only: whether each case is scored by status alone, [Q]; asked of the trace where not
+        given.
     """
-    note = status_only_note(trace_status_only(trace) if alone is None else alone)
-    return " ".join(filter(None, (failed_note(trace), note)))
+    status_note = status_only_note(
+        trace_status_only(trace) if by_status_only is None else by_status_only
+    )
+    return " ".join(filter(None, (failed_note(trace), status_note)))
 
 
 class UnretrievedCases(NamedTuple):
@@ -141,13 +151,13 @@ class UnretrievedCases(NamedTuple):
 
 def unretrieved_count(trace: TraceView, arm: str | None = None) -> int:
     """How many cases labelled ok expect sources that no hit of an arm has."""
-    return sum(len(part.lacking) for part in _unretrieved_parts(trace, arm))
+    return sum(len(unretrieved_part.lacking) for unretrieved_part in _unretrieved_parts(trace, arm))
 
 
 def _unretrieved_parts(trace: TraceView, arm: str | None) -> list[UnretrievedCases]:
     return [
-        once(part, f"unretrieved {arm}", partial(_part_unretrieved, part, arm))
-        for part in trace_parts(trace)
+        once(trace_part, f"unretrieved {arm}", partial(_part_unretrieved, trace_part, arm))
+        for trace_part in trace_parts(trace)
     ]
 
 
@@ -160,63 +170,84 @@ def unretrieved_note(trace: TraceView, arm: str | None = None) -> str:
 
     Source: rules S6.1, S6.3.
     """
-    parts = _unretrieved_parts(trace, arm)
-    lacking = [pair for part in parts for pair in part.lacking]
-    if not lacking:
+    unretrieved_parts = _unretrieved_parts(trace, arm)
+    lacking_cases = [
+        case_source
+        for unretrieved_part in unretrieved_parts
+        for case_source in unretrieved_part.lacking
+    ]
+    if not lacking_cases:
         return ""
     # By id, so that the note names the same cases in whatever order they stand.
-    lacking.sort(key=lambda pair: (pair[0].id, pair[0].query, pair[1]))
-    (first, source), n_sourced = lacking[0], sum(part.n_sourced for part in parts)
+    lacking_cases.sort(
+        key=lambda case_source: (case_source[0].id, case_source[0].query, case_source[1])
+    )
+    (first_case, source), n_sourced = (
+        lacking_cases[0],
+        sum(unretrieved_part.n_sourced for unretrieved_part in unretrieved_parts),
+    )
     # Slips are looked for among the documents of all parts, so that the note is the same however a
     # trace is cut.
-    documents = frozenset[str]().union(*(part.documents for part in parts))
-    meanings = source_meanings(
-        {source for case, _ in lacking for source in _expects(case)}, documents
+    documents = frozenset[str]().union(
+        *(unretrieved_part.documents for unretrieved_part in unretrieved_parts)
     )
-    slips = misspelt_sources((case for case, _ in lacking), documents, meanings)
-    near = ""
-    if slips:
-        _, slip, document = slips[0]
-        near = (
-            f" {len(slips):,} of them name a source that is a document of the hits up to case or "
-            f"file extension, as {slip[:_LENGTH]!r} beside {document[:_LENGTH]!r}: correct those "
+    meanings = source_meanings(
+        {source for case, _ in lacking_cases for source in _expects(case)}, documents
+    )
+    misspelt_cases = misspelt_sources((case for case, _ in lacking_cases), documents, meanings)
+    slip_text = ""
+    if misspelt_cases:
+        _, misspelt_source, document = misspelt_cases[0]
+        slip_text = (
+            f" {len(misspelt_cases):,} of them name a source that is a document of the hits up "
+            "to case or "
+            f"file extension, as {misspelt_source[:_SHOWN_LENGTH]!r} beside "
+            f"{document[:_SHOWN_LENGTH]!r}: correct those "
             "first."
         )
     return (
-        f"{len(lacking):,} of {n_sourced:,} cases labelled ok with sources expect what none of "
+        f"{len(lacking_cases):,} of {n_sourced:,} cases labelled ok with sources expect what "
+        "none of "
         "their hits has, at any "
-        f"depth, such as {source[:_LENGTH]!r} in case {first.id[:_LENGTH]!r}: no policy can "
-        f"answer them right.{near}"
+        f"depth, such as {source[:_SHOWN_LENGTH]!r} in case {first_case.id[:_SHOWN_LENGTH]!r}: "
+        "no policy can "
+        f"answer them right.{slip_text}"
     )
 
 
-def _part_unretrieved(part: TracePart, arm: str | None) -> UnretrievedCases:
-    if not any(case.expect_status == "ok" and _expects(case) for case in part.cases):
+def _part_unretrieved(trace_part: TracePart, arm: str | None) -> UnretrievedCases:
+    if not any(case.expect_status == "ok" and _expects(case) for case in trace_part.cases):
         return UnretrievedCases()
-    trace: TraceData = part.loaded()
+    trace: TraceData = trace_part.loaded()
     documents, by_text = known_documents(trace), judged_cases(trace)
-    rows = [
-        row
-        for row, case in enumerate(trace.cases)
-        if case.expect_status == "ok" and not by_text[row] and _expects(case)
+    sourced_rows = [
+        case_index
+        for case_index, case in enumerate(trace.cases)
+        if case.expect_status == "ok" and not by_text[case_index] and _expects(case)
     ]
-    expected = {source for row in rows for source in _expects(trace.cases[row])}
-    named = chunk_sources(trace.chunks, source_meanings(expected, documents))
-    lacking = []
-    hit = trace.hits.chunk[:, trace.arm(arm or trace.arms[0])].reshape(len(trace), -1)
-    for row in rows:
-        case, chunks = trace.cases[row], set(hit[row].tolist()) - {-1}
-        there = {source for place in chunks for source in named[place]}
-        missing = [source for source in case.expect_sources if source not in there]
-        if not missing and there.isdisjoint(case.expect_sources_any):
-            missing = [*case.expect_sources_any]
-        if missing:
-            lacking.append((case, missing[0]))
-    return UnretrievedCases(tuple(lacking), len(rows), frozenset(documents if lacking else ()))
+    expected_sources = {
+        source for case_index in sourced_rows for source in _expects(trace.cases[case_index])
+    }
+    chunk_source_names = chunk_sources(trace.chunks, source_meanings(expected_sources, documents))
+    lacking_cases = []
+    hit_chunks = trace.hits.chunk[:, trace.arm(arm or trace.arms[0])].reshape(len(trace), -1)
+    for case_index in sourced_rows:
+        case, chunks = trace.cases[case_index], set(hit_chunks[case_index].tolist()) - {-1}
+        found_sources = {
+            source for chunk_number in chunks for source in chunk_source_names[chunk_number]
+        }
+        missing_sources = [source for source in case.expect_sources if source not in found_sources]
+        if not missing_sources and found_sources.isdisjoint(case.expect_sources_any):
+            missing_sources = [*case.expect_sources_any]
+        if missing_sources:
+            lacking_cases.append((case, missing_sources[0]))
+    return UnretrievedCases(
+        tuple(lacking_cases), len(sourced_rows), frozenset(documents if lacking_cases else ())
+    )
 
 
-def _expects(case: Case) -> tuple[str, ...]:
-    return (*case.expect_sources, *case.expect_sources_any)
+def _expects(labelled_case: Case) -> tuple[str, ...]:
+    return (*labelled_case.expect_sources, *labelled_case.expect_sources_any)
 
 
 def with_headline(table: pd.DataFrame, trace: TraceView) -> pd.DataFrame:

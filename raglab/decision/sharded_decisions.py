@@ -28,9 +28,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def joined_columns(parts: Sequence[CaseColumns]) -> CaseColumns:
+def joined_columns(shard_columns: Sequence[CaseColumns]) -> CaseColumns:
     """Columns of all shards as one."""
-    return read_only(CaseColumns(*(np.concatenate(fields) for fields in zip(*parts, strict=True))))
+    return read_only(
+        CaseColumns(
+            *(np.concatenate(shard_fields) for shard_fields in zip(*shard_columns, strict=True))
+        )
+    )
 
 
 def decision_columns(decisions: Decisions) -> CaseColumns:
@@ -84,10 +88,10 @@ class ShardedDecisions(CaseVerdicts, Result):
         Of each shard that holds some the cases are read, without its hits.
         """
         return [
-            part_cases[row]
-            for part, here in self._part_rows(rows)
-            for part_cases in [part.cases]
-            for row in here
+            part_cases[case_index]
+            for trace_part, part_rows in self._part_rows(rows)
+            for part_cases in [trace_part.cases]
+            for case_index in part_rows
         ]
 
     def reasons(self, rows: Sequence[int]) -> dict[int, str]:
@@ -95,21 +99,30 @@ class ShardedDecisions(CaseVerdicts, Result):
 
         Their shards are loaded.
         """
-        at = np.unique(np.asarray(rows, dtype=np.intp))
-        function = partial(shard_reasons, decided=self.decided)
-        shard_texts = run_each(function, list(self._part_rows(at)), what="explain")
+        case_indices = np.unique(np.asarray(rows, dtype=np.intp))
+        explain_shard = partial(shard_reasons, decided=self.decided)
+        shard_texts = run_each(explain_shard, list(self._part_rows(case_indices)), what="explain")
         return dict(
-            zip(at.tolist(), (text for texts in shard_texts for text in texts), strict=True)
+            zip(
+                case_indices.tolist(),
+                (reason for reason_texts in shard_texts for reason in reason_texts),
+                strict=True,
+            )
         )
 
-    def _part_rows(self, rows: PlaceArray) -> Iterator[tuple[TracePart, list[int]]]:
+    def _part_rows(self, case_indices: PlaceArray) -> Iterator[tuple[TracePart, list[int]]]:
         """Parts that hold some of ascending positions, and the positions in each."""
-        start = 0
-        for size, part in zip(self.sizes, self.trace.parts, strict=True):
-            here = rows[(rows >= start) & (rows < start + size)] - start
-            if len(here):
-                yield part, here.tolist()
-            start += size
+        shard_start = 0
+        for shard_size, trace_part in zip(self.sizes, self.trace.parts, strict=True):
+            part_rows = (
+                case_indices[
+                    (case_indices >= shard_start) & (case_indices < shard_start + shard_size)
+                ]
+                - shard_start
+            )
+            if len(part_rows):
+                yield trace_part, part_rows.tolist()
+            shard_start += shard_size
 
     def shards(self) -> Iterator[Decisions]:
         """Decisions on each shard, one at a time."""
@@ -121,8 +134,10 @@ class ShardedDecisions(CaseVerdicts, Result):
         Raises:
           KeyError: the trace holds no such case.
         """
-        number = int(np.searchsorted(np.cumsum(self.sizes), self.row_of(case_id), side="right"))
-        return self.decided(self.trace.parts[number])
+        shard_index = int(
+            np.searchsorted(np.cumsum(self.sizes), self.row_of(case_id), side="right")
+        )
+        return self.decided(self.trace.parts[shard_index])
 
     def explain(self, case_id: str) -> Checks:
         """Every gate and rule of one case in the order of the chain, see `Decisions.explain`.
@@ -146,18 +161,18 @@ class ShardedDecisions(CaseVerdicts, Result):
         Questions, answers and sources are texts, 0.5 to 1 kB a case: for millions of cases take
         `status`, `decided_by` and `confidence()`, or the frames of `shards()` one by one.
         """
-        function = partial(shard_frame, decided=self.decided, reasons=reasons)
-        table = join_frames(list(run_each(function, self.trace.parts, what="frame")))
-        return table.assign(**mix_column(self.label_code, mix))
+        make_frame = partial(shard_frame, decided=self.decided, reasons=reasons)
+        joined_table = join_frames(list(run_each(make_frame, self.trace.parts, what="frame")))
+        return joined_table.assign(**mix_column(self.label_code, mix))
 
 
 def shard_reasons(
-    held: tuple[TracePart, Sequence[int]], decided: Callable[[TracePart], Decisions]
+    part_and_rows: tuple[TracePart, Sequence[int]], decided: Callable[[TracePart], Decisions]
 ) -> list[str]:
     """Why some cases of one part came out as they did; pure, so that any worker may tell."""
-    part, rows = held
-    decisions = decided(part)
-    return [decisions.reason(row) for row in rows]
+    trace_part, case_indices = part_and_rows
+    decisions = decided(trace_part)
+    return [decisions.reason(case_index) for case_index in case_indices]
 
 
 def shard_frame(
@@ -171,13 +186,18 @@ def join_frames(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Rows of same-column tables, stacked, with the types that the rows would have in one table."""
     import pandas as pd
 
-    columns = {}
-    for name in frames[0]:
-        parts = [frame[name] for frame in frames]
-        if all(part.dtype == parts[0].dtype for part in parts):
-            columns[name] = pd.concat(parts, ignore_index=True)
+    joined_columns_by_name = {}
+    for column_name in frames[0]:
+        part_columns = [part_frame[column_name] for part_frame in frames]
+        if all(part_column.dtype == part_columns[0].dtype for part_column in part_columns):
+            joined_columns_by_name[column_name] = pd.concat(part_columns, ignore_index=True)
         # a part without a text, or with a contract of nobody, has another type than all together
         else:
-            plain_parts = (part.astype(object).where(part.notna(), None) for part in parts)
-            columns[name] = pd.Series([value for part in plain_parts for value in part.tolist()])
-    return pd.DataFrame(columns)
+            plain_parts = (
+                part_column.astype(object).where(part_column.notna(), None)
+                for part_column in part_columns
+            )
+            joined_columns_by_name[column_name] = pd.Series(
+                [cell for part_column in plain_parts for cell in part_column.tolist()]
+            )
+    return pd.DataFrame(joined_columns_by_name)

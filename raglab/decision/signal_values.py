@@ -3,7 +3,7 @@
 Query, hits, answer (S2.15).
 
 Each function measures what one source tells, as columns by name; `signal_rows` puts them into the
-order of a `SignalSet`: the built-in ones, then the trace's own. Nothing here hangs on a threshold.
+order of a `SignalSet`: the built-in ones, then the trace's own. None depends on a threshold.
 
 The intent of a question is whether it wants a graph or a table, and how complex it is (S4.1). Its
 rules stand in the files of the languages, by no corpus. A question that no rule speaks to scores 0.
@@ -40,25 +40,33 @@ from raglab.words.characters import unaccented
 from raglab.words.languages import LANGUAGES, Language, expression
 from raglab.words.tokeniser import word_count
 
-COMPARED = ("dense", "bm25", "hybrid")  # arms whose agreement is a signal: words, meaning, and both
-OVERLAP_AT = 5  # first hits of two arms that are compared
-BEST = 10  # best cosines whose spread is a signal
-ROOM = "clarification"  # of `raglab.extensions`, that measures the signals of `STORED`
-STORED = tuple(signal.name for signal in PARSED)  # signals that only a trace's columns tell
-ANSWERED = tuple(signal.name for signal in BUILT_IN if signal.stage == "answer")
+COMPARED_ARMS = (
+    "dense",
+    "bm25",
+    "hybrid",
+)  # arms whose agreement is a signal: words, meaning, and both
+OVERLAP_DEPTH = 5  # first hits of two arms that are compared
+SPREAD_HITS = 10  # best cosines whose spread is a signal
+STORED_ROOM = (
+    "clarification"  # of `raglab.extensions`, that measures the signals of `STORED_SIGNALS`
+)
+STORED_SIGNALS = tuple(signal.name for signal in PARSED)  # signals that only a trace's columns tell
+ANSWER_SIGNALS = tuple(signal.name for signal in BUILT_IN if signal.stage == "answer")
 Columns = dict[str, FloatArray]
 
 
-def arm_order(rank: NDArray[np.int32], hit: IntArray) -> IntArray:
+def arm_order(hit_ranks: NDArray[np.int32], hit_chunks: IntArray) -> IntArray:
     """Places of the hits in the arm's final order, hits without a rank last."""
     return np.argsort(
-        np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable"
+        np.where((hit_chunks >= 0) & (hit_ranks >= 0), hit_ranks, np.iinfo(np.int32).max),
+        axis=1,
+        kind="stable",
     )
 
 
-def first_by_rank(values: FloatArray, order: IntArray, k: int) -> FloatArray:
+def first_by_rank(hit_values: FloatArray, hit_order: IntArray, n_first: int) -> FloatArray:
     """Values of the first k hits in an order, [k, B]."""
-    return np.ascontiguousarray(values[np.arange(len(values)), order[:, :k].T])
+    return np.ascontiguousarray(hit_values[np.arange(len(hit_values)), hit_order[:, :n_first].T])
 
 
 def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> Columns:
@@ -80,13 +88,18 @@ def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> C
         "documents": [len(case.selected_sources) for case in cases],
     }
     intents = [intent(case.query)[: len(INTENT_FLAGS)] for case in cases]
-    names = ("intent_graph", "intent_table", "complexity")
-    scores = dict(zip(names, np.array(intents, dtype=np.float64).reshape(-1, 3).T, strict=True))
-    return {name: np.array(counts, dtype=np.float64) for name, counts in columns.items()} | scores
+    intent_names = ("intent_graph", "intent_table", "complexity")
+    intent_scores = dict(
+        zip(intent_names, np.array(intents, dtype=np.float64).reshape(-1, 3).T, strict=True)
+    )
+    return {
+        signal_name: np.array(case_counts, dtype=np.float64)
+        for signal_name, case_counts in columns.items()
+    } | intent_scores
 
 
 class FirstHits(NamedTuple):
-    """Scores of the first k hits in the arm's final order, [k, B] each; NaN where there is none.
+    """Scores of the first k hits in the arm's final order, [k, B] each; NaN if none.
 
     rerank, hybrid: in [0, 1]. cosine: of query and hit. fallback: what stands in for a reranker
     that says nothing, in [0, 1]. degenerate: whether it says nothing, bool [B].
@@ -99,34 +112,38 @@ class FirstHits(NamedTuple):
     degenerate: BoolArray
 
 
-def score_signals(hits: Hits, first: FirstHits) -> Columns:
+def score_signals(hits: Hits, first_hits: FirstHits) -> Columns:
     """Signals of the hits' scores, by name, [B] each.
 
     Args:
       hits: of one arm in the order of l2, fields [B, K].
-      first: of the same rows.
+      first_hits: of the same rows.
 
     Source: rules S2.4, S2.8, S2.15.
     """
-    n = (~np.isnan(first.cosine)).sum(axis=0)
-    margin = (
-        first.rerank[0] - first.rerank[1]
-        if len(first.rerank) >= 2
+    n_scores = (~np.isnan(first_hits.cosine)).sum(axis=0)
+    rerank_margin = (
+        first_hits.rerank[0] - first_hits.rerank[1]
+        if len(first_hits.rerank) >= 2
         else np.full(len(hits.l2), np.nan)
     )
     return {
-        "confidence": retrieval_confidence(first.rerank, first.fallback, first.degenerate, 1.0),
+        "confidence": retrieval_confidence(
+            first_hits.rerank, first_hits.fallback, first_hits.degenerate, 1.0
+        ),
         "top1_cosine": hits.cosine[:, 0],
-        "mean_cosine": np.where(n > 0, np.nansum(first.cosine, axis=0) / np.maximum(n, 1), np.nan),
+        "mean_cosine": np.where(
+            n_scores > 0, np.nansum(first_hits.cosine, axis=0) / np.maximum(n_scores, 1), np.nan
+        ),
         "gap": confidence_gap(hits),
-        "hybrid": np.fmax.reduce(first.hybrid, axis=0),
-        "rerank_margin": margin,
+        "hybrid": np.fmax.reduce(first_hits.hybrid, axis=0),
+        "rerank_margin": rerank_margin,
         **score_statistics(np.where(hits.chunk >= 0, hits.cosine, np.nan)),
     }
 
 
 def confidence_gap(hits: Hits) -> FloatArray:
-    """Squared L2 between the two nearest hits, [B]; NaN where there is no second."""
+    """Squared L2 between the two nearest hits, [B]; NaN without a second."""
     return (
         np.abs(hits.l2[:, 1] - hits.l2[:, 0])
         if hits.l2.shape[1] >= 2
@@ -142,7 +159,7 @@ def score_statistics(cosine: FloatArray) -> Columns:
     The mean cosine of the hits stands for the score of the whole collection, which NQC divides by.
 
     Args:
-      cosine: of all hits, [B, K]; NaN where there is none.
+      cosine: of all hits, [B, K]; NaN if none.
 
     Source: Shtok, Kurland, Carmel, Raiber & Markovits 2012, Predicting Query Performance by
       Query-Drift Estimation (normalized query commitment), over the ten best hits.
@@ -155,26 +172,32 @@ def score_statistics(cosine: FloatArray) -> Columns:
       {'score_scale': [0.8], 'score_spread': [0.1], 'nqc': [0.125]}
     """
     scale, _ = _mean_and_spread(cosine)
-    best = np.sort(np.where(np.isnan(cosine), -np.inf, cosine), axis=1)[:, ::-1][:, :BEST]
-    _, spread = _mean_and_spread(np.where(np.isinf(best), np.nan, best))
-    size = np.abs(scale)
-    nqc = np.divide(spread, size, out=np.full_like(spread, np.nan), where=size > 0.0)
+    best_cosines = np.sort(np.where(np.isnan(cosine), -np.inf, cosine), axis=1)[:, ::-1][
+        :, :SPREAD_HITS
+    ]
+    _, spread = _mean_and_spread(np.where(np.isinf(best_cosines), np.nan, best_cosines))
+    abs_scale = np.abs(scale)
+    nqc = np.divide(spread, abs_scale, out=np.full_like(spread, np.nan), where=abs_scale > 0.0)
     return {"score_scale": scale, "score_spread": spread, "nqc": nqc}
 
 
 def _mean_and_spread(
-    values: FloatArray,
+    score_rows: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation of every row without its NaN, [B] each.
 
     NaN, without a warning, of an empty row.
     """
-    there = ~np.isnan(values)
-    n = there.sum(axis=1)
-    least = np.maximum(n, 1)
-    mean = np.where(there, values, 0.0).sum(axis=1) / least
-    variance = np.where(there, (values - mean[:, None]) ** 2, 0.0).sum(axis=1) / least
-    return np.where(n > 0, mean, np.nan), np.where(n > 0, np.sqrt(variance), np.nan)
+    is_present = ~np.isnan(score_rows)
+    n_present = is_present.sum(axis=1)
+    divisor = np.maximum(n_present, 1)
+    row_mean = np.where(is_present, score_rows, 0.0).sum(axis=1) / divisor
+    row_variance = (
+        np.where(is_present, (score_rows - row_mean[:, None]) ** 2, 0.0).sum(axis=1) / divisor
+    )
+    return np.where(n_present > 0, row_mean, np.nan), np.where(
+        n_present > 0, np.sqrt(row_variance), np.nan
+    )
 
 
 def arm_agreement(trace: TraceData) -> Columns:
@@ -188,43 +211,55 @@ def arm_agreement(trace: TraceData) -> Columns:
 
     Source: rule S2.15.
     """
-    there = [trace.arm(name) for name in COMPARED if name in trace.arms]
-    depths = trace.hits.chunk.shape[2]
-    if len(there) < 2 or not len(trace):
-        none = np.full((depths, len(trace)), np.nan)
-        return {"arms_first": none, "arms_overlap": none}
-    lists = [_first_chunks(trace, at) for at in there]
-    both, same, overlap = (
-        np.array(rows)
-        for rows in zip(*(_pair_agreement(*pair) for pair in combinations(lists, 2)), strict=True)
+    present_arms = [trace.arm(arm_name) for arm_name in COMPARED_ARMS if arm_name in trace.arms]
+    n_depths = trace.hits.chunk.shape[2]
+    if len(present_arms) < 2 or not len(trace):
+        no_agreement = np.full((n_depths, len(trace)), np.nan)
+        return {"arms_first": no_agreement, "arms_overlap": no_agreement}
+    first_chunks = [_first_chunks(trace, arm_index) for arm_index in present_arms]
+    both_have_hits, same_first, overlaps = (
+        np.array(pair_rows)
+        for pair_rows in zip(
+            *(_pair_agreement(*arm_pair) for arm_pair in combinations(first_chunks, 2)), strict=True
+        )
     )
-    n = both.sum(axis=0)
+    n_pairs = both_have_hits.sum(axis=0)
 
-    def mean(values: FloatArray) -> FloatArray:
-        total = np.where(both, values, 0.0).sum(axis=0)
-        return np.where(n > 0, total / np.maximum(n, 1), np.nan).reshape(depths, len(trace))
+    def mean(pair_values: FloatArray) -> FloatArray:
+        pair_total = np.where(both_have_hits, pair_values, 0.0).sum(axis=0)
+        return np.where(n_pairs > 0, pair_total / np.maximum(n_pairs, 1), np.nan).reshape(
+            n_depths, len(trace)
+        )
 
-    return {"arms_first": mean(same), "arms_overlap": mean(overlap)}
+    return {"arms_first": mean(same_first), "arms_overlap": mean(overlaps)}
 
 
-def _first_chunks(trace: TraceData, at: int) -> IntArray:
+def _first_chunks(trace: TraceData, arm_index: int) -> IntArray:
     """Chunks of the first hits of an arm in its final order, [D·Q, 5], -1 where there are fewer."""
-    chunk, rank = (
-        np.moveaxis(field[:, at], 1, 0).reshape(-1, field.shape[-1])
-        for field in (trace.hits.chunk, trace.hits.rank)
+    chunks, ranks = (
+        np.moveaxis(hit_field[:, arm_index], 1, 0).reshape(-1, hit_field.shape[-1])
+        for hit_field in (trace.hits.chunk, trace.hits.rank)
     )
-    hit = chunk.astype(np.int64)
-    order = arm_order(rank, hit)[:, :OVERLAP_AT]
-    return np.take_along_axis(hit, order, axis=1)
+    hit_chunks = chunks.astype(np.int64)
+    hit_order = arm_order(ranks, hit_chunks)[:, :OVERLAP_DEPTH]
+    return np.take_along_axis(hit_chunks, hit_order, axis=1)
 
 
-def _pair_agreement(first: IntArray, second: IntArray) -> tuple[BoolArray, BoolArray, FloatArray]:
+def _pair_agreement(
+    first_chunks: IntArray, second_chunks: IntArray
+) -> tuple[BoolArray, BoolArray, FloatArray]:
     """Whether both arms have hits, whether the first is the same, and the overlap, [B] each."""
-    there = first >= 0
-    longer = np.maximum(there.sum(axis=1), (second >= 0).sum(axis=1))
-    shared = ((first[:, :, None] == second[:, None, :]) & there[:, :, None]).sum(axis=(1, 2))
-    both = there[:, 0] & (second[:, 0] >= 0)
-    return both, first[:, 0] == second[:, 0], shared / np.maximum(longer, 1)
+    first_present = first_chunks >= 0
+    longer_count = np.maximum(first_present.sum(axis=1), (second_chunks >= 0).sum(axis=1))
+    n_shared = (
+        (first_chunks[:, :, None] == second_chunks[:, None, :]) & first_present[:, :, None]
+    ).sum(axis=(1, 2))
+    both_have_hits = first_present[:, 0] & (second_chunks[:, 0] >= 0)
+    return (
+        both_have_hits,
+        first_chunks[:, 0] == second_chunks[:, 0],
+        n_shared / np.maximum(longer_count, 1),
+    )
 
 
 def stored_signals(trace: TraceData, arm: str) -> Columns:
@@ -235,8 +270,8 @@ def stored_signals(trace: TraceData, arm: str) -> Columns:
     A question asked live has those of its answer as columns too: it is decided before any answer is
     recorded.
     """
-    at = trace.arm(arm)
-    return {name: column[:, at].T for name, column in trace.columns.items()}
+    arm_index = trace.arm(arm)
+    return {signal_name: column[:, arm_index].T for signal_name, column in trace.columns.items()}
 
 
 def trace_signals(trace: TraceData) -> SignalSet:
@@ -245,17 +280,25 @@ def trace_signals(trace: TraceData) -> SignalSet:
     Raises:
       ValueError: a column without a declaration.
     """
-    own = sorted(set(trace.columns).difference(NAMES))
-    if not own:
+    user_signals = sorted(set(trace.columns).difference(NAMES))
+    if not user_signals:
         return BUILT_IN_SET
-    stated = trace.meta.get("signals", {})
-    return SignalSet((*BUILT_IN, *(declared_signal(name, stated.get(name)) for name in own)))
+    declarations = trace.meta.get("signals", {})
+    return SignalSet(
+        (
+            *BUILT_IN,
+            *(
+                declared_signal(signal_name, declarations.get(signal_name))
+                for signal_name in user_signals
+            ),
+        )
+    )
 
 
 def answer_signals(generation: FloatArray, support: FloatArray, n_hits: int) -> Columns:
     """Signals of the recorded answer to all hits, by name, [D, Q] each; NaN where none is recorded.
 
-    The answer hangs on which hits are chosen and those on thresholds, which a signal must not: so
+    The answer depends on which hits are chosen and those on thresholds, which a signal must not: so
     it is the answer of one slot, that of all hits being relevant.
 
     Args:
@@ -268,7 +311,7 @@ def answer_signals(generation: FloatArray, support: FloatArray, n_hits: int) -> 
 def signal_rows(
     columns: Mapping[str, NDArray[Any]],
     retrieved: BoolArray,
-    known: SignalSet = BUILT_IN_SET,
+    signal_set: SignalSet = BUILT_IN_SET,
 ) -> FloatArray:
     """Signals in the order of a set, [signals, D, Q]; NaN where nobody measured one.
 
@@ -284,22 +327,22 @@ def signal_rows(
       >>> rows[NAMES.index("words")].item(), rows[NAMES.index("groups")].item()
       (3.0, nan)
     """
-    rows = np.full((len(known.rows), *retrieved.shape), np.nan)
-    for place, signal in enumerate(known.rows):
+    signal_table = np.full((len(signal_set.rows), *retrieved.shape), np.nan)
+    for signal_index, signal in enumerate(signal_set.rows):
         if signal.name in columns:
-            rows[place] = columns[signal.name]
+            signal_table[signal_index] = columns[signal.name]
             if signal.stage != "query":
-                rows[place][~retrieved] = np.nan
-    return rows
+                signal_table[signal_index][~retrieved] = np.nan
+    return signal_table
 
 
-def with_columns(rows: FloatArray, columns: Mapping[str, FloatArray]) -> FloatArray:
+def with_columns(signal_table: FloatArray, columns: Mapping[str, FloatArray]) -> FloatArray:
     """Signals with those of some built-in columns, if they have values, [signals, D, Q]; a copy."""
-    changed = rows.copy()
-    for name, column in columns.items():
-        place = NAMES.index(name)
-        changed[place] = np.where(np.isnan(column), rows[place], column)
-    return changed
+    changed_table = signal_table.copy()
+    for signal_name, column in columns.items():
+        signal_index = NAMES.index(signal_name)
+        changed_table[signal_index] = np.where(np.isnan(column), signal_table[signal_index], column)
+    return changed_table
 
 
 def used_signals(policy: PolicyData) -> tuple[str, ...]:
@@ -315,27 +358,27 @@ def used_signals(policy: PolicyData) -> tuple[str, ...]:
       ... )
       ('gaps',)
     """
-    used = {
-        name
-        for name, row in policy.signals.items()
-        if row.enabled
-        and not row.min is row.max is None
-        and _holds(policy, f"signals.{name}", "signals")
+    used_names = {
+        entry_name
+        for entry_name, signal_entry in policy.signals.items()
+        if signal_entry.enabled
+        and not signal_entry.min is signal_entry.max is None
+        and _holds(policy, f"signals.{entry_name}", "signals")
     }
     if policy.decision.rule == EXPECTED_COST and policy.decision.model is not None:
-        used |= policy.decision.model.parts.keys()
-    for name, section in policy.gates.items():
-        if section.get("enabled", True) and _holds(policy, f"gates.{name}", "signals"):
-            used |= set(own_gate(name).signals)
+        used_names |= policy.decision.model.parts.keys()
+    for entry_name, gate_section in policy.gates.items():
+        if gate_section.get("enabled", True) and _holds(policy, f"gates.{entry_name}", "signals"):
+            used_names |= set(own_gate(entry_name).signals)
     if policy.fused.parts:  # measured with the tables, whether its gate is on or off
-        used |= policy.fused.parts.keys() - set(NAMES)
-    return in_order(used) if used else ()  # none of nearly every policy
+        used_names |= policy.fused.parts.keys() - set(NAMES)
+    return in_order(used_names) if used_names else ()  # none of nearly every policy
 
 
-def _holds(policy: PolicyData, name: str, group: str) -> bool:
+def _holds(policy: PolicyData, gate_name: str, group_name: str) -> bool:
     """Whether a policy's order holds a gate, by its name or that of its group (rule S2.16)."""
-    order = policy.decision.order
-    return order is None or name in order or group in order
+    gate_order = policy.decision.order
+    return gate_order is None or gate_name in gate_order or group_name in gate_order
 
 
 def check_stored(trace: TraceData, policies: Iterable[PolicyData]) -> None:
@@ -354,34 +397,37 @@ def check_stored(trace: TraceData, policies: Iterable[PolicyData]) -> None:
             check_signals(trace, used_signals(policy))
 
 
-def check_signals(trace: TraceData, names: Iterable[str]) -> None:
+def check_signals(trace: TraceData, signal_names: Iterable[str]) -> None:
     """Stop where only a trace's columns tell a signal and this trace has none of it.
 
     Raises:
       MissingExtensionError: what measures it is not installed.
       ValueError: names the signal and says how to get it (rule S2.15).
     """
-    lacking = [
-        name
-        for name in names
-        if name not in trace.columns and (name in STORED or name not in NAMES)
+    lacking_names = [
+        signal_name
+        for signal_name in signal_names
+        if signal_name not in trace.columns
+        and (signal_name in STORED_SIGNALS or signal_name not in NAMES)
     ]
-    if not lacking:
+    if not lacking_names:
         return
-    name = lacking[0]
-    rule = f"a policy that uses the signal {name} needs a trace that holds it, got one without"
-    if name in NAMES:
+    signal_name = lacking_names[0]
+    requirement = (
+        f"a policy that uses the signal {signal_name} needs a trace that holds it, got one without"
+    )
+    if signal_name in NAMES:
         # without it the trace that is built again lacks it too
-        check_installed(f"the signal {name}", ROOM)
-        msg = f"{rule}; build it again with `raglab trace`."
+        check_installed(f"the signal {signal_name}", STORED_ROOM)
+        message = f"{requirement}; build it again with `raglab trace`."
     else:
-        own = sorted(set(trace.columns).difference(NAMES))
-        there = ", ".join(own) or "none of your own"
-        near = get_close_matches(name, (*NAMES, *own), 1, 0.8)
-        meant = f" Did you mean {near[0]}?" if near else ""
-        how = f"add it by trace.with_signal({name!r}, ...), or by raglab.add_signals"
-        msg = f"{rule} (it holds {there}); {how}.{meant}"
-    raise ValueError(msg)
+        user_signals = sorted(set(trace.columns).difference(NAMES))
+        held_text = ", ".join(user_signals) or "none of your own"
+        close_names = get_close_matches(signal_name, (*NAMES, *user_signals), 1, 0.8)
+        suggestion = f" Did you mean {close_names[0]}?" if close_names else ""
+        remedy = f"add it by trace.with_signal({signal_name!r}, ...), or by raglab.add_signals"
+        message = f"{requirement} (it holds {held_text}); {remedy}.{suggestion}"
+    raise ValueError(message)
 
 
 IntentFlag = Literal["graph", "table", "complexity"]
@@ -465,7 +511,7 @@ _INTENT_TABLE: Mapping[IntentFlag, Mapping[str, float]] = {
         "per unit": 0.2,
         "money or share": 0.2,
     },
-    # Complexity: several steps, conditions, things to hold beside one another.
+    # Complexity: several steps, conditions, things to hold together.
     "complexity": {
         "comparison": 0.5,
         "condition": 0.3,
@@ -480,7 +526,7 @@ _INTENT_TABLE: Mapping[IntentFlag, Mapping[str, float]] = {
     },
 }
 # Of few: occurrences that a rule takes, and what it matches in every language.
-_EVERYWHERE: Mapping[str, tuple[int, str]] = {
+_COMMON_PATTERNS: Mapping[str, tuple[int, str]] = {
     "money or share": (1, r"[£$€%]|\b(?:gbp|eur|usd)\b"),
     "second sentence": (1, r"[.!?;] +\S"),
     "clauses": (3, "[,;:]| - "),
@@ -502,24 +548,34 @@ def intent_rules(language: Language = LANGUAGES) -> tuple[IntentPattern, ...]:
       ... )[0]
       'both'
     """
-    own = language.intent
-    table = [(flag, *row) for flag, rows in _INTENT_TABLE.items() for row in rows.items()]
-    known = {name for flag, rule, _ in table for name in (rule, f"{flag} {rule}")}
-    if not own.rules.keys() <= known:
-        unknown = ", ".join(sorted(own.rules.keys() - known))
+    language_intent = language.intent
+    weighted_rules = [
+        (flag, *rule_weight)
+        for flag, rule_weights in _INTENT_TABLE.items()
+        for rule_weight in rule_weights.items()
+    ]
+    known_rules = {
+        rule_name
+        for flag, rule_key, _ in weighted_rules
+        for rule_name in (rule_key, f"{flag} {rule_key}")
+    }
+    if not language_intent.rules.keys() <= known_rules:
+        unknown_rules = ", ".join(sorted(language_intent.rules.keys() - known_rules))
         refuse(
             f"intent.rules of {language.name} must be rules of intent",
-            unknown,
+            unknown_rules,
             "en.yaml has their names",
         )
-    rules = []
-    for flag, name, weight in table:
-        times, everywhere = _EVERYWHERE.get(name, (1, ""))
-        patterns = own.rules.get(f"{flag} {name}", own.rules.get(name, ()))
-        every = [*([everywhere] if everywhere else []), *patterns] or ["(?!)"]
-        pattern = re.compile(expression(every, own.words), re.IGNORECASE)
-        rules.append(IntentPattern(flag, name, weight, pattern, times))
-    return tuple(rules)
+    intent_patterns = []
+    for flag, rule_name, weight in weighted_rules:
+        n_times, common_pattern = _COMMON_PATTERNS.get(rule_name, (1, ""))
+        patterns = language_intent.rules.get(
+            f"{flag} {rule_name}", language_intent.rules.get(rule_name, ())
+        )
+        alternatives = [*([common_pattern] if common_pattern else []), *patterns] or ["(?!)"]
+        pattern = re.compile(expression(alternatives, language_intent.words), re.IGNORECASE)
+        intent_patterns.append(IntentPattern(flag, rule_name, weight, pattern, n_times))
+    return tuple(intent_patterns)
 
 
 INTENT_RULES = intent_rules()
@@ -553,18 +609,23 @@ def intent_by_rules(question: str, rules: Sequence[IntentPattern]) -> Intent:
       >>> intent_by_rules("Sortiere die Rechnungen", intent_rules(german)).table
       0.5
     """
-    text = unaccented(question.replace("’", "'"))  # as the patterns are written
-    spoke = [rule for rule in rules if _occurs(rule, text)]
-    by_flag = {flag: [rule for rule in spoke if rule.flag == flag] for flag in INTENT_FLAGS}
-    scores = {f: 1.0 - prod(1.0 - rule.weight for rule in rules) for f, rules in by_flag.items()}
+    question_text = unaccented(question.replace("’", "'"))  # as the patterns are written
+    speaking_rules = [rule for rule in rules if _occurs(rule, question_text)]
+    rules_of_flag = {
+        flag: [rule for rule in speaking_rules if rule.flag == flag] for flag in INTENT_FLAGS
+    }
+    scores = {
+        flag_name: 1.0 - prod(1.0 - rule.weight for rule in rules)
+        for flag_name, rules in rules_of_flag.items()
+    }
     reasons: dict[str, tuple[str, ...]] = {
-        flag: tuple(rule.name for rule in rules) for flag, rules in by_flag.items()
+        flag: tuple(rule.name for rule in rules) for flag, rules in rules_of_flag.items()
     }
     return Intent(**scores, reasons=reasons)
 
 
-def _occurs(rule: IntentPattern, text: str) -> bool:
+def _occurs(rule: IntentPattern, question_text: str) -> bool:
     if rule.times == 1:
-        return rule.pattern.search(text) is not None
-    hits = rule.pattern.finditer(text)
-    return all(next(hits, None) is not None for _ in range(rule.times))
+        return rule.pattern.search(question_text) is not None
+    occurrences = rule.pattern.finditer(question_text)
+    return all(next(occurrences, None) is not None for _ in range(rule.times))

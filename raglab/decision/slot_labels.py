@@ -46,7 +46,7 @@ class Plane(NamedTuple):
     items: Sequence[Sequence[str]]
 
 
-def item_planes(items: Sequence[Sequence[str]]) -> Iterator[Plane]:
+def item_planes(row_items_all: Sequence[Sequence[str]]) -> Iterator[Plane]:
     """Items of every row, 64 at a time; the first plane is there whatever the rows hold.
 
     Example:
@@ -56,128 +56,162 @@ def item_planes(items: Sequence[Sequence[str]]) -> Iterator[Plane]:
       ... ]
       [(slice(None, None, None), 64), (array([1]), 6)]
     """
-    lengths = np.fromiter(map(len, items), dtype=np.int64, count=len(items))
-    longest = int(lengths.max(initial=0))
-    yield Plane(slice(None), items if longest <= BITS else [row[:BITS] for row in items])
-    for start in range(BITS, longest, BITS):
-        rows = np.flatnonzero(lengths > start)
-        yield Plane(rows, [items[int(row)][start : start + BITS] for row in rows])
+    item_counts = np.fromiter(map(len, row_items_all), dtype=np.int64, count=len(row_items_all))
+    max_items = int(item_counts.max(initial=0))
+    yield Plane(
+        slice(None),
+        row_items_all if max_items <= BITS else [row_items[:BITS] for row_items in row_items_all],
+    )
+    for plane_start in range(BITS, max_items, BITS):
+        longer_rows = np.flatnonzero(item_counts > plane_start)
+        yield Plane(
+            longer_rows,
+            [
+                row_items_all[int(row_items)][plane_start : plane_start + BITS]
+                for row_items in longer_rows
+            ],
+        )
 
 
 def item_masks(
     items: Sequence[Sequence[str]],
     holders: Mapping[str, PlaceArray],
-    chunk: NDArray[np.integer[Any]],
+    hit_chunks: NDArray[np.integer[Any]],
 ) -> BitArray:
     """Bit i of plane w of a hit is set where its chunk has the query's item 64·w + i.
 
     Args:
       items: per query, different ones.
       holders: item -> positions of the chunks that have it.
-      chunk: [B, K] chunk of each hit, -1 for none.
+      hit_chunks: [B, K] chunk of each hit, -1 for none.
 
     Returns: uint64 [W, B, K] with as many planes as the longest list needs, one at least.
     """
-    masks = []
+    plane_masks = []
     for plane in item_planes(items):
-        mask = np.zeros(chunk.shape, dtype=np.uint64)
-        mask[plane.rows] = bit_masks(plane.items, holders, chunk[plane.rows])
-        masks.append(mask)
-    return np.stack(masks)
+        plane_mask = np.zeros(hit_chunks.shape, dtype=np.uint64)
+        plane_mask[plane.rows] = bit_masks(plane.items, holders, hit_chunks[plane.rows])
+        plane_masks.append(plane_mask)
+    return np.stack(plane_masks)
 
 
-def full_masks(count: NDArray[np.integer[Any]], n_planes: int) -> BitArray:
+def full_masks(item_counts: NDArray[np.integer[Any]], n_planes: int) -> BitArray:
     """Bits of that many items, uint64 [W, B].
 
     Example:
       >>> full_masks(np.array([2, 65]), 2).tolist()
       [[3, 18446744073709551615], [0, 1]]
     """
-    parts = np.clip(count[None] - BITS * np.arange(n_planes)[:, None], 0, BITS)
-    return np.array([[(1 << int(n)) - 1 for n in row] for row in parts], dtype=np.uint64)
+    plane_counts = np.clip(item_counts[None] - BITS * np.arange(n_planes)[:, None], 0, BITS)
+    return np.array(
+        [[(1 << int(n_items)) - 1 for n_items in count_row] for count_row in plane_counts],
+        dtype=np.uint64,
+    )
 
 
 def bit_masks(
     items: Sequence[Sequence[str]],
     holders: Mapping[str, PlaceArray],
-    chunk: NDArray[np.integer[Any]],
+    hit_chunks: NDArray[np.integer[Any]],
 ) -> BitArray:
     """Bit i of a hit is set where its chunk has the query's i-th item.
 
     Args:
       items: per query, at most 64 different items.
       holders: item -> positions of the chunks that have it.
-      chunk: [Q, K] chunk of each hit, -1 for none.
+      hit_chunks: [Q, K] chunk of each hit, -1 for none.
 
     Returns: uint64 [Q, K].
 
     Raises:
       ValueError: a query has more than 64 items.
     """
-    masks = np.zeros(chunk.shape, dtype=np.uint64)
-    n_chunks = int(chunk.max(initial=-1)) + 1
+    hit_masks = np.zeros(hit_chunks.shape, dtype=np.uint64)
+    n_chunks = int(hit_chunks.max(initial=-1)) + 1
     bits_by_item: dict[str, list[tuple[int, int]]] = {}
-    for query, row in enumerate(items):
-        if len(row) > BITS:
-            rule = f"a query may name at most {BITS} entities, words or sources in one plane"
-            refuse(rule, len(row), "take item_masks")
-        for bit, item in enumerate(row):
+    for query_index, query_items in enumerate(items):
+        if len(query_items) > BITS:
+            requirement = f"a query may name at most {BITS} entities, words or sources in one plane"
+            refuse(requirement, len(query_items), "take item_masks")
+        for bit_index, item in enumerate(query_items):
             if item in holders:
-                bits_by_item.setdefault(item, []).append((query, bit))
-    member = np.zeros(n_chunks + 1, dtype=np.uint64)  # the last one stands for "no hit"
-    for item, pairs in bits_by_item.items():
-        rows, bits = np.array(pairs).T
-        where = holders[item]
-        where = where[where < n_chunks]
-        member[where] = 1
-        masks[rows] |= member[chunk[rows]] << bits.astype(np.uint64)[:, None]
-        member[where] = 0
-    return masks
+                bits_by_item.setdefault(item, []).append((query_index, bit_index))
+    is_member = np.zeros(n_chunks + 1, dtype=np.uint64)  # the last one stands for "no hit"
+    for item, query_bits in bits_by_item.items():
+        query_rows, item_bits = np.array(query_bits).T
+        holder_chunks = holders[item]
+        holder_chunks = holder_chunks[holder_chunks < n_chunks]
+        is_member[holder_chunks] = 1
+        hit_masks[query_rows] |= (
+            is_member[hit_chunks[query_rows]] << item_bits.astype(np.uint64)[:, None]
+        )
+        is_member[holder_chunks] = 0
+    return hit_masks
 
 
-def positions(sets: Sequence[Sequence[str]]) -> dict[str, PlaceArray]:
+def positions(item_sets: Sequence[Sequence[str]]) -> dict[str, PlaceArray]:
     """Item -> positions of the sets that hold it."""
-    lists: dict[str, list[int]] = {}
-    for place, members in enumerate(sets):
-        for item in dict.fromkeys(members):
-            lists.setdefault(item, []).append(place)
-    return {item: np.array(places, dtype=np.intp) for item, places in lists.items()}
+    positions_of_item: dict[str, list[int]] = {}
+    for set_index, set_members in enumerate(item_sets):
+        for item in dict.fromkeys(set_members):
+            positions_of_item.setdefault(item, []).append(set_index)
+    return {
+        item: np.array(item_positions, dtype=np.intp)
+        for item, item_positions in positions_of_item.items()
+    }
 
 
-def entity_requirements(hits_of: PatternHits, batch: CaseBatch, structure: Structure) -> Entities:
+def entity_requirements(
+    pattern_counts: PatternHits, case_batch: CaseBatch, structure: Structure
+) -> Entities:
     """Entities each question names, which hits carry them, and which the chosen hits must cover.
 
     Source: rule S2.5.
     """
-    depths, _ = batch.shape
-    named = list(hits_of.query_entities) * depths
-    carried = item_masks(named, positions(hits_of.chunk_entities), batch.keys.hit)
-    n_entities = np.array([len(names) for names in named], dtype=np.int64)
-    wanted = full_masks(n_entities, len(carried))
+    n_depths, _ = case_batch.shape
+    entity_names = list(pattern_counts.query_entities) * n_depths
+    carried_masks = item_masks(
+        entity_names, positions(pattern_counts.chunk_entities), case_batch.keys.hit
+    )
+    n_entities = np.array([len(query_entities) for query_entities in entity_names], dtype=np.int64)
+    named_masks = full_masks(n_entities, len(carried_masks))
     # a question that compares two, or a generic one that names one
-    compares, generic = (np.tile(hits_of.counts[:, column] > 0, depths) for column in (4, 5))
-    needs_coverage = (compares & (n_entities >= 2)) | (generic & (n_entities >= 1))
-    must_cover = np.where(needs_coverage, wanted, 0)
+    compares_entities, is_generic = (
+        np.tile(pattern_counts.counts[:, pattern_column] > 0, n_depths) for pattern_column in (4, 5)
+    )
+    needs_coverage = (compares_entities & (n_entities >= 2)) | (is_generic & (n_entities >= 1))
+    must_cover = np.where(needs_coverage, named_masks, 0)
     # Coverage is asked of every question; the extractor of the resolver is a switch of its own.
     if structure.entity_extractor:
-        return Entities(carried, must_cover, wanted, carried)
-    return Entities(carried, must_cover, np.zeros_like(wanted), np.zeros_like(carried))
+        return Entities(carried_masks, must_cover, named_masks, carried_masks)
+    return Entities(
+        carried_masks, must_cover, np.zeros_like(named_masks), np.zeros_like(carried_masks)
+    )
 
 
-AT_ONCE = 1 << 16  # hits of sets looked up at once
+HITS_AT_ONCE = 1 << 16  # hits of sets looked up at once
 
 
 def _bits(
-    wanted: Sequence[Collection[str]],
-    rows: PlaceArray | slice,
-    specs: Sequence[Sequence[str]],
+    wanted_sources: Sequence[Collection[str]],
+    plane_rows: PlaceArray | slice,
+    row_sources: Sequence[Sequence[str]],
 ) -> BitArray:
     """Bits of the wanted sources of some rows among their own in a plane."""
-    numbers = range(len(wanted))[rows] if isinstance(rows, slice) else rows
-    sets = (frozenset(wanted[number]) for number in numbers)
-    pairs = zip(sets, specs, strict=True)
+    row_numbers = (
+        range(len(wanted_sources))[plane_rows] if isinstance(plane_rows, slice) else plane_rows
+    )
+    wanted_sets = (frozenset(wanted_sources[row_number]) for row_number in row_numbers)
+    wanted_and_row = zip(wanted_sets, row_sources, strict=True)
     return np.array(
-        [sum(1 << bit for bit, source in enumerate(spec) if source in own) for own, spec in pairs],
+        [
+            sum(
+                1 << bit_index
+                for bit_index, source in enumerate(listed_sources)
+                if source in wanted_set
+            )
+            for wanted_set, listed_sources in wanted_and_row
+        ],
         np.uint64,
     )
 
@@ -195,167 +229,202 @@ class SlotLabels(NamedTuple):
 
 
 def slot_labels(
-    chosen: ChosenHits, batch: CaseBatch, entities: Entities, trace: TraceData, min_hits: int
+    chosen_hits: ChosenHits,
+    case_batch: CaseBatch,
+    entities: Entities,
+    trace: TraceData,
+    min_hits: int,
 ) -> SlotLabels:
     """Entities missing, expected sources found and keyword share of every slot.
 
     Args:
       min_hits: of a slot, that must hold an entity.
     """
-    planes = zip(entities.must_cover, entities.carried, strict=True)
-    lacking = [
-        np.bitwise_count(must[:, None] & ~_unions(mask, chosen.places, min_hits))
-        for must, mask in planes
+    entity_planes = zip(entities.must_cover, entities.carried, strict=True)
+    missing_counts = [
+        np.bitwise_count(
+            required_bits[:, None] & ~_unions(carried_bits, chosen_hits.places, min_hits)
+        )
+        for required_bits, carried_bits in entity_planes
     ]
     # as narrow as the number can be: the compiled kernel reads this table most
-    most = BITS * len(lacking)
+    max_missing = BITS * len(missing_counts)
     return SlotLabels(
-        missing=np.add.reduce(lacking, dtype=np.min_scalar_type(most))
-        if len(lacking) > 1
-        else lacking[0],
-        right=_right(chosen, batch, trace),
-        share=_keyword_share(chosen.places, batch, trace),
+        missing=np.add.reduce(missing_counts, dtype=np.min_scalar_type(max_missing))
+        if len(missing_counts) > 1
+        else missing_counts[0],
+        right=_right(chosen_hits, case_batch, trace),
+        share=_keyword_share(chosen_hits.places, case_batch, trace),
     )
 
 
-def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> BoolArray:
+def _right(chosen_hits: ChosenHits, case_batch: CaseBatch, trace: TraceData) -> BoolArray:
     """Whether a slot's hits hold what the case expects.
 
     All of some sources, one of others, and enough of them.
     """
-    cases, places = batch.cases, chosen.places
-    right = np.ones(places.shape[:2], dtype=bool)
-    specs = [
-        tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any))) for case in cases
+    batch_cases, hit_places = case_batch.cases, chosen_hits.places
+    is_right = np.ones(hit_places.shape[:2], dtype=bool)
+    expected_sources = [
+        tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any)))
+        for case in batch_cases
     ]
-    if not any(specs) and not any(
-        case.min_sources or case.expect_option is not None for case in cases
+    if not any(expected_sources) and not any(
+        case.min_sources or case.expect_option is not None for case in batch_cases
     ):
-        return right  # as of a question asked live
-    sought = {source for spec in specs for source in spec}
-    meanings = source_meanings(sought, known_documents(trace)) if sought else {}
-    check_clear(trace.cases, meanings)
-    named = chunk_sources(trace.chunks, meanings)
+        return is_right  # as of a question asked live
+    all_sources = {source for case_sources in expected_sources for source in case_sources}
+    meaning_of_source = source_meanings(all_sources, known_documents(trace)) if all_sources else {}
+    check_clear(trace.cases, meaning_of_source)
+    chunk_names = chunk_sources(trace.chunks, meaning_of_source)
     # Either step costs a pass over all sets of hits; a trace whose cases expect nothing of the kind
     # goes without.
-    if sought:
-        _expect_sources(right, places, batch, specs, positions(named))
-    least = np.array([case.min_sources for case in cases])
-    if least.any():
-        right &= _distinct_counts(batch.keys.source, places) >= least[:, None]
-    _expect_option(right, (chosen.options_all, chosen.options_tied), batch, named)
-    return right
+    if all_sources:
+        _expect_sources(is_right, hit_places, case_batch, expected_sources, positions(chunk_names))
+    min_sources = np.array([case.min_sources for case in batch_cases])
+    if min_sources.any():
+        is_right &= _distinct_counts(case_batch.keys.source, hit_places) >= min_sources[:, None]
+    _expect_option(
+        is_right, (chosen_hits.options_all, chosen_hits.options_tied), case_batch, chunk_names
+    )
+    return is_right
 
 
 def _expect_sources(
-    right: BoolArray,
-    places: IntArray,
-    batch: CaseBatch,
-    specs: Sequence[Sequence[str]],
+    is_right: BoolArray,
+    hit_places: IntArray,
+    case_batch: CaseBatch,
+    expected_sources: Sequence[Sequence[str]],
     holders: Mapping[str, PlaceArray],
 ) -> None:
     """A slot that lacks a required source, or all of those of which one will do, is not right.
 
     Args:
-      specs: sources of each case.
+      expected_sources: sources of each case.
       holders: source -> positions of its chunks.
     """
-    one_will_do = np.array([bool(case.expect_sources_any) for case in batch.cases])
-    some = np.zeros_like(right)
-    every, any_of = (
-        [getattr(case, name) for case in batch.cases]
-        for name in ("expect_sources", "expect_sources_any")
+    accepts_any = np.array([bool(case.expect_sources_any) for case in case_batch.cases])
+    has_any = np.zeros_like(is_right)
+    required_sources, accepted_sources = (
+        [getattr(case, field_name) for case in case_batch.cases]
+        for field_name in ("expect_sources", "expect_sources_any")
     )
-    for rows, spec in item_planes(specs):
-        sources = _unions(bit_masks(spec, holders, batch.keys.hit[rows]), places[rows])
-        wanted = _bits(every, rows, spec)[:, None]
-        right[rows] &= (sources & wanted) == wanted
-        some[rows] |= (sources & _bits(any_of, rows, spec)[:, None]) != 0
-    right &= ~one_will_do[:, None] | some
+    for plane_rows, plane_sources in item_planes(expected_sources):
+        held_bits = _unions(
+            bit_masks(plane_sources, holders, case_batch.keys.hit[plane_rows]),
+            hit_places[plane_rows],
+        )
+        required_bits = _bits(required_sources, plane_rows, plane_sources)[:, None]
+        is_right[plane_rows] &= (held_bits & required_bits) == required_bits
+        has_any[plane_rows] |= (
+            held_bits & _bits(accepted_sources, plane_rows, plane_sources)[:, None]
+        ) != 0
+    is_right &= ~accepts_any[:, None] | has_any
 
 
-def _keyword_share(places: IntArray, batch: CaseBatch, trace: TraceData) -> FloatArray:
+def _keyword_share(hit_places: IntArray, case_batch: CaseBatch, trace: TraceData) -> FloatArray:
     """Share of the question's content words that stand in a slot's hits, [B, S].
 
     1 where it has none (rule S2.7).
     """
-    words = [content_words(case.query, most=None) for case in batch.cases]
+    query_words = [content_words(case.query, most=None) for case in case_batch.cases]
     # only words that are asked for become bits
-    vocabulary = {word for row in words for word in row}
-    texts = [sorted(word_set(chunk.full_text) & vocabulary) for chunk in trace.chunks]
-    holders = positions(texts)
-    n_found = np.zeros(places.shape[:2], dtype=np.int64)
-    for rows, spec in item_planes(words):
-        n_found[rows] += np.bitwise_count(
-            _unions(bit_masks(spec, holders, batch.keys.hit[rows]), places[rows])
+    vocabulary = {content_word for words_of_query in query_words for content_word in words_of_query}
+    chunk_words = [sorted(word_set(chunk.full_text) & vocabulary) for chunk in trace.chunks]
+    holders = positions(chunk_words)
+    n_found = np.zeros(hit_places.shape[:2], dtype=np.int64)
+    for plane_rows, plane_words in item_planes(query_words):
+        n_found[plane_rows] += np.bitwise_count(
+            _unions(
+                bit_masks(plane_words, holders, case_batch.keys.hit[plane_rows]),
+                hit_places[plane_rows],
+            )
         )
-    n_words = np.array([len(row) for row in words], dtype=np.float64)
+    n_words = np.array([len(words_of_query) for words_of_query in query_words], dtype=np.float64)
     with np.errstate(invalid="ignore"):
-        share = n_found / n_words[:, None]
-    share[n_words == 0] = 1.0
-    return share
+        word_shares = n_found / n_words[:, None]
+    word_shares[n_words == 0] = 1.0
+    return word_shares
 
 
-def _cache_blocks(places: IntArray) -> list[slice]:
+def _cache_blocks(hit_places: IntArray) -> list[slice]:
     """Parts of the batch whose sets of hits fit the cache of one core."""
-    step = max(1, AT_ONCE // max(1, places.shape[1] * places.shape[2]))
-    return [slice(start, start + step) for start in range(0, len(places), step)]
+    block_size = max(1, HITS_AT_ONCE // max(1, hit_places.shape[1] * hit_places.shape[2]))
+    return [
+        slice(block_start, block_start + block_size)
+        for block_start in range(0, len(hit_places), block_size)
+    ]
 
 
 # a number
 def _values_at(
-    values: NDArray[Any],
-    places: IntArray,
-    nothing: Any,  # noqa: ANN401
+    hit_values: NDArray[Any],
+    hit_places: IntArray,
+    missing_value: Any,  # noqa: ANN401
 ) -> NDArray[Any]:
-    """Values [b, K] at places [b, S, k]; `nothing` where there is none."""
-    taken = values[np.arange(len(values))[:, None, None], np.maximum(places, 0)]
-    return np.where(places >= 0, taken, nothing)
+    """Values [b, K] at places [b, S, k]; `missing_value` if none."""
+    taken_values = hit_values[np.arange(len(hit_values))[:, None, None], np.maximum(hit_places, 0)]
+    return np.where(hit_places >= 0, taken_values, missing_value)
 
 
-def _unions(mask: BitArray, places: IntArray, least: int = 1) -> BitArray:
-    """Bits that at least so many of every slot's hits have, [B, S]: their union where it is one."""
-    out = np.zeros(places.shape[:2], dtype=np.uint64)
-    for rows in _cache_blocks(places):
-        bits = _values_at(mask[rows], places[rows], np.uint64(0))
-        if least == 1:
-            out[rows] = np.bitwise_or.reduce(bits, axis=2)
+def _unions(hit_bits: BitArray, hit_places: IntArray, min_hits: int = 1) -> BitArray:
+    """Bits that at least so many of every slot's hits have, [B, S]: their union for one.
+
+    Example:
+      >>> hit_bits = np.array([[0b011, 0b010, 0b110]], dtype=np.uint64)
+      >>> slots = np.array([[[0, 1, 2], [0, 2, -1]]])
+      >>> [_unions(hit_bits, slots, n)[0].tolist() for n in (1, 2)]
+      [[7, 7], [2, 2]]
+    """
+    slot_bits = np.zeros(hit_places.shape[:2], dtype=np.uint64)
+    for block_rows in _cache_blocks(hit_places):
+        block_bits = _values_at(hit_bits[block_rows], hit_places[block_rows], np.uint64(0))
+        if min_hits == 1:
+            slot_bits[block_rows] = np.bitwise_or.reduce(block_bits, axis=2)
             continue
         # held[n]: bits of at least n of the hits so far.
-        held = [
-            np.full_like(out[rows], ~np.uint64(0)),
-            *(np.zeros_like(out[rows]) for _ in range(least)),
+        held_bits = [
+            np.full_like(slot_bits[block_rows], ~np.uint64(0)),
+            *(np.zeros_like(slot_bits[block_rows]) for _ in range(min_hits)),
         ]
-        for hit in np.moveaxis(bits, 2, 0):
-            for count in range(least, 0, -1):
-                held[count] |= held[count - 1] & hit
-        out[rows] = held[least]
-    return out
+        for bits_of_hit in np.moveaxis(block_bits, 2, 0):
+            for n_holders in range(min_hits, 0, -1):
+                held_bits[n_holders] |= held_bits[n_holders - 1] & bits_of_hit
+        slot_bits[block_rows] = held_bits[min_hits]
+    return slot_bits
 
 
-def _distinct_counts(key: IntArray, places: IntArray) -> IntArray:
+def _distinct_counts(hit_keys: IntArray, hit_places: IntArray) -> IntArray:
     """How many different keys every slot's hits have, [B, S]."""
-    out = np.zeros(places.shape[:2], dtype=np.int64)
-    for rows in _cache_blocks(places):
-        ordered = np.sort(_values_at(key[rows], places[rows], -1), axis=2)
-        out[rows] = (np.diff(ordered, axis=2, prepend=-1) != 0).sum(axis=2)
-    return out
+    slot_counts = np.zeros(hit_places.shape[:2], dtype=np.int64)
+    for block_rows in _cache_blocks(hit_places):
+        sorted_keys = np.sort(_values_at(hit_keys[block_rows], hit_places[block_rows], -1), axis=2)
+        slot_counts[block_rows] = (np.diff(sorted_keys, axis=2, prepend=-1) != 0).sum(axis=2)
+    return slot_counts
 
 
 def _expect_option(
-    right: BoolArray,
-    options: Sequence[list[tuple[resolver.Option, ...]]],
-    batch: CaseBatch,
-    named: Sequence[Sequence[str]],
+    is_right: BoolArray,
+    slot_options: Sequence[list[tuple[resolver.Option, ...]]],
+    case_batch: CaseBatch,
+    chunk_names: Sequence[Sequence[str]],
 ) -> None:
     """If a case says which option is right, that one must exist and hold the expected sources."""
-    for row, case in enumerate(batch.cases):
+    for row_index, case in enumerate(case_batch.cases):
         if case.expect_option is None:
             continue
-        for slot, of_slot in zip(OPTION_SLOTS, options, strict=True):
-            shown = of_slot[row]
-            places = (
-                shown[case.expect_option - 1].places if 0 < case.expect_option <= len(shown) else ()
+        for slot, options_by_row in zip(OPTION_SLOTS, slot_options, strict=True):
+            row_options = options_by_row[row_index]
+            option_places = (
+                row_options[case.expect_option - 1].places
+                if 0 < case.expect_option <= len(row_options)
+                else ()
             )
-            there = {name for place in places for name in named[batch.keys.hit[row, place]]}
-            right[row, slot] &= bool(places) and there.issuperset(case.expect_sources)
+            option_sources = {
+                source_name
+                for hit_place in option_places
+                for source_name in chunk_names[case_batch.keys.hit[row_index, hit_place]]
+            }
+            is_right[row_index, slot] &= bool(option_places) and option_sources.issuperset(
+                case.expect_sources
+            )

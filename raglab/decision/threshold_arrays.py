@@ -17,14 +17,14 @@ from raglab.gating.signal_gates import SIGNALS, SignalThresholds, UserThresholds
 from raglab.policy import PolicyData
 from raglab.policy_parts.acting import RULE_SWITCHES, check_order_names
 from raglab.policy_parts.gate_order import (
-    ON_CHOSEN,
+    CHOSEN_READERS,
     PUBLISHED_ORDER,
     Order,
     policy_order,
     user_names,
 )
 from raglab.policy_parts.own_gates import own_gate, own_thresholds
-from raglab.policy_parts.sections import EXPECTED_COST, UNSTATED, in_order
+from raglab.policy_parts.sections import EXPECTED_COST, UNGATED_SIGNAL, in_order
 from raglab.resolver import RULES, RuleSwitches, RuleThresholds
 from raglab.values import Floats, refuse
 
@@ -51,174 +51,246 @@ class Thresholds(NamedTuple):
     own: Mapping[str, OwnThresholds]
     order: Order
 
-    def user(self, names: Sequence[str] | None) -> UserThresholds:
+    def user(self, gate_names: Sequence[str] | None) -> UserThresholds:
         """Thresholds of the gates on signals and of those of the user.
 
         Args:
-          names: `signals.<name>` and `gates.<name>` of those wanted; None for all.
+          gate_names: `signals.<name>` and `gates.<name>` of those wanted; None for all.
         """
-        if names is None:
+        if gate_names is None:
             return UserThresholds(self.signals, self.own)
         return UserThresholds(
-            _named(self.signals, SIGNALS, names), _named(self.own, USER_GATES_SECTION, names)
+            _named(self.signals, SIGNALS, gate_names),
+            _named(self.own, USER_GATES_SECTION, gate_names),
         )
 
-    def without(self, off: Collection[str]) -> Thresholds:
+    def without(self, off_gates: Collection[str]) -> Thresholds:
         """The same with some gates switched off."""
-        switched = {
-            name: self.gates[name]._replace(on=np.zeros_like(self.gates[name].on)) for name in off
+        switched_gates = {
+            gate_name: self.gates[gate_name]._replace(on=np.zeros_like(self.gates[gate_name].on))
+            for gate_name in off_gates
         }
-        return self._replace(gates={**self.gates, **switched}) if off else self
+        return self._replace(gates={**self.gates, **switched_gates}) if off_gates else self
 
-    def with_value(self, path: str, values: Floats) -> Thresholds:
+    def with_value(self, threshold_path: str, new_values: Floats) -> Thresholds:
         """The same with the values at a path of a gate or rule replaced."""
-        section, _, key = path.partition(".")
+        section, _, threshold_key = threshold_path.partition(".")
         if section == "resolver":
-            return self._replace(rules=self.rules._replace(**{key: values}))
+            return self._replace(rules=self.rules._replace(**{threshold_key: new_values}))
         if section == "decision":
-            name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
-            return self._replace(costs=self.costs and self.costs._replace(**{name: values}))
-        name, _, bound = key.partition(".")
+            gate_name = (
+                "ratio"
+                if threshold_key == "ratio"
+                else COST_FIELDS[threshold_key.removeprefix("costs.")]
+            )
+            return self._replace(
+                costs=self.costs and self.costs._replace(**{gate_name: new_values})
+            )
+        gate_name, _, bound_name = threshold_key.partition(".")
         if section == SIGNALS:  # one that no policy gates moves as if the policy gated it
-            gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))
-            of_bound: dict[str, Any] = {bound: values}
-            return self._replace(signals={**self.signals, name: gate._replace(**of_bound)})
+            signal_gate = self.signals.get(
+                gate_name,
+                SignalThresholds(UNSET_BOUND, UNSET_BOUND, SWITCHED_ON, ~SWITCHED_ON, SWITCHED_ON),
+            )
+            bound_change: dict[str, Any] = {bound_name: new_values}
+            return self._replace(
+                signals={**self.signals, gate_name: signal_gate._replace(**bound_change)}
+            )
         if section == USER_GATES_SECTION:
-            own = self.own[name]
-            moved = replace(own, values=own.values._replace(**{bound: values}))
-            return self._replace(own={**self.own, name: moved})
-        of_gate = self.gates[section]._replace(**{key: values})
-        return self._replace(gates={**self.gates, section: of_gate})
+            user_gate = self.own[gate_name]
+            moved_gate = replace(
+                user_gate, values=user_gate.values._replace(**{bound_name: new_values})
+            )
+            return self._replace(own={**self.own, gate_name: moved_gate})
+        moved_thresholds = self.gates[section]._replace(**{threshold_key: new_values})
+        return self._replace(gates={**self.gates, section: moved_thresholds})
 
 
 # thresholds, a part of them, or an array
-def stacked(thresholds: Sequence[Any], n: int) -> Any:  # noqa: ANN401
+def stacked(policy_values: Sequence[Any], n_policies: int) -> Any:  # noqa: ANN401
     """Thresholds of n policies each, [n, 1] or [1, 1], one below the other.
 
     What all share as one object stays so.
     """
-    first = thresholds[0]
-    if all(row is first for row in thresholds):
-        return first
-    if isinstance(first, OwnThresholds):
-        parts = {
-            name: stacked([getattr(row, name) for row in thresholds], n)
-            for name in ("values", "on")
+    first_value = policy_values[0]
+    if all(policy_value is first_value for policy_value in policy_values):
+        return first_value
+    if isinstance(first_value, OwnThresholds):
+        stacked_parts = {
+            field_name: stacked(
+                [getattr(policy_value, field_name) for policy_value in policy_values], n_policies
+            )
+            for field_name in ("values", "on")
         }
-        return replace(first, **parts)
-    if isinstance(first, dict):
-        return {name: stacked([row[name] for row in thresholds], n) for name in first}
-    if isinstance(first, tuple):
-        return type(first)(*(stacked(fields, n) for fields in zip(*thresholds, strict=True)))
-    return np.concatenate([np.broadcast_to(row, (n, 1)) for row in thresholds])
+        return replace(first_value, **stacked_parts)
+    if isinstance(first_value, dict):
+        return {
+            field_name: stacked(
+                [policy_value[field_name] for policy_value in policy_values], n_policies
+            )
+            for field_name in first_value
+        }
+    if isinstance(first_value, tuple):
+        return type(first_value)(
+            *(
+                stacked(field_values, n_policies)
+                for field_values in zip(*policy_values, strict=True)
+            )
+        )
+    return np.concatenate(
+        [np.broadcast_to(policy_value, (n_policies, 1)) for policy_value in policy_values]
+    )
 
 
-UNSET, ON = np.full((1, 1), np.nan), np.full((1, 1), fill_value=True)  # of one policy
+UNSET_BOUND, SWITCHED_ON = (
+    np.full((1, 1), np.nan),
+    np.full((1, 1), fill_value=True),
+)  # of one policy
 
 
 def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     """Thresholds of many policies, each field [P, 1]."""
 
-    def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
-        values = list(map(attrgetter(path), policies))
-        kind = np.bool_ if isinstance(values[0], bool) else np.float64
-        return _column([unset if value is None else value for value in values], kind)
-
-    order = gates_order(policies)
-    signals, own = _signal_thresholds(policies), _own_thresholds(policies)
-    if not order.published:
-        signals, own = (
-            _named(signals, SIGNALS, order.user),
-            _named(own, USER_GATES_SECTION, order.user),
+    def threshold_column(threshold_path: str, unset_value: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
+        policy_values = list(map(attrgetter(threshold_path), policies))
+        value_type = np.bool_ if isinstance(policy_values[0], bool) else np.float64
+        return _column(
+            [
+                unset_value if policy_value is None else policy_value
+                for policy_value in policy_values
+            ],
+            value_type,
         )
-    by_cost = policies and policies[0].decision.rule == EXPECTED_COST
-    costs = {name: of(f"decision.costs.{path}") for name, path in COST_PATHS.items() if by_cost}
-    rules = {
-        threshold.key: np.where(of(RULE_SWITCHES[rule.name]), of(threshold.path, -np.inf), np.nan)
+
+    gate_order = gates_order(policies)
+    signals, user_gates = _signal_thresholds(policies), _own_thresholds(policies)
+    if not gate_order.published:
+        signals, user_gates = (
+            _named(signals, SIGNALS, gate_order.user),
+            _named(user_gates, USER_GATES_SECTION, gate_order.user),
+        )
+    decides_by_cost = policies and policies[0].decision.rule == EXPECTED_COST
+    cost_columns = {
+        field_name: threshold_column(f"decision.costs.{threshold_path}")
+        for field_name, threshold_path in COST_PATHS.items()
+        if decides_by_cost
+    }
+    rule_columns = {
+        threshold.key: np.where(
+            threshold_column(RULE_SWITCHES[rule.name]),
+            threshold_column(threshold.path, -np.inf),
+            np.nan,
+        )
         if rule.name in RULE_SWITCHES
-        else of(threshold.path)
+        else threshold_column(threshold.path)
         for rule in RULES
         for threshold in rule.thresholds
     }
     thresholds = Thresholds(
-        gates={gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch},
-        blend=of("confidence.blend"),
-        switches=RuleSwitches(*(of(f"resolver.{name}") for name in RuleSwitches._fields)),
-        rules=RuleThresholds(**rules),
+        gates={
+            gate.name: gates.gate_thresholds(gate, threshold_column)
+            for gate in gates.GATES
+            if gate.switch
+        },
+        blend=threshold_column("confidence.blend"),
+        switches=RuleSwitches(
+            *(threshold_column(f"resolver.{field_name}") for field_name in RuleSwitches._fields)
+        ),
+        rules=RuleThresholds(**rule_columns),
         refine=RefineThresholds(
-            of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")
+            threshold_column("refine.max_depth"),
+            threshold_column("refine.epsilon"),
+            threshold_column("refine.refine_on_refusal"),
         ),
         signals=signals,
-        costs=ActionCosts(**costs, ratio=of("decision.ratio")) if by_cost else None,
-        own=own,
-        order=order,
+        costs=ActionCosts(**cost_columns, ratio=threshold_column("decision.ratio"))
+        if decides_by_cost
+        else None,
+        own=user_gates,
+        order=gate_order,
     )
-    return thresholds.without(order.off)
+    return thresholds.without(gate_order.off)
 
 
-def _column(values: Sequence[Any], kind: type[np.generic]) -> Any:  # noqa: ANN401 - an array
+def _column(policy_values: Sequence[Any], value_type: type[np.generic]) -> Any:  # noqa: ANN401 - an array
     """A value a policy, [P, 1]; None is NaN among floats."""
-    return np.array(values, dtype=kind)[:, None]
+    return np.array(policy_values, dtype=value_type)[:, None]
 
 
-def _named(thresholds: Mapping[str, Any], section: str, names: Collection[str]) -> dict[str, Any]:
+def _named(
+    thresholds: Mapping[str, Any], section_name: str, gate_names: Collection[str]
+) -> dict[str, Any]:
     """Thresholds of the gates of a section whose `<section>.<name>` is among some names."""
     return {
-        name: gate_thresholds
-        for name, gate_thresholds in thresholds.items()
-        if f"{section}.{name}" in names
+        gate_name: gate_thresholds
+        for gate_name, gate_thresholds in thresholds.items()
+        if f"{section_name}.{gate_name}" in gate_names
     }
 
 
 def _own_thresholds(policies: Sequence[PolicyData]) -> dict[str, OwnThresholds]:
     """Thresholds of the gates of the user that some policy has, by name."""
-    names = sorted({name for policy in policies if policy.gates for name in policy.gates})
+    gate_names = sorted(
+        {gate_name for policy in policies if policy.gates for gate_name in policy.gates}
+    )
     return {
-        name: own_thresholds(name, [policy.gates.get(name) for policy in policies])
-        for name in names
+        gate_name: own_thresholds(gate_name, [policy.gates.get(gate_name) for policy in policies])
+        for gate_name in gate_names
     }
 
 
 def gates_order(policies: Sequence[PolicyData]) -> Order:
     """Order of the gates of policies that state the same one (rule S2.12)."""
-    stated = policies[0].decision.order if policies else None
+    stated_order = policies[0].decision.order if policies else None
     # replay groups them by it
-    assert all(policy.decision.order == stated for policy in policies)  # noqa: S101
-    if stated is None:
+    assert all(policy.decision.order == stated_order for policy in policies)  # noqa: S101
+    if stated_order is None:
         return PUBLISHED_ORDER
     for policy in policies:
         check_order_names(policy)
-    signals = in_order({name for policy in policies for name in policy.signals})
-    own = sorted({name for policy in policies for name in policy.gates})
-    order = policy_order(stated, user_names(signals, dict.fromkeys(own)))
-    for path in (name for step in order.before for name in step.names or ()):
-        section, _, name = path.partition(".")
-        if section == USER_GATES_SECTION and (read := ON_CHOSEN.intersection(own_gate(name).reads)):
-            rule = f"it reads {', '.join(sorted(read))} of the hits that gap chooses"
-            refuse(f"an order must have {path} behind gap", "it before", rule)
-    return order
+    signal_names = in_order({gate_name for policy in policies for gate_name in policy.signals})
+    gate_names = sorted({gate_name for policy in policies for gate_name in policy.gates})
+    gate_order = policy_order(stated_order, user_names(signal_names, dict.fromkeys(gate_names)))
+    for gate_path in (
+        gate_name for order_step in gate_order.before for gate_name in order_step.names or ()
+    ):
+        section_name, _, gate_name = gate_path.partition(".")
+        if section_name == USER_GATES_SECTION and (
+            chosen_reads := CHOSEN_READERS.intersection(own_gate(gate_name).reads)
+        ):
+            explanation = f"it reads {', '.join(sorted(chosen_reads))} of the hits that gap chooses"
+            refuse(f"an order must have {gate_path} behind gap", "it before", explanation)
+    return gate_order
 
 
 def _signal_thresholds(policies: Sequence[PolicyData]) -> dict[str, SignalThresholds]:
     """Bounds of the signals that some policy gates, by name, built-in ones first, [P, 1] each."""
-    stated = {name for policy in policies for name in policy.signals}
-    rows = {
-        name: [policy.signals.get(name, UNSTATED) for policy in policies]
-        for name in (in_order(stated) if stated else ())  # none of nearly every policy
+    signal_names = {signal_name for policy in policies for signal_name in policy.signals}
+    signal_sections = {
+        signal_name: [policy.signals.get(signal_name, UNGATED_SIGNAL) for policy in policies]
+        for signal_name in (
+            in_order(signal_names) if signal_names else ()
+        )  # none of nearly every policy
     }
     return {
-        name: SignalThresholds(
-            min=_column([row.min for row in sections], np.float64),
-            max=_column([row.max for row in sections], np.float64),
-            refuses=_column([row.on_fire == "refuse" for row in sections], np.bool_),
-            asks=_column([row.on_fire == "ask" for row in sections], np.bool_),
-            on=_column([row.enabled for row in sections], np.bool_),
+        signal_name: SignalThresholds(
+            min=_column([signal_section.min for signal_section in policy_sections], np.float64),
+            max=_column([signal_section.max for signal_section in policy_sections], np.float64),
+            refuses=_column(
+                [signal_section.on_fire == "refuse" for signal_section in policy_sections], np.bool_
+            ),
+            asks=_column(
+                [signal_section.on_fire == "ask" for signal_section in policy_sections], np.bool_
+            ),
+            on=_column([signal_section.enabled for signal_section in policy_sections], np.bool_),
         )
-        for name, sections in rows.items()
+        for signal_name, policy_sections in signal_sections.items()
     }
 
 
 def intent_thresholds(policy: PolicyData) -> IntentThresholds:
     """What makes an arm available to a question under a policy (rule S4.1)."""
-    rows = policy.strategy
-    return IntentThresholds(rows.min_graph, rows.min_table, rows.min_complexity)
+    strategy_section = policy.strategy
+    return IntentThresholds(
+        strategy_section.min_graph, strategy_section.min_table, strategy_section.min_complexity
+    )

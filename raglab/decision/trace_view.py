@@ -26,57 +26,59 @@ FAILED_CALLS = "failed_calls"  # key of the meta: rows of call, id and split of 
 RECORDED = "recorded answers"  # the call of `record_answers`
 
 
-def with_failed_calls(meta: Mapping[str, Any], call: str, cases: Iterable[Case]) -> dict[str, Any]:
+def with_failed_calls(
+    meta: Mapping[str, Any], call_name: str, cases: Iterable[Case]
+) -> dict[str, Any]:
     """Meta that states for which cases a call failed, in the place of those stated before.
 
     Args:
       meta: of a trace.
-      call: `RECORDED`, or the name of a signal.
+      call_name: `RECORDED`, or the name of a signal.
       cases: those it failed for.
     """
-    rows = [row for row in meta.get(FAILED_CALLS, ()) if row[0] != call]
-    rows += [[call, case.id, case.split] for case in cases]
-    return {**meta, FAILED_CALLS: rows} if rows or FAILED_CALLS in meta else dict(meta)
+    call_rows = [call_row for call_row in meta.get(FAILED_CALLS, ()) if call_row[0] != call_name]
+    call_rows += [[call_name, failed_case.id, failed_case.split] for failed_case in cases]
+    return {**meta, FAILED_CALLS: call_rows} if call_rows or FAILED_CALLS in meta else dict(meta)
 
 
 def with_splits(
-    meta: Mapping[str, Any], cases: Sequence[Case], before: Iterable[Case] = ()
+    meta: Mapping[str, Any], cases: Sequence[Case], earlier_cases: Iterable[Case] = ()
 ) -> dict[str, Any]:
     """Meta whose failed calls state the splits that these cases have now.
 
     Args:
       meta: of a trace.
       cases: that it has now.
-      before: cases that it had; failed calls of those it has no more are left out.
+      earlier_cases: cases that it had; failed calls of those it has no more are left out.
     """
     if FAILED_CALLS not in meta:
         return dict(meta)
-    now = {case.id: case.split for case in cases}
-    gone = {case.id for case in before} - now.keys()
-    rows = [
-        [call, name, now.get(name, split)]
-        for call, name, split in meta[FAILED_CALLS]
-        if name not in gone
+    split_by_case = {case.id: case.split for case in cases}
+    removed_cases = {case.id for case in earlier_cases} - split_by_case.keys()
+    call_rows = [
+        [call_name, case_id, split_by_case.get(case_id, split)]
+        for call_name, case_id, split in meta[FAILED_CALLS]
+        if case_id not in removed_cases
     ]
-    return {**meta, FAILED_CALLS: rows}
+    return {**meta, FAILED_CALLS: call_rows}
 
 
 def joined_failed_calls(
-    metas: Iterable[Mapping[str, Any]], key: str = FAILED_CALLS
+    metas: Iterable[Mapping[str, Any]], meta_key: str = FAILED_CALLS
 ) -> dict[str, Any]:
     """The entry that states all failed calls of several traces; {} without any.
 
     Args:
       metas: of the traces.
-      key: of the entry.
+      meta_key: of the entry.
     """
-    rows = [row for meta in metas for row in meta.get(key, ())]
-    return {key: rows} if rows else {}
+    call_rows = [call_row for trace_meta in metas for call_row in trace_meta.get(meta_key, ())]
+    return {meta_key: call_rows} if call_rows else {}
 
 
 def failed_splits(meta: Mapping[str, Any]) -> dict[str, str | None]:
     """Split of each case for which some call failed, by id; None where it has none."""
-    return {name: split for _, name, split in meta.get(FAILED_CALLS, ())}
+    return {case_id: split for _, case_id, split in meta.get(FAILED_CALLS, ())}
 
 
 # a trace, in memory or of shards
@@ -88,48 +90,52 @@ def answered_cases(trace: Any) -> Any:  # noqa: ANN401
 
     Source: rule S0.1.
     """
-    failed = failed_splits(trace.meta)
-    if not failed:
+    failed_cases = failed_splits(trace.meta)
+    if not failed_cases:
         return trace
-    rows = [row for row, case in enumerate(trace.cases) if case.id not in failed]
-    if not rows:
+    answered_rows = [
+        case_index for case_index, case in enumerate(trace.cases) if case.id not in failed_cases
+    ]
+    if not answered_rows:
         refuse("some case must have no failed call", f"none of {len(trace)}", "make them again")
-    if len(rows) == len(trace):
+    if len(answered_rows) == len(trace):
         return trace
-    answered = trace.subset(rows)
+    answered_trace = trace.subset(answered_rows)
     if not isinstance(trace, TraceData):
-        return answered
-    return replace(answered, meta={**answered.meta, FAILED_CALLS: trace.meta[FAILED_CALLS]})
+        return answered_trace
+    return replace(
+        answered_trace, meta={**answered_trace.meta, FAILED_CALLS: trace.meta[FAILED_CALLS]}
+    )
 
 
 # a trace, in memory or of shards
 def failed_count(trace: Any) -> int:  # noqa: ANN401
     """How many cases of the splits of a trace were left out, since a call failed."""
-    failed = failed_splits(trace.meta)
-    splits = {None, *(case.split for case in trace.cases)} if failed else ()
-    return sum(split in splits for split in failed.values())
+    failed_cases = failed_splits(trace.meta)
+    trace_splits = {None, *(case.split for case in trace.cases)} if failed_cases else ()
+    return sum(split in trace_splits for split in failed_cases.values())
 
 
-def failed_sentence(count: int, cases: int) -> str:
+def failed_sentence(n_failed: int, n_cases: int) -> str:
     """Headline of a result that leaves out cases whose calls failed; '' where none did.
 
     Args:
-      count: cases that are left out.
-      cases: those that the result is of.
+      n_failed: cases that are left out.
+      n_cases: those that the result is of.
 
     Example:
       >>> failed_sentence(6, 14)
       '6 of 20 cases left out: their model, judge or retriever failed'
     """
-    which = f"{count:,} of {cases + count:,} cases left out"
-    return f"{which}: their model, judge or retriever failed" if count else ""
+    left_out = f"{n_failed:,} of {n_cases + n_failed:,} cases left out"
+    return f"{left_out}: their model, judge or retriever failed" if n_failed else ""
 
 
 # a trace, in memory or of shards
 def failed_note(trace: Any) -> str:  # noqa: ANN401
     """The same of a trace, as a note; '' where no call failed."""
-    sentence = failed_sentence(failed_count(trace), len(trace))
-    return sentence and f"{sentence} (S0.1)."
+    failure_sentence = failed_sentence(failed_count(trace), len(trace))
+    return failure_sentence and f"{failure_sentence} (S0.1)."
 
 
 class TracePart(Protocol):
@@ -225,11 +231,11 @@ def part_with(trace: TraceView, case_id: str) -> TracePart:
       KeyError: none holds it.
     """
     n_cases = 0
-    for part in trace_parts(trace):
-        cases = part.cases
-        if any(case.id == case_id for case in cases):
-            return part
-        n_cases += len(cases)
+    for trace_part in trace_parts(trace):
+        part_cases = trace_part.cases
+        if any(part_case.id == case_id for part_case in part_cases):
+            return trace_part
+        n_cases += len(part_cases)
     raise _no_case(n_cases, case_id)
 
 
@@ -239,9 +245,9 @@ def case_row(ids: Sequence[str], case_id: str) -> int:
     Raises:
       KeyError: it is none of them.
     """
-    for row, known in enumerate(ids):
-        if known == case_id:
-            return row
+    for case_index, known_id in enumerate(ids):
+        if known_id == case_id:
+            return case_index
     raise _no_case(len(ids), case_id)
 
 
@@ -251,22 +257,22 @@ def _no_case(n_cases: int, case_id: str) -> KeyError:
     )
 
 
-def check_in_memory(trace: object, what: str) -> None:
+def check_in_memory(trace: object, caller_name: str) -> None:
     """Refuse a trace of shards where all hits are needed at once.
 
     Raises:
       TypeError: it is none in memory.
     """
     if not isinstance(trace, TraceData):
-        kind = f"a {type(trace).__name__}"
+        type_name = f"a {type(trace).__name__}"
         remedy = (
             "load it whole (trace.loaded()), or draw some cases (raglab.lab.study_cases.draw_cases)"
         )
-        msg = f"{what} must have a trace in memory, got {kind}; {remedy}."
-        raise TypeError(msg)
+        message = f"{caller_name} must have a trace in memory, got {type_name}; {remedy}."
+        raise TypeError(message)
 
 
-KEPT = 8  # measured tables that a `Measured` keeps, and as many of each other kind
+KEPT_MEASUREMENTS = 8  # measured tables that a `Measured` keeps, and as many of each other kind
 
 
 class Measured:
@@ -290,11 +296,11 @@ class Measured:
 
     def __init__(self, trace: TraceData) -> None:
         if not isinstance(trace, TraceData):
-            msg = (
+            message = (
                 f"Measured must have a plain trace in memory, got a {type(trace).__name__}; give "
                 "shards as they are, or load them whole by trace.loaded()."
             )
-            raise TypeError(msg)
+            raise TypeError(message)
         self._trace = answered_cases(trace)
         self._values: dict[str, dict[Any, Any]] = {}
         self._lock = Lock()
@@ -402,16 +408,16 @@ class Measured:
           make: measures it; called where the key is new.
         """
         with self._lock:
-            known = self._values.setdefault(kind, {})
-            if key in known:
-                return known[key]
+            known_values = self._values.setdefault(kind, {})
+            if key in known_values:
+                return known_values[key]
         # Outside the lock: measuring takes long and asks for other kinds; two threads may measure
         # the same.
-        value = make()
+        measured_value = make()
         with self._lock:
-            while len(known) >= KEPT and key not in known:
-                known.pop(next(iter(known)))
-            return known.setdefault(key, value)
+            while len(known_values) >= KEPT_MEASUREMENTS and key not in known_values:
+                known_values.pop(next(iter(known_values)))
+            return known_values.setdefault(key, measured_value)
 
 
 # any measured value
@@ -436,36 +442,38 @@ R = TypeVar("R")
 
 
 def answered_traces(
-    *names: str, measured: bool = False, every_case: bool = False
+    *argument_names: str, measured: bool = False, every_case: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Mark a function that gets its traces without the cases for which a call failed.
 
     Signature, docstring and types stay those of the function.
 
     Args:
-      names: of its parameters that are traces; a value that is no trace passes as it is.
+      argument_names: of its parameters that are traces; a value that is no trace passes as it is.
       measured: whether a `Measured` stays one; else the function gets the plain trace.
       every_case: whether it gets the other cases too, since it calls for them again.
 
     Source: rule S0.1.
     """
 
-    def trace(value: Any) -> Any:  # noqa: ANN401 - of any argument
-        if not hasattr(type(value), "measured_once"):
-            return value
-        stated = value if measured else plain_trace(value)
-        return stated if every_case else answered_cases(stated)
+    def answered_argument(argument: Any) -> Any:  # noqa: ANN401 - of any argument
+        if not hasattr(type(argument), "measured_once"):
+            return argument
+        plain_value = argument if measured else plain_trace(argument)
+        return plain_value if every_case else answered_cases(plain_value)
 
-    def mark(function: Callable[P, R]) -> Callable[P, R]:
-        form = signature(function)
+    def mark_function(function: Callable[P, R]) -> Callable[P, R]:
+        call_signature = signature(function)
 
         @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            bound = form.bind(*args, **kwargs)
-            for name in bound.arguments.keys() & names:
-                bound.arguments[name] = trace(bound.arguments[name])
-            return function(*bound.args, **bound.kwargs)
+        def filtered_call(*args: P.args, **kwargs: P.kwargs) -> R:
+            bound_arguments = call_signature.bind(*args, **kwargs)
+            for argument_name in bound_arguments.arguments.keys() & argument_names:
+                bound_arguments.arguments[argument_name] = answered_argument(
+                    bound_arguments.arguments[argument_name]
+                )
+            return function(*bound_arguments.args, **bound_arguments.kwargs)
 
-        return call
+        return filtered_call
 
-    return mark
+    return mark_function

@@ -138,7 +138,7 @@ def shard_boundary(
         [chain.gate_depth(evidence, thresholds, step, shape).slot[0] for step in range(depths)]
     ).astype(np.intp)
     can = (evidence.n_hits[at, every] > 0) & np.ravel(
-        chain.refused_query(evidence, thresholds, shape) == chain.NONE
+        chain.refused_query(evidence, thresholds, shape) == chain.NO_STAGE
     )
     chosen = evidence.right[at, slot[at, every], every] & can
     confidence = (

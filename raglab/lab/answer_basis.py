@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from raglab.decision.answer_text import (
-    BASES,
-    BASIS,
+    ANSWER_BASES,
+    BASIS_KEY,
     MIXED,
-    REMEDY,
+    RECORDING_REMEDY,
     SOURCES,
     Basis,
     MissingAnswers,
@@ -39,7 +39,7 @@ def with_basis(trace: StudyTrace, basis: str) -> StudyTrace:
     Example: `raglab.lab.with_basis(trace, "text")`
     """
     n_cases = len(trace)
-    rejudged_trace = trace.with_labels([None] * n_cases, [{BASIS: basis}] * n_cases)
+    rejudged_trace = trace.with_labels([None] * n_cases, [{BASIS_KEY: basis}] * n_cases)
     trace_basis(rejudged_trace)  # refuses an unknown basis
     return rejudged_trace
 
@@ -77,7 +77,7 @@ def check_recorded(trace: TraceView, policy: Policy, arm: str | None, fit_phrase
         return
     policy_missing = tally(trace, [always_answer(policy)], arm).missing_answers[0]
     if not policy_missing.is_compared:
-        message = f"{fit_phrase} must be fitted on recorded answers: {policy_missing}; {REMEDY}."
+        message = f"{fit_phrase} must be fitted on recorded answers: {policy_missing}; {RECORDING_REMEDY}."
         raise ValueError(message)
 
 
@@ -136,7 +136,7 @@ def missing_notes(missing_by_policy: Mapping[str, MissingAnswers], cases_phrase:
 def basis_kind(stated_basis: object) -> str:
     """Kind of a basis as a certificate states it."""
     basis_text = str(stated_basis)
-    return basis_text if basis_text in {SOURCES, *BASES} else MIXED
+    return basis_text if basis_text in {SOURCES, *ANSWER_BASES} else MIXED
 
 
 def basis_conflict(stated_basis: object, case_basis: Basis) -> bool:

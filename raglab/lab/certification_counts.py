@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.decision.answer_text import Basis, MissingAnswers
-from raglab.decision.inclusion import PROBABILITY
+from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.decision.learned_cases import (
     IN_SAMPLE,
     Queries,
@@ -194,7 +194,7 @@ def certify_splits(trace: StudyTrace) -> CertifyCases:
         refuse("a certificate needs at least one case", "none", "check the split")
     cases = list(chain.from_iterable(cases_by_shard(held_out)))
     # A certificate counts each question once, so none may stand for more requests than another.
-    probabilities = {case.extra.get(PROBABILITY) for case in cases}
+    probabilities = {case.extra.get(PROBABILITY_KEY) for case in cases}
     if len(probabilities) > 1:
         draw_rule = "cases to certify on must be drawn with one inclusion probability"
         probability_texts = ", ".join(sorted(map(str, probabilities))[:4])

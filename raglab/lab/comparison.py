@@ -13,7 +13,7 @@ import numpy as np
 
 from raglab import metrics
 from raglab.decision.answer_text import MissingAnswers
-from raglab.decision.inclusion import PROBABILITY, check_alone, inclusion_weights
+from raglab.decision.inclusion import PROBABILITY_KEY, check_alone, inclusion_weights
 from raglab.decision.learned_cases import trace_learned
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.trace_view import TraceView, answered_traces, failed_count
@@ -169,7 +169,9 @@ def compare(
         status_only=int(first_decisions.status_only.sum()),
         in_sample=in_sample_text,
         failed=failed_count(trace),
-        mix=str(traffic_goal.traffic or (metrics.SAMPLE if case_weights is None else PROBABILITY)),
+        mix=str(
+            traffic_goal.traffic or (metrics.SAMPLE if case_weights is None else PROBABILITY_KEY)
+        ),
     )
 
 

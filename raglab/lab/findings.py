@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from raglab import metrics
-from raglab.decision.answer_text import REMEDY, MissingAnswers
+from raglab.decision.answer_text import RECORDING_REMEDY, MissingAnswers
 from raglab.lab.answer_basis import missing_answers, not_compared
 from raglab.lab.candidates import COST_RECIPE, FIXED_POLICIES, FREE_POLICIES, THRESHOLD_RECIPE
 from raglab.lab.comparison import SHOWN_BESIDE, PolicyContest
@@ -44,7 +44,10 @@ ADVICE: Mapping[Advice, tuple[str, str]] = {
         "Not decided: {subject} is chosen, not shown to be better.",
         "Not shown: {in_sample}.",
     ),
-    "missing": ("Not decided: {subject} is not compared.", "Not shown: {lacking}; " + REMEDY + "."),
+    "missing": (
+        "Not decided: {subject} is not compared.",
+        "Not shown: {lacking}; " + RECORDING_REMEDY + ".",
+    ),
     "worse": ("Do not use {subject}: it costs more than {worse}.", "Shown: {gain}."),
     "invalid certificate": ("Do not use {subject} before it is certified again.", "{gain}."),
     "same": ("Use {same}, which needs no tuning.", "{rivals}."),

@@ -29,7 +29,7 @@ from raglab.audit.label_samples import (
     stratum_name,
 )
 from raglab.decision.case_verdicts import STATUS_NAMES
-from raglab.decision.inclusion import PROBABILITY
+from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import Measured, TraceView, answered_traces
 from raglab.policy import PolicyData
@@ -260,11 +260,13 @@ def with_sample_labels(
         drawn_label = drawn_labels.get(case_index)
         if drawn_label is not None:
             stratum_fields |= {
-                PROBABILITY: drawn_counts[stratum] / request_strata.sizes[stratum],
+                PROBABILITY_KEY: drawn_counts[stratum] / request_strata.sizes[stratum],
                 SAMPLE_LABEL: drawn_label,
             }
-        elif PROBABILITY in case.extra:  # of an earlier sample, which this one takes the place of
-            stratum_fields |= {PROBABILITY: None, SAMPLE_LABEL: None}
+        elif (
+            PROBABILITY_KEY in case.extra
+        ):  # of an earlier sample, which this one takes the place of
+            stratum_fields |= {PROBABILITY_KEY: None, SAMPLE_LABEL: None}
         case_labels.append(drawn_label or None)
         extra_fields.append(stratum_fields)
         n_empty += drawn_label == ""
@@ -323,7 +325,7 @@ def _drawn_rows(
     # Who deletes rows without a label would make those that stay look like all that were drawn.
     n_drawn = sum(
         round(
-            sheet_number(row_record, PROBABILITY, source_name)
+            sheet_number(row_record, PROBABILITY_KEY, source_name)
             * request_strata.sizes.get(stratum, 0)
         )
         for stratum, row_record in {

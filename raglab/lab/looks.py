@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.learned_cases import (
-    PLAIN,
+    PLAIN_FORM_CODE,
     code_text,
     hash_queries,
     is_repeated_set,
@@ -215,7 +215,7 @@ def recorded_looks(
         if is_repeated_set(own_codes, set_codes)
     } | {cases_hash}
     if any(
-        not codes_of_set[set_hash].startswith(PLAIN)
+        not codes_of_set[set_hash].startswith(PLAIN_FORM_CODE)
         for set_hash in codes_of_set.keys() - shared_sets
     ):
         warn_user(f"{path}: looks of raglab 0.1.0 know questions only as they were written.")
@@ -412,7 +412,7 @@ def held_looks(
     with locked_lines(path, _LINE_OPENING) as append_line:
         is_known = any(
             look_record.get("cases_hash") == cases_hash
-            and str(look_record.get("codes")).startswith(PLAIN)
+            and str(look_record.get("codes")).startswith(PLAIN_FORM_CODE)
             for _, look_record in logged_lines(path)
         )
         code_fields = {} if is_known or not queries else {"codes": code_text(queries)}

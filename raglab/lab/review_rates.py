@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.decisions import chain_place
-from raglab.decision.inclusion import PROBABILITY
+from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.metrics.intervals import Stratum, stratified_rate, stratified_share
 from raglab.values import Status
 
@@ -133,7 +133,7 @@ def sample_estimate(
     is_wrong = (chances["max"] > chances["min"]) | (chances["max"] > 1.0) | (chances["min"] <= 0.0)
     for name, low, high in chances[is_wrong].itertuples():
         msg = (
-            f"{PROBABILITY} must be in (0, 1] and the same within a stratum, got {low:.6g} to "
+            f"{PROBABILITY_KEY} must be in (0, 1] and the same within a stratum, got {low:.6g} to "
             f"{high:.6g} in {name!r}; set labels by with_sample_labels."
         )
         raise ValueError(msg)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raglab.audit.label_samples import check_whole_samples, placed_rows
-from raglab.decision.inclusion import PROBABILITY
+from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.lab.label_sampling import STRATUM, sheet_number
 from raglab.metrics.costs import LABELS
 from raglab.metrics.intervals import Stratum
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 QUESTION_LABEL = "question_label"  # column of a sheet
 AS_WRITTEN = "keep it as it was written"
-_OF_A_DRAW = (STRATUM, PROBABILITY, "sample_size")
+_OF_A_DRAW = (STRATUM, PROBABILITY_KEY, "sample_size")
 SHOWN_DELTA = 0.05  # of intervals whose error nobody stated
 
 
@@ -89,7 +89,7 @@ def traffic_mix(
         (
             row.get("sample", "") if is_finite else "",  # else one simple random sample
             row.get(STRATUM, ""),
-            sheet_number(row, PROBABILITY, source) if is_drawn else 1.0,
+            sheet_number(row, PROBABILITY_KEY, source) if is_drawn else 1.0,
             row.get("sample_size", ""),
         )
         for row in records
@@ -101,7 +101,7 @@ def traffic_mix(
     is_even = all(0.0 < row[2] <= 1.0 and row[2] == chances[row[:2]] for row in drawn)
     is_partly = is_finite and not all(row.get(STRATUM) for row in records)
     if not is_even:
-        rule = f"{PROBABILITY} must be in (0, 1] and the same within a stratum"
+        rule = f"{PROBABILITY_KEY} must be in (0, 1] and the same within a stratum"
         raise input_error(Where(source), rule, AS_WRITTEN)
     check_whole_samples(drawn, source)
     for fault, rule, remedy in (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from raglab import metrics
-from raglab.decision.inclusion import PROBABILITY, case_weights
+from raglab.decision.inclusion import PROBABILITY_KEY, case_weights
 from raglab.decision.learned_cases import trace_queries
 from raglab.decision.measurement import measured_tables
 from raglab.decision.trace_view import Measured, answered_traces
@@ -195,7 +195,7 @@ def search_problem(
         "space": {path: list(extent[:2]) for path, extent in ranges.items()},
     }
     if weight is not None:
-        settings["weighed"] = PROBABILITY
+        settings["weighed"] = PROBABILITY_KEY
     if wanted.traffic is not None:
         settings["mix"] = [list(corner) for corner in wanted.traffic.corners]
     # The search begins with every policy that it will be compared with and that can lead anywhere,

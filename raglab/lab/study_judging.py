@@ -239,7 +239,7 @@ def _further_texts(
 
     def refusals(policy: Policy) -> str:
         decisions = decide_policies(cases.held, [policy], cases.arm)[0]
-        return refusal_text(decisions, remedy="") or idle_text(decisions, remedy="")
+        return refusal_text(decisions, remedy_text="") or idle_text(decisions, remedy_text="")
 
     start = of.problem.start
     doubts = [

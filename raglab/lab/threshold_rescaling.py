@@ -19,7 +19,7 @@ from raglab import metrics
 from raglab.arguments.user_warnings import warn_user
 from raglab.decision.answer_text import may_be_judged
 from raglab.decision.learned_cases import (
-    HELD_BACK,
+    HELD_BACK_SPLITS,
     Learned,
     hash_queries,
     learned_cases,
@@ -352,7 +352,7 @@ def _mapping_cases(trace: TraceView) -> TraceView:
     """
     view: Any = trace
     splits = [case.split for case in _all_cases(trace)]
-    wanted = {"tune"} if "tune" in splits else {*splits} - {*HELD_BACK}
+    wanted = {"tune"} if "tune" in splits else {*splits} - {*HELD_BACK_SPLITS}
     rows = [row for row, split in enumerate(splits) if split in wanted]
     if splits and not rows:
         msg = (

@@ -19,7 +19,7 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.learned_cases import trace_learned
 from raglab.decision.measurement import gates_off, measured_tables
 from raglab.decision.scoring import headline_note
-from raglab.decision.signal_values import OVERLAP_AT
+from raglab.decision.signal_values import OVERLAP_DEPTH
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.decision.trace_view import TraceView, answered_traces
 from raglab.gates import Threshold
@@ -391,7 +391,7 @@ def _hits(sides: Sequence[Side], judged: Sequence[Side]) -> pd.DataFrame:
         names = [chunk.document for chunk in trace.chunks]
         ranked = ordered_hits(trace)[arm, FINAL].tolist()
         documents = ([names[chunk] for chunk in row if chunk >= 0] for row in ranked)
-        lists.append([[*dict.fromkeys(of_case)][:OVERLAP_AT] for of_case in documents])
+        lists.append([[*dict.fromkeys(of_case)][:OVERLAP_DEPTH] for of_case in documents])
     both = [pair for pair in zip(*lists, strict=True) if any(pair)]
     same = sum(old[:1] == new[:1] for old, new in both)
     overlap = np.array([len({*old} & {*new}) / max(len(old), len(new)) for old, new in both])
@@ -411,7 +411,7 @@ def _hits(sides: Sequence[Side], judged: Sequence[Side]) -> pd.DataFrame:
         for trace, _, arm in judged
     ]
     place, size = metrics.RATES.index("pass_rate"), len(ranks[0])
-    for k in (1, OVERLAP_AT):
+    for k in (1, OVERLAP_DEPTH):
         before, after = (np.where(rank < k, HIT, MISS) for rank in ranks)
         paired = metrics.paired_rates(before, after, INTERVAL_LEVEL)
         difference = (paired.difference[place], paired.low[place], paired.high[place])
@@ -431,7 +431,7 @@ def _threshold_scores(side: Side) -> tuple[dict[str, Array], Mapping[str, Thresh
         if path not in known or known[path].whole or path.startswith("decision."):
             continue
         # of the answer to all hits, since which are chosen is no measurement
-        if known[path].meets in chain.BY_SLOT:
+        if known[path].meets in chain.SLOT_MEASUREMENTS:
             scores[path] = chain.measurement(evidence, known[path].meets)[0, evidence.l2.shape[1]]
         else:
             scores[path] = threshold_values(evidence, thresholds, path, 0)[0]

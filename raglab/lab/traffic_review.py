@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.arguments.plain_arrays import read_only
-from raglab.decision.inclusion import PROBABILITY
+from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.measurement import Evidence
 from raglab.decision.threshold_arrays import policy_thresholds
@@ -100,7 +100,7 @@ def shard_review(
         decisions.label_code,
         decisions.passes,
         np.array(is_known, dtype=bool),
-        np.array([case.extra.get(PROBABILITY) for case in cases], dtype=np.float64),
+        np.array([case.extra.get(PROBABILITY_KEY) for case in cases], dtype=np.float64),
         np.array([str(case.extra.get(STRATUM) or NO_STRATUM) for case in cases], dtype=object),
         np.array([request_day(case) for case in cases], dtype=object),
         np.array([group_values(cases, name) for name in by], dtype=object).reshape(

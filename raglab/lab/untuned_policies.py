@@ -8,7 +8,7 @@ import numpy as np
 
 from raglab import metrics
 from raglab.decision.measurement import CAN_BE_OFF, gates_off
-from raglab.decision.refusal_warnings import REFUSES_ALL
+from raglab.decision.refusal_warnings import REFUSE_ALL_PATTERN
 from raglab.decision.trace_view import (
     Measured,
     TraceView,
@@ -123,7 +123,7 @@ def always_refuse(policy: Policy) -> Policy:
     Args:
       policy: the policy whose patterns and hits stay.
     """
-    refused = ("domain.enabled", True, "patterns.deny", [REFUSES_ALL])
+    refused = ("domain.enabled", True, "patterns.deny", [REFUSE_ALL_PATTERN])
     return policy.replace("decision.rule", "chain", *refused)
 
 

@@ -39,7 +39,7 @@ from raglab.answering.metered_client import (
 )
 from raglab.answering.support import WordSupport
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
+from raglab.decision.chain import ANSWER_STAGES, FIRST_OK, STAGE
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, answer_positions, slot_sets
 from raglab.decision.trace_view import (
@@ -69,11 +69,11 @@ from raglab.store.traces import Trace
 from raglab.values import Chunk, Generator, ModelUnavailableError, refuse
 from raglab.words.canonical import canonical_json, digest
 
-FILE = "answers.sqlite"  # in the user's cache folder
+ANSWER_CACHE_FILE = "answers.sqlite"  # in the user's cache folder
 NOT_ASKED = "not asked"  # after a failure that every further request would meet
-_Sent = Callable[[str, Sequence[Chunk]], Sequence[Message]]
+_PromptMessages = Callable[[str, Sequence[Chunk]], Sequence[Message]]
 # case and chunks: arms and depths that choose alike share an answer
-_Place = tuple[int, tuple[int, ...]]
+_HitSet = tuple[int, tuple[int, ...]]
 
 
 class MissingAnswer(NamedTuple):
@@ -159,63 +159,100 @@ def record_answers(
         refuse("record_answers needs a trace with cases", "none", "build it with some")
     generator = Extractive(pack=load_pack(policy.pack)) if generator is None else generator
     scorer = WordSupport() if scorer is None else scorer
-    asking, meter = _metered(generator, budget, at_once)
-    named = trace.arms if arms is None else tuple(arms)
-    sets_of = _policy_sets if decided_only else _every
-    every = replace(trace, meta={**trace.meta, FAILED_CALLS: ()})  # none is left out here
-    keys = [key for arm in named for key in sets_of(every, policy, arm)]
-    known = _recorded_answers(trace, generator.name, scorer.name)
-    _warn_of_no_text(trace, {number for key in keys for number in key.chunks})
+    asking_generator, meter = _metered(generator, budget, at_once)
+    arm_names = trace.arms if arms is None else tuple(arms)
+    list_sets = _policy_sets if decided_only else _structure_sets
+    full_trace = replace(trace, meta={**trace.meta, FAILED_CALLS: ()})  # none is left out here
+    answer_keys = [key for arm in arm_names for key in list_sets(full_trace, policy, arm)]
+    known_answers = _recorded_answers(trace, generator.name, scorer.name)
+    _warn_of_no_text(trace, {chunk_number for key in answer_keys for chunk_number in key.chunks})
     # What was recorded before stays, whatever policy and arms it was recorded for.
-    earlier = answer_positions(trace.answers) if known and trace.answers is not None else {}
-    file = cache_file(cache) if cache is not None else cache_folder() / FILE if meter else None
-    model = behind_own_answers(generator)
-    sent = model.prompt_messages if isinstance(model, ModelGenerator) else None
-    identity = f"{generator.name} {scorer.name}"
-    requested = with_required_confidence(asking, policy, {})
-    run = _Run(trace, requested, scorer, identity, sent, known)
-    places = [(key.case, key.chunks) for key in keys]
-    run.fill(places, file, at_once)
-    failed = run.failed
-    if failed:
-        n_sets = len({*places})
-        warn_user(_missing_warning(trace, failed, n_sets, keeps=sent is not None, stop=run.stop))
-    held = list(
-        dict.fromkeys([*(key for key in keys if (key.case, key.chunks) in known), *earlier])
+    earlier_answers = (
+        answer_positions(trace.answers) if known_answers and trace.answers is not None else {}
     )
-    meta = _meta_of_failures(trace, {key.case for key in keys}, {row for row, _ in failed})
-    if isinstance(trace, Trace) and earlier and len(held) == len(earlier) and meta == trace.meta:
+    cache_path = (
+        cache_file(cache)
+        if cache is not None
+        else cache_folder() / ANSWER_CACHE_FILE
+        if meter
+        else None
+    )
+    model = behind_own_answers(generator)
+    prompt_messages = model.prompt_messages if isinstance(model, ModelGenerator) else None
+    identity = f"{generator.name} {scorer.name}"
+    checked_generator = with_required_confidence(asking_generator, policy, {})
+    run = _Run(trace, checked_generator, scorer, identity, prompt_messages, known_answers)
+    hit_sets = [(key.case, key.chunks) for key in answer_keys]
+    run.fill(hit_sets, cache_path, at_once)
+    failed_answers = run.failed
+    if failed_answers:
+        n_sets = len({*hit_sets})
+        warn_user(
+            _missing_warning(
+                trace,
+                failed_answers,
+                n_sets,
+                keeps_cut_off=prompt_messages is not None,
+                stop_error=run.stop,
+            )
+        )
+    held_keys = list(
+        dict.fromkeys(
+            [
+                *(key for key in answer_keys if (key.case, key.chunks) in known_answers),
+                *earlier_answers,
+            ]
+        )
+    )
+    trace_meta = _meta_of_failures(
+        trace, {key.case for key in answer_keys}, {case_index for case_index, _ in failed_answers}
+    )
+    if (
+        isinstance(trace, Trace)
+        and earlier_answers
+        and len(held_keys) == len(earlier_answers)
+        and trace_meta == trace.meta
+    ):
         return trace  # nothing new: the same trace, so that a cell that is run again makes no other
     answers = answer_sets(
-        held, [known[key.case, key.chunks] for key in held], generator.name, scorer.name
+        held_keys,
+        [known_answers[key.case, key.chunks] for key in held_keys],
+        generator.name,
+        scorer.name,
     )
-    meta |= {"generator": generator.name, "scorer": scorer.name}
+    trace_meta |= {"generator": generator.name, "scorer": scorer.name}
     # Another generator, or another structure, answers otherwise: it is another trace.
-    if "fingerprint" in meta:
-        made_of = f"{meta['fingerprint']} {identity} {policy.structure} {named} {decided_only}"
-        made_of += f" without {sorted(failed)}" if failed else ""
-        meta["fingerprint"] = digest(made_of, 16)
-    meta.pop(ANSWER_REQUESTS, None)  # of another run
+    if "fingerprint" in trace_meta:
+        fingerprint_text = (
+            f"{trace_meta['fingerprint']} {identity} {policy.structure} {arm_names} {decided_only}"
+        )
+        fingerprint_text += f" without {sorted(failed_answers)}" if failed_answers else ""
+        trace_meta["fingerprint"] = digest(fingerprint_text, 16)
+    trace_meta.pop(ANSWER_REQUESTS, None)  # of another run
     if meter:
-        meta[ANSWER_REQUESTS] = _request_counts(meter.counts, run, failed)
-    parts = {part.name: getattr(trace, part.name) for part in fields(values.TraceData)}
-    return Trace(**parts | {"meta": meta, "answers": answers})
+        trace_meta[ANSWER_REQUESTS] = _request_counts(meter.counts, run, failed_answers)
+    trace_fields = {
+        trace_field.name: getattr(trace, trace_field.name)
+        for trace_field in fields(values.TraceData)
+    }
+    return Trace(**trace_fields | {"meta": trace_meta, "answers": answers})
 
 
 def _meta_of_failures(
-    trace: values.TraceData, requested: Collection[int], lacking: Collection[int]
+    trace: values.TraceData, requested: Collection[int], failed_cases: Collection[int]
 ) -> dict[str, Any]:
     """Meta that names the cases whose answers failed.
 
     Of an earlier run that asked for other arms, what failed stays so.
     """
-    before = failed_splits(trace.meta)
-    cases = [
+    earlier_failures = failed_splits(trace.meta)
+    missing_cases = [
         case
-        for row, case in enumerate(trace.cases)
-        if row in lacking or (row not in requested and case.id in before)
+        for case_index, case in enumerate(trace.cases)
+        if case_index in failed_cases
+        or (case_index not in requested and case.id in earlier_failures)
     ]
-    return with_failed_calls(trace.meta, RECORDED, cases)
+    return with_failed_calls(trace.meta, RECORDED, missing_cases)
 
 
 @dataclass(eq=False)
@@ -225,7 +262,7 @@ class _Run:
     From the cache, else of the generator, kept as soon as they are there.
 
     identity: of generator and scorer. sent: what a model is sent for a question and passages; None
-    where no model is. known: answers so far; failed: why there is none. from_cache: answers that
+    where no model is. known: answers so far; failed: why one is missing. from_cache: answers that
     were taken from the file. missing_from_cache: failures that were, which are not asked again.
     stop: failure of a wrong key, model or address. ended: failure of what is not asked any more.
     """
@@ -234,111 +271,129 @@ class _Run:
     generator: Generator
     scorer: SupportScorer
     identity: str
-    sent: _Sent | None
-    known: dict[_Place, CheckedAnswer]
-    failed: dict[_Place, ModelUnavailableError] = field(default_factory=dict)
+    sent: _PromptMessages | None
+    known: dict[_HitSet, CheckedAnswer]
+    failed: dict[_HitSet, ModelUnavailableError] = field(default_factory=dict)
     from_cache: int = 0
     missing_from_cache: int = 0
     stop: ModelUnavailableError | None = None
     ended: ModelUnavailableError | None = None
 
-    def fill(self, places: Iterable[_Place], file: Path | None, at_once: int) -> None:
+    def fill(self, hit_sets: Iterable[_HitSet], cache_path: Path | None, at_once: int) -> None:
         """Add the answers of places to those that are known.
 
         Args:
-          file: of the cache; None keeps nothing.
+          cache_path: of the cache; None keeps nothing.
         """
-        wanted = [place for place in dict.fromkeys(places) if place not in self.known]
-        if file is None:
-            self._ask(wanted, None, at_once)
+        wanted_sets = [hit_set for hit_set in dict.fromkeys(hit_sets) if hit_set not in self.known]
+        if cache_path is None:
+            self._ask(wanted_sets, None, at_once)
             return
-        with closing(Blobs(file, secret=own_secret())) as store:
-            keys = {place: self._key(place) for place in wanted}
-            stored = store.get(list(keys.values()))
-            for place, key in keys.items():
-                reply = _unpacked(stored.get(key))
+        with closing(Blobs(cache_path, secret=own_secret())) as answer_store:
+            store_keys = {hit_set: self._key(hit_set) for hit_set in wanted_sets}
+            stored_answers = answer_store.get(list(store_keys.values()))
+            for hit_set, store_key in store_keys.items():
+                reply = _unpacked(stored_answers.get(store_key))
                 if isinstance(reply, ModelUnavailableError):
-                    self.failed[place] = reply
+                    self.failed[hit_set] = reply
                     self.missing_from_cache += 1
                 elif reply is not None:
-                    self.known[place] = reply
+                    self.known[hit_set] = reply
                     self.from_cache += 1
-            done = {*self.known, *self.failed}
-            rest = [place for place in wanted if place not in done]
-            self._ask(rest, store, at_once)
+            answered_sets = {*self.known, *self.failed}
+            open_sets = [hit_set for hit_set in wanted_sets if hit_set not in answered_sets]
+            self._ask(open_sets, answer_store, at_once)
 
-    def _ask(self, places: Sequence[_Place], store: Blobs | None, at_once: int) -> None:
+    def _ask(self, hit_sets: Sequence[_HitSet], answer_store: Blobs | None, at_once: int) -> None:
         """Ask for the answers of places, some at a time, and keep each batch before the next."""
-        batches = [places[start : start + at_once] for start in range(0, len(places), at_once)]
-        with ThreadPoolExecutor(at_once) as pool:
-            ask: Any = pool.map if at_once > 1 else map
+        set_batches = [
+            hit_sets[batch_start : batch_start + at_once]
+            for batch_start in range(0, len(hit_sets), at_once)
+        ]
+        with ThreadPoolExecutor(at_once) as thread_pool:
+            map_answers: Any = thread_pool.map if at_once > 1 else map
             try:
-                for batch in progress(batches, "answer", "set", size=len, total=len(places)):
+                for set_batch in progress(
+                    set_batches, "answer", "set", size=len, total=len(hit_sets)
+                ):
                     if self.ended is None:
-                        self._take(dict(zip(batch, ask(self._answer, batch), strict=True)), store)
+                        self._take(
+                            dict(zip(set_batch, map_answers(self._answer, set_batch), strict=True)),
+                            answer_store,
+                        )
                     else:  # nothing further is sent
-                        self.failed |= dict.fromkeys(batch, self.ended)
+                        self.failed |= dict.fromkeys(set_batch, self.ended)
             except KeyboardInterrupt:
-                done = sum(place in self.known for place in places)
-                where = "lost without cache=" if store is None else f"kept in {store.path}"
+                n_answered = sum(hit_set in self.known for hit_set in hit_sets)
+                storage_text = (
+                    "lost without cache="
+                    if answer_store is None
+                    else f"kept in {answer_store.path}"
+                )
                 warn_user(
-                    f"record_answers was stopped: {done:,} of {len(places):,} answers of this run "
-                    f"are {where}; the next run goes on there."
+                    f"record_answers was stopped: {n_answered:,} of {len(hit_sets):,} answers "
+                    "of this run "
+                    f"are {storage_text}; the next run goes on there."
                 )
                 raise
 
     def _take(
-        self, replies: Mapping[_Place, CheckedAnswer | ModelUnavailableError], store: Blobs | None
+        self,
+        replies: Mapping[_HitSet, CheckedAnswer | ModelUnavailableError],
+        answer_store: Blobs | None,
     ) -> None:
         """Keep the replies of a batch, and see whether a failure ends the run."""
         # What is the same when asked again, as JSON: floats keep all their digits, NaN among them.
-        final: dict[_Place, Any] = {}
-        for place, reply in replies.items():
+        final_replies: dict[_HitSet, Any] = {}
+        for hit_set, reply in replies.items():
             if not isinstance(reply, ModelUnavailableError):
-                self.known[place] = final[place] = reply
+                self.known[hit_set] = final_replies[hit_set] = reply
                 continue
-            self.failed[place] = reply
+            self.failed[hit_set] = reply
             if reply.kind == CUT_OFF and self.sent is not None:
-                final[place] = _StoredFailure(reply.kind, reply.reason)._asdict()
+                final_replies[hit_set] = _StoredFailure(reply.kind, reply.reason)._asdict()
             if isinstance(reply, BudgetSpentError):
                 self.ended = reply
         # Where some are answered, a 403 is of its own question.
-        stops = WRONG_SETTINGS - {FORBIDDEN} if self.known else WRONG_SETTINGS
-        wrong = [
+        stopping_kinds = WRONG_SETTINGS - {FORBIDDEN} if self.known else WRONG_SETTINGS
+        stopping_errors = [
             reply
             for reply in replies.values()
-            if isinstance(reply, ModelUnavailableError) and reply.kind in stops
+            if isinstance(reply, ModelUnavailableError) and reply.kind in stopping_kinds
         ]
-        if wrong and self.sent is not None:
-            self.stop = wrong[0]
+        if stopping_errors and self.sent is not None:
+            self.stop = stopping_errors[0]
             self.ended = _failure(NOT_ASKED, f"not asked after {self.stop.reason}")
-        if store is not None:
-            rows = {self._key(place): json.dumps(row).encode() for place, row in final.items()}
-            store.put(rows)
+        if answer_store is not None:
+            stored_rows = {
+                self._key(hit_set): json.dumps(reply_json).encode()
+                for hit_set, reply_json in final_replies.items()
+            }
+            answer_store.put(stored_rows)
 
-    def _answer(self, place: _Place) -> CheckedAnswer | ModelUnavailableError:
-        """Answer of a place, or why there is none."""
-        case, chunks = place
+    def _answer(self, hit_set: _HitSet) -> CheckedAnswer | ModelUnavailableError:
+        """Answer of a place, or why it is missing."""
+        case_index, chunk_numbers = hit_set
         try:
             with one_deadline():
                 return check_answer(
-                    self.trace.cases[case].query,
-                    self._passages(chunks),
+                    self.trace.cases[case_index].query,
+                    self._passages(chunk_numbers),
                     self.generator,
                     self.scorer,
                 )
         except ModelUnavailableError as error:
             return error
 
-    def _passages(self, chunks: Sequence[int]) -> list[Chunk]:
-        return [self.trace.chunks[number] for number in chunks]
+    def _passages(self, chunk_numbers: Sequence[int]) -> list[Chunk]:
+        return [self.trace.chunks[chunk_number] for chunk_number in chunk_numbers]
 
-    def _key(self, place: _Place) -> str:
+    def _key(self, hit_set: _HitSet) -> str:
         """Name of an answer in the cache.
 
         Generator and scorer, question, passages in their order, and what is sent.
         """
-        question, chunks = self.trace.cases[place[0]].query, self._passages(place[1])
+        question, chunks = self.trace.cases[hit_set[0]].query, self._passages(hit_set[1])
         passages = [[chunk.source, chunk.page_shown, chunk.full_text] for chunk in chunks]
         messages: list[dict[str, str]] = []
         if self.sent is not None and chunks:
@@ -359,28 +414,33 @@ def _metered(
     if not isinstance(at_once, Integral) or at_once < 1:
         refuse("at_once must be at least 1", repr(at_once), "correct it")
     if not hasattr(generator, "answer"):
-        kind = type(generator).__name__
-        msg = f"generator must have answer, got {kind}; a client goes into ModelGenerator(client)."
-        raise TypeError(msg)
-    asks = behind_own_answers(generator)
-    if isinstance(asks, ModelGenerator):
-        meter = MeteredClient(asks.client, budget)
-        return with_model(generator, lambda _: replace(asks, client=meter)), meter
+        type_name = type(generator).__name__
+        message = (
+            f"generator must have answer, got {type_name}; a client goes into "
+            "ModelGenerator(client)."
+        )
+        raise TypeError(message)
+    inner_generator = behind_own_answers(generator)
+    if isinstance(inner_generator, ModelGenerator):
+        meter = MeteredClient(inner_generator.client, budget)
+        return with_model(generator, lambda _: replace(inner_generator, client=meter)), meter
     if budget is not None:
         refuse("a budget needs a generator that asks a client", generator.name, "leave it out")
     return generator, None
 
 
 def _request_counts(
-    counts: RequestCounts, run: _Run, failed: Mapping[_Place, ModelUnavailableError]
+    request_counts: RequestCounts,
+    answer_run: _Run,
+    failed_answers: Mapping[_HitSet, ModelUnavailableError],
 ) -> dict[str, Any]:
     """What the answers of a run took, for the meta of a trace."""
-    stated = counts._asdict()
-    stated.pop("ms")
-    return stated | {
-        "from_cache": run.from_cache,
-        "missing_from_cache": run.missing_from_cache,
-        "missing": dict(Counter(error.kind for error in failed.values())),
+    meta_counts = request_counts._asdict()
+    meta_counts.pop("ms")
+    return meta_counts | {
+        "from_cache": answer_run.from_cache,
+        "missing_from_cache": answer_run.missing_from_cache,
+        "missing": dict(Counter(error.kind for error in failed_answers.values())),
     }
 
 
@@ -391,13 +451,15 @@ class _StoredFailure(NamedTuple):
     reason: str
 
 
-_STORED: TypeAdapter[CheckedAnswer | _StoredFailure] = TypeAdapter(CheckedAnswer | _StoredFailure)
+_STORED_REPLY: TypeAdapter[CheckedAnswer | _StoredFailure] = TypeAdapter(
+    CheckedAnswer | _StoredFailure
+)
 
 
-def _unpacked(stored: bytes | None) -> CheckedAnswer | ModelUnavailableError | None:
-    """Answer that was kept, or why there is none; None where nothing of this form was kept."""
+def _unpacked(stored_json: bytes | None) -> CheckedAnswer | ModelUnavailableError | None:
+    """Answer that was kept, or why it is missing; None where nothing of this form was kept."""
     try:
-        reply = None if stored is None else _STORED.validate_json(stored)
+        reply = None if stored_json is None else _STORED_REPLY.validate_json(stored_json)
     except ValidationError:
         return None
     if isinstance(reply, _StoredFailure):
@@ -405,102 +467,133 @@ def _unpacked(stored: bytes | None) -> CheckedAnswer | ModelUnavailableError | N
     return reply
 
 
-def _failure(kind: str, reason: str) -> ModelUnavailableError:
+def _failure(failure_kind: str, failure_reason: str) -> ModelUnavailableError:
     """A failure of a request that is not sent."""
-    return ModelUnavailableError(f"{reason}.", kind=kind, reason=reason, seconds=0.0)
+    return ModelUnavailableError(
+        f"{failure_reason}.", kind=failure_kind, reason=failure_reason, seconds=0.0
+    )
 
 
-def _warn_of_no_text(trace: values.TraceData, chunks: Collection[int]) -> None:
+def _warn_of_no_text(trace: values.TraceData, chunk_numbers: Collection[int]) -> None:
     """Say how many of the hits that are answered from have no text."""
-    blank = sum(not trace.chunks[number].text.strip() for number in chunks)
-    if blank:
+    n_blank = sum(not trace.chunks[chunk_number].text.strip() for chunk_number in chunk_numbers)
+    if n_blank:
         warn_user(
-            f"answers are written from the text of hits, and {blank:,} of {len(chunks):,} have "
+            f"answers are written from the text of hits, and {n_blank:,} of "
+            f"{len(chunk_numbers):,} have "
             "none; give it in the frame's column `text`, or in the corpus."
         )
 
 
 def _recorded_answers(
-    trace: values.TraceData, generator: str, scorer: str
+    trace: values.TraceData, generator_name: str, scorer_name: str
 ) -> dict[tuple[int, tuple[int, ...]], CheckedAnswer]:
     """Answers of the same generator and scorer that a trace holds, by case and chunks."""
     answers = trace.answers
-    if answers is None or (answers.generator, answers.scorer) != (generator, scorer):
+    if answers is None or (answers.generator, answers.scorer) != (generator_name, scorer_name):
         return {}
-    known = {}
-    for key, number in answer_positions(answers).items():
-        row = {name: getattr(answers, name)[number] for name in CheckedAnswer._fields}
-        row |= {name: float(row[name]) for name in ("confidence", "support")}
-        row["cited"] = tuple(map(key.chunks.index, row["cited"]))
-        known[key.case, key.chunks] = CheckedAnswer(**row)
-    return known
+    known_answers = {}
+    for answer_key, answer_number in answer_positions(answers).items():
+        answer_row = {
+            field_name: getattr(answers, field_name)[answer_number]
+            for field_name in CheckedAnswer._fields
+        }
+        answer_row |= {
+            field_name: float(answer_row[field_name]) for field_name in ("confidence", "support")
+        }
+        answer_row["cited"] = tuple(map(answer_key.chunks.index, answer_row["cited"]))
+        known_answers[answer_key.case, answer_key.chunks] = CheckedAnswer(**answer_row)
+    return known_answers
 
 
-_NAMED = 3  # cases of a kind of failure that a message names
+_NAMED_CASES = 3  # cases of a kind of failure that a message names
 
 
 def _missing_warning(
     trace: values.TraceData,
-    failed: Mapping[_Place, ModelUnavailableError],
+    failed_answers: Mapping[_HitSet, ModelUnavailableError],
     n_sets: int,
     *,
-    keeps: bool,
-    stop: ModelUnavailableError | None,
+    keeps_cut_off: bool,
+    stop_error: ModelUnavailableError | None,
 ) -> MissingAnswersWarning:
     """Warning with counts and a few cases by kind of failure, the most frequent first.
 
     Args:
-      keeps: whether what was cut off is kept, and not asked again.
-      stop: failure after which nothing further was asked.
+      keeps_cut_off: whether what was cut off is kept, and not asked again.
+      stop_error: failure after which nothing further was asked.
     """
-    missing = tuple(
-        MissingAnswer(trace.cases[row].id, error.kind, error.reason)
-        for (row, _), error in failed.items()
+    missing_answers = tuple(
+        MissingAnswer(trace.cases[case_index].id, error.kind, error.reason)
+        for (case_index, _), error in failed_answers.items()
     )
-    by_kind: dict[str, list[str]] = {}
-    for answer in missing:
-        by_kind.setdefault(answer.kind, []).append(answer.case_id)
-    parts = [
-        f"{len(ids)} {kind} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
-        for kind, ids in sorted(by_kind.items(), key=lambda pair: -len(pair[1]))
+    cases_of_kind: dict[str, list[str]] = {}
+    for answer in missing_answers:
+        cases_of_kind.setdefault(answer.kind, []).append(answer.case_id)
+    kind_texts = [
+        f"{len(case_ids)} {failure_kind} "
+        f"({', '.join(case_ids[:_NAMED_CASES])}{', …' if len(case_ids) > _NAMED_CASES else ''})"
+        for failure_kind, case_ids in sorted(
+            cases_of_kind.items(), key=lambda kind_cases: -len(kind_cases[1])
+        )
     ]
-    first = f"the first: {missing[0].reason}." if stop is None else f"it ended at: {stop}"
-    after = (
-        ", what was cut off only after max_tokens is raised" if keeps and CUT_OFF in by_kind else ""
+    first_text = (
+        f"the first: {missing_answers[0].reason}."
+        if stop_error is None
+        else f"it ended at: {stop_error}"
     )
-    text = (
-        f"{len(missing)} of {n_sets} answers are missing: {', '.join(parts)}; {first} "
-        f"The next run on the returned trace asks for them again{after}."
+    cut_off_text = (
+        ", what was cut off only after max_tokens is raised"
+        if keeps_cut_off and CUT_OFF in cases_of_kind
+        else ""
     )
-    return MissingAnswersWarning(text, missing)
+    warning_text = (
+        f"{len(missing_answers)} of {n_sets} answers are missing: {', '.join(kind_texts)}; "
+        f"{first_text} "
+        f"The next run on the returned trace asks for them again{cut_off_text}."
+    )
+    return MissingAnswersWarning(warning_text, missing_answers)
 
 
-def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
+def _structure_sets(trace: values.TraceData, policy: PolicyData, arm_name: str) -> list[AnswerKey]:
     """Sets of hits of every slot.
 
     The first relevant ones, the resolver's winners, an only option.
     """
-    # Which sets there are hangs on no signal, and one of the answer can only be measured once there
-    # are answers.
-    chosen = measured_tables(trace, policy.replace("signals", {}), arm).chosen
-    at, places = trace.arm(arm), chosen.places
+    # No signal decides which sets exist, and one of the answer is only measured once there are
+    # answers.
+    chosen_hits = measured_tables(trace, policy.replace("signals", {}), arm_name).chosen
+    arm_index, hit_places = trace.arm(arm_name), chosen_hits.places
     n_cases = len(trace)
-    keep = np.ones(places.shape[:2], dtype=bool)
-    for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
-        keep[:, slot] = [len(shown) == 1 for shown in options]
-    chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(-1, trace.hits.chunk.shape[3])
-    rows = slot_sets(places, chunk, keep)
+    is_answered = np.ones(hit_places.shape[:2], dtype=bool)
+    for slot, options in zip(
+        OPTION_SLOTS, (chosen_hits.options_all, chosen_hits.options_tied), strict=True
+    ):
+        is_answered[:, slot] = [len(option_hits) == 1 for option_hits in options]
+    hit_chunks = np.moveaxis(trace.hits.chunk[:, arm_index], 1, 0).reshape(
+        -1, trace.hits.chunk.shape[3]
+    )
+    set_rows = slot_sets(hit_places, hit_chunks, is_answered)
     return list(
         dict.fromkeys(
-            AnswerKey(batch % n_cases, at, batch // n_cases, chunks) for batch, _, chunks in rows
+            AnswerKey(batch_index % n_cases, arm_index, batch_index // n_cases, chunk_numbers)
+            for batch_index, _, chunk_numbers in set_rows
         )
     )
 
 
-def _policy_sets(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
+def _policy_sets(trace: values.TraceData, policy: PolicyData, arm_name: str) -> list[AnswerKey]:
     """Sets of hits that a policy answers from."""
-    (decisions,) = decide_policies(trace, [policy], arm)
-    ready = [*range(FIRST_OK, len(STAGE)), *(STAGE[name] for name in ON_ANSWER)]
-    rows = np.flatnonzero(np.isin(decisions.outcome.stage, ready)).tolist()
-    at, depth = trace.arm(arm), decisions.outcome.depth
-    return [AnswerKey(row, at, int(depth[row]), decisions.chunks_of_decision(row)) for row in rows]
+    (decisions,) = decide_policies(trace, [policy], arm_name)
+    answering_stages = [
+        *range(FIRST_OK, len(STAGE)),
+        *(STAGE[stage_name] for stage_name in ANSWER_STAGES),
+    ]
+    case_indices = np.flatnonzero(np.isin(decisions.outcome.stage, answering_stages)).tolist()
+    arm_index, depth = trace.arm(arm_name), decisions.outcome.depth
+    return [
+        AnswerKey(
+            case_index, arm_index, int(depth[case_index]), decisions.chunks_of_decision(case_index)
+        )
+        for case_index in case_indices
+    ]

@@ -21,7 +21,7 @@ from raglab.decision.signal_values import Intent, intent
 from raglab.decision.threshold_arrays import intent_thresholds
 from raglab.decision.trace_view import Measured
 from raglab.live.measured_signals import SIGNAL_STAGE
-from raglab.live.online_bandit import LATER, ArmChoice, Features
+from raglab.live.online_bandit import OPTIONAL_FEATURES, ArmChoice, Features
 from raglab.live.requests import Request
 from raglab.live.response import Response
 from raglab.live.system import BANDIT, Key, System
@@ -60,47 +60,57 @@ def default_arm(question: str, system: System) -> tuple[str, str]:
       ValueError: the index lacks the arm.
       MissingExtensionError: the room of the arm is not installed.
     """
-    there = system.retriever.strategies
-    wanted = system.arm or system.policy.strategy.arm
-    if wanted == "bandit":
-        arm, reason = route_arm(question, system.policy, tuple(there))
+    arm_strategies = system.retriever.strategies
+    wanted_arm = system.arm or system.policy.strategy.arm
+    if wanted_arm == "bandit":
+        arm, reason = route_arm(question, system.policy, tuple(arm_strategies))
         return arm, f"bandit {'off' if system.online is None else 'not asked'}, {reason}"
-    if wanted != "router":
-        check_arm(wanted, there)
-        return wanted, f"{'chosen' if system.arm else 'policy'}: {wanted}"
-    return route_arm(question, system.policy, tuple(there))
+    if wanted_arm != "router":
+        check_arm(wanted_arm, arm_strategies)
+        return wanted_arm, f"{'chosen' if system.arm else 'policy'}: {wanted_arm}"
+    return route_arm(question, system.policy, tuple(arm_strategies))
 
 
 def route_arm(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[str, str]:
     """The source's router over the arms that there are (rule S4.7), and why."""
-    question_intent, margins = _question_intent(question, policy)
+    question_intent, intent_margins = _question_intent(question, policy)
     # An intent that reaches its threshold has an arm of its own; of two the one further above it.
-    flags = {
-        arm: flag
-        for arm in arms
-        if (flag := _own_intent(arm)) and gates.meets_threshold(getattr(margins, flag))
+    intent_arms = {
+        arm_name: intent_flag
+        for arm_name in arms
+        if (intent_flag := _own_intent(arm_name))
+        and gates.meets_threshold(getattr(intent_margins, intent_flag))
     }
 
-    def reasons(score: str) -> str:
-        return ", ".join(question_intent.reasons.get(score, ()))
+    def reasons(intent_score: str) -> str:
+        return ", ".join(question_intent.reasons.get(intent_score, ()))
 
-    if flags:
-        name = min(flags, key=lambda arm: (-float(getattr(margins, flags[arm])), arm))
-        flag = flags[name]
-        score = getattr(question_intent, flag)
-        return name, f"router: {flag} intent {score:.2f} ({reasons(flag)})"
+    if intent_arms:
+        flagged_arm = min(
+            intent_arms,
+            key=lambda arm_name: (-float(getattr(intent_margins, intent_arms[arm_name])), arm_name),
+        )
+        intent_flag = intent_arms[flagged_arm]
+        intent_score = getattr(question_intent, intent_flag)
+        return (
+            flagged_arm,
+            f"router: {intent_flag} intent {intent_score:.2f} ({reasons(intent_flag)})",
+        )
     complexity = question_intent.complexity
-    if gates.meets_threshold(margins.complexity) and "iterative" in arms:
+    if gates.meets_threshold(intent_margins.complexity) and "iterative" in arms:
         return "iterative", f"router: complexity {complexity:.2f} ({reasons('complexity')})"
-    arm = "hybrid" if "hybrid" in arms else arms[0]
-    return arm, f"router: simple question, complexity {complexity:.2f}"
+    arm_name = "hybrid" if "hybrid" in arms else arms[0]
+    return arm_name, f"router: simple question, complexity {complexity:.2f}"
 
 
 def _question_intent(question: str, policy: PolicyData) -> tuple[Intent, gates.IntentMargins]:
     """Intent scores of a question, and how far they are above the policy's thresholds."""
-    scores = intent(question)
-    return scores, gates.intent_margins(
-        scores.graph, scores.table, scores.complexity, intent_thresholds(policy)
+    intent_scores = intent(question)
+    return intent_scores, gates.intent_margins(
+        intent_scores.graph,
+        intent_scores.table,
+        intent_scores.complexity,
+        intent_thresholds(policy),
     )
 
 
@@ -136,31 +146,31 @@ def components(
         refuse("budget_ms must be above 0", f"{budget_ms:g}", "correct it")
     # Each arm is decided as if it alone answered: full information, from which any learner can be
     # replayed.
-    parts, held = [], Measured(trace)
+    arm_frames, measured_trace = [], Measured(trace)
     for arm in trace.arms:
-        (decisions,) = decide_policies(held, [policy], arm)
-        ms = retrieval_ms(trace, decisions, arm)
-        margin, diversity, consistency = measures(trace, decisions, arm).T
-        parts.append(
+        (decisions,) = decide_policies(measured_trace, [policy], arm)
+        latency_ms = retrieval_ms(trace, decisions, arm)
+        margins, diversities, consistencies = measures(trace, decisions, arm).T
+        arm_frames.append(
             pd.DataFrame(
                 {
                     "case_id": [case.id for case in trace.cases],
                     "split": [case.split for case in trace.cases],
                     "arm": arm,
                     "depth": decisions.outcome.depth,
-                    "margin": margin,
-                    "diversity": diversity,
-                    "latency_ratio": ms / budget_ms,
+                    "margin": margins,
+                    "diversity": diversities,
+                    "latency_ratio": latency_ms / budget_ms,
                     "cache_hit": 0.0,
-                    "consistency": consistency,
-                    "ms": ms,
-                    "status": [Status(int(code)).name for code in decisions.status],
+                    "consistency": consistencies,
+                    "ms": latency_ms,
+                    "status": [Status(int(status_code)).name for status_code in decisions.status],
                     "right": decisions.right,
                 }
             )
         )
     # made arm by arm, read case by case; a stable sort keeps the arms' order within a case
-    return pd.concat(parts).sort_index(kind="stable", ignore_index=True)
+    return pd.concat(arm_frames).sort_index(kind="stable", ignore_index=True)
 
 
 def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.float64]:
@@ -177,27 +187,31 @@ def measures(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np.flo
     """
     if trace.vectors is None:
         refuse("components need the embeddings of the chunks", "none", "build the trace again")
-    cases, number = np.arange(len(trace)), trace.arm(arm)
+    case_indices, arm_index = np.arange(len(trace)), trace.arm(arm)
     hits = type(trace.hits)(
-        *[field[cases, number, decisions.outcome.depth] for field in trace.hits]
+        *[hit_field[case_indices, arm_index, decisions.outcome.depth] for hit_field in trace.hits]
     )
-    order = np.argsort(
+    rank_order = np.argsort(
         np.where(hits.rank >= 0, hits.rank, np.iinfo(np.int32).max), axis=1, kind="stable"
     )
-    place = np.arange(order.shape[1])
-    by_rank = (hits.chunk, hits.s_hybrid, hits.s_rerank)
-    chunk, fused, score = (np.take_along_axis(field, order, axis=1) for field in by_rank)
-    there: NDArray[np.bool_] = np.asarray(chunk) >= 0
-    none = hits.n_reranked[:, None] == 0  # then margin and consistency are missing
-    reranked = there & (none | (place < hits.n_reranked[:, None]))
-    best = there & (place < decisions.policy.chosen.final_k)
-    k = int(best.sum(axis=1).max(initial=0))
-    second = np.where(none, np.nan, -1.0 * place)
+    hit_positions = np.arange(rank_order.shape[1])
+    score_fields = (hits.chunk, hits.s_hybrid, hits.s_rerank)
+    chunks, fused_scores, rerank_scores = (
+        np.take_along_axis(hit_field, rank_order, axis=1) for hit_field in score_fields
+    )
+    is_present: NDArray[np.bool_] = np.asarray(chunks) >= 0
+    not_reranked = hits.n_reranked[:, None] == 0  # then margin and consistency are missing
+    is_reranked = is_present & (not_reranked | (hit_positions < hits.n_reranked[:, None]))
+    is_first = is_present & (hit_positions < decisions.policy.chosen.final_k)
+    n_first = int(is_first.sum(axis=1).max(initial=0))
+    fallback_scores = np.where(not_reranked, np.nan, -1.0 * hit_positions)
     return np.stack(
         [
-            score_margin(score, reranked),
-            hit_diversity(trace.vectors[chunk[:, :k]], best[:, :k]),
-            rank_consistency(fused, np.broadcast_to(second, fused.shape), reranked),
+            score_margin(rerank_scores, is_reranked),
+            hit_diversity(trace.vectors[chunks[:, :n_first]], is_first[:, :n_first]),
+            rank_consistency(
+                fused_scores, np.broadcast_to(fallback_scores, fused_scores.shape), is_reranked
+            ),
         ],
         axis=1,
     )
@@ -211,21 +225,30 @@ def retrieval_ms(trace: TraceData, decisions: Decisions, arm: str) -> NDArray[np
     """
     if trace.latency is None:
         refuse("latency_ratio needs the latencies of retrieval", "none", "build the trace again")
-    stages = [
-        place
-        for place, name in enumerate(trace.latency.stages)
-        if not name.startswith(SIGNAL_STAGE)
+    stage_indices = [
+        stage_index
+        for stage_index, stage_name in enumerate(trace.latency.stages)
+        if not stage_name.startswith(SIGNAL_STAGE)
     ]
-    ms = trace.latency.ms[:, trace.arm(arm)][..., stages]
+    stage_ms = trace.latency.ms[:, trace.arm(arm)][..., stage_indices]
     # not measured is not free
-    by_depth = np.where(np.isnan(ms).all(axis=2), np.nan, np.nansum(ms, axis=2))
-    down_to = np.cumsum(by_depth, axis=1)
-    total: NDArray[np.float64] = down_to[np.arange(len(trace)), decisions.outcome.depth]
-    return total
+    depth_ms = np.where(np.isnan(stage_ms).all(axis=2), np.nan, np.nansum(stage_ms, axis=2))
+    cumulative_ms = np.cumsum(depth_ms, axis=1)
+    total_ms: NDArray[np.float64] = cumulative_ms[np.arange(len(trace)), decisions.outcome.depth]
+    return total_ms
 
 
-FEATURES = ("intercept", "words", "entities", "graph", "table", "complexity", "documents", "path")
-_FILE = re.compile(r"\b[\w-]{1,100}\.(?:md|pdf|csv|txt|docx?|xlsx?|html?)\b", re.IGNORECASE)
+ROUTER_FEATURES = (
+    "intercept",
+    "words",
+    "entities",
+    "graph",
+    "table",
+    "complexity",
+    "documents",
+    "path",
+)
+_FILE_NAME = re.compile(r"\b[\w-]{1,100}\.(?:md|pdf|csv|txt|docx?|xlsx?|html?)\b", re.IGNORECASE)
 
 
 def table(
@@ -243,7 +266,7 @@ def table(
     An arm is available where rule S4.1 says so: `graph` and `table` only on the question's intent.
 
     Args:
-      measured: what `components` says of the same trace and policy, where it is at hand: other
+      measured: what `components` says of the same trace and policy, if known: other
         weights re-score it.
 
     Raises:
@@ -254,21 +277,21 @@ def table(
     component_frame = (
         components(trace, policy, budget_ms=budget_ms) if measured is None else measured
     )
-    shape = (len(trace), len(trace.arms))
-    rows = [(case.id, arm) for case in trace.cases for arm in trace.arms]
-    if list(zip(component_frame["case_id"], component_frame["arm"], strict=True)) != rows:
-        rule = f"measured must be {len(rows)} components of this trace"
-        refuse(rule, f"{len(component_frame)} of another", "measure again")
+    table_shape = (len(trace), len(trace.arms))
+    case_arms = [(case.id, arm) for case in trace.cases for arm in trace.arms]
+    if list(zip(component_frame["case_id"], component_frame["arm"], strict=True)) != case_arms:
+        requirement = f"measured must be {len(case_arms)} components of this trace"
+        refuse(requirement, f"{len(component_frame)} of another", "measure again")
     return Table(
         arms=trace.arms,
-        value=component_frame["right"].to_numpy(np.float64).reshape(shape),
-        reward=np.asarray(reward(component_frame, weights), dtype=np.float64).reshape(shape),
+        value=component_frame["right"].to_numpy(np.float64).reshape(table_shape),
+        reward=np.asarray(reward(component_frame, weights), dtype=np.float64).reshape(table_shape),
         mask=np.array(
             [available(case.query, policy, trace.arms) for case in trace.cases], dtype=bool
-        ).reshape(shape),
+        ).reshape(table_shape),
         features=case_features(trace, policy),
-        feature_names=FEATURES,
-        ms=component_frame["ms"].to_numpy(np.float64).reshape(shape),
+        feature_names=ROUTER_FEATURES,
+        ms=component_frame["ms"].to_numpy(np.float64).reshape(table_shape),
     )
 
 
@@ -277,10 +300,13 @@ def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray
 
     One with an intent, as `graph`, only where that reaches (rule S4.1).
     """
-    _, margins = _question_intent(question, policy)
-    flags = map(_own_intent, arms)
+    _, intent_margins = _question_intent(question, policy)
+    arm_flags = map(_own_intent, arms)
     return np.array(
-        [not flag or bool(gates.meets_threshold(getattr(margins, flag))) for flag in flags],
+        [
+            not intent_flag or bool(gates.meets_threshold(getattr(intent_margins, intent_flag)))
+            for intent_flag in arm_flags
+        ],
         dtype="bool",
     )
 
@@ -293,21 +319,21 @@ def _own_intent(arm: str) -> str:
 def context(
     question: str, n_entities: int, documents: Sequence[str], policy: PolicyData
 ) -> NDArray[np.float64]:
-    """What is known of a question before retrieval, [F] as named in `FEATURES`, each near [0, 1].
+    """Features of a question before retrieval, [F] as `ROUTER_FEATURES` names them, near [0, 1].
 
     Source: rule S4.2; what only a retrieval tells (hits, margins, overlap) cannot choose it.
     """
-    question_intent, scales = intent(question), policy.strategy
+    question_intent, strategy_scales = intent(question), policy.strategy
     return np.array(
         [
             1.0,
-            len(content_words(question)) / scales.words_scale,
-            n_entities / scales.entities_scale,
+            len(content_words(question)) / strategy_scales.words_scale,
+            n_entities / strategy_scales.entities_scale,
             question_intent.graph,
             question_intent.table,
             question_intent.complexity,
             float(bool(documents)),
-            float(_FILE.search(question) is not None),
+            float(_FILE_NAME.search(question) is not None),
         ]
     )
 
@@ -317,8 +343,8 @@ def case_features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
     entities = policy_pattern_hits(trace, policy).query_entities
     return np.array(
         [
-            context(case.query, len(names), case.selected_sources, policy)
-            for case, names in zip(trace.cases, entities, strict=True)
+            context(case.query, len(entity_names), case.selected_sources, policy)
+            for case, entity_names in zip(trace.cases, entities, strict=True)
         ]
     )
 
@@ -328,16 +354,16 @@ def router(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
 
     All mass on the arm it sends a case to (rule S4.7).
     """
-    chosen = [trace.arm(route_arm(case.query, policy, trace.arms)[0]) for case in trace.cases]
-    return np.eye(len(trace.arms))[chosen]
+    arm_indices = [trace.arm(route_arm(case.query, policy, trace.arms)[0]) for case in trace.cases]
+    return np.eye(len(trace.arms))[arm_indices]
 
 
 # of BM25's best score: a hit that counts; first hits of two lists that are compared
-DENSE_AT, OVERLAP_AT = 0.5, 10
+NEAR_SCORE, OVERLAP_HITS = 0.5, 10
 
 
 def list_features(
-    text: str, indexes: Indexes, queries: Queries, scope: NDArray[np.integer] | None
+    question_text: str, indexes: Indexes, queries: Queries, scope: NDArray[np.integer] | None
 ) -> Features:
     """How crowded keyword hits are, and how far they agree with embedding hits, each in [0, 1].
 
@@ -351,12 +377,14 @@ def list_features(
 
     Source: rule S4.2.
     """
-    k = Sizes().fetch_k
-    scores, words = indexes.bm25.search([text], k, [scope])
-    near = scores[0] >= DENSE_AT * scores[0, 0]  # NaN where there is no hit
-    first = set(words[0, :OVERLAP_AT].tolist()) - {-1}
-    shared = first & set(indexes.nearest(queries.vectors, OVERLAP_AT, scope)[0].tolist())
-    return {"bm25_hits": float(near.mean()), "list_overlap": len(shared) / OVERLAP_AT}
+    n_fetched = Sizes().fetch_k
+    bm25_scores, bm25_hits = indexes.bm25.search([question_text], n_fetched, [scope])
+    is_near = bm25_scores[0] >= NEAR_SCORE * bm25_scores[0, 0]  # NaN without a hit
+    first_words = set(bm25_hits[0, :OVERLAP_HITS].tolist()) - {-1}
+    shared_hits = first_words & set(
+        indexes.nearest(queries.vectors, OVERLAP_HITS, scope)[0].tolist()
+    )
+    return {"bm25_hits": float(is_near.mean()), "list_overlap": len(shared_hits) / OVERLAP_HITS}
 
 
 class Offer(NamedTuple):
@@ -394,40 +422,46 @@ def offer(
     Source: rules S4.1, S4.2.
     """
     mask = available(question, policy, arms)
-    names = entities_in(question, policy.patterns.entities)
-    known = context(question, len(names), documents, policy).tolist()
-    features: dict[str, float | None] = dict(zip(FEATURES[1:], known[1:], strict=True))
-    there = {arm for arm, on in zip(arms, mask, strict=True) if on}
+    entity_names = entities_in(question, policy.patterns.entities)
+    context_values = context(question, len(entity_names), documents, policy).tolist()
+    features: dict[str, float | None] = dict(
+        zip(ROUTER_FEATURES[1:], context_values[1:], strict=True)
+    )
+    available_arms = {arm for arm, is_available in zip(arms, mask, strict=True) if is_available}
     features |= {
-        "answer_cached": float(bool(there & set(answered))),
-        "strategy_cached": float(bool(there & set(retrieved))),
-        **(dict.fromkeys(LATER) if lists is None else lists),
+        "answer_cached": float(bool(available_arms & set(answered))),
+        "strategy_cached": float(bool(available_arms & set(retrieved))),
+        **(dict.fromkeys(OPTIONAL_FEATURES) if lists is None else lists),
     }
-    question_intent, margins = _question_intent(question, policy)
-    words = "high complexity" if gates.meets_threshold(margins.complexity) else "simple question"
-    why = {
-        arm: f"{flag} intent {getattr(question_intent, flag):.2f}" if flag else words
-        for arm, flag in zip(arms, map(_own_intent, arms), strict=True)
+    question_intent, intent_margins = _question_intent(question, policy)
+    complexity_text = (
+        "high complexity" if gates.meets_threshold(intent_margins.complexity) else "simple question"
+    )
+    arm_reasons = {
+        arm: f"{intent_flag} intent {getattr(question_intent, intent_flag):.2f}"
+        if intent_flag
+        else complexity_text
+        for arm, intent_flag in zip(arms, map(_own_intent, arms), strict=True)
     }
-    return Offer(mask, features, why)
+    return Offer(mask, features, arm_reasons)
 
 
 def select_arm(
-    ways: Mapping[str, Key], made_by: Sequence[Any], request: Request, system: System
+    keys_by_arm: Mapping[str, Key], made_by: Sequence[Any], request: Request, system: System
 ) -> ArmChoice:
     """The arm and why; the probability is None where no bandit chose it.
 
     A user's choice among options is answered by the arm that offered them, and is no choice of the
     bandit's.
     """
-    text, online = request.text, system.online if wants_bandit(system) else None
-    if online is None:
-        return ArmChoice(*default_arm(text, system), None)
+    question_text, online_bandit = request.text, system.online if wants_bandit(system) else None
+    if online_bandit is None:
+        return ArmChoice(*default_arm(question_text, system), None)
     # The keys differ in their arm alone, which the digest of a question leaves out: any of them
     # will do.
-    any_way = next(iter(ways.values()))
-    about = {"policy_id": any_way.policy_id, "fingerprint": any_way.fingerprint}
-    question = any_way._replace(arm="").digest()
+    any_key = next(iter(keys_by_arm.values()))
+    system_ids = {"policy_id": any_key.policy_id, "fingerprint": any_key.fingerprint}
+    question_id = any_key._replace(arm="").digest()
     # Before the bandit chooses: another arm might number other documents as its options.
     if request.selected is not None:
         # Without the log the router chooses; the question counts as missing where its choice is to
@@ -436,63 +470,76 @@ def select_arm(
             suppress(UnwritableLogError),
             system.log_outages.writing(BANDIT, ends=False),
         ):
-            before = online.asked_before(question, **about)
-            if before is not None:
-                return ArmChoice(before, f"selected {before}: it offered the options", None)
+            earlier_arm = online_bandit.asked_before(question_id, **system_ids)
+            if earlier_arm is not None:
+                return ArmChoice(
+                    earlier_arm, f"selected {earlier_arm}: it offered the options", None
+                )
     # What is cached costs no time, so it is a feature that the bandit chooses by.
     caches = system.caches
-    answered = [
+    answered_arms = [
         arm
-        for arm, key in ways.items()
-        if caches is not None and key.digest("answer", *made_by) in caches.answers
+        for arm, arm_key in keys_by_arm.items()
+        if caches is not None and arm_key.digest("answer", *made_by) in caches.answers
     ]
-    retrieved = [
+    retrieved_arms = [
         arm
-        for arm, key in ways.items()
-        if caches is not None and key.digest("strategy") in caches.strategies
+        for arm, arm_key in keys_by_arm.items()
+        if caches is not None and arm_key.digest("strategy") in caches.strategies
     ]
-    known = offer(
-        text,
+    arm_offer = offer(
+        question_text,
         system.policy,
-        online.arms,
-        documents=any_way.documents,
-        answered=answered,
-        retrieved=retrieved,
-        lists=_cached_list_features(text, any_way, system),
+        online_bandit.arms,
+        documents=any_key.documents,
+        answered=answered_arms,
+        retrieved=retrieved_arms,
+        lists=_cached_list_features(question_text, any_key, system),
     )
     try:
         with system.log_outages.writing(BANDIT, ends=False):
-            return online.choose(
+            return online_bandit.choose(
                 request.id,
-                known.mask,
-                known.features,
-                known.why,
-                question=question,
+                arm_offer.mask,
+                arm_offer.features,
+                arm_offer.why,
+                question=question_id,
                 resumed=request.resumed,
-                **about,
+                **system_ids,
             )
     # A log that cannot be written costs a choice to learn from, not the answer.
     except UnwritableLogError:
-        return ArmChoice(*default_arm(text, system), None)
+        return ArmChoice(*default_arm(question_text, system), None)
 
 
-def _cached_list_features(text: str, key: Key, system: System) -> Features:
+def _cached_list_features(question_text: str, cache_key: Key, system: System) -> Features:
     """What the two lists say of a question.
 
     Kept with its retrievals, so that one asked again is not embedded again.
     """
-    name, caches, ready = key._replace(arm="").digest("lists"), system.caches, system.retriever
-    if caches is not None:
-        known = caches.strategies.get(
-            name, lambda row: {feature: float(row[feature]) for feature in LATER}
-        )
-        if known is not None:
-            return known
-    features = list_features(
-        text, ready.indexes, ready.question(text, keep=True), ready.scope(key.documents)
+    entry_name, caches, ready_retriever = (
+        cache_key._replace(arm="").digest("lists"),
+        system.caches,
+        system.retriever,
     )
     if caches is not None:
-        caches.strategies.set(name, features)
+        stored_features = caches.strategies.get(
+            entry_name,
+            lambda stored_entry: {
+                feature_name: float(stored_entry[feature_name])
+                for feature_name in OPTIONAL_FEATURES
+            },
+        )
+        if stored_features is not None:
+            return stored_features
+    features = list_features(
+        question_text,
+        ready_retriever.indexes,
+        ready_retriever.question(question_text, keep=True),
+        ready_retriever.scope(cache_key.documents),
+    )
+    if caches is not None:
+        caches.strategies.set(entry_name, features)
     return features
 
 
@@ -501,30 +548,34 @@ def record_outcome(response: Response, system: System) -> None:
 
     If one cannot be measured, the choice gets no reward.
     """
-    online, record = system.online, response.record
+    online_bandit, record = system.online, response.record
     if (
-        online is None
+        online_bandit is None
         or not record.measures
-        or any(record.measures.get(name, 0.0) is None for name in COMPONENTS)
+        or any(record.measures.get(component_name, 0.0) is None for component_name in COMPONENTS)
     ):
         return
-    measured = {name: value for name, value in record.measures.items() if value is not None}
-    components = {
-        **measured,
-        "latency_ratio": record.ms["total"] / online.budget_ms,
+    measured_values = {
+        component_name: component_value
+        for component_name, component_value in record.measures.items()
+        if component_value is not None
+    }
+    component_values = {
+        **measured_values,
+        "latency_ratio": record.ms["total"] / online_bandit.budget_ms,
         "cache_hit": float(record.answer_cache_hit),
     }
-    depth = {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]}
-    outcome = (depth if record.queries else {}) | {
+    depth_values = {"depth": len(record.queries) - 1.0, "confidence": response["confidence"]}
+    outcome_values = (depth_values if record.queries else {}) | {
         "answered": float(response["status"] == "ok"),
         "strategy_cache_hit": float(record.strategy_cache_hit),
     }
     with suppress(UnwritableLogError), system.log_outages.writing(BANDIT):
-        online.update(
+        online_bandit.update(
             response["request_id"],
-            components,
+            component_values,
             ms=record.ms["total"],
-            measured=outcome | dict(record.retrieved),
+            measured=outcome_values | dict(record.retrieved),
         )
 
 

@@ -94,35 +94,37 @@ def ask(
         groups=groups,
     )
     system = _opened(system, on_error)
-    text = normalise_question(question)
+    question_text = normalise_question(question)
     request = Request(
         id=request_id or uuid4().hex,
-        text=text,
+        text=question_text,
         documents=full_sources(documents, system.reader.paths) if documents else (),
         selected=selected_option,
         session=session,
         now=moment_or_now(now),
-        language=language_of(text, system.pack),
+        language=language_of(question_text, system.pack),
         groups=tuple(sorted((groups or {}).items())),
     )
-    return _answer_in_time(request.id, text, system, partial(_answer, request), "ask", session)
+    return _answer_in_time(
+        request.id, question_text, system, partial(_answer, request), "ask", session
+    )
 
 
 def _answer_in_time(
     request_id: str,
-    text: str,
+    request_text: str,
     system: System,
-    answer: Callable[[System], Response],
+    make_response: Callable[[System], Response],
     operation: Literal["ask", "reply"],
     session: str = "",
 ) -> Response:
-    """The response of `answer` within one deadline, and within a span where the process traces."""
+    """Response of `make_response` within one deadline, and a span where the process traces."""
     # of whatever language models are called for this question
     with one_deadline(waits=True):
         if "opentelemetry.trace" not in sys.modules:
-            return answer(system)
+            return make_response(system)
         return answer_in_span(
-            request_id, text, system, answer, operation=operation, session=session
+            request_id, request_text, system, make_response, operation=operation, session=session
         )
 
 
@@ -135,10 +137,16 @@ def _answer(request: Request, system: System) -> Response:
     return response
 
 
-def _opened(system: System | str | Path, on_error: OnError | None, **how: Any) -> System:  # noqa: ANN401
+def _opened(system: System | str | Path, on_error: OnError | None, **open_settings: Any) -> System:  # noqa: ANN401
     """A system, or that of a folder, as it is now and answers a failing model."""
-    opened = (system if isinstance(system, System) else System.open(system, **how)).snapshot()
-    return opened if on_error is None else replace(opened, on_error=check_on_error(on_error))
+    opened_system = (
+        system if isinstance(system, System) else System.open(system, **open_settings)
+    ).snapshot()
+    return (
+        opened_system
+        if on_error is None
+        else replace(opened_system, on_error=check_on_error(on_error))
+    )
 
 
 def reply(
@@ -182,30 +190,30 @@ def reply(
         check_request(question)
     system = _opened(system, on_error, clarify=True)
     if system.audit is None or system.clarifier is None:
-        msg = "a reply needs what asked; open the system with clarify=True."
-        raise ValueError(msg)
-    replied = partial(
+        message = "a reply needs what asked; open the system with clarify=True."
+        raise ValueError(message)
+    make_response = partial(
         system.clarifier.reply, request_id, answer, question=question, now=moment_or_now(now)
     )
-    return _answer_in_time(request_id, answer, system, replied, "reply")
+    return _answer_in_time(request_id, answer, system, make_response, "reply")
 
 
 def answer_logged(request: Request, system: System) -> Response:
     """Response of a system that clarifies nothing, logged; see `ask`."""
-    log = audit_log(system)
-    answered = partial(answer_or_refuse, request, system)
+    request_log = audit_log(system)
+    answer_safely = partial(answer_or_refuse, request, system)
     try:
         with system.log_outages.writing(AUDIT, required=system.audit_required, ends=False):
-            logged_as, resumed = log_request(log, request, system)
+            logged_as, resumed = log_request(request_log, request, system)
             # Silence of an earlier turn counts before this one is decided.
-            log.settle(now=request.now)
+            request_log.settle(now=request.now)
     except UnwritableLogError:
         # Without the log nothing is learned, but a system that only answers goes on.
         if system.audit_required:
             raise
-        return answered(partial(answer_request, request, system))
-    response = answered(partial(answer_request, request._replace(resumed=resumed), system))
-    return log_answer(log, logged_as, response, request.now, system)
+        return answer_safely(partial(answer_request, request, system))
+    response = answer_safely(partial(answer_request, request._replace(resumed=resumed), system))
+    return log_answer(request_log, logged_as, response, request.now, system)
 
 
 def log_request(
@@ -226,7 +234,7 @@ def log_request(
     Args:
       parsed: the question as it was read, and parser: by what; None where nothing read it.
     """
-    about: dict[str, Any] = {
+    request_fields: dict[str, Any] = {
         "session": request.session,
         "documents": request.documents,
         "groups": request.groups,
@@ -237,15 +245,15 @@ def log_request(
         "now": request.now,
     }
     try:
-        return request.id, log.opened(request.id, request.text, **about)
+        return request.id, log.opened(request.id, request.text, **request_fields)
     except UnwritableLogError:
         raise
     except ValueError:
         if system.clarifier is not None:
             raise
-        again = f"{str(request.id)[:150]}~{uuid4().hex[:12]}"
-        log.opened(again, request.text, **about)
-        return again, False
+        new_id = f"{str(request.id)[:150]}~{uuid4().hex[:12]}"
+        log.opened(new_id, request.text, **request_fields)
+        return new_id, False
 
 
 def log_answer(
@@ -299,8 +307,8 @@ def audit_log(system: System) -> AuditLog:
       ValueError: it is switched off.
     """
     if system.audit is None:
-        msg = "this needs the audit log; open the system with audit=True."
-        raise ValueError(msg)
+        message = "this needs the audit log; open the system with audit=True."
+        raise ValueError(message)
     return system.audit
 
 

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.signal_values import ANSWERED, STORED, used_signals
+from raglab.decision.signal_values import ANSWER_SIGNALS, STORED_SIGNALS, used_signals
 from raglab.policy import PolicyData
 from raglab.policy_parts.acting import acting_gates
 from raglab.signals import NAMES
 
 # gates and signals that read scores of retrieval
-SCORED = frozenset(
+SCORE_READERS = frozenset(
     {"l2", "density", "gap", "similarity", "confidence", "fused", *NAMES}
-).difference(STORED, ANSWERED)
-NO_SETTING = frozenset({"arms"})  # which others there were changes no hit of the certified one
+).difference(STORED_SIGNALS, ANSWER_SIGNALS)
+IGNORED_SETTINGS = frozenset(
+    {"arms"}
+)  # which others there were changes no hit of the certified one
 
 
 def retrieval_differences(
@@ -35,15 +37,21 @@ def retrieval_differences(
     """
     # A setting of None, such as the rewriter of an arm that rewrites nothing, has no part in the
     # certified hits.
-    own = {
-        name: value for name, value in certificate.get("retrieval", {}).items() if value is not None
+    certified_settings = {
+        setting_name: setting
+        for setting_name, setting in certificate.get("retrieval", {}).items()
+        if setting is not None
     }
-    differing = [
-        name
-        for name, value in own.items()
-        if name not in NO_SETTING and value != parameters.get(name)
+    differing_names = [
+        setting_name
+        for setting_name, setting in certified_settings.items()
+        if setting_name not in IGNORED_SETTINGS and setting != parameters.get(setting_name)
     ]
-    return [f"{name} {parameters.get(name)} instead of {own[name]}" for name in differing]
+    return [
+        f"{setting_name} {parameters.get(setting_name)} instead of "
+        f"{certified_settings[setting_name]}"
+        for setting_name in differing_names
+    ]
 
 
 def check_scores(policy: PolicyData) -> None:
@@ -58,14 +66,14 @@ def check_scores(policy: PolicyData) -> None:
     Raises:
       ValueError: it was tuned or fitted on a trace of a frame or of spans.
     """
-    if SCORED.intersection([*acting_gates(policy), *used_signals(policy)]):
-        msg = (
+    if SCORE_READERS.intersection([*acting_gates(policy), *used_signals(policy)]):
+        message = (
             "a policy must be tuned on scores of raglab's retrieval, got one of "
             f"{policy.tuned_scores} scores of another system; map it by "
             "raglab.rescale_thresholds(trace, policy, to=build_trace(…)), or decide your hits by "
             "decide_frame."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
 
 
 def warn_of_other_retrieval(
@@ -83,9 +91,9 @@ def warn_of_other_retrieval(
     if not certificate:
         return
     differences = retrieval_differences(certificate, parameters)
-    certified = certificate.get("arm")
-    if arm is not None and certified not in {None, arm}:
-        differences.insert(0, f"arm {arm} instead of {certified}")
+    certified_arm = certificate.get("arm")
+    if arm is not None and certified_arm not in {None, arm}:
+        differences.insert(0, f"arm {arm} instead of {certified_arm}")
     if differences:
         warn_user(
             f"{place}: the policy was certified on hits of another retrieval "

@@ -19,7 +19,7 @@ from raglab.values import Chunk
 MIN_FIELD_CONFIDENCE = 0.60
 
 
-SLOTS = ("entity", "intent", "target_field", "page_scope", "date_scope", "doctype")
+SLOT_NAMES = ("entity", "intent", "target_field", "page_scope", "date_scope", "doctype")
 
 
 class Slot(NamedTuple):
@@ -65,14 +65,14 @@ class ParsedQuestion(BaseModel):
     language: Literal["en", "fr"] = "en"
     question: str = ""
 
-    @field_validator(*SLOTS)
+    @field_validator(*SLOT_NAMES)
     @classmethod
-    def _in_range(cls, slot: Slot) -> Slot:
-        if not 0.0 <= slot.confidence <= float(slot.value is not None):
-            rule = "a confidence must be in [0, 1], and 0 without a value"
-            msg = f"{rule}, got {slot.confidence} for {slot.value!r:.80}."
-            raise ValueError(msg)
-        return slot
+    def _in_range(cls, field_slot: Slot) -> Slot:
+        if not 0.0 <= field_slot.confidence <= float(field_slot.value is not None):
+            requirement = "a confidence must be in [0, 1], and 0 without a value"
+            message = f"{requirement}, got {field_slot.confidence} for {field_slot.value!r:.80}."
+            raise ValueError(message)
+        return field_slot
 
     def missing(self, least: float = MIN_FIELD_CONFIDENCE) -> tuple[str, ...]:
         """Names of the fields whose confidence is below `least`, in their order.
@@ -86,17 +86,19 @@ class ParsedQuestion(BaseModel):
           ... ).missing()
           ('target_field', 'page_scope', 'date_scope', 'doctype')
         """
-        return tuple(name for name in SLOTS if getattr(self, name).confidence < least)
+        return tuple(
+            slot_name for slot_name in SLOT_NAMES if getattr(self, slot_name).confidence < least
+        )
 
     def known(self, name: str, least: float = MIN_FIELD_CONFIDENCE) -> str | None:
         """Value of a field, None where it is missing.
 
         Args:
-          name: of the field, one of `SLOTS`.
+          name: of the field, one of `SLOT_NAMES`.
           least: confidence below which it is missing.
         """
-        slot: Slot = getattr(self, name)
-        return slot.value if slot.confidence >= least else None
+        field_slot: Slot = getattr(self, name)
+        return field_slot.value if field_slot.confidence >= least else None
 
 
 GapKind: TypeAlias = Literal[
@@ -254,14 +256,14 @@ class Clarifier(Protocol):
         """Response to a request with the user's reply, logged."""
 
 
-def clarifier_maker(what: str = "clarify=True") -> Callable[..., Clarifier]:
+def clarifier_maker(caller_name: str = "clarify=True") -> Callable[..., Clarifier]:
     """What makes the clarifier of an index; see `live_clarifier.make_clarifier` of the extension.
 
     Args:
-      what: the user wrote, for the message.
+      caller_name: the user wrote, for the message.
 
     Raises:
       MissingExtensionError: the extension is not installed.
     """
-    maker: Callable[..., Clarifier] = extension("clarifier", "clarification", what)
-    return maker
+    make_clarifier: Callable[..., Clarifier] = extension("clarifier", "clarification", caller_name)
+    return make_clarifier

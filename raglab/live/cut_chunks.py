@@ -25,7 +25,7 @@ class CutChunks(NamedTuple):
     n_lost: int
 
 
-def cut_chunks(encoder: Encoder, texts: Sequence[str]) -> CutChunks:
+def cut_chunks(encoder: Encoder, chunk_texts: Sequence[str]) -> CutChunks:
     """Count the chunks that are longer than an encoder reads, and the words that it does not read.
 
     Where its tokenizer does not say which characters a token stands for, words are lost in the
@@ -33,29 +33,46 @@ def cut_chunks(encoder: Encoder, texts: Sequence[str]) -> CutChunks:
 
     Args:
       encoder: that embeds the texts.
-      texts: of the chunks, as they are embedded.
+      chunk_texts: of the chunks, as they are embedded.
     """
-    n_words, most = sum(len(text.split()) for text in texts), encoder.max_tokens
-    if most is None:
-        return CutChunks(len(texts), 0, n_words, 0)
-    lengths = encoder.lengths(texts)
-    long: list[int] = np.flatnonzero(lengths > most).tolist()
-    shares = [most / float(lengths[at]) for at in long]
-    ends = _read_ends(encoder, [texts[at] for at in long], shares)
-    n_lost = sum(_words_behind(texts[at], end) for at, end in zip(long, ends, strict=True))
-    return CutChunks(len(texts), len(long), n_words, n_lost)
+    n_words, max_tokens = (
+        sum(len(chunk_text.split()) for chunk_text in chunk_texts),
+        encoder.max_tokens,
+    )
+    if max_tokens is None:
+        return CutChunks(len(chunk_texts), 0, n_words, 0)
+    token_counts = encoder.lengths(chunk_texts)
+    cut_indices: list[int] = np.flatnonzero(token_counts > max_tokens).tolist()
+    read_shares = [max_tokens / float(token_counts[text_index]) for text_index in cut_indices]
+    read_ends = _read_ends(
+        encoder, [chunk_texts[text_index] for text_index in cut_indices], read_shares
+    )
+    n_lost = sum(
+        _words_behind(chunk_texts[text_index], read_end)
+        for text_index, read_end in zip(cut_indices, read_ends, strict=True)
+    )
+    return CutChunks(len(chunk_texts), len(cut_indices), n_words, n_lost)
 
 
-def _read_ends(encoder: Encoder, texts: Sequence[str], shares: Sequence[float]) -> list[int]:
+def _read_ends(
+    encoder: Encoder, chunk_texts: Sequence[str], read_shares: Sequence[float]
+) -> list[int]:
     """Where the last token that is read of each text ends."""
     try:
-        spans = encoder.spans(texts) if texts else []
+        token_spans = encoder.spans(chunk_texts) if chunk_texts else []
     except ValueError:
-        return [round(len(text) * share) for text, share in zip(texts, shares, strict=True)]
-    return [int(text_spans[:, 1].max(initial=0)) for text_spans in spans]
+        return [
+            round(len(chunk_text) * read_share)
+            for chunk_text, read_share in zip(chunk_texts, read_shares, strict=True)
+        ]
+    return [int(text_spans[:, 1].max(initial=0)) for text_spans in token_spans]
 
 
-def _words_behind(text: str, end: int) -> int:
+def _words_behind(chunk_text: str, read_end: int) -> int:
     """Words that begin behind a character of a text."""
-    inside = 0 < end < len(text) and not text[end - 1].isspace() and not text[end].isspace()
-    return len(text[end:].split()) - int(inside)
+    is_inside_word = (
+        0 < read_end < len(chunk_text)
+        and not chunk_text[read_end - 1].isspace()
+        and not chunk_text[read_end].isspace()
+    )
+    return len(chunk_text[read_end:].split()) - int(is_inside_word)

@@ -20,7 +20,7 @@ from raglab.values import Status
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = (
+DECISION_COLUMNS = (
     "case_id",
     "status",
     "decided_by",
@@ -93,60 +93,75 @@ def decide_frame(
     """
     import pandas as pd
 
-    model = policy.structure.decision
-    groups = None if model is None else model.groups
-    attributes = () if groups is None else {groups.attribute} & {*getattr(frame, "columns", ())}
+    decision_model = policy.structure.decision
+    group_bias = None if decision_model is None else decision_model.groups
+    attributes = (
+        () if group_bias is None else {group_bias.attribute} & {*getattr(frame, "columns", ())}
+    )
     trace = frame_trace(frame, columns, score, signals, policy, name, [*attributes])
-    off = [gate for gate in trace.meta.get("gates_off", ()) if getattr(policy, gate).enabled]
-    warn_of_gates_off(name, off)
+    off_gates = [
+        gate_name
+        for gate_name in trace.meta.get("gates_off", ())
+        if getattr(policy, gate_name).enabled
+    ]
+    warn_of_gates_off(name, off_gates)
     warn_of_other_retrieval(policy, trace.meta["parameters"], arm=None, place=name)
-    if groups is not None:
-        common = sum(
-            group not in dict(groups.bias) for group in group_values(trace.cases, groups.attribute)
+    if group_bias is not None:
+        n_unbiased = sum(
+            group_name not in dict(group_bias.bias)
+            for group_name in group_values(trace.cases, group_bias.attribute)
         )
-        if common:
+        if n_unbiased:
             warn_user(
-                f"{name}: {common:,} of {len(trace):,} cases are of no {groups.attribute} with a "
+                f"{name}: {n_unbiased:,} of {len(trace):,} cases are of no "
+                f"{group_bias.attribute} with a "
                 "bias of its own, and follow the common policy."
             )
     decisions, policy_id = decide(trace, policy), policy.policy_id
-    rows = [_decision(decisions, row, case.id, policy_id) for row, case in enumerate(trace.cases)]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    decision_rows = [
+        _decision(decisions, case_index, case.id, policy_id)
+        for case_index, case in enumerate(trace.cases)
+    ]
+    return pd.DataFrame(decision_rows, columns=DECISION_COLUMNS)
 
 
-def _decision(decisions: Decisions, row: int, case_id: str, policy_id: str) -> tuple[Any, ...]:
-    """Row of `COLUMNS` of a case."""
-    judged, status = checks(decisions, row), Status(int(decisions.status[row]))
+def _decision(
+    decisions: Decisions, case_index: int, case_id: str, policy_id: str
+) -> tuple[Any, ...]:
+    """Row of `DECISION_COLUMNS` of a case."""
+    case_checks, status = checks(decisions, case_index), Status(int(decisions.status[case_index]))
 
-    def hit_ids(numbers: Iterable[int]) -> list[str]:
-        return [decisions.trace.chunks[number].chunk_id for number in numbers]
+    def hit_ids(chunk_numbers: Iterable[int]) -> list[str]:
+        return [decisions.trace.chunks[chunk_number].chunk_id for chunk_number in chunk_numbers]
 
     return (
         case_id,
         status.name,
-        str(decisions.decided_by[row]),
-        decision_reason(decisions, row, judged),
-        hit_ids(decisions.chosen(row)),
+        str(decisions.decided_by[case_index]),
+        decision_reason(decisions, case_index, case_checks),
+        hit_ids(decisions.chosen(case_index)),
         [hit_ids(option.chunks) for option in decisions.options(case_id)]
         if status == Status.ambiguous
         else [],
-        _margins(judged),
-        decisions.warnings(row),
+        _margins(case_checks),
+        decisions.warnings(case_index),
         policy_id,
     )
 
 
-def _margins(judged: Iterable[Check]) -> dict[str, float | None]:
+def _margins(case_checks: Iterable[Check]) -> dict[str, float | None]:
     """Headroom of each gate.
 
     Of its first check that fails, else of its last, which is that of its threshold.
     """
-    last: dict[str, Check] = {}
-    for check in judged:
-        if check.gate != "resolver" and (check.gate not in last or last[check.gate].passes):
-            last[check.gate] = check
+    check_of_gate: dict[str, Check] = {}
+    for check in case_checks:
+        if check.gate != "resolver" and (
+            check.gate not in check_of_gate or check_of_gate[check.gate].passes
+        ):
+            check_of_gate[check.gate] = check
     return {
-        gate: None if math.isnan(check.margin) else check.margin
-        for gate, check in last.items()
+        gate_name: None if math.isnan(check.margin) else check.margin
+        for gate_name, check in check_of_gate.items()
         if not math.isinf(check.margin)
     }

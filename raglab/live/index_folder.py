@@ -1,7 +1,7 @@
 """Index folder (shore): `build_index` writes and `System.open` reads it, checked, swapped whole.
 
 `index.json` is the one point at which an index changes: it names its corpus by content, so that
-whatever is stopped leaves the old index or the new one. Embeddings beside it are by content too,
+whatever is stopped leaves the old index or the new one. Its embeddings are by content too,
 and made again where they are lost.
 """
 
@@ -35,10 +35,10 @@ from raglab.words.canonical import canonical_json, digest
 from raglab.words.characters import visible
 
 INDEX, EMBEDDINGS, CACHE, LOCK = "index.json", "embeddings.sqlite", "cache", "index.lock"
-_CORPORA = re.compile(r"corpus-[0-9a-f]{16}\.jsonl")
-_MAX_BYTES = 2**20
-_WRITTEN = "as raglab wrote it"
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+_CORPUS_FILE = re.compile(r"corpus-[0-9a-f]{16}\.jsonl")
+_MAX_HEAD_BYTES = 2**20
+_AS_WRITTEN = "as raglab wrote it"
+_STRICT_CONFIG = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class IndexHead(BaseModel):
@@ -49,7 +49,7 @@ class IndexHead(BaseModel):
     the canonical JSON of all other fields.
     """
 
-    model_config = _STRICT
+    model_config = _STRICT_CONFIG
 
     schema_version: int
     fingerprint: str
@@ -75,7 +75,7 @@ class Index(NamedTuple):
     head: IndexHead
 
 
-def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
+def read_index(index_folder: Path, rewriter: Rewriter | None = None) -> Index:
     """Index of a folder.
 
     Args:
@@ -85,41 +85,41 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
       InputError: no index there, or one that was altered, damaged, or made by another version or
         with other models.
     """
-    head, corpus = _head(place), None
+    index_head, corpus = _head(index_folder), None
     while corpus is None:
         try:
-            corpus = _corpus_of(head, place)
+            corpus = _corpus_of(index_head, index_folder)
         except InputError:
             # another process may have put a new index in its place between the two
-            last, head = head, _head(place)
-            if last == head:
+            earlier_head, index_head = index_head, _head(index_folder)
+            if earlier_head == index_head:
                 raise
     try:
-        wanted = check_settings(head.settings._asdict())
+        checked_settings = check_settings(index_head.settings._asdict())
     except ValueError as error:
-        raise _damaged(place, "its settings must be valid", str(error).rstrip(".")) from None
-    parameters = wanted.parameters(None)
-    fingerprint = index_fingerprint(head.corpus_hash, parameters)
-    if fingerprint != head.fingerprint:
-        rule = f"its fingerprint must be {fingerprint}, of its corpus, settings and models"
-        raise _damaged(place, rule, shown_value(head.fingerprint))
-    if rewriter is not None and wanted.rewrites:
+        raise _damaged(index_folder, "its settings must be valid", str(error).rstrip(".")) from None
+    parameters = checked_settings.parameters(None)
+    fingerprint = index_fingerprint(index_head.corpus_hash, parameters)
+    if fingerprint != index_head.fingerprint:
+        requirement = f"its fingerprint must be {fingerprint}, of its corpus, settings and models"
+        raise _damaged(index_folder, requirement, shown_value(index_head.fingerprint))
+    if rewriter is not None and checked_settings.rewrites:
         parameters |= {"rewriter": rewriter.name}
-        fingerprint = index_fingerprint(head.corpus_hash, parameters)
-    return Index(corpus, wanted, fingerprint, head)
+        fingerprint = index_fingerprint(index_head.corpus_hash, parameters)
+    return Index(corpus, checked_settings, fingerprint, index_head)
 
 
 def write_index(
     corpus: Corpus,
-    place: Path,
-    wanted: RetrievalSettings,
-    pack: str | None,
+    index_folder: Path,
+    index_settings: RetrievalSettings,
+    pack_hash: str | None,
     embed: Callable[[Corpus], Path | None] | None = None,
 ) -> str:
-    """Write an index beside the one that is there, then put it in its place; its fingerprint.
+    """Write a new index, then put it in the place of the old one; its fingerprint.
 
     Args:
-      pack: hash of the one that it is for.
+      pack_hash: hash of the one that it is for.
       embed: what fills the embeddings of the corpus, None where they are there; it gives the folder
         of a large index, which is then the only one but for that of the index before.
 
@@ -127,94 +127,120 @@ def write_index(
       InputError: the folder cannot be written.
     """
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        index_folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        rule, reason = "an index must be a folder", error.strerror or type(error).__name__
-        raise input_error(Where(str(place)), rule, "choose another", reason) from error
+        requirement, reason = "an index must be a folder", error.strerror or type(error).__name__
+        raise input_error(
+            Where(str(index_folder)), requirement, "choose another", reason
+        ) from error
     corpus_hash = hash_corpus(corpus)
-    file = _corpus_file(place, corpus_hash)
-    save_corpus(corpus, file)
-    large = None if embed is None else embed(load_corpus(file))
-    fingerprint = index_fingerprint(corpus_hash, wanted.parameters(None))
-    head: dict[str, Any] = {
+    corpus_path = _corpus_file(index_folder, corpus_hash)
+    save_corpus(corpus, corpus_path)
+    kept_index = None if embed is None else embed(load_corpus(corpus_path))
+    fingerprint = index_fingerprint(corpus_hash, index_settings.parameters(None))
+    head_fields: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "fingerprint": fingerprint,
         "corpus": corpus.name,
         "n_chunks": len(corpus.chunks),
         "corpus_hash": corpus_hash,
-        "settings": wanted.stated,
-        **({} if pack is None else {"pack": pack}),
+        "settings": index_settings.stated,
+        **({} if pack_hash is None else {"pack": pack_hash}),
     }
-    with locked(place / LOCK):
+    with locked(index_folder / LOCK):
         # From here on it is the new index; before, it was the old one.
-        write_text(json.dumps(head | {"digest": _digest(head)}, indent=2) + "\n", place / INDEX)
-        if not file.is_file():  # another process indexed something else, and cleared up meanwhile
-            save_corpus(corpus, file)
-        for path in place.iterdir():
-            if _CORPORA.fullmatch(path.name) and path != file:
+        write_text(
+            json.dumps(head_fields | {"digest": _digest(head_fields)}, indent=2) + "\n",
+            index_folder / INDEX,
+        )
+        if (
+            not corpus_path.is_file()
+        ):  # another process indexed something else, and cleared up meanwhile
+            save_corpus(corpus, corpus_path)
+        for other_path in index_folder.iterdir():
+            if _CORPUS_FILE.fullmatch(other_path.name) and other_path != corpus_path:
                 with suppress(OSError):
-                    path.unlink()
+                    other_path.unlink()
         for drop_older in extensions("drop_older").values():
-            drop_older(place, large)
+            drop_older(index_folder, kept_index)
     return fingerprint
 
 
-def _corpus_file(place: Path, corpus_hash: str) -> Path:
-    return place / f"corpus-{corpus_hash[:16]}.jsonl"
+def _corpus_file(index_folder: Path, corpus_hash: str) -> Path:
+    return index_folder / f"corpus-{corpus_hash[:16]}.jsonl"
 
 
-def _digest(head: dict[str, Any]) -> str:
-    stated = {name: value for name, value in head.items() if name != "digest"}
-    return digest(canonical_json(stated, ensure_ascii=True))
+def _digest(head_fields: dict[str, Any]) -> str:
+    digested_fields = {
+        field_name: field_value
+        for field_name, field_value in head_fields.items()
+        if field_name != "digest"
+    }
+    return digest(canonical_json(digested_fields, ensure_ascii=True))
 
 
-def _head(place: Path) -> IndexHead:
+def _head(index_folder: Path) -> IndexHead:
     """Fields of index.json, none of them altered."""
-    path = place / INDEX
-    if not path.is_file():
-        rule = "an index must be a folder that holds index.json"
+    head_path = index_folder / INDEX
+    if not head_path.is_file():
+        requirement = "an index must be a folder that holds index.json"
         raise input_error(
-            Where(str(path)), rule, "make one by raglab.build_index or `raglab index`", "none there"
+            Where(str(head_path)),
+            requirement,
+            "make one by raglab.build_index or `raglab index`",
+            "none there",
         )
-    stated = read_json(path, _MAX_BYTES)
-    version = stated.get("schema_version") if isinstance(stated, dict) else None
-    if not isinstance(stated, dict) or version != SCHEMA_VERSION or "digest" not in stated:
-        rule = f"an index must be of version {SCHEMA_VERSION} with a digest"
-        raise _damaged(place, rule, f"version {shown_value(version)}")
-    try:
-        head = IndexHead.model_validate_json(json.dumps(stated), strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = visible(".".join(str(part) for part in first["loc"]))[:80]
-        raise _damaged(place, f"its field {name} must be {_WRITTEN}", first["msg"]) from None
-    settings = head.settings
-    if settings.index == "auto" or settings.stated != stated["settings"]:
-        value = shown_value(stated["settings"])
-        raise _damaged(place, f"its field settings must be {_WRITTEN}", value)
-    if _digest(stated) != head.digest:
-        raise _damaged(place, f"index.json must be {_WRITTEN}", "another digest")
-    return head
-
-
-def _corpus_of(head: IndexHead, place: Path) -> Corpus:
-    """Corpus that index.json names, not altered."""
-    file = _corpus_file(place, head.corpus_hash)
-    try:
-        corpus = load_corpus(file)
-    except InputError as error:
-        msg = f"{str(error).rstrip('.')}; the index is damaged: {_remedy(place)}."
-        raise InputError(msg) from None
-    if hash_corpus(corpus) != head.corpus_hash or (corpus.name, len(corpus.chunks)) != (
-        head.corpus,
-        head.n_chunks,
+    head_json = read_json(head_path, _MAX_HEAD_BYTES)
+    schema_version = head_json.get("schema_version") if isinstance(head_json, dict) else None
+    if (
+        not isinstance(head_json, dict)
+        or schema_version != SCHEMA_VERSION
+        or "digest" not in head_json
     ):
-        raise _damaged(place, f"an index must be that of {file.name}", "another content")
+        requirement = f"an index must be of version {SCHEMA_VERSION} with a digest"
+        raise _damaged(index_folder, requirement, f"version {shown_value(schema_version)}")
+    try:
+        index_head = IndexHead.model_validate_json(json.dumps(head_json), strict=True)
+    except ValidationError as error:
+        first_error = error.errors(include_url=False, include_input=False)[0]
+        field_name = visible(".".join(str(location_part) for location_part in first_error["loc"]))[
+            :80
+        ]
+        raise _damaged(
+            index_folder, f"its field {field_name} must be {_AS_WRITTEN}", first_error["msg"]
+        ) from None
+    settings = index_head.settings
+    if settings.index == "auto" or settings.stated != head_json["settings"]:
+        shown_settings = shown_value(head_json["settings"])
+        raise _damaged(index_folder, f"its field settings must be {_AS_WRITTEN}", shown_settings)
+    if _digest(head_json) != index_head.digest:
+        raise _damaged(index_folder, f"index.json must be {_AS_WRITTEN}", "another digest")
+    return index_head
+
+
+def _corpus_of(index_head: IndexHead, index_folder: Path) -> Corpus:
+    """Corpus that index.json names, not altered."""
+    corpus_path = _corpus_file(index_folder, index_head.corpus_hash)
+    try:
+        corpus = load_corpus(corpus_path)
+    except InputError as error:
+        message = f"{str(error).rstrip('.')}; the index is damaged: {_remedy(index_folder)}."
+        raise InputError(message) from None
+    if hash_corpus(corpus) != index_head.corpus_hash or (corpus.name, len(corpus.chunks)) != (
+        index_head.corpus,
+        index_head.n_chunks,
+    ):
+        raise _damaged(
+            index_folder, f"an index must be that of {corpus_path.name}", "another content"
+        )
     return corpus
 
 
-def _damaged(place: Path, rule: str, value: str) -> InputError:
-    return input_error(Where(str(place / INDEX)), rule, _remedy(place), value)
+def _damaged(index_folder: Path, requirement: str, actual_text: str) -> InputError:
+    return input_error(
+        Where(str(index_folder / INDEX)), requirement, _remedy(index_folder), actual_text
+    )
 
 
-def _remedy(place: Path) -> str:
-    return f"make it again with `raglab index CORPUS --out {visible(str(place))}`"
+def _remedy(index_folder: Path) -> str:
+    return f"make it again with `raglab index CORPUS --out {visible(str(index_folder))}`"

@@ -24,7 +24,7 @@ from raglab.replay import decide
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.values import Case, Chunk, Generation, Generator, Status
 
-NODES = ("retriever", "compressor", "critic", "refine_retrieve", "synthesizer")
+NODE_NAMES = ("retriever", "compressor", "critic", "refine_retrieve", "synthesizer")
 
 
 class GraphInput(TypedDict, total=False):
@@ -88,10 +88,12 @@ class _Nodes:
             request_id=state.get("request_id") or None,
             groups=state.get("groups"),
         )
-        arm, reason = default_arm(normalise_question(question), self.system)
-        further = self._walk(state, arm)
-        depths = list(islice(further, 1))
-        return {"arm": arm, "arm_reason": reason, "further": further} | _search_update(depths)
+        arm_name, reason = default_arm(normalise_question(question), self.system)
+        further_depths = self._walk(state, arm_name)
+        depths = list(islice(further_depths, 1))
+        return {"arm": arm_name, "arm_reason": reason, "further": further_depths} | _search_update(
+            depths
+        )
 
     def compressor(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Gates on the hits so far say which are chosen.
@@ -99,8 +101,8 @@ class _Nodes:
         Of those, what is left within the budget.
         """
         decisions = self._decide(state, self._depth_hits(state))
-        chosen = decisions.chunks_of_decision(0) if decisions.status[0] == Status.ok else ()
-        passages = [decisions.trace.chunks[number] for number in chosen]
+        chosen_chunks = decisions.chunks_of_decision(0) if decisions.status[0] == Status.ok else ()
+        passages = [decisions.trace.chunks[chunk_number] for chunk_number in chosen_chunks]
         compression = self.compressed(normalise_question(state["question"]), passages)
         return {
             "decision": decisions,
@@ -111,33 +113,45 @@ class _Nodes:
     def critic(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Whether the loop goes on past this depth (rule S2.9)."""
         decisions = self._decisions(state)
-        on = chain.needs_refinement(decisions.tables.evidence, decisions.thresholds).any()
-        return {"next": "refine_retrieve" if on else "synthesizer"}
+        refines_again = chain.needs_refinement(
+            decisions.tables.evidence, decisions.thresholds
+        ).any()
+        return {"next": "refine_retrieve" if refines_again else "synthesizer"}
 
     def refine_retrieve(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hits of the next depth."""
-        depths, further = self._depth_hits(state), state.get("further")
-        if further is None:  # a checkpoint holds no walk
-            further = islice(self._walk(state, state["arm"]), len(depths), None)
-        return {"further": further} | _search_update([*depths, *islice(further, 1)])
+        depths, further_depths = self._depth_hits(state), state.get("further")
+        if further_depths is None:  # a checkpoint holds no walk
+            further_depths = islice(self._walk(state, state["arm"]), len(depths), None)
+        return {"further": further_depths} | _search_update([*depths, *islice(further_depths, 1)])
 
     def synthesizer(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Answer from what the compressor left, judged against the chosen hits as they are.
 
         Else refuse or ask back.
         """
-        decisions, selected = self._decisions(state), state.get("selected_option")
-        text = normalise_question(state["question"])
-        rows = state["passages"]
+        decisions, selected_option = self._decisions(state), state.get("selected_option")
+        question_text = normalise_question(state["question"])
+        passage_rows = state["passages"]
         passages = [
-            Chunk(**row | {name: tuple(row.get(name, ())) for name in ("entities", "section")})
-            for row in rows
+            Chunk(
+                **passage_row
+                | {
+                    field_name: tuple(passage_row.get(field_name, ()))
+                    for field_name in ("entities", "section")
+                }
+            )
+            for passage_row in passage_rows
         ]
         # the critic's, or those of the option
-        selection = (lambda _, __: passages) if selected is None else self._left
-        decisions = replace(decisions, language=language_of(text, self.system.pack))
-        reading = replace(self.system, generator=_PassageReader(self.system.generator, selection))
-        answer, record = complete_response(decisions, text, selected, reading, ResponseRecord())
+        selection = (lambda _, __: passages) if selected_option is None else self._left
+        decisions = replace(decisions, language=language_of(question_text, self.system.pack))
+        reading_system = replace(
+            self.system, generator=_PassageReader(self.system.generator, selection)
+        )
+        answer, record = complete_response(
+            decisions, question_text, selected_option, reading_system, ResponseRecord()
+        )
         answer = answer._replace(
             arm=state["arm"],
             arm_reason=state["arm_reason"],
@@ -145,34 +159,37 @@ class _Nodes:
         )
         return {"response": dict(Response(answer, record))}
 
-    def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[DepthHits]:
-        ready = self.system.retriever
-        scope = ready.scope(state.get("documents") or ())
+    def _walk(self, state: Mapping[str, Any], arm_name: str) -> Iterator[DepthHits]:
+        ready_retriever = self.system.retriever
+        document_scope = ready_retriever.scope(state.get("documents") or ())
         return walk(
-            ready.strategies[arm], ready.question(normalise_question(state["question"])), scope
+            ready_retriever.strategies[arm_name],
+            ready_retriever.question(normalise_question(state["question"])),
+            document_scope,
         )
 
     def _depth_hits(self, state: Mapping[str, Any]) -> list[DepthHits]:
         """Hits of every depth so far; retrieved again where a checkpoint holds none."""
-        known: list[DepthHits] | None = state.get("depth_hits")
-        return known or list(islice(self._walk(state, state["arm"]), state["depth"] + 1))
+        known_depths: list[DepthHits] | None = state.get("depth_hits")
+        return known_depths or list(islice(self._walk(state, state["arm"]), state["depth"] + 1))
 
     def _decisions(self, state: Mapping[str, Any]) -> Decisions:
-        known: Decisions | None = state.get("decision")
-        return known or self._decide(state, self._depth_hits(state))
+        known_decisions: Decisions | None = state.get("decision")
+        return known_decisions or self._decide(state, self._depth_hits(state))
 
     def _decide(self, state: Mapping[str, Any], depths: Sequence[DepthHits]) -> Decisions:
-        case = Case(
+        question_case = Case(
             "question",
             normalise_question(state["question"]),
             "ok",
             selected_sources=tuple(state.get("documents") or ()),
             extra={"groups": state.get("groups") or {}},
         )
-        earlier: Decisions | None = state.get("decision")
-        before = None if earlier is None else earlier.trace
+        earlier_decisions: Decisions | None = state.get("decision")
+        earlier_trace = None if earlier_decisions is None else earlier_decisions.trace
         return decide(
-            case_trace(case, state["arm"], depths, self.system, before), self.system.policy
+            case_trace(question_case, state["arm"], depths, self.system, earlier_trace),
+            self.system.policy,
         )
 
     def _left(self, question: str, passages: Sequence[Chunk]) -> Sequence[Chunk]:
@@ -183,7 +200,7 @@ def _search_update(depths: list[DepthHits]) -> dict[str, Any]:
     return {
         "depth_hits": depths,
         "depth": len(depths) - 1,
-        "queries": [depth.query for depth in depths],
+        "queries": [depth_hits.query for depth_hits in depths],
     }
 
 
@@ -230,8 +247,8 @@ def build_graph(
         from langgraph.channels import UntrackedValue
         from langgraph.graph import END, START, StateGraph
     except ImportError as error:
-        msg = 'build_graph needs langgraph; pip install "raglab-toolkit[langgraph]".'
-        raise ImportError(msg) from error
+        message = 'build_graph needs langgraph; pip install "raglab-toolkit[langgraph]".'
+        raise ImportError(message) from error
 
     # Declared here, since their channels are langgraph's: untracked, as hits and walks are no plain
     # values to store.
@@ -253,27 +270,33 @@ def build_graph(
     # is built later.
     snapshot = (system if isinstance(system, System) else System.open(system)).snapshot()
 
-    def compressed(question: str, passages: Sequence[Chunk]) -> Compression:
-        every = range(len(passages))
-        more: dict[str, Any] = {"count": count, "meaning": meaning, "pack": snapshot.pack}
-        return compress(question, passages, budget=budget, keep=every, **more)
+    def compress_passages(question: str, passages: Sequence[Chunk]) -> Compression:
+        all_positions = range(len(passages))
+        compression_settings: dict[str, Any] = {
+            "count": count,
+            "meaning": meaning,
+            "pack": snapshot.pack,
+        }
+        return compress(
+            question, passages, budget=budget, keep=all_positions, **compression_settings
+        )
 
     compress("", (), budget=budget)  # a budget that is none stops here
-    nodes = _Nodes(snapshot, compressed)
-    graph = StateGraph(Running, input_schema=GraphInput, output_schema=ShownState)
-    for name in NODES:
-        graph.add_node(name, getattr(nodes, name))
-    for before, after in (
+    nodes = _Nodes(snapshot, compress_passages)
+    state_graph = StateGraph(Running, input_schema=GraphInput, output_schema=ShownState)
+    for node_name in NODE_NAMES:
+        state_graph.add_node(node_name, getattr(nodes, node_name))
+    for source_node, target_node in (
         (START, "retriever"),
         ("retriever", "compressor"),
         ("compressor", "critic"),
         ("refine_retrieve", "compressor"),
         ("synthesizer", END),
     ):
-        graph.add_edge(before, after)
-    graph.add_conditional_edges(
+        state_graph.add_edge(source_node, target_node)
+    state_graph.add_conditional_edges(
         "critic", lambda state: state["next"], ["refine_retrieve", "synthesizer"]
     )
     # More steps than the deepest loop takes: the critic ends it, never a limit of langgraph's.
-    n_steps = len(NODES) * (snapshot.policy.refine.max_depth + 2)
-    return graph.compile(name="raglab").with_config(recursion_limit=n_steps)
+    n_steps = len(NODE_NAMES) * (snapshot.policy.refine.max_depth + 2)
+    return state_graph.compile(name="raglab").with_config(recursion_limit=n_steps)

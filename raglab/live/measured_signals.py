@@ -47,10 +47,10 @@ from raglab.words.characters import composed, visible
 from raglab.words.languages import Reason
 
 SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
-FILE = "signals.sqlite"  # in the user's cache folder
+SIGNAL_CACHE_FILE = "signals.sqlite"  # in the user's cache folder
 # in the meta of a trace of one question: what could not be measured, in words
-FAILURES = "signal_failures"
-Place = tuple[int, int, int]  # case, arm, depth
+SIGNAL_FAILURES = "signal_failures"
+RowPlace = tuple[int, int, int]  # case, arm, depth
 
 
 class SignalRows(NamedTuple):
@@ -61,7 +61,7 @@ class SignalRows(NamedTuple):
     """
 
     cells: dict[str, tuple[Any, ...]]
-    places: dict[str, list[Place]]
+    places: dict[str, list[RowPlace]]
 
 
 class MeasuredRow(NamedTuple):
@@ -84,8 +84,8 @@ class MissingSignalsWarning(UserWarning):
         self.signal, self.missing = signal, dict(missing or {})
 
 
-_PACKED = struct.Struct("<dd")
-_REASONS = 3  # that a message names
+_PACKED_ROW = struct.Struct("<dd")
+_NAMED_REASONS = 3  # that a message names
 
 
 def signal_rows(
@@ -105,88 +105,120 @@ def signal_rows(
         one to all hits of the place.
       answers: in whose numbers of cases, arms and chunks are the trace's.
     """
-    needs_hits, rows = bool({*function.needs} & {*HIT_COLUMNS}), SignalRows({}, {})
-    known = {} if answers is None or not function.needs_answers else answer_positions(answers)
-    documents = frozenset(known_documents(trace)) if "documents" in function.needs else frozenset()
-    for arm in arms:
-        first = _arm_order(trace, arm)[:, :, : function.n_hits]
-        whole = answer_places(trace, arm, structure)
-        for case, depth in np.ndindex(first.shape[:2]):
-            at = (case, arm, depth)
-            chunk = trace.hits.chunk[at]
-            places, used = (place[case, depth] for place in (first, whole))
-            places = places[chunk[places] >= 0]
-            chunks = tuple(chunk[used][chunk[used] >= 0].tolist())
-            number = known.get(AnswerKey(case, arm, depth, chunks), -1)
-            is_said = answers is not None and number >= 0 and answers.text[number].strip()
-            if (needs_hits and not len(places)) or (function.needs_answers and not is_said):
-                continue
-            cells = tuple(
-                _cell(trace, name, at, places, answers, number, documents)
-                for name in function.needs
-            )
-            key = digest(canonical_json([function.identity, function.needs, cells]))
-            rows.cells.setdefault(key, cells)
-            rows.places.setdefault(key, []).append(at)
-    return rows
-
-
-def _arm_order(trace: TraceData, arm: int) -> NDArray[np.int64]:
-    """Places of the hits of an arm in its final order, [Q, D, K]."""
-    hit, rank = trace.hits.chunk[:, arm].astype(np.int64), trace.hits.rank[:, arm]
-    return arm_order(rank.reshape(-1, rank.shape[-1]), hit.reshape(-1, hit.shape[-1])).reshape(
-        hit.shape
+    needs_hits, rows_by_key = bool({*function.needs} & {*HIT_COLUMNS}), SignalRows({}, {})
+    answer_numbers = (
+        {} if answers is None or not function.needs_answers else answer_positions(answers)
     )
+    document_names = (
+        frozenset(known_documents(trace)) if "documents" in function.needs else frozenset()
+    )
+    for arm_index in arms:
+        first_places = _arm_order(trace, arm_index)[:, :, : function.n_hits]
+        all_places = answer_places(trace, arm_index, structure)
+        for case_index, depth in np.ndindex(first_places.shape[:2]):
+            row_place = (case_index, arm_index, depth)
+            hit_chunks = trace.hits.chunk[row_place]
+            hit_places, answer_hits = (
+                case_places[case_index, depth] for case_places in (first_places, all_places)
+            )
+            hit_places = hit_places[hit_chunks[hit_places] >= 0]
+            answer_chunks = tuple(hit_chunks[answer_hits][hit_chunks[answer_hits] >= 0].tolist())
+            answer_number = answer_numbers.get(
+                AnswerKey(case_index, arm_index, depth, answer_chunks), -1
+            )
+            has_answer = (
+                answers is not None and answer_number >= 0 and answers.text[answer_number].strip()
+            )
+            if (needs_hits and not len(hit_places)) or (function.needs_answers and not has_answer):
+                continue
+            row_cells = tuple(
+                _cell(
+                    trace,
+                    column_name,
+                    row_place,
+                    hit_places,
+                    answers,
+                    answer_number,
+                    document_names,
+                )
+                for column_name in function.needs
+            )
+            row_key = digest(canonical_json([function.identity, function.needs, row_cells]))
+            rows_by_key.cells.setdefault(row_key, row_cells)
+            rows_by_key.places.setdefault(row_key, []).append(row_place)
+    return rows_by_key
 
 
-def answer_places(trace: TraceData, arm: int, structure: Structure) -> NDArray[np.int64]:
+def _arm_order(trace: TraceData, arm_index: int) -> NDArray[np.int64]:
+    """Places of the hits of an arm in its final order, [Q, D, K]."""
+    hit_chunks, hit_ranks = (
+        trace.hits.chunk[:, arm_index].astype(np.int64),
+        trace.hits.rank[:, arm_index],
+    )
+    return arm_order(
+        hit_ranks.reshape(-1, hit_ranks.shape[-1]), hit_chunks.reshape(-1, hit_chunks.shape[-1])
+    ).reshape(hit_chunks.shape)
+
+
+def answer_places(trace: TraceData, arm_index: int, structure: Structure) -> NDArray[np.int64]:
     """Positions of the hits that the answer to all hits uses, in order, [Q, D, final_k].
 
     See `answer_signals`.
     """
-    shape = trace.hits.chunk[:, arm].shape
-    by_l2 = np.broadcast_to(np.arange(shape[-1]), shape)
-    return (_arm_order(trace, arm) if structure.order == "rank" else by_l2)[
+    hit_shape = trace.hits.chunk[:, arm_index].shape
+    distance_order = np.broadcast_to(np.arange(hit_shape[-1]), hit_shape)
+    return (_arm_order(trace, arm_index) if structure.order == "rank" else distance_order)[
         :, :, : structure.final_k
     ]
 
 
 def _cell(
     trace: TraceData,
-    name: str,
-    at: Place,
-    places: NDArray[np.int64],
+    column_name: str,
+    row_place: RowPlace,
+    hit_places: NDArray[np.int64],
     answers: Answers | None,
-    number: int,
-    documents: Collection[str],
+    answer_number: int,
+    document_names: Collection[str],
 ) -> Any:  # noqa: ANN401 - a text, a number or a tuple of either
     """Value of one column of a row.
 
     Plain Python, so that it is the same from memory, from disk and live.
 
     Args:
-      documents: of the trace, by which `ask` names those that the user named.
+      document_names: of the trace, by which `ask` names those that the user named.
     """
-    kind, _, of = name.partition(".")
-    if kind == "query":
-        return " ".join(composed(trace.cases[at[0]].query).split())  # as `ask` normalises it
-    if kind == "documents":
-        return full_sources(trace.cases[at[0]].selected_sources, documents)
-    if answers is not None and kind == "answer":
-        return answers.text[number] if of == "text" else float(answers.confidence[number])
-    if of in {"text", "source"}:
-        field = "full_text" if of == "text" else of  # the headings of a passage are of its words
-        return tuple(getattr(trace.chunks[chunk], field) for chunk in trace.hits.chunk[at][places])
-    return tuple(float(value) for value in getattr(trace.hits, of)[at][places])
+    source_kind, _, source_field = column_name.partition(".")
+    if source_kind == "query":
+        return " ".join(composed(trace.cases[row_place[0]].query).split())  # as `ask` normalises it
+    if source_kind == "documents":
+        return full_sources(trace.cases[row_place[0]].selected_sources, document_names)
+    if answers is not None and source_kind == "answer":
+        return (
+            answers.text[answer_number]
+            if source_field == "text"
+            else float(answers.confidence[answer_number])
+        )
+    if source_field in {"text", "source"}:
+        chunk_field = (
+            "full_text" if source_field == "text" else source_field
+        )  # the headings of a passage are of its words
+        return tuple(
+            getattr(trace.chunks[chunk], chunk_field)
+            for chunk in trace.hits.chunk[row_place][hit_places]
+        )
+    return tuple(
+        float(hit_value) for hit_value in getattr(trace.hits, source_field)[row_place][hit_places]
+    )
 
 
 def measure(
-    function: SignalFunction, cells: Sequence[tuple[Any, ...]], whose: Sequence[str]
+    function: SignalFunction, row_cells: Sequence[tuple[Any, ...]], row_names: Sequence[str]
 ) -> NDArray[np.float64]:
     """Values of some rows by one call of the function, checked, [N].
 
     Args:
-      whose: names of the rows in errors.
+      row_names: names of the rows in errors.
 
     Raises:
       ValueError: the function raised, which is the cause; or it returned another number of values
@@ -194,32 +226,32 @@ def measure(
     """
     import pandas as pd
 
-    frame = pd.DataFrame(
-        dict(zip(function.needs, map(list, zip(*cells, strict=True)), strict=True))
+    row_frame = pd.DataFrame(
+        dict(zip(function.needs, map(list, zip(*row_cells, strict=True)), strict=True))
     )
-    rule = f"the signal {function.name} must return its values, got"
+    requirement = f"the signal {function.name} must return its values, got"
     try:
-        returned = function(frame)
+        returned_values = function(row_frame)
     # which states its own remedy; nothing is wrong with the function
     except ModelUnavailableError as error:
-        reason = visible(str(error))[: 2 * MAX_TEXT_CHARACTERS]
-        msg = f"{rule} none of its model for {whose[0]}: {reason}"
-        raise ValueError(msg) from error
+        failure_text = visible(str(error))[: 2 * MAX_TEXT_CHARACTERS]
+        message = f"{requirement} none of its model for {row_names[0]}: {failure_text}"
+        raise ValueError(message) from error
     except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {visible(str(error))[:MAX_TEXT_CHARACTERS]}"
-        more = f" or one of the {len(whose) - 1} after it" if len(whose) > 1 else ""
-        msg = f"{rule} {reason} for {whose[0]}{more}; mend the function."
-        raise ValueError(msg) from error
-    return check_values(function, returned, whose)
+        failure_text = f"{type(error).__name__}: {visible(str(error))[:MAX_TEXT_CHARACTERS]}"
+        later_rows = f" or one of the {len(row_names) - 1} after it" if len(row_names) > 1 else ""
+        message = f"{requirement} {failure_text} for {row_names[0]}{later_rows}; mend the function."
+        raise ValueError(message) from error
+    return check_values(function, returned_values, row_names)
 
 
 def check_values(
-    function: SignalFunction, returned: object, whose: Sequence[str]
+    function: SignalFunction, returned_values: object, row_names: Sequence[str]
 ) -> NDArray[np.float64]:
     """What a function returned as floats, [N].
 
     Args:
-      whose: names of the rows in errors, [N].
+      row_names: names of the rows in errors, [N].
 
     Raises:
       ValueError: another number of values than rows, or one that is no number, infinite or outside
@@ -238,34 +270,56 @@ probability, got 7.0 for case 'a'; scale it, or name another unit.
     import pandas as pd
 
     unit = function.declared.unit
-    bounds = f"in [{unit.low:g}, {unit.high:g}] as {unit.described}"
-    rule = f"the signal {function.name} must return one number a row or NaN, {bounds}"
+    unit_bounds = f"in [{unit.low:g}, {unit.high:g}] as {unit.described}"
+    requirement = f"the signal {function.name} must return one number a row or NaN, {unit_bounds}"
     # Values are read by position: a Series in another order would give each row the value of
     # another.
-    if isinstance(returned, pd.Series) and not returned.index.equals(pd.RangeIndex(len(whose))):
-        refuse(rule, "a Series of another length or order", "return its values")
+    if isinstance(returned_values, pd.Series) and not returned_values.index.equals(
+        pd.RangeIndex(len(row_names))
+    ):
+        refuse(requirement, "a Series of another length or order", "return its values")
     # An object of the function's own is asked for its array, and may raise anything.
     try:
-        array = np.asarray(returned)
-        if array.dtype.kind in "US":  # one text among numbers makes texts of all
-            array = np.asarray(returned, dtype=object)
+        returned_array = np.asarray(returned_values)
+        if returned_array.dtype.kind in "US":  # one text among numbers makes texts of all
+            returned_array = np.asarray(returned_values, dtype=object)
     except Exception as error:
-        msg = f"{rule}, got {type(returned).__name__}, which is no array; return a list."
-        raise ValueError(msg) from error
+        message = (
+            f"{requirement}, got {type(returned_values).__name__}, which is no array; return a "
+            "list."
+        )
+        raise ValueError(message) from error
     # The shape before the values, whose message names a row by its place.
-    if array.shape != (len(whose),):
-        shape = f"shape {array.shape}" if array.ndim else type(returned).__name__
-        refuse(rule, f"{shape} for {len(whose)} rows", "return a list as long as the frame")
-    values = np.full(len(whose), np.nan)
-    for place, raw in enumerate(array.tolist()):
-        if raw is None or raw is pd.NA or (isinstance(raw, float) and isnan(raw)):
+    if returned_array.shape != (len(row_names),):
+        shape_text = (
+            f"shape {returned_array.shape}"
+            if returned_array.ndim
+            else type(returned_values).__name__
+        )
+        refuse(
+            requirement,
+            f"{shape_text} for {len(row_names)} rows",
+            "return a list as long as the frame",
+        )
+    checked_values = np.full(len(row_names), np.nan)
+    for row_index, returned_value in enumerate(returned_array.tolist()):
+        if (
+            returned_value is None
+            or returned_value is pd.NA
+            or (isinstance(returned_value, float) and isnan(returned_value))
+        ):
             continue
         with suppress(OverflowError):
-            values[place] = float(raw) if isinstance(raw, Real) else np.inf
-        if not (np.isfinite(values[place]) and unit.low <= values[place] <= unit.high):
-            value = f"{repr(raw)[:80]} for {whose[place]}"
-            refuse(rule, value, "scale it, or name another unit")
-    return values
+            checked_values[row_index] = (
+                float(returned_value) if isinstance(returned_value, Real) else np.inf
+            )
+        if not (
+            np.isfinite(checked_values[row_index])
+            and unit.low <= checked_values[row_index] <= unit.high
+        ):
+            value_text = f"{repr(returned_value)[:80]} for {row_names[row_index]}"
+            refuse(requirement, value_text, "scale it, or name another unit")
+    return checked_values
 
 
 @answered_traces("trace", every_case=True)
@@ -279,7 +333,7 @@ def add_signals(
 ) -> Trace:
     """Trace with the columns of signal functions.
 
-    Of every case, arm and depth, NaN where there is nothing to measure.
+    Of every case, arm and depth, NaN without anything to measure.
 
     Equal rows are measured once. Every finished batch is stored in the cache, by name, version, the
     function's own code and the content of the row: a run that is stopped continues where it was,
@@ -311,86 +365,117 @@ def add_signals(
     """
     check_in_memory(trace, "add_signals")
     functions = signal_functions(signals)
-    named = (arms,) if isinstance(arms, str) else trace.arms if arms is None else arms
-    numbers = [trace.arm(name) for name in named]
+    arm_names = (arms,) if isinstance(arms, str) else trace.arms if arms is None else arms
+    arm_indices = [trace.arm(arm_name) for arm_name in arm_names]
     structure = (policy or PolicyData.from_mapping()).structure
     all_rows = [
-        signal_rows(trace, function, numbers, structure, trace.answers) for function in functions
+        signal_rows(trace, function, arm_indices, structure, trace.answers)
+        for function in functions
     ]
-    for function, rows in zip(functions, all_rows, strict=True):  # before any row is asked
-        if function.needs_answers and not rows.cells:
-            rule = f"the signal {function.name} needs recorded answers to all hits of a case under "
+    for function, signal_rows_by_key in zip(
+        functions, all_rows, strict=True
+    ):  # before any row is asked
+        if function.needs_answers and not signal_rows_by_key.cells:
+            requirement = (
+                f"the signal {function.name} needs recorded answers to all hits of a case under "
+            )
             remedy = "use raglab.record_answers(trace, policy, generator)"
-            refuse(f"{rule}policy=", "none", remedy)
-    out = trace
+            refuse(f"{requirement}policy=", "none", remedy)
+    measured_trace = trace
     with closing(
-        Blobs(cache_file(cache) if cache else cache_folder() / FILE, secret=own_secret())
-    ) as store:
-        for function, rows in zip(functions, all_rows, strict=True):
-            known, has_failed = _fill(function, rows, trace, store)
-            out = _with_column(out, function, rows, known)
+        Blobs(
+            cache_file(cache) if cache else cache_folder() / SIGNAL_CACHE_FILE, secret=own_secret()
+        )
+    ) as value_store:
+        for function, signal_rows_by_key in zip(functions, all_rows, strict=True):
+            known_rows, has_failed = _fill(function, signal_rows_by_key, trace, value_store)
+            measured_trace = _with_column(measured_trace, function, signal_rows_by_key, known_rows)
             # a row without a value says that the model failed only where some did
-            failed = {
-                place[0]
-                for key, row in known.items()
-                if has_failed and isnan(row.value)
-                for place in rows.places[key]
+            failed_cases = {
+                row_place[0]
+                for row_key, measured_row in known_rows.items()
+                if has_failed and isnan(measured_row.value)
+                for row_place in signal_rows_by_key.places[row_key]
             }
-            cases = [trace.cases[row] for row in sorted(failed)]
-            out = replace(out, meta=with_failed_calls(out.meta, function.name, cases))
-    return out
+            missing_cases = [trace.cases[measured_row] for measured_row in sorted(failed_cases)]
+            measured_trace = replace(
+                measured_trace,
+                meta=with_failed_calls(measured_trace.meta, function.name, missing_cases),
+            )
+    return measured_trace
 
 
 def _fill(
-    function: SignalFunction, rows: SignalRows, trace: TraceData, store: Blobs
+    function: SignalFunction, needed_rows: SignalRows, trace: TraceData, value_store: Blobs
 ) -> tuple[dict[str, MeasuredRow], bool]:
     """Values of all rows by key: from the store, else measured batch by batch and kept there.
 
     Returns: them, and whether its model failed for some.
     """
-    known = {
-        key: MeasuredRow(*_PACKED.unpack(raw))
-        for key, raw in store.get(list(rows.cells)).items()
-        if len(raw) == _PACKED.size
+    known_rows = {
+        row_key: MeasuredRow(*_PACKED_ROW.unpack(packed_row))
+        for row_key, packed_row in value_store.get(list(needed_rows.cells)).items()
+        if len(packed_row) == _PACKED_ROW.size
     }
-    pending = [key for key in rows.cells if key not in known]
-    batches = [
-        pending[start : start + function.batch] for start in range(0, len(pending), function.batch)
+    pending_keys = [row_key for row_key in needed_rows.cells if row_key not in known_rows]
+    key_batches = [
+        pending_keys[batch_start : batch_start + function.batch]
+        for batch_start in range(0, len(pending_keys), function.batch)
     ]
-    before, size = _failed_rows(function), len(rows.cells)
+    # Counts of a model go on over several runs: only what this run adds is warned of.
+    failed_before, n_rows = _failed_rows(function), len(needed_rows.cells)
     try:
-        for keys in progress(batches, function.name, "row", size=len, total=size, done=len(known)):
-            begin = perf_counter()
-            whose = [f"case {trace.cases[rows.places[key][0][0]].id!r}" for key in keys]
-            measured = measure(function, [rows.cells[key] for key in keys], whose)
-            ms = 1e3 * (perf_counter() - begin) / len(keys)
-            fresh = {
-                key: MeasuredRow(float(value), ms)
-                for key, value in zip(keys, measured, strict=True)
+        for batch_keys in progress(
+            key_batches, function.name, "row", size=len, total=n_rows, done=len(known_rows)
+        ):
+            start_time = perf_counter()
+            row_names = [
+                f"case {trace.cases[needed_rows.places[row_key][0][0]].id!r}"
+                for row_key in batch_keys
+            ]
+            batch_values = measure(
+                function, [needed_rows.cells[row_key] for row_key in batch_keys], row_names
+            )
+            row_ms = 1e3 * (perf_counter() - start_time) / len(batch_keys)
+            fresh_rows = {
+                row_key: MeasuredRow(float(row_value), row_ms)
+                for row_key, row_value in zip(batch_keys, batch_values, strict=True)
             }
             # What is missing is asked for again the next time: a server may have been down, or a
             # budget spent.
-            store.put(
-                {key: _PACKED.pack(*row) for key, row in fresh.items() if not isnan(row.value)}
+            value_store.put(
+                {
+                    row_key: _PACKED_ROW.pack(*measured_row)
+                    for row_key, measured_row in fresh_rows.items()
+                    if not isnan(measured_row.value)
+                }
             )
-            known |= fresh
+            known_rows |= fresh_rows
     except KeyboardInterrupt:
-        n_kept = sum(not isnan(row.value) for row in known.values())
+        n_kept = sum(not isnan(measured_row.value) for measured_row in known_rows.values())
         warn_user(
-            f"add_signals was stopped: {n_kept:,} of {size:,} values of the signal "
-            f"{function.name} are kept in {store.path}; the next run goes on from there."
+            f"add_signals was stopped: {n_kept:,} of {n_rows:,} values of the signal "
+            f"{function.name} are kept in {value_store.path}; the next run goes on from there."
         )
         raise
-    lost = _failed_rows(function) - before  # of this run
-    if lost:
-        parts = [f"{count:,} {reason}" for reason, count in lost.most_common(_REASONS)]
-        parts += [f"{len(lost) - _REASONS:,} further reasons"] if len(lost) > _REASONS else []
-        text = (
-            f"{lost.total():,} of {len(pending):,} values of the signal {function.name} are "
-            f"missing: {', '.join(parts)}; the next run of add_signals asks for them again."
+    lost_rows = _failed_rows(function) - failed_before  # of this run
+    if lost_rows:
+        reason_texts = [
+            f"{n_failed:,} {failure_reason}"
+            for failure_reason, n_failed in lost_rows.most_common(_NAMED_REASONS)
+        ]
+        reason_texts += (
+            [f"{len(lost_rows) - _NAMED_REASONS:,} further reasons"]
+            if len(lost_rows) > _NAMED_REASONS
+            else []
         )
-        warn_user(MissingSignalsWarning(text, function.name, lost))
-    return known, bool(lost)
+        warning_text = (
+            f"{lost_rows.total():,} of {len(pending_keys):,} values of the signal "
+            f"{function.name} are "
+            f"missing: {', '.join(reason_texts)}; the next run of add_signals asks for them again."
+        )
+        warn_user(MissingSignalsWarning(warning_text, function.name, lost_rows))
+    return known_rows, bool(lost_rows)
 
 
 def _failed_rows(function: SignalFunction) -> Counter[str]:
@@ -398,41 +483,57 @@ def _failed_rows(function: SignalFunction) -> Counter[str]:
 
     None of a function that counts none.
     """
-    counts = getattr(function.fn, "counts", None)
-    missing = getattr(counts, "missing", None)
-    if not isinstance(missing, Counter):
+    request_counts = getattr(function.fn, "counts", None)
+    missing_counts = getattr(request_counts, "missing", None)
+    if not isinstance(missing_counts, Counter):
         return Counter()
-    return missing + Counter({BUDGET_SPENT: getattr(counts, "over_budget", 0)})
+    return missing_counts + Counter({BUDGET_SPENT: getattr(request_counts, "over_budget", 0)})
 
 
 def _column(
-    shape: tuple[int, ...], places: Mapping[str, list[Place]], of: Mapping[str, float]
+    column_shape: tuple[int, ...],
+    places_by_key: Mapping[str, list[RowPlace]],
+    values_by_key: Mapping[str, float],
 ) -> NDArray[np.float64]:
     """Values by key at the places of their rows, [Q, A, D]; NaN elsewhere."""
-    column = np.full(shape, np.nan)
-    for key, value in of.items():
-        for at in places[key]:
-            column[at] = value
+    column = np.full(column_shape, np.nan)
+    for row_key, row_value in values_by_key.items():
+        for row_place in places_by_key[row_key]:
+            column[row_place] = row_value
     return column
 
 
 def _with_column(
-    trace: Trace, function: SignalFunction, rows: SignalRows, known: Mapping[str, MeasuredRow]
+    trace: Trace,
+    function: SignalFunction,
+    needed_rows: SignalRows,
+    known_rows: Mapping[str, MeasuredRow],
 ) -> Trace:
     """Trace with the column of a function, and its milliseconds as a stage of the latency."""
-    shape = trace.hits.chunk.shape[:3]
-    values, ms = (
-        _column(shape, rows.places, {key: row[part] for key, row in known.items()})
-        for part in (0, 1)
+    column_shape = trace.hits.chunk.shape[:3]
+    column_values, column_ms = (
+        _column(
+            column_shape,
+            needed_rows.places,
+            {row_key: measured_row[row_part] for row_key, measured_row in known_rows.items()},
+        )
+        for row_part in (0, 1)
     )
-    out = trace.with_signal(function.name, values, **function.declaration)
+    extended_trace = trace.with_signal(function.name, column_values, **function.declaration)
     # in the place of those that were there
-    latency = trace.latency or Latency((), np.empty((*shape, 0)))
-    name = SIGNAL_STAGE + function.name
-    places = [place for place, stage in enumerate(latency.stages) if stage != name]
-    stages = (*(latency.stages[place] for place in places), name)
-    every = np.concatenate([latency.ms[..., places], ms[..., None]], axis=-1)
-    return replace(out, latency=Latency(stages, every))
+    earlier_latency = trace.latency or Latency((), np.empty((*column_shape, 0)))
+    stage_name = SIGNAL_STAGE + function.name
+    kept_stages = [
+        stage_index
+        for stage_index, stage in enumerate(earlier_latency.stages)
+        if stage != stage_name
+    ]
+    stage_names = (
+        *(earlier_latency.stages[stage_index] for stage_index in kept_stages),
+        stage_name,
+    )
+    all_ms = np.concatenate([earlier_latency.ms[..., kept_stages], column_ms[..., None]], axis=-1)
+    return replace(extended_trace, latency=Latency(stage_names, all_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,21 +561,23 @@ class LiveSignals:
         Raises:
           ValueError: this machine has no function of a signal; says how to get it.
         """
-        by_name = {function.name: function for function in self.overrides}
-        functions = []
-        for name in used_signals(policy):
-            if name in NAMES:
+        function_by_name = {function.name: function for function in self.overrides}
+        signal_functions_used = []
+        for signal_name in used_signals(policy):
+            if signal_name in NAMES:
                 continue
             try:
-                functions.append(by_name.get(name) or signal_function(name))
+                signal_functions_used.append(
+                    function_by_name.get(signal_name) or signal_function(signal_name)
+                )
             except ValueError as error:
-                msg = (
-                    f"a policy that uses the signal {name} needs its function; pass "
+                message = (
+                    f"a policy that uses the signal {signal_name} needs its function; pass "
                     "signals=[function], of a SignalCalibration .signal_function(function). "
                     f"{error}"
                 )
-                raise ValueError(msg) from error
-        return replace(self, functions=tuple(functions))
+                raise ValueError(message) from error
+        return replace(self, functions=tuple(signal_functions_used))
 
     def measured(
         self,
@@ -494,39 +597,45 @@ class LiveSignals:
           answers: to all hits of each depth; None where no function needs them.
           earlier: the same question with fewer depths, whose rows are not measured again.
         """
-        columns, time = Columns(), self.time or CallTime(self.limit_s)
-        failures = [] if earlier is None else list(earlier.meta.get(FAILURES, ()))
+        signal_columns, call_time = Columns(), self.time or CallTime(self.limit_s)
+        failure_reasons = [] if earlier is None else list(earlier.meta.get(SIGNAL_FAILURES, ()))
         for function in self.functions:
-            rows = signal_rows(trace, function, [0], structure, answers)
-            known: dict[str, float] = {}
+            needed_rows = signal_rows(trace, function, [0], structure, answers)
+            known_values: dict[str, float] = {}
             if earlier is not None:
-                column = earlier.columns[function.name]
-                known = {
-                    key: float(column[at])
-                    for key, places in rows.places.items()
-                    for at in places
-                    if at[2] < column.shape[2]
+                earlier_column = earlier.columns[function.name]
+                known_values = {
+                    row_key: float(earlier_column[row_place])
+                    for row_key, row_places in needed_rows.places.items()
+                    for row_place in row_places
+                    if row_place[2] < earlier_column.shape[2]
                 }
-            pending = [key for key in rows.cells if key not in known]
-            for start in range(0, len(pending), function.batch):
-                keys = pending[start : start + function.batch]
+            pending_keys = [row_key for row_key in needed_rows.cells if row_key not in known_values]
+            for batch_start in range(0, len(pending_keys), function.batch):
+                batch_keys = pending_keys[batch_start : batch_start + function.batch]
                 try:
-                    values = self._in_time(function, [rows.cells[key] for key in keys], time)
+                    batch_values = self._in_time(
+                        function, [needed_rows.cells[row_key] for row_key in batch_keys], call_time
+                    )
                 except ValueError as error:
-                    values = np.full(len(keys), np.nan)
+                    batch_values = np.full(len(batch_keys), np.nan)
                     # its text may hold a key
-                    cause = error.__cause__
-                    kind = type(cause).__name__ if cause else "no value of its unit"
-                    failures.append(
-                        Reason("unmeasured_signal", {"name": function.name, "cause": kind})
+                    error_cause = error.__cause__
+                    cause_name = (
+                        type(error_cause).__name__ if error_cause else "no value of its unit"
+                    )
+                    failure_reasons.append(
+                        Reason("unmeasured_signal", {"name": function.name, "cause": cause_name})
                     )
                     warn_user(str(error))
-                known |= dict(zip(keys, values.tolist(), strict=True))
-            columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)
-        return columns, tuple(failures)
+                known_values |= dict(zip(batch_keys, batch_values.tolist(), strict=True))
+            signal_columns[function.name] = _column(
+                trace.hits.chunk.shape[:3], needed_rows.places, known_values
+            )
+        return signal_columns, tuple(failure_reasons)
 
     def _in_time(
-        self, function: SignalFunction, cells: Sequence[tuple[Any, ...]], time: CallTime
+        self, function: SignalFunction, row_cells: Sequence[tuple[Any, ...]], call_time: CallTime
     ) -> NDArray[np.float64]:
         """Values of some rows within the time of the question.
 
@@ -536,15 +645,21 @@ class LiveSignals:
 
         def outcome() -> NDArray[np.float64] | ValueError:
             try:
-                return measure(function, cells, ["the question"] * len(cells))
+                return measure(function, row_cells, ["the question"] * len(row_cells))
             except ValueError as error:
                 return error
 
         try:
-            values = call_in_time(outcome, (), time=time, read=lambda it: it, late=self.overdue)
+            measured_values = call_in_time(
+                outcome,
+                (),
+                call_time=call_time,
+                read_result=lambda returned_values: returned_values,
+                late_threads=self.overdue,
+            )
         except CallFailedError as error:
-            msg = f"the signal {function.name} must return its values, got {error}."
-            raise ValueError(msg) from TimeoutError()
-        if isinstance(values, ValueError):
-            raise values
-        return values
+            message = f"the signal {function.name} must return its values, got {error}."
+            raise ValueError(message) from TimeoutError()
+        if isinstance(measured_values, ValueError):
+            raise measured_values
+        return measured_values

@@ -14,12 +14,12 @@ from raglab.values import refuse
 from raglab.words.characters import visible
 from raglab.words.text import NO_MATH, html_text
 
-_WORDS = {
+_BUTTON_WORDS = {
     "en": {"yes": "Yes", "no": "No", OTHER: "Other", "hint": "your own words"},
     "fr": {"yes": "Oui", "no": "Non", OTHER: "Autre", "hint": "avec vos mots"},
 }
 # texts of the option `other`
-_FRENCH = frozenset({"autre chose", "une autre page, par son numéro"})
+_FRENCH_OPTIONS = frozenset({"autre chose", "une autre page, par son numéro"})
 
 
 # a widget
@@ -48,50 +48,60 @@ def buttons(
     """
     question = response["clarification"]
     if question is None:
-        value = f"one of status {response['status']!r}"
-        refuse("buttons need a response that asks", value, "show the response itself")
+        choice_value = f"one of status {response['status']!r}"
+        refuse("buttons need a response that asks", choice_value, "show the response itself")
     import ipywidgets as widgets
 
-    words = _WORDS["fr" if response["options"][-1]["text"] in _FRENCH else "en"]
-    shown, box = widgets.Output(), widgets.VBox()
-    own = widgets.Text(placeholder=words["hint"])
+    button_words = _BUTTON_WORDS[
+        "fr" if response["options"][-1]["text"] in _FRENCH_OPTIONS else "en"
+    ]
+    output_area, widget_box = widgets.Output(), widgets.VBox()
+    text_field = widgets.Text(placeholder=button_words["hint"])
 
-    def answer(text: str) -> None:
-        if choices not in box.children:
+    def answer(button_text: str) -> None:
+        if choice_row not in widget_box.children:
             return  # the second click of two, on buttons that are gone
-        shown.clear_output()
+        output_area.clear_output()
         try:
-            final = reply(response["request_id"], text, system=system)
+            final_response = reply(response["request_id"], button_text, system=system)
         except ValueError as error:
-            shown.append_stdout(f"{visible(str(error))}\n")
+            output_area.append_stdout(f"{visible(str(error))}\n")
             return
-        if final["clarification"] is not None:
-            box.children = buttons(final, system=system, on_answer=on_answer).children
+        if final_response["clarification"] is not None:
+            widget_box.children = buttons(
+                final_response, system=system, on_answer=on_answer
+            ).children
             return
-        box.children = (head, shown)
-        shown.append_display_data(final)
+        widget_box.children = (question_head, output_area)
+        output_area.append_display_data(final_response)
         if on_answer is not None:
-            on_answer(final)
+            on_answer(final_response)
 
-    def button(label: str, act: Callable[[], None]) -> Any:  # noqa: ANN401 - a widget
-        widget = widgets.Button(description=label, layout=widgets.Layout(width="auto"))
-        widget.on_click(lambda _: act())
+    def button(button_label: str, on_click: Callable[[], None]) -> Any:  # noqa: ANN401 - a widget
+        widget = widgets.Button(description=button_label, layout=widgets.Layout(width="auto"))
+        widget.on_click(lambda _: on_click())
         return widget
 
     question_html = html_text(question["question_to_user"])
     # breaks its lines, as a label does not
-    head = widgets.HTML(f'<span class="{NO_MATH}">{question_html}</span>')
-    proposed = question["proposed_default"]
-    texts = {} if proposed is None else {"yes": words["yes"]}
-    texts["no"] = words["no"]
+    question_head = widgets.HTML(f'<span class="{NO_MATH}">{question_html}</span>')
+    proposed_default = question["proposed_default"]
+    text_of_value = {} if proposed_default is None else {"yes": button_words["yes"]}
+    text_of_value["no"] = button_words["no"]
+    # The proposed value is the button `yes`, and `other` is the field for own words.
     for option in response["options"]:
-        if option["value"] not in {proposed, OTHER}:
-            texts[option["value"]] = visible(option["text"])
-    choices = widgets.HBox([button(text, partial(answer, value)) for value, text in texts.items()])
-    box.children = (
-        head,
-        choices,
-        widgets.HBox([own, button(words[OTHER], lambda: answer(own.value))]),
-        shown,
+        if option["value"] not in {proposed_default, OTHER}:
+            text_of_value[option["value"]] = visible(option["text"])
+    choice_row = widgets.HBox(
+        [
+            button(button_text, partial(answer, choice_value))
+            for choice_value, button_text in text_of_value.items()
+        ]
     )
-    return box
+    widget_box.children = (
+        question_head,
+        choice_row,
+        widgets.HBox([text_field, button(button_words[OTHER], lambda: answer(text_field.value))]),
+        output_area,
+    )
+    return widget_box

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INTERCEPT = "intercept"
-FEATURES = (
+CONTEXT_FEATURES = (
     "words",
     "entities",
     "graph",
@@ -69,10 +69,10 @@ FEATURES = (
 )  # known of a question before an arm retrieves (rule S4.2): what `context` and `list_features` of
 # `raglab.live.arm_choice` measure, and both caches
 # may be missing from a row, which then counts as one of 0
-LATER = ("bm25_hits", "list_overlap")
+OPTIONAL_FEATURES = ("bm25_hits", "list_overlap")
 Features = Mapping[str, float | None]
-_BATCH = 4096  # events that are folded at once
-_STEPS = {"choice": CHOSEN, "reward": REWARDED, "thumb": REVISED}
+_EVENT_BATCH = 4096  # events that are folded at once
+_STEP_OF_EVENT = {"choice": CHOSEN, "reward": REWARDED, "thumb": REVISED}
 
 
 class Setup(NamedTuple):
@@ -93,16 +93,19 @@ class Setup(NamedTuple):
     def body(self) -> dict[str, Any]:
         """The setup as JSON holds it; what only some learners have is there only for them."""
         history = self.bandit.history
-        stated = (
+        history_rows = (
             None
             if history is None
-            else {name: np.asarray(row).tolist() for name, row in history._asdict().items()}
+            else {
+                field_name: np.asarray(field_values).tolist()
+                for field_name, field_values in history._asdict().items()
+            }
         )
         body: dict[str, Any] = {
             "arms": list(self.arms),
-            "bandit": stored_settings(self.bandit) | {"history": stated},
+            "bandit": stored_settings(self.bandit) | {"history": history_rows},
             "weights": self.weights._asdict(),
-            "context": [INTERCEPT, *FEATURES, *map(p95_name, self.arms)],
+            "context": [INTERCEPT, *CONTEXT_FEATURES, *map(p95_name, self.arms)],
         }
         if self.bandit.linear:
             body[CENTRED] = True
@@ -113,7 +116,7 @@ class Setup(NamedTuple):
     @property
     def width(self) -> int:
         """Numbers of a context; 0 for a learner that reads none."""
-        return 1 + len(FEATURES) + len(self.arms) if self.bandit.linear else 0
+        return 1 + len(CONTEXT_FEATURES) + len(self.arms) if self.bandit.linear else 0
 
     @property
     def digest(self) -> str:
@@ -137,20 +140,26 @@ def p95_name(arm: str) -> str:
 def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | None:
     """Context of a linear policy, [1 + F + A]; None for a policy that knows none.
 
-    The intercept 1; each of `FEATURES`, near [0, 1]; for each arm its recent P95 over the budget.
-    An arm that never answered has no P95 yet: it stands in the log as null and enters here as 0, as
-    do those of `LATER`.
+    The intercept 1; each of `CONTEXT_FEATURES`, near [0, 1]; for each arm its recent P95 over the
+    budget. An arm that never answered has no P95 yet: it stands in the log as null and enters here
+    as 0, as do those of `OPTIONAL_FEATURES`.
 
     Raises:
-      ValueError: a feature of `FEATURES` is missing.
+      ValueError: a feature of `CONTEXT_FEATURES` is missing.
     """
     if not setup.bandit.linear:
         return None
-    for name in FEATURES:
-        if name not in LATER and features.get(name) is None:
-            refuse(f"features must hold {', '.join(FEATURES)}", f"no {name}", "measure it")
-    names = (*FEATURES, *map(p95_name, setup.arms))
-    return np.array([1.0, *(float(features.get(name) or 0.0) for name in names)])
+    for feature_name in CONTEXT_FEATURES:
+        if feature_name not in OPTIONAL_FEATURES and features.get(feature_name) is None:
+            refuse(
+                f"features must hold {', '.join(CONTEXT_FEATURES)}",
+                f"no {feature_name}",
+                "measure it",
+            )
+    feature_names = (*CONTEXT_FEATURES, *map(p95_name, setup.arms))
+    return np.array(
+        [1.0, *(float(features.get(feature_name) or 0.0) for feature_name in feature_names)]
+    )
 
 
 def initial_state(setup: Setup) -> OnlineState:
@@ -162,22 +171,24 @@ def initial_state(setup: Setup) -> OnlineState:
       ValueError: settings out of range; a first state of other arms or features, or of a learner
         without a context.
     """
-    n_arms, first = len(setup.arms), setup.initial
+    n_arms, first_state = len(setup.arms), setup.initial
     state = bandits.init(n_arms, bandit=setup.bandit, n_features=setup.width)
-    none = np.zeros(n_arms)
-    if first is None:
-        return OnlineState(state, none, none)
+    no_rewards = np.zeros(n_arms)
+    if first_state is None:
+        return OnlineState(state, no_rewards, no_rewards)
     _check_linear(setup)
-    if [part.shape for part in first] != [part.shape for part in state]:
-        rule = f"a first state must be of {n_arms} arms and {setup.width} features"
-        refuse(rule, first.moment.shape, "use logged_state")
-    return OnlineState(first, first.n, first.total)
+    if [state_part.shape for state_part in first_state] != [
+        state_part.shape for state_part in state
+    ]:
+        requirement = f"a first state must be of {n_arms} arms and {setup.width} features"
+        refuse(requirement, first_state.moment.shape, "use logged_state")
+    return OnlineState(first_state, first_state.n, first_state.total)
 
 
 def _check_linear(setup: Setup) -> None:
     if not setup.bandit.linear:
-        rule = "a first state must be of a linear learner"
-        refuse(rule, setup.bandit.algorithm, "use Bandit.history")
+        requirement = "a first state must be of a linear learner"
+        refuse(requirement, setup.bandit.algorithm, "use Bandit.history")
 
 
 def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) -> State:
@@ -195,124 +206,155 @@ def logged_state(choices: pd.DataFrame, setup: Setup, *, weight: float = 1.0) ->
         is missing.
     """
     _check_linear(setup)
-    context = np.array([linear_context(row, setup) for row in choices["features"]])
+    contexts = np.array([linear_context(features, setup) for features in choices["features"]])
     return bandits.learned_state(
         choices[["arm", "reward"]],
         setup.bandit,
         arms=setup.arms,
-        features=context.reshape(-1, setup.width),
+        features=contexts.reshape(-1, setup.width),
         weight=weight,
     )
 
 
-def replay_events(before: OnlineState, events: Iterable[Event], setup: Setup) -> OnlineState:
+def replay_events(online_state: OnlineState, events: Iterable[Event], setup: Setup) -> OnlineState:
     """State after some events, in order.
 
     A choice counts the round, a reward its arm, a thumb what it makes of it.
     """
-    waiting = iter(events)
-    while batch := list(islice(waiting, _BATCH)):
-        before = _replay_batch(before, batch, setup)
-    return before
+    pending_events = iter(events)
+    while event_batch := list(islice(pending_events, _EVENT_BATCH)):
+        online_state = _replay_batch(online_state, event_batch, setup)
+    return online_state
 
 
-def _replay_batch(before: OnlineState, events: Sequence[Event], setup: Setup) -> OnlineState:
+def _replay_batch(online_state: OnlineState, events: Sequence[Event], setup: Setup) -> OnlineState:
     """State after some events, whose rewards are computed all at once."""
-    counted = bool(np.any(np.greater(setup.weights.thumbs, 0.0)))
+    counts_thumbs = bool(np.any(np.greater(setup.weights.thumbs, 0.0)))
     # A thumb changes a reward where the weights count it; before the reward it waits for it.
-    mine = [
+    known_events = [
         event
         for event in events
         if event.arm in setup.arms
-        and (event.kind != "thumb" or (counted and event.components is not None))
+        and (event.kind != "thumb" or (counts_thumbs and event.components is not None))
     ]
-    if not mine:
-        return before
-    kind = np.array([_STEPS[event.kind] for event in mine])
-    arm = np.array([setup.arms.index(event.arm) for event in mine])
-    age = np.array([event.age for event in mine])
-    rows = [(event.components, event.thumb) for event in mine]
-    rows += [(event.components, event.before) for event in mine]
-    new, old = np.split(rewards(rows, setup.weights), 2)
-    new[kind == CHOSEN], old[kind != REVISED] = 0.0, 0.0
-    context = np.zeros((len(mine), setup.width))
+    if not known_events:
+        return online_state
+    step_kinds = np.array([_STEP_OF_EVENT[event.kind] for event in known_events])
+    arm_indices = np.array([setup.arms.index(event.arm) for event in known_events])
+    event_ages = np.array([event.age for event in known_events])
+    component_rows = [(event.components, event.thumb) for event in known_events]
+    component_rows += [(event.components, event.before) for event in known_events]
+    new_rewards, old_rewards = np.split(rewards(component_rows, setup.weights), 2)
+    new_rewards[step_kinds == CHOSEN], old_rewards[step_kinds != REVISED] = 0.0, 0.0
+    contexts = np.zeros((len(known_events), setup.width))
     if setup.bandit.linear:
-        context[:] = [linear_context(event.features, setup) for event in mine]
-    state = bandits.fold(before.state, Steps(kind, arm, old, new, age, context), setup.bandit)
-    n, total = before.n.copy(), before.total.copy()
-    np.add.at(n, arm[kind == REWARDED], 1.0)
-    np.add.at(total, arm, new - old)
-    return OnlineState(state, n, total)
+        contexts[:] = [linear_context(event.features, setup) for event in known_events]
+    learner_state = bandits.fold(
+        online_state.state,
+        Steps(step_kinds, arm_indices, old_rewards, new_rewards, event_ages, contexts),
+        setup.bandit,
+    )
+    reward_counts, reward_totals = online_state.n.copy(), online_state.total.copy()
+    np.add.at(reward_counts, arm_indices[step_kinds == REWARDED], 1.0)
+    np.add.at(reward_totals, arm_indices, new_rewards - old_rewards)
+    return OnlineState(learner_state, reward_counts, reward_totals)
 
 
 def rewards(
-    rows: Sequence[tuple[Features | None, float | None]], weights: RewardWeights
+    component_rows: Sequence[tuple[Features | None, float | None]], weights: RewardWeights
 ) -> NDArray[np.float64]:
     """Rewards in [0, 1], [N]; NaN where a component is missing.
 
     The one way from what a log holds to a reward, live and whenever the log is read.
 
     Args:
-      rows: raw components, None before they came, each with its thumb, 1 up, 0 down, None none.
+      component_rows: raw components, None before they came, each with its thumb, 1 up, 0 down, None
+        none.
       weights: of the components.
     """
-    names = [name for name in (*COMPONENTS, *OPTIONAL_COMPONENTS) if name != "thumbs"]
-    columns = {
-        name: np.array([(parts or {}).get(name) for parts, _ in rows], np.float64) for name in names
+    component_names = [
+        component_name
+        for component_name in (*COMPONENTS, *OPTIONAL_COMPONENTS)
+        if component_name != "thumbs"
+    ]
+    component_columns = {
+        component_name: np.array(
+            [(components or {}).get(component_name) for components, _ in component_rows], np.float64
+        )
+        for component_name in component_names
     }
-    columns["thumbs"] = np.array([thumb for _, thumb in rows], np.float64)
-    return np.asarray(reward(columns, weights), np.float64)
+    component_columns["thumbs"] = np.array([thumb for _, thumb in component_rows], np.float64)
+    return np.asarray(reward(component_columns, weights), np.float64)
 
 
-def pack_snapshot(now: OnlineState, setup: Setup) -> dict[str, str]:
+def pack_snapshot(online_state: OnlineState, setup: Setup) -> dict[str, str]:
     """State and sums as a snapshot keeps them."""
-    sums = json.dumps({"n": now.n.tolist(), "total": now.total.tolist()})
-    return {"state": bandits.dumps(now.state, setup.bandit), "sums": sums}
+    reward_sums = json.dumps({"n": online_state.n.tolist(), "total": online_state.total.tolist()})
+    return {"state": bandits.dumps(online_state.state, setup.bandit), "sums": reward_sums}
 
 
-def p95(ms: Sequence[float]) -> float:
+def p95(milliseconds: Sequence[float]) -> float:
     """P95 of milliseconds; NaN of none."""
-    return float(np.percentile(ms, 95)) if len(ms) else float("nan")
+    return float(np.percentile(milliseconds, 95)) if len(milliseconds) else float("nan")
 
 
 def arm_reason(
-    name: str, arm: int, now: OnlineState, why: str | Mapping[str, str], margin: float | None = None
+    arm_name: str,
+    arm_index: int,
+    online_state: OnlineState,
+    choice_reasons: str | Mapping[str, str],
+    mean_margin: float | None = None,
 ) -> str:
     """Why an arm was selected.
 
     `selected iterative: high complexity, reward 0.71, margin 0.12 over 214 pulls`.
 
     Args:
-      margin: mean of the reranker's margins that its latest rewards state; None where there are
-        none.
+      mean_margin: mean of the reranker's margins that its latest rewards state; None where there
+        are none.
     """
-    stated = why if isinstance(why, str) else why.get(name, "")
-    pulls, n = int(now.state.pulls[arm]), float(now.n[arm])
-    pull_text = f"{pulls} pull{'' if pulls == 1 else 's'}"
-    if not pulls:
-        learned = "not pulled yet"
-    elif not n:
-        learned = f"no reward in {pull_text}"
+    choice_reason = (
+        choice_reasons if isinstance(choice_reasons, str) else choice_reasons.get(arm_name, "")
+    )
+    n_pulls, n_rewards = int(online_state.state.pulls[arm_index]), float(online_state.n[arm_index])
+    pull_text = f"{n_pulls} pull{'' if n_pulls == 1 else 's'}"
+    if not n_pulls:
+        experience = "not pulled yet"
+    elif not n_rewards:
+        experience = f"no reward in {pull_text}"
     else:
-        lead = "" if margin is None else f", margin {decimals(margin)}"
-        learned = f"reward {decimals(float(now.total[arm]) / n)}{lead} over {pull_text}"
-    return f"selected {name}: " + ", ".join(part for part in (stated, learned) if part)
+        margin_text = "" if mean_margin is None else f", margin {decimals(mean_margin)}"
+        experience = (
+            f"reward {decimals(float(online_state.total[arm_index]) / n_rewards)}{margin_text} "
+            f"over {pull_text}"
+        )
+    return f"selected {arm_name}: " + ", ".join(
+        reason_part for reason_part in (choice_reason, experience) if reason_part
+    )
 
 
-def check_number(name: str, value: object) -> float | None:
+def check_number(number_name: str, number: object) -> float | None:
     """A finite number, or None for one that is missing."""
-    if value is None:
+    if number is None:
         return None
-    if not isinstance(value, float | int | np.number | np.bool_) or np.isinf(value):
-        refuse(f"{name} must be a finite number or None", repr(value), "correct it")
-    return None if np.isnan(value) else float(value)
+    if not isinstance(number, float | int | np.number | np.bool_) or np.isinf(number):
+        refuse(f"{number_name} must be a finite number or None", repr(number), "correct it")
+    return None if np.isnan(number) else float(number)
 
 
-def _recent_margin(log: Entries, arm: str, last: int) -> float | None:
+def _recent_margin(log: Entries, arm_name: str, last_event: int) -> float | None:
     """Mean margin of an arm's latest rewards, [0, 1]; None where none has come."""
-    latest = log.rows(REWARDS, columns=("components",), after=last - HORIZON, most=MARGINS, arm=arm)
-    parts = (row["components"] for row in latest)
-    margins = [float(each["margin"]) for each in parts if "margin" in each]
+    reward_rows = log.rows(
+        REWARDS,
+        columns=("components",),
+        after=last_event - HORIZON,
+        most=RECENT_MARGINS,
+        arm=arm_name,
+    )
+    component_rows = (reward_row["components"] for reward_row in reward_rows)
+    margins = [
+        float(components["margin"]) for components in component_rows if "margin" in components
+    ]
     return sum(margins) / len(margins) if margins else None
 
 
@@ -327,17 +369,24 @@ def raw_components(components: Features) -> dict[str, float | None]:
     Raises:
       ValueError: a component is missing, NaN or infinite, or a thumb is among them.
     """
-    raw = {name: check_number(name, value) for name, value in components.items()}
-    for name in COMPONENTS:
-        if raw.get(name) is None:
-            rule = f"components must hold {', '.join(COMPONENTS)}"
-            refuse(rule, f"no {name}", "measure it, or leave the choice without a reward")
-    if "thumbs" in raw:
+    raw_values = {
+        component_name: check_number(component_name, component)
+        for component_name, component in components.items()
+    }
+    for component_name in COMPONENTS:
+        if raw_values.get(component_name) is None:
+            requirement = f"components must hold {', '.join(COMPONENTS)}"
+            refuse(
+                requirement,
+                f"no {component_name}",
+                "measure it, or leave the choice without a reward",
+            )
+    if "thumbs" in raw_values:
         refuse("components must not hold thumbs", "them", "call `thumbs`")
-    return raw
+    return raw_values
 
 
-MARGINS = 20  # latest rewards of an arm whose margins its reason states
+RECENT_MARGINS = 20  # latest rewards of an arm whose margins its reason states
 # pulls of an arm that its P95 latency is of, among so many events: then it is asked again
 RECENT, HORIZON = 100, 2000
 
@@ -354,7 +403,7 @@ class ArmChoice(NamedTuple):
     rewarded: bool = False
 
 
-NOW = partial(datetime.now, UTC)
+UTC_CLOCK = partial(datetime.now, UTC)
 
 
 class Online:
@@ -378,7 +427,7 @@ class Online:
         *,
         initial: State | None = None,
         create: bool = True,
-        clock: Callable[[], datetime] = NOW,
+        clock: Callable[[], datetime] = UTC_CLOCK,
         patience_s: float | None = None,
     ) -> None:
         """Name the log; it is opened on first use.
@@ -403,7 +452,7 @@ class Online:
           ValueError: no arms, one twice, a budget not above 0, settings out of range.
         """
         check_no_folder(log, BANDIT_LOG)
-        rules = (
+        requirements = (
             (
                 len(set(arms)) == len(arms) > 0,
                 "arms must be different and at least one",
@@ -412,9 +461,9 @@ class Online:
             (0.0 < budget_ms < np.inf, "budget_ms must be above 0", f"{budget_ms:g}"),
             (seed >= 0, "seed must be at least 0", f"{seed}"),
         )
-        for holds, rule, value in rules:
-            if not holds:
-                refuse(rule, value, "correct it")
+        for is_met, requirement, actual_text in requirements:
+            if not is_met:
+                refuse(requirement, actual_text, "correct it")
         self.setup = Setup(tuple(arms), bandit, weights, initial)
         self.budget_ms, self.seed = float(budget_ms), int(seed)
         self.log = Database(
@@ -426,9 +475,9 @@ class Online:
         self._clock, self._ready, self._digest = clock, False, self.setup.digest
 
     def __repr__(self) -> str:
-        arms = ", ".join(self.arms)
+        arm_names = ", ".join(self.arms)
         return (
-            f"{type(self).__name__}({self.setup.bandit.algorithm!r} over {arms!r}, log "
+            f"{type(self).__name__}({self.setup.bandit.algorithm!r} over {arm_names!r}, log "
             f"{self.log.shown!r})"
         )
 
@@ -471,12 +520,19 @@ class Online:
             feature is no number, no arm is available.
         """
         check_id(request_id)
-        offered = np.asarray(mask)
-        if offered.shape != (len(self.arms),) or offered.dtype != np.bool_ or not offered.any():
-            rule = f"mask must be {len(self.arms)} booleans, one of them true"
-            refuse(rule, offered, "correct it")
-        known = {name: check_number(name, value) for name, value in features.items()}
-        about = {
+        offered_mask = np.asarray(mask)
+        if (
+            offered_mask.shape != (len(self.arms),)
+            or offered_mask.dtype != np.bool_
+            or not offered_mask.any()
+        ):
+            requirement = f"mask must be {len(self.arms)} booleans, one of them true"
+            refuse(requirement, offered_mask, "correct it")
+        known_features = {
+            feature_name: check_number(feature_name, number)
+            for feature_name, number in features.items()
+        }
+        question_fields = {
             "policy_id": policy_id,
             "fingerprint": fingerprint,
             "question": question_digest(question),
@@ -484,80 +540,97 @@ class Online:
         # The state is folded from the log outside the transaction, so that nobody waits while it is
         # caught up.
         self._catch_up()
-        with self.log.writing() as log:
-            earlier = log.row(CHOICES, request_id=request_id)
-            if earlier is not None:
-                return self._earlier_choice(log, earlier, about, why, resumed=resumed)
+        with self.log.writing() as log_entries:
+            earlier_choice = log_entries.row(CHOICES, request_id=request_id)
+            if earlier_choice is not None:
+                return self._earlier_choice(
+                    log_entries, earlier_choice, question_fields, why, resumed=resumed
+                )
             # From here to the choice all read the same state, so that the logged probabilities are
             # those it had.
-            now, last = self._begin(log)
-            latest: dict[str, Any] = {
+            online_state, last_event = self._begin(log_entries)
+            latest_rewards: dict[str, Any] = {
                 "columns": ("ms",),
-                "after": last - HORIZON,
+                "after": last_event - HORIZON,
                 "most": RECENT,
             }
-            recent = np.array(
+            recent_p95 = np.array(
                 [
-                    p95([row["ms"] for row in log.rows(REWARDS, arm=arm, **latest)])
+                    p95(
+                        [
+                            log_row["ms"]
+                            for log_row in log_entries.rows(REWARDS, arm=arm, **latest_rewards)
+                        ]
+                    )
                     for arm in self.arms
                 ]
             )
-            known |= {
-                p95_name(arm): None if np.isnan(ms) else float(ms / self.budget_ms)
-                for arm, ms in zip(self.arms, recent, strict=True)
+            known_features |= {
+                p95_name(arm): None if np.isnan(latency_ms) else float(latency_ms / self.budget_ms)
+                for arm, latency_ms in zip(self.arms, recent_p95, strict=True)
             }
             # What an arm took of late is known before retrieval, so it may choose; and a slow one
             # is left out.
-            guarded_mask = bandits.guarded(offered, recent, self.budget_ms)
-            share = bandits.propensities(
-                now.state,
+            guarded_mask = bandits.guarded(offered_mask, recent_p95, self.budget_ms)
+            propensities = bandits.propensities(
+                online_state.state,
                 self.setup.bandit,
                 mask=guarded_mask,
-                context=linear_context(known, self.setup),
+                context=linear_context(known_features, self.setup),
             )
             # The draw depends on seed and state alone: whoever replays the log draws the same arm.
-            uniform = np.random.default_rng(np.random.SeedSequence([self.seed, last + 1])).random()
-            arm = int(bandits.sample(share, uniform))
-            row = {
+            uniform = np.random.default_rng(
+                np.random.SeedSequence([self.seed, last_event + 1])
+            ).random()
+            arm = int(bandits.sample(propensities, uniform))
+            log_row = {
                 "request_id": request_id,
-                "round": rounds(log) + 1,
-                **about,
+                "round": rounds(log_entries) + 1,
+                **question_fields,
                 "setup": self._digest,
                 "arm": self.arms[arm],
                 "arms": list(self.arms),
                 "mask": guarded_mask.tolist(),
-                "propensity": float(share[arm]),
-                "propensities": share.tolist(),
-                "features": known,
-                "state_seq": last,
-                "state_hash": digest(pack_snapshot(now, self.setup)["state"], 16),
+                "propensity": float(propensities[arm]),
+                "propensities": propensities.tolist(),
+                "features": known_features,
+                "state_seq": last_event,
+                "state_hash": digest(pack_snapshot(online_state, self.setup)["state"], 16),
                 "seed": self.seed,
             }
-            self._add(log, CHOICES, row, now, last)
-            return self._arm_choice(log, arm, float(share[arm]), why, now, last)
+            self._add(log_entries, CHOICES, log_row, online_state, last_event)
+            return self._arm_choice(
+                log_entries, arm, float(propensities[arm]), why, online_state, last_event
+            )
 
     def _arm_choice(
         self,
-        log: Entries,
-        arm: int,
+        log_entries: Entries,
+        arm_index: int,
         propensity: float,
-        why: str | Mapping[str, str],
-        now: OnlineState,
-        last: int,
+        choice_reasons: str | Mapping[str, str],
+        online_state: OnlineState,
+        last_event: int,
         *,
         rewarded: bool = False,
     ) -> ArmChoice:
-        """Choice of an arm with its reason, as of the state `now` after event `last`."""
-        name = self.arms[arm]
-        reason = arm_reason(name, arm, now, why, _recent_margin(log, name, last))
-        return ArmChoice(name, reason, propensity, rewarded)
+        """Choice of an arm with its reason; `online_state` is the state after `last_event`."""
+        arm_name = self.arms[arm_index]
+        reason = arm_reason(
+            arm_name,
+            arm_index,
+            online_state,
+            choice_reasons,
+            _recent_margin(log_entries, arm_name, last_event),
+        )
+        return ArmChoice(arm_name, reason, propensity, rewarded)
 
     def _earlier_choice(
         self,
-        log: Entries,
-        row: Mapping[str, Any],
-        about: Mapping[str, str],
-        why: str | Mapping[str, str],
+        log_entries: Entries,
+        choice_row: Mapping[str, Any],
+        question_fields: Mapping[str, str],
+        choice_reasons: str | Mapping[str, str],
         *,
         resumed: bool,
     ) -> ArmChoice:
@@ -566,13 +639,23 @@ class Online:
         Raises:
           ValueError: the request came to its end, or asked something else.
         """
-        request_id, arm = row["request_id"], row["arm"]
-        rewarded = log.row(REWARDS, columns=("seq",), request_id=request_id) is not None
-        same = arm in self.arms and all(row[name] == value for name, value in about.items())
-        if not same or (rewarded and not resumed):
+        request_id, arm = choice_row["request_id"], choice_row["arm"]
+        rewarded = log_entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None
+        is_same_question = arm in self.arms and all(
+            choice_row[field_name] == field_value
+            for field_name, field_value in question_fields.items()
+        )
+        if not is_same_question or (rewarded and not resumed):
             refuse("request_id must be new", repr(request_id), "give another or none")
-        number, propensity = self.arms.index(arm), float(row["propensity"])
-        return self._arm_choice(log, number, propensity, why, *self._now(log), rewarded=rewarded)
+        arm_index, propensity = self.arms.index(arm), float(choice_row["propensity"])
+        return self._arm_choice(
+            log_entries,
+            arm_index,
+            propensity,
+            choice_reasons,
+            *self._now(log_entries),
+            rewarded=rewarded,
+        )
 
     def update(
         self,
@@ -594,37 +677,40 @@ class Online:
           ValueError: a request without a choice, or with its reward; a component that is missing or
             out of range.
         """
-        raw = raw_components(components)
-        numbers = {name: check_number(name, value) for name, value in (measured or {}).items()}
+        raw_values = raw_components(components)
+        measured_numbers = {
+            number_name: check_number(number_name, number)
+            for number_name, number in (measured or {}).items()
+        }
         # of a request that has none yet; a component out of range stops here
-        rewards([(raw, None)], self.setup.weights)
+        rewards([(raw_values, None)], self.setup.weights)
         if ms is None:
-            ms = float(raw["latency_ratio"] or 0.0) * self.budget_ms
-        spent = check_number("ms", ms)
-        if spent is None or spent < 0.0:
+            ms = float(raw_values["latency_ratio"] or 0.0) * self.budget_ms
+        spent_ms = check_number("ms", ms)
+        if spent_ms is None or spent_ms < 0.0:
             refuse("ms must be at least 0", ms, "correct it")
         self._catch_up()
-        with self.log.writing() as log:
-            choice = request_row(log, request_id, CHOICES, "choice")
-            if log.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
-                rule = "a request must have one reward"
-                refuse(rule, f"another of {request_id!r}", "change it by a thumb")
-            now, last = self._begin(log)
-            thumb = log.row(THUMBS, request_id=request_id)
-            up = None if thumb is None else int(thumb["up"])
-            value = float(rewards([(raw, up)], self.setup.weights)[0])
-            row = {
+        with self.log.writing() as log_entries:
+            choice = request_row(log_entries, request_id, CHOICES, "choice")
+            if log_entries.row(REWARDS, columns=("seq",), request_id=request_id) is not None:
+                requirement = "a request must have one reward"
+                refuse(requirement, f"another of {request_id!r}", "change it by a thumb")
+            online_state, last_event = self._begin(log_entries)
+            thumb_row = log_entries.row(THUMBS, request_id=request_id)
+            thumb_up = None if thumb_row is None else int(thumb_row["up"])
+            number = float(rewards([(raw_values, thumb_up)], self.setup.weights)[0])
+            reward_row = {
                 "request_id": request_id,
                 "arm": choice["arm"],
-                "age": rounds(log) - choice["round"],
-                "components": raw,
-                "thumb": up,
-                "reward": value,
-                "ms": spent,
-                "measured": numbers,
+                "age": rounds(log_entries) - choice["round"],
+                "components": raw_values,
+                "thumb": thumb_up,
+                "reward": number,
+                "ms": spent_ms,
+                "measured": measured_numbers,
             }
-            self._add(log, REWARDS, row, now, last)
-        return value
+            self._add(log_entries, REWARDS, reward_row, online_state, last_event)
+        return number
 
     def thumbs(self, request_id: str, up: bool) -> None:  # noqa: FBT001 - feedback is up or down
         """Log a thumb up or down of a request, before or after its reward.
@@ -643,33 +729,33 @@ class Online:
         if not isinstance(up, bool | np.bool_):
             refuse("up must be true or false", repr(up), "correct it")
         self._catch_up()
-        with self.log.writing() as log:
-            choice = log.row(CHOICES, request_id=request_id)
+        with self.log.writing() as log_entries:
+            choice = log_entries.row(CHOICES, request_id=request_id)
             if choice is None:
-                rule = "request_id must be that of an arm that the bandit chose"
-                refuse(rule, f"{request_id!r:.80}", 'open the system with arm="bandit"')
-            now, last = self._begin(log)
-            known = log.row(THUMBS, request_id=request_id)
-            row = {
+                requirement = "request_id must be that of an arm that the bandit chose"
+                refuse(requirement, f"{request_id!r:.80}", 'open the system with arm="bandit"')
+            online_state, last_event = self._begin(log_entries)
+            earlier_thumb = log_entries.row(THUMBS, request_id=request_id)
+            thumb_row = {
                 "request_id": request_id,
-                "age": rounds(log) - choice["round"],
-                "before": None if known is None else known["up"],
+                "age": rounds(log_entries) - choice["round"],
+                "before": None if earlier_thumb is None else earlier_thumb["up"],
                 "up": int(up),
             }
-            self._add(log, THUMBS, row, now, last)
+            self._add(log_entries, THUMBS, thumb_row, online_state, last_event)
 
     def state(self) -> State:
         """State after the last event."""
-        with self.log.reading() as log:
-            return self._now(log)[0].state
+        with self.log.reading() as log_entries:
+            return self._now(log_entries)[0].state
 
     def rebuild(self) -> State:
         """State after the last event, from the log alone.
 
         To the byte what `state` has from the snapshot.
         """
-        with self.log.reading() as log, as_written():
-            return replay_events(initial_state(self.setup), events(log), self.setup).state
+        with self.log.reading() as log_entries, as_written():
+            return replay_events(initial_state(self.setup), events(log_entries), self.setup).state
 
     def asked_before(
         self, question: str, *, policy_id: str = "", fingerprint: str = ""
@@ -681,10 +767,16 @@ class Online:
           policy_id: of the policy that decided it.
           fingerprint: of the system.
         """
-        named = question_digest(question)
-        with self.log.reading() as log:
-            row = log.row(CHOICES, question=named, policy_id=policy_id, fingerprint=fingerprint)
-        return None if row is None or row["arm"] not in self.arms else str(row["arm"])
+        question_id = question_digest(question)
+        with self.log.reading() as log_entries:
+            choice_row = log_entries.row(
+                CHOICES, question=question_id, policy_id=policy_id, fingerprint=fingerprint
+            )
+        return (
+            None
+            if choice_row is None or choice_row["arm"] not in self.arms
+            else str(choice_row["arm"])
+        )
 
     def frame(self) -> pd.DataFrame:
         """The log, a row a choice of the setup's arms, as `off_policy.estimate` takes it.
@@ -698,35 +790,50 @@ class Online:
         """
         import pandas as pd
 
-        arms = self.arms
+        arm_names = self.arms
         columns = ["seq", "request_id", "at", "policy_id", "question", "arm", "action", "reward"]
-        columns += ["propensity", *(f"p_{arm}" for arm in arms), "mask", "features", "components"]
+        columns += [
+            "propensity",
+            *(f"p_{arm}" for arm in arm_names),
+            "mask",
+            "features",
+            "components",
+        ]
         columns += ["measured", "ms", "thumb", "age"]
-        with self.log.reading() as log, as_written():
-            outcomes = {row["request_id"]: row for row in log.rows(REWARDS)}
-            thumbs = {row["request_id"]: row["up"] for row in log.rows(THUMBS)}
+        with self.log.reading() as log_entries, as_written():
+            outcomes = {
+                frame_row["request_id"]: frame_row for frame_row in log_entries.rows(REWARDS)
+            }
+            thumbs = {
+                frame_row["request_id"]: frame_row["up"] for frame_row in log_entries.rows(THUMBS)
+            }
             # The log may be older than the setup: an arm that is gone has no columns here.
-            choices = [row for row in log.rows(CHOICES) if row["arm"] in arms]
-            rows = []
+            choices = [
+                frame_row
+                for frame_row in log_entries.rows(CHOICES)
+                if frame_row["arm"] in arm_names
+            ]
+            frame_rows = []
             for choice in choices:
                 # By name: arms on offer then may be other arms than today's, in another order.
-                share = dict(zip(choice["arms"], choice["propensities"], strict=True))
-                offered = dict(zip(choice["arms"], choice["mask"], strict=True))
-                row = dict.fromkeys(columns) | outcomes.get(choice["request_id"], {}) | choice
-                row |= {f"p_{arm}": share.get(arm, 0.0) for arm in arms}
-                row["mask"] = tuple(bool(offered.get(arm, False)) for arm in arms)
-                row["action"] = arms.index(choice["arm"])
-                row["thumb"] = thumbs.get(choice["request_id"])
-                rows.append(row)
-            scored = rewards(
-                [(row["components"], row["thumb"]) for row in rows], self.setup.weights
+                propensities = dict(zip(choice["arms"], choice["propensities"], strict=True))
+                offered_arms = dict(zip(choice["arms"], choice["mask"], strict=True))
+                frame_row = dict.fromkeys(columns) | outcomes.get(choice["request_id"], {}) | choice
+                frame_row |= {f"p_{arm}": propensities.get(arm, 0.0) for arm in arm_names}
+                frame_row["mask"] = tuple(bool(offered_arms.get(arm, False)) for arm in arm_names)
+                frame_row["action"] = arm_names.index(choice["arm"])
+                frame_row["thumb"] = thumbs.get(choice["request_id"])
+                frame_rows.append(frame_row)
+            reward_values = rewards(
+                [(frame_row["components"], frame_row["thumb"]) for frame_row in frame_rows],
+                self.setup.weights,
             )
-        numbers = dict.fromkeys(("reward", "ms", "thumb", "age"), np.float64)
-        frame = pd.DataFrame(rows, columns=columns).assign(reward=scored)
-        return frame.astype(numbers)
+        number_types = dict.fromkeys(("reward", "ms", "thumb", "age"), np.float64)
+        frame = pd.DataFrame(frame_rows, columns=columns).assign(reward=reward_values)
+        return frame.astype(number_types)
 
     def arms_frame(self) -> pd.DataFrame:
-        """Metrics of each arm; NaN where there is nothing to say.
+        """Metrics of each arm; NaN without anything to say.
 
         Returns: `arm`, `pulls`, `rewards` (that have come), `wins` (above the bandit's threshold),
           `win_rate` (of the rewards), `mean_reward`, `mean_ms`, `p95_ms`.
@@ -735,37 +842,39 @@ class Online:
         """
         import pandas as pd
 
-        choices, rows = self.frame(), []
+        choices, arm_rows = self.frame(), []
         for arm in self.arms:
-            pulls = choices[choices["arm"] == arm]
-            values, ms = pulls["reward"].dropna(), pulls["ms"].dropna()
-            wins = is_success(values.to_numpy(), self.setup.bandit)
-            rows.append(
+            arm_choices = choices[choices["arm"] == arm]
+            arm_rewards, latencies_ms = arm_choices["reward"].dropna(), arm_choices["ms"].dropna()
+            wins = is_success(arm_rewards.to_numpy(), self.setup.bandit)
+            arm_rows.append(
                 {
                     "arm": arm,
-                    "pulls": len(pulls),
-                    "rewards": len(values),
+                    "pulls": len(arm_choices),
+                    "rewards": len(arm_rewards),
                     "wins": int(wins.sum()),
-                    "win_rate": wins.mean() if len(values) else np.nan,
-                    "mean_reward": values.mean(),
-                    "mean_ms": ms.mean(),
-                    "p95_ms": p95(ms.tolist()),
+                    "win_rate": wins.mean() if len(arm_rewards) else np.nan,
+                    "mean_reward": arm_rewards.mean(),
+                    "mean_ms": latencies_ms.mean(),
+                    "p95_ms": p95(latencies_ms.tolist()),
                 }
             )
-        return pd.DataFrame(rows)
+        return pd.DataFrame(arm_rows)
 
     def close(self) -> None:
         """Close the log's files."""
         self.log.close()
 
-    def _begin(self, log: Entries) -> tuple[OnlineState, int]:
+    def _begin(self, log_entries: Entries) -> tuple[OnlineState, int]:
         """State before an event is added, with the setup noted where it is new; see `_now`."""
-        if log.row(SETUPS, columns=("seq",), digest=self._digest) is None:
-            at = utc_text(self._clock())
-            log.add(SETUPS, {"at": at, "digest": self._digest, "body": self.setup.body})
-        return self._now(log)
+        if log_entries.row(SETUPS, columns=("seq",), digest=self._digest) is None:
+            setup_time = utc_text(self._clock())
+            log_entries.add(
+                SETUPS, {"at": setup_time, "digest": self._digest, "body": self.setup.body}
+            )
+        return self._now(log_entries)
 
-    def _now(self, log: Entries) -> tuple[OnlineState, int]:
+    def _now(self, log_entries: Entries) -> tuple[OnlineState, int]:
         """State after the last event, from the snapshot and what came since.
 
         And the number of that event.
@@ -774,43 +883,77 @@ class Online:
           InputError: a snapshot that is none of the setup, or of no event in the log.
         """
         with as_written():
-            now, last = initial_state(self.setup), log.last
-            row = log.row(SNAPSHOTS, setup=self._digest)
-            if row is None:
-                return replay_events(now, events(log), self.setup), last
-            sums = {name: np.array(values) for name, values in json.loads(row["sums"]).items()}
-            before = OnlineState(bandits.loads(row["state"]).state, sums["n"], sums["total"])
-            parts = zip((*before.state, *before[1:]), (*now.state, *now[1:]), strict=True)
-            fits = all(part.shape == begun.shape for part, begun in parts)
-            if not (fits and np.isfinite(before[1:]).all() and 0 <= row["seq"] <= last):
-                rule = f"a snapshot must be a finite state of the setup up to event {last}"
-                msg = f"{rule}, got event {row['seq']}; delete the row {self._digest}."
-                raise InputError(msg)
-            since = () if row["seq"] == last else events(log, row["seq"])
-            return replay_events(before, since, self.setup), last
+            online_state, last_event = initial_state(self.setup), log_entries.last
+            snapshot_row = log_entries.row(SNAPSHOTS, setup=self._digest)
+            if snapshot_row is None:
+                return replay_events(online_state, events(log_entries), self.setup), last_event
+            reward_sums = {
+                sum_name: np.array(arm_sums)
+                for sum_name, arm_sums in json.loads(snapshot_row["sums"]).items()
+            }
+            snapshot_state = OnlineState(
+                bandits.loads(snapshot_row["state"]).state, reward_sums["n"], reward_sums["total"]
+            )
+            array_pairs = zip(
+                (*snapshot_state.state, *snapshot_state[1:]),
+                (*online_state.state, *online_state[1:]),
+                strict=True,
+            )
+            shapes_fit = all(
+                stored_array.shape == initial_array.shape
+                for stored_array, initial_array in array_pairs
+            )
+            if not (
+                shapes_fit
+                and np.isfinite(snapshot_state[1:]).all()
+                and 0 <= snapshot_row["seq"] <= last_event
+            ):
+                requirement = (
+                    f"a snapshot must be a finite state of the setup up to event {last_event}"
+                )
+                message = (
+                    f"{requirement}, got event {snapshot_row['seq']}; delete the row "
+                    f"{self._digest}."
+                )
+                raise InputError(message)
+            later_events = (
+                ()
+                if snapshot_row["seq"] == last_event
+                else events(log_entries, snapshot_row["seq"])
+            )
+            return replay_events(snapshot_state, later_events, self.setup), last_event
 
     def _catch_up(self) -> None:
         """Fold all earlier events outside the lock before turn one: long logs block no writer."""
         if self._ready:
             return
-        with self.log.reading() as log:
-            now, last = self._now(log)
-        with self.log.writing() as log:
-            row = log.row(SNAPSHOTS, setup=self._digest)
-            if last > (0 if row is None else row["seq"]):
-                self._keep(log, now, last)
+        with self.log.reading() as log_entries:
+            online_state, last_event = self._now(log_entries)
+        with self.log.writing() as log_entries:
+            snapshot_row = log_entries.row(SNAPSHOTS, setup=self._digest)
+            if last_event > (0 if snapshot_row is None else snapshot_row["seq"]):
+                self._keep(log_entries, online_state, last_event)
         self._ready = True
 
     def _add(
-        self, log: Entries, table: str, row: Mapping[str, Any], now: OnlineState, last: int
+        self,
+        log_entries: Entries,
+        table: str,
+        event_row: Mapping[str, Any],
+        online_state: OnlineState,
+        last_event: int,
     ) -> None:
         """Add an event, and keep a snapshot of the state after it.
 
-        `now` is the state after event `last`.
+        `online_state` is the state after event `last_event`.
         """
-        log.add(table, {"at": utc_text(self._clock()), **row})
-        self._keep(log, replay_events(now, events(log, last), self.setup), log.last)
+        log_entries.add(table, {"at": utc_text(self._clock()), **event_row})
+        self._keep(
+            log_entries,
+            replay_events(online_state, events(log_entries, last_event), self.setup),
+            log_entries.last,
+        )
 
-    def _keep(self, log: Entries, now: OnlineState, last: int) -> None:
-        snapshot = pack_snapshot(now, self.setup)
-        log.keep(SNAPSHOTS, {"setup": self._digest, "seq": last, **snapshot})
+    def _keep(self, log_entries: Entries, online_state: OnlineState, last_event: int) -> None:
+        snapshot = pack_snapshot(online_state, self.setup)
+        log_entries.keep(SNAPSHOTS, {"setup": self._digest, "seq": last_event, **snapshot})

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LOCALHOST = "127.0.0.1"
-METRICS = (
+ARM_METRICS = (
     ("raglab_bandit_pulls", "counter", "pulls", 1.0, "Choices of the arm"),
     ("raglab_bandit_rewards", "counter", "rewards", 1.0, "Choices with a reward"),
     ("raglab_bandit_wins", "gauge", "wins", 1.0, "Rewards above the threshold"),
@@ -24,7 +24,7 @@ METRICS = (
     ("raglab_bandit_latency_mean_seconds", "gauge", "mean_ms", 1e-3, "Mean time to answer"),
     ("raglab_bandit_latency_p95_seconds", "gauge", "p95_ms", 1e-3, "P95 of that time"),
 )
-RATES = (
+RATE_METRICS = (
     ("raglab_live_rate", "gauge", "estimate", 1.0, "Live rate"),
     ("raglab_live_rate_low", "gauge", "low", 1.0, "Lower end"),
     ("raglab_live_rate_high", "gauge", "high", 1.0, "Upper end"),
@@ -86,19 +86,19 @@ def tables_text(tables: Sequence[MetricTable]) -> str:
 
     Source: rules S4.6, S6.4.
     """
-    registry = _registry(tables)
+    metric_registry = _registry(tables)
     from prometheus_client import generate_latest
 
-    return str(generate_latest(registry).decode())
+    return str(generate_latest(metric_registry).decode())
 
 
 def _live_tables(arms: Measured | None, rates: Measured | None) -> list[MetricTable]:
     """Tables of the bandit's arms and of the live rates, as far as they are measured."""
-    stated = ((arms, METRICS, ("arm",)), (rates, RATES, ("rate", "source")))
+    table_settings = ((arms, ARM_METRICS, ("arm",)), (rates, RATE_METRICS, ("rate", "source")))
     return [
-        MetricTable(measured, metrics, labels)
-        for measured, metrics, labels in stated
-        if measured is not None
+        MetricTable(measure_table, metric_rows, label_columns)
+        for measure_table, metric_rows, label_columns in table_settings
+        if measure_table is not None
     ]
 
 
@@ -121,22 +121,24 @@ def serve(arms: Measured | None, port: int = 0, *, rates: Measured | None = None
       ImportError: the extra is not installed.
       OSError: the port is taken.
     """
-    registry = _registry(_live_tables(arms, rates))
+    metric_registry = _registry(_live_tables(arms, rates))
     from prometheus_client import start_http_server
 
     try:
-        server, thread = start_http_server(port, addr=LOCALHOST, registry=registry)
+        http_server, server_thread = start_http_server(
+            port, addr=LOCALHOST, registry=metric_registry
+        )
     except OSError as error:
-        rule = f"port must be free on {LOCALHOST}, got {port}, {error.strerror}"
-        msg = f"{rule}; choose another, or 0."
-        raise OSError(msg) from None
+        requirement = f"port must be free on {LOCALHOST}, got {port}, {error.strerror}"
+        message = f"{requirement}; choose another, or 0."
+        raise OSError(message) from None
 
     def close() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        http_server.shutdown()
+        http_server.server_close()
+        server_thread.join()
 
-    return Serving(int(server.server_port), close)
+    return Serving(int(http_server.server_port), close)
 
 
 def _registry(tables: Sequence[MetricTable]) -> Any:  # noqa: ANN401 - of a library that is an extra
@@ -144,24 +146,29 @@ def _registry(tables: Sequence[MetricTable]) -> Any:  # noqa: ANN401 - of a libr
         from prometheus_client import CollectorRegistry
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     except ImportError as error:
-        msg = 'metrics need prometheus_client; pip install "raglab-toolkit[prometheus]".'
-        raise ImportError(msg) from error
-    kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+        message = 'metrics need prometheus_client; pip install "raglab-toolkit[prometheus]".'
+        raise ImportError(message) from error
+    family_types = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
     class Collected:
         def collect(self) -> Iterator[Any]:
-            for measured, metrics, labels in tables:
-                table = measured()
-                named = [
-                    tuple(map(str, row)) for row in table[list(labels)].itertuples(index=False)
+            for measure_table, metric_rows, label_columns in tables:
+                metric_table = measure_table()
+                label_values = [
+                    tuple(map(str, label_row))
+                    for label_row in metric_table[list(label_columns)].itertuples(index=False)
                 ]
-                for name, kind, column, unit, says in metrics:
-                    family = kinds[kind](name, f"{says}.", labels=labels)
-                    for label, value in zip(named, table[column], strict=True):
-                        if value == value:  # noqa: PLR0124 - NaN says nothing
-                            family.add_metric(label, float(value) * unit)
-                    yield family
+                for metric_name, metric_kind, column_name, unit_factor, description in metric_rows:
+                    metric_family = family_types[metric_kind](
+                        metric_name, f"{description}.", labels=label_columns
+                    )
+                    for row_labels, metric_value in zip(
+                        label_values, metric_table[column_name], strict=True
+                    ):
+                        if metric_value == metric_value:  # noqa: PLR0124 - NaN says nothing
+                            metric_family.add_metric(row_labels, float(metric_value) * unit_factor)
+                    yield metric_family
 
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Collected())
-    return registry
+    metric_registry = CollectorRegistry(auto_describe=False)
+    metric_registry.register(Collected())
+    return metric_registry

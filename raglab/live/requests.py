@@ -34,7 +34,7 @@ class Narrowed(Protocol):
 
 
 class Request(NamedTuple):
-    """A question with all that its answer hangs on; now is with a zone.
+    """A question with all that its answer depends on; now is with a zone.
 
     resumed: whether the log knows it as a question that was stopped before its decision. narrowed:
     what it became where it was clarified, whose query is the text; it is retrieved anew, and its
@@ -55,8 +55,8 @@ class Request(NamedTuple):
 
     def case(self) -> Case:
         """The request as the case that the gates decide."""
-        extra = {"groups": dict(self.groups)} if self.groups else {}
-        return Case("question", self.text, "ok", selected_sources=self.documents, extra=extra)
+        case_extra = {"groups": dict(self.groups)} if self.groups else {}
+        return Case("question", self.text, "ok", selected_sources=self.documents, extra=case_extra)
 
 
 def moment_or_now(now: datetime | None) -> datetime:
@@ -68,12 +68,12 @@ def moment_or_now(now: datetime | None) -> datetime:
     return datetime.now(UTC) if now is None else instant(now)
 
 
-MOST_DOCUMENTS = 1_000  # that a request names
-LONGEST_NAME = 1_000  # characters of one of them
-LONGEST_SESSION = 200
-MOST_GROUPS = 20  # attributes of a request
-LONGEST_GROUP = 200  # characters of an attribute or its value
-MOST_OPTIONS = 1_000_000  # a number beyond is no choice of a user's
+MAX_NAMED_DOCUMENTS = 1_000  # that a request names
+MAX_DOCUMENT_NAME = 1_000  # characters of one of them
+MAX_SESSION_LENGTH = 200
+MAX_REQUEST_GROUPS = 20  # attributes of a request
+MAX_GROUP_TEXT = 200  # characters of an attribute or its value
+MAX_OPTION_NUMBER = 1_000_000  # a number beyond is no choice of a user's
 
 
 def check_request(
@@ -97,47 +97,53 @@ def check_request(
     """
     if request_id is not None:
         check_id(request_id)
-    named = () if documents is None else documents
-    if isinstance(named, str) or not isinstance(named, Sequence) or len(named) > MOST_DOCUMENTS:
-        rule = f"documents must be a list of at most {MOST_DOCUMENTS} names"
-        refuse(rule, shown_value(documents), 'write ["a.md"]')
-    grouped = {} if groups is None else groups
-    if not isinstance(grouped, Mapping) or len(grouped) > MOST_GROUPS:
-        rule = f"groups must map at most {MOST_GROUPS} attributes to texts"
-        refuse(rule, shown_value(groups), 'write {"tenant": "acme"}')
-    texts = [
+    document_names = () if documents is None else documents
+    if (
+        isinstance(document_names, str)
+        or not isinstance(document_names, Sequence)
+        or len(document_names) > MAX_NAMED_DOCUMENTS
+    ):
+        requirement = f"documents must be a list of at most {MAX_NAMED_DOCUMENTS} names"
+        refuse(requirement, shown_value(documents), 'write ["a.md"]')
+    group_texts = {} if groups is None else groups
+    if not isinstance(group_texts, Mapping) or len(group_texts) > MAX_REQUEST_GROUPS:
+        requirement = f"groups must map at most {MAX_REQUEST_GROUPS} attributes to texts"
+        refuse(requirement, shown_value(groups), 'write {"tenant": "acme"}')
+    checked_texts = [
         ("question", question, 0, LONGEST_QUESTION),
-        ("session", session, 0, LONGEST_SESSION),
-        ("request_id", request_id or "", 0, LONGEST_SESSION),
-        *(("a document", name, 1, LONGEST_NAME) for name in named),
+        ("session", session, 0, MAX_SESSION_LENGTH),
+        ("request_id", request_id or "", 0, MAX_SESSION_LENGTH),
+        *(("a document", text_name, 1, MAX_DOCUMENT_NAME) for text_name in document_names),
         *(
-            ("an attribute or its group", text, 1, LONGEST_GROUP)
-            for text in chain(*grouped.items())
+            ("an attribute or its group", given_text, 1, MAX_GROUP_TEXT)
+            for given_text in chain(*group_texts.items())
         ),
     ]
-    for name, text, least, longest in texts:
-        rule = f"{name} must be a Unicode text of {least} to {longest} characters"
-        if not isinstance(text, str):
-            refuse(rule, shown_value(text), "pass a str")
+    for text_name, given_text, min_length, max_length in checked_texts:
+        requirement = (
+            f"{text_name} must be a Unicode text of {min_length} to {max_length} characters"
+        )
+        if not isinstance(given_text, str):
+            refuse(requirement, shown_value(given_text), "pass a str")
         # a text is not shown: it may be confidential
-        if not least <= len(text) <= longest:
-            refuse(rule, f"{len(text)}", "shorten it")
-        if not is_unicode(text):
-            refuse(rule, "half a pair of surrogates", "take it out")
+        if not min_length <= len(given_text) <= max_length:
+            refuse(requirement, f"{len(given_text)}", "shorten it")
+        if not is_unicode(given_text):
+            refuse(requirement, "half a pair of surrogates", "take it out")
     if selected_option is not None and (
-        type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS
+        type(selected_option) is not int or abs(selected_option) > MAX_OPTION_NUMBER
     ):
-        rule = "selected_option must be the number of an option, from 1"
-        refuse(rule, shown_value(selected_option), "choose among those offered")
+        requirement = "selected_option must be the number of an option, from 1"
+        refuse(requirement, shown_value(selected_option), "choose among those offered")
 
 
-_FRENCH = frozenset(
+_FRENCH_WORDS = frozenset(
     """le la les des du une est sont qui que quel quelle quels quelles dans pour avec sans sur sous
     au aux et ou son sa ses notre votre combien quand pourquoi comment jusqu apres avant
     depuis chez mon ma mes ce cet cette ces nous vous il elle on pas plus par dit faut peut
     doit""".split()  # noqa: SIM905
 )
-_ENGLISH = frozenset(
+_ENGLISH_WORDS = frozenset(
     """the is are who what which when where how much many does do did of in on at by for from with
     under our my your and or an it this that they we can could should may must has have if
     their his her its there any say about""".split()  # noqa: SIM905
@@ -153,10 +159,19 @@ def language_of(question: str, pack: Pack = GENERIC) -> Literal["en", "fr"]:
       >>> language_of("la couleur ?"), language_of("the colour")
       ('fr', 'en')
     """
-    spoken = split_words(fold_case(question))
-    own = {name: pack.language_words.get(name, frozenset()) for name in ("fr", "en")}
-    french = sum(word in _FRENCH or word in own["fr"] for word in spoken)
-    french += 2 * sum(word in {"l", "d", "qu"} for word in spoken)
-    english = sum(word in _ENGLISH or word in own["en"] for word in spoken)
-    accented = any(char in "éèêàùçôîœ" for char in question)
-    return "fr" if french + accented > english else "en"
+    question_words = split_words(fold_case(question))
+    pack_words = {
+        language_name: pack.language_words.get(language_name, frozenset())
+        for language_name in ("fr", "en")
+    }
+    n_french = sum(
+        question_word in _FRENCH_WORDS or question_word in pack_words["fr"]
+        for question_word in question_words
+    )
+    n_french += 2 * sum(question_word in {"l", "d", "qu"} for question_word in question_words)
+    n_english = sum(
+        question_word in _ENGLISH_WORDS or question_word in pack_words["en"]
+        for question_word in question_words
+    )
+    is_accented = any(character in "éèêàùçôîœ" for character in question)
+    return "fr" if n_french + is_accented > n_english else "en"

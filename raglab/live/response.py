@@ -28,8 +28,8 @@ from raglab.words.characters import visible
 from raglab.words.languages import Reason, say
 from raglab.words.text import NO_MATH, html_text
 
-CELL = "text-align:left;white-space:pre-wrap"  # code keeps its indentation
-PREVIEW = 160  # characters of an option's anchor
+CELL_STYLE = "text-align:left;white-space:pre-wrap"  # code keeps its indentation
+PREVIEW_CHARACTERS = 160  # characters of an option's anchor
 
 
 class ResponseFields(NamedTuple):
@@ -59,7 +59,7 @@ class ResponseFields(NamedTuple):
 
 
 # of rule S0.3, in its order
-KEYS = (*ResponseFields._fields[:3], "refused", *ResponseFields._fields[3:])
+RESPONSE_KEYS = (*ResponseFields._fields[:3], "refused", *ResponseFields._fields[3:])
 
 
 class ResponseRecord(NamedTuple):
@@ -92,8 +92,8 @@ class ResponseRecord(NamedTuple):
     logged: bool = False
 
     def __repr__(self) -> str:
-        sizes = f"{len(self.queries)} queries, {len(self.checks)} checks"
-        return f"{type(self).__name__}({sizes}, logged={self.logged})"
+        count_text = f"{len(self.queries)} queries, {len(self.checks)} checks"
+        return f"{type(self).__name__}({count_text}, logged={self.logged})"
 
 
 class Response(Mapping[str, Any]):
@@ -110,10 +110,13 @@ class Response(Mapping[str, Any]):
 
     def __init__(self, fields: ResponseFields, record: ResponseRecord) -> None:
         self.fields, self.record = fields, record
-        lists = {name: [*getattr(fields, name)] for name in ("sources", "options", "warnings")}
-        status = {"status": fields.status.name, "refused": fields.status == Status.refuse}
-        rows = fields._asdict() | lists | status
-        self._rows = {key: rows[key] for key in KEYS}
+        list_fields = {
+            field_name: [*getattr(fields, field_name)]
+            for field_name in ("sources", "options", "warnings")
+        }
+        status_fields = {"status": fields.status.name, "refused": fields.status == Status.refuse}
+        all_fields = fields._asdict() | list_fields | status_fields
+        self._rows = {field_key: all_fields[field_key] for field_key in RESPONSE_KEYS}
 
     def changed(self, warnings: Sequence[str] = (), **fields: Any) -> Response:  # noqa: ANN401
         """The response with some fields changed.
@@ -122,9 +125,9 @@ class Response(Mapping[str, Any]):
           warnings: further ones, after its own.
           **fields: of `ResponseFields`, or `record`.
         """
-        record = fields.pop("record", self.record)
-        every = (*self.fields.warnings, *warnings)
-        return Response(self.fields._replace(**fields, warnings=every), record)
+        changed_record = fields.pop("record", self.record)
+        all_warnings = (*self.fields.warnings, *warnings)
+        return Response(self.fields._replace(**fields, warnings=all_warnings), changed_record)
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - values of any key
         return self._rows[key]
@@ -140,26 +143,32 @@ class Response(Mapping[str, Any]):
 
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from documents or models is escaped."""
-        shown = {key: value for key, value in self._rows.items() if value not in (None, [], False)}
-        if "clarification" in shown:
-            shown["clarification"] = shown["clarification"]["question_to_user"]
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{key}</th><td "
-            f"style='{CELL}'>{_escape_cell(value)}</td></tr>"
-            for key, value in shown.items()
+        shown_fields = {
+            field_key: field_value
+            for field_key, field_value in self._rows.items()
+            if field_value not in (None, [], False)
+        }
+        if "clarification" in shown_fields:
+            shown_fields["clarification"] = shown_fields["clarification"]["question_to_user"]
+        table_rows = "".join(
+            f"<tr><th style='text-align:left'>{field_key}</th><td "
+            f"style='{CELL_STYLE}'>{_escape_cell(field_value)}</td></tr>"
+            for field_key, field_value in shown_fields.items()
         )
-        return f"<table class='{NO_MATH}'>{rows}</table>"
+        return f"<table class='{NO_MATH}'>{table_rows}</table>"
 
     def json(self) -> str:
         """The response as JSON, keys in the order of rule S0.3."""
         return json.dumps(self._rows, ensure_ascii=False)
 
 
-def _escape_cell(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if isinstance(value, float):  # its last digits are those of a machine (rule S0.7)
-        text = decimals(value)
-    return html_text(text).replace("\n", "<br>")
+def _escape_cell(cell_value: object) -> str:
+    cell_text = (
+        cell_value if isinstance(cell_value, str) else json.dumps(cell_value, ensure_ascii=False)
+    )
+    if isinstance(cell_value, float):  # its last digits are those of a machine (rule S0.7)
+        cell_text = decimals(cell_value)
+    return html_text(cell_text).replace("\n", "<br>")
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,10 +189,10 @@ class SingleGeneration:
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """Answer of the generator, the first that it gave."""
-        key = question, tuple(chunk.chunk_id for chunk in passages)
-        if key not in self.known:
-            self.known[key] = self.base.answer(question, passages)
-        return self.known[key]
+        answer_key = question, tuple(chunk.chunk_id for chunk in passages)
+        if answer_key not in self.known:
+            self.known[answer_key] = self.base.answer(question, passages)
+        return self.known[answer_key]
 
 
 class SupportScorer(Protocol):
@@ -217,13 +226,13 @@ def check_answer(
     generator: Generator,
     scorer: SupportScorer,
     *,
-    ms: dict[str, float] | None = None,
+    stage_ms: dict[str, float] | None = None,
     language: str = "en",
 ) -> CheckedAnswer:
     """Answer a question from passages: generation, hygiene, support.
 
     Args:
-      ms: takes the milliseconds of `generate`, and of `support` with hygiene.
+      stage_ms: takes the milliseconds of `generate`, and of `support` with hygiene.
       language: of the words why there is no answer.
 
     Raises:
@@ -232,67 +241,91 @@ def check_answer(
 
     Source: rules S0.1, S2.10, S2.11, S2.13.
     """
-    start = perf_counter()
+    start_time = perf_counter()
     try:
         generation = generator.answer(question, passages)
     except (TimeoutError, ConnectionError) as error:
-        kind = "timeout" if isinstance(error, TimeoutError) else "no connection"
-        seconds, reason = perf_counter() - start, f"{generator.name} raised {type(error).__name__}"
-        msg = (
-            f"a language model must answer, got {kind} after {seconds:.1f} s: {reason}; check it, "
+        failure_kind = "timeout" if isinstance(error, TimeoutError) else "no connection"
+        elapsed_seconds, failure_reason = (
+            perf_counter() - start_time,
+            f"{generator.name} raised {type(error).__name__}",
+        )
+        message = (
+            f"a language model must answer, got {failure_kind} after {elapsed_seconds:.1f} s: "
+            f"{failure_reason}; check it, "
             "then ask again."
         )
-        raise ModelUnavailableError(msg, kind=kind, reason=reason, seconds=seconds) from error
-    between = perf_counter()
+        raise ModelUnavailableError(
+            message, kind=failure_kind, reason=failure_reason, seconds=elapsed_seconds
+        ) from error
+    generated_time = perf_counter()
     cleaned = clean(generation.text)
-    refused = say(
+    refusal_text = say(
         language,
         (None if generation.text.strip() else generation.reason) or cleaned.refused or "",
     )
     # A heading or the question said again is no claim: an answer that holds nothing else has no
     # support.
-    claimed = "" if refused else text_without_echoes(cleaned.text, question, passages)
-    texts = [passage.full_text for passage in passages]
-    support = scorer.support(claimed, texts) if claimed.strip() else Support(np.nan, "", ())
-    cited = tuple(place for place in generation.cited if 0 <= place < len(passages))
-    text = "" if refused else cleaned.text
-    if ms is not None:
-        ms |= {"generate": 1e3 * (between - start), "support": 1e3 * (perf_counter() - between)}
+    claimed = "" if refusal_text else text_without_echoes(cleaned.text, question, passages)
+    passage_texts = [passage.full_text for passage in passages]
+    support = scorer.support(claimed, passage_texts) if claimed.strip() else Support(np.nan, "", ())
+    cited_positions = tuple(
+        passage_position
+        for passage_position in generation.cited
+        if 0 <= passage_position < len(passages)
+    )
+    answer_text = "" if refusal_text else cleaned.text
+    if stage_ms is not None:
+        stage_ms |= {
+            "generate": 1e3 * (generated_time - start_time),
+            "support": 1e3 * (perf_counter() - generated_time),
+        }
     return CheckedAnswer(
-        text=text,
+        text=answer_text,
         confidence=given_confidence(generation),
         support=float(support.score),
         claim=support.claim,
-        cited=cited,
-        refused=refused,
+        cited=cited_positions,
+        refused=refusal_text,
     )
 
 
 def answer_sets(
-    keys: Sequence[AnswerKey], answers: Sequence[CheckedAnswer], generator: str, scorer: str
+    answer_keys: Sequence[AnswerKey],
+    checked_answers: Sequence[CheckedAnswer],
+    generator_name: str,
+    scorer_name: str,
 ) -> Answers:
     """Checked answers of sets of hits, as a trace holds them."""
-    width = max((len(key.chunks) for key in keys), default=0)
-    padded = np.full((len(keys), width), -1, dtype=np.int32)
-    for number, key in enumerate(keys):
-        padded[number, : len(key.chunks)] = key.chunks
-    row, arm, depth = np.array([key[:3] for key in keys], dtype=np.int32).reshape(-1, 3).T.copy()
-    rows: Any = {
-        name: tuple(getattr(answer, name) for answer in answers) for name in CheckedAnswer._fields
+    max_chunks = max((len(answer_key.chunks) for answer_key in answer_keys), default=0)
+    padded_chunks = np.full((len(answer_keys), max_chunks), -1, dtype=np.int32)
+    for set_index, answer_key in enumerate(answer_keys):
+        padded_chunks[set_index, : len(answer_key.chunks)] = answer_key.chunks
+    case_indices, arm_indices, depth_numbers = (
+        np.array([answer_key[:3] for answer_key in answer_keys], dtype=np.int32)
+        .reshape(-1, 3)
+        .T.copy()
+    )
+    answer_fields: Any = {
+        field_name: tuple(getattr(checked_answer, field_name) for checked_answer in checked_answers)
+        for field_name in CheckedAnswer._fields
     }
-    rows |= {name: np.array(rows[name], dtype=np.float64) for name in ("confidence", "support")}
-    rows["cited"] = tuple(
-        tuple(key.chunks[place] for place in places)
-        for key, places in zip(keys, rows["cited"], strict=True)
+    answer_fields |= {
+        field_name: np.array(answer_fields[field_name], dtype=np.float64)
+        for field_name in ("confidence", "support")
+    }
+    answer_fields["cited"] = tuple(
+        tuple(answer_key.chunks[passage_position] for passage_position in cited_positions)
+        for answer_key, cited_positions in zip(answer_keys, answer_fields["cited"], strict=True)
     )
     return Answers(
-        generator=generator,
-        scorer=scorer,
-        row=row,
-        arm=arm,
-        depth=depth,
-        chunks=padded,
-        **rows,
+        generator=generator_name,
+        scorer=scorer_name,
+        row=case_indices,
+        arm=arm_indices,
+        depth=depth_numbers,
+        chunks=padded_chunks,
+        **answer_fields,
     )
 
 
@@ -321,8 +354,8 @@ class OwnAnswers:
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """Answer from the index's rows among the passages, else from the passages' text."""
-        answer = self.index.answer(question, passages)
-        return self.otherwise.answer(question, passages) if answer is None else answer
+        index_answer = self.index.answer(question, passages)
+        return self.otherwise.answer(question, passages) if index_answer is None else index_answer
 
 
 def behind_own_answers(generator: Generator) -> Generator:
@@ -334,31 +367,33 @@ def behind_own_answers(generator: Generator) -> Generator:
 
 def with_own_answers(generator: Generator, indexes: Indexes) -> Generator:
     """The generator behind the arms' own indexes that answer questions themselves."""
-    for arm, index in indexes.arm_indexes.items():
-        if index.answers:
-            generator = OwnAnswers(arm, index, generator)
+    for arm_name, arm_index in indexes.arm_indexes.items():
+        if arm_index.answers:
+            generator = OwnAnswers(arm_name, arm_index, generator)
     return generator
 
 
-def with_model(generator: Generator, change: Callable[[Generator], Generator]) -> Generator:
+def with_model(generator: Generator, change_model: Callable[[Generator], Generator]) -> Generator:
     """The generator with a change of what answers where no row of a table does."""
     if isinstance(generator, OwnAnswers):
-        return replace(generator, otherwise=with_model(generator.otherwise, change))
-    return change(generator)
+        return replace(generator, otherwise=with_model(generator.otherwise, change_model))
+    return change_model(generator)
 
 
 def with_required_confidence(
-    generator: Generator, policy: PolicyData, known: dict[str, bool]
+    generator: Generator, policy: PolicyData, known_confidence: dict[str, bool]
 ) -> Generator:
     """The generator, checked for the confidence that the policy gates on.
 
     As it is where no gate needs it.
 
     Args:
-      known: see `RequiredConfidence`. An arm's index answers with a confidence of its own, so that
-        the generator behind it is checked.
+      known_confidence: see `RequiredConfidence`. An arm's index answers with a confidence of its
+        own, so that the generator behind it is checked.
     """
-    switch = confidence_switch(policy)
-    if switch is None:
+    confidence_gate = confidence_switch(policy)
+    if confidence_gate is None:
         return generator
-    return with_model(generator, lambda model: RequiredConfidence(model, switch, known))
+    return with_model(
+        generator, lambda model: RequiredConfidence(model, confidence_gate, known_confidence)
+    )

@@ -51,7 +51,7 @@ LATE_INTERACTION = "late-interaction"
 IndexKind = Literal["flat", "hnsw", "ivf", "sqfp16", "auto"]
 
 
-_ADDED = frozenset({"dense_weight", "precision"})  # settings that came later
+_ADDED_SETTINGS = frozenset({"dense_weight", "precision"})  # settings that came later
 
 
 class RetrievalSettings(NamedTuple):
@@ -85,11 +85,11 @@ class RetrievalSettings(NamedTuple):
 
         Added ones only where they are not the default.
         """
-        rows = self._asdict() | {"arms": list(self.arms)}
+        setting_values = self._asdict() | {"arms": list(self.arms)}
         return {
-            name: value
-            for name, value in rows.items()
-            if name not in _ADDED or value != self._field_defaults[name]
+            setting_name: setting
+            for setting_name, setting in setting_values.items()
+            if setting_name not in _ADDED_SETTINGS or setting != self._field_defaults[setting_name]
         }
 
     @property
@@ -98,13 +98,13 @@ class RetrievalSettings(NamedTuple):
         return (
             self.reranker is None
             and self.rerank_k > 0
-            and any(ARMS[arm].reranked for arm in self.arms)
+            and any(ARMS[arm_name].reranked for arm_name in self.arms)
         )
 
     @property
     def rewrites(self) -> bool:
         """Whether questions are rewritten."""
-        return self.max_depth > 0 or any(ARMS[arm].rewrites for arm in self.arms)
+        return self.max_depth > 0 or any(ARMS[arm_name].rewrites for arm_name in self.arms)
 
     def pinned(self, *, download: bool) -> Self:
         """The same with hub models by commit, so what is loaded is what the fingerprint names.
@@ -116,15 +116,18 @@ class RetrievalSettings(NamedTuple):
         Args:
           download: whether what is not on this machine may be fetched.
         """
-        names = (self.encoder, self.reranker)
+        model_names = (self.encoder, self.reranker)
         encoder, reranker = (
-            None if name is None else pinned_name(name, download=download) for name in names
+            None if model_name is None else pinned_name(model_name, download=download)
+            for model_name in model_names
         )
-        same = self._replace(encoder=encoder, reranker=reranker)
-        bare = (
-            same.needs_tokens and encoder is not None and reads_pictures(find_model(encoder).folder)
+        pinned_settings = self._replace(encoder=encoder, reranker=reranker)
+        without_tokens = (
+            pinned_settings.needs_tokens
+            and encoder is not None
+            and reads_pictures(find_model(encoder).folder)
         )
-        return same._replace(rerank_k=0) if bare else same
+        return pinned_settings._replace(rerank_k=0) if without_tokens else pinned_settings
 
     def sized(self, corpus: Corpus, *, cached: bool = True) -> Self:
         """The same with the kind of index that a corpus gets.
@@ -135,28 +138,28 @@ class RetrievalSettings(NamedTuple):
           cached: whether embeddings are kept in a cache.
 
         Raises:
-          ValueError: a kind on disk is named where there is no cache, or pictures.
+          ValueError: a kind on disk is named without a cache, or pictures.
           MissingExtensionError: a kind on disk, and the room `scale` is not installed.
         """
 
         def n_pictures() -> int:
-            count = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
-            if not count or self.encoder is None:
+            n_digests = sum(picture_digest(chunk) is not None for chunk in corpus.chunks)
+            if not n_digests or self.encoder is None:
                 return 0
-            return count if reads_pictures(find_model(self.encoder).folder) else 0
+            return n_digests if reads_pictures(find_model(self.encoder).folder) else 0
 
-        kind = sized_kind(self.index, len(corpus.chunks), n_pictures, cached=cached)
-        if kind == STORED:  # before anything is encoded
+        index_kind = sized_kind(self.index, len(corpus.chunks), n_pictures, cached=cached)
+        if index_kind == STORED:  # before anything is encoded
             check_installed(f"an index of kind {STORED}", "scale")
-        return self._replace(index=kind)
+        return self._replace(index=index_kind)
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
         """Settings by name, models by identifier, as they go into a fingerprint."""
-        name = rewriter.name if rewriter is not None else RM3
+        rewriter_name = rewriter.name if rewriter is not None else RM3
         return self.stated | {
             "encoder": in_precision(identifier_of(self.encoder), self.precision),
             "reranker": LATE_INTERACTION if self.reranker is None else identifier_of(self.reranker),
-            "rewriter": name if self.rewrites else None,
+            "rewriter": rewriter_name if self.rewrites else None,
         }
 
 
@@ -178,9 +181,9 @@ class Retriever:
     _next: dict[str, Queries] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        arms = ", ".join(self.strategies)
+        arm_names = ", ".join(self.strategies)
         return (
-            f"{type(self).__name__}({self.indexes.n_chunks:,} chunks, by {arms!r}, encoder "
+            f"{type(self).__name__}({self.indexes.n_chunks:,} chunks, by {arm_names!r}, encoder "
             f"{self.encoder.name!r})"
         )
 
@@ -209,7 +212,7 @@ class Retriever:
 
 
 # least and greatest value of a number among the settings
-_RANGES = {
+_SETTING_RANGES = {
     "fetch_k": (1, MAX_HITS_PER_CASE),
     "rerank_k": (0, MAX_HITS_PER_CASE),
     "rrf_k": (1, 2**31 - 1),
@@ -226,34 +229,53 @@ def check_settings(settings: Mapping[str, Any]) -> RetrievalSettings:
       ValueError: an unknown setting or arm, an arm named twice, or sizes that do not fit.
       MissingExtensionError: the room of an arm is not installed.
     """
-    names = RetrievalSettings._fields
-    unknown = sorted(set(settings) - set(names))
-    if unknown:
-        refuse(f"settings must be of {', '.join(names)}", repr(unknown[0]), "correct it")
-    wanted = RetrievalSettings(**settings)
+    setting_names = RetrievalSettings._fields
+    unknown_settings = sorted(set(settings) - set(setting_names))
+    if unknown_settings:
+        refuse(
+            f"settings must be of {', '.join(setting_names)}",
+            repr(unknown_settings[0]),
+            "correct it",
+        )
+    checked_settings = RetrievalSettings(**settings)
     # A text is a sequence too: read as one, the arm `hybrid` would be six arms of a letter.
-    arms: Any = wanted.arms
-    wanted = wanted._replace(arms=(arms,) if isinstance(arms, str) else tuple(arms))
+    arm_names: Any = checked_settings.arms
+    checked_settings = checked_settings._replace(
+        arms=(arm_names,) if isinstance(arm_names, str) else tuple(arm_names)
+    )
     # No arm at all is refused as an unknown one is.
-    if not wanted.arms or len(set(wanted.arms)) < len(wanted.arms) or set(wanted.arms) - set(ARMS):
-        value = ", ".join(map(repr, wanted.arms)) or "none"
-        refuse(f"arms must be different ones of {', '.join(ARMS)}", value, "correct them")
-    for arm in wanted.arms:
-        arm_row(arm)  # stops at an arm whose room is not installed
-    for name, (low, high) in _RANGES.items():
-        value, whole = getattr(wanted, name), "" if name == "dense_weight" else "whole "
-        kind: Any = Integral if whole else Real
-        if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
-            rule = f"{name} must be a {whole}number in [{low:g}, {high:,}]"
-            refuse(rule, shown_value(value), "correct it")
-    if wanted.rerank_k > wanted.fetch_k:
-        sizes = f"{wanted.rerank_k} above {wanted.fetch_k}"
-        refuse("rerank_k must be at most fetch_k", sizes, "lower rerank_k")
-    check_kind(wanted.index)
-    if wanted.precision not in get_args(Precision):
-        rule = f"precision must be one of {', '.join(get_args(Precision))}"
-        refuse(rule, repr(wanted.precision), "correct it")
-    return wanted
+    if (
+        not checked_settings.arms
+        or len(set(checked_settings.arms)) < len(checked_settings.arms)
+        or set(checked_settings.arms) - set(ARMS)
+    ):
+        setting = ", ".join(map(repr, checked_settings.arms)) or "none"
+        refuse(f"arms must be different ones of {', '.join(ARMS)}", setting, "correct them")
+    for arm_name in checked_settings.arms:
+        arm_row(arm_name)  # stops at an arm whose room is not installed
+    for setting_name, (lower_bound, upper_bound) in _SETTING_RANGES.items():
+        setting, whole_text = (
+            getattr(checked_settings, setting_name),
+            "" if setting_name == "dense_weight" else "whole ",
+        )
+        number_type: Any = Integral if whole_text else Real
+        if (
+            not isinstance(setting, number_type)
+            or isinstance(setting, bool)
+            or not lower_bound <= setting <= upper_bound
+        ):
+            requirement = (
+                f"{setting_name} must be a {whole_text}number in [{lower_bound:g}, {upper_bound:,}]"
+            )
+            refuse(requirement, shown_value(setting), "correct it")
+    if checked_settings.rerank_k > checked_settings.fetch_k:
+        size_text = f"{checked_settings.rerank_k} above {checked_settings.fetch_k}"
+        refuse("rerank_k must be at most fetch_k", size_text, "lower rerank_k")
+    check_kind(checked_settings.index)
+    if checked_settings.precision not in get_args(Precision):
+        requirement = f"precision must be one of {', '.join(get_args(Precision))}"
+        refuse(requirement, repr(checked_settings.precision), "correct it")
+    return checked_settings
 
 
 def retriever(
@@ -278,14 +300,19 @@ def retriever(
     # Rows of the arms' own indexes join the chunks before anything is indexed: positions mean the
     # same everywhere.
     arm_indexes = build_arm_indexes(wanted.arms, corpus.chunks, pack)
-    chunks = (*corpus.chunks, *(row for index in arm_indexes.values() for row in index.rows))
-    loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
+    chunks = (
+        *corpus.chunks,
+        *(index_row for arm_index in arm_indexes.values() for index_row in arm_index.rows),
+    )
+    loose_signatures, is_strict = (
+        _signatures(chunks, encoder, cache, is_strict=is_strict) for is_strict in (False, True)
+    )
     indexes = build_indexes(
         [chunk.full_text for chunk in chunks],
         encoder,
         cache,
-        loose,
-        strict,
+        loose_signatures,
+        is_strict,
         kind=wanted.index,
         tokens=wanted.needs_tokens,
         arm_indexes=arm_indexes,
@@ -307,15 +334,15 @@ def retriever(
 
     arm_rewriter = rewriter if wanted.rewrites else None
     strategies = {
-        arm: Strategy(
-            arm=arm,
+        arm_name: Strategy(
+            arm=arm_name,
             indexes=indexes,
             sizes=sizes,
             embed=vector,
             rewriter=arm_rewriter,
             reranker=reranker,
         )
-        for arm in wanted.arms
+        for arm_name in wanted.arms
     }
     return Retriever(
         chunks=chunks,
@@ -333,55 +360,67 @@ def _picture_vectors(
 
     None where there are none, or the encoder reads none.
     """
-    digests = {
-        i: digest
-        for i, chunk in enumerate(corpus.chunks)
+    picture_digests = {
+        chunk_index: digest
+        for chunk_index, chunk in enumerate(corpus.chunks)
         if (digest := picture_digest(chunk)) is not None
     }
-    if not digests or not encoder.reads_pictures:
+    if not picture_digests or not encoder.reads_pictures:
         return None
-    chunks = {digest: corpus.chunks[i] for i, digest in digests.items()}
+    chunk_of_digest = {
+        digest: corpus.chunks[chunk_index] for chunk_index, digest in picture_digests.items()
+    }
 
     def read(digest: str) -> Any:  # noqa: ANN401 - an image of Pillow
-        chunk = chunks[digest]
+        chunk = chunk_of_digest[digest]
         if chunk.chunk_id not in corpus.pictures:
             remedy = "load the corpus from its folder"
             raise input_error(Where(chunk.source), "a picture must be there", remedy, "its words")
         return stored_pixels(Path(corpus.pictures[chunk.chunk_id]), digest)
 
-    vectors = embed_pictures(encoder, list(digests.values()), read, cache)
-    return PictureVectors(np.array(list(digests), dtype=np.int64), vectors)
+    vectors = embed_pictures(encoder, list(picture_digests.values()), read, cache)
+    return PictureVectors(np.array(list(picture_digests), dtype=np.int64), vectors)
 
 
-def warn_of_unread(ready: Retriever, wanted: RetrievalSettings) -> None:
+def warn_of_unread(ready_retriever: Retriever, wanted_settings: RetrievalSettings) -> None:
     """Say what the models do not read of a corpus.
 
     Pictures that are found or reranked by their words alone, the share of words in no embedding of
     long chunks, and another language than that of the encoder.
     """
-    name, chunks = ready.encoder.name, ready.chunks[: ready.indexes.n_chunks]
-    pictures = set(ready.indexes.pictures.tolist())
-    texts = [chunk.full_text for i, chunk in enumerate(ready.chunks) if i not in pictures]
-    cut = cut_chunks(ready.encoder, texts)
-    if cut.n_lost:
+    encoder_name, chunks = (
+        ready_retriever.encoder.name,
+        ready_retriever.chunks[: ready_retriever.indexes.n_chunks],
+    )
+    picture_indices = set(ready_retriever.indexes.pictures.tolist())
+    word_texts = [
+        chunk.full_text
+        for chunk_index, chunk in enumerate(ready_retriever.chunks)
+        if chunk_index not in picture_indices
+    ]
+    cut_counts = cut_chunks(ready_retriever.encoder, word_texts)
+    if cut_counts.n_lost:
         warn_user(
-            f"{cut.n_cut:,} of {cut.n_chunks:,} chunks are longer than the "
-            f"{ready.encoder.max_tokens} tokens that {name} reads: {cut.n_lost:,} of "
-            f"{cut.n_words:,} words ({cut.n_lost / cut.n_words:.2%}) are in no embedding; load "
+            f"{cut_counts.n_cut:,} of {cut_counts.n_chunks:,} chunks are longer than the "
+            f"{ready_retriever.encoder.max_tokens} tokens that {encoder_name} reads: "
+            f"{cut_counts.n_lost:,} of "
+            f"{cut_counts.n_words:,} words ({cut_counts.n_lost / cut_counts.n_words:.2%}) are "
+            "in no embedding; load "
             "documents with load_corpus(…, encoder=…)."
         )
-    warn_of_language([chunk.text for chunk in chunks], name, wanted.arms)
-    count = sum(picture_digest(chunk) is not None for chunk in chunks)
-    if not count:
+    warn_of_language([chunk.text for chunk in chunks], encoder_name, wanted_settings.arms)
+    n_pictures = sum(picture_digest(chunk) is not None for chunk in chunks)
+    if not n_pictures:
         return
-    reader, remedy = "", ""
-    if not ready.encoder.reads_pictures:
-        reader, remedy = f"{name} does not read", "name an encoder of the CLIP family"
-    elif wanted.reranker is not None and wanted.rerank_k:
-        reader, remedy = f"{wanted.reranker} reranks by their words", "set rerank_k=0"
-    if reader:
+    reader_text, remedy = "", ""
+    if not ready_retriever.encoder.reads_pictures:
+        reader_text, remedy = f"{encoder_name} does not read", "name an encoder of the CLIP family"
+    elif wanted_settings.reranker is not None and wanted_settings.rerank_k:
+        reader_text, remedy = f"{wanted_settings.reranker} reranks by their words", "set rerank_k=0"
+    if reader_text:
         warn_user(
-            f"{count} of {len(chunks)} chunks are pictures, which {reader}: only file names and "
+            f"{n_pictures} of {len(chunks)} chunks are pictures, which {reader_text}: only file "
+            "names and "
             f"captions count; {remedy}."
         )
 
@@ -405,44 +444,52 @@ def question_scopes(
     meanings = source_meanings(
         {source for sources in named for source in sources}, chunk_documents(chunks)
     )
-    places: dict[str, list[int]] = {}
+    positions_of_source: dict[str, list[int]] = {}
     for position, sources in enumerate(chunk_sources(chunks, meanings)):
         for source in sources:
-            places.setdefault(source, []).append(position)
+            positions_of_source.setdefault(source, []).append(position)
     scopes: list[NDArray[np.int64] | None] = []
-    for row, wanted in enumerate(named):
-        for source in wanted:
+    for case_index, wanted_sources in enumerate(named):
+        for source in wanted_sources:
             if len(meanings[source].documents) > 1:
-                refuse_unclear(source, meanings[source], f" in {whose[row]}" if whose else "")
-            if source not in places:
-                field, case = (
-                    ("selected_sources", f" in {whose[row]}") if whose else ("documents", "")
+                refuse_unclear(
+                    source, meanings[source], f" in {whose[case_index]}" if whose else ""
                 )
-                remedy = source_remedy(source, meanings[source], chunks)
-                rule = f"{field} must name documents of the corpus"
-                refuse(rule, f"{source!r}{case}", remedy)
-        positions = sorted({position for source in wanted for position in places[source]})
+            if source not in positions_of_source:
+                field_name, case_text = (
+                    ("selected_sources", f" in {whose[case_index]}") if whose else ("documents", "")
+                )
+                source_advice = source_remedy(source, meanings[source], chunks)
+                requirement = f"{field_name} must name documents of the corpus"
+                refuse(requirement, f"{source!r}{case_text}", source_advice)
+        positions = sorted(
+            {position for source in wanted_sources for position in positions_of_source[source]}
+        )
         scopes.append(np.array(positions, dtype=np.int64) if positions else None)
     return scopes
 
 
 def _signatures(
-    chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, strict: bool
+    chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, is_strict: bool
 ) -> Signatures:
     # Chunks of a document mostly have its tags, so that of a million chunks few signatures are
     # made.
     signature_texts: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
-    texts = []
+    chunk_texts = []
     for chunk in chunks:
-        key = (chunk.file_name, tuple(chunk.tags.items()))
-        if key not in signature_texts:
-            signature_texts[key] = resolver.rendered(
-                resolver.signature(chunk.tags, chunk.file_name, strict=strict)
+        signature_key = (chunk.file_name, tuple(chunk.tags.items()))
+        if signature_key not in signature_texts:
+            signature_texts[signature_key] = resolver.rendered(
+                resolver.signature(chunk.tags, chunk.file_name, strict=is_strict)
             )
-        texts.append(signature_texts[key])
-    number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        chunk_texts.append(signature_texts[signature_key])
+    number_of_text = {
+        signature_text: text_number
+        for text_number, signature_text in enumerate(dict.fromkeys(chunk_texts))
+    }
     return Signatures(
-        np.array([number[text] for text in texts]), embed(encoder, list(number), cache).vectors
+        np.array([number_of_text[signature_text] for signature_text in chunk_texts]),
+        embed(encoder, list(number_of_text), cache).vectors,
     )
 
 
@@ -453,7 +500,9 @@ def restrict_to_hits(
 
     The chunks' embeddings, [C, dim].
     """
-    used = np.unique(hits.chunk[hits.chunk >= 0])
-    renumbered = np.where(hits.chunk >= 0, np.searchsorted(used, hits.chunk), -1).astype(np.int32)
-    hit_chunks = tuple(chunks[int(position)] for position in used)
-    return hit_chunks, hits._replace(chunk=renumbered), vectors[used]
+    used_chunks = np.unique(hits.chunk[hits.chunk >= 0])
+    renumbered = np.where(hits.chunk >= 0, np.searchsorted(used_chunks, hits.chunk), -1).astype(
+        np.int32
+    )
+    hit_chunks = tuple(chunks[int(position)] for position in used_chunks)
+    return hit_chunks, hits._replace(chunk=renumbered), vectors[used_chunks]

@@ -121,7 +121,7 @@ from raglab.store.log_tables import (
     REQUEST_TABLES,
 )
 
-PREFIX = "RAGLAB_"
+VARIABLE_PREFIX = "RAGLAB_"
 # Of the process alone; see the module's first lines.
 PROCESS_VARIABLES = (
     "RAGLAB_CACHE",
@@ -130,19 +130,19 @@ PROCESS_VARIABLES = (
     "RAGLAB_PROGRESS",
     "RAGLAB_DEBUG",
 )
-_LINE_OF_OURS = re.compile(r"^\s*(?:export\s+)?raglab_", re.IGNORECASE)
+_RAGLAB_LINE = re.compile(r"^\s*(?:export\s+)?raglab_", re.IGNORECASE)
 LOG_FILES = {"bandit": BANDIT_LOG, "audit": AUDIT_LOG}  # in the folder of an index
 # Settings that hold where the environment says nothing.
 _BANDIT, _LEARNER, _SILENCE = Bandit(), DefaultLearner(), SilenceRule()
-_ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
-_MAX_BYTES = 2**20
+_SUM_TOLERANCE = 1.0 + 1e-9  # what discounting may leave between sums that are equal
+_MAX_SETTINGS_BYTES = 2**20
 
 
-def _check_learner(name: str) -> str:
-    if name not in LEARNERS:
-        msg = f"it must be one of {', '.join(LEARNERS)}"
-        raise ValueError(msg)
-    return name
+def _check_learner(algorithm: str) -> str:
+    if algorithm not in LEARNERS:
+        message = f"it must be one of {', '.join(LEARNERS)}"
+        raise ValueError(message)
+    return algorithm
 
 
 Weight = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -166,7 +166,7 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
+        env_prefix=VARIABLE_PREFIX,
         env_file_encoding="utf-8-sig",
         env_ignore_empty=True,
         extra="ignore",
@@ -223,10 +223,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        low, high = self.clarify_ask_below, self.clarify_apply_above
-        if low > high:
-            msg = f"ASK_BELOW {low:g} must be at most APPLY_ABOVE {high:g}"
-            raise ValueError(msg)
+        ask_below, apply_above = self.clarify_ask_below, self.clarify_apply_above
+        if ask_below > apply_above:
+            message = f"ASK_BELOW {ask_below:g} must be at most APPLY_ABOVE {apply_above:g}"
+            raise ValueError(message)
         return self
 
     @classmethod
@@ -245,28 +245,38 @@ class Settings(BaseSettings):
         try:
             return cls(_env_file=env_file)  # type: ignore[call-arg]
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
+            first_error = error.errors(include_url=False)[0]
             # Without a place the error is of two variables together.
-            name = variable(str(first["loc"][0]) if first["loc"] else "clarify_*")
-            value = None if name.endswith(("*", "_LOG")) else shown_value(first["input"])
-            rule = first["msg"].replace("Input should be", "it must be")
-            rule = rule.removeprefix("Value error, ")
-            raise input_error(Where(name), rule, "correct or unset it", value) from None
+            variable_name = variable(
+                str(first_error["loc"][0]) if first_error["loc"] else "clarify_*"
+            )
+            shown_input = (
+                None if variable_name.endswith(("*", "_LOG")) else shown_value(first_error["input"])
+            )
+            requirement = first_error["msg"].replace("Input should be", "it must be")
+            requirement = requirement.removeprefix("Value error, ")
+            raise input_error(
+                Where(variable_name), requirement, "correct or unset it", shown_input
+            ) from None
 
     @property
     def weights(self) -> RewardWeights:
         """Weights of the reward."""
-        named = {
-            part.weight: getattr(self, f"bandit_{part.variable.lower()}")
-            for part in COMPONENT_BY_NAME.values()
-            if part.variable
+        weight_values = {
+            component.weight: getattr(self, f"bandit_{component.variable.lower()}")
+            for component in COMPONENT_BY_NAME.values()
+            if component.variable
         }
-        return RewardWeights(**named, lambda_=self.bandit_lambda)
+        return RewardWeights(**weight_values, lambda_=self.bandit_lambda)
 
-    def _stated(self, prefix: str, names: Iterable[str]) -> dict[str, Any]:
+    def _stated(self, prefix: str, setting_names: Iterable[str]) -> dict[str, Any]:
         """Values of the fields with a prefix, by the names of a tuple of settings."""
-        fields = type(self).model_fields
-        return {name: getattr(self, prefix + name) for name in names if prefix + name in fields}
+        model_fields = type(self).model_fields
+        return {
+            setting_name: getattr(self, prefix + setting_name)
+            for setting_name in setting_names
+            if prefix + setting_name in model_fields
+        }
 
     @property
     def learner(self) -> DefaultLearner:
@@ -283,8 +293,10 @@ class Settings(BaseSettings):
         """
         if "://" in str(place) or not Path(place).is_dir():
             return place
-        stated: LogPlace | None = getattr(self, f"{kind}_log")
-        return Path(place) / LOG_FILES[kind] if stated is None else stated.get_secret_value()
+        stated_log: LogPlace | None = getattr(self, f"{kind}_log")
+        return (
+            Path(place) / LOG_FILES[kind] if stated_log is None else stated_log.get_secret_value()
+        )
 
     def bandit(self, arms: Sequence[str]) -> Bandit:
         """Settings of the bandit over some arms.
@@ -293,15 +305,15 @@ class Settings(BaseSettings):
           InputError: a floor or a prior that does not fit the arms.
         """
         if self.bandit_floor * len(arms) > 1.0:
-            rule = f"it must be at most 1 over the {len(arms)} arms"
+            requirement = f"it must be at most 1 over the {len(arms)} arms"
             raise input_error(
-                Where(variable("bandit_floor")), rule, "lower it", f"{self.bandit_floor:g}"
+                Where(variable("bandit_floor")), requirement, "lower it", f"{self.bandit_floor:g}"
             )
-        stated = self._stated("bandit_", Bandit.__dataclass_fields__)
-        bandit = Bandit(algorithm=self.bandit_policy, **stated)
-        if self.bandit_prior is None or bandit.linear:
-            return bandit
-        return bandit._replace(history=load_prior(self.bandit_prior, arms))
+        bandit_settings = self._stated("bandit_", Bandit.__dataclass_fields__)
+        configured_bandit = Bandit(algorithm=self.bandit_policy, **bandit_settings)
+        if self.bandit_prior is None or configured_bandit.linear:
+            return configured_bandit
+        return configured_bandit._replace(history=load_prior(self.bandit_prior, arms))
 
     def online(
         self,
@@ -320,15 +332,17 @@ class Settings(BaseSettings):
           InputError: see `bandit`; the log's URL is none, or the prior of a linear learner is no
             state of it.
         """
-        bandit, prior = self.bandit(arms), self.bandit_prior
+        configured_bandit, prior_path = self.bandit(arms), self.bandit_prior
         return Online(
-            bandit=bandit,
+            bandit=configured_bandit,
             weights=self.weights,
             budget_ms=self.bandit_budget_ms,
             log=log,
             arms=arms,
             seed=self.bandit_seed,
-            initial=load_state(prior, bandit, arms) if prior and bandit.linear else None,
+            initial=load_state(prior_path, configured_bandit, arms)
+            if prior_path and configured_bandit.linear
+            else None,
             **how,
         )
 
@@ -358,7 +372,7 @@ class Settings(BaseSettings):
 
 def variable(field: str) -> str:
     """Variable of a field of `Settings`."""
-    return PREFIX + field.upper()
+    return VARIABLE_PREFIX + field.upper()
 
 
 def open_online(place: str | Path) -> Online:
@@ -372,17 +386,17 @@ def open_online(place: str | Path) -> Online:
       InputError: no log there, or none with a choice.
     """
     settings = Settings.read()
-    log = settings.log_of("bandit", place)
-    database = Database(log, CHOICE_TABLES, beside=REQUEST_TABLES, create=False)
-    with database.reading() as entries:
-        last = entries.row(CHOICES)
-    database.close()
-    if last is None:
-        rule, remedy = "a log must hold choices of a bandit", "ask by arm bandit"
-        raise input_error(Where(database.shown), rule, remedy)
+    log_place = settings.log_of("bandit", place)
+    log_database = Database(log_place, CHOICE_TABLES, beside=REQUEST_TABLES, create=False)
+    with log_database.reading() as log_entries:
+        last_choice = log_entries.row(CHOICES)
+    log_database.close()
+    if last_choice is None:
+        requirement, remedy = "a log must hold choices of a bandit", "ask by arm bandit"
+        raise input_error(Where(log_database.shown), requirement, remedy)
     with as_written():
-        arms = TypeAdapter(list[str]).validate_python(last["arms"])
-    return settings.online(log, arms, create=False)
+        arm_names = TypeAdapter(list[str]).validate_python(last_choice["arms"])
+    return settings.online(log_place, arm_names, create=False)
 
 
 def open_audit(place: str | Path | None = None) -> AuditLog:
@@ -397,8 +411,8 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
     """
     settings = Settings.read()
     if place is None and settings.audit_log is None:
-        rule, remedy = "it must name the audit log", "set it, or give a log"
-        raise input_error(Where(variable("audit_log")), rule, remedy)
+        requirement, remedy = "it must name the audit log", "set it, or give a log"
+        raise input_error(Where(variable("audit_log")), requirement, remedy)
     return settings.audit(settings.log_of("audit", place or "."), create=False)
 
 
@@ -414,7 +428,7 @@ class ArmCounts(BaseModel):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         # rewards are in [0, 1]
-        if self.square > self.total * _ROUNDED or self.total > self.n * _ROUNDED:
+        if self.square > self.total * _SUM_TOLERANCE or self.total > self.n * _SUM_TOLERANCE:
             raise ValueError
         return self
 
@@ -430,22 +444,29 @@ def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
     Raises:
       InputError: the file cannot be read, or is of another form.
     """
-    where = Where(str(path))
-    value = parse_json(read_text(Path(path), _MAX_BYTES), where)
+    file_place = Where(str(path))
+    prior_json = parse_json(read_text(Path(path), _MAX_SETTINGS_BYTES), file_place)
     try:
-        rows = TypeAdapter(dict[str, ArmCounts]).validate_python(value)
+        arm_counts = TypeAdapter(dict[str, ArmCounts]).validate_python(prior_json)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = where._replace(id=".".join(map(str, first["loc"])) or None)
-        rule = "a prior must name for each arm n >= total >= square >= 0"
+        first_error = error.errors()[0]
+        file_place = file_place._replace(id=".".join(map(str, first_error["loc"])) or None)
+        requirement = "a prior must name for each arm n >= total >= square >= 0"
         remedy = 'as in {"hybrid":{"n":40,"total":26,"square":18}}'
-        raise input_error(where, rule, remedy, shown_value(first["input"])) from None
-    for arm in rows.keys() - {*LIVE_ARMS, *arms}:
-        rule = f"a prior must name arms of {', '.join(LIVE_ARMS)}"
-        raise input_error(where, rule, "correct the name", shown_value(arm))
-    none = ArmCounts(n=0.0, total=0.0, square=0.0)
+        raise input_error(
+            file_place, requirement, remedy, shown_value(first_error["input"])
+        ) from None
+    for arm_name in arm_counts.keys() - {*LIVE_ARMS, *arms}:
+        requirement = f"a prior must name arms of {', '.join(LIVE_ARMS)}"
+        raise input_error(file_place, requirement, "correct the name", shown_value(arm_name))
+    no_counts = ArmCounts(n=0.0, total=0.0, square=0.0)
     return Stats(
-        *(np.array([getattr(rows.get(arm, none), name) for arm in arms]) for name in Stats._fields)
+        *(
+            np.array(
+                [getattr(arm_counts.get(arm_name, no_counts), field_name) for arm_name in arms]
+            )
+            for field_name in Stats._fields
+        )
     )
 
 
@@ -458,18 +479,20 @@ def load_state(path: str | Path, bandit: Bandit, arms: Sequence[str]) -> State:
       InputError: the file cannot be read, or is the state of another learner, other arms, features
         or prior_mean.
     """
-    where, rule = Path(path), "the prior must be a state of the learner"
+    file_path, requirement = Path(path), "the prior must be a state of the learner"
     remedy = "make it with logged_state"
-    text = read_text(where, _MAX_BYTES).strip()
+    state_text = read_text(file_path, _MAX_SETTINGS_BYTES).strip()
     try:
-        saved = loads(text)
-        initial_state(Setup(tuple(arms), bandit, PUBLISHED_REWARD_WEIGHTS, initial=saved.state))
+        saved_state = loads(state_text)
+        initial_state(
+            Setup(tuple(arms), bandit, PUBLISHED_REWARD_WEIGHTS, initial=saved_state.state)
+        )
     except ValueError as error:
-        raise input_error(where, rule, remedy, shown_value(str(error))) from None
-    if saved.bandit.prior_mean != bandit.prior_mean:
-        value = f"prior_mean {saved.bandit.prior_mean:g}, not {bandit.prior_mean:g}"
-        raise input_error(where, rule, remedy, value)
-    return saved.state
+        raise input_error(file_path, requirement, remedy, shown_value(str(error))) from None
+    if saved_state.bandit.prior_mean != bandit.prior_mean:
+        prior_means = f"prior_mean {saved_state.bandit.prior_mean:g}, not {bandit.prior_mean:g}"
+        raise input_error(file_path, requirement, remedy, prior_means)
+    return saved_state.state
 
 
 Statement: TypeAlias = tuple[Where, str]  # the place that states a variable, and its name
@@ -492,75 +515,89 @@ def check_variables(env_file: str | Path | None = ".env") -> None:
     """
     if env_file is not None and Path(env_file).exists():
         _check_names(_file_statements(Path(env_file)))
-    _check_names((Where("the environment"), name) for name in os.environ)
+    _check_names((Where("the environment"), variable_name) for variable_name in os.environ)
 
 
 def _check_names(statements: Iterable[Statement]) -> None:
     """Refuse a name that begins as ours do and is none, and one that is stated twice."""
-    known = {name.replace("_", ""): name for name in known_variables()}
-    names: set[str] = set()
-    for where, stated in statements:
-        name, plain = stated.upper(), re.sub(r"[^A-Z0-9]", "", stated.upper())
-        is_ours = name.startswith(PREFIX)
-        if plain.startswith("RAGLAB") and not is_ours:  # nearly one that we know
-            is_ours = bool(get_close_matches(plain, known, 1, 0.85))
+    plain_variables = {
+        capital_name.replace("_", ""): capital_name for capital_name in known_variables()
+    }
+    stated_names: set[str] = set()
+    for statement_place, stated_name in statements:
+        capital_name, plain_name = (
+            stated_name.upper(),
+            re.sub(r"[^A-Z0-9]", "", stated_name.upper()),
+        )
+        is_ours = capital_name.startswith(VARIABLE_PREFIX)
+        if plain_name.startswith("RAGLAB") and not is_ours:  # nearly one that we know
+            is_ours = bool(get_close_matches(plain_name, plain_variables, 1, 0.85))
         if not is_ours:
             continue
-        if name not in known.values():
-            near = [known[match] for match in get_close_matches(plain, known, 3, 0.6)]
-            rule = f"a variable that begins with {PREFIX} must be one of raglab's"
-            listed = f"they are {', '.join(sorted(known.values()))}"
-            remedy = f"did you mean {' or '.join(near)}" if near else listed
-            raise input_error(where, rule, remedy, f"{stated:.80}")
-        if name in names:
-            raise input_error(where, f"{name} must be stated once", "remove all but one", "two")
-        names.add(name)
+        if capital_name not in plain_variables.values():
+            close_names = [
+                plain_variables[close_name]
+                for close_name in get_close_matches(plain_name, plain_variables, 3, 0.6)
+            ]
+            requirement = f"a variable that begins with {VARIABLE_PREFIX} must be one of raglab's"
+            all_names = f"they are {', '.join(sorted(plain_variables.values()))}"
+            remedy = f"did you mean {' or '.join(close_names)}" if close_names else all_names
+            raise input_error(statement_place, requirement, remedy, f"{stated_name:.80}")
+        if capital_name in stated_names:
+            raise input_error(
+                statement_place, f"{capital_name} must be stated once", "remove all but one", "two"
+            )
+        stated_names.add(capital_name)
 
 
-def _file_statements(path: Path) -> Iterator[Statement]:
+def _file_statements(file_path: Path) -> Iterator[Statement]:
     """Variables that a file states; refuses a line that would be passed over in silence."""
     from dotenv import dotenv_values
     from dotenv.parser import parse_stream
 
-    text = read_text(path, _MAX_BYTES, blank=True)
-    values = dotenv_values(stream=StringIO(text))
+    file_text = read_text(file_path, _MAX_SETTINGS_BYTES, blank=True)
+    file_values = dotenv_values(stream=StringIO(file_text))
     # By dotenv's parser: `dotenv_values`, which pydantic-settings reads, passes over a broken line.
-    for line in parse_stream(StringIO(text)):
-        raw, key = line.original.string, line.key
+    for statement in parse_stream(StringIO(file_text)):
+        statement_text, statement_key = statement.original.string, statement.key
         # blank lines before a line are read together with it
-        blank = raw[: len(raw) - len(raw.lstrip())].count("\n")
-        where = Where(str(path), line.original.line + blank)
-        name = (key or "").upper()
-        wrong = (
+        n_blank_lines = statement_text[: len(statement_text) - len(statement_text.lstrip())].count(
+            "\n"
+        )
+        statement_place = Where(str(file_path), statement.original.line + n_blank_lines)
+        variable_name = (statement_key or "").upper()
+        line_faults = (
             (
-                line.error or (key is not None and line.value is None),
+                statement.error or (statement_key is not None and statement.value is None),
                 "a line must be NAME=value, quotes closed",
                 "correct or remove it",
                 "another",
             ),
             # Of every line, also of other programs: an open quote swallows the lines after it.
             (
-                any(map(_LINE_OF_OURS.match, raw.strip().splitlines()[1:])),
+                any(map(_RAGLAB_LINE.match, statement_text.strip().splitlines()[1:])),
                 "a quote must end before the next variable",
                 "close it",
-                f"an open one after {key}",
+                f"an open one after {statement_key}",
             ),
             (
-                name in PROCESS_VARIABLES,
-                f"{name} must be set in the environment",
+                variable_name in PROCESS_VARIABLES,
+                f"{variable_name} must be set in the environment",
                 "export it",
                 None,
             ),
             # ${SECRET} is empty where SECRET is not set, and an empty value is read as none.
             (
-                name.startswith(PREFIX) and bool(line.value) and not values[key or ""],
-                f"{name} must stand for something",
+                variable_name.startswith(VARIABLE_PREFIX)
+                and bool(statement.value)
+                and not file_values[statement_key or ""],
+                f"{variable_name} must stand for something",
                 "set the variable that it names",
                 "nothing",
             ),
         )
-        for is_wrong, rule, remedy, value in wrong:
+        for is_wrong, requirement, remedy, actual_text in line_faults:
             if is_wrong:
-                raise input_error(where, rule, remedy, value)
-        if key is not None:
-            yield where, key
+                raise input_error(statement_place, requirement, remedy, actual_text)
+        if statement_key is not None:
+            yield statement_place, statement_key

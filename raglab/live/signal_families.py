@@ -1,4 +1,4 @@
-"""Signals of documents (shore): extension families measured on a corpus at hand (S2.15, S5.1).
+"""Signals of documents (shore): extension families measured on a corpus (S2.15, S5.1).
 
 A trace holds the passages that were hit, a family reads whole documents: so its signals are
 measured when a trace is built and when a question is asked live, by the same function. Families are
@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Protocol
 
 from raglab.decision.document_names import chunk_documents
-from raglab.decision.signal_values import ROOM, STORED, Columns
+from raglab.decision.signal_values import STORED_ROOM, STORED_SIGNALS, Columns
 from raglab.extension_points import extensions, missing
 from raglab.store.traces import Trace
 from raglab.values import Chunk, TraceData
@@ -56,7 +56,8 @@ class DocumentReader:
     def families(self) -> tuple[SignalFamily, ...]:
         """Families that are installed."""
         return tuple(
-            family(self.chunks, self.pack) for family in extensions("signal_family").values()
+            make_family(self.chunks, self.pack)
+            for make_family in extensions("signal_family").values()
         )
 
     def measuring(self, names: Iterable[str]) -> list[SignalFamily]:
@@ -65,13 +66,19 @@ class DocumentReader:
         Raises:
           MissingExtensionError: a signal of documents that no installed family measures.
         """
-        wanted = set(names) & set(STORED)
-        if not wanted:  # as of nearly every policy
+        wanted_signals = set(names) & set(STORED_SIGNALS)
+        if not wanted_signals:  # as of nearly every policy
             return []
-        families = [family for family in self.families if wanted & family.origin.keys()]
-        lacking = wanted.difference(*(family.origin for family in families))
-        if lacking:
-            missing(f"the signal {min(lacking)}", ROOM)
+        families = [
+            signal_family
+            for signal_family in self.families
+            if wanted_signals & signal_family.origin.keys()
+        ]
+        lacking_signals = wanted_signals.difference(
+            *(signal_family.origin for signal_family in families)
+        )
+        if lacking_signals:
+            missing(f"the signal {min(lacking_signals)}", STORED_ROOM)
         return families
 
 
@@ -80,10 +87,18 @@ def with_document_signals(trace: Trace, reader: DocumentReader) -> Trace:
 
     The very same where it holds them already.
     """
-    for family in reader.families:
-        there, origin = trace.meta.get("signals", {}), family.origin
-        if all(name in trace.signals and there.get(name) == origin[name] for name in origin):
+    for signal_family in reader.families:
+        stored_origins, family_origins = trace.meta.get("signals", {}), signal_family.origin
+        if all(
+            signal_name in trace.signals
+            and stored_origins.get(signal_name) == family_origins[signal_name]
+            for signal_name in family_origins
+        ):
             continue
-        columns = {**trace.columns, **family.columns(trace)}
-        trace = replace(trace, columns=columns, meta={**trace.meta, "signals": {**there, **origin}})
+        columns = {**trace.columns, **signal_family.columns(trace)}
+        trace = replace(
+            trace,
+            columns=columns,
+            meta={**trace.meta, "signals": {**stored_origins, **family_origins}},
+        )
     return trace

@@ -28,16 +28,16 @@ from raglab.words.characters import visible
 if TYPE_CHECKING:
     import pandas as pd
 
-GROUP = "raglab.signals"  # of entry points
+ENTRY_POINT_GROUP = "raglab.signals"  # of entry points
 QUERY_COLUMNS = ("query", "documents")
 HIT_COLUMNS = ("hits.text", "hits.source", "hits.cosine", "hits.l2", "hits.s_rerank")
 ANSWER_COLUMNS = ("answer.text", "answer.confidence")
-COLUMNS = (*QUERY_COLUMNS, *HIT_COLUMNS, *ANSWER_COLUMNS)
-Rows = Callable[["pd.DataFrame"], "Sequence[float]"]
+ROW_COLUMNS = (*QUERY_COLUMNS, *HIT_COLUMNS, *ANSWER_COLUMNS)
+RowFunction = Callable[["pd.DataFrame"], "Sequence[float]"]
 
 
-def _needed_columns(needs: str | Iterable[str]) -> tuple[str, ...]:
-    return (needs,) if isinstance(needs, str) else tuple(needs)
+def _needed_columns(column_names: str | Iterable[str]) -> tuple[str, ...]:
+    return (column_names,) if isinstance(column_names, str) else tuple(column_names)
 
 
 @converted(needs=_needed_columns)
@@ -47,18 +47,18 @@ class SignalFunction:
 
     name: of the signal, as policies and traces have it. fn: takes a frame of the columns in
     `needs`, one row a case, arm and depth, and returns as many numbers in the order of the rows;
-    NaN where there is nothing to measure. needs: of `COLUMNS`: `query` (text, as `ask` normalises
-    it), `documents` (names that the user selected), `hits.text`, `hits.source`, `hits.cosine`,
-    `hits.l2`, `hits.s_rerank` (tuples over the first `n_hits` hits in the arm's final order),
-    `answer.text`, `answer.confidence`. higher: `surer` where more of it speaks for an answer, `ask`
-    where more of it speaks for asking back. unit: one of `raglab.signals.UNITS`, such as
-    `probability`, or any words. stage: what must be there before it is measured. missing: what a
+    NaN without anything to measure. needs: of `ROW_COLUMNS`: `query` (text, as `ask`
+    normalises it), `documents` (names that the user selected), `hits.text`, `hits.source`,
+    `hits.cosine`, `hits.l2`, `hits.s_rerank` (tuples over the first `n_hits` hits in the arm's
+    final order), `answer.text`, `answer.confidence`. higher: `surer` where more of it speaks for an
+    answer, `ask` where more of it speaks for asking back. unit: one of `raglab.signals.UNITS`, such
+    as `probability`, or any words. stage: what must be there before it is measured. missing: what a
     NaN means to its gate. version: to be raised with every change of what it returns. batch: rows
     of one call at most.
     """
 
     name: str
-    fn: Rows = field(repr=False)
+    fn: RowFunction = field(repr=False)
     needs: tuple[str, ...] = ("query", "hits.text")
     higher: Literal["surer", "ask"] = "surer"
     unit: str = "probability"
@@ -70,26 +70,34 @@ class SignalFunction:
 
     def __post_init__(self) -> None:
         """Stop where a field is none of its kind."""
-        declared = self.declared
-        unknown = [name for name in self.needs if name not in COLUMNS]
-        if unknown or not self.needs:
-            rule = f"needs of the signal {self.name} must be of {', '.join(COLUMNS)}"
-            refuse(rule, ", ".join(unknown) or "none", "correct them")
-        reads = {*self.needs}
-        least = (
-            "answer" if reads & {*ANSWER_COLUMNS} else "hits" if reads & {*HIT_COLUMNS} else "query"
+        declared_signal = self.declared
+        unknown_columns = [field_name for field_name in self.needs if field_name not in ROW_COLUMNS]
+        if unknown_columns or not self.needs:
+            requirement = f"needs of the signal {self.name} must be of {', '.join(ROW_COLUMNS)}"
+            refuse(requirement, ", ".join(unknown_columns) or "none", "correct them")
+        read_columns = {*self.needs}
+        least_stage = (
+            "answer"
+            if read_columns & {*ANSWER_COLUMNS}
+            else "hits"
+            if read_columns & {*HIT_COLUMNS}
+            else "query"
         )
-        if STAGES.index(declared.stage) < STAGES.index(least):
-            rule = f"stage of the signal {self.name} must be {least} by its needs"
-            refuse(rule, repr(self.stage), "correct it")
-        for name in ("n_hits", "batch"):
-            size = getattr(self, name)
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                rule = f"{name} of the signal {self.name} must be a whole number from 1"
-                refuse(rule, repr(size), "correct it")
+        if SIGNAL_STAGES.index(declared_signal.stage) < SIGNAL_STAGES.index(least_stage):
+            requirement = f"stage of the signal {self.name} must be {least_stage} by its needs"
+            refuse(requirement, repr(self.stage), "correct it")
+        for field_name in ("n_hits", "batch"):
+            field_value = getattr(self, field_name)
+            if not isinstance(field_value, int) or isinstance(field_value, bool) or field_value < 1:
+                requirement = (
+                    f"{field_name} of the signal {self.name} must be a whole number from 1"
+                )
+                refuse(requirement, repr(field_value), "correct it")
         if not callable(self.fn):
-            msg = f"fn of the signal {self.name} must be callable, got {type(self.fn).__name__}."
-            raise TypeError(msg)
+            message = (
+                f"fn of the signal {self.name} must be callable, got {type(self.fn).__name__}."
+            )
+            raise TypeError(message)
 
     @property
     def declared(self) -> Signal:
@@ -103,8 +111,8 @@ class SignalFunction:
     @property
     def declaration(self) -> dict[str, str]:
         """What a trace says of the signal, by name."""
-        names = ("higher", "unit", "stage", "missing", "source", "version")
-        return {name: getattr(self, name) for name in names}
+        field_names = ("higher", "unit", "stage", "missing", "source", "version")
+        return {field_name: getattr(self, field_name) for field_name in field_names}
 
     @property
     def needs_answers(self) -> bool:
@@ -115,12 +123,11 @@ class SignalFunction:
     def source(self) -> str:
         """What measures it, by its name in its module.
 
-        The module's own name hangs on how it was started.
+        The module's own name depends on how it was started.
         """
-        fn = inspect.unwrap(self.fn)
-        return f"function {getattr(fn, '__qualname__', type(fn).__qualname__)}"[
-            :MAX_TEXT_CHARACTERS
-        ]
+        inner_function = inspect.unwrap(self.fn)
+        function_name = getattr(inner_function, "__qualname__", type(inner_function).__qualname__)
+        return f"function {function_name}"[:MAX_TEXT_CHARACTERS]
 
     def __call__(self, rows: pd.DataFrame) -> Sequence[float]:
         """Numbers of the rows, as the function has them."""
@@ -129,26 +136,32 @@ class SignalFunction:
     @property
     def identity(self) -> str:
         """Name, version and digest of the function's own code, which changes as it is written."""
-        made_of = [self.unit, self.n_hits, _code_of(inspect.unwrap(self.fn))]
-        return f"{self.name} {self.version} {digest(canonical_json(made_of), 16)}"
+        identity_parts = [self.unit, self.n_hits, _code_of(inspect.unwrap(self.fn))]
+        return f"{self.name} {self.version} {digest(canonical_json(identity_parts), 16)}"
 
 
-STAGES = get_args(Stage)
+SIGNAL_STAGES = get_args(Stage)
 # defaults whose text is the same in every process
-_PLAIN = (bool, int, float, str, bytes, type(None))
-_REGISTERED: dict[str, SignalFunction] = {}
+_PLAIN_TYPES = (bool, int, float, str, bytes, type(None))
+_REGISTERED_SIGNALS: dict[str, SignalFunction] = {}
 
 
-def _code_of(fn: Any) -> list[Any]:  # noqa: ANN401 - a function, or what can be called like one
+def _code_of(signal_callable: Any) -> list[Any]:  # noqa: ANN401 - a function, or what can be called like one
     """Code of a function, and the plain values among its defaults and what it closes over."""
     # of its class
-    function = fn if hasattr(fn, "__code__") else getattr(type(fn), "__call__")  # noqa: B004, B009
-    held = list(getattr(function, "__defaults__", None) or ())
-    for cell in getattr(function, "__closure__", None) or ():
+    code_function = signal_callable
+    if not hasattr(signal_callable, "__code__"):
+        code_function = getattr(type(signal_callable), "__call__")  # noqa: B004, B009
+    closed_values = list(getattr(code_function, "__defaults__", None) or ())
+    for closure_cell in getattr(code_function, "__closure__", None) or ():
         with suppress(ValueError):  # one that is empty yet
-            held.append(cell.cell_contents)
-    plain = [repr(value) for value in held if isinstance(value, _PLAIN)]
-    return [plain, _code_parts(getattr(function, "__code__", None))]
+            closed_values.append(closure_cell.cell_contents)
+    plain_texts = [
+        repr(closed_value)
+        for closed_value in closed_values
+        if isinstance(closed_value, _PLAIN_TYPES)
+    ]
+    return [plain_texts, _code_parts(getattr(code_function, "__code__", None))]
 
 
 def _code_parts(code: Any) -> Any:  # noqa: ANN401 - a code object or a constant
@@ -188,12 +201,12 @@ def register_signal(name: str | SignalFunction | None = None, **fields: Any) -> 
       [1.0, 0.0]
     """
     if isinstance(name, SignalFunction):
-        _REGISTERED[name.name] = name
+        _REGISTERED_SIGNALS[name.name] = name
         return name
 
-    def decorate(fn: Rows) -> SignalFunction:
-        own = str(getattr(fn, "__name__", "")) if name is None else name
-        return register_signal(SignalFunction(name=own, fn=fn, **fields))
+    def decorate(fn: RowFunction) -> SignalFunction:
+        signal_name = str(getattr(fn, "__name__", "")) if name is None else name
+        return register_signal(SignalFunction(name=signal_name, fn=fn, **fields))
 
     return decorate
 
@@ -209,19 +222,25 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
     if isinstance(signal, SignalFunction):
         return signal
     check_name(signal)
-    if signal in _REGISTERED:
-        return _REGISTERED[signal]
-    entries = [*entry_points(group=GROUP, name=signal)]
-    values = {entry.value: _owner(entry) for entry in entries}
-    if len(values) != 1:
-        names = sorted({*_REGISTERED, *entry_points(group=GROUP).names})
-        value = f"{signal!r} of {', '.join(values.values())}" if values else repr(signal)
-        remedy = (
-            f"registered: {', '.join(names) or 'none'}; import the module of its "
-            f"@raglab.register_signal, or keep one entry point of {GROUP}"
+    if signal in _REGISTERED_SIGNALS:
+        return _REGISTERED_SIGNALS[signal]
+    matching_entries = [*entry_points(group=ENTRY_POINT_GROUP, name=signal)]
+    owner_of_value = {
+        matching_entry.value: _owner(matching_entry) for matching_entry in matching_entries
+    }
+    if len(owner_of_value) != 1:
+        known_names = sorted({*_REGISTERED_SIGNALS, *entry_points(group=ENTRY_POINT_GROUP).names})
+        signal_text = (
+            f"{signal!r} of {', '.join(owner_of_value.values())}"
+            if owner_of_value
+            else repr(signal)
         )
-        refuse("a signal must be registered once", value, remedy)
-    return _imported(entries[0])
+        remedy = (
+            f"registered: {', '.join(known_names) or 'none'}; import the module of its "
+            f"@raglab.register_signal, or keep one entry point of {ENTRY_POINT_GROUP}"
+        )
+        refuse("a signal must be registered once", signal_text, remedy)
+    return _imported(matching_entries[0])
 
 
 def signal_functions(
@@ -233,42 +252,49 @@ def signal_functions(
       TypeError: one is neither a name nor a signal function.
       ValueError: as `signal_function`, or two have a name.
     """
-    listed: list[Any] = [signals]
+    listed_signals: list[Any] = [signals]
     if isinstance(signals, Iterable) and not isinstance(signals, str | SignalFunction):
-        listed = list(signals)
-    for signal in listed:
+        listed_signals = list(signals)
+    for signal in listed_signals:
         if not isinstance(signal, str | SignalFunction):
-            kind = signal.__name__ if isinstance(signal, type) else type(signal).__name__
-            msg = (
-                f"a signal must be a name or a signal function, got {kind}; see "
+            type_name = signal.__name__ if isinstance(signal, type) else type(signal).__name__
+            message = (
+                f"a signal must be a name or a signal function, got {type_name}; see "
                 "raglab.register_signal and SignalCalibration.signal_function."
             )
-            raise TypeError(msg)
-    functions = tuple(signal_function(signal) for signal in listed)
-    for name, count in Counter(function.name for function in functions).items():
-        if count > 1:
-            refuse("signals must have different names", f"{name} twice", "leave one out")
+            raise TypeError(message)
+    functions = tuple(signal_function(signal) for signal in listed_signals)
+    for function_name, n_functions in Counter(function.name for function in functions).items():
+        if n_functions > 1:
+            refuse("signals must have different names", f"{function_name} twice", "leave one out")
     return functions
 
 
-def _owner(entry: EntryPoint) -> str:
-    return "no distribution" if entry.dist is None else entry.dist.name
+def _owner(package_entry: EntryPoint) -> str:
+    return "no distribution" if package_entry.dist is None else package_entry.dist.name
 
 
-def _imported(entry: EntryPoint) -> SignalFunction:
+def _imported(package_entry: EntryPoint) -> SignalFunction:
     """Signal function of an entry point.
 
     Raises:
       ValueError: it cannot be imported, or is none of this name; names the distribution.
     """
-    rule = f"the entry point {entry.name} = {entry.value} of {_owner(entry)} must be"
+    requirement = (
+        f"the entry point {package_entry.name} = {package_entry.value} of "
+        f"{_owner(package_entry)} must be"
+    )
     try:
-        loaded = entry.load()
+        loaded_value = package_entry.load()
     except (Exception, SystemExit) as error:
-        value = f"{type(error).__name__}: {visible(str(error))[:MAX_TEXT_CHARACTERS]}"
-        msg = f"{rule} importable, got {value}; mend or remove that distribution."
-        raise ValueError(msg) from error
-    if not isinstance(loaded, SignalFunction) or loaded.name != entry.name:
-        value = loaded.name if isinstance(loaded, SignalFunction) else type(loaded).__name__
-        refuse(f"{rule} a signal function of this name", f"{value!r:.80}", "correct it")
-    return loaded
+        value_text = f"{type(error).__name__}: {visible(str(error))[:MAX_TEXT_CHARACTERS]}"
+        message = f"{requirement} importable, got {value_text}; mend or remove that distribution."
+        raise ValueError(message) from error
+    if not isinstance(loaded_value, SignalFunction) or loaded_value.name != package_entry.name:
+        value_text = (
+            loaded_value.name
+            if isinstance(loaded_value, SignalFunction)
+            else type(loaded_value).__name__
+        )
+        refuse(f"{requirement} a signal function of this name", f"{value_text!r:.80}", "correct it")
+    return loaded_value

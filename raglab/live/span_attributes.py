@@ -29,23 +29,31 @@ def text_attributes(*, has_texts: bool, **texts: str | None) -> Attributes:
       {}
     """
     attributes: Attributes = {}
-    for side, text in texts.items() if has_texts else ():
-        if text is not None:
-            parts = [{"type": "text", "content": text}]
-            stop = {"finish_reason": "stop"} if side == "output" else {}
-            message = {"role": "assistant" if stop else "user", "parts": parts, **stop}
-            attributes[f"gen_ai.{side}.messages"] = json.dumps([message])
+    for text_side, side_text in texts.items() if has_texts else ():
+        if side_text is not None:
+            message_parts = [{"type": "text", "content": side_text}]
+            stop_field = {"finish_reason": "stop"} if text_side == "output" else {}
+            message = {
+                "role": "assistant" if stop_field else "user",
+                "parts": message_parts,
+                **stop_field,
+            }
+            attributes[f"gen_ai.{text_side}.messages"] = json.dumps([message])
     return attributes
 
 
-def error_attributes(kind: type[BaseException], text: object, *, has_texts: bool) -> Attributes:
+def error_attributes(
+    error_type: type[BaseException], error_text: object, *, has_texts: bool
+) -> Attributes:
     """An error by its kind; its words may quote the question.
 
     Example:
       >>> error_attributes(ValueError, "no", has_texts=False)
       {'error.type': 'ValueError'}
     """
-    return {"error.type": kind.__name__} | ({"error.message": f"{text}"} if has_texts else {})
+    return {"error.type": error_type.__name__} | (
+        {"error.message": f"{error_text}"} if has_texts else {}
+    )
 
 
 def response_attributes(response: Response, *, has_texts: bool) -> Attributes:
@@ -53,28 +61,35 @@ def response_attributes(response: Response, *, has_texts: bool) -> Attributes:
 
     Every check without words.
     """
-    checks, asks = response.record.checks, response["clarification"]
+    gate_checks, clarification = response.record.checks, response["clarification"]
     attributes: Attributes = {
-        f"raglab.{name}": response[name] for name in ("policy_id", "arm", "confidence")
+        f"raglab.{field_name}": response[field_name]
+        for field_name in ("policy_id", "arm", "confidence")
     }
     attributes["raglab.decision"] = response["status"]
     attributes["raglab.answer_cache_hit"] = response.record.answer_cache_hit
-    rows = [
-        {name: value for name, value in check_to_json(check).items() if name != "text"}
-        for check in checks
+    check_rows = [
+        {
+            field_name: field_value
+            for field_name, field_value in check_to_json(check).items()
+            if field_name != "text"
+        }
+        for check in gate_checks
     ]
-    attributes["raglab.checks"] = json.dumps(rows)
-    decision = decide_by_checks(checks)
-    if asks is not None:
+    attributes["raglab.checks"] = json.dumps(check_rows)
+    decision = decide_by_checks(gate_checks)
+    if clarification is not None:
         attributes["raglab.gate"] = "clarification"
     elif decision is not None and decision.status == response["status"]:
         attributes["raglab.gate"] = decision.gate or "answered"
-        deciding = [
-            check for check in checks if (check.gate, check.text) == (decision.gate, decision.text)
+        deciding_checks = [
+            check
+            for check in gate_checks
+            if (check.gate, check.text) == (decision.gate, decision.text)
         ]
-        for name in ("rule", "value", "threshold", "margin") if deciding else ():
-            attributes[f"raglab.gate_{name}"] = getattr(deciding[0], name)
-    answer = response["answer"] if asks is None else asks["question_to_user"]
+        for field_name in ("rule", "value", "threshold", "margin") if deciding_checks else ():
+            attributes[f"raglab.gate_{field_name}"] = getattr(deciding_checks[0], field_name)
+    answer = response["answer"] if clarification is None else clarification["question_to_user"]
     attributes |= text_attributes(has_texts=has_texts, output=answer)
     if response["error"] is not None:
         attributes |= error_attributes(
@@ -87,28 +102,32 @@ def retrieval_attributes(
     depth: DepthHits, chunks: Sequence[Chunk], *, has_texts: bool
 ) -> Attributes:
     """Hits of a depth in their final order, with their cosines."""
-    fields = (depth.hits.rank, depth.hits.chunk, depth.hits.cosine)
-    rows = []
-    for _, place, cosine in sorted(zip(*(field.ravel().tolist() for field in fields), strict=True)):
-        if place >= 0:
-            chunk = chunks[place]
-            row = {
+    hit_fields = (depth.hits.rank, depth.hits.chunk, depth.hits.cosine)
+    document_rows = []
+    for _, chunk_number, cosine in sorted(
+        zip(*(hit_field.ravel().tolist() for hit_field in hit_fields), strict=True)
+    ):
+        if chunk_number >= 0:
+            chunk = chunks[chunk_number]
+            document_row = {
                 "id": chunk.chunk_id,
                 "score": cosine,
                 "source": chunk.source,
                 "page": chunk.page,
                 "content": chunk.full_text if has_texts else None,
             }
-            rows.append(_stated(row))
-    query = depth.query if has_texts else None
-    documents = json.dumps(rows)
-    return _stated({"gen_ai.retrieval.query.text": query, "gen_ai.retrieval.documents": documents})
+            document_rows.append(_stated(document_row))
+    query_text = depth.query if has_texts else None
+    documents_json = json.dumps(document_rows)
+    return _stated(
+        {"gen_ai.retrieval.query.text": query_text, "gen_ai.retrieval.documents": documents_json}
+    )
 
 
 def _stated(attributes: Attributes) -> Attributes:
     """Attributes without those that have no value or no finite one, which JSON does not hold."""
     return {
-        name: value
-        for name, value in attributes.items()
-        if value is not None and (not isinstance(value, float) or isfinite(value))
+        attribute_name: attribute
+        for attribute_name, attribute in attributes.items()
+        if attribute is not None and (not isinstance(attribute, float) or isfinite(attribute))
     }

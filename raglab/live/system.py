@@ -81,11 +81,11 @@ _UNWRITABLE = {AUDIT: AUDIT_UNWRITABLE, BANDIT: BANDIT_UNWRITABLE}
 PATIENCE_S = 3.0
 
 T = TypeVar("T")
-SIZE = 2**30  # bytes; the least recently stored go first
+MAX_CACHE_BYTES = 2**30  # bytes; the least recently stored go first
 
 
 class Key(NamedTuple):
-    """What an answer hangs on.
+    """What an answer depends on.
 
     policy_id and fingerprint name thresholds, patterns, documents and models.
     """
@@ -96,12 +96,13 @@ class Key(NamedTuple):
     question: str
     documents: tuple[str, ...]
 
-    def digest(self, *more: object) -> str:
-        """SHA-256 over the key and what else the value hangs on."""
-        text = json.dumps(
-            [*self._replace(documents=tuple(sorted(self.documents))), *more], ensure_ascii=False
+    def digest(self, *value_parts: object) -> str:
+        """SHA-256 over the key and what else the value depends on."""
+        key_json = json.dumps(
+            [*self._replace(documents=tuple(sorted(self.documents))), *value_parts],
+            ensure_ascii=False,
         )
-        return digest(text)
+        return digest(key_json)
 
 
 def normalise_question(question: str) -> str:
@@ -119,21 +120,23 @@ def normalise_question(question: str) -> str:
 class JsonCache:
     """JSON values by key.
 
-    Only what this user's own processes wrote comes back: the digests hang on a secret.
+    Only what this user's own processes wrote comes back: the digests depend on a secret.
     """
 
     def __init__(self, path: Path, secret: bytes) -> None:
-        self._blobs = Blobs(path, most_bytes=SIZE, secret=secret, patience_s=CACHE_PATIENCE_S)
+        self._blobs = Blobs(
+            path, most_bytes=MAX_CACHE_BYTES, secret=secret, patience_s=CACHE_PATIENCE_S
+        )
         self.clear, self.close = self._blobs.clear, self._blobs.close
 
-    def get(self, key: str, read: Callable[[Any], T]) -> T | None:
-        """What `read` makes of the value; None where there is none.
+    def get(self, key: str, read_value: Callable[[Any], T]) -> T | None:
+        """What `read_value` makes of the value; None if none.
 
         A value that it refuses is taken out.
         """
-        stored = self._blobs.get([key]).get(key)
+        stored_json = self._blobs.get([key]).get(key)
         with suppress(ValueError, TypeError, LookupError, OverflowError, RecursionError):
-            return None if stored is None else read(json.loads(stored))
+            return None if stored_json is None else read_value(json.loads(stored_json))
         self._blobs.drop([key])
         return None
 
@@ -150,7 +153,7 @@ class Caches:
 
     Values are JSON.
 
-    A cache that came with the folder of somebody else holds nothing, since its digests hang on
+    A cache that came with the folder of somebody else holds nothing, since its digests depend on
     another secret.
 
     answers: whole responses. strategies: the arm taken and what it retrieved, depth by depth.
@@ -175,18 +178,18 @@ class Caches:
 
 def pack_depths(depths: Sequence[DepthHits]) -> list[dict[str, Any]]:
     """Depths of a retrieval as JSON holds them; floats keep every bit, NaN is null."""
-    rows = []
+    depth_rows = []
     for depth in depths:
-        hits: dict[str, list[Any]] = {}
-        for name in Hits._fields:
-            field: NDArray[Any] = getattr(depth.hits, name).ravel()
-            missing = np.isnan(field) if name in FLOAT_FIELDS else False
-            hits[name] = np.where(missing, None, field).tolist()  # type: ignore[call-overload]
-        rows.append({"query": depth.query, "hits": hits})
-    return rows
+        hit_fields: dict[str, list[Any]] = {}
+        for field_name in Hits._fields:
+            field_values: NDArray[Any] = getattr(depth.hits, field_name).ravel()
+            is_missing = np.isnan(field_values) if field_name in FLOAT_FIELDS else False
+            hit_fields[field_name] = np.where(is_missing, None, field_values).tolist()  # type: ignore[call-overload]
+        depth_rows.append({"query": depth.query, "hits": hit_fields})
+    return depth_rows
 
 
-def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[DepthHits]:
+def unpack_depths(depth_rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[DepthHits]:
     """Depths of a retrieval from JSON; they took no time.
 
     Args:
@@ -196,19 +199,23 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[Dept
       ValueError, TypeError, KeyError: rows that are none.
     """
     depths = []
-    for row in rows:
-        fields: dict[str, NDArray[Any]] = {
-            name: np.array(values, dtype=np.float64 if name in FLOAT_FIELDS else np.int32)
-            for name, values in dict(row["hits"]).items()
+    for depth_row in depth_rows:
+        hit_fields: dict[str, NDArray[Any]] = {
+            field_name: np.array(
+                field_values, dtype=np.float64 if field_name in FLOAT_FIELDS else np.int32
+            )
+            for field_name, field_values in dict(depth_row["hits"]).items()
         }
-        hits = Hits(**{name: field.reshape(1, 1, 1, -1) for name, field in fields.items()})
-        widths = {field.shape for field in hits[:-1]}
+        hits = Hits(
+            **{field_name: field.reshape(1, 1, 1, -1) for field_name, field in hit_fields.items()}
+        )
+        field_shapes = {field.shape for field in hits[:-1]}
         hits = hits._replace(n_reranked=hits.n_reranked.reshape(1, 1, 1))
-        is_known = ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all()
-        if not isinstance(row["query"], str) or len(widths) > 1 or not is_known:
-            msg = "a depth must hold a query and hits of known chunks, of one shape."
-            raise ValueError(msg)
-        depths.append(DepthHits(row["query"], hits, {}))
+        chunks_known = ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all()
+        if not isinstance(depth_row["query"], str) or len(field_shapes) > 1 or not chunks_known:
+            message = "a depth must hold a query and hits of known chunks, of one shape."
+            raise ValueError(message)
+        depths.append(DepthHits(depth_row["query"], hits, {}))
     return depths
 
 
@@ -261,9 +268,9 @@ class LogOutages:
           UnwritableLogError: the log cannot be written; nothing was tried where that was so a
             moment ago.
         """
-        until, message = self._outages.get(log, (0.0, ""))
-        if not required and monotonic() < until:
-            raise UnwritableLogError(message)
+        retry_time, last_message = self._outages.get(log, (0.0, ""))
+        if not required and monotonic() < retry_time:
+            raise UnwritableLogError(last_message)
         try:
             yield
         except UnwritableLogError as error:
@@ -330,10 +337,10 @@ class System:
     _change: threading.Lock = field(default_factory=threading.Lock, repr=False, init=False)
 
     def __repr__(self) -> str:
-        indexed = self.retriever.indexes.n_chunks
-        documents = len({chunk.document for chunk in self.retriever.chunks[:indexed]})
+        n_indexed = self.retriever.indexes.n_chunks
+        n_documents = len({chunk.document for chunk in self.retriever.chunks[:n_indexed]})
         return (
-            f"{type(self).__name__}({indexed:,} chunks of {documents:,} documents, policy "
+            f"{type(self).__name__}({n_indexed:,} chunks of {n_documents:,} documents, policy "
             f"{self.policy.policy_id}, arm {self.arm or self.policy.strategy.arm!r}, generator "
             f"{self.generator.name!r}, logs={self.audit is not None}, "
             f"clarifies={self.clarifier is not None})"
@@ -345,8 +352,8 @@ class System:
             check_scores(self.policy)
         check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
-            msg = "clarifications need the audit log; open the system with audit=True."
-            raise ValueError(msg)
+            message = "clarifications need the audit log; open the system with audit=True."
+            raise ValueError(message)
 
     @classmethod
     def open(
@@ -429,69 +436,80 @@ class System:
 
         # A wrong variable, a wrong index or a signal that is not there stops before any model is
         # loaded.
-        place, settings = Path(folder), Settings.read()
-        index = read_index(place, rewriter)
-        chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
-        measured = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen)
-        pack = load_pack(chosen.pack)
+        index_path, settings = Path(folder), Settings.read()
+        index = read_index(index_path, rewriter)
+        chosen_policy = policy if isinstance(policy, Policy) else Policy.load(policy)
+        live_signals = LiveSignals(signal_functions(signals), signal_timeout_s).under(chosen_policy)
+        pack = load_pack(chosen_policy.pack)
         remedy = "put that pack back, or make the index again"
-        check_pack(index.head.pack, pack.stored, f"the index {place}", remedy)
+        check_pack(index.head.pack, pack.stored, f"the index {index_path}", remedy)
         # The audit log comes before the clarifier, which learns from it; old texts are blanked at
         # every start.
-        asks = settings.clarify_enabled is True if clarify is None else clarify
-        learns = asks or (settings.clarify_options and clarify is not False)
-        own: dict[str, Any] = {
+        asks_back = settings.clarify_enabled is True if clarify is None else clarify
+        learns_defaults = asks_back or (settings.clarify_options and clarify is not False)
+        callables: dict[str, Any] = {
             "parser": parser,
             "gap_finder": gap_finder,
             "reply_reader": reply_reader,
             "field_reader": field_reader,
         }
-        clarifier = None
-        if learns:
-            clarifier = partial(
-                clarifier_maker(), settings, timeout_s=reader_timeout_s, asks=asks, **own
+        make_clarifier = None
+        if learns_defaults:
+            make_clarifier = partial(
+                clarifier_maker(), settings, timeout_s=reader_timeout_s, asks=asks_back, **callables
             )
-        idle = [name for name, call in own.items() if call is not None and not asks]
-        if idle:
+        unused_callables = [
+            name for name, function in callables.items() if function is not None and not asks_back
+        ]
+        if unused_callables:
             warn_user(
-                f"{', '.join(idle)}: clarification is off; open the system with clarify=True."
+                f"{', '.join(unused_callables)}: clarification is off; open the system with "
+                "clarify=True."
             )
-        log, required = _audit_log(place, settings, audit=audit, learns=learns)
-        if log is not None and learns:
-            remedy = "put that pack back, or move the log away"
-            check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
-        # caches hold questions and answers, which the log is then not to keep
-        caches, kept_in = None, place / CACHE
-        if cache and settings.audit_query == "text" and not settings.audit_keep_days:
-            caches = Caches(kept_in)
-            if kept_in.is_symlink():  # out of its folder
-                warn_user(f"the caches {visible(str(kept_in))} are a link, and are not used.")
-                caches = None
-        base = Extractive(pack=pack) if generator is None else generator
-        opening = LabOpening(place, index.settings, rewriter, base, clarifier)
-        ready = _documents_fields(index, opening, chosen, pack)
-        # The bandit needs an arm that answers live, and can be switched off from outside the
-        # policy.
-        stated = arm or ("bandit" if settings.bandit_enabled else None)
-        wanted = stated or chosen.strategy.arm
-        check_arm(wanted, ready["retriever"].strategies)
-        warn_of_other_retrieval(
-            chosen, index.settings.parameters(rewriter), arm=wanted, place=f"index {place}"
+        audit_log, required = _audit_log(
+            index_path, settings, audit=audit, learns_defaults=learns_defaults
         )
-        online = _online(place, ready["retriever"], settings, wanted=wanted == "bandit")
+        if audit_log is not None and learns_defaults:
+            remedy = "put that pack back, or move the log away"
+            check_pack(
+                audit_log.pack(), pack.digest, f"what the log of {index_path} has learned", remedy
+            )
+        # caches hold questions and answers, which the log is then not to keep
+        caches, cache_folder = None, index_path / CACHE
+        if cache and settings.audit_query == "text" and not settings.audit_keep_days:
+            caches = Caches(cache_folder)
+            if cache_folder.is_symlink():  # out of its folder
+                warn_user(f"the caches {visible(str(cache_folder))} are a link, and are not used.")
+                caches = None
+        base_generator = Extractive(pack=pack) if generator is None else generator
+        opening = LabOpening(index_path, index.settings, rewriter, base_generator, make_clarifier)
+        document_fields = _documents_fields(index, opening, chosen_policy, pack)
+        # The bandit needs an arm that answers live; the environment may switch it off.
+        stated_arm = arm or ("bandit" if settings.bandit_enabled else None)
+        wanted_arm = stated_arm or chosen_policy.strategy.arm
+        check_arm(wanted_arm, document_fields["retriever"].strategies)
+        warn_of_other_retrieval(
+            chosen_policy,
+            index.settings.parameters(rewriter),
+            arm=wanted_arm,
+            place=f"index {index_path}",
+        )
+        bandit = _online(
+            index_path, document_fields["retriever"], settings, is_wanted=wanted_arm == "bandit"
+        )
         return cls(
-            policy=chosen,
+            policy=chosen_policy,
             scorer=scorer or WordSupport(),
             caches=caches,
             pack=pack,
-            arm=stated,
-            online=online,
-            audit=log,
+            arm=stated_arm,
+            online=bandit,
+            audit=audit_log,
             audit_required=required,
-            signals=measured,
+            signals=live_signals,
             opening=opening,
             on_error=check_on_error(on_error or settings.answer_on_error),
-            **ready,
+            **document_fields,
         )
 
     def check(self) -> Self:
@@ -521,9 +539,9 @@ class System:
         """
         generator = behind_own_answers(self.generator)
         if isinstance(generator, ModelGenerator):
-            client = generator.client
-            line = client.capabilities(again=True).line(client.name)
-            print(line)  # noqa: T201 - what a person asked for
+            model_client = generator.client
+            model_line = model_client.capabilities(again=True).line(model_client.name)
+            print(model_line)  # noqa: T201 - what a person asked for
         check_confidence(generator, confidence_switch(self.policy))
         if self.audit is not None:
             try:
@@ -551,17 +569,21 @@ class System:
         opening = self.opening
         if opening is None:
             refuse("a system to refresh must be opened by System.open", "one of parts", "open it")
-        index = read_index(opening.place, opening.rewriter)
-        check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", "open it again")
-        if index.fingerprint == self.fingerprint:
+        index_content = read_index(opening.place, opening.rewriter)
+        check_pack(
+            index_content.head.pack, self.pack.stored, f"the index {opening.place}", "open it again"
+        )
+        if index_content.fingerprint == self.fingerprint:
             return self
-        if index.settings != opening.settings:
-            value = f"others in {opening.place}"
-            refuse("an open index must keep its settings", value, "reopen it")
-        ready = _documents_fields(index, opening, self.policy, self.pack, self.retriever)
+        if index_content.settings != opening.settings:
+            field_value = f"others in {opening.place}"
+            refuse("an open index must keep its settings", field_value, "reopen it")
+        document_fields = _documents_fields(
+            index_content, opening, self.policy, self.pack, self.retriever
+        )
         with self._change:
-            for name, value in ready.items():
-                setattr(self, name, value)
+            for field_name, field_value in document_fields.items():
+                setattr(self, field_name, field_value)
         return self
 
     def snapshot(self) -> Self:
@@ -572,9 +594,15 @@ class System:
         Its generator is checked for the confidence that the policy gates on (rule S2.10).
         """
         with self._change:
-            system = copy.copy(self)
-        generator = with_required_confidence(system.generator, system.policy, self._confident)
-        return system if generator is system.generator else replace(system, generator=generator)
+            unchanged_system = copy.copy(self)
+        generator = with_required_confidence(
+            unchanged_system.generator, unchanged_system.policy, self._confident
+        )
+        return (
+            unchanged_system
+            if generator is unchanged_system.generator
+            else replace(unchanged_system, generator=generator)
+        )
 
     def check_index(self, fingerprint: str) -> None:
         """Stop a reply to a question on another index.
@@ -586,8 +614,8 @@ class System:
           ValueError: this index is another one.
         """
         if fingerprint != self.fingerprint:
-            rule = f"a reply must go to the index that asked, {fingerprint}"
-            refuse(rule, self.fingerprint, "open that one, or ask again")
+            requirement = f"a reply must go to the index that asked, {fingerprint}"
+            refuse(requirement, self.fingerprint, "open that one, or ask again")
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy.
@@ -602,110 +630,136 @@ class System:
             tuned on scores of another system.
         """
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again")
-        named = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
-        return replace(self, policy=policy, entities=named, signals=self.signals.under(policy))
+        chunk_names = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
+        return replace(
+            self, policy=policy, entities=chunk_names, signals=self.signals.under(policy)
+        )
 
 
 def _documents_fields(
-    index: Index,
+    index_content: Index,
     opening: LabOpening,
     policy: Policy,
     pack: Pack,
-    like: Retriever | None = None,
+    earlier_retriever: Retriever | None = None,
 ) -> dict[str, Any]:
-    """Fields of a `System` that hang on its documents.
+    """Fields of a `System` that depend on its documents.
 
     Args:
-      like: retriever of an earlier version, whose models are used again.
+      earlier_retriever: retriever of an earlier version, whose models are used again.
     """
     # A signal that nothing measures stops before any model is loaded; documents are read before the
     # first question.
-    chunks = index.corpus.chunks
+    chunks = index_content.corpus.chunks
     reader = DocumentReader(tuple(chunks), pack)
-    for family in reader.measuring(used_signals(policy)):
-        family.start()
-    # Embeddings of the corpus are kept beside it, so that only the first start encodes them.
-    stored = EmbeddingCache(opening.place / EMBEDDINGS)
-    ready = retriever(
-        index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like
+    for signal_family in reader.measuring(used_signals(policy)):
+        signal_family.start()
+    # Embeddings of the corpus are kept with it, so that only the first start encodes them.
+    stored_embeddings = EmbeddingCache(opening.place / EMBEDDINGS)
+    ready_retriever = retriever(
+        index_content.corpus,
+        index_content.settings,
+        stored_embeddings,
+        rewriter=opening.rewriter,
+        pack=pack,
+        like=earlier_retriever,
     )
-    named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
-    maker = opening.clarifier
+    chunk_names = chunk_entities(ready_retriever.chunks, policy.pattern_lists.of_documents)
+    make_clarifier = opening.clarifier
     return {
-        "retriever": ready,
-        "fingerprint": index.fingerprint,
-        "generator": with_own_answers(opening.generator, ready.indexes),
-        "entities": named,
+        "retriever": ready_retriever,
+        "fingerprint": index_content.fingerprint,
+        "generator": with_own_answers(opening.generator, ready_retriever.indexes),
+        "entities": chunk_names,
         "reader": reader,
-        "clarifier": None if maker is None else maker(chunks, ready, pack),
+        "clarifier": None
+        if make_clarifier is None
+        else make_clarifier(chunks, ready_retriever, pack),
     }
 
 
-def _online(place: Path, ready: Retriever, settings: Settings, *, wanted: bool) -> Online | None:
+def _online(
+    index_folder: Path, ready_retriever: Retriever, settings: Settings, *, is_wanted: bool
+) -> Online | None:
     """Bandit of an index.
 
     None where it is switched off, has no arm that answers live, or no log that it can write.
 
     Args:
-      wanted: whether it is to choose the arm.
+      is_wanted: whether it is to choose the arm.
     """
-    arms = tuple(arm for arm in ready.strategies if arm in LIVE_ARMS)
-    if settings.bandit_enabled is False or not arms:
+    live_arm_names = tuple(arm for arm in ready_retriever.strategies if arm in LIVE_ARMS)
+    if settings.bandit_enabled is False or not live_arm_names:
         return None
-    online = settings.online(settings.log_of("bandit", place), arms, patience_s=PATIENCE_S)
-    if online.log.read_only:
-        if wanted:
-            warn_user(f"{BANDIT_UNWRITABLE}, in {visible(str(place))}.")
+    online_bandit = settings.online(
+        settings.log_of("bandit", index_folder), live_arm_names, patience_s=PATIENCE_S
+    )
+    if online_bandit.log.read_only:
+        if is_wanted:
+            warn_user(f"{BANDIT_UNWRITABLE}, in {visible(str(index_folder))}.")
         return None
-    if wanted:
+    if is_wanted:
         # so that no arm's first question pays for a start
-        for strategy in ready.strategies.values():
-            next(walk(strategy, ready.question(ready.chunks[0].full_text)))
-    return online
+        for strategy in ready_retriever.strategies.values():
+            next(walk(strategy, ready_retriever.question(ready_retriever.chunks[0].full_text)))
+    return online_bandit
 
 
 def _audit_log(
-    place: Path, settings: Settings, *, audit: bool | Literal["required"], learns: bool
+    index_folder: Path,
+    settings: Settings,
+    *,
+    audit: bool | Literal["required"],
+    learns_defaults: bool,
 ) -> tuple[AuditLog | None, bool]:
     """Audit log of an index, with what was to be forgotten forgotten.
 
     And whether each question must be in it.
 
     Raises:
-      InputError: it cannot be written, and is required or, in a place for reading alone, `learns`
-        from it.
+      InputError: it cannot be written, and is required or, in a place for reading alone,
+        `learns_defaults` from it.
       ValueError: it is required and switched off.
     """
-    required = audit == "required" or settings.audit_required
+    is_required = audit == "required" or settings.audit_required
     if not (audit and settings.audit_enabled):
-        if required:
-            msg = "a required audit log must be on; set audit=True and RAGLAB_AUDIT_ENABLED=true."
-            raise ValueError(msg)
+        if is_required:
+            message = (
+                "a required audit log must be on; set audit=True and RAGLAB_AUDIT_ENABLED=true."
+            )
+            raise ValueError(message)
         return None, False
-    log = settings.audit(settings.log_of("audit", place))
-    if log.log.read_only:
-        if required or learns:
-            why = "it is required" if required else "clarifications need it"
+    audit_log = settings.audit(settings.log_of("audit", index_folder))
+    if audit_log.log.read_only:
+        if is_required or learns_defaults:
+            explanation = "it is required" if is_required else "clarifications need it"
             remedy = "name another in RAGLAB_AUDIT_LOG"
             raise input_error(
-                Where(log.log.shown), f"the audit log must be writable: {why}", remedy, "read-only"
+                Where(audit_log.log.shown),
+                f"the audit log must be writable: {explanation}",
+                remedy,
+                "read-only",
             )
-        warn_user(f"{AUDIT_UNWRITABLE}, in {visible(str(place))}.")
+        warn_user(f"{AUDIT_UNWRITABLE}, in {visible(str(index_folder))}.")
         return None, False
     # Forgetting is a batch: it waits for the readers that it needs to be gone, unlike a question.
-    if log.keep_days:
+    if audit_log.keep_days:
         try:
-            log.forget()
+            audit_log.forget()
         except UnwritableLogError as error:
             # The next start forgets; until then questions are answered, and logged once the log can
             # be written.
-            if required:
+            if is_required:
                 raise
-            warn_user(f"{AUDIT_UNWRITABLE}; texts of over {log.keep_days:g} days stay ({error})")
-    if required:
-        return log, required
-    log.close()
-    return settings.audit(settings.log_of("audit", place), patience_s=PATIENCE_S), required
+            warn_user(
+                f"{AUDIT_UNWRITABLE}; texts of over {audit_log.keep_days:g} days stay ({error})"
+            )
+    if is_required:
+        return audit_log, is_required
+    audit_log.close()
+    return settings.audit(
+        settings.log_of("audit", index_folder), patience_s=PATIENCE_S
+    ), is_required
 
 
 def build_index(
@@ -751,18 +805,20 @@ def build_index(
     """
     if not corpus.chunks:
         refuse("an index needs a chunk", "none", "check the folder")
-    place = Path(folder)
-    named = check_settings(
+    index_folder = Path(folder)
+    named_settings = check_settings(
         {"arms": live_arms() if arms is None else tuple(arms), "index": "auto", **settings}
     )
-    wanted = named.pinned(download=download).sized(corpus)
-    behind = default_cache() if cache == "default" else cache
+    pinned_settings = named_settings.pinned(download=download).sized(corpus)
+    parent_cache = default_cache() if cache == "default" else cache
 
-    def embed_stored(stored: Corpus) -> Path | None:
-        stored = stored._replace(pictures=corpus.pictures)
-        ready = retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind))
-        warn_of_unread(ready, wanted)
-        return ready.indexes.folder
+    def embed_stored(stored_corpus: Corpus) -> Path | None:
+        stored_corpus = stored_corpus._replace(pictures=corpus.pictures)
+        ready_retriever = retriever(
+            stored_corpus, pinned_settings, EmbeddingCache(index_folder / EMBEDDINGS, parent_cache)
+        )
+        warn_of_unread(ready_retriever, pinned_settings)
+        return ready_retriever.indexes.folder
 
-    pack = None if policy is None else load_pack(policy.pack).stored
-    return write_index(corpus, place, wanted, pack, embed_stored)
+    pack_hash = None if policy is None else load_pack(policy.pack).stored
+    return write_index(corpus, index_folder, pinned_settings, pack_hash, embed_stored)

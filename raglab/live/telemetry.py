@@ -33,9 +33,9 @@ from raglab.live.system import System
 from raglab.retrieval.arms import DepthHits
 from raglab.values import Chunk, Generation, Generator
 
-CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 # values of it that ask for texts in spans
-_ON = frozenset({"true", "1", "span_only", "span_and_event"})
+_CAPTURE_VALUES = frozenset({"true", "1", "span_only", "span_and_event"})
 
 
 class Tracing(NamedTuple):
@@ -55,14 +55,14 @@ request_tracing: ContextVar[Tracing | None] = ContextVar("tracing", default=None
 
 def answer_in_span(
     request_id: str,
-    text: str,
+    request_text: str,
     system: System,
-    answer: Callable[[System], Response],
+    make_response: Callable[[System], Response],
     *,
     operation: str,
     session: str,
 ) -> Response:
-    """The response of `answer`, within a root span of the request.
+    """The response of `make_response`, within a root span of the request.
 
     Without one where the application does not trace.
 
@@ -74,67 +74,79 @@ def answer_in_span(
 
     Args:
       request_id: as the audit log has it.
-      text: of the user.
+      request_text: of the user.
       system: that answers.
-      answer: function of a system, whose models write spans.
+      make_response: function of a system, whose models write spans.
       operation: `ask` or `reply`.
-      session: of the request, '' where there is none.
+      session: of the request, '' if none.
 
     Source: rules S0.3, S5.8; semantic conventions of OpenTelemetry for generative AI.
     """
-    tracing = _tracing_of(system)
-    if tracing is None:
-        return answer(system)
-    own = {
+    request_spans = _tracing_of(system)
+    if request_spans is None:
+        return make_response(system)
+    span_attributes = {
         "gen_ai.workflow.name": "raglab",
         "raglab.operation": operation,
         "raglab.request_id": request_id,
     }
-    own |= {"gen_ai.conversation.id": session} if session else {}
-    own |= text_attributes(has_texts=tracing.has_texts, input=text)
-    token = request_tracing.set(tracing)
+    span_attributes |= {"gen_ai.conversation.id": session} if session else {}
+    span_attributes |= text_attributes(has_texts=request_spans.has_texts, input=request_text)
+    context_token = request_tracing.set(request_spans)
     try:
-        with _span(tracing, "invoke_workflow raglab", own) as write:
-            response = answer(
+        with _span(request_spans, "invoke_workflow raglab", span_attributes) as write_attributes:
+            response = make_response(
                 replace(
                     system,
                     generator=with_model(
-                        system.generator, lambda model: _with_model_spans(model, tracing)
+                        system.generator,
+                        lambda generator_model: _with_model_spans(generator_model, request_spans),
                     ),
                 )
             )
-            write(partial(response_attributes, response, has_texts=tracing.has_texts))
+            write_attributes(
+                partial(response_attributes, response, has_texts=request_spans.has_texts)
+            )
             return response
     finally:
-        request_tracing.reset(token)
+        request_tracing.reset(context_token)
 
 
 def depths_in_spans(
-    depths: Iterator[DepthHits], tracing: Tracing, arm: str, system: System, n_stored: int
+    depths: Iterator[DepthHits],
+    request_spans: Tracing,
+    arm_name: str,
+    system: System,
+    n_stored: int,
 ) -> Iterator[DepthHits]:
     """The depths of an endless retrieval, each made within a span. Some the cache has."""
     chunks = system.retriever.chunks
-    for number in count():
-        own = {
-            "raglab.arm": arm,
-            "raglab.depth": number,
-            "raglab.strategy_cache_hit": number < n_stored,
+    for depth_number in count():
+        span_attributes = {
+            "raglab.arm": arm_name,
+            "raglab.depth": depth_number,
+            "raglab.strategy_cache_hit": depth_number < n_stored,
             "gen_ai.data_source.id": system.fingerprint,
         }
-        with _span(tracing, f"retrieval {arm}", own) as write:
+        with _span(request_spans, f"retrieval {arm_name}", span_attributes) as write_attributes:
             depth = next(depths)
-            write(partial(retrieval_attributes, depth, chunks, has_texts=tracing.has_texts))
+            write_attributes(
+                partial(retrieval_attributes, depth, chunks, has_texts=request_spans.has_texts)
+            )
         yield depth  # with no span open: whoever takes it may open others
 
 
 def write_stored_depths(
-    stored: Callable[[], Sequence[DepthHits]], tracing: Tracing, arm: str, system: System
+    read_depths: Callable[[], Sequence[DepthHits]],
+    request_spans: Tracing,
+    arm_name: str,
+    system: System,
 ) -> None:
-    """Spans of the retrieval that an answer of the cache came from, which `stored` reads."""
+    """Spans of the retrieval that an answer of the cache came from, which `read_depths` reads."""
     with _harmless():
-        depths = stored()
-        spans = depths_in_spans(iter(depths), tracing, arm, system, len(depths))
-        list(islice(spans, len(depths)))
+        depths = read_depths()
+        traced_depths = depths_in_spans(iter(depths), request_spans, arm_name, system, len(depths))
+        list(islice(traced_depths, len(depths)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,30 +164,47 @@ class _TracedGenerator:
         return getattr(self.base, name)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        base, texts = self.base, partial(text_attributes, has_texts=self.tracing.has_texts)
-        model = base.client.name if isinstance(base, ModelGenerator) else base.name
-        own = {"gen_ai.request.model": model, "gen_ai.provider.name": "raglab"}
-        with _span(self.tracing, f"chat {model}", own | texts(input=question)) as write:
-            generation = base.answer(question, passages)
-            write(lambda: texts(output=generation.text))
+        base_generator, make_attributes = (
+            self.base,
+            partial(text_attributes, has_texts=self.tracing.has_texts),
+        )
+        model_name = (
+            base_generator.client.name
+            if isinstance(base_generator, ModelGenerator)
+            else base_generator.name
+        )
+        span_attributes = {"gen_ai.request.model": model_name, "gen_ai.provider.name": "raglab"}
+        with _span(
+            self.tracing, f"chat {model_name}", span_attributes | make_attributes(input=question)
+        ) as write_attributes:
+            generation = base_generator.answer(question, passages)
+            write_attributes(lambda: make_attributes(output=generation.text))
             return generation
 
 
-def _with_model_spans(generator: Generator, tracing: Tracing) -> Generator:
+def _with_model_spans(generator: Generator, request_spans: Tracing) -> Generator:
     """The generator whose model writes spans; an extractive answer is of no model."""
     if isinstance(generator, RequiredConfidence):
-        return replace(generator, base=_with_model_spans(generator.base, tracing))
-    return generator if isinstance(generator, Extractive) else _TracedGenerator(generator, tracing)
+        return replace(generator, base=_with_model_spans(generator.base, request_spans))
+    return (
+        generator
+        if isinstance(generator, Extractive)
+        else _TracedGenerator(generator, request_spans)
+    )
 
 
 def _tracing_of(system: System) -> Tracing | None:
     """How the spans of a request are written; None where the application does not trace."""
-    api = sys.modules.get("opentelemetry.trace")
-    if api is not None:
+    trace_api = sys.modules.get("opentelemetry.trace")
+    if trace_api is not None:
         with _harmless():
-            provider = api.get_tracer_provider()
-            if not isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider):
-                return Tracing(provider.get_tracer("raglab"), _may_hold_texts(system), api)
+            tracer_provider = trace_api.get_tracer_provider()
+            if not isinstance(
+                tracer_provider, trace_api.ProxyTracerProvider | trace_api.NoOpTracerProvider
+            ):
+                return Tracing(
+                    tracer_provider.get_tracer("raglab"), _may_hold_texts(system), trace_api
+                )
     return None
 
 
@@ -184,13 +213,13 @@ def _may_hold_texts(system: System) -> bool:
 
     Or would not, where it is off.
     """
-    if os.environ.get(CAPTURE, "").strip().lower() not in _ON:
+    if os.environ.get(CAPTURE_VARIABLE, "").strip().lower() not in _CAPTURE_VALUES:
         return False
     from raglab.live.settings import Settings
 
     with _harmless():
-        query = Settings.read().audit_query if system.audit is None else system.audit.query
-        return query == "text"
+        logged_query = Settings.read().audit_query if system.audit is None else system.audit.query
+        return logged_query == "text"
     return False
 
 
@@ -205,47 +234,52 @@ def _harmless() -> Iterator[None]:
 
 @contextmanager
 def _span(
-    tracing: Tracing, name: str, own: Attributes
+    request_spans: Tracing, span_name: str, span_fields: Attributes
 ) -> Iterator[Callable[[Callable[[], Attributes]], None]]:
     """A span, the current one within the block, whose error marks it; gives what writes attributes.
 
     Args:
-      name: the operation first.
-      own: attributes of its start.
+      span_name: the operation first.
+      span_fields: attributes of its start.
     """
-    span, stack, api = None, ExitStack(), tracing.api
+    span, exit_stack, trace_api = None, ExitStack(), request_spans.api
     with _harmless():
-        own = {"gen_ai.operation.name": name.partition(" ")[0], **own}
-        span = tracing.tracer.start_span(name, attributes=own)
+        span_fields = {"gen_ai.operation.name": span_name.partition(" ")[0], **span_fields}
+        span = request_spans.tracer.start_span(span_name, attributes=span_fields)
         # Left to itself the API writes an error with its words.
-        stack.enter_context(
-            api.use_span(span, record_exception=False, set_status_on_exception=False)
+        exit_stack.enter_context(
+            trace_api.use_span(span, record_exception=False, set_status_on_exception=False)
         )
 
-    def write(attributes: Callable[[], Attributes]) -> None:
+    def write_attributes(make_attributes: Callable[[], Attributes]) -> None:
         with _harmless():
             if span is not None and span.is_recording():  # what nobody records is not computed
-                more = attributes()
-                span.set_attributes(more)
-                if "error.type" in more:
+                read_attributes = make_attributes()
+                span.set_attributes(read_attributes)
+                if "error.type" in read_attributes:
                     error = {
-                        key.replace("error", "exception"): more[key]
-                        for key in more
-                        if key.startswith("error.")
+                        attribute_name.replace("error", "exception"): read_attributes[
+                            attribute_name
+                        ]
+                        for attribute_name in read_attributes
+                        if attribute_name.startswith("error.")
                     }
                     span.add_event("exception", error)
                     span.set_status(
-                        api.StatusCode.ERROR, more.get("error.message", more["error.type"])
+                        trace_api.StatusCode.ERROR,
+                        read_attributes.get("error.message", read_attributes["error.type"]),
                     )
 
     try:
-        yield write
+        yield write_attributes
     except BaseException as error:
-        write(partial(error_attributes, type(error), error, has_texts=tracing.has_texts))
+        write_attributes(
+            partial(error_attributes, type(error), error, has_texts=request_spans.has_texts)
+        )
         raise
     finally:
         with _harmless():
-            stack.close()
+            exit_stack.close()
         with _harmless():
             if span is not None:
                 span.end()

@@ -58,7 +58,7 @@ from raglab.words.packs import GENERIC, Pack
 
 # What a missing or damaged part raises; RuntimeError and NotImplementedError are zipfile's, of what
 # it does not read.
-UNREADABLE = (
+UNREADABLE_PART_ERRORS = (
     OSError,
     EOFError,
     KeyError,
@@ -70,9 +70,9 @@ UNREADABLE = (
 )
 
 
-def universe(corpus: Corpus, wanted: RetrievalSettings) -> tuple[Chunk, ...]:
+def universe(corpus: Corpus, retrieval_settings: RetrievalSettings) -> tuple[Chunk, ...]:
     """What can be found: the chunks, then the rows of the arms' own indexes."""
-    return (*corpus.chunks, *arm_rows(wanted.arms, corpus.chunks))
+    return (*corpus.chunks, *arm_rows(retrieval_settings.arms, corpus.chunks))
 
 
 class Batch(NamedTuple):
@@ -88,7 +88,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Building:
-    """What the traces of one corpus are built with, whatever is asked.
+    """What the traces of one corpus are built with, for any question.
 
     store: of embeddings. parameters: of the fingerprint. warns: of what the models do not read of
     the corpus.
@@ -119,10 +119,10 @@ class Building:
                 self._retrievers.append(self.load(self.store))
             return self._retrievers[0]
 
-    def load(self, store: EmbeddingCache | None) -> Retriever:
+    def load(self, embedding_store: EmbeddingCache | None) -> Retriever:
         """Models and indexes, with embeddings from a cache if there, and into it if not."""
         loaded_retriever = retriever(
-            self.corpus, self.wanted, store, rewriter=self.rewriter, pack=self.pack
+            self.corpus, self.wanted, embedding_store, rewriter=self.rewriter, pack=self.pack
         )
         if self.warns:
             warn_of_unread(loaded_retriever, self.wanted)
@@ -130,20 +130,20 @@ class Building:
 
     def meta(self, cases: Sequence[Case]) -> dict[str, Any]:
         """Meta of a trace of some cases."""
-        made_of = {
+        hashed_parts = {
             "schema_version": SCHEMA_VERSION,
             "corpus_hash": self.corpus_hash,
             "cases_hash": hash_cases(cases),
             "parameters": self.parameters,
         }
         return {
-            "fingerprint": _hash_parts(made_of),
+            "fingerprint": _hash_parts(hashed_parts),
             "corpus": self.corpus.name,
             "n_chunks": len(self.corpus.chunks),
             "n_documents": len({chunk.source for chunk in self.corpus.chunks}),
             "command": self.command,
             **stated_exact_names(self.corpus.chunks),
-            **made_of,
+            **hashed_parts,
             **({} if self.pack.stored is None else {"pack": self.pack.stored}),
         }
 
@@ -195,7 +195,7 @@ def build_trace(
 
     Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
-    plan, allowed = plan_building(
+    building_plan, allowed_positions = plan_building(
         corpus,
         cases,
         policy=policy,
@@ -206,7 +206,9 @@ def build_trace(
         download=download,
         **settings,
     )
-    return build_planned(plan, cases, allowed, None if out is None else Path(out))
+    return build_planned(
+        building_plan, cases, allowed_positions, None if out is None else Path(out)
+    )
 
 
 def plan_building(
@@ -225,188 +227,235 @@ def plan_building(
 
     Args: see `build_trace`.
     """
-    wanted = check_settings({"index": "auto", **settings})
+    retrieval_settings = check_settings({"index": "auto", **settings})
     check_cases(corpus, cases, batch_size)
     # A document that is not there stops the build before anything is encoded.
     check_expected_sources(corpus.chunks, cases)
-    names = [f"case {case.id!r}" for case in cases]
-    allowed = question_scopes(corpus.chunks, [case.selected_sources for case in cases], names)
-    wanted = wanted.pinned(download=download).sized(corpus, cached=cache is not None)
+    case_names = [f"case {case.id!r}" for case in cases]
+    allowed_positions = question_scopes(
+        corpus.chunks, [case.selected_sources for case in cases], case_names
+    )
+    retrieval_settings = retrieval_settings.pinned(download=download).sized(
+        corpus, cached=cache is not None
+    )
     pack = GENERIC if policy is None else load_pack(policy.pack)
-    reader = DocumentReader(tuple(corpus.chunks), pack)
+    document_reader = DocumentReader(tuple(corpus.chunks), pack)
     if policy is not None:
         # what its signals need is missed before anything is encoded
-        reader.measuring(used_signals(policy))
+        document_reader.measuring(used_signals(policy))
 
-    plan = Building(
+    building_plan = Building(
         corpus=corpus,
         corpus_hash=hash_corpus(corpus),
-        wanted=wanted,
+        wanted=retrieval_settings,
         store=default_cache() if cache == "default" else cache,
         rewriter=rewriter,
         patterns=(policy or policies.PolicyData.from_mapping()).pattern_lists,
-        parameters=wanted.parameters(rewriter),
+        parameters=retrieval_settings.parameters(rewriter),
         pack=pack,
         command=command,
         batch_size=batch_size,
-        reader=reader,
+        reader=document_reader,
     )
-    return plan, allowed
+    return building_plan, allowed_positions
 
 
 def build_planned(
-    plan: Building,
+    building_plan: Building,
     cases: Sequence[Case],
-    allowed: Sequence[NDArray[np.int64] | None],
-    place: Path | None,
+    allowed_positions: Sequence[NDArray[np.int64] | None],
+    trace_path: Path | None,
 ) -> Trace:
     """Build the trace of some cases, or load it where it exists.
 
     Finished batches are kept on disk until then.
 
     Args:
-      allowed: positions that each case may find.
+      allowed_positions: positions that each case may find.
     """
-    meta = plan.meta(cases)
-    known = _existing(place, meta)
-    if known is not None:
-        return _completed(known, plan.reader, place)
-    parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
+    trace_meta = building_plan.meta(cases)
+    existing_trace = _existing(trace_path, trace_meta)
+    if existing_trace is not None:
+        return _completed(existing_trace, building_plan.reader, trace_path)
+    parts_folder = (
+        None
+        if trace_path is None
+        else trace_path.with_name(f"{trace_path.name}.{trace_meta['fingerprint']}.parts")
+    )
 
-    def one_batch(rows: slice) -> Batch:
+    def one_batch(batch_rows: slice) -> Batch:
         return _batch(
-            plan.ready(), plan.wanted, [case.query for case in cases[rows]], allowed[rows]
+            building_plan.ready(),
+            building_plan.wanted,
+            [case.query for case in cases[batch_rows]],
+            allowed_positions[batch_rows],
         )
 
     # One case after the other within a batch, so that its size changes no bit of what is measured.
-    starts = progress(range(0, len(cases), plan.batch_size), "retrieve", "batch")
-    slices = (slice(start, min(start + plan.batch_size, len(cases))) for start in starts)
-    batches = [_resume_batch(parts, rows, partial(one_batch, rows)) for rows in slices]
+    batch_starts = progress(range(0, len(cases), building_plan.batch_size), "retrieve", "batch")
+    batch_slices = (
+        slice(batch_start, min(batch_start + building_plan.batch_size, len(cases)))
+        for batch_start in batch_starts
+    )
+    case_batches = [
+        _resume_batch(parts_folder, batch_rows, partial(one_batch, batch_rows))
+        for batch_rows in batch_slices
+    ]
     hits = Hits._make(
-        np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True)
+        np.concatenate(batch_fields)
+        for batch_fields in zip(*(case_batch.hits for case_batch in case_batches), strict=True)
     )
-    queries: Any = np.concatenate([batch.queries for batch in batches]).tolist()
-    latency = Latency(STAGES, np.concatenate([batch.ms for batch in batches]))
+    queries: Any = np.concatenate([case_batch.queries for case_batch in case_batches]).tolist()
+    latency = Latency(STAGES, np.concatenate([case_batch.ms for case_batch in case_batches]))
     chunks, hits, vectors = restrict_to_hits(
-        universe(plan.corpus, plan.wanted), plan.ready().indexes.vectors, hits
+        universe(building_plan.corpus, building_plan.wanted),
+        building_plan.ready().indexes.vectors,
+        hits,
     )
-    bare = Trace(
+    unmeasured_trace = Trace(
         cases=tuple(cases),
         chunks=chunks,
-        arms=plan.wanted.arms,
+        arms=building_plan.wanted.arms,
         hits=hits,
-        pattern_hits=pattern_hits(cases, chunks, plan.patterns),
-        meta=meta,
-        queries=tuple(tuple(tuple(walked) for walked in arms) for arms in queries),
+        pattern_hits=pattern_hits(cases, chunks, building_plan.patterns),
+        meta=trace_meta,
+        queries=tuple(
+            tuple(tuple(depth_queries) for depth_queries in queries_by_arm)
+            for queries_by_arm in queries
+        ),
         latency=latency,
         vectors=vectors,
     )
-    trace = with_document_signals(bare, plan.reader)
+    trace = with_document_signals(unmeasured_trace, building_plan.reader)
     # The parts go only after the trace stands whole in their place.
-    if place is not None:
-        trace.save(place)
-    if parts is not None:
-        shutil.rmtree(parts, ignore_errors=True)
+    if trace_path is not None:
+        trace.save(trace_path)
+    if parts_folder is not None:
+        shutil.rmtree(parts_folder, ignore_errors=True)
     warn_of_questions(trace)
     return trace
 
 
 def _batch(
-    ready: Retriever,
-    wanted: RetrievalSettings,
-    texts: Sequence[str],
-    scopes: Sequence[NDArray[np.int64] | None],
+    ready_retriever: Retriever,
+    retrieval_settings: RetrievalSettings,
+    question_texts: Sequence[str],
+    scope_positions: Sequence[NDArray[np.int64] | None],
 ) -> Batch:
     """Every arm and depth of some questions, one question after the other."""
-    rows = []
-    for text, scope in zip(texts, scopes, strict=True):
-        question = ready.question(text)
+    depths_by_case = []
+    for question_text, question_scope in zip(question_texts, scope_positions, strict=True):
+        question = ready_retriever.question(question_text)
         with one_deadline():  # of a rewriter's calls for the question
-            rows.append(
+            depths_by_case.append(
                 [
-                    list(islice(walk(ready.strategies[arm], question, scope), wanted.max_depth + 1))
-                    for arm in wanted.arms
+                    list(
+                        islice(
+                            walk(ready_retriever.strategies[arm], question, question_scope),
+                            retrieval_settings.max_depth + 1,
+                        )
+                    )
+                    for arm in retrieval_settings.arms
                 ]
             )
 
-    def laid(read: Callable[[DepthHits], Any]) -> NDArray[Any]:
-        return np.array([[[read(depth) for depth in walked] for walked in arms] for arms in rows])
+    def depth_table(read_depth: Callable[[DepthHits], Any]) -> NDArray[Any]:
+        return np.array(
+            [
+                [[read_depth(depth_hits) for depth_hits in arm_depths] for arm_depths in case_arms]
+                for case_arms in depths_by_case
+            ]
+        )
 
     return Batch(
         hits=Hits(
             **{
-                name: laid(lambda depth, name=name: getattr(depth.hits, name)[0, 0, 0])  # type: ignore[misc]
+                name: depth_table(lambda depth, name=name: getattr(depth.hits, name)[0, 0, 0])  # type: ignore[misc]
                 for name in Hits._fields
             }
         ),
-        queries=laid(lambda depth: depth.query),
-        ms=laid(lambda depth: [depth.ms.get(stage, np.nan) for stage in STAGES]),
+        queries=depth_table(lambda depth_hits: depth_hits.query),
+        ms=depth_table(lambda depth_hits: [depth_hits.ms.get(stage, np.nan) for stage in STAGES]),
     )
 
 
 def index_fingerprint(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
-    """Fingerprint of an index: of corpus, models and parameters, whatever is asked."""
+    """Fingerprint of an index: of corpus, models and parameters, for any question."""
     return _hash_parts(
         {"schema_version": SCHEMA_VERSION, "corpus_hash": corpus_hash, "parameters": parameters}
     )
 
 
-def _hash_parts(made_of: Mapping[str, Any]) -> str:
-    return digest(canonical_json(made_of, ensure_ascii=True), 16)
+def _hash_parts(hashed_parts: Mapping[str, Any]) -> str:
+    return digest(canonical_json(hashed_parts, ensure_ascii=True), 16)
 
 
-def _existing(place: Path | None, meta: Mapping[str, Any]) -> Trace | None:
+def _existing(trace_path: Path | None, trace_meta: Mapping[str, Any]) -> Trace | None:
     """Trace of this fingerprint and pack, where the file is one and whole."""
-    if place is None or not place.is_file():
+    if trace_path is None or not trace_path.is_file():
         return None
     try:
-        known = Trace.load(place)
+        existing_trace = Trace.load(trace_path)
     except TraceError:
         return None
-    same = all(known.meta.get(name) == meta.get(name) for name in ("fingerprint", "pack"))
-    return known if same and known.vectors is not None else None
+    is_same = all(
+        existing_trace.meta.get(meta_key) == trace_meta.get(meta_key)
+        for meta_key in ("fingerprint", "pack")
+    )
+    return existing_trace if is_same and existing_trace.vectors is not None else None
 
 
-def _completed(known: Trace, reader: DocumentReader, place: Path | None) -> Trace:
+def _completed(
+    existing_trace: Trace, document_reader: DocumentReader, trace_path: Path | None
+) -> Trace:
     """A trace of an earlier version with what it lacks and needs no retrieval; kept in its place.
 
     These are the signals of the parser, and the documents that labels mean by their exact path.
     """
-    trace = with_document_signals(known, reader)
-    exact = stated_exact_names(reader.chunks)
-    if EXACT_NAMES not in trace.meta and exact:
-        trace = replace(trace, meta={**trace.meta, **exact})
-    if place is not None and trace is not known:
-        trace.save(place)
+    trace = with_document_signals(existing_trace, document_reader)
+    exact_names = stated_exact_names(document_reader.chunks)
+    if EXACT_NAMES not in trace.meta and exact_names:
+        trace = replace(trace, meta={**trace.meta, **exact_names})
+    if trace_path is not None and trace is not existing_trace:
+        trace.save(trace_path)
     return trace
 
 
-def _resume_batch(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batch:
+def _resume_batch(
+    parts_folder: Path | None, batch_rows: slice, make_batch: Callable[[], Batch]
+) -> Batch:
     """Batch from an earlier run, else made now and kept; made again where the file is damaged."""
-    if parts is None:
-        return make()
-    path = parts / f"{rows.start:09d}-{rows.stop:09d}.npz"
-    with suppress(*UNREADABLE), np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files if name != "digest"}
-        if str(stored["digest"]) == _part_digest(path, arrays):
-            hits = Hits._make(arrays[name] for name in Hits._fields)
-            return Batch(hits, arrays["queries"], arrays["ms"])
-    batch = make()
-    _write_part(path, {**batch.hits._asdict(), "queries": batch.queries, "ms": batch.ms})
+    if parts_folder is None:
+        return make_batch()
+    part_path = parts_folder / f"{batch_rows.start:09d}-{batch_rows.stop:09d}.npz"
+    with suppress(*UNREADABLE_PART_ERRORS), np.load(part_path, allow_pickle=False) as stored_part:
+        part_arrays = {
+            array_name: stored_part[array_name]
+            for array_name in stored_part.files
+            if array_name != "digest"
+        }
+        if str(stored_part["digest"]) == _part_digest(part_path, part_arrays):
+            hits = Hits._make(part_arrays[array_name] for array_name in Hits._fields)
+            return Batch(hits, part_arrays["queries"], part_arrays["ms"])
+    batch = make_batch()
+    _write_part(part_path, {**batch.hits._asdict(), "queries": batch.queries, "ms": batch.ms})
     return batch
 
 
-def _write_part(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def _write_part(part_path: Path, part_arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a part whole or not at all, so that a killed run leaves none that looks finished."""
-    make_folder(path.parent)
-    with replacing(path) as part, part.open("xb") as file:
-        digest = np.array(_part_digest(path, arrays))
-        np.savez(file, **arrays, digest=digest)  # type: ignore[arg-type]
+    make_folder(part_path.parent)
+    with replacing(part_path) as new_path, new_path.open("xb") as part_file:
+        digest = np.array(_part_digest(part_path, part_arrays))
+        np.savez(part_file, **part_arrays, digest=digest)  # type: ignore[arg-type]
 
 
-def _part_digest(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
+def _part_digest(part_path: Path, part_arrays: Mapping[str, NDArray[Any]]) -> str:
     """SHA-256 over a part's place and arrays."""
-    total = hashlib.sha256(f"{path.parent.name}/{path.name}".encode())
-    for name, array in arrays.items():
-        total.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
-    return total.hexdigest()
+    part_hash = hashlib.sha256(f"{part_path.parent.name}/{part_path.name}".encode())
+    for array_name, part_array in part_arrays.items():
+        part_hash.update(
+            f"{array_name} {part_array.dtype.str} {part_array.shape}".encode()
+            + part_array.tobytes()
+        )
+    return part_hash.hexdigest()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from raglab import gates
 from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.gating.signal_gates import SIGNALS
-from raglab.policy_parts.gate_order import GAP, user_names
+from raglab.policy_parts.gate_order import GAP_NAME, user_names
 from raglab.policy_parts.resolver_rules import RULES
 from raglab.policy_parts.sections import EXPECTED_COST
 from raglab.values import refuse
@@ -25,9 +25,9 @@ RULE_SWITCHES = {
 _SWITCH_OF = {  # of the rule that reads a threshold
     threshold.path: RULE_SWITCHES.get(rule.name) for rule in RULES for threshold in rule.thresholds
 }
-_GATES = {gate.name: gate for gate in gates.GATES if gate.switch}
+_SWITCHED_GATES = {gate.name: gate for gate in gates.GATES if gate.switch}
 # thresholds of gates, not of signals
-NUMBERS = {threshold.path: threshold for threshold in gates.swept_thresholds(())}
+GATE_THRESHOLDS = {threshold.path: threshold for threshold in gates.swept_thresholds(())}
 
 
 class Need(NamedTuple):
@@ -43,7 +43,7 @@ class Need(NamedTuple):
 
 
 # of a policy, which is made of this room
-def gate_need(policy: Any, name: str) -> Need | None:  # noqa: ANN401
+def gate_need(policy: Any, gate_path: str) -> Need | None:  # noqa: ANN401
     """Setting that keeps a gate from deciding, None where it may fire.
 
     A decision by expected cost reads domain and the gates on signals and of the user alone (rule
@@ -51,41 +51,60 @@ def gate_need(policy: Any, name: str) -> Need | None:  # noqa: ANN401
 
     Args:
       policy: the policy that holds the gate.
-      name: section of the gate.
+      gate_path: section of the gate.
     """
-    order = policy.decision.order
-    by_cost = policy.decision.rule == EXPECTED_COST
-    if by_cost and name in _GATES and _GATES[name].judges != "query":
+    gate_order = policy.decision.order
+    decides_by_cost = policy.decision.rule == EXPECTED_COST
+    if (
+        decides_by_cost
+        and gate_path in _SWITCHED_GATES
+        and _SWITCHED_GATES[gate_path].judges != "query"
+    ):
         return Need("decision.rule", "chain")
-    if order is not None and name not in order and not ("." in name and SIGNALS in order):
-        return Need("decision.order", f"one with {name}")
-    return None if policy.value(f"{name}.enabled") else Need(f"{name}.enabled", value=True)
+    if (
+        gate_order is not None
+        and gate_path not in gate_order
+        and not ("." in gate_path and SIGNALS in gate_order)
+    ):
+        return Need("decision.order", f"one with {gate_path}")
+    return (
+        None if policy.value(f"{gate_path}.enabled") else Need(f"{gate_path}.enabled", value=True)
+    )
 
 
-def threshold_need(policy: Any, path: str) -> Need | None:  # noqa: ANN401 - as above
+def threshold_need(policy: Any, threshold_path: str) -> Need | None:  # noqa: ANN401 - as above
     """Setting that keeps a threshold from acting on any trace.
 
     None where it may act, is not set, or the path is of no threshold.
     """
-    section, _, key = path.rpartition(".")
-    if path == "decision.ratio" or section.startswith("decision.costs"):
-        by_cost = policy.decision.rule == EXPECTED_COST
-        return None if by_cost else Need("decision.rule", EXPECTED_COST)
-    user = section.startswith((f"{SIGNALS}.", f"{USER_GATES_SECTION}.")) and key not in {
+    section_path, _, threshold_key = threshold_path.rpartition(".")
+    if threshold_path == "decision.ratio" or section_path.startswith("decision.costs"):
+        decides_by_cost = policy.decision.rule == EXPECTED_COST
+        return None if decides_by_cost else Need("decision.rule", EXPECTED_COST)
+    is_user_bound = section_path.startswith(
+        (f"{SIGNALS}.", f"{USER_GATES_SECTION}.")
+    ) and threshold_key not in {
         "enabled",
         "on_fire",
     }
-    if not (user or path in _SWITCH_OF or path in NUMBERS) or policy.value(path) is None:
+    if (
+        not (is_user_bound or threshold_path in _SWITCH_OF or threshold_path in GATE_THRESHOLDS)
+        or policy.value(threshold_path) is None
+    ):
         return None
-    need = gate_need(policy, GAP if path in _SWITCH_OF else section)
-    value, switch = policy.value(path), _SWITCH_OF.get(path)
-    if need is None and switch and not policy.value(switch):
-        return Need(switch, value=True)
-    if need is None and section == "confidence" and 0.0 < value < 1.0:
-        return Need(path, f"{100.0 * value:g} of 100 points")
-    if need is None and path == "l2.soft_max_l2" and value <= policy.l2.max_l2:
-        return Need("l2.max_l2", f"less than {value}")
-    return need
+    required_setting = gate_need(policy, GAP_NAME if threshold_path in _SWITCH_OF else section_path)
+    threshold_value, rule_switch = policy.value(threshold_path), _SWITCH_OF.get(threshold_path)
+    if required_setting is None and rule_switch and not policy.value(rule_switch):
+        return Need(rule_switch, value=True)
+    if required_setting is None and section_path == "confidence" and 0.0 < threshold_value < 1.0:
+        return Need(threshold_path, f"{100.0 * threshold_value:g} of 100 points")
+    if (
+        required_setting is None
+        and threshold_path == "l2.soft_max_l2"
+        and threshold_value <= policy.l2.max_l2
+    ):
+        return Need("l2.max_l2", f"less than {threshold_value}")
+    return required_setting
 
 
 def acting_gates(policy: Any) -> tuple[str, ...]:  # noqa: ANN401 - as above
@@ -100,23 +119,27 @@ def acting_gates(policy: Any) -> tuple[str, ...]:  # noqa: ANN401 - as above
       ... )
       ('signals.confidence',)
     """
-    names = (name for name in policy.gates_in_order() if name in _GATES or "." in name)
-    return tuple(name for name in names if gate_need(policy, name) is None)
+    gate_names = (
+        gate_name
+        for gate_name in policy.gates_in_order()
+        if gate_name in _SWITCHED_GATES or "." in gate_name
+    )
+    return tuple(gate_name for gate_name in gate_names if gate_need(policy, gate_name) is None)
 
 
-def check_order_names(policy: Any, where: str = "") -> None:  # noqa: ANN401 - as above
+def check_order_names(policy: Any, place_text: str = "") -> None:  # noqa: ANN401 - as above
     """Stop at an order that names a gate on a signal or of the user that the policy has not.
 
     Args:
       policy: the policy that states the order.
-      where: begins the message.
+      place_text: begins the message.
 
     Raises:
       ValueError: it has none of that name.
     """
-    known = user_names(policy.signals, policy.gates)
-    for name in policy.decision.order or ():
-        if "." in name and name not in known:
-            rule = f"{where}decision.order must name gates of the policy"
-            remedy = f"state that gate, or name one of {', '.join(known) or 'others'}"
-            refuse(rule, repr(name[:80]), remedy)
+    known_names = user_names(policy.signals, policy.gates)
+    for gate_name in policy.decision.order or ():
+        if "." in gate_name and gate_name not in known_names:
+            requirement = f"{place_text}decision.order must name gates of the policy"
+            remedy = f"state that gate, or name one of {', '.join(known_names) or 'others'}"
+            refuse(requirement, repr(gate_name[:80]), remedy)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Arm(NamedTuple):
     """An arm, an entry of `ARMS`.
 
-    what: it does, and cost: what that costs beside one search of its lists, in words. keyword,
+    what: it does, and cost: what that costs besides one search of its lists, in words. keyword,
     dense: whether it fuses the list of BM25, that of the embeddings. reranked: whether its hits are
     reranked. rewrites: whether it searches a second time within a depth, for the question as its
     first hits rewrite it. room: of `raglab.extensions` that makes an index of its own for it, at

@@ -21,9 +21,9 @@ from raglab.gating.signal_gates import SIGNALS
 from raglab.signals import is_name
 from raglab.values import refuse
 
-GAP = "gap"
+GAP_NAME = "gap"
 # gates, or what they read of the hits
-ON_CHOSEN = frozenset({"coverage", "sufficiency", "missing", "share"})
+CHOSEN_READERS = frozenset({"coverage", "sufficiency", "missing", "share"})
 
 
 class Step(NamedTuple):
@@ -59,51 +59,58 @@ class Order:
     @property
     def user(self) -> frozenset[str]:
         """Gates on signals and of the user that it holds, `signals.<name>` and `gates.<name>`."""
-        return frozenset(name for step in (*self.before, *self.after) for name in step.names or ())
+        return frozenset(
+            gate_name for step in (*self.before, *self.after) for gate_name in step.names or ()
+        )
 
 
-def _ends(gate: Gate) -> bool:
+def _ends(table_gate: Gate) -> bool:
     """Whether a gate stands before or behind those on hits."""
-    return gate.judges in {"query", "answer"}
+    return table_gate.judges in {"query", "answer"}
 
 
 def _place(
-    rows: Sequence[tuple[Gate, tuple[str, ...] | None]], *, published: bool, off: Iterable[str] = ()
+    ordered_gates: Sequence[tuple[Gate, tuple[str, ...] | None]],
+    *,
+    is_published: bool,
+    off_gates: Iterable[str] = (),
 ) -> Order:
     """Order of gates with their ranks."""
-    steps: list[Step] = []
-    decides: list[str] = []
-    for gate, names in rows:
-        steps.append(Step(gate, names, len(decides)))
-        decides += gate.decides if gate.firing == "refuse" else ()
-    query = [step for step in steps if step.gate.judges == "query"]
-    answer = [step for step in steps if step.gate.judges == "answer"]
-    rest = [step for step in steps if not _ends(step.gate)]
-    gap = [step.gate.name for step in rest].index(GAP)
+    ordered_steps: list[Step] = []
+    deciding_names: list[str] = []
+    for gate, gate_names in ordered_gates:
+        ordered_steps.append(Step(gate, gate_names, len(deciding_names)))
+        deciding_names += gate.decides if gate.firing == "refuse" else ()
+    query_steps = [order_step for order_step in ordered_steps if order_step.gate.judges == "query"]
+    answer_steps = [
+        order_step for order_step in ordered_steps if order_step.gate.judges == "answer"
+    ]
+    hit_steps = [order_step for order_step in ordered_steps if not _ends(order_step.gate)]
+    gap_index = [order_step.gate.name for order_step in hit_steps].index(GAP_NAME)
     return Order(
-        tuple(query),
-        tuple(rest[:gap]),
-        tuple(rest[gap + 1 :]),
-        tuple(answer),
-        tuple(decides),
-        published,
-        frozenset(off),
+        tuple(query_steps),
+        tuple(hit_steps[:gap_index]),
+        tuple(hit_steps[gap_index + 1 :]),
+        tuple(answer_steps),
+        tuple(deciding_names),
+        is_published,
+        frozenset(off_gates),
     )
 
 
-PUBLISHED_ORDER = _place([(gate, None) for gate in gates.GATES], published=True)
+PUBLISHED_ORDER = _place([(gate, None) for gate in gates.GATES], is_published=True)
 
 
-def policy_order(stated: tuple[str, ...], user: tuple[str, ...]) -> Order:
+def policy_order(gate_names: tuple[str, ...], user_gates: tuple[str, ...]) -> Order:
     """Order of a policy: the gates that it names, in their order; a gate left out is off.
 
     An empty query, an empty retrieval and an answer that is not fit to leave are refused all the
     same.
 
     Args:
-      stated: names of gates; `signals.<name>` and `gates.<name>` are one gate on a signal and one
-        of the user, `signals` all of them that are not named.
-      user: gates on signals and of the user that policies have, so named.
+      gate_names: names of gates; `signals.<name>` and `gates.<name>` are one gate on a signal and
+        one of the user, `signals` all of them that are not named.
+      user_gates: gates on signals and of the user that policies have, so named.
 
     Raises:
       ValueError: see `check_order`.
@@ -117,30 +124,52 @@ def policy_order(stated: tuple[str, ...], user: tuple[str, ...]) -> Order:
       >>> sorted(order.off)[:3]
       ['coverage', 'density', 'domain']
     """
-    check_order(stated)
-    table = {gate.name: gate for gate in gates.GATES}
-    off = [gate.name for gate in gates.GATES if gate.switch and gate.name not in stated]
-    middle = [name for name in stated if name not in table or not _ends(table[name])]
+    check_order(gate_names)
+    gate_by_name = {gate.name: gate for gate in gates.GATES}
+    off_gates = [gate.name for gate in gates.GATES if gate.switch and gate.name not in gate_names]
+    hit_gates = [
+        gate_name
+        for gate_name in gate_names
+        if gate_name not in gate_by_name or not _ends(gate_by_name[gate_name])
+    ]
     # What is off decides nothing wherever it stands, but that nothing was retrieved is found first,
     # and without a gap gate every question is answered.
-    first = [name for name in ("l2", GAP) if name in off]
-    rest = [name for name in off if name not in first and not _ends(table[name])]
-    answer = [name for name in stated if name in table and table[name].judges == "answer"]
-    answer += [gate.name for gate in gates.judging_gates("answer") if gate.name not in answer]
-    alone = {name for name in stated if "." in name}
-    group = tuple(name for name in user if name not in alone)
-    rows: list[tuple[Gate, tuple[str, ...] | None]] = [
+    first_gates = [gate_name for gate_name in ("l2", GAP_NAME) if gate_name in off_gates]
+    remaining_gates = [
+        gate_name
+        for gate_name in off_gates
+        if gate_name not in first_gates and not _ends(gate_by_name[gate_name])
+    ]
+    answer_gates = [
+        gate_name
+        for gate_name in gate_names
+        if gate_name in gate_by_name and gate_by_name[gate_name].judges == "answer"
+    ]
+    answer_gates += [
+        gate.name for gate in gates.judging_gates("answer") if gate.name not in answer_gates
+    ]
+    single_gates = {gate_name for gate_name in gate_names if "." in gate_name}
+    grouped_gates = tuple(gate_name for gate_name in user_gates if gate_name not in single_gates)
+    ordered_gates: list[tuple[Gate, tuple[str, ...] | None]] = [
         (gate, None) for gate in gates.judging_gates("query")
     ]
-    for name in (*first, *middle, *rest):
-        if "." in name:
-            rows += [(table[SIGNALS], (name,))] if name in user else []
+    for gate_name in (*first_gates, *hit_gates, *remaining_gates):
+        if "." in gate_name:
+            ordered_gates += (
+                [(gate_by_name[SIGNALS], (gate_name,))] if gate_name in user_gates else []
+            )
         else:
-            rows.append((table[name], group if name == SIGNALS else None))
-    return _place([*rows, *((table[name], None) for name in answer)], published=False, off=off)
+            ordered_gates.append(
+                (gate_by_name[gate_name], grouped_gates if gate_name == SIGNALS else None)
+            )
+    return _place(
+        [*ordered_gates, *((gate_by_name[gate_name], None) for gate_name in answer_gates)],
+        is_published=False,
+        off_gates=off_gates,
+    )
 
 
-def check_order(stated: Sequence[str]) -> None:
+def check_order(gate_names: Sequence[str]) -> None:
     """Stop at an order that no chain can have.
 
     Raises:
@@ -148,34 +177,45 @@ def check_order(stated: Sequence[str]) -> None:
         on the answer that is not last, or one on the chosen hits before the gap gate, whose
         resolver chooses them.
     """
-    if not stated:
+    if not gate_names:
         refuse("an order must name a gate", "none", "null is the published order")
-    judges = {gate.name: gate.judges for gate in gates.GATES}
-    for name in stated:
+    judged_by_gate = {gate.name: gate.judges for gate in gates.GATES}
+    for gate_name in gate_names:
         # Gates on signals and of the user are in no table here: only the form of their names can be
         # checked.
-        section, _, own = name.partition(".")
-        if name not in judges and not (section in {SIGNALS, USER_GATES_SECTION} and is_name(own)):
-            known = f"{', '.join(judges)}, signals.<name> or gates.<name>"
-            refuse(f"an order must name gates ({known})", repr(name[:80]), "correct the name")
-        if stated.count(name) > 1:
-            refuse("an order must name each gate once", f"{name!r} twice", "take one away")
+        section_name, _, user_name = gate_name.partition(".")
+        if gate_name not in judged_by_gate and not (
+            section_name in {SIGNALS, USER_GATES_SECTION} and is_name(user_name)
+        ):
+            known_names = f"{', '.join(judged_by_gate)}, signals.<name> or gates.<name>"
+            refuse(
+                f"an order must name gates ({known_names})",
+                repr(gate_name[:80]),
+                "correct the name",
+            )
+        if gate_names.count(gate_name) > 1:
+            refuse("an order must name each gate once", f"{gate_name!r} twice", "take one away")
     # what judges a query needs no hits, and what judges an answer needs all that comes before
-    stages = [{"query": 0, "answer": 2}.get(judges.get(name, ""), 1) for name in stated]
-    for name, before, stage in zip(stated[1:], stages, stages[1:], strict=False):
-        if stage < before:
-            rule = "an order must have gates on the query first and those on the answer last"
-            refuse(rule, f"{name!r} behind others", "move it")
+    order_stages = [
+        {"query": 0, "answer": 2}.get(judged_by_gate.get(gate_name, ""), 1)
+        for gate_name in gate_names
+    ]
+    for gate_name, earlier_stage, gate_stage in zip(
+        gate_names[1:], order_stages, order_stages[1:], strict=False
+    ):
+        if gate_stage < earlier_stage:
+            requirement = "an order must have gates on the query first and those on the answer last"
+            refuse(requirement, f"{gate_name!r} behind others", "move it")
     # the resolver chooses hits behind the gap gate; before it there are no chosen hits to judge
-    for name in stated[: stated.index(GAP)] if GAP in stated else ():
-        if name in ON_CHOSEN:
-            rule = f"it judges the hits that {GAP} chooses"
-            refuse(f"an order must have {GAP} before {name}", "it behind", rule)
+    for gate_name in gate_names[: gate_names.index(GAP_NAME)] if GAP_NAME in gate_names else ():
+        if gate_name in CHOSEN_READERS:
+            requirement = f"it judges the hits that {GAP_NAME} chooses"
+            refuse(f"an order must have {GAP_NAME} before {gate_name}", "it behind", requirement)
 
 
-def user_names(signals: Iterable[str], own: Mapping[str, object]) -> tuple[str, ...]:
+def user_names(signal_names: Iterable[str], user_gates: Mapping[str, object]) -> tuple[str, ...]:
     """Names of the gates on signals and of the user, as an order has them."""
     return (
-        *(f"{SIGNALS}.{name}" for name in signals),
-        *(f"{USER_GATES_SECTION}.{name}" for name in own),
+        *(f"{SIGNALS}.{gate_name}" for gate_name in signal_names),
+        *(f"{USER_GATES_SECTION}.{gate_name}" for gate_name in user_gates),
     )

@@ -30,36 +30,47 @@ class Rule(NamedTuple):
     thresholds: tuple[Threshold, ...] = ()
 
 
-def _rule_threshold(key: str, *, meets: str, lead: bool = False) -> Threshold:
-    unit = SQUARED_L2 if key == "min_group_gap" else LEAD if lead else COSINE
-    return Threshold(f"resolver.{key}", "floor", unit, meets, nullable=True, log=lead)
+def _rule_threshold(threshold_key: str, *, measurement: str, is_lead: bool = False) -> Threshold:
+    threshold_unit = SQUARED_L2 if threshold_key == "min_group_gap" else LEAD if is_lead else COSINE
+    return Threshold(
+        f"resolver.{threshold_key}",
+        "floor",
+        threshold_unit,
+        measurement,
+        nullable=True,
+        log=is_lead,
+    )
 
 
 RULES: tuple[Rule, ...] = (  # in their order: the first that decides wins (rule S3.3)
     Rule("single_group", Status.ok),
     Rule("overview", Status.ambiguous),
     Rule("entities", Status.ok),
-    Rule("group_gap", Status.ok, (_rule_threshold("min_group_gap", meets="group_gap", lead=True),)),
+    Rule(
+        "group_gap",
+        Status.ok,
+        (_rule_threshold("min_group_gap", measurement="group_gap", is_lead=True),),
+    ),
     Rule(
         "signature_similarity",
         Status.ok,
         (
-            _rule_threshold("min_sig_sim", meets="best_signature"),
-            _rule_threshold("min_sig_sim_gap", meets="gap_signature", lead=True),
+            _rule_threshold("min_sig_sim", measurement="best_signature"),
+            _rule_threshold("min_sig_sim_gap", measurement="gap_signature", is_lead=True),
         ),
     ),
     Rule(
         "anchor_similarity",
         Status.ok,
         (
-            _rule_threshold("min_anchor_sim", meets="best_anchor"),
-            _rule_threshold("min_anchor_sim_gap", meets="gap_anchor", lead=True),
+            _rule_threshold("min_anchor_sim", measurement="best_anchor"),
+            _rule_threshold("min_anchor_sim_gap", measurement="gap_anchor", is_lead=True),
         ),
     ),
     Rule("options", Status.ambiguous),
 )
 ONE_OPTION = "single_option"  # what asking becomes where one option is left (rule S3.5)
-RULE = {rule.name: number for number, rule in enumerate(RULES)}
+RULE_NUMBERS = {rule.name: number for number, rule in enumerate(RULES)}
 # What decided, by the number that `decide_rules` gives: the rules, then the same where one option
 # is left.
 OUTCOMES: tuple[tuple[str, Status], ...] = (
@@ -78,13 +89,13 @@ class Contest(NamedTuple):
 
     Attributes:
       first: group that would win by distance, -1 for none.
-      group_gap: best_l2[1] - best_l2[0]; NaN where there is no second.
+      group_gap: best_l2[1] - best_l2[0]; NaN without a second.
       by_signature: group that would win by its signature, -1 for none.
       best_signature: highest cosine of a signature.
-      gap_signature: its lead over the second; NaN where there is none.
+      gap_signature: its lead over the second; NaN if none.
       by_anchor: group that would win by its anchor, -1 for none.
       best_anchor: highest cosine of an anchor.
-      gap_anchor: its lead over the second; NaN where there is none.
+      gap_anchor: its lead over the second; NaN if none.
     """
 
     first: IntArray
@@ -104,26 +115,34 @@ def reshape_contest(evidence: Contest, shape: tuple[int, ...]) -> Contest:
       evidence: contest of any shape.
       shape: of the result's fields.
     """
-    fields: list[Any] = [field.reshape(shape) for field in evidence]
-    return Contest(*fields)
+    shaped_fields: list[Any] = [contest_field.reshape(shape) for contest_field in evidence]
+    return Contest(*shaped_fields)
 
 
 def _best_two(
-    values: FloatArray, order: IntArray | None
+    group_values: FloatArray, group_order: IntArray | None
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    filled = np.where(np.isnan(values), -np.inf, values)
-    rows = np.arange(len(values))
-    if order is None:
-        winner = filled.argmax(axis=1)
+    """Winner, its value and its lead over the second, [B] each; of equal values the first wins.
+
+    Example:
+      >>> [column.tolist() for column in _best_two(np.array([[0.5, 0.75, np.nan]]), None)]
+      [[1], [0.75], [0.25]]
+    """
+    filled_values = np.where(np.isnan(group_values), -np.inf, group_values)
+    row_indices = np.arange(len(group_values))
+    if group_order is None:
+        winners = filled_values.argmax(axis=1)
     else:
-        winner = order[rows, np.take_along_axis(filled, order, axis=1).argmax(axis=1)]
-    best = filled[rows, winner]
-    filled[rows, winner] = -np.inf
-    second = filled.max(axis=1)
-    known = np.isfinite(best)
+        winners = group_order[
+            row_indices, np.take_along_axis(filled_values, group_order, axis=1).argmax(axis=1)
+        ]
+    best_values = filled_values[row_indices, winners]
+    filled_values[row_indices, winners] = -np.inf
+    second_values = filled_values.max(axis=1)
+    has_best = np.isfinite(best_values)
     with np.errstate(invalid="ignore"):
-        lead = np.where(np.isfinite(second), best - second, np.nan)
-    return np.where(known, winner, -1), np.where(known, best, np.nan), lead
+        lead_values = np.where(np.isfinite(second_values), best_values - second_values, np.nan)
+    return np.where(has_best, winners, -1), np.where(has_best, best_values, np.nan), lead_values
 
 
 def contest(
@@ -144,11 +163,12 @@ def contest(
 
     Source: rule S3.3, `group_gap`, `signature_similarity`, `anchor_similarity`.
     """
-    nearest, _, gap = _best_two(np.where(candidates, -best_l2, -np.inf), order)
-    signature_, anchor_ = (
-        _best_two(np.where(candidates, sim, -np.inf), order) for sim in (sig_sim, anchor_sim)
+    nearest_groups, _, group_gaps = _best_two(np.where(candidates, -best_l2, -np.inf), order)
+    signature_best, anchor_best = (
+        _best_two(np.where(candidates, similarity, -np.inf), order)
+        for similarity in (sig_sim, anchor_sim)
     )
-    return Contest(nearest, gap, *signature_, *anchor_)
+    return Contest(nearest_groups, group_gaps, *signature_best, *anchor_best)
 
 
 class RuleThresholds(NamedTuple):
@@ -196,13 +216,15 @@ def rule_margins(evidence: Contest, thresholds: RuleThresholds) -> RuleMargins:
 
     Source: rule S3.3.
     """
-    of_gap, of_signature, signature_lead, of_anchor, anchor_lead = (
+    gap_margin, signature_margin, signature_lead_margin, anchor_margin, anchor_lead_margin = (
         headroom(getattr(evidence, threshold.meets), getattr(thresholds, threshold.key))
-        for rule in RULES
-        for threshold in rule.thresholds
+        for resolver_rule in RULES
+        for threshold in resolver_rule.thresholds
     )
     return RuleMargins(
-        of_gap, np.minimum(of_signature, signature_lead), np.minimum(of_anchor, anchor_lead)
+        gap_margin,
+        np.minimum(signature_margin, signature_lead_margin),
+        np.minimum(anchor_margin, anchor_lead_margin),
     )
 
 
@@ -264,14 +286,14 @@ class RuleEvidence(NamedTuple):
     n_options_tied: IntArray
 
 
-def number_unless(number: int, passes: Any) -> CodeArray:  # noqa: ANN401 - bool or array
+def number_unless(rule_number: int, is_passed: Any) -> CodeArray:  # noqa: ANN401 - bool or array
     """A number, and `NO_NUMBER` where something passes, [...].
 
     Passing sets all of its bits, which is never the least: 40 times as fast as a masked copy.
     """
     numbers: CodeArray = np.multiply(
-        np.asarray(passes).view(np.int8), np.int8(NO_NUMBER)
-    ) | np.int8(number)
+        np.asarray(is_passed).view(np.int8), np.int8(NO_NUMBER)
+    ) | np.int8(rule_number)
     return numbers
 
 
@@ -282,8 +304,8 @@ def is_overview(evidence: RuleEvidence, switches: RuleSwitches) -> BoolArray:
       evidence: of the queries, [Q].
       switches: scalars, or [P, 1] of policies.
     """
-    lifted = np.logical_and(switches.overview_entities_lift, evidence.names_entity)
-    return np.logical_and(switches.overview, evidence.overview) & ~lifted
+    is_lifted = np.logical_and(switches.overview_entities_lift, evidence.names_entity)
+    return np.logical_and(switches.overview, evidence.overview) & ~is_lifted
 
 
 def entities_rule_applies(evidence: RuleEvidence, switches: RuleSwitches) -> BoolArray:
@@ -295,8 +317,8 @@ def entities_rule_applies(evidence: RuleEvidence, switches: RuleSwitches) -> Boo
       evidence: of the queries, [Q].
       switches: scalars, or [P, 1] of policies.
     """
-    lacking = np.logical_and(switches.require_full_entity_coverage, ~evidence.full_entities)
-    return np.logical_and(switches.entities, ~evidence.skips_entities) & ~lacking
+    lacks_entities = np.logical_and(switches.require_full_entity_coverage, ~evidence.full_entities)
+    return np.logical_and(switches.entities, ~evidence.skips_entities) & ~lacks_entities
 
 
 def ties_on_entities(evidence: RuleEvidence, switches: RuleSwitches) -> BoolArray:
@@ -308,8 +330,8 @@ def ties_on_entities(evidence: RuleEvidence, switches: RuleSwitches) -> BoolArra
       evidence: of the queries, [Q].
       switches: scalars, or [P, 1] of policies.
     """
-    before = (evidence.n_groups == 1) | is_overview(evidence, switches)
-    return entities_rule_applies(evidence, switches) & ~before
+    decided_before = (evidence.n_groups == 1) | is_overview(evidence, switches)
+    return entities_rule_applies(evidence, switches) & ~decided_before
 
 
 def decide_rules(
@@ -327,27 +349,46 @@ def decide_rules(
       shape: of the result, to which all of them broadcast.
 
     Returns:
-      Number in `OUTCOMES`, and whether the rules after `entities` chose among the groups that tie
-      on entities.
+      Number in `RULE_OUTCOMES`, and whether the rules after `entities` chose among the groups that
+      tie on entities.
 
     Source: rules S3.3, S3.5.
     """
-    tied = ties_on_entities(evidence, switches)
-    of_all, of_tied = (
+    is_tied = ties_on_entities(evidence, switches)
+    margins_of_all, margins_of_tied = (
         rule_margins(evidence.all, thresholds),
         rule_margins(evidence.tied, thresholds),
     )
     # the last rule decides where no other does
-    number = np.full(shape, RULE["options"], dtype=np.int8)
-    for rule in RuleMargins._fields:
-        by_all, by_tied = decides(getattr(of_all, rule)), decides(getattr(of_tied, rule))
-        np.minimum(
-            number, number_unless(RULE[rule], ~((tied & by_tied) | (~tied & by_all))), out=number
+    rule_numbers = np.full(shape, RULE_NUMBERS["options"], dtype=np.int8)
+    for rule_name in RuleMargins._fields:
+        decides_all, decides_tied = (
+            decides(getattr(margins_of_all, rule_name)),
+            decides(getattr(margins_of_tied, rule_name)),
         )
-    np.minimum(number, number_unless(RULE["entities"], ~(tied & evidence.has_winner)), out=number)
+        np.minimum(
+            rule_numbers,
+            number_unless(
+                RULE_NUMBERS[rule_name], ~((is_tied & decides_tied) | (~is_tied & decides_all))
+            ),
+            out=rule_numbers,
+        )
     np.minimum(
-        number, number_unless(RULE["overview"], ~is_overview(evidence, switches)), out=number
+        rule_numbers,
+        number_unless(RULE_NUMBERS["entities"], ~(is_tied & evidence.has_winner)),
+        out=rule_numbers,
     )
-    np.minimum(number, number_unless(RULE["single_group"], evidence.n_groups != 1), out=number)
-    one_option = (tied & (evidence.n_options_tied == 1)) | (~tied & (evidence.n_options_all == 1))
-    return np.multiply(one_option, len(RULES), dtype=np.int8) + number, tied
+    np.minimum(
+        rule_numbers,
+        number_unless(RULE_NUMBERS["overview"], ~is_overview(evidence, switches)),
+        out=rule_numbers,
+    )
+    np.minimum(
+        rule_numbers,
+        number_unless(RULE_NUMBERS["single_group"], evidence.n_groups != 1),
+        out=rule_numbers,
+    )
+    has_one_option = (is_tied & (evidence.n_options_tied == 1)) | (
+        ~is_tied & (evidence.n_options_all == 1)
+    )
+    return np.multiply(has_one_option, len(RULES), dtype=np.int8) + rule_numbers, is_tied

@@ -35,8 +35,8 @@ from raglab.policy_parts.arms import ARMS, CHOOSERS
 from raglab.policy_parts.gate_order import check_order
 from raglab.policy_parts.own_gates import section_error
 from raglab.policy_parts.patterns import (
-    COUNTED,
-    MOST_PATTERNS,
+    COUNTED_LISTS,
+    MAX_PATTERNS,
     NOTHING_SPENT,
     Pattern,
     check_patterns,
@@ -88,12 +88,12 @@ Scale = Annotated[
 Stated = StrictStr | tuple[StrictStr, ...]
 
 
-SHOWN = 120  # characters of a key or a value that a message shows
+SHOWN_CHARACTERS = 120  # characters of a key or a value that a message shows
 
 
-def cut_value(text: str, most: int = SHOWN) -> str:
+def cut_value(text: str, max_length: int = SHOWN_CHARACTERS) -> str:
     """Text of a key or a value as a message shows it."""
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= max_length else f"{text[:max_length]}..."
 
 
 class _Section(BaseModel):
@@ -110,7 +110,7 @@ class _ListSection(_Section):
 # overflows.
 MOST_KNOTS, MOST_PARTS, MOST_WEIGHT = 10_000, 200, 1e12
 # of a signal: one that hardly varies has a tiny scale, and no quotient overflows
-LEAST_SCALE = 1e-100
+MIN_SCALE = 1e-100
 Number = Annotated[float, Field(strict=True, ge=-MOST_WEIGHT, le=MOST_WEIGHT, allow_inf_nan=False)]
 
 
@@ -127,16 +127,22 @@ class OfGates:
 
 def section_of(gate: gates.Gate) -> Any:  # noqa: ANN401 - a model
     """Section of a gate: its switch, and a number a threshold within the range of its unit."""
-    fields: dict[str, Any] = {"enabled": (bool, ...)}
+    section_fields: dict[str, Any] = {"enabled": (bool, ...)}
     for threshold in gate.thresholds:
-        kind: Any = Annotated[int if threshold.whole else float, _unit_field(threshold.unit)]
-        fields[threshold.key] = (kind | None if threshold.nullable else kind, ...)
-    section = create_model(
-        gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields
+        number_type: Any = Annotated[int if threshold.whole else float, _unit_field(threshold.unit)]
+        section_fields[threshold.key] = (
+            number_type | None if threshold.nullable else number_type,
+            ...,
+        )
+    gate_section = create_model(
+        gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **section_fields
     )
-    section.__module__, section.__qualname__ = __name__, f"{OfGates.__name__}.{section.__name__}"
-    setattr(OfGates, section.__name__, section)
-    return section
+    gate_section.__module__, gate_section.__qualname__ = (
+        __name__,
+        f"{OfGates.__name__}.{gate_section.__name__}",
+    )
+    setattr(OfGates, gate_section.__name__, gate_section)
+    return gate_section
 
 
 class Gap(section_of(gates.gate_by_name("gap"))):  # type: ignore[misc]
@@ -160,13 +166,13 @@ class Polyline(_ListSection):
     @model_validator(mode="after")
     def _monotone(self) -> Self:
         if not self.x or len(self.x) != len(self.y):
-            msg = "x and y must be as many finite numbers, at least one; fit the gate again"
-            raise ValueError(msg)
-        if any(left >= right for left, right in pairwise(self.x)) or any(
-            left > right for left, right in pairwise(self.y)
+            message = "x and y must be as many finite numbers, at least one; fit the gate again"
+            raise ValueError(message)
+        if any(left_value >= right_value for left_value, right_value in pairwise(self.x)) or any(
+            left_value > right_value for left_value, right_value in pairwise(self.y)
         ):
-            msg = "x must ascend and y must not fall; fit the gate again"
-            raise ValueError(msg)
+            message = "x must ascend and y must not fall; fit the gate again"
+            raise ValueError(message)
         return self
 
 
@@ -181,11 +187,11 @@ class FusionSection(section_of(gates.gate_by_name("fused"))):  # type: ignore[mi
     def _usable(self) -> Self:
         _check_names(self.parts, "parts must name signals")
         if self.enabled and not self.parts:
-            msg = (
+            message = (
                 "a fused gate without parts refuses everything; fit one (raglab.fit_fused_gate) "
                 "or switch it off"
             )
-            raise ValueError(msg)
+            raise ValueError(message)
         return self
 
 
@@ -204,9 +210,9 @@ class Calibration(Polyline):
 
     @model_validator(mode="after")
     def _probability(self) -> Self:
-        if not all(0.0 <= value <= 1.0 for value in self.y):
-            msg = "y must lie in [0, 1]; fit the calibration again"
-            raise ValueError(msg)
+        if not all(0.0 <= probability <= 1.0 for probability in self.y):
+            message = "y must lie in [0, 1]; fit the calibration again"
+            raise ValueError(message)
         return self
 
 
@@ -270,63 +276,72 @@ class SignalSection(_Section):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.min is not None and self.max is not None and self.min > self.max:
-            msg = f"min must not be above max, {self.max}; no value would pass"
-            raise ValueError(msg)
+            message = f"min must not be above max, {self.max}; no value would pass"
+            raise ValueError(message)
         return self
 
 
-UNSTATED = SignalSection(enabled=False)  # of a signal that a policy does not gate
+UNGATED_SIGNAL = SignalSection(enabled=False)  # of a signal that a policy does not gate
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
     """Names of signals, the built-in ones in their order, then those of the user by name."""
-    named = set(names)
-    return (*(name for name in NAMES if name in named), *sorted(named.difference(NAMES)))
+    name_set = set(names)
+    return (
+        *(signal_name for signal_name in NAMES if signal_name in name_set),
+        *sorted(name_set.difference(NAMES)),
+    )
 
 
-def _check_names(names: Iterable[str], rule: str) -> None:
+def _check_names(names: Iterable[str], requirement: str) -> None:
     """Stop where a text can name no signal.
 
     Whether there is one of that name, the trace or the machine knows.
     """
     for name in names:
         if not is_name(name):
-            what = "small letters, digits and underscores, at most 40, a letter first"
-            msg = f"{rule} ({what}), got {cut_value(repr(name))}; correct the name"
-            raise ValueError(msg)
+            name_form = "small letters, digits and underscores, at most 40, a letter first"
+            message = f"{requirement} ({name_form}), got {cut_value(repr(name))}; correct the name"
+            raise ValueError(message)
 
 
 def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection]:
     """Gates on signals, bounds of the built-in ones within the range of their unit."""
     _check_names(signals, "signals must be named")
-    for name in in_order(signals.keys() & set(NAMES)):
-        unit = signal(name).unit
-        for key in ("min", "max"):
-            bound = getattr(signals[name], key)
-            if bound is not None and not unit.low <= bound <= unit.high:
-                within = f"[{unit.low:g}, {unit.high:g}]"
-                msg = (
-                    f"{name}.{key} must lie in {within}, {bound:g} does not; it is {unit.described}"
+    for signal_name in in_order(signals.keys() & set(NAMES)):
+        signal_unit = signal(signal_name).unit
+        for bound_key in ("min", "max"):
+            bound = getattr(signals[signal_name], bound_key)
+            if bound is not None and not signal_unit.low <= bound <= signal_unit.high:
+                range_text = f"[{signal_unit.low:g}, {signal_unit.high:g}]"
+                message = (
+                    f"{signal_name}.{bound_key} must lie in {range_text}, {bound:g} does not; "
+                    f"it is {signal_unit.described}"
                 )
-                raise ValueError(msg)
+                raise ValueError(message)
     return signals
 
 
 SignalSections = Annotated[dict[StrictStr, SignalSection], AfterValidator(_known_signals)]
 
 
-def _known_gates(stated: dict[str, dict[str, bool | float]]) -> dict[str, dict[str, bool | float]]:
+def _known_gates(
+    gate_sections: dict[str, dict[str, bool | float]],
+) -> dict[str, dict[str, bool | float]]:
     """User gates, checked against their registration as far as this process has it (rule S2.18)."""
-    _check_names(stated, "gates must be named")
-    for name, section in stated.items():
-        for key, value in section.items():
-            if (key == "enabled") is not isinstance(value, bool) or not isfinite(value):
-                rule = "must be a finite number, of enabled true or false"
-                msg = f"{name}.{cut_value(key)} {rule}, got {value!r}; correct it"
-                raise ValueError(msg)
-        if wrong := section_error(name, section):
-            raise ValueError(wrong)
-    return stated
+    _check_names(gate_sections, "gates must be named")
+    for gate_name, gate_section in gate_sections.items():
+        for setting_key, setting in gate_section.items():
+            if (setting_key == "enabled") is not isinstance(setting, bool) or not isfinite(setting):
+                requirement = "must be a finite number, of enabled true or false"
+                message = (
+                    f"{gate_name}.{cut_value(setting_key)} {requirement}, got {setting!r}; "
+                    "correct it"
+                )
+                raise ValueError(message)
+        if section_fault := section_error(gate_name, gate_section):
+            raise ValueError(section_fault)
+    return gate_sections
 
 
 GateSections = Annotated[
@@ -356,7 +371,7 @@ class CostsSection(_Section):
     def matrix(self) -> NDArray[np.float64]:
         """Cost by label and outcome, [3, 5]."""
         return np.array(
-            [[getattr(getattr(self, label), name) for name in OUTCOMES] for label in LABELS]
+            [[getattr(getattr(self, label), outcome) for outcome in OUTCOMES] for label in LABELS]
         )
 
 
@@ -364,23 +379,23 @@ class PartSection(_ListSection):
     """What one signal adds to the logits of the classes (rule S2.17)."""
 
     center: Number
-    scale: Annotated[float, Field(strict=True, ge=LEAST_SCALE, le=MOST_WEIGHT, allow_inf_nan=False)]
+    scale: Annotated[float, Field(strict=True, ge=MIN_SCALE, le=MOST_WEIGHT, allow_inf_nan=False)]
     missing: Number
     weights: tuple[Number, Number, Number, Number]
 
 
 ClassBias = tuple[Number, Number, Number, Number]
-MOST_GROUPS = 10_000  # of a model
-LONGEST_GROUP = 200  # characters of its name
+MAX_GROUPS = 10_000  # of a model
+MAX_GROUP_NAME = 200  # characters of its name
 
 
 class GroupSection(_ListSection):
     """Rule S2.20: what a case's group adds to the class logits, by the value of an attribute."""
 
-    attribute: Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_GROUP)]
+    attribute: Annotated[StrictStr, Field(min_length=1, max_length=MAX_GROUP_NAME)]
     bias: Annotated[
-        dict[Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_GROUP)], ClassBias],
-        Field(min_length=1, max_length=MOST_GROUPS),
+        dict[Annotated[StrictStr, Field(min_length=1, max_length=MAX_GROUP_NAME)], ClassBias],
+        Field(min_length=1, max_length=MAX_GROUPS),
     ]
 
     @property
@@ -389,7 +404,7 @@ class GroupSection(_ListSection):
         return GroupBias(self.attribute, tuple(sorted(self.bias.items())))
 
 
-LEAST_SUM = 1e-3  # by which rounded shares may miss 1
+SHARE_TOLERANCE = 1e-3  # by which rounded shares may miss 1
 LabelShare = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
 LabelShares = tuple[LabelShare, LabelShare, LabelShare]
 
@@ -403,9 +418,9 @@ class MixSection(_ListSection):
     @field_validator("fitted", "traffic")
     @classmethod
     def _whole(cls, shares: LabelShares) -> LabelShares:
-        if abs(sum(shares) - 1.0) > LEAST_SUM:
-            msg = f"shares of a mix must sum to 1, got {sum(shares):g}; fit again"
-            raise ValueError(msg)
+        if abs(sum(shares) - 1.0) > SHARE_TOLERANCE:
+            message = f"shares of a mix must sum to 1, got {sum(shares):g}; fit again"
+            raise ValueError(message)
         return shares
 
 
@@ -429,15 +444,23 @@ class ModelSection(_ListSection):
     @cached_property
     def model(self) -> DecisionModel:
         """The model as the algebra takes it."""
-        parts = (
-            SignalPart(name, p.center, p.scale, p.missing, p.weights)
-            for name, p in sorted(self.parts.items())
+        signal_parts = (
+            SignalPart(
+                signal_name,
+                part_section.center,
+                part_section.scale,
+                part_section.missing,
+                part_section.weights,
+            )
+            for signal_name, part_section in sorted(self.parts.items())
         )
-        groups = None if self.groups is None else self.groups.table
-        bias: tuple[float, ...] = self.bias
+        group_bias = None if self.groups is None else self.groups.table
+        class_bias: tuple[float, ...] = self.bias
         if self.mix is not None:
-            bias = mixed_bias(bias, self.mix.fitted, self.mix.traffic)
-        return DecisionModel(tuple(parts), bias, self.asked_right, self.structure, groups)
+            class_bias = mixed_bias(class_bias, self.mix.fitted, self.mix.traffic)
+        return DecisionModel(
+            tuple(signal_parts), class_bias, self.asked_right, self.structure, group_bias
+        )
 
 
 class DecisionSection(_Section):
@@ -469,13 +492,13 @@ class DecisionSection(_Section):
     @model_validator(mode="after")
     def _decides(self) -> Self:
         if self.rule == EXPECTED_COST and self.model is None:
-            msg = "rule expected_cost needs a model; fit one with raglab.fit_decision"
-            raise ValueError(msg)
+            message = "rule expected_cost needs a model; fit one with raglab.fit_decision"
+            raise ValueError(message)
         return self
 
 
-LONGEST_PATTERN = 2_000  # characters
-LONGEST_NAME = 200  # characters of an entity's name
+MAX_PATTERN_LENGTH = 2_000  # characters
+MAX_ENTITY_NAME = 200  # characters of an entity's name
 
 
 class PatternLists(_ListSection):
@@ -504,48 +527,75 @@ class PatternLists(_ListSection):
 
         A thousand small bombs are no larger than a big one.
         """
-        spent = NOTHING_SPENT
-        for name in (*COUNTED, "entities", "document_entities"):
-            held = getattr(self, name)
+        spent_budget = NOTHING_SPENT
+        for list_name in (*COUNTED_LISTS, "entities", "document_entities"):
+            listed_patterns = getattr(self, list_name)
             try:
-                spent = check_patterns(_listed_patterns(held), spent)
-                unknown = [name for name in self.document_entities if name not in self.entities]
-                if unknown and name == "document_entities":
-                    rule = f"document_entities must be among entities, {unknown[0]!r} is not"
-                    raise ValueError(f"{rule}; add it there, or correct the name")  # noqa: EM102, TRY003, TRY301
+                spent_budget = check_patterns(_listed_patterns(listed_patterns), spent_budget)
+                unknown_entities = [
+                    list_name
+                    for list_name in self.document_entities
+                    if list_name not in self.entities
+                ]
+                if unknown_entities and list_name == "document_entities":
+                    requirement = (
+                        f"document_entities must be among entities, {unknown_entities[0]!r} is not"
+                    )
+                    raise ValueError(f"{requirement}; add it there, or correct the name")  # noqa: EM102, TRY003, TRY301
             except ValueError as error:  # of that list, as errors of its own fields are
                 problem = PydanticCustomError(
                     "pattern", "{rule}", {"rule": str(error).removesuffix(".")}
                 )
-                details = InitErrorDetails(type=problem, loc=(name,), input=held)
-                raise ValidationError.from_exception_data(type(self).__name__, [details]) from None
+                error_details = InitErrorDetails(
+                    type=problem, loc=(list_name,), input=listed_patterns
+                )
+                raise ValidationError.from_exception_data(
+                    type(self).__name__, [error_details]
+                ) from None
         return self
 
 
-def _listed_patterns(held: Any) -> list[Pattern]:  # noqa: ANN401 - a list, or lists by name
+def _listed_patterns(given_patterns: Any) -> list[Pattern]:  # noqa: ANN401 - a list, or lists by name
     """Patterns of a list, or all aliases of entities by name, as many and as long as may be.
 
     Raises:
       ValueError: too many, one that is empty or too long, or a name that is too long.
     """
-    of_entities = isinstance(held, dict)
-    patterns = [*chain.from_iterable(held.values())] if of_entities else [*held]
-    parts = [*chain.from_iterable([p] if isinstance(p, str) else p or [""] for p in patterns)]
-    n, longest = max(len(held), len(patterns)), max(map(len, parts), default=0)
-    name = max(map(len, held), default=0) if of_entities else 0
-    if n > MOST_PATTERNS:
-        rule = f"a list must hold at most {MOST_PATTERNS} patterns, {n} are more; join some by |"
-        if of_entities:
-            rule = (
-                f"entities must be at most {MOST_PATTERNS} with all their aliases, {n} are more; "
+    is_by_name = isinstance(given_patterns, dict)
+    patterns = [*chain.from_iterable(given_patterns.values())] if is_by_name else [*given_patterns]
+    pattern_parts = [
+        *chain.from_iterable(
+            [pattern] if isinstance(pattern, str) else pattern or [""] for pattern in patterns
+        )
+    ]
+    n_patterns, longest_pattern = (
+        max(len(given_patterns), len(patterns)),
+        max(map(len, pattern_parts), default=0),
+    )
+    longest_name = max(map(len, given_patterns), default=0) if is_by_name else 0
+    if n_patterns > MAX_PATTERNS:
+        requirement = (
+            f"a list must hold at most {MAX_PATTERNS} patterns, {n_patterns} are more; join "
+            "some by |"
+        )
+        if is_by_name:
+            requirement = (
+                f"entities must be at most {MAX_PATTERNS} with all their aliases, {n_patterns} "
+                "are more; "
                 "state those of documents in their metadata"
             )
-    elif not all(parts):
-        rule = "a pattern must not be empty; remove it"
-    elif longest > LONGEST_PATTERN:
-        rule = f"a pattern must have at most {LONGEST_PATTERN} characters, {longest} are more"
-    elif name > LONGEST_NAME:
-        rule = f"an entity's name must have at most {LONGEST_NAME} characters, {name} are more"
+    elif not all(pattern_parts):
+        requirement = "a pattern must not be empty; remove it"
+    elif longest_pattern > MAX_PATTERN_LENGTH:
+        requirement = (
+            f"a pattern must have at most {MAX_PATTERN_LENGTH} characters, {longest_pattern} "
+            "are more"
+        )
+    elif longest_name > MAX_ENTITY_NAME:
+        requirement = (
+            f"an entity's name must have at most {MAX_ENTITY_NAME} characters, {longest_name} "
+            "are more"
+        )
     else:
         return patterns
-    raise ValueError(rule)
+    raise ValueError(requirement)

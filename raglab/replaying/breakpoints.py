@@ -24,7 +24,7 @@ from raglab.gating.expected_cost import COST_PATHS
 from raglab.gating.own_margins import USER_GATES_SECTION
 from raglab.policy import PolicyData
 from raglab.policy_parts.own_gates import (
-    REGISTERED,
+    REGISTERED_GATES,
     OwnGate,
     critical_values,
     last_passing,
@@ -116,11 +116,11 @@ def threshold_at(path: str) -> Threshold | None:
         return SWEPT[path]
     section_name, _, signal_bound = path.partition(".")
     signal_name, _, threshold_key = signal_bound.partition(".")
-    if section_name == USER_GATES_SECTION and signal_name in REGISTERED:
+    if section_name == USER_GATES_SECTION and signal_name in REGISTERED_GATES:
         return next(
             (
                 threshold
-                for threshold in REGISTERED[signal_name].thresholds
+                for threshold in REGISTERED_GATES[signal_name].thresholds
                 if threshold.key == threshold_key
             ),
             None,
@@ -235,7 +235,7 @@ def threshold_values(
                 getattr(evidence.tied, measurement_name)[depth],
             ]
         )
-    if measurement_name in chain.BY_SLOT:  # of every set of hits that may be chosen
+    if measurement_name in chain.SLOT_MEASUREMENTS:  # of every set of hits that may be chosen
         return _distinct_breakpoints(chain.measurement(evidence, measurement_name)[depth])
     return _one_value(chain.GateMeasurements(evidence, depth), thresholds, measurement_name)
 
@@ -347,7 +347,7 @@ def _chosen_values(evidence: Evidence, thresholds: Thresholds, path: str, depth:
         gate_name, _, threshold_key = path.removeprefix(f"{USER_GATES_SECTION}.").partition(".")
         gate = own_gate(gate_name)
         measurements = chain.GateMeasurements(evidence, depth)
-        if chain.BY_SLOT.intersection(gate.reads):
+        if chain.SLOT_MEASUREMENTS.intersection(gate.reads):
             measurements = replace(
                 measurements, slot=_slot_before_gates(evidence, thresholds, depth)
             )
@@ -374,7 +374,7 @@ def _chosen_values(evidence: Evidence, thresholds: Thresholds, path: str, depth:
             getattr(evidence.tied, measurement_name)[depth],
             getattr(evidence.all, measurement_name)[depth],
         )
-    if measurement_name in chain.BY_SLOT:
+    if measurement_name in chain.SLOT_MEASUREMENTS:
         measurements = chain.GateMeasurements(
             evidence, depth, slot=_slot_before_gates(evidence, thresholds, depth)
         )
@@ -403,7 +403,7 @@ def _deciding_hits(evidence: Evidence, thresholds: Thresholds, depth: int) -> Bo
         if evidence.answered
         else set()
     )
-    judged_measurements |= chain.BY_SLOT.intersection(
+    judged_measurements |= chain.SLOT_MEASUREMENTS.intersection(
         measurement
         for measurement_name in thresholds.own
         for measurement in own_gate(measurement_name).reads
@@ -436,7 +436,11 @@ def _greatest_costs(evidence: Evidence, thresholds: Thresholds, path: str, _: in
     # Where an answer is refused as unfit, answering was chosen all the same.
     action_stages = [
         action,
-        *(STAGE[stage_name] for stage_name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok),
+        *(
+            STAGE[stage_name]
+            for stage_name in chain.ANSWER_STAGES
+            if STATUS_OF[action] == Status.ok
+        ),
     ]
     end_thresholds = thresholds.with_value(path, np.array([[swept_range.low], [swept_range.high]]))
     acts_at_low, acts_at_high = np.isin(
@@ -474,7 +478,7 @@ def _critical(evidence: Evidence, thresholds: Thresholds, path: str, depth: int)
     """
     gate_name, _, threshold_key = path.removeprefix(f"{USER_GATES_SECTION}.").partition(".")
     gate, n_cases = own_gate(gate_name), len(evidence.label)
-    if not chain.BY_SLOT.intersection(gate.reads):
+    if not chain.SLOT_MEASUREMENTS.intersection(gate.reads):
         measurements = chain.GateMeasurements(evidence, depth)
         return critical_values(
             gate, threshold_key, thresholds.own[gate_name], measurements, (1, n_cases)

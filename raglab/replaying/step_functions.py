@@ -16,7 +16,7 @@ from raglab.decision.chain import (
 from raglab.decision.measurement import Evidence
 from raglab.decision.outcome_codes import (
     CELL_OF_CODE,
-    N_CODES,
+    CODES_PER_BLOCK,
     outcome_codes,
 )
 from raglab.decision.threshold_arrays import Thresholds, policy_thresholds, stacked
@@ -91,7 +91,7 @@ def piece_status(
     )
     pieces_by_path = piece_codes(labelled_evidence, policy_thresholds([policy]), paths)
     return {
-        path: (breakpoints, STATUS_OF[piece_outcomes % N_CODES // metrics.CELLS])
+        path: (breakpoints, STATUS_OF[piece_outcomes % CODES_PER_BLOCK // metrics.CELLS])
         for path, (breakpoints, piece_outcomes) in pieces_by_path.items()
     }
 

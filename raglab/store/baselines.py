@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from raglab import metrics
-from raglab.decision.answer_text import BASES, MIXED, SOURCES
+from raglab.decision.answer_text import ANSWER_BASES, MIXED, SOURCES
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS, OUTCOME_OF_CELL, OUTCOMES
 from raglab.store.files import (
     MAX_FILE_BYTES,
@@ -225,7 +225,7 @@ class Baseline(Result):
         record = read_json(Path(path), MAX_FILE_BYTES)
         stated = faults.checked(read_record(JsonLine(where, record), _FileFields, faults))
         cases = [BaselineCase(**case.model_dump(exclude={"cost"})) for case in stated.cases]
-        known = (SOURCES, MIXED, *BASES)
+        known = (SOURCES, MIXED, *ANSWER_BASES)
         least = max(stated.status_only, stated.missing_answers)
         pairs = [(case.label, case.outcome) for case in cases]
         odd = [" and ".join(pair) for pair in pairs if pair not in CELL_OF]

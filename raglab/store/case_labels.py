@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.answer_text import ANSWER_RIGHT, ANSWERS, BASIS, JUDGE_RIGHT
+from raglab.decision.answer_text import ANSWER_RIGHT, ANSWERS_KEY, BASIS_KEY, JUDGE_RIGHT
 from raglab.decision.document_names import case_sources
 from raglab.store.files import Where, shown_value
 from raglab.store.records import MAX_NAME, Faults, shown_names
@@ -40,11 +40,11 @@ KNOWN_EXTRAS = frozenset(
         "paragraph",
         "document",
         "conversation_id",
-        ANSWERS,
+        ANSWERS_KEY,
         SOURCE_GRADES,
         ANSWER_RIGHT,
         JUDGE_RIGHT,
-        BASIS,
+        BASIS_KEY,
         "answerability",
         "earlier_turns",
         "last_turn",

@@ -17,7 +17,7 @@ from uuid import UUID
 import numpy as np
 
 from raglab.arguments.plain_arrays import is_missing
-from raglab.decision.answer_text import ANSWERS, listed_answers
+from raglab.decision.answer_text import ANSWERS_KEY, listed_answers
 from raglab.values import TAG_KEYS
 from raglab.words.canonical import instant
 
@@ -158,5 +158,5 @@ CELL_READERS: Mapping[str, Callable[[Any], Any]] = {
     "source": name_text,
     "tags": json_cell,
     "groups": group_texts,
-    ANSWERS: gold_texts,
+    ANSWERS_KEY: gold_texts,
 }

@@ -23,7 +23,7 @@ from raglab.decision.document_names import (
     stated_exact_names,
 )
 from raglab.decision.measurement import CAN_BE_OFF
-from raglab.decision.score_directions import HIT_SCORES, SIGNS, warn_of_directions
+from raglab.decision.score_directions import DIRECTION_SIGNS, HIT_SCORES, warn_of_directions
 from raglab.policy import PolicyData
 from raglab.policy_parts.patterns import pattern_hits
 from raglab.signals import DECLARED_KEYS, Signal, own_signal
@@ -326,7 +326,7 @@ def frame_trace(
             values_of = np.full(rows.n_cells, np.nan)
             leads = order <= 0  # the first hit, or the one row that says there are none
             values_of[cell[leads]] = numbers[leads]
-            sign, best = SIGNS[signal.direction], np.full(rows.n_cells, np.nan)
+            sign, best = DIRECTION_SIGNS[signal.direction], np.full(rows.n_cells, np.nan)
             np.fmax.at(best, cell, numbers * sign)
             unsorted &= ~np.isnan(best) & ~(values_of * sign >= best)
             values_of = values_of.reshape(shape)

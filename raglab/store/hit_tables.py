@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, ConfigDict
 
-from raglab.arguments.plain_arrays import ROUNDING, within_range
+from raglab.arguments.plain_arrays import ROUNDING_TOLERANCE, within_range
 from raglab.arguments.user_warnings import warn_user
-from raglab.decision.answer_text import ANSWER_RIGHT, ANSWERS, JUDGE_RIGHT
+from raglab.decision.answer_text import ANSWER_RIGHT, ANSWERS_KEY, JUDGE_RIGHT
 from raglab.store.case_labels import labelled_set
 from raglab.store.cells import json_value, utc_text
 from raglab.store.files import JsonLine, Where, input_error, shown_value
@@ -67,12 +67,15 @@ MEASURES: Mapping[str, tuple[float, float, str]] = {
     "signature_similarity": (-1.0, 1.0, EMPTY),
 }
 # of a case, the same in each of its rows
-OF_CASE = (*(field for field in CASE_FIELDS if field not in {"query", "expect_status"}), ANSWERS)
+OF_CASE = (
+    *(field for field in CASE_FIELDS if field not in {"query", "expect_status"}),
+    ANSWERS_KEY,
+)
 _LOGGED = ("at", "groups", ANSWER_RIGHT, JUDGE_RIGHT)
 _PASSAGE = ("text", "source", "page", "page_label", *TAG_KEYS, "entities", "section")
 _OF_HIT = (*_PASSAGE, "rank", "score", *MEASURES)
 HIT_NAMES = {name: field for name, field in CASE_NAMES.items() if field != "id"} | {
-    name: name for name in (ANSWERS, *_LOGGED, *_OF_HIT, "case_id", "hit_id", "arm", "depth")
+    name: name for name in (ANSWERS_KEY, *_LOGGED, *_OF_HIT, "case_id", "hit_id", "arm", "depth")
 }
 _OF_HITS: NearNames = {
     "source": ("path", "file_path", "url", "file", "document", "doc_id"),
@@ -206,7 +209,7 @@ class HitTable(NamedTuple):
             if cell is None or (isinstance(cell, Decimal) and cell.is_nan()):
                 continue
             is_number = isinstance(cell, kinds) and not isinstance(cell, bool)
-            if is_number and low - ROUNDING <= cell <= high + ROUNDING:
+            if is_number and low - ROUNDING_TOLERANCE <= cell <= high + ROUNDING_TOLERANCE:
                 numbers[row] = cell
                 continue
             self.add(
@@ -309,7 +312,7 @@ def hit_cases(
         if record is None:
             continue
         case_id = name if by == "case_id" else f"q{number + 1}"
-        extra = {field: getattr(record, field) for field in (*_LOGGED, ANSWERS)}
+        extra = {field: getattr(record, field) for field in (*_LOGGED, ANSWERS_KEY)}
         by_group = {
             group: str(cells[row]) for group, cells in of_groups.items() if cells[row] is not None
         }

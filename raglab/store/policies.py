@@ -10,7 +10,7 @@ from typing import Any, Self
 import yaml
 
 from raglab import policy
-from raglab.policy_parts.acting import NUMBERS, threshold_need
+from raglab.policy_parts.acting import GATE_THRESHOLDS, threshold_need
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value, write_text
 from raglab.store.folders import is_folder
 from raglab.store.strict_yaml import load_yaml
@@ -46,7 +46,7 @@ class Policy(policy.PolicyData):
         file_policy = cls.from_mapping(stated, str(path))
         # a switch, a rule and an order that keep a threshold from acting say so themselves
         needs = {path: threshold_need(file_policy, path) for path in file_policy.diff()}
-        numbers = [path for path, need in needs.items() if need and need.path in NUMBERS]
+        numbers = [path for path, need in needs.items() if need and need.path in GATE_THRESHOLDS]
         policy.warn_idle((file_policy, path) for path in numbers)
         if file_policy.pack in BUNDLED and file_policy.pack_hash is None:
             return file_policy

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from raglab.decision.document_names import EXACT_NAMES
 from raglab.decision.measurement import CAN_BE_OFF
-from raglab.policy_parts.patterns import COUNTED, MOST_PATTERNS
+from raglab.policy_parts.patterns import COUNTED_LISTS, MAX_PATTERNS
 from raglab.signals import NAMES, declared_signal, signal
 from raglab.store.files import InputError, input_error, shown_value
 from raglab.store.records import MAX_INTEGER
@@ -274,8 +274,8 @@ def _hit_rules(hits: Hits, size: tuple[int, int], n_chunks: int) -> Iterator[_Ru
 
 def _pattern_rules(patterns: PatternHits, n_cases: int, n_chunks: int) -> Iterator[_Rule]:
     """Counts of patterns are counts, and names are texts."""
-    yield _form("pattern_counts", patterns.counts, "iu", (n_cases, len(COUNTED)))
-    yield _range("pattern_counts", patterns.counts, 0, MOST_PATTERNS)
+    yield _form("pattern_counts", patterns.counts, "iu", (n_cases, len(COUNTED_LISTS)))
+    yield _range("pattern_counts", patterns.counts, 0, MAX_PATTERNS)
     for name, rows, size in (
         ("query_entities", patterns.query_entities, n_cases),
         ("entities_found", patterns.chunk_entities, n_chunks),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.policy_parts.patterns import COUNTED
+from raglab.policy_parts.patterns import COUNTED_LISTS
 from raglab.store.files import (
     InputError,
     Where,
@@ -387,7 +387,7 @@ def _column_types(arms: int, depths: int, hits: int) -> dict[str, Sequence[pa.Da
         **dict.fromkeys(("chunk", "rank"), (pa.list_(whole, of_hits),)),
         **dict.fromkeys(FLOAT_FIELDS, (pa.list_(pa.float32(), of_hits), pa.list_(share, of_hits))),
         "n_reranked": [pa.list_(whole, arms * depths)],
-        "pattern_counts": [pa.list_(whole, len(COUNTED))],
+        "pattern_counts": [pa.list_(whole, len(COUNTED_LISTS))],
         "query_entities": [texts],
         "queries": [pa.list_(texts)],
         "answers": [pa.list_(pa.struct(list(zip(_ANSWER_FIELDS, answer, strict=True))))],

@@ -173,12 +173,12 @@ class OddGate:
 
 def test_whatever_a_gate_returns(monkeypatch):
     """By decide and by sweep."""
-    monkeypatch.setattr(own_gates, "REGISTERED", {})
+    monkeypatch.setattr(own_gates, "REGISTERED_GATES", {})
     trace = random_trace(11, n_cases=N_CASES)
     before, ungated = state(trace), decide(trace, policy()).status
 
     def statuses(gate):
-        own_gates.REGISTERED.clear()
+        own_gates.REGISTERED_GATES.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:

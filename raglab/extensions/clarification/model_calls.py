@@ -27,7 +27,7 @@ from raglab.answering.prompts import (
     passage_room,
 )
 from raglab.live.clarifier import (
-    SLOTS,
+    SLOT_NAMES,
     FieldValue,
     GapReading,
     ParsedQuestion,
@@ -242,7 +242,7 @@ def _parse(call: ModelCall, question: str, documents: Sequence[Chunk]) -> Parsed
     titles = list(dict.fromkeys(chunk.tags.get("title") or chunk.file_name for chunk in documents))
     sections = (("Documents", "; ".join(titles)[:TITLES]),) if titles else ()
     answer: _ParseReply = call.ask(_ParseReply, question, (), "Question", *sections)
-    replies: list[tuple[str, _SlotReply]] = [(name, getattr(answer, name)) for name in SLOTS]
+    replies: list[tuple[str, _SlotReply]] = [(name, getattr(answer, name)) for name in SLOT_NAMES]
     slots: Any = {name: Slot(slot.value, slot.confidence) for name, slot in replies if slot.value}
     return ParsedQuestion(question=question, language=answer.language, **slots)
 

@@ -31,7 +31,7 @@ from raglab.extensions.clarification.replies import NOT_UNDERSTOOD, read_reply
 from raglab.extensions.clarification.reply_names import MORE_TASKS, own_statement, pages_of
 from raglab.live.clarifier import (
     MIN_FIELD_CONFIDENCE,
-    SLOTS,
+    SLOT_NAMES,
     FieldReader,
     FieldValue,
     GapFinder,
@@ -227,9 +227,9 @@ class ProtocolCalls:
             return call_in_time(
                 own.call,
                 tuple(map(_frozen, arguments)),
-                time=self.time or CallTime(self.timeout_s),
-                read=checked,
-                late=self._late,
+                call_time=self.time or CallTime(self.timeout_s),
+                read_result=checked,
+                late_threads=self._late,
             )
         except CallFailedError as error:
             reason = str(error)
@@ -317,7 +317,7 @@ def _is_short(text: str) -> bool:
 
 def _parsed(value: Any, documents: Sequence[Chunk]) -> ParsedQuestion:  # noqa: ANN401
     parsed = _plain_copy(value, ParsedQuestion)
-    for name in SLOTS:
+    for name in SLOT_NAMES:
         text = getattr(parsed, name).value
         if text is not None and not _is_short(text):
             refuse(

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from raglab.decision.document_names import chunk_documents, full_sources
-from raglab.decision.signal_values import STORED, Columns, arm_order
+from raglab.decision.signal_values import STORED_SIGNALS, Columns, arm_order
 from raglab.extensions.clarification.gaps import find_gaps
 from raglab.extensions.clarification.question_parsing import VERSION, parse_question
 from raglab.live.clarifier import ParsedQuestion
@@ -61,7 +61,7 @@ class QuestionSignals:
 
         Parser with version, and pack, by name.
         """
-        return {name: {"by": VERSION, "pack": self.pack.stored} for name in STORED}
+        return {name: {"by": VERSION, "pack": self.pack.stored} for name in STORED_SIGNALS}
 
     def start(self) -> None:
         """Read the documents, so that no first question pays for it."""
@@ -81,7 +81,7 @@ class QuestionSignals:
         hits = trace.hits.chunk.reshape(-1, shape[-1]).astype(np.int64)
         order = arm_order(trace.hits.rank.reshape(hits.shape), hits)[:, :FIRST]
         first = np.take_along_axis(hits, order, axis=1).reshape(*shape[:3], -1)
-        columns = {name: np.full(shape[:3], np.nan) for name in STORED}
+        columns = {name: np.full(shape[:3], np.nan) for name in STORED_SIGNALS}
         for row, case in enumerate(progress(trace.cases, "parse", "case")):
             parsed = self.parsed(case)
             columns["empty_slots"][row] = len(parsed.missing())

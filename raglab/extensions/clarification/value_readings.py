@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 from raglab.answering.extractive import piece_text
-from raglab.decision.chain import NONE
+from raglab.decision.chain import NO_STAGE
 from raglab.decision.checks import Check, answer_checks, step_checks
 from raglab.decision.threshold_arrays import policy_thresholds
 from raglab.extensions.clarification.contents import scope
@@ -346,5 +346,5 @@ def domain_checks(text: str, system: System, language: str = "en") -> tuple[Chec
         thresholds=policy_thresholds([system.policy]),
         say=lambda key, **values: say(language, Reason(key, values)),
     )
-    steps = [Step(gate_by_name("domain"), None, NONE)]
+    steps = [Step(gate_by_name("domain"), None, NO_STAGE)]
     return tuple(step_checks(spoken, 0, measured.__getitem__, steps))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.inclusion import PROBABILITY, case_weights
+from raglab.decision.inclusion import PROBABILITY_KEY, case_weights
 from raglab.decision.learned_cases import in_sample_note, trace_learned
 from raglab.decision.refusal_warnings import refusal_text
 from raglab.decision.scoring import status_only_note, trace_status_only
@@ -126,7 +126,7 @@ class CockpitState:
         is_weighted = case_weights(self.trace.cases) is not None
         labels = np.bincount(label_codes(self.trace.cases), minlength=len(Status))
         self.goal = (goal or Goal()).at_labels(labels)
-        self.notes += (f"Each case counts once, whatever its {PROBABILITY}.",) * is_weighted
+        self.notes += (f"Each case counts once, whatever its {PROBABILITY_KEY}.",) * is_weighted
         traffic = f"Costs are of traffic of {self.goal.traffic}, rates of the cases (S6.15)."
         self.notes += (traffic,) * (self.goal.traffic is not None)
         self.report_views: list[ReportView] = []

@@ -126,7 +126,7 @@ def gate_rows(here: ShownPolicy) -> Iterator[Row]:
             elif not by_cost:
                 yield _gate_row(step.gate)
         if steps is order.before and not by_cost:
-            yield _gate_row(chain.GAP)
+            yield _gate_row(chain.GAP_GATE)
             yield from _rule_rows()
     if here.evidence.answered:  # of them only hygiene judges what was decided by expected cost
         yield from (
@@ -137,7 +137,7 @@ def gate_rows(here: ShownPolicy) -> Iterator[Row]:
 
 def _gate_row(gate: Gate) -> Row:
     swept = () if gate.firing == "warn" else gate.thresholds
-    firing = "ask the resolver" if gate is chain.GAP else gate.firing
+    firing = "ask the resolver" if gate is chain.GAP_GATE else gate.firing
     return Row(gate.name, gate.rule, firing, f"{gate.name}.enabled" if gate.switch else "", swept)
 
 
@@ -302,7 +302,7 @@ def met_values(here: ShownPolicy, swept: Threshold) -> NDArray[np.float64]:
     if meets == "n_relevant":
         cut = np.atleast_2d(gates.l2_cut(evidence.best_l2[:1], here.thresholds.gates["l2"]))
         values = gates.n_relevant(evidence.l2[0], cut)[0]
-    elif meets in chain.BY_SLOT and not is_cost:
+    elif meets in chain.SLOT_MEASUREMENTS and not is_cost:
         values = chain.values_at_slot(
             chain.measurement(evidence, meets)[0], here.decisions.outcome.slot[None]
         )[0]

@@ -41,7 +41,7 @@ from raglab.extensions.learned_signals.readers import (
     load_classifier,
     load_reader,
 )
-from raglab.live.signal_functions import Rows, SignalFunction
+from raglab.live.signal_functions import RowFunction, SignalFunction
 from raglab.models.loaders import Nli, load_nli
 from raglab.signals import MAX_TEXT_CHARACTERS
 from raglab.values import refuse
@@ -317,7 +317,7 @@ def is_true(
 
 def _signal(
     identity: str,
-    measure: Rows,
+    measure: RowFunction,
     needs: tuple[str, ...],
     name: str,
     n_hits: int,

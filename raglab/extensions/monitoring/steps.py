@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.arguments.plain_arrays import is_missing
 from raglab.audit.label_samples import LABEL_NAMES, check_whole_samples, placed_rows
-from raglab.decision.inclusion import PROBABILITY
+from raglab.decision.inclusion import PROBABILITY_KEY
 from raglab.decision.outcome_codes import CELL_OF_CODE, codes_missing
 from raglab.decision.scoring import trace_basis
 from raglab.decision.trace_view import answered_cases, failed_count
@@ -191,8 +191,8 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
     correct = texts["correct"].to_numpy()
     right = (decision == label) & ((label != Status.ok) | (correct != "false"))
     notes = []
-    if PROBABILITY not in names:
-        notes.append(f"No column {PROBABILITY}: every request has weight 1.")
+    if PROBABILITY_KEY not in names:
+        notes.append(f"No column {PROBABILITY_KEY}: every request has weight 1.")
     # An answer that nobody graded, where others are graded, counts as a label that is missing.
     is_ok = (decision == Status.ok) & (label == Status.ok)
     ungraded = is_ok & (correct == "") & ("correct" in names)
@@ -200,7 +200,9 @@ def _row_steps(rows: pd.DataFrame | str | Path, policy_id: str) -> StreamSteps:
         count = f"{int(ungraded.sum()):,} answers"
         notes.append(f"{count} without a value of correct count as not labelled.")
     is_labelled = (label < len(LABEL_NAMES)) & ~ungraded
-    chances = map(_number, texts[PROBABILITY]) if PROBABILITY in names else [1.0] * len(texts)
+    chances = (
+        map(_number, texts[PROBABILITY_KEY]) if PROBABILITY_KEY in names else [1.0] * len(texts)
+    )
     columns = texts.assign(
         decision=decision,
         cell=np.where(is_labelled, decision * CELLS + label * 2 + right, -1).astype(np.int8),
@@ -232,8 +234,8 @@ def _checked_texts(rows: pd.DataFrame | str | Path, source: str) -> tuple[pd.Dat
     texts = texts.reindex(columns=[*names, *(_READ - names)], fill_value="")
     near = sorted(NEAR_PROBABILITY & names)
     near += [name for name in (STRATUM, "sample_size") if texts[name].any()]
-    if PROBABILITY not in names and near:
-        rule = f"the column of inclusion probabilities must be named {PROBABILITY}"
+    if PROBABILITY_KEY not in names and near:
+        rule = f"the column of inclusion probabilities must be named {PROBABILITY_KEY}"
         raise input_error(Where(source), rule, "rename it", near[0])
     for name in ("decision", "label"):
         if name not in names:
@@ -258,7 +260,7 @@ def _trace_steps(trace: StudyTrace, policy: Policy, arm: str | None) -> StreamSt
     trace = answered_cases(trace)
     doubt = check_new_cases(trace, policy, certificate)
     cases = [case for part in cases_by_shard(trace) for case in part]
-    stated = np.array([case.extra.get(PROBABILITY) for case in cases], dtype=np.float64)
+    stated = np.array([case.extra.get(PROBABILITY_KEY) for case in cases], dtype=np.float64)
     is_sampled = not np.isnan(stated).all()
     is_in = ~np.isnan(stated) if is_sampled else np.ones(len(cases), dtype=bool)
     # A label that nobody drew says nothing of the rest, and a drawn request has that of its sample
@@ -316,7 +318,7 @@ def ordered_steps(columns: pd.DataFrame, source: str, notes: Sequence[str] = ())
     if wrong:
         value = f"{wrong:,} of {len(columns):,} rows that are not"
         remedy = "state with which each request was drawn"
-        raise input_error(Where(source), f"{PROBABILITY} must be in (0, 1]", remedy, value)
+        raise input_error(Where(source), f"{PROBABILITY_KEY} must be in (0, 1]", remedy, value)
     check_ids(columns["id"], source)
     rows = columns.assign(at=_moments(columns["at"].tolist(), source))
     _check_strata(rows, source)
@@ -386,6 +388,6 @@ def _check_strata(rows: pd.DataFrame, source: str) -> None:
     if len(uneven):
         value = f"{len(uneven):,} of {len(chances):,} strata with several, such as "
         value += shown_value(" ".join(uneven.index[0]))
-        rule = f"{PROBABILITY} must be the same within a stratum of a sample"
+        rule = f"{PROBABILITY_KEY} must be the same within a stratum of a sample"
         remedy = "keep column stratum, or leave it and sample out where each was drawn by itself"
         raise input_error(Where(source), rule, remedy, value)

@@ -35,7 +35,7 @@ from raglab.extensions.scale.sharded_traces import (
 from raglab.live.retriever import question_scopes
 from raglab.live.signal_families import DocumentReader
 from raglab.live.trace_building import (
-    UNREADABLE,
+    UNREADABLE_PART_ERRORS,
     Building,
     build_planned,
     plan_building,
@@ -204,7 +204,7 @@ def _is_built(place: Path, meta: Mapping[str, Any]) -> bool:
 
     Its hits are not read.
     """
-    with suppress(*UNREADABLE, TypeError):
+    with suppress(*UNREADABLE_PART_ERRORS, TypeError):
         stored_meta = open_trace(place)[1]["meta"] if place.is_file() else {}
         return all(
             stored_meta.get(name) == meta.get(name) for name in ("fingerprint", "pack", EXACT_NAMES)

@@ -204,7 +204,7 @@ def _page_findings(judged: ReportData, standing: Standing) -> pd.DataFrame:
         texts.append(mix_text(judged.mix))
     elif judged.crossing is not None:
         texts.append(judged.crossing.says(standing.subject))
-    refusals = {name: refusal_text(judged.decisions[name], remedy="") for name in judged.names}
+    refusals = {name: refusal_text(judged.decisions[name], remedy_text="") for name in judged.names}
     return findings_frame(
         {
             "use": use,

@@ -15,7 +15,7 @@ from broker_documents import FRENCH, OPEN, QUI
 from processes import at_once
 from raglab.cli import app, live
 from raglab.live.ask import explain
-from raglab.live.response import KEYS
+from raglab.live.response import RESPONSE_KEYS
 from raglab.store.policies import Policy
 
 
@@ -38,7 +38,7 @@ def run(folder, command, *arguments, code=0, typed=None):
 def asked(folder, *more):
     """What `raglab ask --clarify --json` says to the question of case 1."""
     said = json.loads(run(folder, "ask", QUI, "--document", FRENCH, "--clarify", "--json", *more))
-    assert tuple(said) == KEYS
+    assert tuple(said) == RESPONSE_KEYS
     return dict(said)
 
 

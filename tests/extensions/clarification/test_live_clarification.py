@@ -42,7 +42,7 @@ from raglab.extensions.clarification.value_readings import read_gap_value
 from raglab.live.ask import ask, reply
 from raglab.live.clarifier import GapReading, QuestionGap
 from raglab.live.pipeline import case_trace
-from raglab.live.response import KEYS, CheckedAnswer, Response, answer_sets
+from raglab.live.response import RESPONSE_KEYS, CheckedAnswer, Response, answer_sets
 from raglab.live.system import unpack_depths
 from raglab.store.log_tables import (
     APPLICATIONS,
@@ -850,7 +850,7 @@ def test_the_keys_of_a_response_are_those_of_every_response(opened):
     said = answered(system, "oui")
     for one in (asked, said):
         assert isinstance(one, Response)
-        assert tuple(json.loads(one.json())) == KEYS
+        assert tuple(json.loads(one.json())) == RESPONSE_KEYS
     page = asked._repr_html_()
     assert "tout le document" in page
     assert "question_to_user" not in page

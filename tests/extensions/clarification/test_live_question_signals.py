@@ -17,7 +17,7 @@ from broker_documents import broker
 from generators import Drawn, Fixed, Weighed
 from live_worlds import CASES, CORPUS, SMALL, opener
 from raglab.decision.measurement import measured_tables
-from raglab.decision.signal_values import STORED
+from raglab.decision.signal_values import STORED_SIGNALS
 from raglab.extensions.clarification import question_signals
 from raglab.extensions.clarification.question_parsing import VERSION
 from raglab.extensions.clarification.question_signals import QuestionSignals
@@ -127,14 +127,16 @@ class TestTrace:
         Saved, loaded, cut and alone they are the same.
         """
         trace = made(out=tmp_path / "t.parquet", arms=("hybrid", "bm25"), max_depth=1)
-        assert trace.meta["signals"] == {name: {"by": VERSION, "pack": None} for name in STORED}
+        assert trace.meta["signals"] == {
+            name: {"by": VERSION, "pack": None} for name in STORED_SIGNALS
+        }
         assert {column.shape for column in trace.columns.values()} == {(len(CASES), 2, 2)}
         again = Trace.load(tmp_path / "t.parquet")
         part, one = trace.subset([4, 0]), _single_case(trace, 4)
         renamed = dataclasses.replace(
             trace, cases=tuple(case._replace(id=case.id * 2) for case in trace.cases)
         )
-        for name in STORED:
+        for name in STORED_SIGNALS:
             column = trace.columns[name]
             assert np.array_equal(again.columns[name], column, equal_nan=True)
             assert np.array_equal(part.columns[name], column[[4, 0]], equal_nan=True)
@@ -147,7 +149,7 @@ class TestTrace:
             case._replace(expect_status="refuse", expect_sources=("faq.txt",)) for case in CASES
         ]
         one, other = made(), made(blind)
-        for name in STORED:
+        for name in STORED_SIGNALS:
             assert np.array_equal(one.columns[name], other.columns[name], equal_nan=True)
 
     @pytest.mark.parametrize("older", ["none", "version", "pack"])
@@ -167,8 +169,8 @@ class TestTrace:
         bytes_of = path.read_bytes()
         stale: dict[str, Any] = {
             "none": {},
-            "version": {name: {"by": "rules-0", "pack": None} for name in STORED},
-            "pack": {name: {"by": VERSION, "pack": "0123456789ab"} for name in STORED},
+            "version": {name: {"by": "rules-0", "pack": None} for name in STORED_SIGNALS},
+            "pack": {name: {"by": VERSION, "pack": "0123456789ab"} for name in STORED_SIGNALS},
         }[older]
         wrong = (
             {name: np.full_like(column, 7.0) for name, column in whole.columns.items()}
@@ -243,7 +245,7 @@ class TestLive:
             walked = walk(strategy, system.retriever.question(case.query), None)
             depths = [next(walked), next(walked)]
             live = case_trace(Case("question", case.query, "ok"), "hybrid", depths, system)
-            for name in STORED:
+            for name in STORED_SIGNALS:
                 assert np.array_equal(
                     live.columns[name][0], trace.columns[name][row], equal_nan=True
                 ), (case.id, name)

@@ -29,7 +29,7 @@ from raglab.extensions.clarification.protocol_calls import (
 )
 from raglab.extensions.clarification.question_parsing import parse_question
 from raglab.live.clarifier import (
-    SLOTS,
+    SLOT_NAMES,
     FieldValue,
     GapReading,
     ParsedQuestion,
@@ -71,7 +71,7 @@ def calls(reply):
 
 
 QUESTION = {
-    **dict.fromkeys(SLOTS, EMPTY),
+    **dict.fromkeys(SLOT_NAMES, EMPTY),
     "target_field": {"value": " pet deposit ", "confidence": 0.9},
     "doctype": {"value": " ", "confidence": 0.9},
     "language": "en",

@@ -872,7 +872,7 @@ def test_spans_of_a_system_are_read_back(
     monkeypatch,
 ):
     """Questions, answers, hits in their final order, cosines, texts and the decision."""
-    monkeypatch.setenv(telemetry.CAPTURE, "span_only")
+    monkeypatch.setenv(telemetry.CAPTURE_VARIABLE, "span_only")
     system = opened({"confidence": {"enabled": False}})
     questions = ("What is the motor excess?", "Is a courtesy car provided?")
     responses = {text: raglab.ask(text, system=system) for text in questions}
