@@ -283,7 +283,7 @@ def audit_table(
     if switch:
         warn_user(switch)
     plans = simple_plans(world)
-    plans = {name: plans[name] for name in (UNIFORM, FIXED) if name in plans}
+    plans = {plan: plans[plan] for plan in (UNIFORM, FIXED) if plan in plans}
     plans |= baselines or {}
     simulation = simulate_learner(world, learner, plans, sizes)
     # One set of resamples serves the arms and the signals.

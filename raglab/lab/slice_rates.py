@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-NONE = "(none)"  # value of a case of which the column says nothing
-SEVERAL = "(several)"  # line of a case whose documents are of several
+NO_VALUE = "(none)"  # value of a case of which the column says nothing
+SEVERAL_LINES = "(several)"  # line of a case whose documents are of several
 HIGHER_IS_BETTER = ("coverage", "pass_rate")
-STATED = ("language", "line", "doctype", "intent", "named_documents", "label")
-COLUMNS = (
+CASE_COLUMNS = ("language", "line", "doctype", "intent", "named_documents", "label")
+SLICE_COLUMNS = (
     "column",
     "value",
     "n",
@@ -171,7 +171,7 @@ def slices(
             )
             if is_fitted and contradiction:
                 warn_user(contradiction)
-    slice_table = pd.DataFrame(slice_rows, columns=list(COLUMNS))
+    slice_table = pd.DataFrame(slice_rows, columns=list(SLICE_COLUMNS))
     # A slice too small to show anything is not tested, for each test costs the others power (Holm).
     is_tested = (
         (slice_table["n"] >= least)
@@ -311,7 +311,7 @@ def business_lines(
                     for document in case_documents & lines_by_tag[line_tag].keys()
                 }
             ]
-            case_line = SEVERAL if document_lines[1:] else (document_lines or [NONE])[0]
+            case_line = SEVERAL_LINES if document_lines[1:] else (document_lines or [NO_VALUE])[0]
         case_lines.append(case_line)
     return case_lines
 
@@ -345,7 +345,7 @@ def stated_columns(trace: TraceData) -> StatedColumns:
         case_rows.append(
             (lang or language, line or domain or line_sources(case), *case_kinds, status_label)
         )
-    case_table = pd.DataFrame(case_rows, columns=list(STATED), dtype=object)
+    case_table = pd.DataFrame(case_rows, columns=list(CASE_COLUMNS), dtype=object)
     lines_by_tag = {
         line_tag: {
             name: text_value(trace.chunks[chunk_number].tags.get(line_tag))
@@ -381,11 +381,11 @@ def case_columns(
             msg = f"by must hold a value a case, got {size_text} cases."
             raise ValueError(msg)
         case_table[column_name] = [text_value(column_value) for column_value in column_values]
-    filled_table = case_table.replace("", NONE)
+    filled_table = case_table.replace("", NO_VALUE)
     return {
         str(column_name): filled_table[column_name].tolist()
         for column_name in filled_table
-        if (filled_table[column_name] != NONE).any()
+        if (filled_table[column_name] != NO_VALUE).any()
     }
 
 
@@ -393,11 +393,15 @@ def _share(k: int, n_cases: int) -> float:
     return k / n_cases if n_cases else float("nan")
 
 
-DEPTHS_OF_LIST = (1, 5, 20)
-NDCG_AT = 10
-FINAL, FUSED = "final", "fused (s_hybrid)"
-HITS = tuple(f"hit@{k}" for k in DEPTHS_OF_LIST)
-GRADED, BINARY, UNGRADED = f"nDCG@{NDCG_AT} (graded)", f"nDCG@{NDCG_AT} (binary)", f"nDCG@{NDCG_AT}"
+LIST_DEPTHS = (1, 5, 20)
+NDCG_DEPTH = 10
+FINAL_ORDER, FUSED_ORDER = "final", "fused (s_hybrid)"
+HIT_COLUMNS = tuple(f"hit@{k}" for k in LIST_DEPTHS)
+GRADED, BINARY, UNGRADED = (
+    f"nDCG@{NDCG_DEPTH} (graded)",
+    f"nDCG@{NDCG_DEPTH} (binary)",
+    f"nDCG@{NDCG_DEPTH}",
+)
 Gains = Literal["graded", "binary"]
 
 
@@ -433,7 +437,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     best_gains = _gain_table(
         [_source_gains(case_grades, meanings) for case_grades in judged_grades.values()]
     )
-    ideal_gains = -np.sort(-best_gains, axis=2)[:, :, :NDCG_AT]
+    ideal_gains = -np.sort(-best_gains, axis=2)[:, :, :NDCG_DEPTH]
     sources_by_chunk = chunk_sources(trace.chunks, meanings)
     chunk_documents: list[Any] = [chunk.document for chunk in trace.chunks]
     chunk_pages = [(chunk.document, chunk.page_shown) for chunk in trace.chunks]
@@ -441,7 +445,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
         chunk_pages if any(meanings[source].page for source in case_grades) else chunk_documents
         for case_grades in judged_grades.values()
     ]
-    list_width, order_measures = min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), {}
+    list_width, order_measures = min(trace.hits.chunk.shape[3], max(LIST_DEPTHS)), {}
     for order_key, ordered_chunks in ordered_hits(trace, orders).items():
         reached_gains = _gain_table(
             [
@@ -457,7 +461,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
         is_hit = reached_gains[0] > 0.0
         first_places = np.where(is_hit.any(axis=1), is_hit.argmax(axis=1), np.inf)
         ndcg_rows = [
-            metrics.graded_ndcg(*gain_pair, NDCG_AT)
+            metrics.graded_ndcg(*gain_pair, NDCG_DEPTH)
             for gain_pair in zip(reached_gains, ideal_gains, strict=True)
         ]
         order_measures[order_key] = np.stack([first_places, *ndcg_rows])
@@ -489,7 +493,7 @@ def _gain_table(
 
 
 def ordered_hits(
-    trace: TraceData, orders: Sequence[str] = (FINAL,)
+    trace: TraceData, orders: Sequence[str] = (FINAL_ORDER,)
 ) -> dict[tuple[str, str], NDArray[np.int64]]:
     """Chunks of each arm in some orders, [Q, K], -1 for none.
 
@@ -498,11 +502,11 @@ def ordered_hits(
     chunks_by_order = {}
     for arm_index, arm in enumerate(trace.arms):
         arm_chunks = trace.hits.chunk[:, arm_index, 0].astype(np.int64)
-        places_by_order = {FINAL: arm_order(trace.hits.rank[:, arm_index, 0], arm_chunks)}
-        if FUSED in orders:
+        places_by_order = {FINAL_ORDER: arm_order(trace.hits.rank[:, arm_index, 0], arm_chunks)}
+        if FUSED_ORDER in orders:
             fused_scores = trace.hits.s_hybrid[:, arm_index, 0]
             is_fused = (arm_chunks >= 0) & ~np.isnan(fused_scores)
-            places_by_order[FUSED] = np.lexsort(
+            places_by_order[FUSED_ORDER] = np.lexsort(
                 (arm_chunks, np.where(is_fused, -fused_scores, np.inf))
             )
         for order, hit_places in places_by_order.items():
@@ -595,12 +599,12 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     """
     import pandas as pd
 
-    case_ranks = _all_ranked(trace, (FINAL, FUSED))
+    case_ranks = _all_ranked(trace, (FINAL_ORDER, FUSED_ORDER))
     ndcg_names, table_rows = (GRADED, BINARY) if case_ranks.graded else (UNGRADED,), []
     for (arm, order), (first_places, *ndcg_rows) in case_ranks.measures.items():
-        if order == FINAL or arm in case_ranks.reranked:
+        if order == FINAL_ORDER or arm in case_ranks.reranked:
             measure_rows = [
-                *(first_places < list_depth for list_depth in DEPTHS_OF_LIST),
+                *(first_places < list_depth for list_depth in LIST_DEPTHS),
                 *ndcg_rows[: len(ndcg_names)],
             ]
             measure_means = [
@@ -608,7 +612,9 @@ def ranking(trace: TraceView) -> pd.DataFrame:
                 for case_measures in measure_rows
             ]
             table_rows.append((arm, order, len(first_places), *measure_means))
-    ranking_table = pd.DataFrame(table_rows, columns=["arm", "order", "n", *HITS, *ndcg_names])
+    ranking_table = pd.DataFrame(
+        table_rows, columns=["arm", "order", "n", *HIT_COLUMNS, *ndcg_names]
+    )
     ranking_table.attrs["without_source"] = case_ranks.n_cases - len(case_ranks.rows)
     return ranking_table
 
@@ -629,7 +635,7 @@ def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> Array:
     if gains not in measure_index:
         msg = f"gains must be one of {', '.join(measure_index)}, got {gains!r}."
         raise ValueError(msg)
-    case_ranks = _all_ranked(trace, (FINAL,))
+    case_ranks = _all_ranked(trace, (FINAL_ORDER,))
     ndcg_values = np.full((case_ranks.n_cases, len(case_ranks.measures)), np.nan)
     ndcg_values[case_ranks.rows] = np.transpose(
         [order_measures[measure_index[gains]] for order_measures in case_ranks.measures.values()]

@@ -75,10 +75,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Method = Literal["quantile", "refit"]
-LEAST_OK = 20  # questions labelled ok below which all questions are mapped on
+MIN_OK_QUESTIONS = 20  # questions labelled ok below which all questions are mapped on
 UNMEASURED, OUTSIDE, BOUNDED, REFITTED = "unmeasured", "outside", "bounded", "refitted"
-UNRECORDED = "Without looks= neither a failed look nor an earlier choice on these cases is known."
-COLUMNS = [
+UNRECORDED_LOOKS = (
+    "Without looks= neither a failed look nor an earlier choice on these cases is known."
+)
+RESCALED_COLUMNS = [
     "path",
     "from",
     "to",
@@ -88,7 +90,7 @@ COLUMNS = [
     "missing_to",
     "note",
 ]
-DELTA = 0.1  # error of the promise where nothing states another
+DEFAULT_DELTA = 0.1  # error of the promise where nothing states another
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -291,7 +293,9 @@ def rescale_thresholds(
         to, policy, moved_policy, promise_terms, arm_pair[1]
     )
     record_notes = (
-        [UNRECORDED] if certification and certification.certificate.looks and looks is None else []
+        [UNRECORDED_LOOKS]
+        if certification and certification.certificate.looks and looks is None
+        else []
     )
     return RescaledThresholds(
         policy=(certification and certification.policy) or moved_policy,
@@ -312,7 +316,7 @@ def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float 
     certificate_fields = valid_certificate or {}
     declared_targets = stated_targets(certificate_fields) if targets is None else dict(targets)
     error_budget = (
-        float(certificate_fields.get("budget", certificate_fields.get("delta", DELTA)))
+        float(certificate_fields.get("budget", certificate_fields.get("delta", DEFAULT_DELTA)))
         if delta is None
         else delta
     )
@@ -455,7 +459,7 @@ def _mapped_thresholds(
         dict[str, float](),
         list[tuple[Any, ...]](),
     )
-    if (n_ok := int(ok_masks[0].sum())) < LEAST_OK:
+    if (n_ok := int(ok_masks[0].sum())) < MIN_OK_QUESTIONS:
         notes.append(
             f"Mapped on all {len(ok_masks[0]):,} questions: {n_ok} labelled ok are too few."
         )
@@ -520,7 +524,7 @@ def _mapped_thresholds(
     changed_policy = policy.replace(*chain.from_iterable(value_changes), "certificate", None)
     return Mapped(
         changed_policy,
-        pd.DataFrame(table_rows, columns=COLUMNS),
+        pd.DataFrame(table_rows, columns=RESCALED_COLUMNS),
         tuple(notes),
         tuple(missing_notes),
     )
@@ -706,7 +710,7 @@ def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, ar
             table_rows.append(
                 {"path": path, "from": old_cell, "to": chosen_value, "note": REFITTED}
             )
-    refitted_table = pd.DataFrame(table_rows, columns=COLUMNS)
+    refitted_table = pd.DataFrame(table_rows, columns=RESCALED_COLUMNS)
     return Mapped(chosen_policy, refitted_table, (*notes, *policy_counts.notes), mapping.missing)
 
 

@@ -26,7 +26,7 @@ from raglab.gates import Threshold
 from raglab.lab.answer_basis import check_compared
 from raglab.lab.carried_labels import label_key
 from raglab.lab.paired_differences import LEVEL, differing_settings, learned_text, paired_table
-from raglab.lab.slice_rates import FINAL, ordered_hits, ranked_cases
+from raglab.lab.slice_rates import FINAL_ORDER, ordered_hits, ranked_cases
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics.intervals import mean_interval
 from raglab.policy_parts.acting import acting_gates
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-SIDES = ("old", "new")
-HIT, MISS = 1, metrics.CELLS + 1  # cells of a case labelled ok: answered rightly, refused
-SHARES = (10, 50, 90)  # percent of the questions, of quantiles
+TRACE_SIDES = ("old", "new")
+HIT_CELL, MISS_CELL = 1, metrics.CELLS + 1  # cells of a case labelled ok: answered rightly, refused
+QUANTILE_PERCENTS = (10, 50, 90)  # percent of the questions, of quantiles
 # facts of a trace that no setting changes alone
 NO_SETTING = frozenset({"fingerprint", "cases_hash", "command"})
 
@@ -249,7 +249,7 @@ def compare_traces(
     )
     if unread_paths:
         notes.append(f"Thresholds without a row in signals: {', '.join(unread_paths)}.")
-    for side_name, side_trace, side in zip(SIDES, (old, new), sides, strict=True):
+    for side_name, side_trace, side in zip(TRACE_SIDES, (old, new), sides, strict=True):
         if idle_gates := [
             gate for gate in acting_gates(side.policy) if gate in gates_off(side_trace)
         ]:
@@ -325,12 +325,12 @@ def _rates(
     import pandas as pd
 
     if not len(judged_sides[0].trace):
-        columns = ["measure", *SIDES, "difference", "low", "high", "p"]
+        columns = ["measure", *TRACE_SIDES, "difference", "low", "high", "p"]
         return pd.DataFrame(columns=columns), "none", "", []
     old_decisions, new_decisions = (side.decisions for side in judged_sides)
     policy_titles = [
         f"Policy {side.policy.policy_id} on the {title} trace"
-        for side, title in zip(judged_sides, SIDES, strict=True)
+        for side, title in zip(judged_sides, TRACE_SIDES, strict=True)
     ]
     if old_decisions.basis.kind != new_decisions.basis.kind:
         bases = f"{old_decisions.basis} and {new_decisions.basis}"
@@ -347,13 +347,13 @@ def _rates(
     learned_cases = [
         trace_learned([side.policy], judged_sides[0].trace)[0] for side in judged_sides
     ]
-    in_sample = learned_text(policy_titles, SIDES, learned_cases)
+    in_sample = learned_text(policy_titles, TRACE_SIDES, learned_cases)
     notes = [
         f"{title}: {shortfall}." for title, shortfall in missing_answers.items() if shortfall.k
     ]
     notes += filter(None, [headline_note(old_decisions.trace, old_decisions.status_only)])
     rate_table = paired_table(
-        old_decisions.cells, new_decisions.cells, SIDES, costs, in_sample=bool(in_sample)
+        old_decisions.cells, new_decisions.cells, TRACE_SIDES, costs, in_sample=bool(in_sample)
     )
     return rate_table, old_decisions.basis.described, in_sample, notes
 
@@ -410,7 +410,7 @@ def _changed(
         ("before", "after"), (old_decisions, new_decisions), arm_pair, strict=True
     ):
         chunks = decisions.trace.chunks
-        first_chunks = ordered_hits(decisions.trace)[arm, FINAL][changed_rows, 0].tolist()
+        first_chunks = ordered_hits(decisions.trace)[arm, FINAL_ORDER][changed_rows, 0].tolist()
         columns[f"status_{side_name}"] = STATUS_NAMES[decisions.status[changed_rows]]
         columns[f"decided_by_{side_name}"] = decisions.decided_by[changed_rows]
         columns[f"correct_{side_name}"] = _where(
@@ -440,7 +440,7 @@ def _hits(sides: Sequence[Side], judged_sides: Sequence[Side]) -> pd.DataFrame:
     document_lists = []  # first five documents of each question, each at the place of its best chunk
     for trace, _, arm in sides:
         chunk_documents = [chunk.document for chunk in trace.chunks]
-        ranked_chunks = ordered_hits(trace)[arm, FINAL].tolist()
+        ranked_chunks = ordered_hits(trace)[arm, FINAL_ORDER].tolist()
         ranked_documents = (
             [chunk_documents[chunk] for chunk in chunk_row if chunk >= 0]
             for chunk_row in ranked_chunks
@@ -475,12 +475,16 @@ def _hits(sides: Sequence[Side], judged_sides: Sequence[Side]) -> pd.DataFrame:
     ]
     # place from 0 of the first expected source, of cases that expect one
     source_places = [
-        ranked_cases(trace, (FINAL,)).measures[arm, FINAL][0] if len(trace) else np.zeros(0)
+        ranked_cases(trace, (FINAL_ORDER,)).measures[arm, FINAL_ORDER][0]
+        if len(trace)
+        else np.zeros(0)
         for trace, _, arm in judged_sides
     ]
     rate_index, n_ranked = metrics.RATES.index("pass_rate"), len(source_places[0])
     for depth in (1, OVERLAP_AT):
-        old_cells, new_cells = (np.where(places < depth, HIT, MISS) for places in source_places)
+        old_cells, new_cells = (
+            np.where(places < depth, HIT_CELL, MISS_CELL) for places in source_places
+        )
         paired_rates = metrics.paired_rates(old_cells, new_cells, LEVEL)
         difference = (
             paired_rates.difference[rate_index],
@@ -495,7 +499,7 @@ def _hits(sides: Sequence[Side], judged_sides: Sequence[Side]) -> pd.DataFrame:
                 n_ranked,
             )
         )
-    return pd.DataFrame(hit_rows, columns=["measure", *SIDES, "value", "low", "high", "n"])
+    return pd.DataFrame(hit_rows, columns=["measure", *TRACE_SIDES, "value", "low", "high", "n"])
 
 
 def _threshold_scores(side: Side) -> tuple[dict[str, Array], Mapping[str, Threshold], set[str]]:
@@ -536,7 +540,7 @@ def _signals(
     cases, signal_rows = sides[0].trace.cases, []
     case_labels = _where([case.expect_status for case in cases], is_judged)
     case_ids = [case.id for case in cases]
-    score_frames = [pd.DataFrame(columns=["path", "case_id", "label", *SIDES])]
+    score_frames = [pd.DataFrame(columns=["path", "case_id", "label", *TRACE_SIDES])]
     for path in (path for path in old_scores if path in new_scores):
         threshold, score_pair = (
             thresholds_by_path[path],
@@ -544,7 +548,7 @@ def _signals(
         )
         score_pair = np.where(np.isfinite(score_pair), score_pair, np.nan)
         signal_row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
-        for side_name, side_scores, side in zip(SIDES, score_pair, sides, strict=True):
+        for side_name, side_scores, side in zip(TRACE_SIDES, score_pair, sides, strict=True):
             measured_scores, threshold_value = (
                 side_scores[~np.isnan(side_scores)],
                 float(side.policy.value(path)),
@@ -557,13 +561,13 @@ def _signals(
             signal_row[f"threshold_{side_name}"] = threshold_value
             signal_row[f"passes_{side_name}"] = passes.mean() if len(measured_scores) else np.nan
             quantiles = (
-                np.percentile(measured_scores, SHARES)
+                np.percentile(measured_scores, QUANTILE_PERCENTS)
                 if len(measured_scores)
-                else [np.nan] * len(SHARES)
+                else [np.nan] * len(QUANTILE_PERCENTS)
             )
             signal_row |= {
                 f"q{percent}_{side_name}": quantile
-                for percent, quantile in zip(SHARES, quantiles, strict=True)
+                for percent, quantile in zip(QUANTILE_PERCENTS, quantiles, strict=True)
             }
             signal_row[f"missing_{side_name}"] = len(side_scores) - len(measured_scores)
         complete_pairs = score_pair[:, ~np.isnan(score_pair).any(axis=0)]
@@ -602,7 +606,7 @@ def _settings(traces: Sequence[StudyTrace], sides: Sequence[Side]) -> pd.DataFra
             | dict(_flat(trace_facts.pop("parameters", {})))
             | dict(_flat(trace_facts))
         )
-    return differing_settings(side_facts[0], side_facts[1], SIDES)
+    return differing_settings(side_facts[0], side_facts[1], TRACE_SIDES)
 
 
 def _flat(nested_facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

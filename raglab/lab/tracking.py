@@ -52,21 +52,25 @@ if TYPE_CHECKING:
 
     from raglab.lab.study_result import TuneResult
 
-COST = "expected_cost"
-HEADLINE = ("coverage", COST, "hallucination_rate")  # metrics of a run outside of groups
-FOLDER = "mlruns"
-DATABASE = "mlflow.db"
-ARTIFACTS = "artifacts"
-VARIABLE = "MLFLOW_TRACKING_URI"
-PORT = 5000
+COST_COLUMN = "expected_cost"
+HEADLINE_METRICS = (
+    "coverage",
+    COST_COLUMN,
+    "hallucination_rate",
+)  # metrics of a run outside of groups
+DEFAULT_FOLDER = "mlruns"
+DATABASE_NAME = "mlflow.db"
+ARTIFACT_FOLDER = "artifacts"
+STORE_VARIABLE = "MLFLOW_TRACKING_URI"
+PAGE_PORT = 5000
 # two processes, not nine
-QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-_SQLITE = b"SQLite format 3\x00"  # how such a file begins
+QUIET_SETTINGS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+_SQLITE_HEADER = b"SQLite format 3\x00"  # how such a file begins
 _PARAMETER_LENGTH = 500
-_NAME_LENGTH = 60  # of the corpus in a run's name
-_STEPS = 500  # of a curve
-_ENDS = ("", "_low", "_high")
-_ADVANTAGE = ("estimate", "low", "high", "p")
+_CORPUS_NAME_LENGTH = 60  # of the corpus in a run's name
+_CURVE_STEPS = 500  # of a curve
+_INTERVAL_SUFFIXES = ("", "_low", "_high")
+_ADVANTAGE_FIELDS = ("estimate", "low", "high", "p")
 
 
 class TrackedRun(NamedTuple):
@@ -84,13 +88,13 @@ class TrackedRun(NamedTuple):
         program = "mlflow"
         if not shutil.which(program):
             program = Path(sys.executable).with_name(program).as_posix()
-        quiet_settings = (f"{variable}={setting}" for variable, setting in QUIET.items())
-        return shlex.join([*quiet_settings, program, *_served(self.tracking_uri, PORT)])
+        quiet_settings = (f"{variable}={setting}" for variable, setting in QUIET_SETTINGS.items())
+        return shlex.join([*quiet_settings, program, *_served(self.tracking_uri, PAGE_PORT)])
 
     @property
     def link(self) -> str:
         """Page of the runs, once it is served."""
-        local_address = f"http://127.0.0.1:{PORT}"
+        local_address = f"http://127.0.0.1:{PAGE_PORT}"
         server_address = self.tracking_uri if _is_server(self.tracking_uri) else local_address
         return f"{server_address.rstrip('/')}/#/experiments/{self.experiment_id}/runs"
 
@@ -169,7 +173,7 @@ def track(
         split_sizes = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
     # The id first: MLflow cuts names in its list of runs, and studies often select the same rule.
     policy_name, today = f"{result.policy.policy_id} {result.selected}", datetime.now(UTC).date()
-    run_name = f"{corpus_name[:_NAME_LENGTH]} · {policy_name} · {today.isoformat()}"
+    run_name = f"{corpus_name[:_CORPUS_NAME_LENGTH]} · {policy_name} · {today.isoformat()}"
     with _open_run(
         run_name, "tune", folder, tags, TrackedData(corpus_name, trace_id, split_sizes)
     ) as run:
@@ -341,8 +345,8 @@ def _open_run(
       InputError: the store is locked, away, full, closed, damaged, or names a place for artifacts
         that is not its own; or the experiment was deleted.
     """
-    environment_uri = None if folder is not None else os.environ.get(VARIABLE)
-    with _refusals(environment_uri or str(folder or FOLDER)):
+    environment_uri = None if folder is not None else os.environ.get(STORE_VARIABLE)
+    with _refusals(environment_uri or str(folder or DEFAULT_FOLDER)):
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         # beside the JSON of a command
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
@@ -375,15 +379,15 @@ def _opening(folder: str | Path | None) -> Iterator[_Store]:
 
     Its artifacts its own. While the block lasts no other process of raglab opens it.
     """
-    if folder is None and (environment_uri := os.environ.get(VARIABLE)):
+    if folder is None and (environment_uri := os.environ.get(STORE_VARIABLE)):
         with opening_lock(*sqlite_files(environment_uri)):
             yield _Store(environment_uri, None)
         return
-    root = make_folder(Path(FOLDER if folder is None else folder).resolve())
-    database = root / DATABASE
+    root = make_folder(Path(DEFAULT_FOLDER if folder is None else folder).resolve())
+    database = root / DATABASE_NAME
     with opening_lock(database):
         if database.exists():
-            if not (database.is_file() and _begins(database) == _SQLITE):
+            if not (database.is_file() and _begins(database) == _SQLITE_HEADER):
                 rule = "the tracking database must be one of SQLite's"
                 raise input_error(Where(str(database)), rule, "name another folder")
             check_database(f"sqlite:///{database.as_posix()}")
@@ -406,7 +410,7 @@ def _take_artifacts_home(database: Path) -> None:
             "SELECT name, artifact_location FROM experiments"
         ).fetchall()
         locations = (
-            (str(location), f"/{ARTIFACTS}/{quote(str(experiment_name))}")
+            (str(location), f"/{ARTIFACT_FOLDER}/{quote(str(experiment_name))}")
             for experiment_name, location in experiment_rows
         )
         former_roots = {
@@ -443,7 +447,7 @@ def _take_artifacts_home(database: Path) -> None:
                 f"UPDATE experiments SET artifact_location = ? WHERE {is_unused} AND "  # noqa: S608
                 "artifact_location <> ?"
             )
-            connection.execute(update_query, [f"{folder_uri}/{ARTIFACTS}/Default"] * 2)
+            connection.execute(update_query, [f"{folder_uri}/{ARTIFACT_FOLDER}/Default"] * 2)
 
 
 def _new_run(
@@ -460,7 +464,7 @@ def _new_run(
     client = mlflow.MlflowClient(tracking_uri=store.uri)
     experiment = client.get_experiment_by_name(experiment_name)
     artifact_location = (
-        None if store.root is None else (store.root / ARTIFACTS / experiment_name).as_uri()
+        None if store.root is None else (store.root / ARTIFACT_FOLDER / experiment_name).as_uri()
     )
     if experiment is None:
         experiment = client.get_experiment(
@@ -469,11 +473,11 @@ def _new_run(
     allowed_places.check(str(experiment.artifact_location))
     experiment_id = str(experiment.experiment_id)
     run = client.create_run(experiment_id, tags=dict(tags), run_name=run_name)
-    root = store.root or Path(FOLDER)
+    root = store.root or Path(DEFAULT_FOLDER)
     return _OpenRun(client, run.info.run_id, experiment_id, store.uri, allowed_places, root)
 
 
-def serve(folder: str | Path | None = None, port: int = PORT) -> int:
+def serve(folder: str | Path | None = None, port: int = PAGE_PORT) -> int:
     """Show the runs of a store in MLflow's page on this machine only, until it is interrupted.
 
     Exit code of MLflow.
@@ -493,11 +497,11 @@ def serve(folder: str | Path | None = None, port: int = PORT) -> int:
             check_database(store.uri)
             check_stored_places(store.uri, artifact_places(store.uri, store.root))
     except sqlite3.Error as error:
-        raise store_error(str(folder or FOLDER), error) from error
+        raise store_error(str(folder or DEFAULT_FOLDER), error) from error
     command = [sys.executable, "-m", "mlflow", *_served(store.uri, port)]
     with suppress(KeyboardInterrupt):  # how it is ended
         # MLflow itself
-        return subprocess.run(command, env=os.environ | QUIET, check=False).returncode  # noqa: S603
+        return subprocess.run(command, env=os.environ | QUIET_SETTINGS, check=False).returncode  # noqa: S603
     return 0
 
 
@@ -540,7 +544,7 @@ def _refusals(store_name: str) -> Iterator[None]:
 
 def _begins(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(len(_SQLITE))
+        return file.read(len(_SQLITE_HEADER))
 
 
 def _policy_metrics(
@@ -548,18 +552,22 @@ def _policy_metrics(
 ) -> list[tuple[str, float, int]]:
     """Expected cost and rates of a policy with their intervals; what is not finite is left out.
 
-    The three of `HEADLINE` come before all groups by name, where MLflow shows them first.
+    The three of `HEADLINE_METRICS` come before all groups by name, where MLflow shows them first.
 
     Args:
       in_sample: whether the policy was fitted or chosen on the judged cases; its figures then share
         no name with others.
     """
     metric_group = "in_sample" if in_sample else "judged"
-    metric_names = [f"{metric_name}{suffix}" for metric_name in (COST, *RATES) for suffix in _ENDS]
+    metric_names = [
+        f"{metric_name}{suffix}"
+        for metric_name in (COST_COLUMN, *RATES)
+        for suffix in _INTERVAL_SUFFIXES
+    ]
     headline_metrics = (
         []
         if in_sample
-        else [(metric_name, float(policy_row[metric_name]), 0) for metric_name in HEADLINE]
+        else [(metric_name, float(policy_row[metric_name]), 0) for metric_name in HEADLINE_METRICS]
     )
     return _finite(
         [
@@ -583,14 +591,16 @@ def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     if result.crossing is not None:
         study_figures["study/crossing"] = result.crossing.high
     if result.advantage is not None:
-        for figure_name in _ADVANTAGE:
+        for figure_name in _ADVANTAGE_FIELDS:
             study_figures[f"study/advantage_{figure_name}"] = float(
                 getattr(result.advantage, figure_name)
             )
     # The best trial so far: one that meets all targets is better than one that does not.
     missed_targets = ~result.trials["feasible"].to_numpy(dtype=bool)
-    best_trials = list(accumulate(zip(missed_targets, result.trials[COST], strict=True), min))
-    last_trial, step = len(best_trials) - 1, max(1, len(best_trials) // _STEPS)
+    best_trials = list(
+        accumulate(zip(missed_targets, result.trials[COST_COLUMN], strict=True), min)
+    )
+    last_trial, step = len(best_trials) - 1, max(1, len(best_trials) // _CURVE_STEPS)
     trial_numbers = sorted({*range(0, len(best_trials), step), last_trial})
     figure_metrics = [(figure_name, figure, 0) for figure_name, figure in study_figures.items()]
     return _finite(
