@@ -27,7 +27,7 @@ from raglab.lab.learner_comparison import compare_learners, run_earnings
 from raglab.lab.reward_audit import ArmTables, arm_tables
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
 from raglab.lab.search_studies import SearchStudy, env_lines
-from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
+from raglab.lab.trial_search import FINALIST_REPEATS, TrialOutcome, finalists, maximise
 from raglab.policy import PolicyData
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
 from raglab.store.case_labels import check_split_names
@@ -412,7 +412,7 @@ def tune_bandit(
     study, tried = maximise(
         judged, problem.space, trials=trials, sampler=sampler, seed=seed, first=[problem.first()]
     )
-    again = {**sizes, "seed": seed + 1, "replications": AGAIN * replications}
+    again = {**sizes, "seed": seed + 1, "replications": FINALIST_REPEATS * replications}
     best = _best_play(problem, tried, again)
     plans, fixed = problem.rivals()
     if problem.budget is not None and not {MIXTURE, PRICED} <= plans.keys():

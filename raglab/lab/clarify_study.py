@@ -21,7 +21,7 @@ from raglab.default_learner.simulation import (
 )
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.search_studies import SearchStudy, env_lines
-from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
+from raglab.lab.trial_search import FINALIST_REPEATS, TrialOutcome, finalists, maximise
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
 from raglab.values import refuse
@@ -261,7 +261,7 @@ def tune_clarification(
     study, table = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first)
     # The best of many trials is partly lucky: other users, and more of them, choose among the first
     # few.
-    again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
+    again = {"users": FINALIST_REPEATS * users, "seed": seed + 1, **sizes, **costs}
     scored = []
     for row in finalists(table, nearest="errors"):
         tried = trial_learner({name: row[name] for name in space}, base)

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-FOLDS, REPEATS = 10, 2  # of the cross-validation
-EVERYWHERE, CONSTANT = "missing everywhere", "the same in every case"
+DEFAULT_FOLDS, DEFAULT_REPEATS = 10, 2  # of the cross-validation
+MISSING_EVERYWHERE, ALWAYS_CONSTANT = "missing everywhere", "the same in every case"
 # Stages of retrieval, as a trace's latencies name them, that a signal is read from.
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "confidence": ("rerank",),
@@ -73,7 +73,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 
 
 # of the classes, by `expected_cost.CLASSES`
-LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])
+CLASS_LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])
 
 
 class LabelledSignals(NamedTuple):
@@ -114,7 +114,7 @@ class LabelledSignals(NamedTuple):
           matrix: of `metrics.cost_matrix`.
         """
         status = np.where(self.can_answer, decided, Status.refuse)
-        case_labels = LABELS[self.cases.classes]
+        case_labels = CLASS_LABELS[self.cases.classes]
         is_right = np.where(status == Status.ok, self.right, self.cases.options_right)
         cell_codes = (status.astype(np.int64) * len(Status) + case_labels) * 2 + is_right
         costs: Array = matrix[case_labels, OUTCOME_OF_CELL[cell_codes]]
@@ -168,8 +168,8 @@ def audit_signals(
     *,
     arm: str | None = None,
     costs: Costs | None = None,
-    folds: int = FOLDS,
-    repeats: int = REPEATS,
+    folds: int = DEFAULT_FOLDS,
+    repeats: int = DEFAULT_REPEATS,
     level: float = 0.95,
     seed: int = 0,
 ) -> SignalAudit:
@@ -261,13 +261,15 @@ def audit_signals(
                 labelled_signals, doubles, outcome_costs, fold_plan, seed, level
             )
     cost_table = pd.DataFrame.from_dict(
-        cost_rows, orient="index", columns=list(COSTS), dtype=np.float64
+        cost_rows, orient="index", columns=list(COST_COLUMNS), dtype=np.float64
     )
     signal_table = signal_table.join(cost_table, on="signal")
     # What never varies is worth nothing; of what no case has it is unknown.
-    signal_table.loc[signal_table["note"] == CONSTANT, list(WORTHS)] = 0.0
+    signal_table.loc[signal_table["note"] == ALWAYS_CONSTANT, list(WORTH_COLUMNS)] = 0.0
     class_counts = np.bincount(labelled_signals.cases.classes, minlength=len(CLASSES)).tolist()
-    missing_names = ", ".join(signal_table.loc[signal_table["note"] == EVERYWHERE, "signal"])
+    missing_names = ", ".join(
+        signal_table.loc[signal_table["note"] == MISSING_EVERYWHERE, "signal"]
+    )
     headline_notes = [note for note in [headline_note(tuning_trace)] if note]
     # It may be an error of the measurement, so it is named.
     headline_notes += [f"Nothing measured in any case: {missing_names}."] if missing_names else []
@@ -425,12 +427,12 @@ def _varying(cases: DecisionCases, signal_names: Sequence[str]) -> list[str]:
     return [signal_name for signal_name, signal_values in signal_rows if tells_apart(signal_values)]
 
 
-WORTHS = tuple(
+WORTH_COLUMNS = tuple(
     f"{name}{end}"
     for name in ("worth", "worth_doubles", "worth_alone")
     for end in ("", "_low", "_high")
 )
-COSTS = ("cost", "cost_without", *WORTHS[:6], "cost_alone", *WORTHS[6:])
+COST_COLUMNS = ("cost", "cost_without", *WORTH_COLUMNS[:6], "cost_alone", *WORTH_COLUMNS[6:])
 
 
 def _costed(
@@ -441,15 +443,15 @@ def _costed(
     seed: int,
     level: float,
 ) -> tuple[float, float, dict[str, tuple[float, ...]]]:
-    """Cross-validated costs of a case with all signals and with none, and `COSTS` of each signal.
+    """Cross-validated costs of a case with all signals and with none, and `COST_COLUMNS` of each signal.
 
     Args:
       doubles: signals to be read -> themselves and those that repeat them.
     """
 
     @cache
-    def paid(names: tuple[str, ...]) -> Array:
-        return crossed_costs(labelled_signals, names, outcome_costs, folds, seed)
+    def paid(signal_names: tuple[str, ...]) -> Array:
+        return crossed_costs(labelled_signals, signal_names, outcome_costs, folds, seed)
 
     def paid_without(left_out: frozenset[str]) -> Array:
         return paid(tuple(signal_name for signal_name in doubles if signal_name not in left_out))
@@ -486,7 +488,7 @@ def _signal_row(signal: Signal, labelled_signals: LabelledSignals, level: float)
     """Columns of a signal that need no fit."""
     signal_values = labelled_signals.cases.signals[labelled_signals.cases.known.place(signal.name)]
     is_measured = ~np.isnan(signal_values)
-    constant_note = "" if tells_apart(signal_values[is_measured]) else CONSTANT
+    constant_note = "" if tells_apart(signal_values[is_measured]) else ALWAYS_CONSTANT
     signal_cells: dict[str, Any] = {
         "signal": signal.name,
         "unit": signal.unit.name,
@@ -494,7 +496,7 @@ def _signal_row(signal: Signal, labelled_signals: LabelledSignals, level: float)
         "stage": signal.stage,
         "n": int(is_measured.sum()),
         "missing": float((~is_measured).mean()),
-        "note": constant_note if is_measured.any() else EVERYWHERE,
+        "note": constant_note if is_measured.any() else MISSING_EVERYWHERE,
     }
     for column, is_target, backward_direction, is_ranked in (
         ("auroc_right", labelled_signals.right, "ask", is_measured & labelled_signals.can_answer),
@@ -590,7 +592,7 @@ def _sorted_frame(signal_table: pd.DataFrame) -> pd.DataFrame:
     )
     # A worth of 0 is above that of a signal that costs, and of all where none is measured: no rank
     # for a constant.
-    note_ranks = signal_table["note"].map({"": 0, CONSTANT: 1, EVERYWHERE: 2})
+    note_ranks = signal_table["note"].map({"": 0, ALWAYS_CONSTANT: 1, MISSING_EVERYWHERE: 2})
     row_order = np.lexsort((-auroc_gains, -worth, -doubles_worth, note_ranks))
     first_columns = ["signal", "worth", "worth_low", "worth_high"]
     return signal_table.iloc[row_order].reset_index(drop=True)[

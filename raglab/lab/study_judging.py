@@ -51,7 +51,7 @@ from raglab.lab.line_search import line_search
 from raglab.lab.selection import Selection, policy_flat_ranges, select_candidate
 from raglab.lab.study_cases import Splits
 from raglab.lab.study_result import TuneResult
-from raglab.lab.trial_search import MISSING, Problem, Search, pareto_front, trial_policies
+from raglab.lab.trial_search import MISSING_ANSWERS, Problem, Search, pareto_front, trial_policies
 from raglab.metrics.crossings import Crossing, cost_table, crossing
 from raglab.replay import decide_policies, rate_table, tally, trace_codes
 from raglab.retrieval.corpus_language import foreign_questions
@@ -225,7 +225,7 @@ def _counts(
         "repeated_questions": len(cases.questions) - int(cases.questions.max()) - 1,
         "trials_not_run": int(of.problem.settings["trials"]) - len(trials),
         "trials_of_others": len(search.study.get_trials(deepcopy=False)) - len(trials),
-        "trials_uncompared": int((trials.get(MISSING, np.zeros(1)) > MAX_MISSING).sum()),
+        "trials_uncompared": int((trials.get(MISSING_ANSWERS, np.zeros(1)) > MAX_MISSING).sum()),
         "candidates_of_less_depth": entry.limited,
     }
 

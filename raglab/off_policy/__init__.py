@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from raglab.off_policy.estimators import ESTIMATORS
 from raglab.off_policy.evaluation import (
-    COLUMNS,
+    ESTIMATE_COLUMNS,
     Gain,
     OverlapWarning,
     difference,
