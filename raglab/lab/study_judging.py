@@ -98,42 +98,54 @@ class StudyProblem(NamedTuple):
 
 
 def judged_result(
-    of: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search
+    study_problem: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search
 ) -> TuneResult:
     """The selected policy, made of all cases, on the cases nothing was made of or chosen on."""
-    problem, splits = of.problem, of.splits
+    problem, splits = study_problem.problem, study_problem.splits
     arm, trials, goal = problem.settings["arm"], int(problem.settings["trials"]), problem.goal
     tuned_on, judged_on = splits.tuned_on, splits.judged_on
-    unseen = judged_on is not tuned_on
+    is_unseen = judged_on is not tuned_on
     # The cases may be a sample: then trials, judged on all cases, are scored on the sample once
     # more to be compared.
-    refit = partial(_chain_of_trials, cases, search.trials)
-    chosen = select_candidate(
-        build_candidates(cases, entry, refit, min(POOL, trials)), entry.competing, cases
+    refit_trials = partial(_chain_of_trials, cases, search.trials)
+    selection = select_candidate(
+        build_candidates(cases, entry, refit_trials, min(POOL, trials)), entry.competing, cases
     )
     # what was selected, what it must beat, and the other candidates
     policies = {
-        DEFAULTS: of.defaults,
-        TUNED: chosen.policies[chosen.selected],
-        ANSWER: chosen.policies[ANSWER],
-        REFUSE: chosen.policies[REFUSE],
-        BY_HAND: of.by_hand,
+        DEFAULTS: study_problem.defaults,
+        TUNED: selection.policies[selection.selected],
+        ANSWER: selection.policies[ANSWER],
+        REFUSE: selection.policies[REFUSE],
+        BY_HAND: study_problem.by_hand,
     }
-    policies = _with_tuned_cases(policies | dict(chosen.policies), tuned_on)
-    chosen = chosen._replace(policies={name: policies[name] for name in chosen.policies})
-    tuned = policies[TUNED]
+    policies = _with_tuned_cases(policies | dict(selection.policies), tuned_on)
+    selection = selection._replace(policies={name: policies[name] for name in selection.policies})
+    tuned_policy = policies[TUNED]
     # All policies on the same cases at once, which chose none of them where there is a split to
     # judge on.
-    view = of.measured(judged_on)
-    codes = trace_codes(view, list(policies.values()), arm)
-    judged = JudgedPolicies(policies, codes, trace_basis(view), inclusion_weights(view))
-    table, crossed, lines = _judged_costs(chosen, goal, cases, judged, unseen=unseen)
-    traffic = None if goal.traffic is None else count_cells(judged.cells[TUNED][None])[0]
-    roles = reference_roles(table, chosen.selected, chosen.incumbent)
-    against = contests(view, policies, roles, arm, goal.costs, goal.mix) if unseen else []
+    judged_view = study_problem.measured(judged_on)
+    outcome_codes = trace_codes(judged_view, list(policies.values()), arm)
+    judged_policies = JudgedPolicies(
+        policies, outcome_codes, trace_basis(judged_view), inclusion_weights(judged_view)
+    )
+    candidate_costs, cost_crossing, label_mix_costs = _judged_costs(
+        selection, goal, cases, judged_policies, unseen=is_unseen
+    )
+    traffic_cells = (
+        None if goal.traffic is None else count_cells(judged_policies.cells[TUNED][None])[0]
+    )
+    contest_roles = reference_roles(candidate_costs, selection.selected, selection.incumbent)
+    policy_contests = (
+        contests(judged_view, policies, contest_roles, arm, goal.costs, goal.mix)
+        if is_unseen
+        else []
+    )
     # An advantage is claimed over the incumbent, and on unseen cases only (rule S6.11).
-    gains = (contest.gain for contest in against if contest.reference == chosen.incumbent)
-    advantage = None if chosen.selected == chosen.incumbent else next(gains, None)
+    incumbent_gains = (
+        contest.gain for contest in policy_contests if contest.reference == selection.incumbent
+    )
+    advantage = None if selection.selected == selection.incumbent else next(incumbent_gains, None)
     selection_settings = {
         "rule": entry.rule,
         "folds": cases.folds,
@@ -143,18 +155,18 @@ def judged_result(
     if cases.decided.groups is not None:
         selection_settings["group"] = cases.decided.groups.attribute
     result = TuneResult(
-        policy=tuned,
-        selected=chosen.selected,
-        incumbent=chosen.incumbent,
-        default_policy=of.defaults,
+        policy=tuned_policy,
+        selected=selection.selected,
+        incumbent=selection.incumbent,
+        default_policy=study_problem.defaults,
         policies=policies,
-        costs=table,
-        held_out_estimate=chosen.held_out_estimate,
+        costs=candidate_costs,
+        held_out_estimate=selection.held_out_estimate,
         advantage=advantage,
         trials=search.trials,
         pareto=pareto_front(search.trials),
-        flat_ranges=policy_flat_ranges(cases, tuned),
-        judged=_judged_rates(judged, goal, chosen, unseen=unseen),
+        flat_ranges=policy_flat_ranges(cases, tuned_policy),
+        judged=_judged_rates(judged_policies, goal, selection, unseen=is_unseen),
         tuned_on=tuned_on,
         judged_on=judged_on,
         study=search.study,
@@ -162,68 +174,77 @@ def judged_result(
         settings=problem.settings,
         selection_settings=selection_settings,
         goal=goal,
-        basis=str(judged.basis),
+        basis=str(judged_policies.basis),
         n_certify=splits.n_certify,
-        left_out=of.left_out,
-        crossing=crossed,
-        mix_costs=lines,
+        left_out=study_problem.left_out,
+        crossing=cost_crossing,
+        mix_costs=label_mix_costs,
         # always-refuse answers nothing, whatever the other gates would say
         dropped=()
-        if chosen.selected == REFUSE
-        else dropped_gates(problem.start, tuned, gates_off(tuned_on)),
-        counts=_counts(of, cases, entry, search, chosen),
-        target_excess=max(0.0, chosen.misses) if goal.targets else 0.0,
-        contests=tuple(against),
-        smallest_saving=_smallest_saving(chosen, goal),
-        worst_cost=nan if traffic is None else float(goal.worst_cost(traffic)),
+        if selection.selected == REFUSE
+        else dropped_gates(problem.start, tuned_policy, gates_off(tuned_on)),
+        counts=_counts(study_problem, cases, entry, search, selection),
+        target_excess=max(0.0, selection.misses) if goal.targets else 0.0,
+        contests=tuple(policy_contests),
+        smallest_saving=_smallest_saving(selection, goal),
+        worst_cost=nan if traffic_cells is None else float(goal.worst_cost(traffic_cells)),
     )
-    texts = _further_texts(of, cases, entry, tuned, judged.basis)
-    return replace(result, findings=study_findings(result, texts))
+    further_texts = _further_texts(study_problem, cases, entry, tuned_policy, judged_policies.basis)
+    return replace(result, findings=study_findings(result, further_texts))
 
 
-def _smallest_saving(chosen: Selection, goal: Goal) -> float:
+def _smallest_saving(selection: Selection, goal: Goal) -> float:
     """Saving of the best candidate over the incumbent that the cases can tell."""
-    costs = chosen.costs
-    rivals = costs[costs["competes"] & ~costs.index.isin(FIXED)]
-    if rivals.empty:
+    costs = selection.costs
+    rival_costs = costs[costs["competes"] & ~costs.index.isin(FIXED)]
+    if rival_costs.empty:
         return nan
-    best = str(rivals.index[int(np.argmax(rivals["gain"].to_numpy()))])
-    price = float(metrics.cost_matrix(goal.costs).max()) or 1.0
-    return metrics.paired_sizes(chosen.gains[best], price=price).smallest.estimate
+    best_rival = str(rival_costs.index[int(np.argmax(rival_costs["gain"].to_numpy()))])
+    largest_price = float(metrics.cost_matrix(goal.costs).max()) or 1.0
+    return metrics.paired_sizes(selection.gains[best_rival], price=largest_price).smallest.estimate
 
 
 def _counts(
-    of: StudyProblem, cases: Cases, entry: CompetitionEntry, search: Search, chosen: Selection
+    study_problem: StudyProblem,
+    cases: Cases,
+    entry: CompetitionEntry,
+    search: Search,
+    selection: Selection,
 ) -> dict[str, int]:
     """Cases, trials and groups that are left out or reduced, see `TuneResult`."""
-    splits, trials, groups = of.splits, search.trials, cases.decided.groups
-    counts: dict[str, int] = {}
-    for which in ("judged", "tuned")[: 1 + (splits.tuned_on is not splits.judged_on)]:
-        trace = splits.judged_on if which == "judged" else splits.tuned_on
-        counts[f"{which}_failed"] = failed_count(trace)
+    splits, trials, groups = study_problem.splits, search.trials, cases.decided.groups
+    case_counts: dict[str, int] = {}
+    for case_role in ("judged", "tuned")[: 1 + (splits.tuned_on is not splits.judged_on)]:
+        trace = splits.judged_on if case_role == "judged" else splits.tuned_on
+        case_counts[f"{case_role}_failed"] = failed_count(trace)
         # any answer of such a case counts as correct (rule S6.3)
-        counts[f"{which}_status_only"] = int(trace_status_only(trace).sum())
-        counts[f"{which}_unretrieved"] = unretrieved_count(trace, cases.arm)
-        counts[f"{which}_foreign"] = sum(
+        case_counts[f"{case_role}_status_only"] = int(trace_status_only(trace).sum())
+        case_counts[f"{case_role}_unretrieved"] = unretrieved_count(trace, cases.arm)
+        case_counts[f"{case_role}_foreign"] = sum(
             len(foreign_questions(part.loaded()))
             for part in trace_parts(trace)
             if any(is_foreign(case.query, ()) for case in part.cases)  # others are not loaded
         )
     if groups is not None:
-        model = chosen.policies[COST].decision.model if COST in chosen.policies else None
-        biased = 0 if model is None or model.groups is None else len(model.groups.bias)
-        sizes = groups.counts()
-        counts["groups"], counts["groups_without_bias"] = len(sizes), len(sizes) - biased
-        counts["cases_without_group"] = len(groups.names) - sum(sizes.values())
+        cost_model = selection.policies[COST].decision.model if COST in selection.policies else None
+        n_biased = (
+            0 if cost_model is None or cost_model.groups is None else len(cost_model.groups.bias)
+        )
+        group_sizes = groups.counts()
+        case_counts["groups"], case_counts["groups_without_bias"] = (
+            len(group_sizes),
+            len(group_sizes) - n_biased,
+        )
+        case_counts["cases_without_group"] = len(groups.names) - sum(group_sizes.values())
     ambiguous = cases.label == Status.ambiguous
     return {
-        **counts,
+        **case_counts,
         "ambiguous": int(ambiguous.sum()),
         "with_options": int((can_ask(cases.evidence) & ambiguous).sum()),
         "unsplit": splits.unsplit,
         "refitted_on": len(splits.made_of),
         "repeated_questions": len(cases.questions) - int(cases.questions.max()) - 1,
-        "trials_not_run": int(of.problem.settings["trials"]) - len(trials),
+        "trials_not_run": int(study_problem.problem.settings["trials"]) - len(trials),
         "trials_of_others": len(search.study.get_trials(deepcopy=False)) - len(trials),
         "trials_uncompared": int((trials.get(MISSING_ANSWERS, np.zeros(1)) > MAX_MISSING).sum()),
         "candidates_of_less_depth": entry.limited,
@@ -231,7 +252,11 @@ def _counts(
 
 
 def _further_texts(
-    of: StudyProblem, cases: Cases, entry: CompetitionEntry, tuned: Policy, basis: Basis
+    study_problem: StudyProblem,
+    cases: Cases,
+    entry: CompetitionEntry,
+    tuned_policy: Policy,
+    basis: Basis,
 ) -> dict[str, str]:
     """Findings of policies and signals on the cases that candidates are made of, by key."""
 
@@ -239,28 +264,30 @@ def _further_texts(
         decisions = decide_policies(cases.held, [policy], cases.arm)[0]
         return refusal_text(decisions, remedy="") or idle_text(decisions, remedy="")
 
-    start = of.problem.start
-    doubts = [
+    start_policy = study_problem.problem.start
+    candidate_doubts = [
         *entry.doubts,
         *(
-            f"Candidate {name}: {text}"
-            for name, policy in entry.policies.items()
-            if (text := refusals(policy))
+            f"Candidate {candidate}: {refusal}"
+            for candidate, policy in entry.policies.items()
+            if (refusal := refusals(policy))
         ),
     ]
-    texts = {
+    finding_texts = {
         "directions": " ".join(direction_notes(cases.decided)[:1]),
-        "candidates": " ".join(doubts[:1]),
-        "start": of.start_note,
+        "candidates": " ".join(candidate_doubts[:1]),
+        "start": study_problem.start_note,
     }
-    tuned_by = trace_basis(of.splits.tuned_on)
-    if tuned_by.kind != basis.kind:
-        texts["basis"] = f"Costs do not compare: tuned on by {tuned_by}, judged by {basis}."
-    if text := refusals(tuned):
-        texts["refusals"] = f"In the selected policy {text}"
-    if tuned.policy_id != start.policy_id and (text := refusals(start)):
-        texts["start"] = f"In the policy that the study starts from {text}"
-    return texts
+    tuning_basis = trace_basis(study_problem.splits.tuned_on)
+    if tuning_basis.kind != basis.kind:
+        finding_texts["basis"] = (
+            f"Costs do not compare: tuned on by {tuning_basis}, judged by {basis}."
+        )
+    if refusal := refusals(tuned_policy):
+        finding_texts["refusals"] = f"In the selected policy {refusal}"
+    if tuned_policy.policy_id != start_policy.policy_id and (refusal := refusals(start_policy)):
+        finding_texts["start"] = f"In the policy that the study starts from {refusal}"
+    return finding_texts
 
 
 def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> dict[str, Policy]:
@@ -270,37 +297,43 @@ def _with_tuned_cases(policies: Mapping[str, Policy], tuned_on: TraceView) -> di
     """
     # A policy that learned nothing from the cases, however it was come by, is judged honestly on
     # any.
-    fixed = {policies[name].policy_id for name in FIXED}
-    learned = {TUNED, BY_HAND, *RECIPES}
+    free_ids = {policies[policy_name].policy_id for policy_name in FIXED}
+    learned_names = {TUNED, BY_HAND, *RECIPES}
     queries = list(chain.from_iterable(trace_queries(tuned_on).values()))
     return {
-        name: with_scores_of(with_tuned_cases(policy, queries), tuned_on.meta)
-        if name in learned and policy.policy_id not in fixed
+        policy_name: with_scores_of(with_tuned_cases(policy, queries), tuned_on.meta)
+        if policy_name in learned_names and policy.policy_id not in free_ids
         else policy
-        for name, policy in policies.items()
+        for policy_name, policy in policies.items()
     }
 
 
-def _chain_of_trials(cases: Cases, table: pd.DataFrame) -> Policy:
+def _chain_of_trials(cases: Cases, trial_table: pd.DataFrame) -> Policy:
     """Chain of all cases: the trials that are best on them, then the exact line search."""
     # Trials are judged on all cases tuned on; the cases may be a sample, and without ambiguous ones
     # nothing asks.
-    first = table.sort_values(["violation", "expected_cost", "number"], kind="stable").head(
-        RESCORED
+    best_trials = trial_table.sort_values(
+        ["violation", "expected_cost", "number"], kind="stable"
+    ).head(RESCORED)
+    tried_policies = trial_policies(
+        cases.start, best_trials, None if cases.can_ask else {"gap.enabled": False}
     )
-    tried = trial_policies(cases.start, first, None if cases.can_ask else {"gap.enabled": False})
-    counted = tally(cases.held, tried, cases.arm)
-    compared = np.array([shortfall.is_compared for shortfall in counted.missing_answers])
-    cells: AnyArray = counted.cells
+    trial_tally = tally(cases.held, tried_policies, cases.arm)
+    is_compared = np.array([shortfall.is_compared for shortfall in trial_tally.missing_answers])
+    cell_counts: AnyArray = trial_tally.cells
     if cases.weight is not None:
-        codes = trace_codes(cases.held, tried, cases.arm)
-        cells = metrics.weighed_cases(CELL_OF_CODE[codes], cases.weight).weights
-    order = np.argsort(np.where(compared, cases.goal.score(cells), np.inf), kind="stable")
-    _, distinct = np.unique(cells[order], axis=0, return_index=True)
-    best = [tried[place] for place in order[np.sort(distinct)[:BEST]]]
+        outcome_codes = trace_codes(cases.held, tried_policies, cases.arm)
+        cell_counts = metrics.weighed_cases(CELL_OF_CODE[outcome_codes], cases.weight).weights
+    score_order = np.argsort(
+        np.where(is_compared, cases.goal.score(cell_counts), np.inf), kind="stable"
+    )
+    _, distinct_rows = np.unique(cell_counts[score_order], axis=0, return_index=True)
+    start_policies = [
+        tried_policies[trial_index] for trial_index in score_order[np.sort(distinct_rows)[:BEST]]
+    ]
     return line_search(
         cases.held,
-        best,
+        start_policies,
         chain_paths(cases),
         cases.goal.score,
         cases.defaults,
@@ -328,58 +361,88 @@ class JudgedPolicies(NamedTuple):
 
 
 def _judged_costs(
-    chosen: Selection, goal: Goal, cases: Cases, judged: JudgedPolicies, *, unseen: bool
+    selection: Selection, goal: Goal, cases: Cases, judged_policies: JudgedPolicies, *, unseen: bool
 ) -> tuple[pd.DataFrame, Crossing | None, pd.DataFrame]:
     """Costs plus each candidate policy's result on judged cases, if none of them was tuned on.
 
     Beside it the crossing of what is selected with the policies without tuning, and `mix_costs`.
     """
-    table, policies = chosen.costs.copy(), chosen.policies
-    losses, costs, label = chosen.losses, chosen.gains, cases.label.astype(np.int64)
-    report = [np.nan] * len(policies)
+    candidate_costs, policies = selection.costs.copy(), selection.policies
+    losses, case_costs, case_labels = (
+        selection.losses,
+        selection.gains,
+        cases.label.astype(np.int64),
+    )
+    report_costs = [np.nan] * len(policies)
     if unseen:
-        price, cells = metrics.cell_costs(goal.matrix), judged.cells
-        losses = costs = {name: price[cells[name]] for name in policies}
-        label = metrics.LABEL_OF_CELL[cells[TUNED]]
-        by = goal.case_weights(label) if judged.weight is None else judged.weight
-        report = [float((loss if by is None else by * loss).mean()) for loss in losses.values()]
-    table.insert(3, "report", report)
-    compared, selected = dict(table.get("compared", {})), chosen.selected
-    free = [
+        cell_prices, judged_cells = metrics.cell_costs(goal.matrix), judged_policies.cells
+        losses = case_costs = {name: cell_prices[judged_cells[name]] for name in policies}
+        case_labels = metrics.LABEL_OF_CELL[judged_cells[TUNED]]
+        case_weights = (
+            goal.case_weights(case_labels)
+            if judged_policies.weight is None
+            else judged_policies.weight
+        )
+        report_costs = [
+            float((loss if case_weights is None else case_weights * loss).mean())
+            for loss in losses.values()
+        ]
+    candidate_costs.insert(3, "report", report_costs)
+    is_compared, selected = dict(candidate_costs.get("compared", {})), selection.selected
+    rival_names = [
         rival
         for rival in FIXED
         if policies[rival].policy_id != policies[selected].policy_id
-        and compared.get(rival, True)
+        and is_compared.get(rival, True)
         # of two policies without tuning, one that costs the same of every case is no rival
-        and not (selected in FIXED and np.array_equal(costs[selected], costs[rival]))
+        and not (selected in FIXED and np.array_equal(case_costs[selected], case_costs[rival]))
     ]
-    crossed = None
-    if cases.weight is None and judged.weight is None and free:
-        rivals = np.stack([losses[rival] for rival in free])
-        crossed = crossing(losses[selected], rivals, free, label)
-    return table, crossed, cost_table(losses, label)
+    cost_crossing = None
+    if cases.weight is None and judged_policies.weight is None and rival_names:
+        rival_losses = np.stack([losses[rival] for rival in rival_names])
+        cost_crossing = crossing(losses[selected], rival_losses, rival_names, case_labels)
+    return candidate_costs, cost_crossing, cost_table(losses, case_labels)
 
 
 def _judged_rates(
-    judged: JudgedPolicies, goal: Goal, chosen: Selection, *, unseen: bool
+    judged_policies: JudgedPolicies, goal: Goal, selection: Selection, *, unseen: bool
 ) -> pd.DataFrame:
     """Rates of the named policies, a row each, their judging cases, and whether targets are met."""
-    policies, counted = judged.policies, tally_codes(judged.codes, judged.basis)
-    weighed = goal.weighings(counted.cells)
-    if judged.weight is not None:
-        weighed = [metrics.weighed_cases(CELL_OF_CODE[judged.codes], judged.weight)]
-    table = rate_table(counted, list(policies.values()), costs=goal.costs, weighed=weighed)
+    policies, policy_tally = (
+        judged_policies.policies,
+        tally_codes(judged_policies.codes, judged_policies.basis),
+    )
+    weighed_counts = goal.weighings(policy_tally.cells)
+    if judged_policies.weight is not None:
+        weighed_counts = [
+            metrics.weighed_cases(CELL_OF_CODE[judged_policies.codes], judged_policies.weight)
+        ]
+    policy_rates = rate_table(
+        policy_tally, list(policies.values()), costs=goal.costs, weighed=weighed_counts
+    )
     # A policy that learned nothing from the cases has the rates that it has, however it was come
     # by.
-    fixed = {policies[name].policy_id for name in FIXED}
-    provenance = {name: AS_GIVEN for name in chosen.policies if name not in (*FIXED, *RECIPES)}
-    provenance |= {name: AS_IT_IS for name in policies if policies[name].policy_id in fixed}
-    table.insert(0, "policy", list(policies))
-    judged_by = [UNSEEN if unseen else provenance.get(name, IN_SAMPLE) for name in policies]
-    table.insert(1, "judged_by", judged_by)
-    compared = np.array([shortfall.is_compared for shortfall in counted.missing_answers])
-    cells = counted.cells if judged.weight is None else weighed[0].weights
-    return table.assign(met=goal.meets(cells) & compared)
+    free_ids = {policies[policy_name].policy_id for policy_name in FIXED}
+    judging_notes = {
+        policy_name: AS_GIVEN
+        for policy_name in selection.policies
+        if policy_name not in (*FIXED, *RECIPES)
+    }
+    judging_notes |= {
+        policy_name: AS_IT_IS
+        for policy_name in policies
+        if policies[policy_name].policy_id in free_ids
+    }
+    policy_rates.insert(0, "policy", list(policies))
+    judged_by = [
+        UNSEEN if unseen else judging_notes.get(policy_name, IN_SAMPLE) for policy_name in policies
+    ]
+    policy_rates.insert(1, "judged_by", judged_by)
+    is_compared = np.array([shortfall.is_compared for shortfall in policy_tally.missing_answers])
+    target_cells = (
+        policy_tally.cells if judged_policies.weight is None else weighed_counts[0].weights
+    )
+    return policy_rates.assign(met=goal.meets(target_cells) & is_compared)
 
 
 # trials that are scored on the cases once more, and those the line search starts from

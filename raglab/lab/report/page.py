@@ -53,15 +53,15 @@ if TYPE_CHECKING:
     from raglab.lab.study_result import TuneResult
     from raglab.store.traces import StudyTrace
 
-TUNED = "tuned"  # name of the policy that a page is about
-MOST_SLICES = 20
+TUNED_NAME = "tuned"  # name of the policy that a page is about
+MAX_SLICES = 20
 
 
 def weak_spots(judged: ReportData) -> list[Block]:
     """Pass rate of the subject by slices, worst first."""
     frame, subject = slices(judged.decisions[judged.subject]), cut_text(judged.subject)
     below = frame[frame["rate"] < frame["rest"]]
-    shown = below.head(MOST_SLICES)
+    shown = below.head(MAX_SLICES)
     if not len(shown):
         return [Text(f"{subject} passes in no slice less often than elsewhere.")]
     says = np.select([shown["flag"], shown["p_holm"].isna()], ["worse", "too few"], "by chance?")
@@ -82,14 +82,14 @@ def weak_spots(judged: ReportData) -> list[Block]:
     return [column_table(caption, columns)]
 
 
-def cockpit_section(judged: ReportData) -> list[Block]:
+def cockpit_section(report_data: ReportData) -> list[Block]:
     """The frozen cockpit, where one was given; that of a study shows the cases tuned on."""
-    if judged.cockpit is None:
+    if report_data.cockpit is None:
         return []
     caption = "The cockpit around the policy that it was frozen with."
-    if judged.study is not None:
+    if report_data.study is not None:
         caption += f" Of the cases tuned on: what was fitted or chosen on them is {IN_SAMPLE}."
-    return [Frame(caption, judged.cockpit)]
+    return [Frame(caption, report_data.cockpit)]
 
 
 Maker = Callable[[ReportData], list[Block]]
@@ -143,14 +143,17 @@ PARTS = {
 }
 
 
-def _parts(judged: ReportData) -> list[ReportPart]:
+def _parts(report_data: ReportData) -> list[ReportPart]:
     """Parts whose sections have something to say."""
-    part, sections = "", dict[str, list[ReportSection]]()
-    for title, make in SECTIONS.items():
-        part = PARTS.get(title, part)
-        if blocks := make(judged):
-            sections.setdefault(part, []).append(ReportSection(title, blocks))
-    return [ReportPart(title, of_part) for title, of_part in sections.items()]
+    part_title, sections_by_part = "", dict[str, list[ReportSection]]()
+    for section_title, make in SECTIONS.items():
+        part_title = PARTS.get(section_title, part_title)
+        if blocks := make(report_data):
+            sections_by_part.setdefault(part_title, []).append(ReportSection(section_title, blocks))
+    return [
+        ReportPart(section_title, part_sections)
+        for section_title, part_sections in sections_by_part.items()
+    ]
 
 
 @answered_traces("trace")
@@ -160,7 +163,7 @@ def write_report(
     *,
     out: str | Path,
     arm: str | None = None,
-    tuned: str = TUNED,
+    tuned: str = TUNED_NAME,
     incumbent: str = DEFAULTS,
     flat_ranges: pd.DataFrame | None = None,
     trials: pd.DataFrame | None = None,
@@ -234,27 +237,37 @@ def write_report(
     )
     if incumbent == DEFAULTS and len(policies) == 1:
         (incumbent,) = policies
-    judged = _report_data(trace, policies, arm, tuned, incumbent, split, goal)
-    subject = judged.policies[judged.subject]
+    report_data = _report_data(trace, policies, arm, tuned, incumbent, split, goal)
+    subject_policy = report_data.policies[report_data.subject]
     # A free policy learned nothing, whatever made it.
-    named = {name: policy for name, policy in policies.items() if name not in FREE}
-    rows = zip(named, trace_learned(list(named.values()), trace), strict=True)
-    learned = {name: row for name, row in rows if row.k or row.unknown}
+    learning_policies = {
+        policy_name: policy for policy_name, policy in policies.items() if policy_name not in FREE
+    }
+    learned_rows = zip(
+        learning_policies, trace_learned(list(learning_policies.values()), trace), strict=True
+    )
+    learned_by_name = {
+        policy_name: learned_row
+        for policy_name, learned_row in learned_rows
+        if learned_row.k or learned_row.unknown
+    }
     if study is not None:
         in_sample, n_certify = study.in_sample, study.n_certify
     else:
         # A study knows its splits; without one the policies' own records say what learned from
         # these cases (rule S6.11).
-        in_sample = tuple(name for name, row in learned.items() if row.k)
-        n_certify = _n_certify(trace, subject)
+        in_sample = tuple(
+            policy_name for policy_name, learned_row in learned_by_name.items() if learned_row.k
+        )
+        n_certify = _n_certify(trace, subject_policy)
     # a study says it among its findings
-    unmeasured = () if study else unmeasured_note(trace, subject)
-    judged = judged._replace(
+    unmeasured_notes = () if study else unmeasured_note(trace, subject_policy)
+    report_data = report_data._replace(
         in_sample=in_sample,
-        learned=learned,
+        learned=learned_by_name,
         n_certify=n_certify,
         failed=failed,
-        notes=(*notes, *unmeasured),
+        notes=(*notes, *unmeasured_notes),
         trials=trials,
         flat_ranges=flat_ranges,
         study=study,
@@ -262,20 +275,20 @@ def write_report(
         cockpit=cockpit,
         review=review,
     )
-    judged = with_mix_costs(judged, goal)
-    report_parts = _parts(judged)
+    report_data = with_mix_costs(report_data, goal)
+    report_parts = _parts(report_data)
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
-    page = Path(out)
-    folder = page.with_name(f"{page.stem}_figures")
-    make_folder(folder)
+    page_path = Path(out)
+    figure_folder = page_path.with_name(f"{page_path.stem}_figures")
+    make_folder(figure_folder)
     for block in blocks_of(report_parts):
         if isinstance(block, Picture):
-            write_bytes(block.png, folder / f"{block.name}.png")
+            write_bytes(block.png, figure_folder / f"{block.name}.png")
     corpus = cut_text(str(trace.meta.get("corpus", "a corpus")))
-    first = first_screen(judged, study, costs, min_coverage, max_over_ask)
-    title = f"Report on {corpus}: {cut_text(judged.subject)}"
-    write_text(render_page(title, first, report_parts), page)
-    return page
+    opening = first_screen(report_data, study, costs, min_coverage, max_over_ask)
+    page_title = f"Report on {corpus}: {cut_text(report_data.subject)}"
+    write_text(render_page(page_title, opening, report_parts), page_path)
+    return page_path
 
 
 def _n_certify(trace: TraceView, subject: Policy) -> int | None:
@@ -335,12 +348,14 @@ def _check_tuned(policies: Mapping[str, Policy], tuned: str, incumbent: str) -> 
     Raises:
       ValueError: see above.
     """
-    rest = [name for name in policies if name != incumbent]
+    other_names = [name for name in policies if name != incumbent]
     # baselines may stand beside an incumbent alone
-    if tuned in policies or (tuned == TUNED and len(rest) != 1):
+    if tuned in policies or (tuned == TUNED_NAME and len(other_names) != 1):
         return
-    value = f"{', '.join(map(cut_text, rest)) or 'none'} and tuned={tuned!r}"
+    names_text = f"{', '.join(map(cut_text, other_names)) or 'none'} and tuned={tuned!r}"
     rule = "policies must hold the tuned one beside the incumbent"
-    if tuned != TUNED:
-        refuse(rule, value, "give the name of one of the policies as tuned, or leave tuned out")
-    warn_user(f"{rule}, got {value}: the page compares nothing; say tuned={rest[0]!r}.")
+    if tuned != TUNED_NAME:
+        refuse(
+            rule, names_text, "give the name of one of the policies as tuned, or leave tuned out"
+        )
+    warn_user(f"{rule}, got {names_text}: the page compares nothing; say tuned={other_names[0]!r}.")
