@@ -18,7 +18,7 @@ from raglab.displays.display import (
     spaced_rows,
 )
 from raglab.displays.tables import estimate_cells
-from raglab.off_policy.evaluation import ESTIMATE_COLUMNS as NEEDED
+from raglab.off_policy.evaluation import COLUMNS as NEEDED
 from raglab.reward import LESS_IS_BETTER
 from raglab.words.results import DASH, Summary, value_text
 

@@ -25,7 +25,7 @@ from raglab.extension_points import extension
 from raglab.lab.fresh_tables import REPLICATIONS
 from raglab.lab.learner_comparison import compare_learners, run_earnings
 from raglab.lab.reward_audit import ArmTables, arm_tables
-from raglab.lab.search_space import DIGITS, SearchRange, round_value
+from raglab.lab.search_space import SETTING_DIGITS, SearchRange, round_value
 from raglab.lab.search_studies import SearchStudy, env_lines
 from raglab.lab.trial_search import FINALIST_REPEATS, TrialOutcome, finalists, maximise
 from raglab.policy import PolicyData
@@ -225,7 +225,7 @@ class BanditProblem:
         play = Play(self.base, budget=self.budget)
         if self.arms:
             total = sum(params[name] for name in WEIGHTS) or 1.0
-            shares = {name: round(params[name] / total, DIGITS) for name in WEIGHTS}
+            shares = {name: round(params[name] / total, SETTING_DIGITS) for name in WEIGHTS}
             weights = PUBLISHED._replace(**shares, lambda_=round_value(params["lambda_"]))
             play = play._replace(weights=weights)
         if self.charges:

@@ -16,7 +16,7 @@ from raglab.lab.answer_basis import missing_answers, not_compared
 from raglab.lab.candidates import COST, FIXED, FREE, THRESHOLD
 from raglab.lab.comparison import BESIDE, PolicyContest
 from raglab.lab.dropped_gates import ANSWER_GATES, bound_text
-from raglab.lab.study_cases import LEAST_LABELLED, counts_by_label
+from raglab.lab.study_cases import MIN_LABEL_CASES, counts_by_label
 from raglab.lab.targets import target_met
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import FEW_UNITS, Mix
@@ -392,7 +392,7 @@ def _missing_text(result: StudyResult, judged: pd.DataFrame) -> str:
     """Labels, splits and traffic mix that the study lacks (rules S6.8, S6.15)."""
     texts, competes = [], result.costs["competes"]
     labels = zip(metrics.LABELS, counts_by_label(result.tuned_on), strict=True)
-    few = ", ".join(f"{n} {name}" for name, n in labels if n < LEAST_LABELLED)
+    few = ", ".join(f"{n} {name}" for name, n in labels if n < MIN_LABEL_CASES)
     is_chain = result.selection_settings["rule"] == "chain"
     unfit = f"{COST} did not compete" * (not is_chain and not competes.get(COST, False))
     if lacks := "; ".join(filter(None, (f"few labels: {few}" * bool(few), unfit))):

@@ -20,8 +20,8 @@ from raglab.lab.arrays import AnyArray, FloatArray
 from raglab.lab.goals import Goal, front
 from raglab.lab.search_space import SearchRange, set_values
 from raglab.lab.store_errors import (
-    DAMAGED,
-    OTHER,
+    DAMAGED_STORE,
+    OTHER_FAULT,
     Fault,
     as_store_errors,
     check_beside,
@@ -312,10 +312,10 @@ def open_study(storage: str | Path, study_name: str, settings: Mapping[str, Any]
             raise
         except Exception as error:  # each database has errors of its own
             fault = fault_of(error)
-            if fault is OTHER:
+            if fault is OTHER_FAULT:
                 # of a line of the file
                 is_line = is_folder and isinstance(error, ValueError | LookupError | TypeError)
-                fault = DAMAGED if is_line else NO_STORAGE
+                fault = DAMAGED_STORE if is_line else NO_STORAGE
             raise store_error(storage_text, error, fault) from error
         # Trials of other objectives or settings do not compare with those of this search.
         differing = [] if _has_objectives(study) else ["objectives"]

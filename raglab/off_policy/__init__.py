@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from raglab.off_policy.estimators import ESTIMATORS
 from raglab.off_policy.evaluation import (
-    ESTIMATE_COLUMNS,
+    COLUMNS,
     Gain,
     OverlapWarning,
     difference,

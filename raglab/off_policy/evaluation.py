@@ -192,7 +192,7 @@ def refuse_deterministic(rows: EvaluationRows, estimators: Sequence[str]) -> Non
     )
 
 
-ESTIMATE_COLUMNS = ("estimator", "value", "low", "high", "ess", "max_weight", "status")
+COLUMNS = ("estimator", "value", "low", "high", "ess", "max_weight", "status")
 IntervalKind = Literal["delta", "bootstrap"]
 
 
@@ -294,7 +294,7 @@ def estimate(
       features: columns of the log that are the context of a linear learner as target.
 
     Returns:
-      Frame of `ESTIMATE_COLUMNS`; with several outcomes a column `outcome` is the first. `attrs["notes"]`
+      Frame of `COLUMNS`; with several outcomes a column `outcome` is the first. `attrs["notes"]`
         gives for each estimator the reason where its status is not ok, `attrs["rounds"]` the number
         of rounds of the log. ess and max_weight are those of the weights used; of dm, which uses
         none, those of the log.
@@ -354,7 +354,7 @@ def estimate(
         if "dr" in reasons and "dr" not in unusable_reasons:
             unusable_reasons.pop("dm", None)
         _warn(unusable_reasons)
-        outcome_tables.append(pd.DataFrame(table_rows, columns=list(ESTIMATE_COLUMNS)))
+        outcome_tables.append(pd.DataFrame(table_rows, columns=list(COLUMNS)))
         outcome_prefix = "" if len(outcome_names) == 1 else f"{outcome}: "
         if outcome_prefix:
             outcome_tables[-1].insert(0, "outcome", outcome)

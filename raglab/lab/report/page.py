@@ -57,29 +57,44 @@ TUNED_NAME = "tuned"  # name of the policy that a page is about
 MAX_SLICES = 20
 
 
-def weak_spots(judged: ReportData) -> list[Block]:
+def weak_spots(report_data: ReportData) -> list[Block]:
     """Pass rate of the subject by slices, worst first."""
-    frame, subject = slices(judged.decisions[judged.subject]), cut_text(judged.subject)
-    below = frame[frame["rate"] < frame["rest"]]
-    shown = below.head(MAX_SLICES)
-    if not len(shown):
+    slice_table, subject = (
+        slices(report_data.decisions[report_data.subject]),
+        cut_text(report_data.subject),
+    )
+    weaker_slices = slice_table[slice_table["rate"] < slice_table["rest"]]
+    shown_slices = weaker_slices.head(MAX_SLICES)
+    if not len(shown_slices):
         return [Text(f"{subject} passes in no slice less often than elsewhere.")]
-    says = np.select([shown["flag"], shown["p_holm"].isna()], ["worse", "too few"], "by chance?")
-    columns = {
+    slice_words = np.select(
+        [shown_slices["flag"], shown_slices["p_holm"].isna()], ["worse", "too few"], "by chance?"
+    )
+    slice_columns = {
         "slice": [
-            f"{name} = {cut_text(str(value))}"
-            for name, value in zip(shown["column"], shown["value"], strict=True)
+            f"{column} = {cut_text(str(slice_value))}"
+            for column, slice_value in zip(
+                shown_slices["column"], shown_slices["value"], strict=True
+            )
         ],
-        "pass rate": [share_cell(k, n) for k, n in shown[["k", "n"]].to_numpy().tolist()],
-        "all other cases": percent_cells(shown["rest"]),
-        "p": shown["p_holm"],
-        "says": [Cell(text, mark="bad" if text == "worse" else "") for text in says.tolist()],
+        "pass rate": [
+            share_cell(n_passed, n_cases)
+            for n_passed, n_cases in shown_slices[["k", "n"]].to_numpy().tolist()
+        ],
+        "all other cases": percent_cells(shown_slices["rest"]),
+        "p": shown_slices["p_holm"],
+        "says": [
+            Cell(slice_word, mark="bad" if slice_word == "worse" else "")
+            for slice_word in slice_words.tolist()
+        ],
     }
     caption = (
-        f"Slices in which {subject} passes less often than on all other cases, {len(shown)} of "
-        f"{len(below)} (of {len(frame)} in all); p by Fisher's exact test, corrected (Holm)."
+        f"Slices in which {subject} passes less often than on all other cases, "
+        f"{len(shown_slices)} of "
+        f"{len(weaker_slices)} (of {len(slice_table)} in all); p by Fisher's exact test, "
+        "corrected (Holm)."
     )
-    return [column_table(caption, columns)]
+    return [column_table(caption, slice_columns)]
 
 
 def cockpit_section(report_data: ReportData) -> list[Block]:
@@ -293,11 +308,11 @@ def write_report(
 
 def _n_certify(trace: TraceView, subject: Policy) -> int | None:
     """Answerable cases of split certify, where the subject learned from none of its cases."""
-    held_out = trace.counted().get("certify")
-    if held_out is None:
+    certify_queries = trace.counted().get("certify")
+    if certify_queries is None:
         return None
-    (own,) = trace_learned([subject], cast("StudyTrace", trace).split("certify"))
-    return None if own.k or own.unknown else held_out.get("ok", 0)
+    (policy_cases,) = trace_learned([subject], cast("StudyTrace", trace).split("certify"))
+    return None if policy_cases.k or policy_cases.unknown else certify_queries.get("ok", 0)
 
 
 def _report_data(
@@ -317,22 +332,28 @@ def _report_data(
         refuse("policies must hold the incumbent", value, "give its name as incumbent")
     _check_tuned(policies, tuned, incumbent)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
-    name = trace.arms[0] if arm is None else arm
-    every, replayed = list(policies.values()), held_trace(trace)
-    counts = replay.tally(replayed, every, name)
-    weighed, _ = replay.trace_weighings(replayed, counts.cells, goal.mix, every, name)
-    table = replay.rate_table(counts, every, costs=goal.costs, weighed=weighed)
-    decided = replay.decide_policies(replayed, [policies[each] for each in names], name)
+    arm_name = trace.arms[0] if arm is None else arm
+    all_policies, replayed = list(policies.values()), held_trace(trace)
+    policy_tally = replay.tally(replayed, all_policies, arm_name)
+    weighed_counts, _ = replay.trace_weighings(
+        replayed, policy_tally.cells, goal.mix, all_policies, arm_name
+    )
+    policy_rates = replay.rate_table(
+        policy_tally, all_policies, costs=goal.costs, weighed=weighed_counts
+    )
+    decisions = replay.decide_policies(
+        replayed, [policies[policy_name] for policy_name in names], arm_name
+    )
     return ReportData(
         trace=trace,
         replayed=replayed,
-        arm=name,
+        arm=arm_name,
         split=split,
         policies=policies,
         names=names,
-        decisions=dict(zip(names, decided, strict=True)),
-        signals=answer_signals(replayed, policies[names[-1]], name),
-        table=table.set_axis(list(policies), axis=0),
+        decisions=dict(zip(names, decisions, strict=True)),
+        signals=answer_signals(replayed, policies[names[-1]], arm_name),
+        table=policy_rates.set_axis(list(policies), axis=0),
         targets=goal.targets,
         mix=goal.traffic or metrics.SAMPLE,
         min_coverage=goal.min_coverage,
