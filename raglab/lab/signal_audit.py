@@ -443,7 +443,9 @@ def _costed(
     seed: int,
     level: float,
 ) -> tuple[float, float, dict[str, tuple[float, ...]]]:
-    """Cross-validated costs of a case with all signals and with none, and `COST_COLUMNS` of each signal.
+    """Cross-validated costs of a case, with all signals and with none.
+
+    And `COST_COLUMNS` of each signal.
 
     Args:
       doubles: signals to be read -> themselves and those that repeat them.

@@ -437,7 +437,8 @@ def _hits(sides: Sequence[Side], judged_sides: Sequence[Side]) -> pd.DataFrame:
     """Rows of `TraceComparison.hits`."""
     import pandas as pd
 
-    document_lists = []  # first five documents of each question, each at the place of its best chunk
+    # first five documents of each question, each at the place of its best chunk
+    document_lists = []
     for trace, _, arm in sides:
         chunk_documents = [chunk.document for chunk in trace.chunks]
         ranked_chunks = ordered_hits(trace)[arm, FINAL_ORDER].tolist()

@@ -154,8 +154,10 @@ def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
             ),
             (
                 _above(mean_drift, rules.drift),
-                f"mean weight {mean_weight:.3f} where 1 is expected: propensities wrong or arms "
-                "left out",
+                (
+                    f"mean weight {mean_weight:.3f} where 1 is expected: propensities wrong or "
+                    "arms left out"
+                ),
             ),
             (
                 _above(unsupported, rules.unsupported),

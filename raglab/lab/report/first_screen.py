@@ -141,7 +141,8 @@ def first_screen(
         finding_texts["use"], finding_texts["shown"] = standing.texts
     verdict_note = ""
     if target_verdicts:
-        verdict_note = f"{report_data.note} Here {verdict_sentence(report_data.subject, target_verdicts)}".strip()
+        sentence = verdict_sentence(report_data.subject, target_verdicts)
+        verdict_note = f"{report_data.note} Here {sentence}".strip()
     distinct_costs = sorted({*metrics.cost_matrix(costs).ravel().tolist()} - {0.0})
     cost_range = " to ".join(
         f"{price:g}" for price in dict.fromkeys((*distinct_costs[:1], *distinct_costs[-1:]))

@@ -223,7 +223,7 @@ class TestTune:
 
         Trials and rates count all, and the page says so.
         """
-        monkeypatch.setattr(study_cases, "MOST_REFITTED", 20)
+        monkeypatch.setattr(study_cases, "MAX_REFITTED_CASES", 20)
         one, two = tune(sharded, trials=5), tune(world(), trials=5)
         alike(one, two, but=NAMED)
         assert one.counts["refitted_on"] == 20
