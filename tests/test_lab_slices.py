@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from raglab.lab.slice_rates import (
-    SLICE_COLUMNS,
     NO_VALUE,
     SEVERAL_LINES,
+    SLICE_COLUMNS,
     business_lines,
     slices,
     stated_columns,

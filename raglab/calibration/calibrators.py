@@ -217,6 +217,7 @@ def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
             hull.pop()
         next_corner[i] = hull[-1]
         hull.append(i)
+    # Walk the levels: a contact point never moves back, so each is passed once.
     left_level = right_level = 0
     rise = run = 1
     estimates = np.empty(last_level + 1)
@@ -226,6 +227,7 @@ def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
         ):
             left_level, right_level = i, max(right_level, i)
             rise, run = k_below[right_level] - k_below[i] + 1, n_below[right_level] - n_below[i] + 1
+            # Move the upper contact on while the next corner lies below the line.
             while right_level < last_level:
                 far_corner = next_corner[right_level]
                 if (k_below[far_corner] - k_below[right_level]) * run > rise * (

@@ -80,6 +80,7 @@ def group_rates(
             "targets={'hallucination_rate': 0.1}."
         )
         raise ValueError(msg)
+    # Decided once for all groups: a group only picks its rows.
     case_cells = CELL_OF_CODE[
         join_columns(each_shard(shard_codes, trace, [policy], arm, what="decide"))[0]
     ]
@@ -97,6 +98,7 @@ def group_rates(
             rate_interval = [
                 float(rate_values[f"{rate}{suffix}"][row_index]) for suffix in ("", "_low", "_high")
             ]
+            # What more data would certify is what a reader of a group asks for.
             need_text = need_line(rate, data_need(alpha, n_base, n_counted, delta))
             n_needed = cases_needed(alpha, delta)
             group_rows.append(

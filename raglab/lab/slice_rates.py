@@ -434,6 +434,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     judged_grades = {
         row: _distinct_grades(case_grades, meanings) for row, case_grades in judged_grades.items()
     }
+    # The best order of the expected sources, which nDCG divides by.
     best_gains = _gain_table(
         [_source_gains(case_grades, meanings) for case_grades in judged_grades.values()]
     )
@@ -441,6 +442,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     sources_by_chunk = chunk_sources(trace.chunks, meanings)
     chunk_documents: list[Any] = [chunk.document for chunk in trace.chunks]
     chunk_pages = [(chunk.document, chunk.page_shown) for chunk in trace.chunks]
+    # A case that expects a page is judged by pages: its document alone would be half an answer.
     ranked_units = [
         chunk_pages if any(meanings[source].page for source in case_grades) else chunk_documents
         for case_grades in judged_grades.values()
@@ -458,6 +460,7 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
             ],
             list_width,
         )
+        # Infinite where no expected source is in the list, so that it is beyond every depth.
         is_hit = reached_gains[0] > 0.0
         first_places = np.where(is_hit.any(axis=1), is_hit.argmax(axis=1), np.inf)
         ndcg_rows = [

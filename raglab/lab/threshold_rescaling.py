@@ -274,8 +274,10 @@ def rescale_thresholds(
             f"{fit_name} can not be moved, got method {method!r}; method='refit', or switch it off."
         )
         raise ValueError(msg)
+    # Mapping compares shares of the same questions: of others it would mean nothing.
     _check_same_cases(trace, to)
     validity = label_validity(trace, to)
+    # Certify and report cases stay unseen until the policy is fixed.
     mapping_trace = _mapping_cases(to)
     mapping = _mapped_thresholds(_mapping_cases(trace), mapping_trace, policy, arm_pair)
     if method == "refit":
@@ -479,6 +481,7 @@ def _mapped_thresholds(
             for side, side_scores in scores_by_side
             if len(np.unique(side_scores[np.isfinite(side_scores)])) < 2
         ]
+        # A constant signal has no order, so that no share of it can be kept.
         if unmapped_sides:
             table_rows.append(
                 (
@@ -502,6 +505,7 @@ def _mapped_thresholds(
             swept_threshold, threshold_value, score_pair, old_ok, new_ok
         )
         lower_bound = moved_values.get(f"{swept_threshold.section}.min", -np.inf)
+        # The upper bound of a signal must not fall below its lower one, or nothing could pass.
         if swept_threshold.signal and swept_threshold.key == "max" and lower_bound > moved_value:
             moved_value, note = lower_bound, BOUNDED
         moved_values[path] = moved_value
@@ -655,6 +659,7 @@ def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, ar
     """
     import pandas as pd
 
+    # Models learned the old scores: they are fitted again before thresholds are chosen.
     start_policy, notes = mapping.policy, list(mapping.notes)
     if start_policy.decision.rule == EXPECTED_COST and start_policy.decision.model is not None:
         decision_model = start_policy.decision.model
@@ -693,6 +698,7 @@ def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, ar
         f"Refit on {len(new_trace):,} new cases among {len(grid_policies):,} policies: p-value "
         f"{p[chosen_index]:.3g}{best_note}."
     )
+    # The table shows each threshold that moved, by the map or by the choice.
     table_rows = mapping.table.to_dict("records")
     for table_row in table_rows:
         chosen_value = float(chosen_policy.value(table_row["path"]))

@@ -212,6 +212,8 @@ def compare_traces(
     if not case_pairs.old:
         msg = f"traces must share questions, got none of {len(old):,} and {len(new):,}."
         raise ValueError(msg)
+    # Without a policy nothing may be refused, or thresholds of the old scale would hide what
+    # retrieval changes.
     arm_pair = paired_arms(old, new, arm, new_arm)
     deciding_policy = always_answer(Policy.load())
     notes = [
@@ -238,6 +240,7 @@ def compare_traces(
     judged_sides = [
         side._replace(trace=side.trace.subset(np.flatnonzero(is_judged))) for side in sides
     ]
+    # Rates need one label in both traces; decisions and hits do not.
     table, basis, in_sample, rate_notes = _rates(judged_sides, costs)
     threshold_policies = [side.policy if policy else Policy.load() for side in sides]
     signals, scores, unread_paths = _signals(
@@ -547,6 +550,7 @@ def _signals(
             thresholds_by_path[path],
             np.stack([old_scores[path], new_scores[path]]),
         )
+        # An infinite score stands for none: it would spoil every quantile.
         score_pair = np.where(np.isfinite(score_pair), score_pair, np.nan)
         signal_row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
         for side_name, side_scores, side in zip(TRACE_SIDES, score_pair, sides, strict=True):
@@ -571,6 +575,7 @@ def _signals(
                 for percent, quantile in zip(QUANTILE_PERCENTS, quantiles, strict=True)
             }
             signal_row[f"missing_{side_name}"] = len(side_scores) - len(measured_scores)
+        # A rank correlation needs both scores, and two values at least of each.
         complete_pairs = score_pair[:, ~np.isnan(score_pair).any(axis=0)]
         both_vary = complete_pairs.size and np.ptp(complete_pairs, axis=1).all()
         ranks: Any = rankdata(complete_pairs, axis=1)

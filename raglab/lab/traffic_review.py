@@ -360,6 +360,7 @@ def review(
         each_shard(shard_review, trace, policy, second_policy, arm, attributes, what="review")
     )
     review_columns: ReviewColumns = join_columns([part.columns for part in parts])
+    # A part may lack a path whose signal nobody measured there.
     curves = {}
     for path in dict.fromkeys(path for part in parts for path in part.moves):
         path_moves = [part.moves[path] for part in parts if path in part.moves]
@@ -378,6 +379,7 @@ def review(
         for name, attribute_values in zip(attributes, review_columns.groups, strict=True)
     ]
     group_columns = ["by", "group", *day_table.columns[1:]]
+    # Both decisions in one number, so that one count gives the whole table.
     pair_counts = np.bincount(
         review_columns.status.astype(np.int64) * N + review_columns.after, minlength=N * N
     )
@@ -386,6 +388,7 @@ def review(
     )
     rate_rows = [*traffic_rates(review_columns), *label_rates(review_columns, level)]
     acting_names, unmeasured_gates = acting_gates(policy), parts[0].off
+    # A gate that is off by the policy and one without measurements need different remedies.
     switchable_gates = [gate.name for gate in gates.GATES if gate.switch and gate.decides]
     idle_gates = {name: "policy" for name in switchable_gates if name not in acting_names}
     return Review(

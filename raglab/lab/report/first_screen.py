@@ -125,6 +125,7 @@ def first_screen(
         max_over_ask=max_over_ask,
     )
     promise, promise_mark = promise_line(report_data)
+    # A broken promise or a missed target comes before any comparison.
     standing = _standing(report_data, study, costs)._replace(
         is_valid=promise_mark != "bad",
         misses=any(verdict.says != "met" for verdict in target_verdicts if verdict.is_target),
@@ -134,6 +135,7 @@ def first_screen(
     if findings is None:
         findings = _page_findings(report_data, standing)
     finding_texts = dict(zip(findings["key"], findings["text"], strict=True))
+    # What the first screen says in a place of its own is not said again below.
     further_notes = list(notes_of(findings))
     for finding_key in ("use", "shown", "missing"):
         further_notes = [note for note in further_notes if note != finding_texts[finding_key]]
@@ -143,6 +145,7 @@ def first_screen(
     if target_verdicts:
         sentence = verdict_sentence(report_data.subject, target_verdicts)
         verdict_note = f"{report_data.note} Here {sentence}".strip()
+    # A cost is read only with its unit beside it.
     distinct_costs = sorted({*metrics.cost_matrix(costs).ravel().tolist()} - {0.0})
     cost_range = " to ".join(
         f"{price:g}" for price in dict.fromkeys((*distinct_costs[:1], *distinct_costs[-1:]))
