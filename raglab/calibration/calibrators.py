@@ -202,6 +202,11 @@ def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
     It is the slope of the line that touches, from below, the cumulative counts up to level i moved
     back by the new case, and those from level i on. Both points of contact only move up, so that
     one pass over exact integers does.
+
+    Example: two cases of outcome 0, then two of 1. A new case of outcome 1 before the first level
+      is pooled with the two of 0.
+      >>> _isotonic_with_success(np.array([2, 2]), np.array([0, 2])).round(3).tolist()
+      [0.333, 1.0, 1.0]
     """
     n_below, k_below = [0, *np.cumsum(n).tolist()], [0, *np.cumsum(k).tolist()]
     last_level = len(n_below) - 1
@@ -322,7 +327,8 @@ def _newton(
 ) -> FloatArray:
     """Weights of least logistic loss, [M], by Newton's steps, halved while they overshoot.
 
-    column_rows: what the margin is linear in, [M, L]. held: 1 for a weight under the ridge, [M].
+    column_rows: what the margin is linear in, [M, L]. is_penalised: 1 for a weight
+    under the ridge, [M].
     """
     from scipy.special import expit
 

@@ -458,7 +458,7 @@ def _check_norm(norm: Norm, *, debias: bool) -> None:
 def _calibration_error(
     gaps: FloatArray, n: IntArray, k: IntArray, norm: Norm, *, debias: bool
 ) -> FloatArray:
-    """Norm of gaps over the last axis. gap: sum of scores less k, in each bin.
+    """Norm of gaps over the last axis. gaps: sum of scores less k, in each bin.
 
     A bin without cases adds nothing.
     """

@@ -175,7 +175,7 @@ def audit_signals(
 ) -> SignalAudit:
     """Worth of every signal, built-in or of the trace, on labelled cases.
 
-    The cases are those of split `tune` where there is one, else all.
+    The cases are those of split `tune` if it has any, else all.
 
     Columns of the frame, a row a signal, the most worth first; then signals that are the same in
     every case, and last those that no case has:

@@ -528,7 +528,7 @@ def _first_gains(
     A document stands in the list once, where its best chunk does.
 
     Args:
-      chunk_numbers: numbers of the chunks in order; -1 is none.
+      chunk_numbers: numbers of the chunks in order; -1 for no hit.
       chunk_units: document or page of each chunk of the trace, [C].
       sources_by_chunk: sources that each chunk fulfils, [C].
       grades_by_source: of the sources of the case.

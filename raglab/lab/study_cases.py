@@ -30,7 +30,7 @@ class Splits(NamedTuple):
 
     made_of: those that candidates are made of and cross-validated on: those that are tuned on, or a
     sample of them. unsplit: cases without a split, which are not used. n_certify: answerable cases
-    of split certify; None where there is no such split.
+    of split certify; None without that split.
     """
 
     tuned_on: StudyTrace
@@ -135,7 +135,7 @@ def draw_cases(trace: StudyTrace, max_cases: int, seed: int) -> Trace:
     All where they are no more.
 
     Of a label that is rare 30 are drawn, or all that there are, where so many of each fit. Which
-    are drawn hangs on labels and seed alone, not on how the trace is cut into shards.
+    are drawn depends on labels and seed alone, not on how the trace is cut into shards.
 
     Raises:
       ValueError: a case without a label.

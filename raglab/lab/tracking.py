@@ -124,7 +124,7 @@ def track(
     on these cases the group is `in_sample/`, and the first three are left out (rule S6.5).
     Parameters, tags (policy_id, targets, trace_fingerprint, selected, incumbent), tables (trials as
     Parquet; candidates and comparison as CSV), policies as YAML, and the report with its figures
-    where there is one. `model` is the tuned policy as a model of MLflow that decides a DataFrame,
+    if any. `model` is the tuned policy as a model of MLflow that decides a DataFrame,
     see `raglab.lab.tracked_model`; one that reads signals of the user has none. Each policy of the
     comparison is a nested run with the same metrics.
 

@@ -100,7 +100,7 @@ class Problem(NamedTuple):
 class Search(NamedTuple):
     """Outcome of a search.
 
-    study: Optuna's, of the storage where there is one. trials: a row a trial of this search. best:
+    study: Optuna's, of the storage if any. trials: a row a trial of this search. best:
     the feasible trial of least expected cost; where none is feasible, the one that misses the
     targets by least in sum.
     """

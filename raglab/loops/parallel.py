@@ -1,6 +1,6 @@
 """Workers of loops over shards or blocks (shore): threads, processes of joblib or Dask.
 
-No result hangs on them.
+No result depends on them.
 
 A loop names a function of a module, its items and what all of them share; whoever runs it, the
 results come back in the order of the items. Of shards, items are references such as paths and

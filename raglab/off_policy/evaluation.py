@@ -3,7 +3,7 @@
 They are about the value of another policy than the logged one.
 
 A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it
-was chosen), and where there is a reward model from outside q_<arm>, its reward of every arm. A
+was chosen), and with a reward model from outside q_<arm>, its reward of every arm. A
 target is the probability of every arm in every round, [T, A], or [A] where it is the same in all;
 or a function of the log that gives it; or a learner (`Bandit`), whose propensities after learning
 from all earlier rounds of the log are those of a round.
@@ -81,7 +81,7 @@ def weigh_targets(
 
 
 def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
-    """Column that is estimated where there is one; what was chosen for the user is said."""
+    """The one column that is estimated, with a warning if it was chosen for the user."""
     if reward is not None and not isinstance(reward, str):
         refuse("reward must be one column here", repr(reward), "call it once for each")
     (outcome_name,) = outcome_columns(log, reward)
@@ -106,7 +106,7 @@ def check_arguments(estimators: Sequence[str], level: float, interval: str, n_bo
 
 
 def check_weight(**weights: float | None) -> None:
-    """Refuse a largest weight that is none.
+    """Refuse a largest weight that is not above 0.
 
     Args:
       **weights: by name of the argument; None is not stated.

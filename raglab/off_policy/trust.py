@@ -112,7 +112,7 @@ def _below(measure: float, bounds: tuple[float, float]) -> int:
 
 
 def _worst_status(findings: list[Finding]) -> tuple[str, str]:
-    """The worst status, and all reasons; a level of 0 is none."""
+    """The worst status, and all reasons; a level of 0 gives no reason."""
     severity = max((severity for severity, _ in findings), default=0)
     return STATUSES[severity], "; ".join(reason for severity, reason in findings if severity)
 
@@ -269,7 +269,7 @@ def _varies_within_arms(rows: EvaluationRows) -> bool:
 def _variance_findings(
     rows: EvaluationRows, fitted: Fit, estimator: str, rules: Rules
 ) -> list[Finding]:
-    """Whether the variance, and so the interval, hangs on too little."""
+    """Whether the variance, and so the interval, rests on too little."""
     if isnan(fitted.value):
         return [(2, "no round of the log counts")]
     sums_by_session = session_sums(fitted.influence, rows.log)

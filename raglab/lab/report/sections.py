@@ -74,7 +74,7 @@ class ReportData(NamedTuple):
     """What every part reads.
 
     trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the
-    incumbent, then the tuned policy where there is one; decisions: of these. table: of
+    incumbent, then the tuned policy if any; decisions: of these. table: of
     `replay.sweep`, the policies' names as index. targets: that the user stated. in_sample: policies
     that were fitted or chosen on the cases of the page. learned: by name, from how many of these
     cases each policy learned, where its own record says so. n_certify: answerable cases of split
@@ -503,5 +503,5 @@ def model_section(report_data: ReportData) -> list[Block]:
 
 
 def _weight(logit_part: float) -> Cell:
-    """Part of a logit to two decimals, without the sign of a zero; a dash where there is none."""
+    """Part of a logit to two decimals, without the sign of a zero; a dash for 0."""
     return number_cell(f"{round(logit_part, 2) + 0.0:+.2f}" if logit_part else DASH)
