@@ -143,8 +143,9 @@ def first_screen(
         finding_texts["use"], finding_texts["shown"] = standing.texts
     verdict_note = ""
     if target_verdicts:
-        sentence = verdict_sentence(report_data.subject, target_verdicts)
-        verdict_note = f"{report_data.note} Here {sentence}".strip()
+        verdict_note = (
+            f"{report_data.note} Here {verdict_sentence(report_data.subject, target_verdicts)}"
+        ).strip()
     # A cost is read only with its unit beside it.
     distinct_costs = sorted({*metrics.cost_matrix(costs).ravel().tolist()} - {0.0})
     cost_range = " to ".join(
