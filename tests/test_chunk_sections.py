@@ -13,7 +13,7 @@ import raglab
 from raglab.answering.compression import compress
 from raglab.answering.extractive import Extractive, passage_lines
 from raglab.answering.hygiene import clean
-from raglab.lab.slice_rates import FINAL, ndcg_by_case, ranked_cases, ranking
+from raglab.lab.slice_rates import FINAL_ORDER, ndcg_by_case, ranked_cases, ranking
 from raglab.live.cut_chunks import cut_chunks
 from raglab.policy_parts.patterns import entities_of
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
@@ -222,7 +222,7 @@ def test_a_document_stands_in_the_ranking_once():
     trace = trace_of((ask(expect_sources=("b.md",)), [[*hits, Hit(0.9, "b.md", 1, rank=3)]]))
     assert ndcg_by_case(trace)[0, 0] == pytest.approx(1 / np.log2(3))
     assert ranking(trace)["hit@5"].tolist() == [1.0]
-    ((first, *_),) = ranked_cases(trace, (FINAL,)).measures.values()
+    ((first, *_),) = ranked_cases(trace, (FINAL_ORDER,)).measures.values()
     assert first.tolist() == [1]
 
 

@@ -149,7 +149,7 @@ def test_the_chance_of_a_certificate_is_that_of_all_cases(tmp_path, monkeypatch)
     """Of very many cases a sample is looked at: what it says of the chance is for all of them."""
     labelled(0, {"": 120}).save(tmp_path / "t.parquet")
     free_policy().save(tmp_path / "p.yaml")
-    monkeypatch.setattr(study_cases, "MOST_REFITTED", 40)
+    monkeypatch.setattr(study_cases, "MAX_REFITTED_CASES", 40)
     sizes = []
     whole = targets.diagnosis
 

@@ -10,12 +10,12 @@ import pandas as pd
 
 from drawings import audited_signals
 from raglab.displays.signals import AREAS, WORTH, SignalAuditDisplay
-from raglab.lab.signal_audit import DOUBLE, EVERYWHERE
+from raglab.lab.signal_audit import DOUBLE, MISSING_EVERYWHERE
 
 
 def measured(audit):
     """Rows that are drawn."""
-    return audit.table[audit.table["note"] != EVERYWHERE].reset_index(drop=True)
+    return audit.table[audit.table["note"] != MISSING_EVERYWHERE].reset_index(drop=True)
 
 
 def test_marks_are_the_numbers_of_the_audit():

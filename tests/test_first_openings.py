@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from processes import at_once
-from raglab.lab.tracking import DATABASE, track_run
+from raglab.lab.tracking import DATABASE_NAME, track_run
 from raglab.lab.trial_search import open_study
 
 PAIRS = [pytest.param(1, id="one"), pytest.param(20, id="twenty")]
@@ -34,7 +34,7 @@ def test_runs_of_two_notebooks_in_a_fresh_folder(tmp_path, pairs):
             for name in ("first", "second", "third")
         ]
         codes = at_once(works[:2]) + at_once(works[2:] if pair < 2 else [])
-        file = folder / DATABASE
+        file = folder / DATABASE_NAME
         runs = rows(file, "SELECT count(*) FROM runs WHERE status = 'FINISHED'")
         names = rows(file, "SELECT count(*) FROM experiments WHERE name = 'study'")
         if any(codes) or runs != [(len(codes),)] or names != [(1,)]:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from raglab.lab.signal_audit import (
-    CONSTANT,
-    EVERYWHERE,
+    ALWAYS_CONSTANT,
+    MISSING_EVERYWHERE,
     audit_signals,
     rank_correlations,
     shard_signals,
@@ -52,9 +52,9 @@ def test_a_constant_signal_tells_nothing_and_is_worth_nothing():
     """A coin, told so, and no model reads it; nor one whose values differ by rounding alone."""
     rounding = (0.5 + 1e-16 * np.arange(N_SCORED)).tolist()
     frame = audited(scored_world(s_rerank=TELLS, anchor_sim=rounding))
-    assert frame.loc["anchor_similarity", ["note", "worth"]].tolist() == [CONSTANT, 0.0]
+    assert frame.loc["anchor_similarity", ["note", "worth"]].tolist() == [ALWAYS_CONSTANT, 0.0]
     row = frame.loc["hybrid"]
-    assert row["note"] == CONSTANT
+    assert row["note"] == ALWAYS_CONSTANT
     assert row["auroc_right"] == 0.5
     assert row["worth"] == row["worth_low"] == row["worth_high"] == row["worth_alone"] == 0.0
     assert np.isnan(row["rank_correlation"])
@@ -80,10 +80,10 @@ def test_what_is_missing_everywhere_is_said_and_no_error():
     """One hit a case has no gap: numbers are missing, the row is last, and it is counted."""
     audit = audit_signals(scored_world(s_rerank=TELLS), CHOSEN, repeats=1, folds=3)
     row = audit.table.set_index("signal").loc["gap"]
-    assert (row["note"], row["missing"], row["n"]) == (EVERYWHERE, 1.0, 0)
+    assert (row["note"], row["missing"], row["n"]) == (MISSING_EVERYWHERE, 1.0, 0)
     assert row[["auroc_right", "worth", "cost_without", "rank_correlation"]].isna().all()
-    assert audit.table["note"].tolist()[0] != EVERYWHERE
-    assert audit.table["note"].tolist()[-1] == EVERYWHERE
+    assert audit.table["note"].tolist()[0] != MISSING_EVERYWHERE
+    assert audit.table["note"].tolist()[-1] == MISSING_EVERYWHERE
     assert audit.classes == {"right": 30, "miss": 0, "refuse": 30, "ambiguous": 0}
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from raglab.lab.slice_rates import (
-    COLUMNS,
-    NONE,
-    SEVERAL,
+    NO_VALUE,
+    SEVERAL_LINES,
+    SLICE_COLUMNS,
     business_lines,
     slices,
     stated_columns,
@@ -116,7 +116,7 @@ def test_own_columns_stand_beside_and_replace():
         "named_documents": 1,
         "label": 1,
     }
-    assert set(found["value"]) == {NONE, "x", "all", "home", "no", "ok"}
+    assert set(found["value"]) == {NO_VALUE, "x", "all", "home", "no", "ok"}
 
 
 @settings(deadline=None, derandomize=True, max_examples=3)
@@ -141,7 +141,7 @@ def test_laws(seed):
         found = slices(decide(trace, one), by={"drawn": drawn}, rate=rate, least=3)
         again = slices(decide(shuffled, one), by={"drawn": drawn[rows]}, rate=rate, least=3)
         pd.testing.assert_frame_equal(found, again)
-        assert tuple(found) == COLUMNS
+        assert tuple(found) == SLICE_COLUMNS
         assert found["rate"].to_numpy() == pytest.approx(
             (found["k"] / found["n"]).to_numpy(), nan_ok=True
         )
@@ -173,7 +173,7 @@ def test_lines_come_from_the_case_then_from_its_documents():
         Case("5", "", "ok", ("c.md",)),
         Case("6", "", "refuse"),
     ]
-    assert lines_of(cases, chunks) == ["cyber", "home", SEVERAL, "fleet", NONE, NONE]
+    assert lines_of(cases, chunks) == ["cyber", "home", SEVERAL_LINES, "fleet", NO_VALUE, NO_VALUE]
     products = [Chunk("1", "", "a.md", tags={"product": "Home Plus"})]
     assert lines_of(cases[1:2], products) == ["Home Plus"]
 

@@ -12,15 +12,15 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from raglab.lab.store_errors import (
-    AWAY,
-    CLOSED,
-    DAMAGED,
-    DELETED,
-    FULL,
-    HALF_MADE,
-    LOCKED,
-    OLD,
-    OTHER,
+    ABSENT_SERVER,
+    CLOSED_STORE,
+    DAMAGED_STORE,
+    DELETED_EXPERIMENT,
+    FULL_DISK,
+    HALF_MADE_STORE,
+    LOCKED_STORE,
+    OLD_STORE,
+    OTHER_FAULT,
     check_server,
     fault_of,
     store_error,
@@ -39,37 +39,40 @@ def of_sqlite(words):
 @pytest.mark.parametrize(
     ("error", "fault"),
     [
-        (of_sqlite("database is locked"), LOCKED),
-        (of_sqlite("database table is locked"), LOCKED),
-        (of_sqlite("database or disk is full"), FULL),
-        (of_sqlite("attempt to write a readonly database"), CLOSED),
-        (of_sqlite("database disk image is malformed"), DAMAGED),
-        (of_sqlite("file is not a database"), DAMAGED),
-        (OSError(errno.ENOSPC, "No space left on device"), FULL),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), FULL),
+        (of_sqlite("database is locked"), LOCKED_STORE),
+        (of_sqlite("database table is locked"), LOCKED_STORE),
+        (of_sqlite("database or disk is full"), FULL_DISK),
+        (of_sqlite("attempt to write a readonly database"), CLOSED_STORE),
+        (of_sqlite("database disk image is malformed"), DAMAGED_STORE),
+        (of_sqlite("file is not a database"), DAMAGED_STORE),
+        (OSError(errno.ENOSPC, "No space left on device"), FULL_DISK),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), FULL_DISK),
         # by its code, in whatever language
-        (OSError(errno.ENOSPC, "voll"), FULL),
-        (OSError(errno.EACCES, "zu"), CLOSED),
-        (PermissionError(errno.EACCES, "Permission denied"), CLOSED),
-        (ConnectionRefusedError(), AWAY),
-        (TimeoutError(), AWAY),
-        (RuntimeError("(sqlite3.OperationalError) database is locked"), LOCKED),
+        (OSError(errno.ENOSPC, "voll"), FULL_DISK),
+        (OSError(errno.EACCES, "zu"), CLOSED_STORE),
+        (PermissionError(errno.EACCES, "Permission denied"), CLOSED_STORE),
+        (ConnectionRefusedError(), ABSENT_SERVER),
+        (TimeoutError(), ABSENT_SERVER),
+        (RuntimeError("(sqlite3.OperationalError) database is locked"), LOCKED_STORE),
         (
             RuntimeError(
                 "The experiment 7 must be in the 'active' state. Current state is deleted."
             ),
-            DELETED,
+            DELETED_EXPERIMENT,
         ),
         (
             RuntimeError("Detected out-of-date database schema (found version a, but expected b)."),
-            OLD,
+            OLD_STORE,
         ),
-        (RuntimeError("table _alembic_tmp_latest_metrics already exists"), HALF_MADE),
-        (RuntimeError("duplicate column name: step"), HALF_MADE),
-        (RuntimeError("Online migration expected to match one row when updating 'a'"), HALF_MADE),
-        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), LOCKED),
-        (RuntimeError("API request to http://h/api failed with exception"), AWAY),
-        (RuntimeError("something else"), OTHER),
+        (RuntimeError("table _alembic_tmp_latest_metrics already exists"), HALF_MADE_STORE),
+        (RuntimeError("duplicate column name: step"), HALF_MADE_STORE),
+        (
+            RuntimeError("Online migration expected to match one row when updating 'a'"),
+            HALF_MADE_STORE,
+        ),
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), LOCKED_STORE),
+        (RuntimeError("API request to http://h/api failed with exception"), ABSENT_SERVER),
+        (RuntimeError("something else"), OTHER_FAULT),
     ],
     ids=str,
 )
@@ -85,16 +88,18 @@ def test_by_a_server_of_postgresql():
     """A lock, no room, no right, and all else of a connection."""
     psycopg = pytest.importorskip("psycopg")
     states = {
-        "LockNotAvailable": LOCKED,
-        "DiskFull": FULL,
-        "InsufficientPrivilege": CLOSED,
-        "AdminShutdown": AWAY,
+        "LockNotAvailable": LOCKED_STORE,
+        "DiskFull": FULL_DISK,
+        "InsufficientPrivilege": CLOSED_STORE,
+        "AdminShutdown": ABSENT_SERVER,
     }
     assert {name: fault_of(getattr(psycopg.errors, name)("words")) for name in states} == states
-    assert fault_of(psycopg.OperationalError("connection failed")) is AWAY
+    assert fault_of(psycopg.OperationalError("connection failed")) is ABSENT_SERVER
 
 
-@pytest.mark.parametrize("fault", [LOCKED, AWAY, FULL, CLOSED, DELETED, OLD])
+@pytest.mark.parametrize(
+    "fault", [LOCKED_STORE, ABSENT_SERVER, FULL_DISK, CLOSED_STORE, DELETED_EXPERIMENT, OLD_STORE]
+)
 def test_nobody_is_told_to_take_a_whole_store_away(fault):
     """It would destroy what is whole."""
     text = str(
@@ -171,4 +176,4 @@ def test_a_file_that_is_locked(tmp_path):
         with closing(sqlite3.connect(tmp_path / "a", timeout=0.0)) as link:
             with pytest.raises(sqlite3.OperationalError) as caught:
                 link.execute("SELECT * FROM t")
-            assert fault_of(caught.value) is LOCKED
+            assert fault_of(caught.value) is LOCKED_STORE

@@ -263,7 +263,7 @@ class TestServer:
 
     def test_a_transaction_that_a_stopped_process_left_open_is_ended(self, postgresql, monkeypatch):
         """Else its lock of the study would hold every other process up."""
-        monkeypatch.setattr(trial_search, "IDLE_S", 0.5)
+        monkeypatch.setattr(trial_search, "IDLE_TRANSACTION_S", 0.5)
         asked, url = search_problem(10), postgresql.schema()
         engine = open_study(url, "a", asked.settings)._storage._backend.engine  # type: ignore[attr-defined]
         with closing(engine.connect()) as left_open:

@@ -16,7 +16,7 @@ import pytest
 from raglab.lab.paired_differences import Advantage
 from raglab.lab.study import tune
 from raglab.lab.tracking import (
-    HEADLINE,
+    HEADLINE_METRICS,
     _open_run,
     _study_metrics,
     track,
@@ -91,7 +91,7 @@ def test_a_study_is_one_run_over_one_trace(result, mlruns, tmp_path):
         == whole
     )
     assert whole in page.read_text(encoding="utf-8")
-    assert sorted(parent.data.metrics)[:3] == list(HEADLINE)
+    assert sorted(parent.data.metrics)[:3] == list(HEADLINE_METRICS)
     judged = sweep(result.judged_on, list(result.policies.values()))
     nested = client.search_runs([run.experiment_id], f"tags.mlflow.parentRunId = '{run.run_id}'")
     assert {one.info.run_name for one in nested} == set(result.policies)
@@ -117,7 +117,7 @@ def test_a_study_without_cases_to_judge_is_in_sample(mlruns):
     run = track(tune(cases, trials=8, batch_size=8, repeats=1, folds=3), mlruns)
     metrics = client_of(run).get_run(run.run_id).data.metrics
     assert "in_sample/coverage" in metrics
-    assert not {*HEADLINE, "judged/coverage"} & metrics.keys()
+    assert not {*HEADLINE_METRICS, "judged/coverage"} & metrics.keys()
 
 
 def test_a_folder_that_was_copied_or_moved_is_its_own(mlruns, tmp_path):

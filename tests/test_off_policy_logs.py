@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from raglab.off_policy import estimate, overlap
-from raglab.off_policy.logs import CHUNK, SUM_TOLERANCE, read_log, target_array, weigh
+from raglab.off_policy.logs import CHUNK_ROUNDS, SUM_TOLERANCE, read_log, target_array, weigh
 
 N = 6
 LOG = pd.DataFrame({"action": [0, 1] * 3, "reward": [0.0, 1.0] * 3, "propensity": [0.5] * N})
@@ -77,11 +77,11 @@ def test_what_is_broken_is_refused():
 
 def test_a_broken_row_is_named_beyond_the_first_chunk():
     """Rows are counted from the start of the log, not of a chunk."""
-    n = 2 * CHUNK + 5
+    n = 2 * CHUNK_ROUNDS + 5
     log = pd.DataFrame({"action": np.zeros(n, dtype=int), "reward": 1.0, "propensity": 0.5})
     target = np.full((n, 2), 0.5)
-    target[CHUNK + 7] = 0.1
-    with pytest.raises(ValueError, match=f"in row {CHUNK + 7}"):
+    target[CHUNK_ROUNDS + 7] = 0.1
+    with pytest.raises(ValueError, match=f"in row {CHUNK_ROUNDS + 7}"):
         overlap(log, target)
 
 
@@ -101,7 +101,7 @@ def test_what_the_estimators_read():
     The chunks are several.
     """
     rng = np.random.default_rng(0)
-    n = CHUNK + 100
+    n = CHUNK_ROUNDS + 100
     action, reward = rng.integers(0, 3, n), rng.random(n)
     target = rng.dirichlet(np.ones(4), n)
     log = pd.DataFrame({"action": action, "reward": reward, "propensity": 0.25})
@@ -137,7 +137,7 @@ def test_compiled_weights_are_those_of_numpy(modelled):
     """
     pytest.importorskip("numba", reason="numba is not installed")
     rng = np.random.default_rng(2)
-    n = 2 * CHUNK + 100
+    n = 2 * CHUNK_ROUNDS + 100
     target = rng.dirichlet(np.ones(3), n)
     target[:5] = [0.5, 0.5, 0.0]
     model = {f"q_{arm}": rng.random(n) for arm in range(3)} if modelled else {}

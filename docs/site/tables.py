@@ -24,7 +24,7 @@ from raglab.bandit import LEARNERS
 from raglab.cli import app
 from raglab.cli.door import EXIT_CODES
 from raglab.gates import GATES, Gate, Threshold
-from raglab.lab.tracking import VARIABLE as TRACKING_VARIABLE
+from raglab.lab.tracking import STORE_VARIABLE as TRACKING_VARIABLE
 from raglab.live import settings
 from raglab.live.telemetry import CAPTURE_VARIABLE
 from raglab.metrics import RATE_TABLE

@@ -96,33 +96,33 @@ def fit_counts(levels: ScoreLevels, method: Method) -> Calibrator:
     if k in {0, n}:
         msg = f"y must hold both outcomes to fit on, got {k} of {n} true; add cases of the other."
         raise ValueError(msg)
-    weights = at = low = high = np.empty(0)
+    weights = knots = low_values = high_values = np.empty(0)
     if method == "isotonic":
-        at, low = _block_steps(levels)
-        high = low
+        knots, low_values = _block_steps(levels)
+        high_values = low_values
     elif method == "venn-abers":
         # p0 is p1 of the mirrored problem: scores reversed, outcomes exchanged
         p1 = _isotonic_with_success(levels.n, levels.k)
         p0 = 1.0 - _isotonic_with_success(levels.n[::-1], (levels.n - levels.k)[::-1])[::-1]
         # only where a probability changes is a knot needed
-        changes = (np.diff(p0) != 0) | (np.diff(p1) != 0)
-        ends = np.append(True, changes)
-        at, low, high = levels.at[changes], p0[ends], p1[ends]
+        is_knot = (np.diff(p0) != 0) | (np.diff(p1) != 0)
+        is_start = np.append(True, is_knot)
+        knots, low_values, high_values = levels.at[is_knot], p0[is_start], p1[is_start]
     else:
-        columns = _logistic_columns(method, levels.at)
+        logit_columns = _logistic_columns(method, levels.at)
         if method == "platt":
             # Platt's smoothed targets keep the slope finite where scores separate the outcomes
-            target = levels.k * (k + 1) / (k + 2) + (levels.n - levels.k) / (n - k + 2)
-            weights = _logistic(columns, levels.n, target)
+            smoothed_counts = levels.k * (k + 1) / (k + 2) + (levels.n - levels.k) / (n - k + 2)
+            weights = _logistic(logit_columns, levels.n, smoothed_counts)
         elif method == "beta":
-            weights = _rising(columns, levels)
+            weights = _rising(logit_columns, levels)
         else:
             # a temperature below 0 would turn the order round
-            weights = _logistic(columns, levels.n, levels.k, intercept=False)
+            weights = _logistic(logit_columns, levels.n, levels.k, intercept=False)
             weights = np.maximum(weights, 0.0)
-    for part in (weights, at, low, high):
-        part.setflags(write=False)
-    return Calibrator(method, weights, at, low, high)
+    for fitted_array in (weights, knots, low_values, high_values):
+        fitted_array.setflags(write=False)
+    return Calibrator(method, weights, knots, low_values, high_values)
 
 
 def apply(calibrator: Calibrator, score: ArrayLike) -> FloatArray:
@@ -139,19 +139,19 @@ def apply(calibrator: Calibrator, score: ArrayLike) -> FloatArray:
       >>> apply(fit([0, 1, 0, 1], [10, 20, 30, 40], method="isotonic"), [5, 15, 35]).tolist()
       [0.0, 0.25, 0.75]
     """
-    value = float_array(score, "score")
+    scores = float_array(score, "score")
     if calibrator.method == "isotonic":
-        return np.asarray(np.interp(value, calibrator.at, calibrator.high))
+        return np.asarray(np.interp(scores, calibrator.at, calibrator.high))
     if calibrator.method == "venn-abers":
-        p0, p1 = venn_abers_interval(calibrator, value)
+        p0, p1 = venn_abers_interval(calibrator, scores)
         return np.asarray(p1 / (1.0 - p0 + p1))
     from scipy.special import expit
 
     weights = np.asarray(calibrator.weights)
-    columns = _logistic_columns(calibrator.method, value)
-    margin = weights[-1] if weights.size > len(columns) else 0.0
-    for weight, column in zip(weights, columns, strict=False):
-        margin = margin + weight * column
+    logit_columns = _logistic_columns(calibrator.method, scores)
+    margin = weights[-1] if weights.size > len(logit_columns) else 0.0
+    for weight, logit_column in zip(weights, logit_columns, strict=False):
+        margin = margin + weight * logit_column
     return np.asarray(expit(margin))
 
 
@@ -178,20 +178,20 @@ def venn_abers_interval(calibrator: Calibrator, score: ArrayLike) -> tuple[Float
     if calibrator.method != "venn-abers":
         msg = f"p0 and p1 need a calibrator of method='venn-abers', got {calibrator.method}."
         raise ValueError(msg)
-    value = float_array(score, "score")
-    p0 = np.asarray(calibrator.low)[np.searchsorted(calibrator.at, value, side="right")]
-    p1 = np.asarray(calibrator.high)[np.searchsorted(calibrator.at, value, side="left")]
-    return np.where(np.isnan(value), np.nan, p0), np.where(np.isnan(value), np.nan, p1)
+    scores = float_array(score, "score")
+    p0 = np.asarray(calibrator.low)[np.searchsorted(calibrator.at, scores, side="right")]
+    p1 = np.asarray(calibrator.high)[np.searchsorted(calibrator.at, scores, side="left")]
+    return np.where(np.isnan(scores), np.nan, p0), np.where(np.isnan(scores), np.nan, p1)
 
 
 def _block_steps(levels: ScoreLevels) -> tuple[FloatArray, FloatArray]:
     """Both ends of each isotonic block, and the block's rate at them."""
-    start = isotonic_blocks(levels.n, levels.k)
-    rate = np.add.reduceat(levels.k, start) / np.add.reduceat(levels.n, start)
-    ends = np.stack([start, np.append(start[1:], levels.at.size) - 1], axis=1)
-    single = ends[:, 0] == ends[:, 1]
-    used = np.stack([np.ones_like(single), ~single], axis=1)
-    return levels.at[ends[used]], np.repeat(rate, 2).reshape(-1, 2)[used]
+    block_starts = isotonic_blocks(levels.n, levels.k)
+    block_rates = np.add.reduceat(levels.k, block_starts) / np.add.reduceat(levels.n, block_starts)
+    block_ends = np.stack([block_starts, np.append(block_starts[1:], levels.at.size) - 1], axis=1)
+    is_single = block_ends[:, 0] == block_ends[:, 1]
+    is_knot = np.stack([np.ones_like(is_single), ~is_single], axis=1)
+    return levels.at[block_ends[is_knot]], np.repeat(block_rates, 2).reshape(-1, 2)[is_knot]
 
 
 def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
@@ -202,35 +202,50 @@ def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
     It is the slope of the line that touches, from below, the cumulative counts up to level i moved
     back by the new case, and those from level i on. Both points of contact only move up, so that
     one pass over exact integers does.
+
+    Example: two cases of outcome 0, then two of 1. A new case of outcome 1 before the first level
+      is pooled with the two of 0.
+      >>> _isotonic_with_success(np.array([2, 2]), np.array([0, 2])).round(3).tolist()
+      [0.333, 1.0, 1.0]
     """
-    size, true = [0, *np.cumsum(n).tolist()], [0, *np.cumsum(k).tolist()]
-    last = len(size) - 1
+    n_below, k_below = [0, *np.cumsum(n).tolist()], [0, *np.cumsum(k).tolist()]
+    last_level = len(n_below) - 1
     # the next corner of the lower hull of all points from one on
-    corner, hull = [last] * (last + 1), [last]
-    for i in range(last - 1, -1, -1):
+    next_corner, hull = [last_level] * (last_level + 1), [last_level]
+    for i in range(last_level - 1, -1, -1):
         while len(hull) > 1:
-            a, b = hull[-1], hull[-2]
-            if (true[a] - true[i]) * (size[b] - size[a]) < (true[b] - true[a]) * (
-                size[a] - size[i]
-            ):
+            near_corner, far_corner = hull[-1], hull[-2]
+            if (k_below[near_corner] - k_below[i]) * (
+                n_below[far_corner] - n_below[near_corner]
+            ) < (k_below[far_corner] - k_below[near_corner]) * (n_below[near_corner] - n_below[i]):
                 break
             hull.pop()
-        corner[i] = hull[-1]
+        next_corner[i] = hull[-1]
         hull.append(i)
-    left = right = 0
+    # Walk the levels: a contact point never moves back, so each is passed once.
+    left_level = right_level = 0
     rise = run = 1
-    estimate = np.empty(last + 1)
-    for i in range(last + 1):
-        if i == 0 or (true[i] - true[left]) * run < rise * (size[i] - size[left]):
-            left, right = i, max(right, i)
-            rise, run = true[right] - true[i] + 1, size[right] - size[i] + 1
-            while right < last:
-                b = corner[right]
-                if (true[b] - true[right]) * run > rise * (size[b] - size[right]):
+    estimates = np.empty(last_level + 1)
+    for i in range(last_level + 1):
+        if i == 0 or (k_below[i] - k_below[left_level]) * run < rise * (
+            n_below[i] - n_below[left_level]
+        ):
+            left_level, right_level = i, max(right_level, i)
+            rise, run = k_below[right_level] - k_below[i] + 1, n_below[right_level] - n_below[i] + 1
+            # Move the upper contact on while the next corner lies below the line.
+            while right_level < last_level:
+                far_corner = next_corner[right_level]
+                if (k_below[far_corner] - k_below[right_level]) * run > rise * (
+                    n_below[far_corner] - n_below[right_level]
+                ):
                     break
-                right, rise, run = b, true[b] - true[i] + 1, size[b] - size[i] + 1
-        estimate[i] = rise / run
-    return estimate
+                right_level, rise, run = (
+                    far_corner,
+                    k_below[far_corner] - k_below[i] + 1,
+                    n_below[far_corner] - n_below[i] + 1,
+                )
+        estimates[i] = rise / run
+    return estimates
 
 
 def _logistic_columns(method: Method, score: FloatArray) -> list[FloatArray]:
@@ -238,89 +253,109 @@ def _logistic_columns(method: Method, score: FloatArray) -> list[FloatArray]:
     if method == "platt":
         return [score]
     is_beta = method == "beta"
-    lost = (score < 0.0) | (score > 1.0) | (not is_beta and ((score == 0.0) | (score == 1.0)))
-    if lost.any():
+    out_of_range = (
+        (score < 0.0) | (score > 1.0) | (not is_beta and ((score == 0.0) | (score == 1.0)))
+    )
+    if out_of_range.any():
         msg = (
             f"score must be in {'[0, 1]' if is_beta else '(0, 1)'} for {method}, got "
-            f"{score[lost].flat[0]}; isotonic, platt and venn-abers take any scale."
+            f"{score[out_of_range].flat[0]}; isotonic, platt and venn-abers take any scale."
         )
         raise ValueError(msg)
-    inner = np.clip(score, EPSILON, 1.0 - EPSILON) if is_beta else score
-    up, down = np.log(inner), -np.log1p(-inner)
-    return [up, down] if is_beta else [up + down]
+    clipped_score = np.clip(score, EPSILON, 1.0 - EPSILON) if is_beta else score
+    log_score, log_complement = np.log(clipped_score), -np.log1p(-clipped_score)
+    return [log_score, log_complement] if is_beta else [log_score + log_complement]
 
 
 def _rising(columns: list[FloatArray], levels: ScoreLevels) -> FloatArray:
     """Best logistic fit's weights with no column counting against y, and its intercept, [M + 1]."""
-    free = _logistic(columns, levels.n, levels.k)
-    if np.all(free[:-1] >= 0.0):
-        return free
-    shut = np.zeros((2, 3))
-    for j, column in enumerate(columns):
-        slope, shut[j, 2] = _logistic([column], levels.n, levels.k)
-        shut[j, j] = slope
-    rate = levels.k.sum() / levels.n.sum()
-    flat = np.array([0.0, 0.0, np.log(rate / (1.0 - rate))])
-    rising = [weights for weights in (flat, *shut) if np.all(weights[:2] >= 0.0)]
+    free_weights = _logistic(columns, levels.n, levels.k)
+    if np.all(free_weights[:-1] >= 0.0):
+        return free_weights
+    restricted_weights = np.zeros((2, 3))
+    for column_index, score_column in enumerate(columns):
+        slope, restricted_weights[column_index, 2] = _logistic([score_column], levels.n, levels.k)
+        restricted_weights[column_index, column_index] = slope
+    base_rate = levels.k.sum() / levels.n.sum()
+    constant_weights = np.array([0.0, 0.0, np.log(base_rate / (1.0 - base_rate))])
+    rising_weights = [
+        weights for weights in (constant_weights, *restricted_weights) if np.all(weights[:2] >= 0.0)
+    ]
     return min(
-        rising,
+        rising_weights,
         key=lambda weights: _loss(weights[:2] @ np.stack(columns) + weights[2], levels.n, levels.k),
     )
 
 
-def _loss(margin: FloatArray, n: IntArray, true: NDArray[np.number]) -> float:
-    return float((n * np.logaddexp(0.0, margin) - true * margin).sum())
+def _loss(margin: FloatArray, n: IntArray, n_true: NDArray[np.number]) -> float:
+    return float((n * np.logaddexp(0.0, margin) - n_true * margin).sum())
 
 
 def _logistic(
-    columns: list[FloatArray], n: IntArray, true: NDArray[np.number], *, intercept: bool = True
+    columns: list[FloatArray], n: IntArray, n_true: NDArray[np.number], *, intercept: bool = True
 ) -> FloatArray:
-    """Weights of the likeliest logistic fit to `true` of n at each level, the intercept last."""
+    """Weights of the likeliest logistic fit to `n_true` of n at each level, the intercept last."""
     if not intercept:
-        (row,) = columns
-        scale = max(float(np.abs(row).max()), EPSILON)
-        return _newton(row[np.newaxis] / scale, n, true, np.zeros(1), np.ones(1)) / scale
-    rows = np.stack(columns)
-    middle = rows.mean(axis=1, keepdims=True)
-    spread = np.sqrt(((rows - middle) ** 2).mean(axis=1, keepdims=True))
-    spread[spread == 0.0] = 1.0
-    start = np.append(np.zeros(len(columns)), np.log(true.sum() / (n.sum() - true.sum())))
-    held = np.append(np.ones(len(columns)), 0.0)
-    weights = _newton(
-        np.append((rows - middle) / spread, np.ones((1, n.size)), axis=0), n, true, start, held
+        (score_row,) = columns
+        scale = max(float(np.abs(score_row).max()), EPSILON)
+        return _newton(score_row[np.newaxis] / scale, n, n_true, np.zeros(1), np.ones(1)) / scale
+    column_rows = np.stack(columns)
+    column_means = column_rows.mean(axis=1, keepdims=True)
+    column_spreads = np.sqrt(((column_rows - column_means) ** 2).mean(axis=1, keepdims=True))
+    column_spreads[column_spreads == 0.0] = 1.0
+    start_weights = np.append(
+        np.zeros(len(columns)), np.log(n_true.sum() / (n.sum() - n_true.sum()))
     )
-    slopes = weights[:-1] / spread[:, 0]
-    return np.append(slopes, weights[-1] - (slopes * middle[:, 0]).sum())
+    is_penalised = np.append(np.ones(len(columns)), 0.0)
+    weights = _newton(
+        np.append((column_rows - column_means) / column_spreads, np.ones((1, n.size)), axis=0),
+        n,
+        n_true,
+        start_weights,
+        is_penalised,
+    )
+    slopes = weights[:-1] / column_spreads[:, 0]
+    return np.append(slopes, weights[-1] - (slopes * column_means[:, 0]).sum())
 
 
 def _newton(
-    rows: FloatArray, n: IntArray, true: NDArray[np.number], weights: FloatArray, held: FloatArray
+    column_rows: FloatArray,
+    n: IntArray,
+    n_true: NDArray[np.number],
+    weights: FloatArray,
+    is_penalised: FloatArray,
 ) -> FloatArray:
     """Weights of least logistic loss, [M], by Newton's steps, halved while they overshoot.
 
-    rows: what the margin is linear in, [M, L]. held: 1 for a weight under the ridge, [M].
+    column_rows: what the margin is linear in, [M, L]. is_penalised: 1 for a weight
+    under the ridge, [M].
     """
     from scipy.special import expit
 
-    cases = float(n.sum())
-    ridge = held * RIDGE * cases
+    n_cases = float(n.sum())
+    ridge = is_penalised * RIDGE * n_cases
 
-    def loss(at: FloatArray) -> float:
-        return _loss(np.einsum("m,ml->l", at, rows), n, true) + float((ridge * at**2).sum()) / 2.0
+    def loss(trial_weights: FloatArray) -> float:
+        return (
+            _loss(np.einsum("m,ml->l", trial_weights, column_rows), n, n_true)
+            + float((ridge * trial_weights**2).sum()) / 2.0
+        )
 
     for _ in range(100):
-        p = expit(np.einsum("m,ml->l", weights, rows))
-        slope = (rows * (n * p - true)).sum(axis=1) + ridge * weights
-        bend = np.einsum("al,bl,l->ab", rows, rows, n * p * (1.0 - p)) + np.diag(ridge)
-        step = np.linalg.solve(bend, slope)
-        gain = float((slope * step).sum())
+        probabilities = expit(np.einsum("m,ml->l", weights, column_rows))
+        gradient = (column_rows * (n * probabilities - n_true)).sum(axis=1) + ridge * weights
+        hessian = np.einsum(
+            "al,bl,l->ab", column_rows, column_rows, n * probabilities * (1.0 - probabilities)
+        ) + np.diag(ridge)
+        step = np.linalg.solve(hessian, gradient)
+        gain = float((gradient * step).sum())
         # nearer than that Newton's steps do not overshoot, and rounding hides what they gain
         if gain > 1e-3:
-            here = loss(weights)
-            while loss(weights - step) > here:
+            current_loss = loss(weights)
+            while loss(weights - step) > current_loss:
                 step = step / 2.0
         weights = weights - step
-        if gain <= 1e-20 * cases:
+        if gain <= 1e-20 * n_cases:
             break
     return weights
 
@@ -394,14 +429,21 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
     """
     levels = score_levels(*chances(y, p))
     n, k = int(levels.n.sum()), int(levels.k.sum())
-    start = isotonic_blocks(levels.n, levels.k)
-    size, true = np.add.reduceat(levels.n, start), np.add.reduceat(levels.k, start)
-    again = np.repeat(true / size, np.diff(start, append=levels.at.size))
-    worse = (levels.at - again) * (levels.n * (levels.at + again) - 2 * levels.k)
-    mcb = max(float(worse.sum()) / n, 0.0)
+    block_starts = isotonic_blocks(levels.n, levels.k)
+    block_sizes, block_true = (
+        np.add.reduceat(levels.n, block_starts),
+        np.add.reduceat(levels.k, block_starts),
+    )
+    block_rates = np.repeat(block_true / block_sizes, np.diff(block_starts, append=levels.at.size))
+    excess_errors = (levels.at - block_rates) * (
+        levels.n * (levels.at + block_rates) - 2 * levels.k
+    )
+    mcb = max(float(excess_errors.sum()) / n, 0.0)
     unc = k * (n - k) / n**2
-    recalibrated = float((true * (size - true) / size).sum()) / n  # score of the recalibrated
-    dsc = max(unc - recalibrated, 0.0)
+    recalibrated_score = (
+        float((block_true * (block_sizes - block_true) / block_sizes).sum()) / n
+    )  # score of the recalibrated
+    dsc = max(unc - recalibrated_score, 0.0)
     return Brier(mcb - dsc + unc, mcb, dsc, unc)
 
 
@@ -434,21 +476,23 @@ def folds_of(
     Raises:
       ValueError: folds below 2, or above the number of cases or groups; groups of another length.
     """
-    outcome, value = pairs(y, score)
+    outcomes, scores = pairs(y, score)
     if groups is None:
-        part = np.empty(value.size, dtype=np.int64)
-        part[np.lexsort((outcome, value))] = np.arange(value.size)
+        case_units = np.empty(scores.size, dtype=np.int64)
+        case_units[np.lexsort((outcomes, scores))] = np.arange(scores.size)
     else:
-        part = np.unique(np.asarray(groups), return_inverse=True)[1]
-        if part.shape != value.shape:
-            msg = f"groups must be a label a case, got {part.shape} for {value.size} cases."
+        case_units = np.unique(np.asarray(groups), return_inverse=True)[1]
+        if case_units.shape != scores.shape:
+            msg = f"groups must be a label a case, got {case_units.shape} for {scores.size} cases."
             raise ValueError(msg)
-    parts = int(part.max()) + 1
-    if not 2 <= folds <= parts:
-        kind = "cases" if groups is None else "groups"
-        msg = f"folds must be between 2 and the {parts} {kind}, got {folds}; take fewer folds."
+    n_units = int(case_units.max()) + 1
+    if not 2 <= folds <= n_units:
+        unit_name = "cases" if groups is None else "groups"
+        msg = (
+            f"folds must be between 2 and the {n_units} {unit_name}, got {folds}; take fewer folds."
+        )
         raise ValueError(msg)
-    return rng.permutation(np.resize(np.arange(folds), parts))[part]
+    return rng.permutation(np.resize(np.arange(folds), n_units))[case_units]
 
 
 def cross_fitted(
@@ -480,19 +524,21 @@ def cross_fitted(
       >>> cross_fitted(y, score, method="isotonic", rng=np.random.default_rng(0))[:4].tolist()
       [0.0, 1.0, 0.0, 1.0]
     """
-    outcome, value = pairs(y, score)
-    levels = score_levels(outcome, value)
-    fold = folds_of(outcome, value, folds=folds, groups=groups, rng=rng)
-    place = np.searchsorted(levels.at, value)
-    p = np.empty(value.size)
-    for held in range(folds):
-        rows = fold == held
-        n = levels.n - np.bincount(place[rows], minlength=levels.at.size)
-        k = levels.k - np.bincount(place[rows & outcome], minlength=levels.at.size)
-        has_cases = n > 0
-        p[rows] = apply(
-            fit_counts(ScoreLevels(levels.at[has_cases], n[has_cases], k[has_cases]), method),
-            value[rows],
+    outcomes, scores = pairs(y, score)
+    levels = score_levels(outcomes, scores)
+    case_folds = folds_of(outcomes, scores, folds=folds, groups=groups, rng=rng)
+    level_index = np.searchsorted(levels.at, scores)
+    p = np.empty(scores.size)
+    for held_out_fold in range(folds):
+        in_fold = case_folds == held_out_fold
+        n_fitted = levels.n - np.bincount(level_index[in_fold], minlength=levels.at.size)
+        k_fitted = levels.k - np.bincount(level_index[in_fold & outcomes], minlength=levels.at.size)
+        has_cases = n_fitted > 0
+        p[in_fold] = apply(
+            fit_counts(
+                ScoreLevels(levels.at[has_cases], n_fitted[has_cases], k_fitted[has_cases]), method
+            ),
+            scores[in_fold],
         )
     return p
 

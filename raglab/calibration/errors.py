@@ -45,32 +45,33 @@ def pairs(
       ValueError: another shape, different lengths, no case, NaN, an infinite score, or an outcome
         beside 0 and 1; names the first position.
     """
-    outcome, value = plain_array(y, "y"), float_array(score, name)
-    if outcome.ndim != 1 or outcome.shape != value.shape or not outcome.size:
+    outcomes, scores = plain_array(y, "y"), float_array(score, name)
+    if outcomes.ndim != 1 or outcomes.shape != scores.shape or not outcomes.size:
         msg = (
             f"y and {name} must be [Q], one of each a case and at least one, got shapes "
-            f"{outcome.shape} and {value.shape}."
+            f"{outcomes.shape} and {scores.shape}."
         )
         raise ValueError(msg)
-    true = outcome == 1
-    for rule, part, bad in (
-        ("y must be 0 or 1 (or bool)", outcome, ~(true | (outcome == 0))),
-        (f"{name} must be finite", value, ~np.isfinite(value)),
+    is_true = outcomes == 1
+    for rule, checked_values, is_bad in (
+        ("y must be 0 or 1 (or bool)", outcomes, ~(is_true | (outcomes == 0))),
+        (f"{name} must be finite", scores, ~np.isfinite(scores)),
     ):
-        if bad.any():
-            position = int(bad.argmax())
+        if is_bad.any():
+            position = int(is_bad.argmax())
             msg = (
-                f"{rule}, not NaN, got {part[position]} at position {position} ({int(bad.sum())} "
-                f"of {value.size} cases); label or drop them first."
+                f"{rule}, not NaN, got {checked_values[position]} at position {position} "
+                f"({int(is_bad.sum())} "
+                f"of {scores.size} cases); label or drop them first."
             )
             raise ValueError(msg)
-    return true, value
+    return is_true, scores
 
 
 def chances(y: ArrayLike, p: ArrayLike) -> tuple[NDArray[np.bool_], FloatArray]:
     """`pairs` whose scores are probabilities."""
-    outcome, value = pairs(y, p, "p")
-    return outcome, check_probability(value)
+    outcomes, scores = pairs(y, p, "p")
+    return outcomes, check_probability(scores)
 
 
 def check_probability(p: ArrayLike) -> FloatArray:
@@ -88,30 +89,34 @@ def check_probability(p: ArrayLike) -> FloatArray:
       ValueError: p must be in [0, 1], got 72 at most; what only ranks is calibrated first (fit, \
 apply).
     """
-    value = float_array(p, "p")
-    low, high = (value.min(), value.max()) if value.size else (0.0, 1.0)
-    if low >= 0.0 and high <= 1.0:
-        return value
-    check_present(value, "p", "label or drop them first")
-    if low >= -ROUNDING_TOLERANCE and high <= 1.0 + ROUNDING_TOLERANCE:
-        return within_range(value, 0.0, 1.0, "p")
-    worst = float(high if high > 1.0 else low)
-    shown = f"{shown_number(worst, 0.0, 1.0)} at {'most' if high > 1.0 else 'least'}"
-    msg = f"p must be in [0, 1], got {shown}; what only ranks is calibrated first (fit, apply)."
+    probabilities = float_array(p, "p")
+    lowest, highest = (
+        (probabilities.min(), probabilities.max()) if probabilities.size else (0.0, 1.0)
+    )
+    if lowest >= 0.0 and highest <= 1.0:
+        return probabilities
+    check_present(probabilities, "p", "label or drop them first")
+    if lowest >= -ROUNDING_TOLERANCE and highest <= 1.0 + ROUNDING_TOLERANCE:
+        return within_range(probabilities, 0.0, 1.0, "p")
+    worst_value = float(highest if highest > 1.0 else lowest)
+    shown_value = f"{shown_number(worst_value, 0.0, 1.0)} at {'most' if highest > 1.0 else 'least'}"
+    msg = (
+        f"p must be in [0, 1], got {shown_value}; what only ranks is calibrated first (fit, apply)."
+    )
     raise ValueError(msg)
 
 
 def sort_by_score(y: NDArray[np.bool_], score: FloatArray) -> tuple[IntArray, FloatArray]:
     """Outcomes, 0 or 1, and scores of the same rows sorted by score, then outcome, [Q] each."""
-    plain = score + 0.0  # one zero, not two
+    plain_scores = score + 0.0  # one zero, not two
     # bits of floats in [0, 2) keep their order and leave room for one
-    if plain.min() >= 0.0 and plain.max() < 2.0:
-        key = plain.view(np.int64) << 1
-        key |= y
-        key.sort()
-        return key & 1, (key >> 1).view(np.float64)
-    order = np.lexsort((y, plain))
-    return y[order].astype(np.int64), plain[order]
+    if plain_scores.min() >= 0.0 and plain_scores.max() < 2.0:
+        sort_keys = plain_scores.view(np.int64) << 1
+        sort_keys |= y
+        sort_keys.sort()
+        return sort_keys & 1, (sort_keys >> 1).view(np.float64)
+    score_order = np.lexsort((y, plain_scores))
+    return y[score_order].astype(np.int64), plain_scores[score_order]
 
 
 def score_levels(y: NDArray[np.bool_], score: FloatArray) -> ScoreLevels:
@@ -121,10 +126,12 @@ def score_levels(y: NDArray[np.bool_], score: FloatArray) -> ScoreLevels:
       >>> score_levels(np.array([True, False, True]), np.array([0.7, 0.7, 0.4])).n.tolist()
       [1, 2]
     """
-    outcome, value = sort_by_score(y, score)
-    start = np.flatnonzero(np.concatenate(([True], value[1:] != value[:-1])))
+    sorted_outcomes, sorted_scores = sort_by_score(y, score)
+    level_starts = np.flatnonzero(np.concatenate(([True], sorted_scores[1:] != sorted_scores[:-1])))
     return ScoreLevels(
-        value[start], np.diff(start, append=value.size), np.add.reduceat(outcome, start)
+        sorted_scores[level_starts],
+        np.diff(level_starts, append=sorted_scores.size),
+        np.add.reduceat(sorted_outcomes, level_starts),
     )
 
 
@@ -138,22 +145,24 @@ def isotonic_blocks(n: IntArray, k: IntArray) -> IntArray:
     """
     from scipy.optimize import isotonic_regression
 
-    start = np.arange(n.size)
+    block_starts = np.arange(n.size)
     while True:
-        size = np.add.reduceat(n, start)
-        pooled = isotonic_regression(np.add.reduceat(k, start) / size, weights=size).blocks[:-1]
-        if pooled.size == start.size:
-            return start
-        start = start[pooled]
+        block_sizes = np.add.reduceat(n, block_starts)
+        pooled_blocks = isotonic_regression(
+            np.add.reduceat(k, block_starts) / block_sizes, weights=block_sizes
+        ).blocks[:-1]
+        if pooled_blocks.size == block_starts.size:
+            return block_starts
+        block_starts = block_starts[pooled_blocks]
 
 
 Strategy = Literal["uniform", "quantile", "corp"]
 Norm = Literal["l1", "l2", "max"]
 # levels that are resampled as they are; more are merged where they share a cell of this width
-FINE = 1024
-BLOCK = 1 << 19  # counts drawn at once
-CHUNK = 1 << 15  # rows binned at once, few enough for the cache
-UNIT = 2.0**26
+FINE_LEVELS = 1024
+BLOCK_COUNTS = 1 << 19  # counts drawn at once
+CHUNK_ROWS = 1 << 15  # rows binned at once, few enough for the cache
+INTEGER_UNIT = 2.0**26
 
 
 class Bins(NamedTuple):
@@ -198,8 +207,14 @@ def reliability(
       >>> curve.n.tolist(), curve.y.tolist()
       ([2, 2], [0.5, 1.0])
     """
-    counts = _bin_counts(*chances(y, p), bins, strategy)
-    return Curve(counts.total / counts.n, counts.k / counts.n, counts.n, counts.k, counts.at)
+    bin_counts = _bin_counts(*chances(y, p), bins, strategy)
+    return Curve(
+        bin_counts.total / bin_counts.n,
+        bin_counts.k / bin_counts.n,
+        bin_counts.n,
+        bin_counts.k,
+        bin_counts.at,
+    )
 
 
 def ece(
@@ -237,9 +252,11 @@ def ece(
       0.05
     """
     _check_norm(norm, debias=debias)
-    counts = _bin_counts(*chances(y, p), bins, strategy)
+    bin_counts = _bin_counts(*chances(y, p), bins, strategy)
     return float(
-        _calibration_error(counts.total - counts.k, counts.n, counts.k, norm, debias=debias)
+        _calibration_error(
+            bin_counts.total - bin_counts.k, bin_counts.n, bin_counts.k, norm, debias=debias
+        )
     )
 
 
@@ -289,35 +306,53 @@ def ece_interval(
         msg = f"resamples must be at least 1, got {resamples}; 1,000 are usual."
         raise ValueError(msg)
     levels = score_levels(*chances(y, p))
-    count, residual, outcome, start = _outcome_cells(levels, _level_bins(levels, bins, strategy))
-    total, errors, size = int(count.sum()), [], max(1, BLOCK // count.size)
-    for begin in range(0, resamples, size):
-        drawn = rng.multinomial(total, count / total, size=min(size, resamples - begin))
-        gap, n, k = (
-            np.add.reduceat(part, start, axis=1)
-            for part in (drawn * residual, drawn, drawn * outcome)
+    cell_counts, cell_residuals, cell_outcomes, bin_starts = _outcome_cells(
+        levels, _level_bins(levels, bins, strategy)
+    )
+    n_cases, errors, block_size = (
+        int(cell_counts.sum()),
+        [],
+        max(1, BLOCK_COUNTS // cell_counts.size),
+    )
+    for block_start in range(0, resamples, block_size):
+        drawn_counts = rng.multinomial(
+            n_cases, cell_counts / n_cases, size=min(block_size, resamples - block_start)
         )
-        errors.append(_calibration_error(gap, n, k, norm, debias=debias))
-    low, high = map(float, percentile_interval(np.concatenate(errors), level))
-    return low, high
+        gaps, n, k = (
+            np.add.reduceat(cell_values, bin_starts, axis=1)
+            for cell_values in (
+                drawn_counts * cell_residuals,
+                drawn_counts,
+                drawn_counts * cell_outcomes,
+            )
+        )
+        errors.append(_calibration_error(gaps, n, k, norm, debias=debias))
+    lower_end, upper_end = map(float, percentile_interval(np.concatenate(errors), level))
+    return lower_end, upper_end
 
 
 def _bin_counts(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strategy) -> Bins:
     """Counts and sums of scores in each non-empty bin, equal to the last bit in any row order."""
     if strategy == "corp":
         levels = score_levels(y, p)
-        start = isotonic_blocks(levels.n, levels.k)
-        size, true, total = (
-            np.add.reduceat(part, start) for part in (levels.n, levels.k, levels.n * levels.at)
+        bin_starts = isotonic_blocks(levels.n, levels.k)
+        bin_sizes, bin_true, score_sums = (
+            np.add.reduceat(level_values, bin_starts)
+            for level_values in (levels.n, levels.k, levels.n * levels.at)
         )
-        return Bins(levels.at[start], size, true, total)
+        return Bins(levels.at[bin_starts], bin_sizes, bin_true, score_sums)
     if strategy == "uniform":
         return _even(y, p, _bin_edges(p, bins, strategy))
-    outcome, score = sort_by_score(y, p)
-    edges = _bin_edges(score, bins, strategy)
-    start, filled = _starts(score, edges)
-    size = np.diff(start, append=score.size)
-    return Bins(edges[filled], size, np.add.reduceat(outcome, start), np.add.reduceat(score, start))
+    sorted_outcomes, sorted_scores = sort_by_score(y, p)
+    edges = _bin_edges(sorted_scores, bins, strategy)
+    bin_starts, filled_bins = _starts(sorted_scores, edges)
+    bin_sizes = np.diff(bin_starts, append=sorted_scores.size)
+    return Bins(
+        edges[filled_bins],
+        bin_sizes,
+        np.add.reduceat(sorted_outcomes, bin_starts),
+        np.add.reduceat(sorted_scores, bin_starts),
+    )
 
 
 def _even(y: NDArray[np.bool_], p: FloatArray, edges: FloatArray) -> Bins:
@@ -327,23 +362,33 @@ def _even(y: NDArray[np.bool_], p: FloatArray, edges: FloatArray) -> Bins:
     multiples of 2^-26 and of 2^-52: sums of integers are exact below 2^53, so they do not depend on
     the order.
     """
-    bins = edges.size - 1
-    below = np.append(-1.0, edges[1:])
-    count = np.zeros(2 * bins, dtype=np.int64)
-    parts = np.zeros((2, bins))
-    for begin in range(0, p.size, CHUNK):
-        score = p[begin : begin + CHUNK]
-        place = np.rint(score * bins).astype(np.int64)
-        place -= score <= below[place]
-        count += np.bincount(2 * place + y[begin : begin + CHUNK], minlength=2 * bins)
-        units = score * UNIT
+    n_bins = edges.size - 1
+    edges_below = np.append(-1.0, edges[1:])
+    outcome_counts = np.zeros(2 * n_bins, dtype=np.int64)
+    score_parts = np.zeros((2, n_bins))
+    for chunk_start in range(0, p.size, CHUNK_ROWS):
+        chunk_scores = p[chunk_start : chunk_start + CHUNK_ROWS]
+        bin_index = np.rint(chunk_scores * n_bins).astype(np.int64)
+        bin_index -= chunk_scores <= edges_below[bin_index]
+        outcome_counts += np.bincount(
+            2 * bin_index + y[chunk_start : chunk_start + CHUNK_ROWS], minlength=2 * n_bins
+        )
+        units = chunk_scores * INTEGER_UNIT
         coarse = np.rint(units)
-        fine = np.rint((units - coarse) * UNIT)
-        parts += [np.bincount(place, weights=part, minlength=bins) for part in (coarse, fine)]
-    size = count[::2] + count[1::2]
-    filled = size > 0
-    total = (parts[0] + parts[1] / UNIT) / UNIT
-    return Bins(edges[:-1][filled], size[filled], count[1::2][filled], total[filled])
+        fine = np.rint((units - coarse) * INTEGER_UNIT)
+        score_parts += [
+            np.bincount(bin_index, weights=scaled_part, minlength=n_bins)
+            for scaled_part in (coarse, fine)
+        ]
+    bin_sizes = outcome_counts[::2] + outcome_counts[1::2]
+    is_filled = bin_sizes > 0
+    score_sums = (score_parts[0] + score_parts[1] / INTEGER_UNIT) / INTEGER_UNIT
+    return Bins(
+        edges[:-1][is_filled],
+        bin_sizes[is_filled],
+        outcome_counts[1::2][is_filled],
+        score_sums[is_filled],
+    )
 
 
 def _bin_edges(score: FloatArray, bins: int, strategy: Strategy) -> FloatArray:
@@ -354,45 +399,51 @@ def _bin_edges(score: FloatArray, bins: int, strategy: Strategy) -> FloatArray:
     if strategy not in get_args(Strategy):
         msg = f"strategy must be one of {', '.join(get_args(Strategy))}, got {strategy!r}."
         raise ValueError(msg)
-    even = np.linspace(0.0, 1.0, bins + 1)
-    return even if strategy == "uniform" else np.percentile(score, even * 100.0)
+    even_edges = np.linspace(0.0, 1.0, bins + 1)
+    return even_edges if strategy == "uniform" else np.percentile(score, even_edges * 100.0)
 
 
-def _starts(score: FloatArray, edges: FloatArray) -> tuple[IntArray, IntArray]:
+def _starts(sorted_scores: FloatArray, edges: FloatArray) -> tuple[IntArray, IntArray]:
     """First position of each non-empty bin in sorted scores, and that bin's number, [B] each."""
-    start = np.append(0, np.searchsorted(score, edges[1:-1], side="right"))
-    filled = np.flatnonzero(np.diff(start, append=score.size))
-    return start[filled], filled
+    bin_starts = np.append(0, np.searchsorted(sorted_scores, edges[1:-1], side="right"))
+    filled_bins = np.flatnonzero(np.diff(bin_starts, append=sorted_scores.size))
+    return bin_starts[filled_bins], filled_bins
 
 
 def _level_bins(levels: ScoreLevels, bins: int, strategy: Strategy) -> IntArray:
     """First level of each non-empty bin, [B]."""
     if strategy == "corp":
         return isotonic_blocks(levels.n, levels.k)
-    rows = np.repeat(levels.at, levels.n) if strategy == "quantile" else levels.at
-    return _starts(levels.at, _bin_edges(rows, bins, strategy))[0]
+    binned_scores = np.repeat(levels.at, levels.n) if strategy == "quantile" else levels.at
+    return _starts(levels.at, _bin_edges(binned_scores, bins, strategy))[0]
 
 
 def _outcome_cells(
-    levels: ScoreLevels, start: IntArray
+    levels: ScoreLevels, bin_starts: IntArray
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
     """Cells of level × outcome, [C]: cases, mean residual, outcome.
 
     And the first cell of each bin, [B].
     """
-    parts = np.arange(levels.at.size)
-    if levels.at.size > FINE:
-        inside = np.zeros(levels.at.size, dtype=np.int64)
-        inside[start] = 1
-        parts = np.flatnonzero(np.diff(np.floor(levels.at * FINE), prepend=-1.0) + inside)
-    outcomes = np.stack([levels.n - levels.k, levels.k])
-    count = np.add.reduceat(outcomes, parts, axis=1)
-    score = np.add.reduceat(outcomes * levels.at, parts, axis=1) / np.maximum(count, 1)
-    residual = score - np.array([[0.0], [1.0]])
-    filled = np.add.reduceat(count.astype(bool).sum(axis=0), np.searchsorted(parts, start))
-    cells = count.T.ravel(), residual.T.ravel(), np.tile([0, 1], parts.size)
-    cases, apart, outcome = (part[cells[0] > 0] for part in cells)
-    return cases, apart, outcome, np.append(0, filled.cumsum()[:-1])
+    cell_starts = np.arange(levels.at.size)
+    if levels.at.size > FINE_LEVELS:
+        starts_bin = np.zeros(levels.at.size, dtype=np.int64)
+        starts_bin[bin_starts] = 1
+        cell_starts = np.flatnonzero(
+            np.diff(np.floor(levels.at * FINE_LEVELS), prepend=-1.0) + starts_bin
+        )
+    outcome_counts = np.stack([levels.n - levels.k, levels.k])
+    cell_counts = np.add.reduceat(outcome_counts, cell_starts, axis=1)
+    mean_scores = np.add.reduceat(outcome_counts * levels.at, cell_starts, axis=1) / np.maximum(
+        cell_counts, 1
+    )
+    residuals = mean_scores - np.array([[0.0], [1.0]])
+    n_filled = np.add.reduceat(
+        cell_counts.astype(bool).sum(axis=0), np.searchsorted(cell_starts, bin_starts)
+    )
+    cells = cell_counts.T.ravel(), residuals.T.ravel(), np.tile([0, 1], cell_starts.size)
+    cell_cases, cell_residuals, cell_outcomes = (cell_values[cells[0] > 0] for cell_values in cells)
+    return cell_cases, cell_residuals, cell_outcomes, np.append(0, n_filled.cumsum()[:-1])
 
 
 def _check_norm(norm: Norm, *, debias: bool) -> None:
@@ -405,30 +456,32 @@ def _check_norm(norm: Norm, *, debias: bool) -> None:
 
 
 def _calibration_error(
-    gap: FloatArray, n: IntArray, k: IntArray, norm: Norm, *, debias: bool
+    gaps: FloatArray, n: IntArray, k: IntArray, norm: Norm, *, debias: bool
 ) -> FloatArray:
-    """Norm of gaps over the last axis. gap: sum of scores less k, in each bin.
+    """Norm of gaps over the last axis. gaps: sum of scores less k, in each bin.
 
     A bin without cases adds nothing.
     """
-    share = n / n.sum(axis=-1, keepdims=True)
-    filled = np.maximum(n, 1)
-    each = np.abs(gap) / filled
+    case_shares = n / n.sum(axis=-1, keepdims=True)
+    bin_sizes = np.maximum(n, 1)
+    mean_gaps = np.abs(gaps) / bin_sizes
     if norm == "max":
-        return each.max(axis=-1)
+        return mean_gaps.max(axis=-1)
     if norm == "l1":
-        return (share * each).sum(axis=-1)
-    squared = each**2
+        return (case_shares * mean_gaps).sum(axis=-1)
+    squared_gaps = mean_gaps**2
     if debias:
-        rate = k / filled
-        squared = np.where(n > 1, squared - rate * (1.0 - rate) / np.maximum(n - 1, 1), 0.0)
-    return np.sqrt(np.maximum((share * squared).sum(axis=-1), 0.0))
+        bin_rates = k / bin_sizes
+        squared_gaps = np.where(
+            n > 1, squared_gaps - bin_rates * (1.0 - bin_rates) / np.maximum(n - 1, 1), 0.0
+        )
+    return np.sqrt(np.maximum((case_shares * squared_gaps).sum(axis=-1), 0.0))
 
 
-FLOOR = 1e-4  # cases added to the density everywhere
-NARROWEST = 1e-3  # no narrower kernel is tried
-HALVINGS = 10  # of the interval in which the width is sought
-REACH = 9.0  # standard deviations; what lies beyond is below 3e-18 of the peak
+DENSITY_FLOOR = 1e-4  # cases added to the density everywhere
+NARROWEST_KERNEL = 1e-3  # no narrower kernel is tried
+WIDTH_HALVINGS = 10  # of the interval in which the width is sought
+KERNEL_REACH = 9.0  # standard deviations; what lies beyond is below 3e-18 of the peak
 
 
 class SmoothECE(NamedTuple):
@@ -471,43 +524,45 @@ def smooth_ece_with_bandwidth(y: ArrayLike, p: ArrayLike) -> SmoothECE:
       >>> smooth_ece_with_bandwidth([0, 1, 1, 1], [0.75, 0.75, 0.75, 0.75]).bandwidth
       0.001953125
     """
-    at = score_levels(*chances(y, p))
-    residual = at.n * at.at - at.k
-    moments = np.stack([residual, residual * at.at, at.n, at.n * at.at])
+    levels = score_levels(*chances(y, p))
+    level_residuals = levels.n * levels.at - levels.k
+    moments = np.stack(
+        [level_residuals, level_residuals * levels.at, levels.n, levels.n * levels.at]
+    )
 
     @cache
     def laid(points: int) -> FloatArray:
-        return _laid(at.at, moments, points)
+        return _laid(levels.at, moments, points)
 
     def error(width: float) -> float:
         points = max(2000, round(20 / width)) // 2 + 1
         return _smooth_error(laid(points), width)
 
-    best, below = SmoothECE(np.nan, 1.0), 0.0
-    for _ in range(HALVINGS):
-        middle = (best.bandwidth + below) / 2.0
-        estimate = error(middle) if middle >= NARROWEST else np.inf
-        if estimate <= middle:
-            best = SmoothECE(estimate, middle)
+    best_estimate, lower_width = SmoothECE(np.nan, 1.0), 0.0
+    for _ in range(WIDTH_HALVINGS):
+        middle_width = (best_estimate.bandwidth + lower_width) / 2.0
+        middle_error = error(middle_width) if middle_width >= NARROWEST_KERNEL else np.inf
+        if middle_error <= middle_width:
+            best_estimate = SmoothECE(middle_error, middle_width)
         else:
-            below = middle
-    return best if best.bandwidth < 1.0 else SmoothECE(error(1.0), 1.0)
+            lower_width = middle_width
+    return best_estimate if best_estimate.bandwidth < 1.0 else SmoothECE(error(1.0), 1.0)
 
 
-def _laid(at: FloatArray, moments: FloatArray, points: int) -> FloatArray:
+def _laid(level_scores: FloatArray, moments: FloatArray, n_points: int) -> FloatArray:
     """Residuals and cases on a mesh, each split between its two neighbours, [2, points].
 
     moments: residual, residual × level, cases, cases × level, [4, L]; their sums over a cell say
     what each end gets.
     """
-    start = np.searchsorted(at, np.arange(points - 1) / (points - 1))
-    start[0] = 0
-    filled = np.flatnonzero(np.diff(start, append=at.size))
-    sums = np.add.reduceat(moments, start[filled], axis=1)
-    above = sums[1::2] * (points - 1) - sums[::2] * filled
-    mesh = np.zeros((2, points))
-    mesh[:, filled] += sums[::2] - above
-    mesh[:, filled + 1] += above
+    cell_starts = np.searchsorted(level_scores, np.arange(n_points - 1) / (n_points - 1))
+    cell_starts[0] = 0
+    filled_cells = np.flatnonzero(np.diff(cell_starts, append=level_scores.size))
+    moment_sums = np.add.reduceat(moments, cell_starts[filled_cells], axis=1)
+    upper_shares = moment_sums[1::2] * (n_points - 1) - moment_sums[::2] * filled_cells
+    mesh = np.zeros((2, n_points))
+    mesh[:, filled_cells] += moment_sums[::2] - upper_shares
+    mesh[:, filled_cells + 1] += upper_shares
     return mesh
 
 
@@ -517,13 +572,18 @@ def _smooth_error(mesh: FloatArray, width: float) -> float:
     The kernel spans the length of the mesh around its middle point; where the number of points is
     even it stands half a cell off, as in the package.
     """
-    points = mesh.shape[1]
-    grid = np.linspace(0.0, 1.0, points)
-    near = np.flatnonzero(np.abs(grid - 0.5) <= REACH * width)
-    kernel = np.exp(-((grid[near] - 0.5) ** 2) / (2.0 * width**2)) / (np.sqrt(2.0 * np.pi) * width)
-    first = points - 1 + points // 2 - near[-1]
+    n_points = mesh.shape[1]
+    mesh_points = np.linspace(0.0, 1.0, n_points)
+    kernel_points = np.flatnonzero(np.abs(mesh_points - 0.5) <= KERNEL_REACH * width)
+    kernel = np.exp(-((mesh_points[kernel_points] - 0.5) ** 2) / (2.0 * width**2)) / (
+        np.sqrt(2.0 * np.pi) * width
+    )
+    first_point = n_points - 1 + n_points // 2 - kernel_points[-1]
     reflected = np.concatenate([mesh[:, :0:-1], mesh, mesh[:, -2::-1]], axis=1)
-    reached = reflected[:, first : first + points + near.size - 1]
-    at = np.linspace(0.0, 1.0, max(round(10 / width), 200))
-    residual, density = (np.interp(at, grid, np.convolve(row, kernel, "valid")) for row in reached)
-    return float(np.abs(residual).sum() / (density + FLOOR).sum())
+    kernel_reach = reflected[:, first_point : first_point + n_points + kernel_points.size - 1]
+    evaluation_points = np.linspace(0.0, 1.0, max(round(10 / width), 200))
+    residual, density = (
+        np.interp(evaluation_points, mesh_points, np.convolve(mesh_row, kernel, "valid"))
+        for mesh_row in kernel_reach
+    )
+    return float(np.abs(residual).sum() / (density + DENSITY_FLOOR).sum())

@@ -25,9 +25,9 @@ from raglab.extension_points import extension
 from raglab.lab.fresh_tables import FRESH_REPLICATIONS
 from raglab.lab.learner_comparison import compare_learners, run_earnings
 from raglab.lab.reward_audit import ArmTables, arm_tables
-from raglab.lab.search_space import DIGITS, SearchRange, round_value
+from raglab.lab.search_space import SETTING_DIGITS, SearchRange, round_value
 from raglab.lab.search_studies import SearchStudy, env_lines
-from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
+from raglab.lab.trial_search import FINALIST_REPEATS, TrialOutcome, finalists, maximise
 from raglab.policy import PolicyData
 from raglab.reward import (
     COMPONENT_BY_NAME,
@@ -263,7 +263,7 @@ class BanditProblem:
         if self.arms:
             weight_total = sum(trial_values[weight_name] for weight_name in WEIGHT_NAMES) or 1.0
             weight_shares = {
-                weight_name: round(trial_values[weight_name] / weight_total, DIGITS)
+                weight_name: round(trial_values[weight_name] / weight_total, SETTING_DIGITS)
                 for weight_name in WEIGHT_NAMES
             }
             reward_weights = PUBLISHED_REWARD_WEIGHTS._replace(
@@ -504,7 +504,11 @@ def tune_bandit(
         judged, problem.space, trials=trials, sampler=sampler, seed=seed, first=[problem.first()]
     )
     # The best of many trials is partly lucky: the finalists are played again on other chance.
-    rerun_settings = {**run_settings, "seed": seed + 1, "replications": AGAIN * replications}
+    rerun_settings = {
+        **run_settings,
+        "seed": seed + 1,
+        "replications": FINALIST_REPEATS * replications,
+    }
     best_play = _best_play(problem, trial_table, rerun_settings)
     rival_plans, fixed_arm = problem.rivals()
     # A reader must not take a plan that could not be made for one that was beaten.

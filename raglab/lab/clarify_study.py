@@ -21,7 +21,7 @@ from raglab.default_learner.simulation import (
 )
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.search_studies import SearchStudy, env_lines
-from raglab.lab.trial_search import AGAIN, TrialOutcome, finalists, maximise
+from raglab.lab.trial_search import FINALIST_REPEATS, TrialOutcome, finalists, maximise
 from raglab.metrics.intervals import percentile_interval
 from raglab.progress import progress
 from raglab.values import refuse
@@ -299,7 +299,12 @@ def tune_clarification(
     )
     # The best of many trials is partly lucky: other users, and more of them, choose among the first
     # few.
-    rerun_settings = {"users": AGAIN * users, "seed": seed + 1, **run_sizes, **cost_settings}
+    rerun_settings = {
+        "users": FINALIST_REPEATS * users,
+        "seed": seed + 1,
+        **run_sizes,
+        **cost_settings,
+    }
     ranked_trials = []
     for trial_row in finalists(trial_table, nearest="errors"):
         tried_learner = trial_learner({name: trial_row[name] for name in search_ranges}, base)

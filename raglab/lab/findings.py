@@ -16,7 +16,7 @@ from raglab.lab.answer_basis import missing_answers, not_compared
 from raglab.lab.candidates import COST_RECIPE, FIXED_POLICIES, FREE_POLICIES, THRESHOLD_RECIPE
 from raglab.lab.comparison import SHOWN_BESIDE, PolicyContest
 from raglab.lab.dropped_gates import ANSWER_GATES, bound_text
-from raglab.lab.study_cases import LEAST_LABELLED, counts_by_label
+from raglab.lab.study_cases import MIN_LABEL_CASES, counts_by_label
 from raglab.lab.targets import target_met
 from raglab.lab.unmeasured_gates import unmeasured_note
 from raglab.metrics.mixes import FEW_UNITS, Mix
@@ -446,7 +446,7 @@ def _missing_text(result: StudyResult, judged_rates: pd.DataFrame) -> str:
     few_labels = ", ".join(
         f"{n_label} {label_or_split}"
         for label_or_split, n_label in label_counts
-        if n_label < LEAST_LABELLED
+        if n_label < MIN_LABEL_CASES
     )
     is_chain = result.selection_settings["rule"] == "chain"
     unfit_text = f"{COST_RECIPE} did not compete" * (

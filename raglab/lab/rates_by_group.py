@@ -67,33 +67,66 @@ def group_rates(
     """
     import pandas as pd
 
-    stated = stated_targets(policy.certificate or {}) if targets is None else dict(targets)
+    declared_targets = (
+        stated_targets(policy.certificate or {}) if targets is None else dict(targets)
+    )
     if targets is None:
-        stated.pop(COST, None)
-    if not stated or any(name not in metrics.OBJECTIVES for name in stated):
-        got = ", ".join(stated) or "none, and the policy holds no certificate"
+        declared_targets.pop(COST, None)
+    if not declared_targets or any(name not in metrics.OBJECTIVES for name in declared_targets):
+        target_text = ", ".join(declared_targets) or "none, and the policy holds no certificate"
         msg = (
-            f"targets must be highest values of {', '.join(metrics.OBJECTIVES)}, got {got}; write "
+            f"targets must be highest values of {', '.join(metrics.OBJECTIVES)}, got "
+            f"{target_text}; write "
             "targets={'hallucination_rate': 0.1}."
         )
         raise ValueError(msg)
-    cells = CELL_OF_CODE[
+    # Decided once for all groups: a group only picks its rows.
+    case_cells = CELL_OF_CODE[
         join_columns(each_shard(shard_codes, trace, [policy], arm, what="decide"))[0]
     ]
-    names = [name for cases in cases_by_shard(trace) for name in group_values(cases, group)]
-    groups, place = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
-    table = np.zeros((len(groups), metrics.N_CELLS), dtype=np.int64)
-    np.add.at(table, (place, cells), 1)
-    columns, sizes = metrics.rate_columns(table), table.sum(axis=1).tolist()
-    rows = []
-    for number, name in enumerate(groups.tolist()):
-        for rate, alpha in stated.items():
-            k, n = (int(columns[f"{rate}_{count}"][number]) for count in "kn")
-            ends = [float(columns[f"{rate}{end}"][number]) for end in ("", "_low", "_high")]
-            need = need_line(rate, data_need(alpha, n, k, delta))
-            needed = cases_needed(alpha, delta)
-            rows.append((name, sizes[number], rate, alpha, k, n, *ends, needed, need))
-    heads = ["group", "cases", "rate", "target", "k", "n", "value", "low", "high", "needed", "need"]
-    frame = pd.DataFrame(rows, columns=heads)
-    frame.attrs |= {"note": COMMON, "headline": headline_note(trace)}
-    return frame
+    case_groups = [name for cases in cases_by_shard(trace) for name in group_values(cases, group)]
+    group_names, group_index = np.unique(np.array(case_groups, dtype=np.str_), return_inverse=True)
+    group_cells = np.zeros((len(group_names), metrics.N_CELLS), dtype=np.int64)
+    np.add.at(group_cells, (group_index, case_cells), 1)
+    rate_values, group_sizes = metrics.rate_columns(group_cells), group_cells.sum(axis=1).tolist()
+    group_rows = []
+    for row_index, name in enumerate(group_names.tolist()):
+        for rate, alpha in declared_targets.items():
+            n_counted, n_base = (
+                int(rate_values[f"{rate}_{count_name}"][row_index]) for count_name in "kn"
+            )
+            rate_interval = [
+                float(rate_values[f"{rate}{suffix}"][row_index]) for suffix in ("", "_low", "_high")
+            ]
+            # What more data would certify is what a reader of a group asks for.
+            need_text = need_line(rate, data_need(alpha, n_base, n_counted, delta))
+            n_needed = cases_needed(alpha, delta)
+            group_rows.append(
+                (
+                    name,
+                    group_sizes[row_index],
+                    rate,
+                    alpha,
+                    n_counted,
+                    n_base,
+                    *rate_interval,
+                    n_needed,
+                    need_text,
+                )
+            )
+    column_names = [
+        "group",
+        "cases",
+        "rate",
+        "target",
+        "k",
+        "n",
+        "value",
+        "low",
+        "high",
+        "needed",
+        "need",
+    ]
+    rate_table = pd.DataFrame(group_rows, columns=column_names)
+    rate_table.attrs |= {"note": COMMON, "headline": headline_note(trace)}
+    return rate_table

@@ -78,32 +78,40 @@ RATE_COLUMNS = ("rate", "of", "basis", "estimate", "low", "high", "k", "n")
 
 def traffic_rates(columns: ReviewColumns) -> Iterator[tuple[Any, ...]]:
     """Rows of what all requests got, and of what decided them in the order of the chain."""
-    n = len(columns.status)
+    n_requests = len(columns.status)
     deciders = Counter(columns.decided_by.astype(str).tolist())
     ordered = sorted(deciders, key=lambda name: (chain_place(name), name))
     counts = {status.name: int((columns.status == status).sum()) for status in Status}
-    for name, k in (counts | {f"decided_by.{name}": deciders[name] for name in ordered}).items():
-        yield name, "all", "traffic", k / n, NAN, NAN, k, n
+    for name, n_decided in (
+        counts | {f"decided_by.{name}": deciders[name] for name in ordered}
+    ).items():
+        yield name, "all", "traffic", n_decided / n_requests, NAN, NAN, n_decided, n_requests
 
 
 def label_rates(columns: ReviewColumns, level: float) -> Iterator[tuple[Any, ...]]:
     """Rows of each rate from the labels of a sample, and from those of requests nobody drew."""
     is_drawn = ~np.isnan(columns.probability)
-    aside = columns.is_known & ~is_drawn
-    for basis, rows in (("sample", columns.is_known & is_drawn), ("labelled requests", aside)):
-        for rate in REVIEW_RATES if rows.any() else ():
-            decided = np.isin(columns.status, rate.statuses)
-            counts = (
+    is_undrawn = columns.is_known & ~is_drawn
+    for basis, is_counted in (
+        ("sample", columns.is_known & is_drawn),
+        ("labelled requests", is_undrawn),
+    ):
+        for rate in REVIEW_RATES if is_counted.any() else ():
+            is_decided = np.isin(columns.status, rate.statuses)
+            is_labelled = (
                 np.isin(columns.label_code, rate.labels)
                 if rate.labels
                 else columns.passes == rate.correct
             )
-            of = rows & (counts if rate.labels else decided)
-            k, n = int((rows & decided & counts).sum()), int(of.sum())
-            estimate = (k / n if n else NAN, NAN, NAN)
+            is_base = is_counted & (is_labelled if rate.labels else is_decided)
+            n_counted, n_base = (
+                int((is_counted & is_decided & is_labelled).sum()),
+                int(is_base.sum()),
+            )
+            rate_estimate = (n_counted / n_base if n_base else NAN, NAN, NAN)
             if basis == "sample":
-                estimate = sample_estimate(columns, rate, counts, level)
-            yield rate.name, rate.of, basis, *estimate, k, n
+                rate_estimate = sample_estimate(columns, rate, is_labelled, level)
+            yield rate.name, rate.of, basis, *rate_estimate, n_counted, n_base
 
 
 def sample_estimate(
@@ -120,7 +128,7 @@ def sample_estimate(
     import pandas as pd
 
     is_drawn = ~np.isnan(columns.probability)
-    rows = pd.DataFrame(
+    case_table = pd.DataFrame(
         {
             "size": 1,
             "drawn": is_drawn,
@@ -128,23 +136,32 @@ def sample_estimate(
             "unknown": is_drawn & ~columns.is_known,
         }
     )
-    by = columns.stratum.astype(str)
-    chances = pd.Series(columns.probability).groupby(by).agg(["min", "max"])
-    is_wrong = (chances["max"] > chances["min"]) | (chances["max"] > 1.0) | (chances["min"] <= 0.0)
-    for name, low, high in chances[is_wrong].itertuples():
+    case_strata = columns.stratum.astype(str)
+    draw_chances = pd.Series(columns.probability).groupby(case_strata).agg(["min", "max"])
+    is_wrong = (
+        (draw_chances["max"] > draw_chances["min"])
+        | (draw_chances["max"] > 1.0)
+        | (draw_chances["min"] <= 0.0)
+    )
+    for stratum, lowest, highest in draw_chances[is_wrong].itertuples():
         msg = (
-            f"{PROBABILITY_KEY} must be in (0, 1] and the same within a stratum, got {low:.6g} to "
-            f"{high:.6g} in {name!r}; set labels by with_sample_labels."
+            f"{PROBABILITY_KEY} must be in (0, 1] and the same within a stratum, got {lowest:.6g} to "
+            f"{highest:.6g} in {stratum!r}; set labels by with_sample_labels."
         )
         raise ValueError(msg)
-    table = rows.groupby([by, columns.status]).sum()
-    strata = [(key[1], Stratum(*map(int, row))) for key, *row in table.itertuples()]
-    top = [each for status, each in strata if status in rate.statuses]
+    stratum_table = case_table.groupby([case_strata, columns.status]).sum()
+    strata = [
+        (stratum_key[1], Stratum(*map(int, stratum_counts)))
+        for stratum_key, *stratum_counts in stratum_table.itertuples()
+    ]
+    counted_strata = [stratum_sizes for status, stratum_sizes in strata if status in rate.statuses]
     if rate.labels is None:
-        estimate, interval = stratified_rate(top, level)
+        estimate, interval = stratified_rate(counted_strata, level)
     else:
-        rest = [each for status, each in strata if status not in rate.statuses]
-        estimate, interval = stratified_share(top, rest, level)
+        other_strata = [
+            stratum_sizes for status, stratum_sizes in strata if status not in rate.statuses
+        ]
+        estimate, interval = stratified_share(counted_strata, other_strata, level)
     if np.isnan(estimate):
         return NAN, NAN, NAN
     return estimate, float(interval.low), float(interval.high)

@@ -49,15 +49,17 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-BLOCK = 2_000_000  # cells of one block of resamples
-FLAT = 1e-12  # share of the variance below which a resample counts as constant
+RESAMPLE_BLOCK_CELLS = 2_000_000  # cells of one block of resamples
+CONSTANT_VARIANCE = 1e-12  # share of the variance below which a resample counts as constant
 # of the threshold, within which a reward lies at it: 1.2 s of a budget of 8 s, at the published
 # weights
-NEAR = 0.05
-TYPICAL = 0.5  # share of the rewards that is typical
-ONE_SIDED = 0.95  # share of the rewards on one side, from which a success tells next to nothing
-REWARD = "reward"
-_RULE = "audit_rewards takes a trace with a policy, or a bandit.Table alone"
+NEAR_THRESHOLD = 0.05
+TYPICAL_SHARE = 0.5  # share of the rewards that is typical
+ONE_SIDED_SHARE = (
+    0.95  # share of the rewards on one side, from which a success tells next to nothing
+)
+REWARD_SIGNAL = "reward"
+_INPUT_RULE = "audit_rewards takes a trace with a policy, or a bandit.Table alone"
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,11 +81,11 @@ class RewardAudit(Result):
     settings: Mapping[str, Any]
 
     def _summary(self) -> Summary:
-        uniform = self.simulation.set_index("policy").loc[UNIFORM]
+        uniform_row = self.simulation.set_index("policy").loc[UNIFORM]
         facts = [
             ("learner", self.settings["bandit"].algorithm),
-            ("beside uniform", str(uniform["verdict"]), value_text(uniform["difference"])),
-            ("detectable", value_text(uniform["detectable"])),
+            ("beside uniform", str(uniform_row["verdict"]), value_text(uniform_row["difference"])),
+            ("detectable", value_text(uniform_row["detectable"])),
             ("cases", f"{self.settings['cases']:,}"),
             ("without reward", f"{self.settings['without_reward']:,}"),
         ]
@@ -147,12 +149,12 @@ def arm_tables(
     """
     parts = list(each_shard(shard_arm_tables, trace, policy, weights, budget_ms, what="measure"))
     worlds = [part.world for part in parts]
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(world, name) for world in worlds])
-        for name in ("value", "reward", "mask", "features", "ms")
+    joined_columns: dict[str, Any] = {
+        field_name: np.concatenate([getattr(world, field_name) for world in worlds])
+        for field_name in ("value", "reward", "mask", "features", "ms")
     }
     return ArmTables(
-        worlds[0]._replace(**columns),
+        worlds[0]._replace(**joined_columns),
         join_frames([part.measured for part in parts]),
         np.concatenate([part.router for part in parts]),
     )
@@ -228,27 +230,31 @@ def audit_rewards(
     sizes = SimulationSizes(rounds, replications, level=level, seed=seed)
     if isinstance(trace, Table):
         if policy is not None or weights != PUBLISHED_REWARD_WEIGHTS:
-            refuse(_RULE, "a table with a policy or weights", "leave both out")
+            refuse(_INPUT_RULE, "a table with a policy or weights", "leave both out")
         return audit_table(_with_value(trace, value), bandit, sizes, n_boot)
     if policy is None:
-        refuse(_RULE, "a trace alone", "give the policy")
-    every = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
-    world, plans = _with_value(every.world, value), {ROUTER: every.router}
-    return audit_table(world, bandit, sizes, n_boot, every.measured, weights, plans)
+        refuse(_INPUT_RULE, "a trace alone", "give the policy")
+    all_tables = arm_tables(trace, policy, weights=weights, budget_ms=budget_ms)
+    world, plans = _with_value(all_tables.world, value), {ROUTER: all_tables.router}
+    return audit_table(world, bandit, sizes, n_boot, all_tables.measured, weights, plans)
 
 
-def _with_value(world: Table, value: NDArray[np.floating[Any]] | None) -> Table:
+def _with_value(world: Table, case_values: NDArray[np.floating[Any]] | None) -> Table:
     """Table of another value.
 
     Raises:
       ValueError: it is not [Q, A].
     """
-    if value is None:
+    if case_values is None:
         return world
     # what is not finite where an arm is available, the simulation refuses
-    if np.shape(value) != world.mask.shape:
-        refuse(f"value must be [Q, A], {world.mask.shape}", np.shape(value), "give a number a cell")
-    return world._replace(value=np.asarray(value, dtype=np.float64))
+    if np.shape(case_values) != world.mask.shape:
+        refuse(
+            f"value must be [Q, A], {world.mask.shape}",
+            np.shape(case_values),
+            "give a number a cell",
+        )
+    return world._replace(value=np.asarray(case_values, dtype=np.float64))
 
 
 def audit_table(
@@ -276,24 +282,29 @@ def audit_table(
     learner = Bandit(bandit) if isinstance(bandit, str) else bandit
     check_bandit(learner, world.n_arms)
     signals = _signals(world, measured, weights)
-    world = world._replace(reward=signals[REWARD])
+    world = world._replace(reward=signals[REWARD_SIGNAL])
     # What cannot follow costs is played as another learner, on the table and on its resamples
     # alike.
-    learner, switch = follow_costs(learner, world)
-    if switch:
-        warn_user(switch)
+    learner, switch_note = follow_costs(learner, world)
+    if switch_note:
+        warn_user(switch_note)
     plans = simple_plans(world)
-    plans = {name: plans[name] for name in (UNIFORM, FIXED) if name in plans}
+    plans = {plan: plans[plan] for plan in (UNIFORM, FIXED) if plan in plans}
     plans |= baselines or {}
     simulation = simulate_learner(world, learner, plans, sizes)
     # One set of resamples serves the arms and the signals.
-    sums = [_arm_sums(world, learner), *(_signal_sums(each, world) for each in signals.values())]
-    of_arms, *of_signals = _resampled_totals(sums, n_boot, seed)
-    arms = _arm_rows(world, of_arms, level)
+    case_sums = [
+        _arm_sums(world, learner),
+        *(_signal_sums(signal, world) for signal in signals.values()),
+    ]
+    arm_totals, *signal_totals = _resampled_totals(case_sums, n_boot, seed)
+    arm_rows = _arm_rows(world, arm_totals, level)
     correlations = pd.DataFrame(
         [
-            _signal_row(name, each, totals, level)
-            for name, each, totals in zip(signals, sums[1:], of_signals, strict=True)
+            _signal_row(signal_name, signal, totals, level)
+            for signal_name, signal, totals in zip(
+                signals, case_sums[1:], signal_totals, strict=True
+            )
         ]
     )
     settings = {
@@ -304,83 +315,99 @@ def audit_table(
         "bandit": learner,
         "without_reward": int(np.isnan(world.reward[world.mask]).sum()),
     }
-    notes = [_headline(simulation, learner), switch]
+    notes = [_headline(simulation, learner), switch_note]
     if len(world.mask) < FEWEST:
-        few = f"{len(world.mask)} cases are too few"
-        notes.append(f"{few}: the intervals of arms and signals are too narrow.")
+        few_cases = f"{len(world.mask)} cases are too few"
+        notes.append(f"{few_cases}: the intervals of arms and signals are too narrow.")
     notes = [*filter(None, notes), *_threshold_notes(world, learner)]
-    return RewardAudit(simulation, arms, correlations, tuple(notes), settings)
+    return RewardAudit(simulation, arm_rows, correlations, tuple(notes), settings)
 
 
 def _signals(
-    world: Table, measured: pd.DataFrame | Mapping[str, Any] | None, weights: RewardWeights
+    world: Table, measured_cells: pd.DataFrame | Mapping[str, Any] | None, weights: RewardWeights
 ) -> dict[str, Array]:
     """Components, with the sign turned where less is better, and last the reward, [Q, A] each."""
-    if measured is None:
-        return {REWARD: np.asarray(world.reward, dtype=np.float64)}
-    shape = world.mask.shape
-    names = (
+    if measured_cells is None:
+        return {REWARD_SIGNAL: np.asarray(world.reward, dtype=np.float64)}
+    table_shape = world.mask.shape
+    signal_names = (
         *COMPONENTS,
         *(
-            name
-            for name in OPTIONAL_COMPONENTS
-            if name in measured and getattr(weights, name) > 0.0
+            signal_name
+            for signal_name in OPTIONAL_COMPONENTS
+            if signal_name in measured_cells and getattr(weights, signal_name) > 0.0
         ),
     )
-    signals = {name: np.asarray(measured[name], dtype=np.float64).reshape(shape) for name in names}
-    signals = {name: -each if name in LESS_IS_BETTER else each for name, each in signals.items()}
+    signals = {
+        signal_name: np.asarray(measured_cells[signal_name], dtype=np.float64).reshape(table_shape)
+        for signal_name in signal_names
+    }
+    signals = {
+        signal_name: -signal_cells if signal_name in LESS_IS_BETTER else signal_cells
+        for signal_name, signal_cells in signals.items()
+    }
     return signals | {
-        REWARD: np.asarray(reward(measured, weights), dtype=np.float64).reshape(shape)
+        REWARD_SIGNAL: np.asarray(reward(measured_cells, weights), dtype=np.float64).reshape(
+            table_shape
+        )
     }
 
 
-def _resampled_totals(sums: Sequence[Array], n_boot: int, seed: int) -> list[Array]:
+def _resampled_totals(case_sums: Sequence[Array], n_boot: int, seed: int) -> list[Array]:
     """Totals of numbers of a case, over all cases first, then over resampled ones, [1 + B, k] each.
 
     Args:
-      sums: numbers of each case, [Q, k] each.
+      case_sums: numbers of each case, [Q, k] each.
     """
-    joined = np.concatenate(sums, axis=1)
-    n_cases, width = joined.shape
-    rng, share = np.random.default_rng(seed), np.full(len(joined), 1.0 / n_cases)
-    size = max(1, BLOCK // (n_cases + width))
-    totals = [joined.sum(axis=0, keepdims=True)]
-    for start in progress(range(0, n_boot, size), "resample", "block"):
-        counts = rng.multinomial(n_cases, share, size=min(size, n_boot - start))
-        totals.append(counts.astype(np.float64) @ joined)
-    ends = np.cumsum([each.shape[1] for each in sums])
-    return np.split(np.concatenate(totals), ends[:-1], axis=1)
+    joined_sums = np.concatenate(case_sums, axis=1)
+    n_cases, n_sums = joined_sums.shape
+    rng, case_shares = np.random.default_rng(seed), np.full(len(joined_sums), 1.0 / n_cases)
+    block_size = max(1, RESAMPLE_BLOCK_CELLS // (n_cases + n_sums))
+    totals = [joined_sums.sum(axis=0, keepdims=True)]
+    for block_start in progress(range(0, n_boot, block_size), "resample", "block"):
+        resample_counts = rng.multinomial(
+            n_cases, case_shares, size=min(block_size, n_boot - block_start)
+        )
+        totals.append(resample_counts.astype(np.float64) @ joined_sums)
+    sum_ends = np.cumsum([table_sums.shape[1] for table_sums in case_sums])
+    return np.split(np.concatenate(totals), sum_ends[:-1], axis=1)
 
 
 def _arm_sums(world: Table, bandit: Bandit) -> Array:
     """Rewards, successes and values of each case and arm, and which are known, [Q, 3 × 2 × A]."""
     success = np.where(np.isnan(world.reward), np.nan, world.reward > bandit.threshold)
-    parts: list[Array] = []
-    for each in (world.reward, success, world.value):
-        known = world.mask & ~np.isnan(each)
-        parts += [np.where(known, each, 0.0), known.astype(np.float64)]
-    return np.concatenate(parts, axis=1)
+    sum_parts: list[Array] = []
+    for cell_values in (world.reward, success, world.value):
+        is_known = world.mask & ~np.isnan(cell_values)
+        sum_parts += [np.where(is_known, cell_values, 0.0), is_known.astype(np.float64)]
+    return np.concatenate(sum_parts, axis=1)
 
 
 def _arm_rows(world: Table, totals: Array, level: float) -> pd.DataFrame:
     """What a learner follows, a row an arm; see `audit_rewards`."""
     import pandas as pd
 
-    sums = totals.reshape(len(totals), 3, 2, -1)
+    sums_and_counts = totals.reshape(len(totals), 3, 2, -1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = sums[:, :, 0] / sums[:, :, 1]  # [1 + B, 3, A]
-    ends = np.stack(percentile_interval(means[1:], level))
-    columns: dict[str, Any] = {"arm": world.arms, "n": world.mask.sum(axis=0)}
-    binary = bool(np.isin(world.value[world.mask], (0.0, 1.0)).all())
-    counted = {"mean_reward": False, "success_share": True, "mean_value": binary}
-    for place, (name, is_share) in enumerate(counted.items()):
-        for arm, mean in enumerate(means[0, place]):
-            if is_share and mean in {0.0, 1.0}:  # no resample differs, which is no proof
-                n = int(sums[0, place, 1, arm])
-                ends[:, place, arm] = clopper_pearson(int(mean) * n, n, level)
-        low, high = ends[:, place]
-        columns |= {name: means[0, place], f"{name}_low": low, f"{name}_high": high}
-    return pd.DataFrame(columns)
+        arm_means = sums_and_counts[:, :, 0] / sums_and_counts[:, :, 1]  # [1 + B, 3, A]
+    interval_ends = np.stack(percentile_interval(arm_means[1:], level))
+    arm_columns: dict[str, Any] = {"arm": world.arms, "n": world.mask.sum(axis=0)}
+    is_binary = bool(np.isin(world.value[world.mask], (0.0, 1.0)).all())
+    share_columns = {"mean_reward": False, "success_share": True, "mean_value": is_binary}
+    for measure_index, (measure, is_share) in enumerate(share_columns.items()):
+        for arm, arm_mean in enumerate(arm_means[0, measure_index]):
+            if is_share and arm_mean in {0.0, 1.0}:  # no resample differs, which is no proof
+                n_cases = int(sums_and_counts[0, measure_index, 1, arm])
+                interval_ends[:, measure_index, arm] = clopper_pearson(
+                    int(arm_mean) * n_cases, n_cases, level
+                )
+        lower_ends, upper_ends = interval_ends[:, measure_index]
+        arm_columns |= {
+            measure: arm_means[0, measure_index],
+            f"{measure}_low": lower_ends,
+            f"{measure}_high": upper_ends,
+        }
+    return pd.DataFrame(arm_columns)
 
 
 def _signal_sums(signal: Array, world: Table) -> Array:
@@ -391,69 +418,100 @@ def _signal_sums(signal: Array, world: Table) -> Array:
     """
     mask = world.mask & ~np.isnan(signal)
     x, y = (
-        np.where(mask, each - (each[mask].mean() if mask.any() else 0.0), 0.0)
-        for each in (signal, world.value)
+        np.where(mask, cell_values - (cell_values[mask].mean() if mask.any() else 0.0), 0.0)
+        for cell_values in (signal, world.value)
     )
     moments = np.stack([mask, x, y, x * x, y * y, x * y], axis=2).sum(axis=1)
-    left, right = np.triu_indices(mask.shape[1], 1)
-    both = mask[:, left] & mask[:, right]
-    apart = np.where(both, np.sign(world.value[:, left] - world.value[:, right]), 0.0)
-    same = np.sign(np.where(both, signal[:, left] - signal[:, right], 0.0)) * apart
-    agree = np.where(apart != 0.0, 0.5 + 0.5 * same, 0.0).sum(axis=1)
-    return np.column_stack([moments, agree, (apart != 0.0).sum(axis=1)])
+    left_arms, right_arms = np.triu_indices(mask.shape[1], 1)
+    both_known = mask[:, left_arms] & mask[:, right_arms]
+    value_signs = np.where(
+        both_known, np.sign(world.value[:, left_arms] - world.value[:, right_arms]), 0.0
+    )
+    sign_agreement = (
+        np.sign(np.where(both_known, signal[:, left_arms] - signal[:, right_arms], 0.0))
+        * value_signs
+    )
+    n_agreeing = np.where(value_signs != 0.0, 0.5 + 0.5 * sign_agreement, 0.0).sum(axis=1)
+    return np.column_stack([moments, n_agreeing, (value_signs != 0.0).sum(axis=1)])
 
 
-def _signal_row(name: str, sums: Array, totals: Array, level: float) -> dict[str, Any]:
+def _signal_row(signal_name: str, case_sums: Array, totals: Array, level: float) -> dict[str, Any]:
     """Correlation of a signal with the values over all rows, and its concordance within cases."""
-    n, sx, sy, sxx, syy, sxy, agree, pairs = totals.T
+    n_cells, sx, sy, sxx, syy, sxy, n_agreeing, n_pairs = totals.T
     with np.errstate(invalid="ignore", divide="ignore"):
-        vx, vy, both = sxx - sx * sx / n, syy - sy * sy / n, sxy - sx * sy / n
-        flat = (vx <= FLAT * sxx) | (vy <= FLAT * syy)
-        pearson = np.clip(both / np.sqrt(np.where(flat, np.nan, vx * vy)), -1.0, 1.0)
-        concordance = agree / pairs
-    row: dict[str, Any] = {"signal": name, "n": int(n[0])}
-    for measure, values in (("pearson", pearson), ("concordance", concordance)):
-        low, high = map(float, percentile_interval(values[1:], level))
-        row |= {measure: float(values[0]), f"{measure}_low": low, f"{measure}_high": high}
-    cases, share = int((sums[:, -1] > 0.0).sum()), row["concordance"]
-    if cases < FEWEST:
-        row |= {"concordance_low": np.nan, "concordance_high": np.nan}
-    elif share in {0.0, 1.0}:  # all agree, which is the exact interval of so many cases
-        low, high = map(float, clopper_pearson(int(share) * cases, cases, level))
-        row |= {"concordance_low": low, "concordance_high": high}
-    return row | {"pairs": int(pairs[0]), "cases": cases}
+        vx, vy, covariance = (
+            sxx - sx * sx / n_cells,
+            syy - sy * sy / n_cells,
+            sxy - sx * sy / n_cells,
+        )
+        is_constant = (vx <= CONSTANT_VARIANCE * sxx) | (vy <= CONSTANT_VARIANCE * syy)
+        pearson = np.clip(covariance / np.sqrt(np.where(is_constant, np.nan, vx * vy)), -1.0, 1.0)
+        concordance = n_agreeing / n_pairs
+    signal_row: dict[str, Any] = {"signal": signal_name, "n": int(n_cells[0])}
+    for measure, resampled in (("pearson", pearson), ("concordance", concordance)):
+        lower_end, upper_end = map(float, percentile_interval(resampled[1:], level))
+        signal_row |= {
+            measure: float(resampled[0]),
+            f"{measure}_low": lower_end,
+            f"{measure}_high": upper_end,
+        }
+    n_cases, concordance_share = int((case_sums[:, -1] > 0.0).sum()), signal_row["concordance"]
+    if n_cases < FEWEST:
+        signal_row |= {"concordance_low": np.nan, "concordance_high": np.nan}
+    elif concordance_share in {0.0, 1.0}:  # all agree, which is the exact interval of so many cases
+        lower_end, upper_end = map(
+            float, clopper_pearson(int(concordance_share) * n_cases, n_cases, level)
+        )
+        signal_row |= {"concordance_low": lower_end, "concordance_high": upper_end}
+    return signal_row | {"pairs": int(n_pairs[0]), "cases": n_cases}
 
 
 def _headline(simulation: pd.DataFrame, bandit: Bandit) -> str:
     """Where the learner ends, beside a uniform choice: what the audit says above all."""
-    rows: Any = simulation.set_index("policy")
-    ends = []
-    for name in rows.index.intersection([UNIFORM, FIXED]):
-        gain, low, high = (
-            rows.loc[name, f"difference{end}"] + 0.0 for end in ("", "_low", "_high")
+    policy_rows: Any = simulation.set_index("policy")
+    comparisons = []
+    for policy_name in policy_rows.index.intersection([UNIFORM, FIXED]):
+        gain, lower_end, upper_end = (
+            policy_rows.loc[policy_name, f"difference{suffix}"] + 0.0
+            for suffix in ("", "_low", "_high")
         )
-        place = f"{name} at {rows.loc[name, 'value']:.3f}"
-        ends.append(f"{place} ({gain:+.3f}, {low:+.3f} to {high:+.3f})")
-    result = {
+        policy_text = f"{policy_name} at {policy_rows.loc[policy_name, 'value']:.3f}"
+        comparisons.append(f"{policy_text} ({gain:+.3f}, {lower_end:+.3f} to {upper_end:+.3f})")
+    verdict_text = {
         HELPS: "the reward helps it",
         HARMS: "the reward misleads it",
         LEVEL: "no gain or harm by the reward is shown; one of "
-        f"{rows.loc[UNIFORM, 'detectable']:.3f} would be, in 4 of 5 tables",
-    }[rows.loc[UNIFORM, "verdict"]]
-    value = rows["value"].iloc[0]
-    return f"{bandit.algorithm} on this reward ends at {value:.3f}, {', '.join(ends)}: {result}."
+        f"{policy_rows.loc[UNIFORM, 'detectable']:.3f} would be, in 4 of 5 tables",
+    }[policy_rows.loc[UNIFORM, "verdict"]]
+    learner_value = policy_rows["value"].iloc[0]
+    return (
+        f"{bandit.algorithm} on this reward ends at {learner_value:.3f}, "
+        f"{', '.join(comparisons)}: {verdict_text}."
+    )
 
 
 def _threshold_notes(world: Table, bandit: Bandit) -> list[str]:
     """That typical rewards lie at the threshold of a learner of successes, or on one side of it."""
     rewards = world.reward[world.mask & ~np.isnan(world.reward)]
-    n, cut = len(rewards), bandit.threshold
-    if not LEARNERS[bandit.algorithm].successes or not n or not np.ptp(rewards) > 0.0:
+    n_rewards, success_threshold = len(rewards), bandit.threshold
+    if not LEARNERS[bandit.algorithm].successes or not n_rewards or not np.ptp(rewards) > 0.0:
         return []
-    near, above = int((np.abs(rewards - cut) <= NEAR).sum()), int((rewards > cut).sum())
-    if near < TYPICAL * n and 1.0 - ONE_SIDED < above / n < ONE_SIDED:
+    n_near, n_above = (
+        int((np.abs(rewards - success_threshold) <= NEAR_THRESHOLD).sum()),
+        int((rewards > success_threshold).sum()),
+    )
+    if (
+        n_near < TYPICAL_SHARE * n_rewards
+        and 1.0 - ONE_SIDED_SHARE < n_above / n_rewards < ONE_SIDED_SHARE
+    ):
         return []
-    count, place = (near, f"within {NEAR:g} of") if near >= TYPICAL * n else (above, "above")
-    median = f'reward.threshold(rewards, "median") is {threshold(rewards, "median"):.3f}'
-    where = f"{count} of {n} rewards lie {place} the threshold {cut:g}"
-    return [f"{where}, so a success tells little; {median}."]
+    n_counted, position = (
+        (n_near, f"within {NEAR_THRESHOLD:g} of")
+        if n_near >= TYPICAL_SHARE * n_rewards
+        else (n_above, "above")
+    )
+    median_hint = f'reward.threshold(rewards, "median") is {threshold(rewards, "median"):.3f}'
+    reward_text = (
+        f"{n_counted} of {n_rewards} rewards lie {position} the threshold {success_threshold:g}"
+    )
+    return [f"{reward_text}, so a success tells little; {median_hint}."]

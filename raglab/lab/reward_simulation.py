@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 HELPS, HARMS, LEVEL = "helps", "harms", "not told apart"
-END = 0.2  # share of the rounds, the last ones, in which a learner is judged
-PATHS = 5  # of a learner on each resampled table
+JUDGED_SHARE = 0.2  # share of the rounds, the last ones, in which a learner is judged
+TABLE_PATHS = 5  # of a learner on each resampled table
 ROUNDING = 1e-12  # of a difference that is none
 FEWEST = 10  # cases, or cases with a pair, below which resampling gives no interval
-LEAST = 0.005  # of the range of the values: a smaller difference is none
-POWER = 0.8  # chance with which a detectable difference is told apart
+SMALLEST_DIFFERENCE = 0.005  # of the range of the values: a smaller difference is none
+DETECTION_POWER = 0.8  # chance with which a detectable difference is told apart
 
 
 class SimulationSizes(NamedTuple):
@@ -81,65 +81,101 @@ def simulate_learner(
     world = world._replace(order="replacement")  # a resample of cases has no order of its own
     # The table itself gives the estimates; every policy is judged on all its cases, so that only
     # paths are chance.
-    played = run(
+    learner_run = run(
         bandit, world, rounds=sizes.rounds, replications=sizes.replications, seed=sizes.seed
     )
-    first, drawn_cases = _end_start(sizes.rounds), cast("NDArray[np.int32]", played.case)
-    arms, cases = played.arm[:, first:], drawn_cases[:, first:]
-    fixed = [(plan * np.where(world.mask, world.value, 0.0)).sum(axis=1) for plan in plans.values()]
-    ends = float(_expected_values(world, arms, cases, np.arange(len(world.mask))).mean())
-    values = np.array([ends, *(each.mean() for each in fixed)])
+    end_start, played_cases = _end_start(sizes.rounds), cast("NDArray[np.int32]", learner_run.case)
+    end_arms, end_cases = learner_run.arm[:, end_start:], played_cases[:, end_start:]
+    plan_values = [
+        (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1) for plan in plans.values()
+    ]
+    learner_end = float(
+        _expected_values(world, end_arms, end_cases, np.arange(len(world.mask))).mean()
+    )
+    mean_values = np.array([learner_end, *(plan_value.mean() for plan_value in plan_values)])
     # Resampled tables, on which the learner starts again, say how far other questions would have
     # led elsewhere.
-    checked = cast("Table", check_world(world, sizes.rounds))
-    drawn = _resampled_values(checked, bandit, fixed, sizes)
+    checked_world = cast("Table", check_world(world, sizes.rounds))
+    resampled_values = _resampled_values(checked_world, bandit, plan_values, sizes)
     # The best fixed arm was chosen among several on these cases: its interval is that of as many
     # comparisons.
-    wider = {FIXED: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
-    span = float(np.ptp(world.value[world.mask]))
+    interval_widths = {FIXED: _width_of_several(int(world.mask.all(axis=0).sum()) - 1, sizes.level)}
+    value_range = float(np.ptp(world.value[world.mask]))
     # What cases that show no difference leave open; few cases leave it open for all.
-    most = span * float(clopper_pearson(0, len(world.mask), sizes.level).high)
-    few = most if len(world.mask) < FEWEST else 0.0
-    shares = [_end_shares(arms, world.n_arms), *plans.values()]
-    rows = []
-    for place, (name, share) in enumerate(zip([bandit.algorithm, *plans], shares, strict=True)):
-        value, differences = values[place], drawn[:, 0] - drawn[:, place]
-        low, high = _interval_around(drawn[:, place], value, sizes.level, few)
-        row: dict[str, Any] = {"policy": name, "value": value, "value_low": low, "value_high": high}
-        gain, low, high, result = np.nan, np.nan, np.nan, ""
-        if place:
-            gain = values[0] - value
-            low, high = _interval_around(differences, gain, sizes.level, few)
+    unseen_difference = value_range * float(clopper_pearson(0, len(world.mask), sizes.level).high)
+    few_cases_reach = unseen_difference if len(world.mask) < FEWEST else 0.0
+    arm_shares = [_end_shares(end_arms, world.n_arms), *plans.values()]
+    policy_rows = []
+    for policy_index, (policy_name, policy_shares) in enumerate(
+        zip([bandit.algorithm, *plans], arm_shares, strict=True)
+    ):
+        policy_value, differences = (
+            mean_values[policy_index],
+            resampled_values[:, 0] - resampled_values[:, policy_index],
+        )
+        lower_end, upper_end = _interval_around(
+            resampled_values[:, policy_index], policy_value, sizes.level, few_cases_reach
+        )
+        policy_row: dict[str, Any] = {
+            "policy": policy_name,
+            "value": policy_value,
+            "value_low": lower_end,
+            "value_high": upper_end,
+        }
+        gain, lower_end, upper_end, verdict_text = np.nan, np.nan, np.nan, ""
+        if policy_index:
+            gain = mean_values[0] - policy_value
+            lower_end, upper_end = _interval_around(differences, gain, sizes.level, few_cases_reach)
             if (np.abs(differences) < ROUNDING).all():  # never apart on these cases is no proof
-                low, high = gain - most, gain + most
-            width = wider.get(name, 1.0)
-            low, high = gain - width * (gain - low), gain + width * (high - gain)
-            result = verdict(gain, low, high, LEAST * span)
-        row |= {"difference": gain, "difference_low": low, "difference_high": high}
+                lower_end, upper_end = gain - unseen_difference, gain + unseen_difference
+            interval_width = interval_widths.get(policy_name, 1.0)
+            lower_end, upper_end = (
+                gain - interval_width * (gain - lower_end),
+                gain + interval_width * (upper_end - gain),
+            )
+            verdict_text = verdict(gain, lower_end, upper_end, SMALLEST_DIFFERENCE * value_range)
+        policy_row |= {
+            "difference": gain,
+            "difference_low": lower_end,
+            "difference_high": upper_end,
+        }
         # What lies this far beyond the interval's reach is told apart in 4 of 5 tables like this.
-        reach = max(gain - low, high - gain) + NormalDist().inv_cdf(POWER) * differences.std()
-        row |= {"detectable": max(reach, LEAST * span) if place else np.nan}
-        pulls = zip(world.arms, share.mean(axis=0).tolist(), strict=True)
-        rows.append(row | {"verdict": result} | {f"pulls_{arm}": pulled for arm, pulled in pulls})
-    return pd.DataFrame(rows)
+        detectable_reach = (
+            max(gain - lower_end, upper_end - gain)
+            + NormalDist().inv_cdf(DETECTION_POWER) * differences.std()
+        )
+        policy_row |= {
+            "detectable": max(detectable_reach, SMALLEST_DIFFERENCE * value_range)
+            if policy_index
+            else np.nan
+        }
+        arm_pulls = zip(world.arms, policy_shares.mean(axis=0).tolist(), strict=True)
+        policy_rows.append(
+            policy_row
+            | {"verdict": verdict_text}
+            | {f"pulls_{arm}": pull_share for arm, pull_share in arm_pulls}
+        )
+    return pd.DataFrame(policy_rows)
 
 
-def _width_of_several(n: int, level: float) -> float:
+def _width_of_several(n_comparisons: int, level: float) -> float:
     """How many times as wide a normal interval for all n comparisons at once is (Bonferroni).
 
     Example:
       >>> _width_of_several(1, 0.95), round(_width_of_several(2, 0.95), 3)
       (1.0, 1.144)
     """
-    tail = (1.0 - level) / 2.0
-    return NormalDist().inv_cdf(1.0 - tail / max(1, n)) / NormalDist().inv_cdf(1.0 - tail)
+    tail_chance = (1.0 - level) / 2.0
+    return NormalDist().inv_cdf(1.0 - tail_chance / max(1, n_comparisons)) / NormalDist().inv_cdf(
+        1.0 - tail_chance
+    )
 
 
 def _interval_around(
-    drawn: Array, estimate: float, level: float, reach: float = 0.0
+    resampled: Array, estimate: float, level: float, reach: float = 0.0
 ) -> tuple[float, float]:
     """Percentile interval that holds the estimate, and so much on either side of it."""
-    low, high = percentile_interval(drawn, level)
+    low, high = percentile_interval(resampled, level)
     return min(float(low), estimate - reach), max(float(high), estimate + reach)
 
 
@@ -171,40 +207,45 @@ def _resampled_values(
     Args:
       plans: value of each case under each policy that learns nothing, [Q] each.
     """
-    n_cases, first = len(world.mask), _end_start(sizes.rounds)
-    rng = np.random.default_rng(np.random.SeedSequence(sizes.seed, spawn_key=(TABLES,)))
-    own = rng.integers(n_cases, size=(sizes.tables, n_cases), dtype=np.int32)
-    size = PATHS * sizes.tables
-    learned: list[float] = []
+    n_cases, end_start = len(world.mask), _end_start(sizes.rounds)
+    rng = np.random.default_rng(np.random.SeedSequence(sizes.seed, spawn_key=(TABLE_STREAM,)))
+    table_cases = rng.integers(n_cases, size=(sizes.tables, n_cases), dtype=np.int32)
+    n_paths = TABLE_PATHS * sizes.tables
+    learner_values: list[float] = []
     blocks = table_arms(
         bandit,
         world,
         sizes.rounds,
-        size,
-        lambda part, drawn: own[np.arange(part.start, part.stop) // PATHS, drawn],
+        n_paths,
+        lambda path_slice, drawn_rounds: table_cases[
+            np.arange(path_slice.start, path_slice.stop) // TABLE_PATHS, drawn_rounds
+        ],
         first_block=0,
         seed=sizes.seed + 1,
         engine="auto",
-        total_choices=float(sizes.rounds * size),
+        total_choices=float(sizes.rounds * n_paths),
     )
-    total = len(replication_blocks(size))
-    for _, met, arms in progress(blocks, "simulate", "block", total=total):
-        for place in range(0, met.size, PATHS):
-            paths, rows = slice(place, place + PATHS), own[len(learned)]
-            case: Any = met.case
-            ends = arms[first:, paths].T, case[first:, paths].T
-            learned.append(float(_expected_values(world, *ends, rows).mean()))
-    values = np.array([[each[rows].mean() for each in plans] for rows in own]).reshape(
-        len(own), len(plans)
-    )
-    return np.column_stack([learned, values])
+    n_blocks = len(replication_blocks(n_paths))
+    for _, block_world, block_arms in progress(blocks, "simulate", "block", total=n_blocks):
+        for path_start in range(0, block_world.size, TABLE_PATHS):
+            path_range, table_rows = (
+                slice(path_start, path_start + TABLE_PATHS),
+                table_cases[len(learner_values)],
+            )
+            block_cases: Any = block_world.case
+            end_pulls = block_arms[end_start:, path_range].T, block_cases[end_start:, path_range].T
+            learner_values.append(float(_expected_values(world, *end_pulls, table_rows).mean()))
+    fixed_values = np.array(
+        [[plan_value[table_rows].mean() for plan_value in plans] for table_rows in table_cases]
+    ).reshape(len(table_cases), len(plans))
+    return np.column_stack([learner_values, fixed_values])
 
 
-TABLES = 4  # stream of the resampled tables, beside those of a block of a world
+TABLE_STREAM = 4  # stream of the resampled tables, beside those of a block of a world
 
 
 def _expected_values(
-    world: Table, arms: NDArray[Any], cases: NDArray[Any], rows: NDArray[Any]
+    world: Table, arms_by_path: NDArray[Any], cases_by_path: NDArray[Any], judged_rows: NDArray[Any]
 ) -> Array:
     """Value of each replication at the end, on the cases of its table, [R].
 
@@ -212,21 +253,31 @@ def _expected_values(
     the table's is known, so that only the rest is taken from those drawn (a control variate).
 
     Args:
-      arms, cases: of the rounds at the end, [R, E].
-      rows: cases of the table, [N].
+      arms_by_path, cases: of the rounds at the end, [R, E].
+      judged_rows: cases of the table, [N].
     """
-    value, mask = np.where(world.mask, world.value, 0.0), world.mask.astype(np.float64)
-    shares = _end_shares(arms, len(world.arms))
-    out = np.empty(len(arms))
-    for place, (share, arm, case) in enumerate(
-        zip(shares, arms.astype(np.intp), cases, strict=True)
+    available_values, is_available = (
+        np.where(world.mask, world.value, 0.0),
+        world.mask.astype(np.float64),
+    )
+    arm_shares = _end_shares(arms_by_path, len(world.arms))
+    path_values = np.empty(len(arms_by_path))
+    for path_index, (path_shares, path_arms, path_cases) in enumerate(
+        zip(arm_shares, arms_by_path.astype(np.intp), cases_by_path, strict=True)
     ):
-        room = mask @ share
+        available_share = is_available @ path_shares
         # where none of its arms is on offer it may take any
-        plain = value.sum(axis=1) / mask.sum(axis=1)
-        expected = np.where(room > 0.0, (value @ share) / np.where(room > 0.0, room, 1.0), plain)
-        out[place] = (value[case, arm] - expected[case]).mean() + expected[rows].mean()
-    return out
+        uniform_values = available_values.sum(axis=1) / is_available.sum(axis=1)
+        expected_values = np.where(
+            available_share > 0.0,
+            (available_values @ path_shares)
+            / np.where(available_share > 0.0, available_share, 1.0),
+            uniform_values,
+        )
+        path_values[path_index] = (
+            available_values[path_cases, path_arms] - expected_values[path_cases]
+        ).mean() + expected_values[judged_rows].mean()
+    return path_values
 
 
 def _end_shares(arms: NDArray[Any], n_arms: int) -> Array:
@@ -236,4 +287,4 @@ def _end_shares(arms: NDArray[Any], n_arms: int) -> Array:
 
 def _end_start(rounds: int) -> int:
     """First round that is judged."""
-    return rounds - max(1, round(END * rounds))
+    return rounds - max(1, round(JUDGED_SHARE * rounds))

@@ -66,65 +66,86 @@ def traffic_mix(
       ok 0.833 (0.6875 to 0.9169), refuse 0.167 (0.08311 to 0.3125), ambiguous 0 (0 to 0.1141)
       96 labels of 100 requests, delta 0.05
     """
-    source = str(sample) if isinstance(sample, str | Path) else "sample"
-    rows = [
-        (where, {name: "" if cell is None else str(cell).strip() for name, cell in row.items()})
-        for where, row in placed_rows(sample, source)
+    sheet_name = str(sample) if isinstance(sample, str | Path) else "sample"
+    sheet_rows = [
+        (
+            row_place,
+            {
+                column: "" if cell_value is None else str(cell_value).strip()
+                for column, cell_value in row.items()
+            },
+        )
+        for row_place, row in placed_rows(sample, sheet_name)
     ]
-    records = [row for _, row in rows]
-    is_finite = any(row.get(STRATUM) for row in records)
+    sheet_records = [row for _, row in sheet_rows]
+    is_finite = any(row.get(STRATUM) for row in sheet_records)
     # a sheet that lost its strata or probabilities is no simple random sample
-    is_drawn = any(row.get(name) for name in _OF_A_DRAW for row in records)
-    for where, row in rows:
+    is_drawn = any(row.get(column) for column in _OF_A_DRAW for row in sheet_records)
+    for row_place, row in sheet_rows:
         label = row.get(QUESTION_LABEL)
         if label not in (*labels, ""):
             rule = f"column {QUESTION_LABEL} must be {', '.join(labels)} or empty"
             remedy = "say there what the question should get; column label does not say it"
-            value = shown_value(label)
+            label_text = shown_value(label)
             if label is None:
-                rule, value = f"a sheet must have a column {QUESTION_LABEL}", "none"
-            raise input_error(where, rule, remedy, value)
-    values = [row[QUESTION_LABEL] for row in records]
-    drawn = [
+                rule, label_text = f"a sheet must have a column {QUESTION_LABEL}", "none"
+            raise input_error(row_place, rule, remedy, label_text)
+    row_labels = [row[QUESTION_LABEL] for row in sheet_records]
+    drawn_rows = [
         (
             row.get("sample", "") if is_finite else "",  # else one simple random sample
             row.get(STRATUM, ""),
-            sheet_number(row, PROBABILITY_KEY, source) if is_drawn else 1.0,
+            sheet_number(row, PROBABILITY_KEY, sheet_name) if is_drawn else 1.0,
             row.get("sample_size", ""),
         )
-        for row in records
+        for row in sheet_records
     ]
-    keys, chances = [key[:2] for key in drawn], {key[:2]: key[2] for key in drawn}
-    sizes, counts = Counter(keys), Counter(zip(keys, values, strict=True))
-    ids = Counter((row.get("sample", ""), row.get("request_id", "")) for row in records)
-    repeated = [name for name, n in ids.items() if n > 1 and name[1]]
-    is_even = all(0.0 < row[2] <= 1.0 and row[2] == chances[row[:2]] for row in drawn)
-    is_partly = is_finite and not all(row.get(STRATUM) for row in records)
+    stratum_keys, draw_chances = (
+        [stratum_key[:2] for stratum_key in drawn_rows],
+        {stratum_key[:2]: stratum_key[2] for stratum_key in drawn_rows},
+    )
+    drawn_sizes, label_counts = (
+        Counter(stratum_keys),
+        Counter(zip(stratum_keys, row_labels, strict=True)),
+    )
+    request_ids = Counter(
+        (row.get("sample", ""), row.get("request_id", "")) for row in sheet_records
+    )
+    repeated_requests = [
+        column for column, n_drawn in request_ids.items() if n_drawn > 1 and column[1]
+    ]
+    is_even = all(0.0 < row[2] <= 1.0 and row[2] == draw_chances[row[:2]] for row in drawn_rows)
+    is_partly = is_finite and not all(row.get(STRATUM) for row in sheet_records)
     if not is_even:
         rule = f"{PROBABILITY_KEY} must be in (0, 1] and the same within a stratum"
-        raise input_error(Where(source), rule, AS_WRITTEN)
-    check_whole_samples(drawn, source)
-    for fault, rule, remedy in (
+        raise input_error(Where(sheet_name), rule, AS_WRITTEN)
+    check_whole_samples(drawn_rows, sheet_name)
+    for is_fault, rule, remedy in (
         (
-            repeated or is_partly,
+            repeated_requests or is_partly,
             "a sheet must have each request once, and a stratum in each row or in none",
             AS_WRITTEN,
         ),
-        (not any(values), f"a row must have a {QUESTION_LABEL}", "label some questions"),
+        (not any(row_labels), f"a row must have a {QUESTION_LABEL}", "label some questions"),
         # draws are even: where each stratum has one, nobody may be drawn of others
         (
-            len(drawn) == len(sizes) > 1,
+            len(drawn_rows) == len(drawn_sizes) > 1,
             "some stratum must have two drawn rows",
             "draw more than there are strata",
         ),
     ):
-        if fault:
-            raise input_error(Where(source), rule, remedy, f"others in {len(rows)} rows")
+        if is_fault:
+            raise input_error(Where(sheet_name), rule, remedy, f"others in {len(sheet_rows)} rows")
     strata = []
-    for key, n in sorted(sizes.items()):
-        size = round(n / chances[key]) if is_finite else n
-        rest = counts[key, ""]
-        strata.append(tuple(Stratum(size, n, counts[key, label], rest) for label in LABELS))
-    error = SHOWN_DELTA if delta is None else delta
-    mix = estimated_mix(tuple(strata), error, is_finite=is_finite, labels=tuple(labels))
-    return replace(mix, is_fixed=delta is not None)
+    for stratum_key, n_drawn in sorted(drawn_sizes.items()):
+        stratum_size = round(n_drawn / draw_chances[stratum_key]) if is_finite else n_drawn
+        n_unlabelled = label_counts[stratum_key, ""]
+        strata.append(
+            tuple(
+                Stratum(stratum_size, n_drawn, label_counts[stratum_key, label], n_unlabelled)
+                for label in LABELS
+            )
+        )
+    mix_error = SHOWN_DELTA if delta is None else delta
+    estimate = estimated_mix(tuple(strata), mix_error, is_finite=is_finite, labels=tuple(labels))
+    return replace(estimate, is_fixed=delta is not None)

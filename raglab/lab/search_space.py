@@ -96,27 +96,39 @@ def full_space(
     check_in_memory(plain_trace(trace), "full_space")
     evidence, thresholds = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
-    for path in swept_paths(evidence.known, user_gates(thresholds)):
-        if path.startswith("decision."):  # costs are stated, not searched
+    for threshold_path in swept_paths(evidence.known, user_gates(thresholds)):
+        if threshold_path.startswith("decision."):  # costs are stated, not searched
             continue
-        swept = swept_threshold(evidence.known, thresholds, path)
-        if swept.signal:
-            if policy.value(path) is None:
+        acting_threshold = swept_threshold(evidence.known, thresholds, threshold_path)
+        if acting_threshold.signal:
+            if policy.value(threshold_path) is None:
                 continue
-            swept = _apart(policy, swept)
-        values = breakpoints(evidence, thresholds, path)
-        values = values[(values >= swept.low) & (values <= swept.high)]
-        if swept.whole:
-            space[path] = SearchRange(1, min(KEEP_AT_MOST, evidence.l2.shape[1]), whole=True)
-        elif len(values) and values.max() > values.min():
-            low = max(float(values.min()), swept.low)
-            high = min(float(values.max()) + 1e-6, swept.high)
-            if swept.log and (values > 0).any():
-                low = float(np.quantile(values[values > 0], 0.01))
-            space[path] = SearchRange(low, high, log=swept.log and 0 < low < high)
-    space |= {path: SearchRange(np.nan, np.nan) for path in SWITCHES}
-    idle = idle_in_space(evidence, policy, space)
-    return {path: extent for path, extent in space.items() if path not in idle}
+            acting_threshold = _apart(policy, acting_threshold)
+        crossed_values = breakpoints(evidence, thresholds, threshold_path)
+        crossed_values = crossed_values[
+            (crossed_values >= acting_threshold.low) & (crossed_values <= acting_threshold.high)
+        ]
+        if acting_threshold.whole:
+            space[threshold_path] = SearchRange(
+                1, min(KEEP_AT_MOST, evidence.l2.shape[1]), whole=True
+            )
+        elif len(crossed_values) and crossed_values.max() > crossed_values.min():
+            lowest_value = max(float(crossed_values.min()), acting_threshold.low)
+            highest_value = min(float(crossed_values.max()) + 1e-6, acting_threshold.high)
+            if acting_threshold.log and (crossed_values > 0).any():
+                lowest_value = float(np.quantile(crossed_values[crossed_values > 0], 0.01))
+            space[threshold_path] = SearchRange(
+                lowest_value,
+                highest_value,
+                log=acting_threshold.log and 0 < lowest_value < highest_value,
+            )
+    space |= {threshold_path: SearchRange(np.nan, np.nan) for threshold_path in SWITCHES}
+    idle_paths = idle_in_space(evidence, policy, space)
+    return {
+        threshold_path: search_range
+        for threshold_path, search_range in space.items()
+        if threshold_path not in idle_paths
+    }
 
 
 def idle_in_space(
@@ -127,24 +139,35 @@ def idle_in_space(
     Their gate is off in every trial, no case has a value in the range, or the one path that is left
     changes no decision.
     """
-    soft = "l2.soft_max_l2"  # acts where it can pass the other one
-    ends = [soft, space[soft].high] if soft in space else []
-    ends += [item for path in space if path in SWITCHES for item in (path, True)]
-    opened = policy.replace("decision.rule", "chain", *ends)
-    thresholds, idle = policy_thresholds([opened]), set(idle_paths(evidence, opened))
-    for path, extent in space.items():
+    soft_path = "l2.soft_max_l2"  # acts where it can pass the other one
+    opened_values = [soft_path, space[soft_path].high] if soft_path in space else []
+    opened_values += [
+        path_or_value for path in space if path in SWITCHES for path_or_value in (path, True)
+    ]
+    opened_policy = policy.replace("decision.rule", "chain", *opened_values)
+    thresholds, idle_set = (
+        policy_thresholds([opened_policy]),
+        set(idle_paths(evidence, opened_policy)),
+    )
+    for path, search_range in space.items():
         section = path.rpartition(".")[0]
-        need = threshold_need(opened, path)
-        if extent.is_switch:
-            need = None if section == "resolver" else gate_need(opened, section)
+        gate_path = threshold_need(opened_policy, path)
+        if search_range.is_switch:
+            gate_path = None if section == "resolver" else gate_need(opened_policy, section)
         else:
-            met = breakpoints(evidence, thresholds, path)
-            idle |= set() if np.any((met >= extent.low) & (met <= extent.high)) else {path}
-        idle |= {path} if need and need.path not in space else set()
-    acting = [path for path in space if path not in idle]
-    if len(acting) == 1 and not space[acting[0]].is_switch:
-        idle |= set(idle_thresholds(evidence, policy, acting))
-    return [path for path in space if path in idle]
+            crossed_values = breakpoints(evidence, thresholds, path)
+            idle_set |= (
+                set()
+                if np.any(
+                    (crossed_values >= search_range.low) & (crossed_values <= search_range.high)
+                )
+                else {path}
+            )
+        idle_set |= {path} if gate_path and gate_path.path not in space else set()
+    acting_names = [path for path in space if path not in idle_set]
+    if len(acting_names) == 1 and not space[acting_names[0]].is_switch:
+        idle_set |= set(idle_thresholds(evidence, policy, acting_names))
+    return [path for path in space if path in idle_set]
 
 
 def check_space(evidence: Evidence, policy: Policy, space: Mapping[str, SearchRange]) -> None:
@@ -153,9 +176,9 @@ def check_space(evidence: Evidence, policy: Policy, space: Mapping[str, SearchRa
     Raises:
       ValueError: names the paths and what would make them act.
     """
-    if idle := idle_in_space(evidence, policy, space):
-        why = idle_reasons((policy, path) for path in idle)
-        msg = f"space must name what can decide: {why}"
+    if idle_paths := idle_in_space(evidence, policy, space):
+        reasons = idle_reasons((policy, path) for path in idle_paths)
+        msg = f"space must name what can decide: {reasons}"
         raise ValueError(msg)
 
 
@@ -202,36 +225,46 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
       {'l2.max_l2': SearchRange(low=0.5, high=1.0, whole=False, log=False)}
     """
     ranges: dict[str, SearchRange] = {}
-    for path, extent in space.items():
-        swept = threshold_at(path)
-        if swept is None and path not in SWITCHES:
+    for path, range_value in space.items():
+        swept_threshold = threshold_at(path)
+        if swept_threshold is None and path not in SWITCHES:
             rule = "space must name thresholds or switches that a study tries"
             refuse(rule, f"{path!r}", "see raglab.lab.full_space")
-        if isinstance(extent, SearchRange):
-            ranges[path] = extent
+        if isinstance(range_value, SearchRange):
+            ranges[path] = range_value
         else:
-            pair = tuple(extent)
-            numbers = len(pair) == 2 and all(
-                isinstance(end, int | float) and np.isfinite(end) for end in pair
+            range_ends = tuple(range_value)
+            are_numbers = len(range_ends) == 2 and all(
+                isinstance(range_end_value, int | float) and np.isfinite(range_end_value)
+                for range_end_value in range_ends
             )
-            if swept is None or not numbers or not pair[0] < pair[1]:
+            if swept_threshold is None or not are_numbers or not range_ends[0] < range_ends[1]:
                 rule = f"the range of {path} must be (low, high) with low < high"
-                refuse(rule, f"{extent!r}", "a switch has none")
-            low, high = pair
-            ranges[path] = SearchRange(low, high, whole=swept.whole, log=swept.log and low > 0)
+                refuse(rule, f"{range_value!r}", "a switch has none")
+            range_start, range_end = range_ends
+            ranges[path] = SearchRange(
+                range_start,
+                range_end,
+                whole=swept_threshold.whole,
+                log=swept_threshold.log and range_start > 0,
+            )
     return ranges
 
 
-def _apart(policy: Policy, swept: Threshold) -> Threshold:
+def _apart(policy: Policy, signal_threshold: Threshold) -> Threshold:
     """A signal's bound with its range up to the middle of both where both are set.
 
     No trial crosses them.
     """
-    low, high = (policy.value(f"{swept.section}.{key}") for key in ("min", "max"))
-    if low is None or high is None:
-        return swept
-    side = "high" if swept.side == "floor" else "low"
-    return swept._replace(unit=swept.unit._replace(**{side: (low + high) / 2.0}))
+    lower_bound, upper_bound = (
+        policy.value(f"{signal_threshold.section}.{bound_name}") for bound_name in ("min", "max")
+    )
+    if lower_bound is None or upper_bound is None:
+        return signal_threshold
+    side = "high" if signal_threshold.side == "floor" else "low"
+    return signal_threshold._replace(
+        unit=signal_threshold.unit._replace(**{side: (lower_bound + upper_bound) / 2.0})
+    )
 
 
 def set_values(policy: Policy, values: Mapping[str, Any]) -> Policy:
@@ -244,20 +277,26 @@ def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any
 
     The trial a study begins with.
     """
-    own: dict[str, Any] = {}
-    for path, extent in space.items():
-        value = policy.value(path)
-        if extent.is_switch:
-            own[path] = bool(value)
+    trial_values: dict[str, Any] = {}
+    for path, search_range in space.items():
+        policy_value = policy.value(path)
+        if search_range.is_switch:
+            trial_values[path] = bool(policy_value)
         else:
-            number = float(np.clip(extent.low if value is None else value, extent.low, extent.high))
-            own[path] = int(number) if extent.whole else number
-    return own
+            clipped_value = float(
+                np.clip(
+                    search_range.low if policy_value is None else policy_value,
+                    search_range.low,
+                    search_range.high,
+                )
+            )
+            trial_values[path] = int(clipped_value) if search_range.whole else clipped_value
+    return trial_values
 
 
-DIGITS = 4  # of a number that a study writes to settings: more than any study tells apart
+SETTING_DIGITS = 4  # of a number that a study writes to settings: more than any study tells apart
 
 
 def round_value(value: float) -> float:
     """A number as a study writes it to settings."""
-    return float(f"{value:.{DIGITS}g}")
+    return float(f"{value:.{SETTING_DIGITS}g}")

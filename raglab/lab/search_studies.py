@@ -54,19 +54,26 @@ class SearchStudy(Result):
 
         from raglab.lab.tracking import search_metrics, track_run
 
-        columns = [str(name) for name in self.comparison]
-        measures = [name for name in columns if name.split("_")[0] in self.MEASURES]
+        column_names = [str(column) for column in self.comparison]
+        measures = [column for column in column_names if column.split("_")[0] in self.MEASURES]
         tags, data = self._source()
-        texts = {f"{self.KIND}.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"}
+        logged_texts = {f"{self.KIND}.env": self.env(), "notes.txt": "\n".join(self.notes) + "\n"}
         return track_run(
             f"{self._run_name()}: {digest(self.env(), 12)}",
             self.KIND,
-            {**self.settings, **{f"tuned.{name}": value for name, value in self._tuned().items()}},
+            {
+                **self.settings,
+                **{f"tuned.{column}": value for column, value in self._tuned().items()},
+            },
             search_metrics(self.trials, self.comparison, measures),
-            {name: part for name, part in vars(self).items() if isinstance(part, pd.DataFrame)},
+            {
+                column: study_table
+                for column, study_table in vars(self).items()
+                if isinstance(study_table, pd.DataFrame)
+            },
             folder,
             tags=tags,
-            texts=texts,
+            texts=logged_texts,
             data=data,
         )
 

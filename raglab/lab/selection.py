@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STANDARD_ERRORS = 0.5  # of the mean saving, which it must exceed
-RESAMPLES = 500  # of the cases, for the nested estimate
-SAME = 1e-9  # costs and savings nearer than this are rounding
+NESTED_RESAMPLES = 500  # of the cases, for the nested estimate
+ROUNDING_COST = 1e-9  # costs and savings nearer than this are rounding
 
 
 class Options(NamedTuple):
@@ -62,10 +62,10 @@ class Options(NamedTuple):
 
         Source: rule S6.15.
         """
-        by = goal.case_weights(self.label, counts)
+        case_weights = goal.case_weights(self.label, counts)
         if self.weight is not None:
-            by = self.weight * (counts.sum() / (counts @ self.weight))
-        return np.ones(len(counts)) if by is None else by
+            case_weights = self.weight * (counts.sum() / (counts @ self.weight))
+        return np.ones(len(counts)) if case_weights is None else case_weights
 
 
 def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
@@ -77,8 +77,10 @@ def largest_cost(actions: frozenset[Status], goal: Goal) -> float:
       >>> largest_cost(frozenset({Status.refuse}), goal), largest_cost(frozenset({Status.ok}), goal)
       (1.0, 10.0)
     """
-    price = metrics.cell_costs(goal.matrix)
-    return float(price[np.isin(metrics.STATUS_OF_CELL, [int(action) for action in actions])].max())
+    cell_prices = metrics.cell_costs(goal.matrix)
+    return float(
+        cell_prices[np.isin(metrics.STATUS_OF_CELL, [int(action) for action in actions])].max()
+    )
 
 
 def options_of(candidates: Sequence[Candidate], cases: Cases) -> Options:
@@ -89,22 +91,26 @@ def options_of(candidates: Sequence[Candidate], cases: Cases) -> Options:
       cases: that they decided, with goal.
     """
     goal = cases.goal
-    price = metrics.cell_costs(goal.matrix)
-    sizes = [len(candidate.policies) for candidate in candidates]
-    of_option = np.repeat(np.arange(len(candidates)), sizes)
-    cells = [rows for candidate in candidates for rows in candidate.cells]
-    shares = None
+    cell_prices = metrics.cell_costs(goal.matrix)
+    family_sizes = [len(candidate.policies) for candidate in candidates]
+    option_candidates = np.repeat(np.arange(len(candidates)), family_sizes)
+    option_cells = [cell_rows for candidate in candidates for cell_rows in candidate.cells]
+    cell_shares = None
     if goal.targets:
-        every = np.arange(metrics.N_CELLS)
-        shares = np.stack([(rows[..., None] == every).mean(axis=0) for rows in cells], axis=1)
-    worst = [largest_cost(candidate.actions, goal) for candidate in candidates]
+        all_cells = np.arange(metrics.N_CELLS)
+        cell_shares = np.stack(
+            [(cell_rows[..., None] == all_cells).mean(axis=0) for cell_rows in option_cells], axis=1
+        )
+    worst_costs = [largest_cost(candidate.actions, goal) for candidate in candidates]
     return Options(
-        candidate=of_option,
-        value=np.concatenate([np.arange(size) for size in sizes]),
-        fixed=np.array([candidate.name in FIXED_POLICIES for candidate in candidates])[of_option],
-        loss=np.stack([price[rows].mean(axis=0) for rows in cells]),
-        cells=shares,
-        worst=np.array(worst)[of_option],
+        candidate=option_candidates,
+        value=np.concatenate([np.arange(family_size) for family_size in family_sizes]),
+        fixed=np.array([candidate.name in FIXED_POLICIES for candidate in candidates])[
+            option_candidates
+        ],
+        loss=np.stack([cell_prices[cell_rows].mean(axis=0) for cell_rows in option_cells]),
+        cells=cell_shares,
+        worst=np.array(worst_costs)[option_candidates],
         label=cases.label,
         weight=cases.weight,
     )
@@ -123,7 +129,7 @@ class Saving(NamedTuple):
     @property
     def replaces(self) -> bool:
         """Whether it is enough to replace the incumbent (rule S6.8)."""
-        return self.mean > STANDARD_ERRORS * self.error + SAME
+        return self.mean > STANDARD_ERRORS * self.error + ROUNDING_COST
 
 
 def paired_saving(gain: FloatArray, pseudo: float, weights: FloatArray | None = None) -> Saving:
@@ -141,11 +147,11 @@ def paired_saving(gain: FloatArray, pseudo: float, weights: FloatArray | None = 
       >>> round(saving.mean, 3), round(saving.error, 3), saving.replaces
       (0.091, 0.091, True)
     """
-    counts = np.ones(len(gain)) if weights is None else weights
-    n = float(counts.sum()) + 1.0
-    mean = float(counts @ gain + pseudo) / n
-    squares = float(counts @ (gain - mean) ** 2 + (pseudo - mean) ** 2)
-    return Saving(mean, float(np.sqrt(squares / max(n - 1.0, 1.0) / n)))
+    case_counts = np.ones(len(gain)) if weights is None else weights
+    n_counted = float(case_counts.sum()) + 1.0
+    mean_saving = float(case_counts @ gain + pseudo) / n_counted
+    squares = float(case_counts @ (gain - mean_saving) ** 2 + (pseudo - mean_saving) ** 2)
+    return Saving(mean_saving, float(np.sqrt(squares / max(n_counted - 1.0, 1.0) / n_counted)))
 
 
 class OptionChoice(NamedTuple):
@@ -179,36 +185,42 @@ def choose(
         S6.3).
       weights: how often each case counts, [Q]; once where not given.
     """
-    size = options.loss.shape[1]
-    counts = np.ones(size) if weights is None else weights
-    by = options.weights(goal, counts)
-    cost = np.round(options.loss @ (counts * by) / counts.sum(), 9)
-    missed = np.zeros(len(cost))
+    n_cases = options.loss.shape[1]
+    case_counts = np.ones(n_cases) if weights is None else weights
+    case_weights = options.weights(goal, case_counts)
+    mean_costs = np.round(options.loss @ (case_counts * case_weights) / case_counts.sum(), 9)
+    target_misses = np.zeros(len(mean_costs))
     if options.cells is not None:
         # the goal itself weighs by its mix
-        drawn = counts if options.weight is None else counts * by
-        cells = (drawn @ options.cells.reshape(size, -1)).reshape(len(cost), -1)
-        missed = np.round(goal.violation(cells), 9)
-    order = np.lexsort((np.arange(len(cost)), cost, missed))  # the best first
-    ranked = [int(place) for place in order if allowed[place]]
+        drawn_weights = case_counts if options.weight is None else case_counts * case_weights
+        weighed_cells = (drawn_weights @ options.cells.reshape(n_cases, -1)).reshape(
+            len(mean_costs), -1
+        )
+        target_misses = np.round(goal.violation(weighed_cells), 9)
+    cost_order = np.lexsort(
+        (np.arange(len(mean_costs)), mean_costs, target_misses)
+    )  # the best first
+    ranked_options = [int(option) for option in cost_order if allowed[option]]
     # Where no fixed policy keeps the targets, the cheapest has to be beaten, not the one that
     # misses them by least.
-    fixed = [place for place in ranked if options.fixed[place]]
-    incumbent = min(fixed, key=lambda place: (missed[place] > 0.0, cost[place]))
-    shown: dict[int, int] = {}
-    for place in ranked:
-        shown.setdefault(int(options.candidate[place]), place)
-    chosen, best = incumbent, (missed[incumbent], 0.0)
-    for place in shown.values():
-        if options.fixed[place] or missed[place] > best[0]:
+    fixed_options = [option for option in ranked_options if options.fixed[option]]
+    incumbent = min(
+        fixed_options, key=lambda option: (target_misses[option] > 0.0, mean_costs[option])
+    )
+    shown_options: dict[int, int] = {}
+    for option in ranked_options:
+        shown_options.setdefault(int(options.candidate[option]), option)
+    chosen_option, best_key = incumbent, (target_misses[incumbent], 0.0)
+    for option in shown_options.values():
+        if options.fixed[option] or target_misses[option] > best_key[0]:
             continue
-        pseudo = float(options.worst[incumbent] - options.worst[place])
-        gain = by * (options.loss[incumbent] - options.loss[place])
-        saving = paired_saving(gain, pseudo * float(by.max()), counts)
-        nearer = missed[place] < missed[incumbent]
-        if (nearer or saving.replaces) and (missed[place], -saving.mean) < best:
-            chosen, best = place, (missed[place], -saving.mean)
-    return OptionChoice(chosen, incumbent, shown)
+        pseudo_gain = float(options.worst[incumbent] - options.worst[option])
+        case_gains = case_weights * (options.loss[incumbent] - options.loss[option])
+        saving = paired_saving(case_gains, pseudo_gain * float(case_weights.max()), case_counts)
+        is_nearer = target_misses[option] < target_misses[incumbent]
+        if (is_nearer or saving.replaces) and (target_misses[option], -saving.mean) < best_key:
+            chosen_option, best_key = option, (target_misses[option], -saving.mean)
+    return OptionChoice(chosen_option, incumbent, shown_options)
 
 
 class NestedCosts(NamedTuple):
@@ -243,31 +255,42 @@ def nested_costs(
 
     Source: bootstrap bias-corrected cross-validation (Tsamardinos, Greasidou and Borboudakis 2018).
     """
-    size = int(questions.max()) + 1
-    rng = np.random.default_rng([seed, size, 1])
-    costs, by_label = [], []
+    n_questions = int(questions.max()) + 1
+    rng = np.random.default_rng([seed, n_questions, 1])
+    resample_costs, label_costs = [], []
 
-    def judge(weights: FloatArray, held: FloatArray) -> None:
-        loss = options.loss[choose(options, goal, allowed, weights).chosen]
-        there = held > 0.0
-        costs.append(float((options.weights(goal, held)[there] * loss[there]).mean()))
-        by_label.append(_label_costs(options, loss, held))
+    def judge(draw_counts: FloatArray, held_out_counts: FloatArray) -> None:
+        case_losses = options.loss[choose(options, goal, allowed, draw_counts).chosen]
+        is_held_out = held_out_counts > 0.0
+        resample_costs.append(
+            float(
+                (
+                    options.weights(goal, held_out_counts)[is_held_out] * case_losses[is_held_out]
+                ).mean()
+            )
+        )
+        label_costs.append(_label_costs(options, case_losses, held_out_counts))
 
-    for _ in range(RESAMPLES):
-        weights = rng.multinomial(size, np.full(size, 1.0 / size))[questions].astype(np.float64)
-        if not weights.all():
-            judge(weights, (weights == 0.0).astype(np.float64))
-    if not costs:
+    for _ in range(NESTED_RESAMPLES):
+        draw_counts = rng.multinomial(n_questions, np.full(n_questions, 1.0 / n_questions))[
+            questions
+        ].astype(np.float64)
+        if not draw_counts.all():
+            judge(draw_counts, (draw_counts == 0.0).astype(np.float64))
+    if not resample_costs:
         judge(np.ones(len(questions)), np.ones(len(questions)))
-    return NestedCosts(np.array(costs), np.array(by_label))
+    return NestedCosts(np.array(resample_costs), np.array(label_costs))
 
 
 def _label_costs(options: Options, loss: FloatArray, counts: FloatArray) -> FloatArray:
     """Mean cost of the cases of each label, [3]; NaN of a label without any."""
-    by = counts if options.weight is None else counts * options.weight
-    paid, n = (np.bincount(options.label, each, len(Status)) for each in (by * loss, by))
+    case_weights = counts if options.weight is None else counts * options.weight
+    label_sums, label_counts = (
+        np.bincount(options.label, summed_values, len(Status))
+        for summed_values in (case_weights * loss, case_weights)
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        return paid / n
+        return label_sums / label_counts
 
 
 class Selection(NamedTuple):
@@ -307,93 +330,117 @@ def select_candidate(
     Source: rules S6.3, S6.8, S6.9.
     """
     goal = cases.goal
-    names = tuple(candidate.name for candidate in candidates)
-    competes = np.array([name in competing for name in names])
-    every = options_of(candidates, cases)
-    counts = tally(cases.held, [candidate.policies[0] for candidate in candidates], cases.arm)
-    # always-refuse is
-    compared = np.array([shortfall.is_compared for shortfall in counts.missing_answers])
-    allowed = (competes & compared)[every.candidate]
-    choice = choose(every, goal, allowed)
-    # What does not compete is shown at its best value too.
-    shown = {**choose(every, goal, compared[every.candidate] | every.fixed).shown, **choice.shown}
-    first = np.searchsorted(every.candidate, np.arange(len(names)))
-    rows = [shown.get(place, int(row)) for place, row in enumerate(first)]
-    values = list(zip(candidates, every.value[rows].tolist(), strict=True))
-    policies = {candidate.name: candidate.policies[value] for candidate, value in values}
-    held_out = np.stack(
-        [cases.counted(candidate.cells[value]).mean(axis=0) for candidate, value in values]
+    candidate_names = tuple(candidate.name for candidate in candidates)
+    is_competing = np.array([name in competing for name in candidate_names])
+    options = options_of(candidates, cases)
+    candidate_tally = tally(
+        cases.held, [candidate.policies[0] for candidate in candidates], cases.arm
     )
-    by = every.weights(goal, np.ones(len(cases.label)))
-    losses = every.loss[rows]
-    gains = by * (every.loss[choice.incumbent] - losses)
-    pseudo = float(by.max()) * (every.worst[choice.incumbent] - every.worst[rows])
-    savings = [paired_saving(*pair) for pair in zip(gains, pseudo.tolist(), strict=True)]
-    table = _cost_table(policies, held_out, savings, cases)
-    table.insert(0, "competes", competes)
-    if counts.basis.text:
-        table = table.assign(
-            missing_answers_k=counts.missing[:, 0],
-            missing_answers_n=counts.missing[:, 1],
-            compared=compared,
+    # always-refuse is
+    is_compared = np.array([shortfall.is_compared for shortfall in candidate_tally.missing_answers])
+    is_allowed = (is_competing & is_compared)[options.candidate]
+    choice = choose(options, goal, is_allowed)
+    # What does not compete is shown at its best value too.
+    shown_options = {
+        **choose(options, goal, is_compared[options.candidate] | options.fixed).shown,
+        **choice.shown,
+    }
+    first_options = np.searchsorted(options.candidate, np.arange(len(candidate_names)))
+    option_rows = [
+        shown_options.get(candidate_index, int(first_option))
+        for candidate_index, first_option in enumerate(first_options)
+    ]
+    shown_values = list(zip(candidates, options.value[option_rows].tolist(), strict=True))
+    policies = {
+        candidate.name: candidate.policies[family_index] for candidate, family_index in shown_values
+    }
+    held_out_cells = np.stack(
+        [
+            cases.counted(candidate.cells[family_index]).mean(axis=0)
+            for candidate, family_index in shown_values
+        ]
+    )
+    case_weights = options.weights(goal, np.ones(len(cases.label)))
+    losses = options.loss[option_rows]
+    case_gains = case_weights * (options.loss[choice.incumbent] - losses)
+    pseudo_gains = float(case_weights.max()) * (
+        options.worst[choice.incumbent] - options.worst[option_rows]
+    )
+    savings = [
+        paired_saving(*gain_and_pseudo)
+        for gain_and_pseudo in zip(case_gains, pseudo_gains.tolist(), strict=True)
+    ]
+    cost_table = _cost_table(policies, held_out_cells, savings, cases)
+    cost_table.insert(0, "competes", is_competing)
+    if candidate_tally.basis.text:
+        cost_table = cost_table.assign(
+            missing_answers_k=candidate_tally.missing[:, 0],
+            missing_answers_n=candidate_tally.missing[:, 1],
+            compared=is_compared,
         )
-    chosen = int(every.candidate[choice.chosen])
-    nested = nested_costs(every, goal, allowed, cases.groups, cases.seed)
-    own = every.loss[choice.chosen]
-    losses[chosen] = own + _optimism(every, own, nested)[cases.label]
+    chosen_candidate = int(options.candidate[choice.chosen])
+    nested = nested_costs(options, goal, is_allowed, cases.groups, cases.seed)
+    chosen_losses = options.loss[choice.chosen]
+    losses[chosen_candidate] = (
+        chosen_losses + _optimism(options, chosen_losses, nested)[cases.label]
+    )
     return Selection(
-        selected=names[chosen],
-        incumbent=names[every.candidate[choice.incumbent]],
+        selected=candidate_names[chosen_candidate],
+        incumbent=candidate_names[options.candidate[choice.incumbent]],
         policies=policies,
-        costs=table,
+        costs=cost_table,
         # Resamples may choose what is cheaper where the choice is unsteady; that must not flatter
         # what is chosen.
-        held_out_estimate=max(float(nested.mean.mean()), float((by * own).mean())),
-        gains=dict(zip(names, gains, strict=True)),
-        losses=dict(zip(names, losses, strict=True)),
-        misses=float(goal.violation(held_out[chosen])),
+        held_out_estimate=max(
+            float(nested.mean.mean()), float((case_weights * chosen_losses).mean())
+        ),
+        gains=dict(zip(candidate_names, case_gains, strict=True)),
+        losses=dict(zip(candidate_names, losses, strict=True)),
+        misses=float(goal.violation(held_out_cells[chosen_candidate])),
     )
 
 
-def _optimism(options: Options, own: FloatArray, nested: NestedCosts) -> FloatArray:
+def _optimism(options: Options, chosen_losses: FloatArray, nested: NestedCosts) -> FloatArray:
     """How much dearer the choice is in each label when it is nested, at least 0, [3].
 
     Args:
-      own: cost of each case under what is chosen, [Q].
+      chosen_losses: cost of each case under what is chosen, [Q].
     """
-    known = ~np.isnan(nested.by_label)
+    has_cases = ~np.isnan(nested.by_label)
     with np.errstate(invalid="ignore"):
-        mean = np.nansum(nested.by_label, axis=0) / known.sum(axis=0)
-    worse = mean - _label_costs(options, own, np.ones(len(own)))
-    return np.maximum(np.nan_to_num(worse), 0.0)
+        nested_means = np.nansum(nested.by_label, axis=0) / has_cases.sum(axis=0)
+    excess_costs = nested_means - _label_costs(options, chosen_losses, np.ones(len(chosen_losses)))
+    return np.maximum(np.nan_to_num(excess_costs), 0.0)
 
 
 def _cost_table(
     policies: Mapping[str, Policy],
-    held_out: FloatArray,
+    held_out_cells: FloatArray,
     savings: Sequence[Saving],
     cases: Cases,
 ) -> pd.DataFrame:
     """Costs and rates of the candidates, each at one of its values.
 
     Args:
-      held_out: cases by cell, the mean over repeats, [candidates, 20].
+      held_out_cells: cases by cell, the mean over repeats, [candidates, 20].
     """
     import pandas as pd
 
     goal = cases.goal
-    in_sample = cases.counted(np.stack([cases.cells(policy) for policy in policies.values()]))
-    counts = goal.in_traffic(held_out)
-    rates = metrics.rates(metrics.rate_counts(counts), metrics.label_counts(counts))
+    in_sample_cells = cases.counted(np.stack([cases.cells(policy) for policy in policies.values()]))
+    traffic_cells = goal.in_traffic(held_out_cells)
+    candidate_rates = metrics.rates(
+        metrics.rate_counts(traffic_cells), metrics.label_counts(traffic_cells)
+    )
     return pd.DataFrame(
         {
-            "in_sample": goal.cost(in_sample),
-            "cross_validated": goal.cost(held_out),
+            "in_sample": goal.cost(in_sample_cells),
+            "cross_validated": goal.cost(held_out_cells),
             "gain": [saving.mean for saving in savings],
             "std_error": [saving.error for saving in savings],
-            "coverage": rates[:, metrics.RATES.index("coverage")],
-            "over_ask": rates[:, metrics.RATES.index("over_ask_rate")],
-            "meets_targets": goal.violation(held_out) <= 0.0,
+            "coverage": candidate_rates[:, metrics.RATES.index("coverage")],
+            "over_ask": candidate_rates[:, metrics.RATES.index("over_ask_rate")],
+            "meets_targets": goal.violation(held_out_cells) <= 0.0,
             "policy_id": [policy.policy_id for policy in policies.values()],
         },
         index=pd.Index(list(policies), name="candidate"),
@@ -413,10 +460,14 @@ def policy_flat_ranges(cases: Cases, policy: Policy) -> pd.DataFrame:
     if policy.decision.rule == EXPECTED_COST:
         paths = ["decision.ratio"]
     elif policy.signals:
-        ends = [f"signals.{name}.{end}" for name in policy.signals for end in ("min", "max")]
-        paths = [path for path in ends if policy.value(path) is not None]
+        signal_paths = [
+            f"signals.{signal_name}.{side}"
+            for signal_name in policy.signals
+            for side in ("min", "max")
+        ]
+        paths = [path for path in signal_paths if policy.value(path) is not None]
     evidence = evidence_with_model(cases.evidence, policy, cases.trace.cases)
     score, weight = cases.goal.score, cases.weight
-    runs = [flat_range(evidence, policy, path, score, case_weights=weight) for path in paths]
-    rows = [(*run, run.high - run.low) for run in runs]
-    return pd.DataFrame(rows, columns=["path", "value", "low", "high", "width"])
+    ranges = [flat_range(evidence, policy, path, score, case_weights=weight) for path in paths]
+    range_rows = [(*path_range, path_range.high - path_range.low) for path_range in ranges]
+    return pd.DataFrame(range_rows, columns=["path", "value", "low", "high", "width"])

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-FOLDS, REPEATS = 10, 2  # of the cross-validation
-EVERYWHERE, CONSTANT = "missing everywhere", "the same in every case"
+DEFAULT_FOLDS, DEFAULT_REPEATS = 10, 2  # of the cross-validation
+MISSING_EVERYWHERE, ALWAYS_CONSTANT = "missing everywhere", "the same in every case"
 # Stages of retrieval, as a trace's latencies name them, that a signal is read from.
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "confidence": ("rerank",),
@@ -73,7 +73,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 
 
 # of the classes, by `expected_cost.OUTCOME_CLASSES`
-LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])
+CLASS_LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])
 
 
 class LabelledSignals(NamedTuple):
@@ -114,10 +114,10 @@ class LabelledSignals(NamedTuple):
           matrix: of `metrics.cost_matrix`.
         """
         status = np.where(self.can_answer, decided, Status.refuse)
-        label = LABELS[self.cases.classes]
+        case_labels = CLASS_LABELS[self.cases.classes]
         is_right = np.where(status == Status.ok, self.right, self.cases.options_right)
-        cell = (status.astype(np.int64) * len(Status) + label) * 2 + is_right
-        costs: Array = matrix[label, OUTCOME_OF_CELL[cell]]
+        cell_codes = (status.astype(np.int64) * len(Status) + case_labels) * 2 + is_right
+        costs: Array = matrix[case_labels, OUTCOME_OF_CELL[cell_codes]]
         return costs
 
 
@@ -149,15 +149,15 @@ class SignalAudit(Result):
     classes: Mapping[str, int]
 
     def _summary(self) -> Summary:
-        missed = self.table.loc[self.table["worth_low"] > 0.0, "signal"]
-        measured = int((self.table["n"] > 0).sum())
+        missed_signals = self.table.loc[self.table["worth_low"] > 0.0, "signal"]
+        n_measured = int((self.table["n"] > 0).sum())
         facts = [("split", self.split), ("cases", f"{self.cases:,}")]
-        facts += [(name, f"{n:,}") for name, n in self.classes.items()]
-        facts.append(("signals measured", f"{measured} of {len(self.table)}"))
+        facts += [(class_name, f"{n_cases:,}") for class_name, n_cases in self.classes.items()]
+        facts.append(("signals measured", f"{n_measured} of {len(self.table)}"))
         if not np.isnan(self.cost):
             facts.append(("cost with all signals", f"{self.cost:.3f}"))
             facts.append(("with none", f"{self.cost_without_signals:.3f}"))
-            facts.append(("missed beside all others", ", ".join(missed) or "none"))
+            facts.append(("missed beside all others", ", ".join(missed_signals) or "none"))
         return Summary(facts, {"signals": self.table}, self.notes)
 
 
@@ -168,14 +168,14 @@ def audit_signals(
     *,
     arm: str | None = None,
     costs: Costs | None = None,
-    folds: int = FOLDS,
-    repeats: int = REPEATS,
+    folds: int = DEFAULT_FOLDS,
+    repeats: int = DEFAULT_REPEATS,
     level: float = 0.95,
     seed: int = 0,
 ) -> SignalAudit:
     """Worth of every signal, built-in or of the trace, on labelled cases.
 
-    The cases are those of split `tune` where there is one, else all.
+    The cases are those of split `tune` if it has any, else all.
 
     Columns of the frame, a row a signal, the most worth first; then signals that are the same in
     every case, and last those that no case has:
@@ -224,81 +224,95 @@ def audit_signals(
     import pandas as pd
 
     check_level(level)
-    start = policy if policy is not None else Policy.load()
-    here = tune_cases(trace)
-    check_recorded(here, start, arm, "an audit")
+    start_policy = policy if policy is not None else Policy.load()
+    tuning_trace = tune_cases(trace)
+    check_recorded(tuning_trace, start_policy, arm, "an audit")
     # Of each shard only its signals are kept, so that hits of a large trace never have to fit in
     # memory. Cases go by their ids: folds must not depend on the order of the rows.
-    parts = list(each_shard(shard_signals, here, start, arm, what="measure"))
-    of_cases = [case for cases in cases_by_shard(here) for case in cases]
-    labelled = LabelledSignals(
+    parts = list(each_shard(shard_signals, tuning_trace, start_policy, arm, what="measure"))
+    tuning_cases = [case for cases in cases_by_shard(tuning_trace) for case in cases]
+    labelled_signals = LabelledSignals(
         join_decision_cases([part.cases for part in parts]),
         np.concatenate([part.can_answer for part in parts]),
         np.concatenate([part.ms for part in parts], axis=1),
-    ).rows(np.argsort([case.id for case in of_cases], kind="stable"))
-    _check_folds(labelled, folds, repeats)
-    matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)
-    known, signals = labelled.cases.known, labelled.cases.signals
-    correlations = rank_correlations(signals)
-    table = pd.DataFrame([_signal_row(signal, labelled, level) for signal in known.rows])
-    off_diagonal = np.where(np.eye(len(signals), dtype=bool), np.nan, correlations)
-    nearest = np.nan_to_num(np.abs(off_diagonal), nan=-1.0).argmax(axis=1)
-    table["nearest"] = np.array(known.names, dtype=object)[nearest]
-    table["rank_correlation"] = off_diagonal[np.arange(len(signals)), nearest]
-    table.loc[table["rank_correlation"].isna(), "nearest"] = ""
-    table["ms"] = _milliseconds(parts)
+    ).rows(np.argsort([case.id for case in tuning_cases], kind="stable"))
+    _check_folds(labelled_signals, folds, repeats)
+    outcome_costs = start_policy.decision.costs.matrix if costs is None else cost_matrix(costs)
+    signal_set, signal_values = labelled_signals.cases.known, labelled_signals.cases.signals
+    correlations = rank_correlations(signal_values)
+    signal_table = pd.DataFrame(
+        [_signal_row(signal, labelled_signals, level) for signal in signal_set.rows]
+    )
+    off_diagonal = np.where(np.eye(len(signal_values), dtype=bool), np.nan, correlations)
+    nearest_index = np.nan_to_num(np.abs(off_diagonal), nan=-1.0).argmax(axis=1)
+    signal_table["nearest"] = np.array(signal_set.names, dtype=object)[nearest_index]
+    signal_table["rank_correlation"] = off_diagonal[np.arange(len(signal_values)), nearest_index]
+    signal_table.loc[signal_table["rank_correlation"].isna(), "nearest"] = ""
+    signal_table["ms"] = _milliseconds(parts)
     # Costs take hundreds of fits; without repeats the audit is the rest, at once.
-    cost, free, rows = np.nan, np.nan, dict[str, tuple[float, ...]]()
+    mean_cost, cost_without_signals, cost_rows = np.nan, np.nan, dict[str, tuple[float, ...]]()
     if repeats:
-        names = _varying(labelled.cases, known.names)
-        drawn = audit_folds(labelled, names, folds, repeats, seed)
-        same = _doubles(names, correlations, known)
+        varying_names = _varying(labelled_signals.cases, signal_set.names)
+        fold_plan = audit_folds(labelled_signals, varying_names, folds, repeats, seed)
+        doubles = _doubles(varying_names, correlations, signal_set)
         # hundreds of small fits, over which threads would only wait for each other
         with threadpool_limits(1):
-            cost, free, rows = _costed(labelled, same, matrix, drawn, seed, level)
-    costed = pd.DataFrame.from_dict(rows, orient="index", columns=list(COSTS), dtype=np.float64)
-    table = table.join(costed, on="signal")
+            mean_cost, cost_without_signals, cost_rows = _costed(
+                labelled_signals, doubles, outcome_costs, fold_plan, seed, level
+            )
+    cost_table = pd.DataFrame.from_dict(
+        cost_rows, orient="index", columns=list(COST_COLUMNS), dtype=np.float64
+    )
+    signal_table = signal_table.join(cost_table, on="signal")
     # What never varies is worth nothing; of what no case has it is unknown.
-    table.loc[table["note"] == CONSTANT, list(WORTHS)] = 0.0
-    counts = np.bincount(labelled.cases.classes, minlength=len(OUTCOME_CLASSES)).tolist()
-    gone = ", ".join(table.loc[table["note"] == EVERYWHERE, "signal"])
-    headline = [note for note in [headline_note(here)] if note]
+    signal_table.loc[signal_table["note"] == ALWAYS_CONSTANT, list(WORTH_COLUMNS)] = 0.0
+    class_counts = np.bincount(
+        labelled_signals.cases.classes, minlength=len(OUTCOME_CLASSES)
+    ).tolist()
+    missing_names = ", ".join(
+        signal_table.loc[signal_table["note"] == MISSING_EVERYWHERE, "signal"]
+    )
+    headline_notes = [note for note in [headline_note(tuning_trace)] if note]
     # It may be an error of the measurement, so it is named.
-    headline += [f"Nothing measured in any case: {gone}."] if gone else []
+    headline_notes += [f"Nothing measured in any case: {missing_names}."] if missing_names else []
     return SignalAudit(
-        table=_sorted_frame(table),
-        correlations=pd.DataFrame(correlations, index=list(known.names), columns=list(known.names)),
-        cost=cost,
-        cost_without_signals=free,
-        split="tune" if all(case.split == "tune" for case in of_cases) else "all",
-        cases=len(labelled.can_answer),
+        table=_sorted_frame(signal_table),
+        correlations=pd.DataFrame(
+            correlations, index=list(signal_set.names), columns=list(signal_set.names)
+        ),
+        cost=mean_cost,
+        cost_without_signals=cost_without_signals,
+        split="tune" if all(case.split == "tune" for case in tuning_cases) else "all",
+        cases=len(labelled_signals.can_answer),
         level=level,
-        notes=(*direction_notes(labelled.cases, level), *headline),
-        classes=dict(zip(OUTCOME_CLASSES, counts, strict=True)),
+        notes=(*direction_notes(labelled_signals.cases, level), *headline_notes),
+        classes=dict(zip(OUTCOME_CLASSES, class_counts, strict=True)),
     )
 
 
 def shard_signals(trace: TraceData, policy: Policy, arm: str | None) -> LabelledSignals:
     """What an audit reads of one trace in memory; pure, so that any worker may measure it."""
     evidence = measured_tables(trace, policy, arm).evidence
-    cases, at = decision_cases(evidence), trace.arm(arm or trace.arms[0])
-    ms = np.full(cases.signals.shape, np.nan)
-    for row, name in enumerate(cases.known.names):
-        stages = NEEDS.get(name, (f"{SIGNAL_STAGE}{name}",))
-        if trace.latency is not None and set(stages) <= set(trace.latency.stages):
-            places = [trace.latency.stages.index(stage) for stage in stages]
-            ms[row] = trace.latency.ms[:, at, 0][:, places].sum(axis=1)
-    measured = None if trace.latency is None else trace.latency.stages
-    return LabelledSignals(cases, evidence.n_hits[0] >= 1, ms, measured)
+    cases, arm_index = decision_cases(evidence), trace.arm(arm or trace.arms[0])
+    signal_ms = np.full(cases.signals.shape, np.nan)
+    for signal_index, signal_name in enumerate(cases.known.names):
+        needed_stages = NEEDS.get(signal_name, (f"{SIGNAL_STAGE}{signal_name}",))
+        if trace.latency is not None and set(needed_stages) <= set(trace.latency.stages):
+            stage_columns = [trace.latency.stages.index(stage) for stage in needed_stages]
+            signal_ms[signal_index] = trace.latency.ms[:, arm_index, 0][:, stage_columns].sum(
+                axis=1
+            )
+    measured_stages = None if trace.latency is None else trace.latency.stages
+    return LabelledSignals(cases, evidence.n_hits[0] >= 1, signal_ms, measured_stages)
 
 
-def _milliseconds(parts: Sequence[LabelledSignals]) -> Array | float:
+def _milliseconds(shards: Sequence[LabelledSignals]) -> Array | float:
     """Median of each signal, [S]; NaN where a shard has no times, or of other stages."""
     import pandas as pd
 
-    if parts[0].stages is None or len({part.stages for part in parts}) > 1:
+    if shards[0].stages is None or len({shard.stages for shard in shards}) > 1:
         return np.nan
-    return pd.DataFrame(np.concatenate([part.ms.T for part in parts])).median().to_numpy()
+    return pd.DataFrame(np.concatenate([shard.ms.T for shard in shards])).median().to_numpy()
 
 
 def rank_correlations(signals: Array) -> Array:
@@ -330,7 +344,11 @@ class AuditFold(NamedTuple):
 
 
 def audit_folds(
-    labelled: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int
+    labelled_signals: LabelledSignals,
+    signal_names: Sequence[str],
+    folds: int,
+    repeats: int,
+    seed: int,
 ) -> list[AuditFold]:
     """Stratified folds, all repeats one after the other.
 
@@ -338,26 +356,29 @@ def audit_folds(
     """
     all_folds = []
     for repeat in progress(range(repeats), "fold", "repeat"):
-        number = stratified_folds(
-            labelled.cases.classes, folds, np.random.default_rng([seed, repeat])
+        fold_numbers = stratified_folds(
+            labelled_signals.cases.classes, folds, np.random.default_rng([seed, repeat])
         )
         for fold in range(folds):
-            rest, held = np.flatnonzero(number != fold), np.flatnonzero(number == fold)
-            cases = labelled.cases.rows(rest)
-            varying = _varying(cases, names)
+            fitted_rows, judged_rows = (
+                np.flatnonzero(fold_numbers != fold),
+                np.flatnonzero(fold_numbers == fold),
+            )
+            fitted_cases = labelled_signals.cases.rows(fitted_rows)
+            varying_names = _varying(fitted_cases, signal_names)
             strength = (
-                fit_model(cases, signal_names=varying, seed=seed).strength
-                if varying
+                fit_model(fitted_cases, signal_names=varying_names, seed=seed).strength
+                if varying_names
                 else PENALTY_STRENGTHS[0]
             )
-            all_folds.append(AuditFold(rest, held, strength))
+            all_folds.append(AuditFold(fitted_rows, judged_rows, strength))
     return all_folds
 
 
 def crossed_costs(
-    labelled: LabelledSignals,
-    names: Sequence[str],
-    matrix: Array,
+    labelled_signals: LabelledSignals,
+    signal_names: Sequence[str],
+    outcome_costs: Array,
     folds: Sequence[AuditFold],
     seed: int = 0,
 ) -> Array:
@@ -366,134 +387,172 @@ def crossed_costs(
     Without a signal that varies the decision is the better of always answering and always refusing.
 
     Args:
-      names: signals that the decision reads.
-      matrix: cost by label and outcome.
+      signal_names: signals that the decision reads.
+      outcome_costs: cost by label and outcome.
 
     Source: rule S2.17.
     """
-    prices = action_costs(matrix)
-    paid, times = np.zeros(len(labelled.can_answer)), np.zeros(len(labelled.can_answer))
+    action_prices = action_costs(outcome_costs)
+    total_costs, n_judged = (
+        np.zeros(len(labelled_signals.can_answer)),
+        np.zeros(len(labelled_signals.can_answer)),
+    )
     for fold in folds:
-        rest, held = labelled.rows(fold.fitted), labelled.rows(fold.judged)
-        if varying := _varying(rest.cases, names):
+        fitted_signals, judged_signals = (
+            labelled_signals.rows(fold.fitted),
+            labelled_signals.rows(fold.judged),
+        )
+        if varying_names := _varying(fitted_signals.cases, signal_names):
             model = fit_model(
-                rest.cases, signal_names=varying, seed=seed, strengths=(fold.strength,)
+                fitted_signals.cases,
+                signal_names=varying_names,
+                seed=seed,
+                strengths=(fold.strength,),
             )
-            chances = model.probabilities(held.cases.signals)
-            actions = expected_costs(chances, model.asked_right, prices)
-            decided: Any = least_cost(*actions, held.cases.can_ask)
+            class_chances = model.probabilities(judged_signals.cases.signals)
+            action_cost = expected_costs(class_chances, model.asked_right, action_prices)
+            decided_status: Any = least_cost(*action_cost, judged_signals.cases.can_ask)
         else:
             # ties to refuse
-            fixed = (Status.refuse, Status.ok)
-            decided = min(fixed, key=lambda status: float(rest.case_costs(status, matrix).mean()))
-        paid[fold.judged] += held.case_costs(decided, matrix)
-        times[fold.judged] += 1
-    return paid / times
+            fixed_statuses = (Status.refuse, Status.ok)
+            decided_status = min(
+                fixed_statuses,
+                key=lambda status: float(fitted_signals.case_costs(status, outcome_costs).mean()),
+            )
+        total_costs[fold.judged] += judged_signals.case_costs(decided_status, outcome_costs)
+        n_judged[fold.judged] += 1
+    return total_costs / n_judged
 
 
-def _varying(cases: DecisionCases, names: Sequence[str]) -> list[str]:
+def _varying(cases: DecisionCases, signal_names: Sequence[str]) -> list[str]:
     """Signals of those named that tell any two cases apart."""
-    rows = ((name, cases.signals[cases.known.place(name)]) for name in names)
-    return [name for name, row in rows if tells_apart(row)]
+    signal_rows = (
+        (signal_name, cases.signals[cases.known.place(signal_name)]) for signal_name in signal_names
+    )
+    return [signal_name for signal_name, signal_values in signal_rows if tells_apart(signal_values)]
 
 
-WORTHS = tuple(
+WORTH_COLUMNS = tuple(
     f"{name}{end}"
     for name in ("worth", "worth_doubles", "worth_alone")
     for end in ("", "_low", "_high")
 )
-COSTS = ("cost", "cost_without", *WORTHS[:6], "cost_alone", *WORTHS[6:])
+COST_COLUMNS = ("cost", "cost_without", *WORTH_COLUMNS[:6], "cost_alone", *WORTH_COLUMNS[6:])
 
 
 def _costed(
-    labelled: LabelledSignals,
+    labelled_signals: LabelledSignals,
     doubles: Mapping[str, frozenset[str]],
-    matrix: Array,
+    outcome_costs: Array,
     folds: Sequence[AuditFold],
     seed: int,
     level: float,
 ) -> tuple[float, float, dict[str, tuple[float, ...]]]:
-    """Cross-validated costs of a case with all signals and with none, and `COSTS` of each signal.
+    """Cross-validated costs of a case, with all signals and with none.
+
+    And `COST_COLUMNS` of each signal.
 
     Args:
       doubles: signals to be read -> themselves and those that repeat them.
     """
 
     @cache
-    def paid(names: tuple[str, ...]) -> Array:
-        return crossed_costs(labelled, names, matrix, folds, seed)
+    def paid(signal_names: tuple[str, ...]) -> Array:
+        return crossed_costs(labelled_signals, signal_names, outcome_costs, folds, seed)
 
     def paid_without(left_out: frozenset[str]) -> Array:
-        return paid(tuple(name for name in doubles if name not in left_out))
+        return paid(tuple(signal_name for signal_name in doubles if signal_name not in left_out))
 
-    every, none = paid_without(frozenset()), paid(())
-    cost, rows = float(every.mean()), dict[str, tuple[float, ...]]()
-    for name, same in progress(doubles.items(), "audit", "signal"):
-        without, alone = paid_without(frozenset({name})), paid((name,))
-        differences = (without - every, paid_without(same) - every, none - alone)
-        worth, of_doubles, of_alone = (_mean_difference(paired, level) for paired in differences)
-        costs = (cost, float(without.mean()), *worth, *of_doubles)
-        rows[name] = (*costs, float(alone.mean()), *of_alone)
-    return cost, float(none.mean()), rows
+    all_costs, free_costs = paid_without(frozenset()), paid(())
+    mean_cost, cost_rows = float(all_costs.mean()), dict[str, tuple[float, ...]]()
+    for signal_name, repeated in progress(doubles.items(), "audit", "signal"):
+        costs_without, costs_alone = paid_without(frozenset({signal_name})), paid((signal_name,))
+        cost_differences = (
+            costs_without - all_costs,
+            paid_without(repeated) - all_costs,
+            free_costs - costs_alone,
+        )
+        worth, doubles_worth, alone_worth = (
+            _mean_difference(paired, level) for paired in cost_differences
+        )
+        leading_costs = (mean_cost, float(costs_without.mean()), *worth, *doubles_worth)
+        cost_rows[signal_name] = (*leading_costs, float(costs_alone.mean()), *alone_worth)
+    return mean_cost, float(free_costs.mean()), cost_rows
 
 
-def _mean_difference(paired: Array, level: float) -> tuple[float, float, float]:
+def _mean_difference(differences: Array, level: float) -> tuple[float, float, float]:
     """Mean of paired differences with its t interval over cases.
 
     Without one where no case differs.
     """
-    if not paired.any():  # that no decision changed does not show that none would
+    if not differences.any():  # that no decision changed does not show that none would
         return 0.0, np.nan, np.nan
-    low, high = mean_interval(paired[:, None], level)
-    return float(paired.mean()), float(low[0]), float(high[0])
+    lower_bound, upper_bound = mean_interval(differences[:, None], level)
+    return float(differences.mean()), float(lower_bound[0]), float(upper_bound[0])
 
 
-def _signal_row(signal: Signal, labelled: LabelledSignals, level: float) -> dict[str, Any]:
+def _signal_row(signal: Signal, labelled_signals: LabelledSignals, level: float) -> dict[str, Any]:
     """Columns of a signal that need no fit."""
-    values = labelled.cases.signals[labelled.cases.known.place(signal.name)]
-    known = ~np.isnan(values)
-    varies = "" if tells_apart(values[known]) else CONSTANT
-    row: dict[str, Any] = {
+    signal_values = labelled_signals.cases.signals[labelled_signals.cases.known.place(signal.name)]
+    is_measured = ~np.isnan(signal_values)
+    constant_note = "" if tells_apart(signal_values[is_measured]) else ALWAYS_CONSTANT
+    signal_cells: dict[str, Any] = {
         "signal": signal.name,
         "unit": signal.unit.name,
         "direction": signal.direction,
         "stage": signal.stage,
-        "n": int(known.sum()),
-        "missing": float((~known).mean()),
-        "note": varies if known.any() else EVERYWHERE,
+        "n": int(is_measured.sum()),
+        "missing": float((~is_measured).mean()),
+        "note": constant_note if is_measured.any() else MISSING_EVERYWHERE,
     }
-    for name, truth, backwards, of in (
-        ("auroc_right", labelled.right, "ask", known & labelled.can_answer),
-        ("auroc_ambiguous", labelled.ambiguous, "surer", known),
+    for column, is_target, backward_direction, is_ranked in (
+        ("auroc_right", labelled_signals.right, "ask", is_measured & labelled_signals.can_answer),
+        ("auroc_ambiguous", labelled_signals.ambiguous, "surer", is_measured),
     ):
         # NaN where no case has it
-        area, low, high = np.nan, np.nan, np.nan
-        if of.any():
-            score = (-values if signal.direction == backwards else values)[of]
-            area = metrics.auroc(truth[of], score)
-            low, high = map(float, metrics.auroc_interval(truth[of], score, level))
-        row |= {name: area, f"{name}_low": low, f"{name}_high": high}
-    return row
+        area, lower_bound, upper_bound = np.nan, np.nan, np.nan
+        if is_ranked.any():
+            ranked_values = (
+                -signal_values if signal.direction == backward_direction else signal_values
+            )[is_ranked]
+            area = metrics.auroc(is_target[is_ranked], ranked_values)
+            lower_bound, upper_bound = map(
+                float, metrics.auroc_interval(is_target[is_ranked], ranked_values, level)
+            )
+        signal_cells |= {column: area, f"{column}_low": lower_bound, f"{column}_high": upper_bound}
+    return signal_cells
 
 
 def _doubles(
-    names: Sequence[str], correlations: Array, known: SignalSet
+    signal_names: Sequence[str], correlations: Array, signal_set: SignalSet
 ) -> dict[str, frozenset[str]]:
     """Each signal with those that repeat it."""
-    rows = {name: np.nan_to_num(np.abs(correlations[known.place(name)])) for name in names}
+    correlation_rows = {
+        signal_name: np.nan_to_num(np.abs(correlations[signal_set.place(signal_name)]))
+        for signal_name in signal_names
+    }
     return {
-        name: frozenset({name, *(double for double in names if row[known.place(double)] >= DOUBLE)})
-        for name, row in rows.items()
+        signal_name: frozenset(
+            {
+                signal_name,
+                *(
+                    double
+                    for double in signal_names
+                    if correlation_row[signal_set.place(double)] >= DOUBLE
+                ),
+            }
+        )
+        for signal_name, correlation_row in correlation_rows.items()
     }
 
 
-def _check_folds(signals: LabelledSignals, folds: int, repeats: int) -> None:
+def _check_folds(labelled_signals: LabelledSignals, folds: int, repeats: int) -> None:
     """Stop where folds or repeats mean nothing, or a fold leaves too few cases for a fit.
 
     Told in the user's cases.
     """
-    cases = len(signals.can_answer)
-    if not cases:
+    n_cases = len(labelled_signals.can_answer)
+    if not n_cases:
         msg = "an audit must have at least one case, got none; check the split."
         raise ValueError(msg)
     if repeats < 0:
@@ -501,36 +560,48 @@ def _check_folds(signals: LabelledSignals, folds: int, repeats: int) -> None:
         raise ValueError(msg)
     if not repeats:
         return
-    kinds = (n_right := int(signals.right.sum()), cases - n_right)
-    varies = folds >= 2 and _varying(signals.cases, signals.cases.known.names)
+    class_sizes = (n_right := int(labelled_signals.right.sum()), n_cases - n_right)
+    has_varying = folds >= 2 and _varying(
+        labelled_signals.cases, labelled_signals.cases.known.names
+    )
     # A fold holds at most so many of a kind; what it leaves is fitted on, where a signal differs at
     # all.
-    counts = range(MIN_KIND_CASES, 3 * MIN_KIND_CASES)
-    need = next(n for n in counts if n - ceil(n / folds) >= MIN_KIND_CASES) if varies else 0
-    if min(kinds) < need:
+    case_counts = range(MIN_KIND_CASES, 3 * MIN_KIND_CASES)
+    n_needed = (
+        next(n_kind for n_kind in case_counts if n_kind - ceil(n_kind / folds) >= MIN_KIND_CASES)
+        if has_varying
+        else 0
+    )
+    if min(class_sizes) < n_needed:
         msg = (
-            f"costs must be fitted without each of {folds} folds, so on at least {need} cases that "
-            f"would be answered right and {need} others, got {kinds[0]} and {kinds[1]}; label "
+            f"costs must be fitted without each of {folds} folds, so on at least {n_needed} "
+            "cases that "
+            f"would be answered right and {n_needed} others, got {class_sizes[0]} and "
+            f"{class_sizes[1]}; label "
             "more, or set repeats=0, which leaves the costs out."
         )
         raise ValueError(msg)
-    if not 2 <= folds <= cases // 2:
-        msg = f"folds must be from 2 to half the {cases} cases, got {folds}; or set repeats=0."
+    if not 2 <= folds <= n_cases // 2:
+        msg = f"folds must be from 2 to half the {n_cases} cases, got {folds}; or set repeats=0."
         raise ValueError(msg)
 
 
-def _sorted_frame(frame: pd.DataFrame) -> pd.DataFrame:
+def _sorted_frame(signal_table: pd.DataFrame) -> pd.DataFrame:
     """Rows by worth with the doubles, then by worth, then by AUROC.
 
     Then constant signals, then those of no case.
     """
-    areas = (frame[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1).fillna(-1.0)
-    worth, of_doubles = (
-        frame[name].fillna(-np.inf).round(12) for name in ("worth", "worth_doubles")
+    auroc_gains = (
+        (signal_table[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1).fillna(-1.0)
+    )
+    worth, doubles_worth = (
+        signal_table[column].fillna(-np.inf).round(12) for column in ("worth", "worth_doubles")
     )
     # A worth of 0 is above that of a signal that costs, and of all where none is measured: no rank
     # for a constant.
-    last = frame["note"].map({"": 0, CONSTANT: 1, EVERYWHERE: 2})
-    order = np.lexsort((-areas, -worth, -of_doubles, last))
-    first = ["signal", "worth", "worth_low", "worth_high"]
-    return frame.iloc[order].reset_index(drop=True)[[*dict.fromkeys((*first, *frame))]]
+    note_ranks = signal_table["note"].map({"": 0, ALWAYS_CONSTANT: 1, MISSING_EVERYWHERE: 2})
+    row_order = np.lexsort((-auroc_gains, -worth, -doubles_worth, note_ranks))
+    first_columns = ["signal", "worth", "worth_low", "worth_high"]
+    return signal_table.iloc[row_order].reset_index(drop=True)[
+        [*dict.fromkeys((*first_columns, *signal_table))]
+    ]

@@ -85,11 +85,19 @@ class SignalCalibration(Result):
                 f"{function.name} of {function.version!r}; calibrate anew."
             )
             raise ValueError(msg)
-        map_of = [part if isinstance(part, str) else part.tolist() for part in self.calibrator]
-        version = f"calibrated:{digest(canonical_json([function.identity, map_of]), 16)}"
-        fn = _CalibratedRows(function, self.calibrator)
+        calibrator_parts = [
+            calibrator_part if isinstance(calibrator_part, str) else calibrator_part.tolist()
+            for calibrator_part in self.calibrator
+        ]
+        version = f"calibrated:{digest(canonical_json([function.identity, calibrator_parts]), 16)}"
+        calibrated_function = _CalibratedRows(function, self.calibrator)
         return replace(
-            function, name=self.name, fn=fn, higher="surer", unit="probability", version=version
+            function,
+            name=self.name,
+            fn=calibrated_function,
+            higher="surer",
+            unit="probability",
+            version=version,
         )
 
     def frame(self) -> pd.DataFrame:
@@ -99,28 +107,34 @@ class SignalCalibration(Result):
         """
         import pandas as pd
 
-        parts = {"before": self.before, "in sample": self.calibrated.in_sample}
-        parts["cross-fitted"] = self.calibrated.cross_fitted
-        rows = {
-            name: {"n": part.n, "ece": part.ece, "smooth_ece": part.smooth_ece}
-            | {"brier": part.brier.score}
-            for name, part in parts.items()
-            if part is not None
+        judgements = {"before": self.before, "in sample": self.calibrated.in_sample}
+        judgements["cross-fitted"] = self.calibrated.cross_fitted
+        judgement_rows = {
+            judgement_name: {
+                "n": judgement.n,
+                "ece": judgement.ece,
+                "smooth_ece": judgement.smooth_ece,
+            }
+            | {"brier": judgement.brier.score}
+            for judgement_name, judgement in judgements.items()
+            if judgement is not None
         }
-        return pd.DataFrame.from_dict(rows, orient="index")
+        return pd.DataFrame.from_dict(judgement_rows, orient="index")
 
     def _summary(self) -> Summary:
-        ends = f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"
+        interval = f"({self.auroc_low:.3f} to {self.auroc_high:.3f})"
         facts: list[tuple[str, Cell | str]] = [
             ("signal", self.signal),
             ("cases", f"{self.calibrated.in_sample.n:,}"),
-            ("AUROC", Cell(f"{self.auroc:.3f}", ends)),
+            ("AUROC", Cell(f"{self.auroc:.3f}", interval)),
             (f"AUROC of {self.name}", f"{self.auroc_stored:.3f}"),
         ]
         judgements = self.frame().rename_axis("judgement").reset_index()
-        stays = self.before is not None and self.calibrated.cross_fitted.ece >= self.before.ece
+        error_stays = (
+            self.before is not None and self.calibrated.cross_fitted.ece >= self.before.ece
+        )
         note = "The calibration error does not fall: the map gains nothing here."
-        return Summary(facts, {"judgements": judgements}, [note] if stays else [])
+        return Summary(facts, {"judgements": judgements}, [note] if error_stays else [])
 
 
 class _CalibratedRows:
@@ -190,59 +204,65 @@ def calibrate_signal(
     import pandas as pd
 
     check_in_memory(trace, "calibrate_signal")
-    values = trace.signal(signal, arm).to_numpy(dtype=np.float64)
-    stated = trace.meta.get("signals", {}).get(signal, {})
+    signal_values = trace.signal(signal, arm).to_numpy(dtype=np.float64)
+    signal_facts = trace.meta.get("signals", {}).get(signal, {})
     probability = name or f"{signal}_probability"
-    source = str(stated.get("source", ""))
+    source = str(signal_facts.get("source", ""))
     if probability == signal:
         msg = f"name must be another than the signal's, got {probability!r}."
         raise ValueError(msg)
     if _SOURCE in source:
         msg = f"a signal must not be made of the labels, got {signal} from {source}."
         raise ValueError(msg)
-    status = np.array([case.expect_status or "" for case in trace.cases])
-    rows = np.flatnonzero(np.isin(status, ("ok", "refuse")) & ~np.isnan(values))
-    y = status[rows] == "ok"
-    check_kinds(y, "a calibration needs", f"cases labelled ok with the signal {signal}")
-    of_group = None
+    case_labels = np.array([case.expect_status or "" for case in trace.cases])
+    fitted_rows = np.flatnonzero(np.isin(case_labels, ("ok", "refuse")) & ~np.isnan(signal_values))
+    is_ok = case_labels[fitted_rows] == "ok"
+    check_kinds(is_ok, "a calibration needs", f"cases labelled ok with the signal {signal}")
+    case_groups = None
     if groups is not None:
-        named = pd.Series(np.asarray(groups))
-        if len(named) != len(trace) or named.isna().any():
-            got = f"{named.count():,} for {len(trace):,} cases"
-            msg = f"groups must have one value a case, got {got}."
+        group_labels = pd.Series(np.asarray(groups))
+        if len(group_labels) != len(trace) or group_labels.isna().any():
+            group_counts = f"{group_labels.count():,} for {len(trace):,} cases"
+            msg = f"groups must have one value a case, got {group_counts}."
             raise ValueError(msg)
-        of_group = (named.astype(str) if named.dtype == object else named)[rows]
+        case_groups = (group_labels.astype(str) if group_labels.dtype == object else group_labels)[
+            fitted_rows
+        ]
     rng = np.random.default_rng(seed)
-    fitted = calibration.calibrated(
-        y, values[rows], method=method, folds=folds, groups=of_group, rng=rng
+    calibrated_fit = calibration.calibrated(
+        is_ok, signal_values[fitted_rows], method=method, folds=folds, groups=case_groups, rng=rng
     )
-    is_inside = values[rows].min() >= 0.0 and values[rows].max() <= 1.0
-    cases = ScoredCases(values[rows], y, np.zeros(len(y), dtype=bool))
-    _, _, area, low, high = cases.ranking()
-    column = calibration.apply(fitted.calibrator, trace.columns[signal])
+    is_inside = signal_values[fitted_rows].min() >= 0.0 and signal_values[fitted_rows].max() <= 1.0
+    scored_cases = ScoredCases(signal_values[fitted_rows], is_ok, np.zeros(len(is_ok), dtype=bool))
+    _, _, auroc, auroc_low, auroc_high = scored_cases.ranking()
+    probabilities = calibration.apply(calibrated_fit.calibrator, trace.columns[signal])
     # Where a case was fitted, only its fold's calibrator may say its probability; ranks of its
     # other arms stay.
-    at = trace.arm(arm) if arm is not None else 0
-    column[rows, at, 0] = fitted.p
+    arm_index = trace.arm(arm) if arm is not None else 0
+    probabilities[fitted_rows, arm_index, 0] = calibrated_fit.p
     source = f"{_SOURCE}{signal}, {method})"
     # It can be measured no earlier than the signal that it is made of.
-    as_stated = {key: stated[key] for key in ("stage", "missing") if key in stated}
-    declared = own_signal(
-        probability, higher="surer", unit="probability", source=source, **as_stated
+    kept_facts = {
+        fact_name: signal_facts[fact_name]
+        for fact_name in ("stage", "missing")
+        if fact_name in signal_facts
+    }
+    declared_signal = own_signal(
+        probability, higher="surer", unit="probability", source=source, **kept_facts
     )
-    before = calibration.judged(y, values[rows]) if is_inside else None
-    if text := cases.contradiction(signal):
-        warn_user(text)
-    version = str(stated.get("version") or "")
+    raw_judgement = calibration.judged(is_ok, signal_values[fitted_rows]) if is_inside else None
+    if contradiction := scored_cases.contradiction(signal):
+        warn_user(contradiction)
+    version = str(signal_facts.get("version") or "")
     return SignalCalibration(
-        with_column(trace, declared, column),
+        with_column(trace, declared_signal, probabilities),
         probability,
         signal,
-        fitted,
-        before,
-        area,
-        low,
-        high,
-        auroc_stored=float(metrics.auroc(y, fitted.p)),
+        calibrated_fit,
+        raw_judgement,
+        auroc,
+        auroc_low,
+        auroc_high,
+        auroc_stored=float(metrics.auroc(is_ok, calibrated_fit.p)),
         version=version,
     )

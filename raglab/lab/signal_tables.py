@@ -43,9 +43,15 @@ def signal_table(
     """
     import pandas as pd
 
-    chain = (Policy.load() if policy is None else policy).replace("decision.rule", "chain")
-    cases = join_decision_cases(list(each_shard(fitted_cases, trace, chain, arm, what="measure")))
-    decisions = np.array([RIGHT_DECISION[name] for name in OUTCOME_CLASSES])[cases.classes]
-    signals = dict(zip(cases.known.names, cases.signals, strict=True))
-    index = pd.Index([case.id for part in cases_by_shard(trace) for case in part], name="case_id")
-    return pd.DataFrame(signals | {"right_decision": decisions}, index=index)
+    chain_policy = (Policy.load() if policy is None else policy).replace("decision.rule", "chain")
+    fitted_signals = join_decision_cases(
+        list(each_shard(fitted_cases, trace, chain_policy, arm, what="measure"))
+    )
+    right_decisions = np.array([RIGHT_DECISION[name] for name in OUTCOME_CLASSES])[
+        fitted_signals.classes
+    ]
+    signals = dict(zip(fitted_signals.known.names, fitted_signals.signals, strict=True))
+    case_index = pd.Index(
+        [case.id for shard_cases in cases_by_shard(trace) for case in shard_cases], name="case_id"
+    )
+    return pd.DataFrame(signals | {"right_decision": right_decisions}, index=case_index)

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-NONE = "(none)"  # value of a case of which the column says nothing
-SEVERAL = "(several)"  # line of a case whose documents are of several
+NO_VALUE = "(none)"  # value of a case of which the column says nothing
+SEVERAL_LINES = "(several)"  # line of a case whose documents are of several
 HIGHER_IS_BETTER = ("coverage", "pass_rate")
-STATED = ("language", "line", "doctype", "intent", "named_documents", "label")
-COLUMNS = (
+CASE_COLUMNS = ("language", "line", "doctype", "intent", "named_documents", "label")
+SLICE_COLUMNS = (
     "column",
     "value",
     "n",
@@ -122,102 +122,150 @@ def slices(
         msg = f"rate must be one of {', '.join(metrics.RATES)}, got {rate!r}."
         raise ValueError(msg)
     # of every case, once; a slice's rate and cost are then those of its cells
-    cell, place, matrix = decisions.cells, metrics.RATES.index(rate), metrics.cost_matrix(costs)
-    every = _slice_counts(cell, place, matrix)
-    scored = _scored_cases(decisions)
+    cell_codes, rate_index, cost_matrix = (
+        decisions.cells,
+        metrics.RATES.index(rate),
+        metrics.cost_matrix(costs),
+    )
+    all_counts = _slice_counts(cell_codes, rate_index, cost_matrix)
+    case_scores = _scored_cases(decisions)
     slice_rows, columns = [], case_columns(decisions, by or {})
-    fine = 1.0 - (1.0 - level) / max(sum(len(set(texts)) for texts in columns.values()), 1)
-    is_fitted = scored.ranking(level=level).low > 0.5
-    for column, texts in columns.items():
-        values = np.array(texts, dtype=object)
-        for value in sorted(set(texts)):
-            *counts, cost = _slice_counts(cell[values == value], place, matrix)
-            k, best, n = counts
+    bonferroni_level = 1.0 - (1.0 - level) / max(
+        sum(len(set(case_texts)) for case_texts in columns.values()), 1
+    )
+    is_fitted = case_scores.ranking(level=level).low > 0.5
+    for column_name, case_texts in columns.items():
+        case_values = np.array(case_texts, dtype=object)
+        for slice_value in sorted(set(case_texts)):
+            *slice_counts, slice_cost = _slice_counts(
+                cell_codes[case_values == slice_value], rate_index, cost_matrix
+            )
+            k, k_best, n = slice_counts
             # A slice is tested against the cases outside it: all would hold the slice itself.
-            rest = [whole - part for whole, part in zip(every[:3], counts, strict=True)]
-            ends = [metrics.clopper_pearson(count, n, level) for count in (k, best)]
-            low, high = min(float(end.low) for end in ends), max(float(end.high) for end in ends)
-            group = scored.rows(values == value)
-            shares = _share(k, n), low, high, _share(rest[0], rest[2])
-            tested = _difference_p(counts, rest), np.nan, False
-            areas = group.ranking(level=level)[2:]
-            slice_rows.append((column, value, n, k, *shares, *tested, cost, *areas))
-            title = f"the score of the policy in {column} {value}"
-            text = group.contradiction(title, level=fine, remedy="tune such cases apart")
-            if is_fitted and text:
-                warn_user(text)
-    table = pd.DataFrame(slice_rows, columns=list(COLUMNS))
+            rest_counts = [
+                all_count - slice_count
+                for all_count, slice_count in zip(all_counts[:3], slice_counts, strict=True)
+            ]
+            intervals = [
+                metrics.clopper_pearson(n_successes, n, level) for n_successes in (k, k_best)
+            ]
+            lower_bound, upper_bound = (
+                min(float(interval.low) for interval in intervals),
+                max(float(interval.high) for interval in intervals),
+            )
+            slice_scores = case_scores.rows(case_values == slice_value)
+            rate_cells = (
+                _share(k, n),
+                lower_bound,
+                upper_bound,
+                _share(rest_counts[0], rest_counts[2]),
+            )
+            test_cells = _difference_p(slice_counts, rest_counts), np.nan, False
+            auroc_cells = slice_scores.ranking(level=level)[2:]
+            slice_rows.append(
+                (column_name, slice_value, n, k, *rate_cells, *test_cells, slice_cost, *auroc_cells)
+            )
+            score_title = f"the score of the policy in {column_name} {slice_value}"
+            contradiction = slice_scores.contradiction(
+                score_title, level=bonferroni_level, remedy="tune such cases apart"
+            )
+            if is_fitted and contradiction:
+                warn_user(contradiction)
+    slice_table = pd.DataFrame(slice_rows, columns=list(SLICE_COLUMNS))
     # A slice too small to show anything is not tested, for each test costs the others power (Holm).
-    enough = (table["n"] >= least) & (every[2] - table["n"] >= least) & table["p"].notna()
-    table["p_holm"] = holm_adjusted(np.where(enough, table["p"].astype(float), np.nan))
-    table["flag"] = table["p_holm"] < 1.0 - level
-    good = rate in HIGHER_IS_BETTER
+    is_tested = (
+        (slice_table["n"] >= least)
+        & (all_counts[2] - slice_table["n"] >= least)
+        & slice_table["p"].notna()
+    )
+    slice_table["p_holm"] = holm_adjusted(
+        np.where(is_tested, slice_table["p"].astype(float), np.nan)
+    )
+    slice_table["flag"] = slice_table["p_holm"] < 1.0 - level
+    higher_is_better = rate in HIGHER_IS_BETTER
     # By the end of the interval: a slice of two cases is seldom the worst, though its rate may be.
-    order = table.assign(order=np.arange(len(table))).sort_values(
-        ["high" if good else "low", "rate", "n", "order"],
-        ascending=[good, good, False, True],
+    sorted_table = slice_table.assign(order=np.arange(len(slice_table))).sort_values(
+        ["high" if higher_is_better else "low", "rate", "n", "order"],
+        ascending=[higher_is_better, higher_is_better, False, True],
         na_position="last",
     )
-    rows = table.loc[order.index].reset_index(drop=True)
-    rows.attrs["basis"] = decisions.basis_text()
-    rows.attrs["headline"] = headline_note(decisions.trace, decisions.status_only)
-    return rows
+    sorted_rows = slice_table.loc[sorted_table.index].reset_index(drop=True)
+    sorted_rows.attrs["basis"] = decisions.basis_text()
+    sorted_rows.attrs["headline"] = headline_note(decisions.trace, decisions.status_only)
+    return sorted_rows
 
 
 def _slice_counts(
-    cells: NDArray[np.int8], place: int, matrix: Array
+    cell_codes: NDArray[np.int8], rate_index: int, cost_matrix: Array
 ) -> tuple[int, int, int, float]:
     """Counted of a rate, counted were undecided answers right, of how many, and mean cost."""
-    counts = np.bincount(cells, minlength=metrics.N_CELLS)
-    worst, best = (
-        metrics.rate_counts(metrics.settled_cells(counts, settled))
-        for settled in (metrics.WRONG_CELL, metrics.RIGHT_CELL)
+    cell_counts = np.bincount(cell_codes, minlength=metrics.N_CELLS)
+    worst_counts, best_counts = (
+        metrics.rate_counts(metrics.settled_cells(cell_counts, settled_cell))
+        for settled_cell in (metrics.WRONG_CELL, metrics.RIGHT_CELL)
     )
-    size = metrics.denominators(worst, metrics.label_counts(counts))
-    cost = float(metrics.expected_cost(counts, matrix))
-    return int(worst[place]), int(best[place]), int(size[place]), cost
+    rate_sizes = metrics.denominators(worst_counts, metrics.label_counts(cell_counts))
+    mean_cost = float(metrics.expected_cost(cell_counts, cost_matrix))
+    return (
+        int(worst_counts[rate_index]),
+        int(best_counts[rate_index]),
+        int(rate_sizes[rate_index]),
+        mean_cost,
+    )
 
 
-def _difference_p(some: Sequence[int], rest: Sequence[int]) -> float:
+def _difference_p(slice_counts: Sequence[int], rest_counts: Sequence[int]) -> float:
     """Two-sided p of Fisher's test of k of n in a slice and outside; NaN where one is empty.
 
     The largest over undecided answers: k as they are wrong or right, on either side.
     """
     from scipy.stats import fisher_exact
 
-    if not (some[2] and rest[2]):
+    if not (slice_counts[2] and rest_counts[2]):
         return float("nan")
-    pairs = list(product(some[:2], rest[:2]))
-    shares = [inside / some[2] - outside / rest[2] for inside, outside in pairs]
-    if min(shares) < 0.0 < max(shares):
+    count_pairs = list(product(slice_counts[:2], rest_counts[:2]))
+    share_differences = [
+        n_inside / slice_counts[2] - n_outside / rest_counts[2]
+        for n_inside, n_outside in count_pairs
+    ]
+    if min(share_differences) < 0.0 < max(share_differences):
         return 1.0
-    tables = (
-        [[inside, some[2] - inside], [outside, rest[2] - outside]] for inside, outside in pairs
+    contingency_tables = (
+        [[n_inside, slice_counts[2] - n_inside], [n_outside, rest_counts[2] - n_outside]]
+        for n_inside, n_outside in count_pairs
     )
-    return min(max(float(fisher_exact(np.array(table))[1]) for table in tables), 1.0)
+    return min(
+        max(
+            float(fisher_exact(np.array(contingency_table))[1])
+            for contingency_table in contingency_tables
+        ),
+        1.0,
+    )
 
 
 def shard_scores(part: TracePart, decided: Callable[[TracePart], Decisions]) -> ScoredCases:
     """Scores of one part, [3, Q], the fitted ones first; pure, so that any worker may read them."""
     evidence = decided(part).tables.evidence
-    scores = np.stack([evidence.probability[0, 0], evidence.fused[0], evidence.top1[0]])
-    return scored_cases(decision_cases(evidence), scores)
+    score_rows = np.stack([evidence.probability[0, 0], evidence.fused[0], evidence.top1[0]])
+    return scored_cases(decision_cases(evidence), score_rows)
 
 
 def _scored_cases(decisions: Decisions | ShardedDecisions) -> ScoredCases:
     """Cases by the first score that any of them has."""
     if isinstance(decisions, ShardedDecisions):
-        function = partial(shard_scores, decided=decisions.decided)
-        parts = list(run_each(function, decisions.trace.parts, what="slice"))
+        score_shard = partial(shard_scores, decided=decisions.decided)
+        parts = list(run_each(score_shard, decisions.trace.parts, what="slice"))
     else:
         parts = [shard_scores(decisions.trace, lambda _: decisions)]
-    scores, *kinds = (np.concatenate(fields, axis=-1) for fields in zip(*parts, strict=True))
-    return ScoredCases(scores[int((~np.isnan(scores)).any(axis=1).argmax())], *kinds)
+    score_rows, *label_kinds = (
+        np.concatenate(part_arrays, axis=-1) for part_arrays in zip(*parts, strict=True)
+    )
+    return ScoredCases(score_rows[int((~np.isnan(score_rows)).any(axis=1).argmax())], *label_kinds)
 
 
 def business_lines(
-    stated: Sequence[str | tuple[str, ...]],
-    lines: Mapping[str, Mapping[str, str]],
+    case_statements: Sequence[str | tuple[str, ...]],
+    lines_by_tag: Mapping[str, Mapping[str, str]],
     documents: Collection[str],
 ) -> list[str]:
     """Line of business of every case: what it states, else its documents' tag.
@@ -226,25 +274,46 @@ def business_lines(
     documents differ, `(none)` where none of them is known.
 
     Args:
-      stated: line of each case, or the sources that tell it.
-      lines: by tag and document.
+      case_statements: line of each case, or the sources that tell it.
+      lines_by_tag: by tag and document.
       documents: that the sources may mean.
     """
-    sources = {name for names in stated if not isinstance(names, str) for name in names}
-    meanings = source_meanings(sources, documents)
-    named = {document for meaning in meanings.values() for document in meaning.documents}
+    source_names = {
+        source_name
+        for case_sources in case_statements
+        if not isinstance(case_sources, str)
+        for source_name in case_sources
+    }
+    meanings = source_meanings(source_names, documents)
+    named_documents = {document for meaning in meanings.values() for document in meaning.documents}
     # A tag that other documents alone have would leave all cases without a line, and shards do not
     # hold those.
-    tag = next((tag for tag in LINE_TAGS if not named.isdisjoint(lines[tag])), LINE_TAGS[0])
-    of_cases: list[str] = []
-    for statement in stated:
-        line: Any = statement
+    line_tag = next(
+        (
+            line_tag
+            for line_tag in LINE_TAGS
+            if not named_documents.isdisjoint(lines_by_tag[line_tag])
+        ),
+        LINE_TAGS[0],
+    )
+    case_lines: list[str] = []
+    for statement in case_statements:
+        case_line: Any = statement
         if not isinstance(statement, str):
-            of_case = {document for name in statement for document in meanings[name].documents}
-            tags: list[Any] = [*{lines[tag][document] for document in of_case & lines[tag].keys()}]
-            line = SEVERAL if tags[1:] else (tags or [NONE])[0]
-        of_cases.append(line)
-    return of_cases
+            case_documents = {
+                document
+                for source_name in statement
+                for document in meanings[source_name].documents
+            }
+            document_lines: list[Any] = [
+                *{
+                    lines_by_tag[line_tag][document]
+                    for document in case_documents & lines_by_tag[line_tag].keys()
+                }
+            ]
+            case_line = SEVERAL_LINES if document_lines[1:] else (document_lines or [NO_VALUE])[0]
+        case_lines.append(case_line)
+    return case_lines
 
 
 class StatedColumns(NamedTuple):
@@ -264,23 +333,27 @@ def stated_columns(trace: TraceData) -> StatedColumns:
     """Columns of the cases of one trace in memory; pure, so that any worker may read them."""
     import pandas as pd
 
-    rows = []
+    case_rows = []
     for case in trace.cases:
         lang, language, line, domain = (
-            text_value(case.extra.get(key)) for key in ("lang", "language", "line", "domain")
+            text_value(case.extra.get(extra_key))
+            for extra_key in ("lang", "language", "line", "domain")
         )
-        named = "yes" if case.selected_sources else "no"
-        kinds = (text_value(case.doctype), text_value(case.intent), named)
-        label = text_value(case.expect_status)
-        rows.append((lang or language, line or domain or line_sources(case), *kinds, label))
-    columns = pd.DataFrame(rows, columns=list(STATED), dtype=object)
-    lines = {
-        tag: {
-            name: text_value(trace.chunks[number].tags.get(tag)) for name, number in first.items()
+        names_documents = "yes" if case.selected_sources else "no"
+        case_kinds = (text_value(case.doctype), text_value(case.intent), names_documents)
+        status_label = text_value(case.expect_status)
+        case_rows.append(
+            (lang or language, line or domain or line_sources(case), *case_kinds, status_label)
+        )
+    case_table = pd.DataFrame(case_rows, columns=list(CASE_COLUMNS), dtype=object)
+    lines_by_tag = {
+        line_tag: {
+            name: text_value(trace.chunks[chunk_number].tags.get(line_tag))
+            for name, chunk_number in first_chunks.items()
         }
-        for tag, first in line_chunks(trace.chunks).items()
+        for line_tag, first_chunks in line_chunks(trace.chunks).items()
     }
-    return StatedColumns(columns, lines, known_documents(trace))
+    return StatedColumns(case_table, lines_by_tag, known_documents(trace))
 
 
 def case_columns(
@@ -290,33 +363,45 @@ def case_columns(
     import pandas as pd
 
     parts = list(each_shard(stated_columns, decisions.trace, what="slice"))
-    own = pd.concat([part.columns for part in parts], ignore_index=True)
+    case_table = pd.concat([part.columns for part in parts], ignore_index=True)
     # of the first that knows a document
-    lines = {
-        tag: {name: line for part in parts[::-1] for name, line in part.lines[tag].items()}
-        for tag in LINE_TAGS
+    lines_by_tag = {
+        line_tag: {
+            column_name: line
+            for part in parts[::-1]
+            for column_name, line in part.lines[line_tag].items()
+        }
+        for line_tag in LINE_TAGS
     }
     documents = set().union(*(part.documents for part in parts))
-    own["line"] = business_lines(own["line"].tolist(), lines, documents)
-    for name, values in by.items():
-        if len(values) != len(decisions):
-            sizes = f"{len(values)} of {name!r} for {len(decisions)}"
-            msg = f"by must hold a value a case, got {sizes} cases."
+    case_table["line"] = business_lines(case_table["line"].tolist(), lines_by_tag, documents)
+    for column_name, column_values in by.items():
+        if len(column_values) != len(decisions):
+            size_text = f"{len(column_values)} of {column_name!r} for {len(decisions)}"
+            msg = f"by must hold a value a case, got {size_text} cases."
             raise ValueError(msg)
-        own[name] = [text_value(value) for value in values]
-    stated = own.replace("", NONE)
-    return {str(name): stated[name].tolist() for name in stated if (stated[name] != NONE).any()}
+        case_table[column_name] = [text_value(column_value) for column_value in column_values]
+    filled_table = case_table.replace("", NO_VALUE)
+    return {
+        str(column_name): filled_table[column_name].tolist()
+        for column_name in filled_table
+        if (filled_table[column_name] != NO_VALUE).any()
+    }
 
 
-def _share(k: int, n: int) -> float:
-    return k / n if n else float("nan")
+def _share(k: int, n_cases: int) -> float:
+    return k / n_cases if n_cases else float("nan")
 
 
-DEPTHS_OF_LIST = (1, 5, 20)
-NDCG_AT = 10
-FINAL, FUSED = "final", "fused (s_hybrid)"
-HITS = tuple(f"hit@{k}" for k in DEPTHS_OF_LIST)
-GRADED, BINARY, UNGRADED = f"nDCG@{NDCG_AT} (graded)", f"nDCG@{NDCG_AT} (binary)", f"nDCG@{NDCG_AT}"
+LIST_DEPTHS = (1, 5, 20)
+NDCG_DEPTH = 10
+FINAL_ORDER, FUSED_ORDER = "final", "fused (s_hybrid)"
+HIT_COLUMNS = tuple(f"hit@{k}" for k in LIST_DEPTHS)
+GRADED, BINARY, UNGRADED = (
+    f"nDCG@{NDCG_DEPTH} (graded)",
+    f"nDCG@{NDCG_DEPTH} (binary)",
+    f"nDCG@{NDCG_DEPTH}",
+)
 Gains = Literal["graded", "binary"]
 
 
@@ -342,113 +427,149 @@ def ranked_cases(trace: TraceData, orders: Sequence[str]) -> RankedCases:
     Pure, so that any worker may look. What is ranked are documents, or pages for a case of which a
     source names a page, each once, where its best chunk stands.
     """
-    grades = {row: source_grades(case) for row, case in enumerate(trace.cases)}
-    judged = {row: of_case for row, of_case in grades.items() if of_case}
-    meanings = source_meanings(set().union(*judged.values()), known_documents(trace))
-    check_clear([trace.cases[row] for row in judged], meanings)
-    judged = {row: _distinct_grades(of_case, meanings) for row, of_case in judged.items()}
-    best = _gain_table([_source_gains(of_case, meanings) for of_case in judged.values()])
-    ideal = -np.sort(-best, axis=2)[:, :, :NDCG_AT]
-    named = chunk_sources(trace.chunks, meanings)
-    documents: list[Any] = [chunk.document for chunk in trace.chunks]
-    pages = [(chunk.document, chunk.page_shown) for chunk in trace.chunks]
-    ranked = [
-        pages if any(meanings[source].page for source in of_case) else documents
-        for of_case in judged.values()
+    grades_by_row = {row: source_grades(case) for row, case in enumerate(trace.cases)}
+    judged_grades = {row: case_grades for row, case_grades in grades_by_row.items() if case_grades}
+    meanings = source_meanings(set().union(*judged_grades.values()), known_documents(trace))
+    check_clear([trace.cases[row] for row in judged_grades], meanings)
+    judged_grades = {
+        row: _distinct_grades(case_grades, meanings) for row, case_grades in judged_grades.items()
+    }
+    # The best order of the expected sources, which nDCG divides by.
+    best_gains = _gain_table(
+        [_source_gains(case_grades, meanings) for case_grades in judged_grades.values()]
+    )
+    ideal_gains = -np.sort(-best_gains, axis=2)[:, :, :NDCG_DEPTH]
+    sources_by_chunk = chunk_sources(trace.chunks, meanings)
+    chunk_documents: list[Any] = [chunk.document for chunk in trace.chunks]
+    chunk_pages = [(chunk.document, chunk.page_shown) for chunk in trace.chunks]
+    # A case that expects a page is judged by pages: its document alone would be half an answer.
+    ranked_units = [
+        chunk_pages if any(meanings[source].page for source in case_grades) else chunk_documents
+        for case_grades in judged_grades.values()
     ]
-    width, measures = min(trace.hits.chunk.shape[3], max(DEPTHS_OF_LIST)), {}
-    for pair, hits in ordered_hits(trace, orders).items():
-        reached = _gain_table(
+    list_width, order_measures = min(trace.hits.chunk.shape[3], max(LIST_DEPTHS)), {}
+    for order_key, ordered_chunks in ordered_hits(trace, orders).items():
+        reached_gains = _gain_table(
             [
-                _first_gains(hits[row].tolist(), of_list, named, of_case)
-                for (row, of_case), of_list in zip(judged.items(), ranked, strict=True)
+                _first_gains(
+                    ordered_chunks[row].tolist(), chunk_units, sources_by_chunk, case_grades
+                )
+                for (row, case_grades), chunk_units in zip(
+                    judged_grades.items(), ranked_units, strict=True
+                )
             ],
-            width,
+            list_width,
         )
-        is_hit = reached[0] > 0.0
-        first = np.where(is_hit.any(axis=1), is_hit.argmax(axis=1), np.inf)
-        ndcg = [metrics.graded_ndcg(*of, NDCG_AT) for of in zip(reached, ideal, strict=True)]
-        measures[pair] = np.stack([first, *ndcg])
+        # Infinite where no expected source is in the list, so that it is beyond every depth.
+        is_hit = reached_gains[0] > 0.0
+        first_places = np.where(is_hit.any(axis=1), is_hit.argmax(axis=1), np.inf)
+        ndcg_rows = [
+            metrics.graded_ndcg(*gain_pair, NDCG_DEPTH)
+            for gain_pair in zip(reached_gains, ideal_gains, strict=True)
+        ]
+        order_measures[order_key] = np.stack([first_places, *ndcg_rows])
     is_reranked = (trace.hits.n_reranked[:, :, 0] > 0).any(axis=0)
     return RankedCases(
         len(trace),
-        np.array(list(judged), dtype=np.int64),
+        np.array(list(judged_grades), dtype=np.int64),
         any(case.extra.get(SOURCE_GRADES) for case in trace.cases),
-        measures,
+        order_measures,
         frozenset(np.array(trace.arms)[is_reranked].tolist()),
     )
 
 
-def _gain_table(gains: Sequence[Sequence[tuple[float, float]]], width: int | None = None) -> Array:
+def _gain_table(
+    gains_by_case: Sequence[Sequence[tuple[float, float]]], n_places: int | None = None
+) -> Array:
     """Gains of each case, by grade and by number, behind which follow zeros, [2, q, R].
 
     The width is part of the result: sums of other widths differ in their last bit.
     """
-    table = np.zeros((2, len(gains), width or max(map(len, gains), default=0) or 1))
-    for row, of_case in enumerate(each[:width] for each in gains):
-        table[:, row, : len(of_case)] = np.array(of_case, dtype=np.float64).reshape(-1, 2).T
-    return table
+    gain_table = np.zeros(
+        (2, len(gains_by_case), n_places or max(map(len, gains_by_case), default=0) or 1)
+    )
+    for row, place_gains in enumerate(case_gains[:n_places] for case_gains in gains_by_case):
+        gain_table[:, row, : len(place_gains)] = (
+            np.array(place_gains, dtype=np.float64).reshape(-1, 2).T
+        )
+    return gain_table
 
 
 def ordered_hits(
-    trace: TraceData, orders: Sequence[str] = (FINAL,)
+    trace: TraceData, orders: Sequence[str] = (FINAL_ORDER,)
 ) -> dict[tuple[str, str], NDArray[np.int64]]:
     """Chunks of each arm in some orders, [Q, K], -1 for none.
 
     Ties go by position in the corpus (rule S0.4).
     """
-    ordered = {}
-    for at, name in enumerate(trace.arms):
-        chunk = trace.hits.chunk[:, at, 0].astype(np.int64)
-        places = {FINAL: arm_order(trace.hits.rank[:, at, 0], chunk)}
-        if FUSED in orders:
-            score = trace.hits.s_hybrid[:, at, 0]
-            is_fused = (chunk >= 0) & ~np.isnan(score)
-            places[FUSED] = np.lexsort((chunk, np.where(is_fused, -score, np.inf)))
-        for order, of_hits in places.items():
-            ordered[name, order] = np.take_along_axis(chunk, of_hits, axis=1)
-    return ordered
+    chunks_by_order = {}
+    for arm_index, arm in enumerate(trace.arms):
+        arm_chunks = trace.hits.chunk[:, arm_index, 0].astype(np.int64)
+        places_by_order = {FINAL_ORDER: arm_order(trace.hits.rank[:, arm_index, 0], arm_chunks)}
+        if FUSED_ORDER in orders:
+            fused_scores = trace.hits.s_hybrid[:, arm_index, 0]
+            is_fused = (arm_chunks >= 0) & ~np.isnan(fused_scores)
+            places_by_order[FUSED_ORDER] = np.lexsort(
+                (arm_chunks, np.where(is_fused, -fused_scores, np.inf))
+            )
+        for order, hit_places in places_by_order.items():
+            chunks_by_order[arm, order] = np.take_along_axis(arm_chunks, hit_places, axis=1)
+    return chunks_by_order
 
 
 def _first_gains(
-    hits: Sequence[int],
-    ranked: Sequence[Any],
-    named: Sequence[Sequence[str]],
-    grades: Mapping[str, float],
+    chunk_numbers: Sequence[int],
+    chunk_units: Sequence[Any],
+    sources_by_chunk: Sequence[Sequence[str]],
+    grades_by_source: Mapping[str, float],
 ) -> list[tuple[float, int]]:
     """Grades in sum and number of the expected sources that a place of a list is the first of.
 
     A document stands in the list once, where its best chunk does.
 
     Args:
-      hits: numbers of the chunks in order; -1 is none.
-      ranked: document or page of each chunk of the trace, [C].
-      named: sources that each chunk fulfils, [C].
-      grades: of the sources of the case.
+      chunk_numbers: numbers of the chunks in order; -1 for no hit.
+      chunk_units: document or page of each chunk of the trace, [C].
+      sources_by_chunk: sources that each chunk fulfils, [C].
+      grades_by_source: of the sources of the case.
     """
     first_chunks: dict[Any, int] = {}
-    for number in hits:
-        if number >= 0:
-            first_chunks.setdefault(ranked[number], number)
-    unmet, gains = dict(grades), []
-    for number in first_chunks.values():
-        names = [name for name in named[number] if name in unmet]
-        gains.append((sum(unmet.pop(name) for name in names), len(names)))
-    return gains
+    for chunk_number in chunk_numbers:
+        if chunk_number >= 0:
+            first_chunks.setdefault(chunk_units[chunk_number], chunk_number)
+    unmet_grades, place_gains = dict(grades_by_source), []
+    for chunk_number in first_chunks.values():
+        first_sources = [
+            source_name
+            for source_name in sources_by_chunk[chunk_number]
+            if source_name in unmet_grades
+        ]
+        place_gains.append(
+            (
+                sum(unmet_grades.pop(source_name) for source_name in first_sources),
+                len(first_sources),
+            )
+        )
+    return place_gains
 
 
 def _all_ranked(trace: TraceView, orders: Sequence[str]) -> RankedCases:
     """Ranked cases of all shards, in order."""
     parts = list(each_shard(ranked_cases, trace, tuple(orders), what="rank"))
-    ends = np.cumsum([part.n_cases for part in parts])
-    rows = [part.rows + end - part.n_cases for part, end in zip(parts, ends, strict=True)]
-    measures = {
-        pair: np.concatenate([part.measures[pair] for part in parts], axis=1)
-        for pair in parts[0].measures
+    shard_ends = np.cumsum([part.n_cases for part in parts])
+    case_rows = [
+        part.rows + shard_end - part.n_cases
+        for part, shard_end in zip(parts, shard_ends, strict=True)
+    ]
+    order_measures = {
+        order_key: np.concatenate([part.measures[order_key] for part in parts], axis=1)
+        for order_key in parts[0].measures
     }
-    is_graded, reranked = any(part.graded for part in parts), [part.reranked for part in parts]
-    reranked_arms = frozenset().union(*reranked)
-    return RankedCases(int(ends[-1]), np.concatenate(rows), is_graded, measures, reranked_arms)
+    is_graded, reranked_sets = any(part.graded for part in parts), [part.reranked for part in parts]
+    reranked_arms = frozenset().union(*reranked_sets)
+    return RankedCases(
+        int(shard_ends[-1]), np.concatenate(case_rows), is_graded, order_measures, reranked_arms
+    )
 
 
 @answered_traces("trace")
@@ -481,16 +602,24 @@ def ranking(trace: TraceView) -> pd.DataFrame:
     """
     import pandas as pd
 
-    judged = _all_ranked(trace, (FINAL, FUSED))
-    names, rows = (GRADED, BINARY) if judged.graded else (UNGRADED,), []
-    for (arm, order), (first, *ndcg) in judged.measures.items():
-        if order == FINAL or arm in judged.reranked:
-            each = [*(first < k for k in DEPTHS_OF_LIST), *ndcg[: len(names)]]
-            means = [float(of.mean()) if len(of) else np.nan for of in each]
-            rows.append((arm, order, len(first), *means))
-    table = pd.DataFrame(rows, columns=["arm", "order", "n", *HITS, *names])
-    table.attrs["without_source"] = judged.n_cases - len(judged.rows)
-    return table
+    case_ranks = _all_ranked(trace, (FINAL_ORDER, FUSED_ORDER))
+    ndcg_names, table_rows = (GRADED, BINARY) if case_ranks.graded else (UNGRADED,), []
+    for (arm, order), (first_places, *ndcg_rows) in case_ranks.measures.items():
+        if order == FINAL_ORDER or arm in case_ranks.reranked:
+            measure_rows = [
+                *(first_places < list_depth for list_depth in LIST_DEPTHS),
+                *ndcg_rows[: len(ndcg_names)],
+            ]
+            measure_means = [
+                float(case_measures.mean()) if len(case_measures) else np.nan
+                for case_measures in measure_rows
+            ]
+            table_rows.append((arm, order, len(first_places), *measure_means))
+    ranking_table = pd.DataFrame(
+        table_rows, columns=["arm", "order", "n", *HIT_COLUMNS, *ndcg_names]
+    )
+    ranking_table.attrs["without_source"] = case_ranks.n_cases - len(case_ranks.rows)
+    return ranking_table
 
 
 def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> Array:
@@ -505,29 +634,35 @@ def ndcg_by_case(trace: TraceView, gains: Gains = "graded") -> Array:
     Raises:
       ValueError: other gains, or grades that are none.
     """
-    places = {"graded": 1, "binary": 2}
-    if gains not in places:
-        msg = f"gains must be one of {', '.join(places)}, got {gains!r}."
+    measure_index = {"graded": 1, "binary": 2}
+    if gains not in measure_index:
+        msg = f"gains must be one of {', '.join(measure_index)}, got {gains!r}."
         raise ValueError(msg)
-    judged = _all_ranked(trace, (FINAL,))
-    values = np.full((judged.n_cases, len(judged.measures)), np.nan)
-    values[judged.rows] = np.transpose([of[places[gains]] for of in judged.measures.values()])
-    return values
+    case_ranks = _all_ranked(trace, (FINAL_ORDER,))
+    ndcg_values = np.full((case_ranks.n_cases, len(case_ranks.measures)), np.nan)
+    ndcg_values[case_ranks.rows] = np.transpose(
+        [order_measures[measure_index[gains]] for order_measures in case_ranks.measures.values()]
+    )
+    return ndcg_values
 
 
 def _distinct_grades(
-    grades: Mapping[str, float], meanings: Mapping[str, Meaning]
+    grades_by_source: Mapping[str, float], meanings: Mapping[str, Meaning]
 ) -> dict[str, float]:
     """Grades with each place named once, by its best grade; a page and its document are two."""
-    named: dict[tuple[object, str], str] = {}
-    for source in sorted(grades, key=lambda name: -grades[name]):
+    source_by_place: dict[tuple[object, str], str] = {}
+    for source in sorted(grades_by_source, key=lambda source_name: -grades_by_source[source_name]):
         meaning = meanings[source]
-        named.setdefault((meaning.documents or source, meaning.page), source)
-    return {source: grade for source, grade in grades.items() if source in named.values()}
+        source_by_place.setdefault((meaning.documents or source, meaning.page), source)
+    return {
+        source: grade
+        for source, grade in grades_by_source.items()
+        if source in source_by_place.values()
+    }
 
 
 def _source_gains(
-    grades: Mapping[str, float], meanings: Mapping[str, Meaning]
+    grades_by_source: Mapping[str, float], meanings: Mapping[str, Meaning]
 ) -> list[tuple[float, float]]:
     """Gains of the best order of a case's sources, by grade and by number, in any order.
 
@@ -535,17 +670,21 @@ def _source_gains(
     added to that of the page with the highest grade: no order reaches more, and with these pages in
     the list it is reached.
     """
-    places: dict[object, dict[str, float]] = {}
-    for source, grade in grades.items():
+    grades_by_document: dict[object, dict[str, float]] = {}
+    for source, grade in grades_by_source.items():
         page = meanings[source].page
         document = meanings[source].documents or (
             source.removesuffix(f"#{page}") if page else source
         )
-        places.setdefault(document, {})[page] = grade
-    gains = []
-    for of_page in places.values():
-        whole = of_page.pop("", None)
-        best, *rest = sorted(of_page.values(), reverse=True) or [0.0]
-        first = (best, 1.0) if whole is None else (best + whole, 2.0 if of_page else 1.0)
-        gains += [first, *((grade, 1.0) for grade in rest)]
-    return gains
+        grades_by_document.setdefault(document, {})[page] = grade
+    place_gains = []
+    for page_grades in grades_by_document.values():
+        document_grade = page_grades.pop("", None)
+        best_grade, *other_grades = sorted(page_grades.values(), reverse=True) or [0.0]
+        first_gain = (
+            (best_grade, 1.0)
+            if document_grade is None
+            else (best_grade + document_grade, 2.0 if page_grades else 1.0)
+        )
+        place_gains += [first_gain, *((grade, 1.0) for grade in other_grades)]
+    return place_gains

@@ -32,57 +32,66 @@ class Fault(NamedTuple):
     words: str = ""
 
 
-LOCKED = Fault(
+LOCKED_STORE = Fault(
     "the store must be free to be written",
     "another process holds its lock: wait or end it, then run this again; nothing is damaged",
     "eagain|sqlite_busy|sqlite_locked|is locked|temporarily unavailable|locknotavailable|deadlock"
     "|serialization|querycanceled",
 )
-FULL = Fault(
+FULL_DISK = Fault(
     "the disk of the store must have room",
     "make room, then run this again; what is stored stays",
     "enospc|edquot|efbig|sqlite_full|disk is full|diskfull|no space left|quota exceeded"
     "|file too large",
 )
-CLOSED = Fault(
+CLOSED_STORE = Fault(
     "the store must be there and writable",
     "give the right to write, or choose another; nothing is damaged",
     "eacces|eperm|erofs|enoent|enotdir|eisdir|sqlite_(readonly|perm|cantopen)|read-?only"
     "|permission|not permitted|unable to open|insufficientprivilege|no such file|not a directory"
     "|is a directory",
 )
-DELETED = Fault(
+DELETED_EXPERIMENT = Fault(
     "the experiment must not be deleted",
     "restore it (`mlflow experiments restore --experiment-id ID`), or choose another folder; "
     "nothing is damaged",
     "must be in the 'active' state",
 )
-OLD = Fault(
+OLD_STORE = Fault(
     "the store must be of the installed library's version",
     "copy it, then run `mlflow db upgrade` or `optuna storage upgrade`; nothing is damaged",
     "out-of-date database schema|no longer compatible with the table schema",
 )
-HALF_MADE = Fault(
+HALF_MADE_STORE = Fault(
     "a store must have all its tables",
     "run this again; if that says the same, move the file away",
     "already exists|duplicate column|online migration",
 )
-DAMAGED = Fault(
+DAMAGED_STORE = Fault(
     "the store must be whole",
     "restore a copy, or keep the damaged file elsewhere and choose another",
     "sqlite_corrupt|sqlite_notadb|malformed|not a database",
 )
-AWAY = Fault(
+ABSENT_SERVER = Fault(
     "the server of the store must answer",
     "check that it runs, its address and rights, then run this again; nothing is damaged",
     r"api request to|connection\w*error|(connect|read)timeout|timeouterror|maxretry"
     r"|psycopg\S*(operational|interface)error|adminshutdown",
 )
-OTHER = Fault(
+OTHER_FAULT = Fault(
     "the store must take what is written",
     "choose another; nothing was taken away",
 )
-FAULTS = (LOCKED, FULL, CLOSED, DELETED, OLD, HALF_MADE, DAMAGED, AWAY)  # the first that fits
+FAULTS = (
+    LOCKED_STORE,
+    FULL_DISK,
+    CLOSED_STORE,
+    DELETED_EXPERIMENT,
+    OLD_STORE,
+    HALF_MADE_STORE,
+    DAMAGED_STORE,
+    ABSENT_SERVER,
+)  # the first that fits
 
 
 def sqlite_files(url: str) -> Iterator[Path]:
@@ -98,12 +107,12 @@ def check_beside(url: str) -> None:
     Raises:
       InputError: names it.
     """
-    for file in sqlite_files(url):
-        value = unsafe_neighbour(file)
-        if value is not None:
+    for store_file in sqlite_files(url):
+        neighbour = unsafe_neighbour(store_file)
+        if neighbour is not None:
             rule = "a store must be a file with nothing but SQLite's own beside it"
             raise input_error(
-                Where(str(file)), rule, "it was not made by raglab: take it away", value
+                Where(str(store_file)), rule, "it was not made by raglab: take it away", neighbour
             )
 
 
@@ -116,13 +125,15 @@ def opening_lock(*files: Path) -> Iterator[None]:
     Raises:
       InputError: a place that cannot be written, or that another process opens for too long.
     """
-    with ExitStack() as held:
-        for file in files:
-            if file.name != ":memory:":
+    with ExitStack() as held_locks:
+        for store_file in files:
+            if store_file.name != ":memory:":
                 try:
-                    held.enter_context(locked(file.with_name(f"{file.name}.opening")))
+                    held_locks.enter_context(
+                        locked(store_file.with_name(f"{store_file.name}.opening"))
+                    )
                 except InputError as error:
-                    raise store_error(str(file), error) from error
+                    raise store_error(str(store_file), error) from error
         yield
 
 
@@ -149,21 +160,21 @@ def fault_of(error: BaseException) -> Fault:
       >>> fault_of(OSError(28, "No space left on device")) is FULL
       True
     """
-    codes, texts = [], []
+    error_codes, error_texts = [], []
     for cause in causes(error):
-        codes.append(errorcode.get(getattr(cause, "errno", None) or 0, ""))
-        codes.append(getattr(cause, "sqlite_errorname", ""))
+        error_codes.append(errorcode.get(getattr(cause, "errno", None) or 0, ""))
+        error_codes.append(getattr(cause, "sqlite_errorname", ""))
         # what a driver says, without the statement and its parameters
-        plain = getattr(cause, "orig", None) or cause
-        texts.append(f"{type(cause).__module__}.{type(cause).__name__}: {plain}")
+        driver_error = getattr(cause, "orig", None) or cause
+        error_texts.append(f"{type(cause).__module__}.{type(cause).__name__}: {driver_error}")
     # codes first: texts may hold words of the user's own, as names of studies
     faults = (
         fault
-        for text in (" ".join(codes).lower(), " ".join(texts).lower())
+        for error_text in (" ".join(error_codes).lower(), " ".join(error_texts).lower())
         for fault in FAULTS
-        if re.search(fault.words, text)
+        if re.search(fault.words, error_text)
     )
-    return next(faults, OTHER)
+    return next(faults, OTHER_FAULT)
 
 
 def store_error(
@@ -176,11 +187,11 @@ def store_error(
       note: what is not lost.
     """
     fault = fault or fault_of(error)
-    cause = list(causes(error))[-1]
-    words = " ".join(f"{type(cause).__name__}: {cause}".split())
+    root_cause = list(causes(error))[-1]
+    cause_words = " ".join(f"{type(root_cause).__name__}: {root_cause}".split())
     remedy = f"{fault.remedy}; {note}" if note else fault.remedy
-    value = shown_value(masked_passwords(words), _LONGEST_CAUSE)
-    return input_error(Where(place), fault.rule, remedy, value)
+    cause_text = shown_value(masked_passwords(cause_words), _LONGEST_CAUSE)
+    return input_error(Where(place), fault.rule, remedy, cause_text)
 
 
 @contextmanager
@@ -213,13 +224,13 @@ def check_server(uri: str) -> None:
     """
     import requests
 
-    seconds, url = (CONNECT_S, ANSWER_S), f"{uri.rstrip('/')}/health"
+    time_limits, url = (CONNECT_S, ANSWER_S), f"{uri.rstrip('/')}/health"
     try:
-        with requests.get(url, timeout=seconds, allow_redirects=False, stream=True) as answer:
-            status = answer.status_code
+        with requests.get(url, timeout=time_limits, allow_redirects=False, stream=True) as response:
+            status = response.status_code
     except requests.exceptions.SSLError:
         return
     except (requests.exceptions.ConnectionError, requests.exceptions.Timeout) as error:
         raise store_error(uri, error) from error
     if status >= 500:
-        raise input_error(Where(uri), AWAY.rule, AWAY.remedy, f"status {status}")
+        raise input_error(Where(uri), ABSENT_SERVER.rule, ABSENT_SERVER.remedy, f"status {status}")

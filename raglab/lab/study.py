@@ -122,9 +122,9 @@ def tune(
 
     Example: `raglab.tune(trace, rule="chain", storage="out/study").best.params`
     """
-    plain_rule, named = check_competition(rule, candidates, folds, repeats, group)
+    plain_rule, candidate_policies = check_competition(rule, candidates, folds, repeats, group)
     trace = trace if basis is None else with_basis(trace, basis)
-    of = search_problem(
+    study_problem = search_problem(
         trace,
         policy=policy,
         arm=arm,
@@ -137,15 +137,19 @@ def tune(
     )
     if storage is not None:  # one that cannot be used is refused before shards are measured
         with quiet_optuna():
-            open_study(storage, study_name or of.problem.name, of.problem.settings)
-    cases = _measured_cases(of, folds, repeats, group)
-    by_split = trace_queries(trace) if named else None
+            open_study(
+                storage, study_name or study_problem.problem.name, study_problem.problem.settings
+            )
+    cases = _measured_cases(study_problem, folds, repeats, group)
+    queries_by_split = trace_queries(trace) if candidate_policies else None
     # before the search: what cannot compete is said at once
-    entry = competition(cases, plain_rule, named, by_split)
-    with of.measured(of.splits.tuned_on).measured_once(of.problem.start, arm) as replayed:
-        problem = of.problem._replace(trace=replayed)
+    entry = competition(cases, plain_rule, candidate_policies, queries_by_split)
+    with study_problem.measured(study_problem.splits.tuned_on).measured_once(
+        study_problem.problem.start, arm
+    ) as replayed:
+        problem = study_problem.problem._replace(trace=replayed)
         search = run_search(problem, storage=storage, study_name=study_name, on_trials=on_trials)
-    return judged_result(of, cases, entry, search)
+    return judged_result(study_problem, cases, entry, search)
 
 
 def search_problem(
@@ -166,19 +170,23 @@ def search_problem(
     """
     # before a trace is read
     check_search({"trials": trials, "batch_size": batch_size, "sampler": sampler})
-    start = limit_depth(
+    start_policy = limit_depth(
         policy if policy is not None else starting_policy(trace, arm=arm), trace
     ).replace("decision.rule", "chain")
     splits = study_splits(trace, seed)
-    wanted, weight = study_goal(goal or Goal(), splits)
-    held = Measured(splits.made_of)
+    study_target, case_weight = study_goal(goal or Goal(), splits)
+    measured_cases = Measured(splits.made_of)
     if space is None:
-        ranges = full_space(held, start, arm=arm)
+        searched_ranges = full_space(measured_cases, start_policy, arm=arm)
     else:
-        ranges = search_ranges(space)
-        check_space(measured_tables(held, start, arm).evidence, start, ranges)
-    defaults = limit_depth(published_policy(start), trace)
-    by_hand = manual_loop(held, defaults, arm)
+        searched_ranges = search_ranges(space)
+        check_space(
+            measured_tables(measured_cases, start_policy, arm).evidence,
+            start_policy,
+            searched_ranges,
+        )
+    default_policy = limit_depth(published_policy(start_policy), trace)
+    manual_policy = manual_loop(measured_cases, default_policy, arm)
     # Whatever changes a draw or a judgement goes in: a stored study is known by these settings.
     settings: dict[str, Any] = {
         "arm": arm,
@@ -186,57 +194,76 @@ def search_problem(
         "sampler": sampler,
         "batch_size": batch_size,
         "seed": seed,
-        "targets": dict(wanted.targets),
-        "costs": metrics.stated_costs(wanted.matrix),
-        "min_coverage": wanted.min_coverage,
-        "max_over_ask": wanted.max_over_ask,
-        "start": start.policy_id,
+        "targets": dict(study_target.targets),
+        "costs": metrics.stated_costs(study_target.matrix),
+        "min_coverage": study_target.min_coverage,
+        "max_over_ask": study_target.max_over_ask,
+        "start": start_policy.policy_id,
         "trace": trace.fingerprint,
-        "space": {path: list(extent[:2]) for path, extent in ranges.items()},
+        "space": {path: list(search_range[:2]) for path, search_range in searched_ranges.items()},
     }
-    if weight is not None:
+    if case_weight is not None:
         settings["weighed"] = PROBABILITY_KEY
-    if wanted.traffic is not None:
-        settings["mix"] = [list(corner) for corner in wanted.traffic.corners]
+    if study_target.traffic is not None:
+        settings["mix"] = [list(corner) for corner in study_target.traffic.corners]
     # The search begins with every policy that it will be compared with and that can lead anywhere,
     # so that it loses to none of them on the cases it sees.
-    begins = {
+    initial_policies = {
         initial_policy.policy_id: initial_policy
-        for initial_policy in (start, defaults, by_hand, always_answer(start))
+        for initial_policy in (
+            start_policy,
+            default_policy,
+            manual_policy,
+            always_answer(start_policy),
+        )
     }
-    first = [own_trial(initial_policy, ranges) for initial_policy in begins.values()]
-    problem = Problem(splits.tuned_on, start, ranges, wanted, first, settings, weight)
-    start_note = starting_note(start) if policy is None else ""
-    unsearched = left_out(start, ranges) if space is None else ()
-    return StudyProblem(splits, held, problem, defaults, by_hand, start_note, unsearched)
+    first_trials = [
+        own_trial(initial_policy, searched_ranges) for initial_policy in initial_policies.values()
+    ]
+    problem = Problem(
+        splits.tuned_on,
+        start_policy,
+        searched_ranges,
+        study_target,
+        first_trials,
+        settings,
+        case_weight,
+    )
+    start_note = starting_note(start_policy) if policy is None else ""
+    unsearched_paths = left_out(start_policy, searched_ranges) if space is None else ()
+    return StudyProblem(
+        splits, measured_cases, problem, default_policy, manual_policy, start_note, unsearched_paths
+    )
 
 
-def _measured_cases(of: StudyProblem, folds: int, repeats: int, group: str | None) -> Cases:
+def _measured_cases(
+    study_problem: StudyProblem, folds: int, repeats: int, group_attribute: str | None
+) -> Cases:
     """Cases that candidates are made of, measured once.
 
     With their groups where the decision is to have them.
     """
-    problem, trace = of.problem, of.held.trace
-    arm, start, seed = problem.settings["arm"], problem.start, int(problem.settings["seed"])
+    problem, trace = study_problem.problem, study_problem.held.trace
+    arm, start_policy, seed = problem.settings["arm"], problem.start, int(problem.settings["seed"])
     if len(trace) < 2:
         msg = f"a study needs at least 2 cases to tune on, got {len(trace)}; label more."
         raise ValueError(msg)
-    evidence = measured_tables(of.held, start, arm).evidence
-    groups = None if group is None else CaseGroups.of(trace.cases, group)
-    weight = case_weights(trace.cases)
-    check_groups(groups, weight)
+    evidence = measured_tables(study_problem.held, start_policy, arm).evidence
+    case_groups = None if group_attribute is None else CaseGroups.of(trace.cases, group_attribute)
+    case_weight = case_weights(trace.cases)
+    check_groups(case_groups, case_weight)
     return Cases(
-        held=of.held,
+        held=study_problem.held,
         arm=arm,
-        start=start,
-        defaults=of.defaults,
+        start=start_policy,
+        defaults=study_problem.defaults,
         goal=problem.goal,
         evidence=evidence,
-        decided=decision_cases(evidence)._replace(groups=groups, weight=weight),
+        decided=decision_cases(evidence)._replace(groups=case_groups, weight=case_weight),
         space=problem.space,
         questions=question_numbers(trace.cases),
         seed=seed,
         folds=folds,
         repeats=repeats,
-        weight=weight,
+        weight=case_weight,
     )

@@ -20,9 +20,9 @@ from raglab.store.traces import StudyTrace, Trace
 from raglab.values import NO_LABEL, UNLABELLED, Status, check_labelled, label_codes
 
 # cases that candidates are made of: a fold's fit and line search of 20,000 take three minutes
-MOST_REFITTED = 20_000
+MAX_REFITTED_CASES = 20_000
 # cases of a label below which a split says little of it, and a sample draws no fewer
-LEAST_LABELLED = 30
+MIN_LABEL_CASES = 30
 
 
 class Splits(NamedTuple):
@@ -30,7 +30,7 @@ class Splits(NamedTuple):
 
     made_of: those that candidates are made of and cross-validated on: those that are tuned on, or a
     sample of them. unsplit: cases without a split, which are not used. n_certify: answerable cases
-    of split certify; None where there is no such split.
+    of split certify; None without that split.
     """
 
     tuned_on: StudyTrace
@@ -53,15 +53,15 @@ def study_splits(trace: StudyTrace, seed: int) -> Splits:
       ValueError: a case without a label among those that are tuned or judged on, a split of another
         name, or no case but those of split certify.
     """
-    counts = trace.counted()
-    check_split_names(counts.keys() - {NO_LABEL})
-    if {"tune", "report"} <= counts.keys():
+    split_counts = trace.counted()
+    check_split_names(split_counts.keys() - {NO_LABEL})
+    if {"tune", "report"} <= split_counts.keys():
         tuned_on, judged_on = trace.split("tune"), trace.split("report")
     else:
-        tuned_on = judged_on = _tuned_alone(trace, counts)
+        tuned_on = judged_on = _tuned_alone(trace, split_counts)
     counts_by_label(judged_on)
-    unsplit = sum(counts.get(NO_LABEL, {}).values()) if "tune" in counts else 0
-    n_certify = counts["certify"].get("ok", 0) if "certify" in counts else None
+    unsplit = sum(split_counts.get(NO_LABEL, {}).values()) if "tune" in split_counts else 0
+    n_certify = split_counts["certify"].get("ok", 0) if "certify" in split_counts else None
     return Splits(tuned_on, judged_on, candidate_cases(tuned_on, seed), unsplit, n_certify)
 
 
@@ -74,40 +74,40 @@ def study_goal(goal: Goal, splits: Splits) -> tuple[Goal, FloatArray | None]:
 
     Source: rule S6.15.
     """
-    weight = inclusion_weights(splits.tuned_on)
+    case_weight = inclusion_weights(splits.tuned_on)
     if goal.traffic is None:
-        return goal, weight
-    for cases in (splits.tuned_on, splits.judged_on):
-        check_alone(goal.traffic, inclusion_weights(cases))
-    whole = goal.at_labels(counts_by_label(splits.tuned_on))
-    for cases, where in ((splits.judged_on, "judged on"), (splits.made_of, "made of")):
-        if whole.traffic is not None:
-            whole.traffic.at_labels(counts_by_label(cases), f" among those {where}")
-    return whole, None
+        return goal, case_weight
+    for split_cases in (splits.tuned_on, splits.judged_on):
+        check_alone(goal.traffic, inclusion_weights(split_cases))
+    whole_goal = goal.at_labels(counts_by_label(splits.tuned_on))
+    for split_cases, case_role in ((splits.judged_on, "judged on"), (splits.made_of, "made of")):
+        if whole_goal.traffic is not None:
+            whole_goal.traffic.at_labels(counts_by_label(split_cases), f" among those {case_role}")
+    return whole_goal, None
 
 
-def _tuned_alone(trace: StudyTrace, counts: Mapping[str, object]) -> StudyTrace:
+def _tuned_alone(trace: StudyTrace, split_counts: Mapping[str, object]) -> StudyTrace:
     """Cases to tune on where none is kept to judge.
 
     Split tune, else all but those kept for certificates.
     """
-    if "tune" in counts:
+    if "tune" in split_counts:
         return trace.split("tune")
-    if "certify" not in counts:
+    if "certify" not in split_counts:
         return trace
-    rows = [row for row, case in enumerate(trace.cases) if case.split != "certify"]
-    if not rows:
+    tuning_rows = [case_row for case_row, case in enumerate(trace.cases) if case.split != "certify"]
+    if not tuning_rows:
         msg = "a study needs cases outside of split certify, got none; label some tune."
         raise ValueError(msg)
-    return trace.subset(rows)
+    return trace.subset(tuning_rows)
 
 
 def candidate_cases(trace: StudyTrace, seed: int) -> Trace:
     """Cases that candidates are made of, in memory.
 
-    All, or of more than `MOST_REFITTED` a sample of so many.
+    All, or of more than `MAX_REFITTED_CASES` a sample of so many.
     """
-    return draw_cases(trace, MOST_REFITTED, seed)
+    return draw_cases(trace, MAX_REFITTED_CASES, seed)
 
 
 def counts_by_label(trace: TraceView) -> IntArray:
@@ -116,37 +116,42 @@ def counts_by_label(trace: TraceView) -> IntArray:
     Raises:
       ValueError: a case without a label.
     """
-    by_split = trace.counted().values()
-    without = sum(labels.get(NO_LABEL, 0) for labels in by_split)
+    label_counts = trace.counted().values()
+    n_unlabelled = sum(labels.get(NO_LABEL, 0) for labels in label_counts)
     check_labelled(
-        np.repeat(np.array([UNLABELLED, Status.ok], dtype=np.int8), [without, len(trace) - without])
+        np.repeat(
+            np.array([UNLABELLED, Status.ok], dtype=np.int8),
+            [n_unlabelled, len(trace) - n_unlabelled],
+        )
     )
-    return np.array([sum(labels.get(status.name, 0) for labels in by_split) for status in Status])
+    return np.array(
+        [sum(labels.get(status.name, 0) for labels in label_counts) for status in Status]
+    )
 
 
-def draw_cases(trace: StudyTrace, most: int, seed: int) -> Trace:
+def draw_cases(trace: StudyTrace, max_cases: int, seed: int) -> Trace:
     """At most so many cases in memory, of each label in proportion, in their order.
 
     All where they are no more.
 
     Of a label that is rare 30 are drawn, or all that there are, where so many of each fit. Which
-    are drawn hangs on labels and seed alone, not on how the trace is cut into shards.
+    are drawn depends on labels and seed alone, not on how the trace is cut into shards.
 
     Raises:
       ValueError: a case without a label.
     """
-    if counts_by_label(trace).sum() <= most:
+    if counts_by_label(trace).sum() <= max_cases:
         return trace.loaded()
-    label = check_labelled(join_columns(each_part(part_labels, trace, what="labels")))
-    return trace.subset(_stratified_rows(label, most, seed)).loaded()
+    case_labels = check_labelled(join_columns(each_part(part_labels, trace, what="labels")))
+    return trace.subset(_stratified_rows(case_labels, max_cases, seed)).loaded()
 
 
-def _stratified_rows(label: CodeArray, most: int, seed: int) -> IntArray:
+def _stratified_rows(case_labels: CodeArray, max_cases: int, seed: int) -> IntArray:
     """Positions of so many cases, ascending."""
-    rng = np.random.default_rng([seed, most])
-    sizes = _stratum_sizes(np.bincount(label, minlength=len(Status)), most).tolist()
+    rng = np.random.default_rng([seed, max_cases])
+    sizes = _stratum_sizes(np.bincount(case_labels, minlength=len(Status)), max_cases).tolist()
     drawn = [
-        rng.choice(np.flatnonzero(label == code), size, replace=False)
+        rng.choice(np.flatnonzero(case_labels == code), size, replace=False)
         for code, size in enumerate(sizes)
     ]
     return np.sort(np.concatenate(drawn)).astype(np.int64)
@@ -157,7 +162,7 @@ def _stratum_sizes(n: IntArray, most: int) -> IntArray:
 
     Its share, those left over to the largest remainders.
     """
-    least = np.minimum(n, LEAST_LABELLED)
+    least = np.minimum(n, MIN_LABEL_CASES)
     least = least if least.sum() <= most else np.zeros_like(n)
     rare = np.zeros(len(n), dtype=bool)
     while True:

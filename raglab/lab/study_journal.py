@@ -52,19 +52,19 @@ def half_line(file: Path) -> int:
 
     Only under the lock it is a line that was cut off: else it may be one that is being written.
     """
-    if not file.is_file() or not (size := file.stat().st_size):
+    if not file.is_file() or not (file_size := file.stat().st_size):
         return 0
-    with file.open("rb") as content:
-        for length in (1, min(_TAIL, size), size):
-            content.seek(size - length)
-            tail = content.read(length)
-            end = tail.rfind(b"\n")
-            if end == len(tail) - 1:
+    with file.open("rb") as journal_content:
+        for tail_length in (1, min(_TAIL, file_size), file_size):
+            journal_content.seek(file_size - tail_length)
+            tail = journal_content.read(tail_length)
+            line_end = tail.rfind(b"\n")
+            if line_end == len(tail) - 1:
                 return 0
-            if end >= 0:
+            if line_end >= 0:
                 break
-    last = tail[end + 1 :]
-    return len(last) if _OPENING.startswith(last[: len(_OPENING)]) else 0
+    last_line = tail[line_end + 1 :]
+    return len(last_line) if _OPENING.startswith(last_line[: len(_OPENING)]) else 0
 
 
 def drop_half_line(lock: WholeLinesLock) -> None:

@@ -171,9 +171,13 @@ class TuneResult(Result):
         met by a policy that answers (rule S6.9).
         """
         rates = ("coverage", "over_ask_rate", "missed_ambiguity_rate")
-        names = [name for name in self.goal.targets if name not in {*rates, "pass_rate"}]
-        met = ["met"] if self.goal.targets else []
-        return self.judged[["policy", "judged_by", *_COST, *names, *rates, "pass_rate", *met]]
+        target_names = [
+            target for target in self.goal.targets if target not in {*rates, "pass_rate"}
+        ]
+        met_columns = ["met"] if self.goal.targets else []
+        return self.judged[
+            ["policy", "judged_by", *_COST, *target_names, *rates, "pass_rate", *met_columns]
+        ]
 
     def rates(self) -> pd.DataFrame:
         """Named policies on the judged cases: every rate, with `_k`, `_n`, `_low` and `_high`."""
@@ -189,9 +193,9 @@ class TuneResult(Result):
         Raises:
           KeyError: no such policy.
         """
-        chosen = [self.policies[name] for name in (before, after)]
+        compared_policies = [self.policies[policy_name] for policy_name in (before, after)]
         decisions_before, decisions_after = decide_policies(
-            self.judged_on, chosen, self.settings["arm"]
+            self.judged_on, compared_policies, self.settings["arm"]
         )
         return decisions_before.changed(decisions_after)
 
@@ -253,15 +257,19 @@ class TuneResult(Result):
           `result.report("report.html", certification=raglab.certify_policy(trace, result.policy,
           targets=goal))`
         """
-        policies, failed = self._certified_policies(certification)
-        frozen = self.cockpit_page()
+        policies, failed_certification = self._certified_policies(certification)
+        cockpit_html = self.cockpit_page()
         notes = []
-        if frozen is None:
+        if cockpit_html is None:
             notes.append("The page has no cockpit: raglab/extensions/cockpit is not installed.")
-        if (n := self.counts["refitted_on"]) < len(self.tuned_on):
-            which = f"{n:,} of the {len(self.tuned_on):,} cases tuned on, drawn by label"
-            notes.append(f"Candidates, cross-fitted costs, flat ranges and cockpit are of {which}.")
-        page: Path = public("write_report")(
+        if (n_refitted := self.counts["refitted_on"]) < len(self.tuned_on):
+            case_text = (
+                f"{n_refitted:,} of the {len(self.tuned_on):,} cases tuned on, drawn by label"
+            )
+            notes.append(
+                f"Candidates, cross-fitted costs, flat ranges and cockpit are of {case_text}."
+            )
+        report_path: Path = public("write_report")(
             self.judged_on,
             policies,
             out=path,
@@ -270,16 +278,16 @@ class TuneResult(Result):
             trials=self.trials,
             notes=notes,
             study=self,
-            failed=failed,
+            failed=failed_certification,
             costs=self.goal.costs,
             targets=self.goal.targets,
             min_coverage=self.goal.min_coverage,
             max_over_ask=self.goal.max_over_ask,
             mix=self.goal.mix,
             trace_id=self.settings["trace"],
-            cockpit=frozen,
+            cockpit=cockpit_html,
         )
-        return page
+        return report_path
 
     def _certified_policies(
         self, certification: Certification | None
@@ -330,5 +338,7 @@ class TuneResult(Result):
         frozen_page: StudyPage | None = extensions("study_page").get("cockpit")
         if frozen_page is None:
             return None
-        shown = candidate_cases(self.tuned_on, int(self.settings["seed"]))
-        return frozen_page(shown, self.policy, self.default_policy, self.goal, self.settings["arm"])
+        shown_cases = candidate_cases(self.tuned_on, int(self.settings["seed"]))
+        return frozen_page(
+            shown_cases, self.policy, self.default_policy, self.goal, self.settings["arm"]
+        )

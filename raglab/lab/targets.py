@@ -96,30 +96,50 @@ def reachable(
     Source: rule S6.9.
     """
     n_ok = int((signals.label == Status.ok).sum())
-    least = _least(min_coverage, n_ok, len(signals.label), max_over_ask)
+    least_covered = _least(min_coverage, n_ok, len(signals.label), max_over_ask)
     keepers = _signal_keepers(signals, targets)
-    for frame, name in ((table, ""), (trials, "a trial of the study")):
-        if frame is not None:
-            rows = frame.reindex(columns=["coverage", "over_ask_rate"]).astype(np.float64)
+    for rate_table, source_name in ((table, ""), (trials, "a trial of the study")):
+        if rate_table is not None:
+            keeper_rates = rate_table.reindex(columns=["coverage", "over_ask_rate"]).astype(
+                np.float64
+            )
             keepers += [
-                Keeper(name or str(rows.index[place]), *rows.iloc[place].tolist())
-                for place in _keeping(frame, targets)
+                Keeper(
+                    source_name or str(keeper_rates.index[row_index]),
+                    *keeper_rates.iloc[row_index].tolist(),
+                )
+                for row_index in _keeping(rate_table, targets)
             ]
-    answers = [
-        keeper for keeper in keepers if keeper.coverage >= least and keeper.over_ask <= max_over_ask
+    answering_keepers = [
+        keeper
+        for keeper in keepers
+        if keeper.coverage >= least_covered and keeper.over_ask <= max_over_ask
     ]
-    best = max(answers, key=lambda keeper: (keeper.coverage, -keeper.over_ask), default=None)
-    known = [] if best else [keeper for keeper in keepers if not np.isnan(keeper[1:]).any()]
-    bought = min(known, key=lambda keeper: (keeper.over_ask, -keeper.coverage), default=None)
-    return Reachable(best, bought, least, max_over_ask)
+    best_keeper = max(
+        answering_keepers, key=lambda keeper: (keeper.coverage, -keeper.over_ask), default=None
+    )
+    measured_keepers = (
+        [] if best_keeper else [keeper for keeper in keepers if not np.isnan(keeper[1:]).any()]
+    )
+    bought_keeper = min(
+        measured_keepers, key=lambda keeper: (keeper.over_ask, -keeper.coverage), default=None
+    )
+    return Reachable(best_keeper, bought_keeper, least_covered, max_over_ask)
 
 
 def _least(min_coverage: float | None, n_ok: int, n_cases: int, max_over_ask: float) -> float:
-    least = least_coverage(n_ok, n_cases) if min_coverage is None else min_coverage
-    for name, share in (("min_coverage", least), ("max_over_ask", max_over_ask)):
-        if not 0.0 <= share <= 1.0:
-            refuse(f"{name} must be in [0, 1]", share, "it is a share of cases, 0.1 for 10 %")
-    return least
+    least_covered = least_coverage(n_ok, n_cases) if min_coverage is None else min_coverage
+    for argument, checked_share in (
+        ("min_coverage", least_covered),
+        ("max_over_ask", max_over_ask),
+    ):
+        if not 0.0 <= checked_share <= 1.0:
+            refuse(
+                f"{argument} must be in [0, 1]",
+                checked_share,
+                "it is a share of cases, 0.1 for 10 %",
+            )
+    return least_covered
 
 
 # a number or an array of them
@@ -128,23 +148,34 @@ def target_met(name: str, rate: Any, limit: float) -> Any:  # noqa: ANN401
     return rate <= limit if RATE_TABLE[name].better == "low" else rate >= limit
 
 
-def _signal_rates(signals: AnswerSignals, every: ThresholdRates) -> pd.DataFrame:
+def _signal_rates(signals: AnswerSignals, threshold_rates: ThresholdRates) -> pd.DataFrame:
     """Rates of every threshold that answers at or above it and refuses below, a row each."""
     import pandas as pd
 
-    labels = np.bincount(signals.label, minlength=len(Status))
-    n, unasked = len(signals.label), np.zeros(len(every.answered))
-    of_refuse = metrics.risk_coverage(signals.label == Status.refuse, signals.score[every.signal])
-    passed = every.answered - every.wrong + labels[Status.refuse] - (of_refuse.n - of_refuse.k)
-    rates = {
-        "false_refusal_rate": every.false_refusal,
-        "hallucination_rate": every.hallucination,
-        "over_ask_rate": unasked if labels[Status.ambiguous] < n else unasked * np.nan,
-        "missed_ambiguity_rate": unasked + 1.0 if labels[Status.ambiguous] else unasked * np.nan,
-        "coverage": every.answered / n,
-        "pass_rate": passed / n,
+    label_counts = np.bincount(signals.label, minlength=len(Status))
+    n_cases, no_questions = len(signals.label), np.zeros(len(threshold_rates.answered))
+    refusal_curve = metrics.risk_coverage(
+        signals.label == Status.refuse, signals.score[threshold_rates.signal]
+    )
+    n_passed = (
+        threshold_rates.answered
+        - threshold_rates.wrong
+        + label_counts[Status.refuse]
+        - (refusal_curve.n - refusal_curve.k)
+    )
+    rate_columns = {
+        "false_refusal_rate": threshold_rates.false_refusal,
+        "hallucination_rate": threshold_rates.hallucination,
+        "over_ask_rate": no_questions
+        if label_counts[Status.ambiguous] < n_cases
+        else no_questions * np.nan,
+        "missed_ambiguity_rate": no_questions + 1.0
+        if label_counts[Status.ambiguous]
+        else no_questions * np.nan,
+        "coverage": threshold_rates.answered / n_cases,
+        "pass_rate": n_passed / n_cases,
     }
-    return pd.DataFrame(rates)
+    return pd.DataFrame(rate_columns)
 
 
 def _signal_keepers(signals: AnswerSignals, targets: Mapping[str, float]) -> list[Keeper]:
@@ -154,20 +185,20 @@ def _signal_keepers(signals: AnswerSignals, targets: Mapping[str, float]) -> lis
     """
     keepers = []
     for signal in signals.score:
-        every = threshold_rates(signals, signal)
+        signal_rates = threshold_rates(signals, signal)
         # a lower threshold answers more
-        for place in _keeping(_signal_rates(signals, every), targets)[-1:]:
-            most = every.at(int(place))
-            name = f"{signal} at or above {decimals(most.threshold)}"
-            keepers.append(Keeper(name, most.answered / len(signals.label), 0.0))
+        for rate_index in _keeping(_signal_rates(signals, signal_rates), targets)[-1:]:
+            signal_rate = signal_rates.at(int(rate_index))
+            keeper_name = f"{signal} at or above {decimals(signal_rate.threshold)}"
+            keepers.append(Keeper(keeper_name, signal_rate.answered / len(signals.label), 0.0))
     return keepers
 
 
-def _keeping(frame: pd.DataFrame, targets: Mapping[str, float]) -> NDArray[np.int64]:
+def _keeping(rate_table: pd.DataFrame, targets: Mapping[str, float]) -> NDArray[np.int64]:
     """Rows of a table that keep all targets; none where it lacks a target's rate."""
-    keeps = np.full(len(frame), set(targets) <= set(frame.columns))
+    keeps = np.full(len(rate_table), set(targets) <= set(rate_table.columns))
     for name, limit in targets.items() if keeps.any() else ():
-        keeps &= target_met(name, frame[name].to_numpy(dtype=np.float64), limit)
+        keeps &= target_met(name, rate_table[name].to_numpy(dtype=np.float64), limit)
     return np.flatnonzero(keeps)
 
 
@@ -218,26 +249,35 @@ def verdicts(
     """
     if not targets:
         return []
-    most = targets.get("over_ask_rate", max_over_ask)
-    least = _least(min_coverage, int(row["false_refusal_rate_n"]), int(row["coverage_n"]), most)
-    enough, little = row["coverage"] >= least, not row["over_ask_rate"] > most
-    missed = "not met" if can else UNREACHABLE
-    beside = {"coverage": least, "over_ask_rate": most}
-    holds = {"coverage": bool(enough), "over_ask_rate": bool(little)}
-    limits = dict(targets) | {name: beside[name] for name in beside if name not in targets}
+    max_asked = targets.get("over_ask_rate", max_over_ask)
+    least_covered = _least(
+        min_coverage, int(row["false_refusal_rate_n"]), int(row["coverage_n"]), max_asked
+    )
+    covers_enough, asks_little = (
+        row["coverage"] >= least_covered,
+        not row["over_ask_rate"] > max_asked,
+    )
+    missed_verdict = "not met" if can else UNREACHABLE
+    further_limits = {"coverage": least_covered, "over_ask_rate": max_asked}
+    further_met = {"coverage": bool(covers_enough), "over_ask_rate": bool(asks_little)}
+    all_limits = dict(targets) | {
+        name: further_limits[name] for name in further_limits if name not in targets
+    }
 
     def verdict(name: str, limit: float) -> TargetVerdict:
         if name not in targets:
-            says = "met" if holds[name] else "not met"
+            says = "met" if further_met[name] else "not met"
         elif not target_met(name, row[name], limit):
-            says = missed
+            says = missed_verdict
         else:
-            says = "met" if all(holds.values()) or RATE_TABLE[name].better == "high" else BOUGHT
+            says = (
+                "met" if all(further_met.values()) or RATE_TABLE[name].better == "high" else BOUGHT
+            )
         k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
         counts = int(k), int(n), float(low), float(high)
         return TargetVerdict(name, limit, *counts, says, name in targets)
 
-    return [verdict(name, limit) for name, limit in limits.items()]
+    return [verdict(name, limit) for name, limit in all_limits.items()]
 
 
 def certifiable(n: int, delta: float = DELTA) -> float:
@@ -253,7 +293,7 @@ def certifiable(n: int, delta: float = DELTA) -> float:
     )
 
 
-DIAGNOSIS = [
+DIAGNOSIS_COLUMNS = [
     "signal",
     "AUROC",
     "AUROC_low",
@@ -296,38 +336,58 @@ def diagnosis(
     """
     import pandas as pd
 
-    needed, rows = cases_needed(alpha, delta), []
+    n_needed, signal_rows = cases_needed(alpha, delta), []
     # of a signal without any error
     best_low = float(metrics.auroc_interval(right, right.astype(np.float64)).low)
     n_rarer, rarer = min((int(right.sum()), "right"), (int((~right).sum()), "wrong"))
-    for name, score in scores.items():
-        row: dict[str, Any] = {"signal": name, "verdict": NOT_MEASURED}
-        rows.append(row)
-        if np.isnan(score).all():
+    for signal_name, signal_scores in scores.items():
+        signal_row: dict[str, Any] = {"signal": signal_name, "verdict": NOT_MEASURED}
+        signal_rows.append(signal_row)
+        if np.isnan(signal_scores).all():
             continue
-        low, high = map(float, metrics.auroc_interval(right, score))
-        row |= {"AUROC": metrics.auroc(right, score), "AUROC_low": low, "AUROC_high": high}
-        curve = metrics.risk_coverage(right, score)
+        lower_end, upper_end = map(float, metrics.auroc_interval(right, signal_scores))
+        signal_row |= {
+            "AUROC": metrics.auroc(right, signal_scores),
+            "AUROC_low": lower_end,
+            "AUROC_high": upper_end,
+        }
+        risk_curve = metrics.risk_coverage(right, signal_scores)
         # With fewer answered cases even no error at all certifies nothing, so those coverages are
         # left out; the verdict of a signal without any says so.
-        usable = np.round(curve.n * size) >= needed
-        k, n, risks = curve.k[usable], curve.n[usable], curve.y[usable]
-        if not len(k):
-            row["verdict"] = f"too few cases: {needed} must be answered"
+        is_usable = np.round(risk_curve.n * size) >= n_needed
+        wrong_counts, answered_counts, risks = (
+            risk_curve.k[is_usable],
+            risk_curve.n[is_usable],
+            risk_curve.y[is_usable],
+        )
+        if not len(wrong_counts):
+            signal_row["verdict"] = f"too few cases: {n_needed} must be answered"
             continue
-        chance = float(certification_chance(k, n, n * size, alpha, delta).max())
-        row |= {"coverage": float(curve.x[usable][0]), "wrong": int(k[0]), "answered": int(n[0])}
-        row |= {"risk": float(risks[0]), "lowest_risk": float(risks.min()), "chance": chance}
-        if curve.y[-1] <= alpha:
-            row["verdict"] = "always answering reaches it"
-        elif not low > 0.5:
-            few = f"too few cases to tell: {n_rarer} {rarer}"
-            row["verdict"] = NO_SEPARATION if best_low > 0.5 else few
-        elif row["lowest_risk"] > alpha:
-            row["verdict"] = "separates, but not down to the target"
+        best_chance = float(
+            certification_chance(
+                wrong_counts, answered_counts, answered_counts * size, alpha, delta
+            ).max()
+        )
+        signal_row |= {
+            "coverage": float(risk_curve.x[is_usable][0]),
+            "wrong": int(wrong_counts[0]),
+            "answered": int(answered_counts[0]),
+        }
+        signal_row |= {
+            "risk": float(risks[0]),
+            "lowest_risk": float(risks.min()),
+            "chance": best_chance,
+        }
+        if risk_curve.y[-1] <= alpha:
+            signal_row["verdict"] = "always answering reaches it"
+        elif not lower_end > 0.5:
+            too_few = f"too few cases to tell: {n_rarer} {rarer}"
+            signal_row["verdict"] = NO_SEPARATION if best_low > 0.5 else too_few
+        elif signal_row["lowest_risk"] > alpha:
+            signal_row["verdict"] = "separates, but not down to the target"
         else:
-            unlikely = "reached here, but a certificate is unlikely"
-            row["verdict"] = "within reach" if chance >= EVEN else unlikely
+            unlikely_text = "reached here, but a certificate is unlikely"
+            signal_row["verdict"] = "within reach" if best_chance >= EVEN else unlikely_text
     # Stated in full: where no signal answers enough, the table still has every column.
-    frame = pd.DataFrame(rows, columns=DIAGNOSIS)
-    return frame.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)
+    diagnosis_table = pd.DataFrame(signal_rows, columns=DIAGNOSIS_COLUMNS)
+    return diagnosis_table.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)

@@ -75,10 +75,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Method = Literal["quantile", "refit"]
-LEAST_OK = 20  # questions labelled ok below which all questions are mapped on
+MIN_OK_QUESTIONS = 20  # questions labelled ok below which all questions are mapped on
 UNMEASURED, OUTSIDE, BOUNDED, REFITTED = "unmeasured", "outside", "bounded", "refitted"
-UNRECORDED = "Without looks= neither a failed look nor an earlier choice on these cases is known."
-COLUMNS = [
+UNRECORDED_LOOKS = (
+    "Without looks= neither a failed look nor an earlier choice on these cases is known."
+)
+RESCALED_COLUMNS = [
     "path",
     "from",
     "to",
@@ -88,7 +90,7 @@ COLUMNS = [
     "missing_to",
     "note",
 ]
-DELTA = 0.1  # error of the promise where nothing states another
+DEFAULT_DELTA = 0.1  # error of the promise where nothing states another
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -135,8 +137,8 @@ class RescaledThresholds(Result):
     @property
     def hypotheses(self) -> int:
         """Policies that the certify questions may have chosen; they divide delta for the test."""
-        tested = self.certification
-        return look_divisor(tested.certificate.hypotheses, self.look) if tested else 1
+        certification = self.certification
+        return look_divisor(certification.certificate.hypotheses, self.look) if certification else 1
 
     @property
     def certified(self) -> bool:
@@ -144,21 +146,23 @@ class RescaledThresholds(Result):
         return self.certification is not None and self.certification.policy is not None
 
     def _summary(self) -> Summary:
-        moved = int((self.table["from"] != self.table["to"]).sum())
-        facts: list[tuple[Cell | str, ...]] = [
+        n_moved = int((self.table["from"] != self.table["to"]).sum())
+        summary_facts: list[tuple[Cell | str, ...]] = [
             ("policy", self.policy.policy_id),
-            ("moved", f"{moved} of {len(self.table)} thresholds"),
+            ("moved", f"{n_moved} of {len(self.table)} thresholds"),
             ("certified", Cell("yes", mark="good") if self.certified else Cell("no", mark="bad")),
         ]
         if self.look:
-            facts += [("look", f"{self.look}"), ("delta", f"{self.delta:.3g}")]
-            facts.append(("hypotheses", f"{self.hypotheses:,}"))
-        for name, judged in (("on report", self.judged), ("unmapped", self.unmapped)):
-            facts += [(name, judged.verdict)] if judged is not None else []
+            summary_facts += [("look", f"{self.look}"), ("delta", f"{self.delta:.3g}")]
+            summary_facts.append(("hypotheses", f"{self.hypotheses:,}"))
+        for fact_name, retest_result in (("on report", self.judged), ("unmapped", self.unmapped)):
+            summary_facts += (
+                [(fact_name, retest_result.verdict)] if retest_result is not None else []
+            )
         for level in (Validity.uncertain, Validity.lost):
-            n = int((self.labels == level).sum())
-            facts += [(f"labels {level.name}", f"{n:,}")] if n else []
-        return Summary(facts, {"thresholds": self.table}, (*self.missing, *self.notes))
+            n_cases = int((self.labels == level).sum())
+            summary_facts += [(f"labels {level.name}", f"{n_cases:,}")] if n_cases else []
+        return Summary(summary_facts, {"thresholds": self.table}, (*self.missing, *self.notes))
 
 
 class Promised(NamedTuple):
@@ -256,67 +260,92 @@ def rescale_thresholds(
     """
     certified_arm = (policy.certificate or {}).get("arm")
     old_arm = certified_arm if arm is None and certified_arm in trace.arms else arm
-    arms = paired_arms(trace, to, old_arm, to_arm, "to_arm")
-    promised = _promised(policy, targets, delta)
-    fitted = "a fused gate" if policy.fused.enabled else "a decision model"
+    arm_pair = paired_arms(trace, to, old_arm, to_arm, "to_arm")
+    promise_terms = _promised(policy, targets, delta)
+    fit_name = "a fused gate" if policy.fused.enabled else "a decision model"
     if method not in get_args(Method):
         msg = f"method must be one of {', '.join(get_args(Method))}, got {method!r}."
         raise ValueError(msg)
-    if method == "refit" and not promised.targets:
+    if method == "refit" and not promise_terms.targets:
         msg = "refit must have targets to choose by, got none; state targets=."
         raise ValueError(msg)
     if method == "quantile" and (policy.fused.enabled or policy.decision.rule == EXPECTED_COST):
-        msg = f"{fitted} can not be moved, got method {method!r}; method='refit', or switch it off."
+        msg = (
+            f"{fit_name} can not be moved, got method {method!r}; method='refit', or switch it off."
+        )
         raise ValueError(msg)
+    # Mapping compares shares of the same questions: of others it would mean nothing.
     _check_same_cases(trace, to)
-    labels = label_validity(trace, to)
-    there = _mapping_cases(to)
-    mapped = _mapped_thresholds(_mapping_cases(trace), there, policy, arms)
+    validity = label_validity(trace, to)
+    # Certify and report cases stay unseen until the policy is fixed.
+    mapping_trace = _mapping_cases(to)
+    mapping = _mapped_thresholds(_mapping_cases(trace), mapping_trace, policy, arm_pair)
     if method == "refit":
-        mapped = _refitted(there, mapped, promised, arms[1])
-    moved = with_scores_of(mapped.policy, there.meta)
+        mapping = _refitted(mapping_trace, mapping, promise_terms, arm_pair[1])
+    moved_policy = with_scores_of(mapping.policy, mapping_trace.meta)
     # It remembers the cases its thresholds were mapped on beside others it remembers.
-    if moved.policy_id != policy.policy_id:
-        moved = with_further_cases(moved, [case.query for case in _all_cases(there)])
-    tested, lacking = _tested(to, policy, moved, promised, labels, arms[1], looks)
-    judged, unmapped, doubts = _judged(to, policy, moved, promised, arms[1])
-    unrecorded = [UNRECORDED] if tested and tested.certificate.looks and looks is None else []
+    if moved_policy.policy_id != policy.policy_id:
+        moved_policy = with_further_cases(
+            moved_policy, [case.query for case in _all_cases(mapping_trace)]
+        )
+    certification, missing_promises = _tested(
+        to, policy, moved_policy, promise_terms, validity, arm_pair[1], looks
+    )
+    mapped_retest, old_retest, judging_notes = _judged(
+        to, policy, moved_policy, promise_terms, arm_pair[1]
+    )
+    record_notes = (
+        [UNRECORDED_LOOKS]
+        if certification and certification.certificate.looks and looks is None
+        else []
+    )
     return RescaledThresholds(
-        policy=(tested and tested.policy) or moved,
-        table=mapped.table,
-        labels=labels,
-        certification=tested,
-        judged=judged,
-        unmapped=unmapped,
-        missing=(*mapped.missing, *lacking),
-        notes=(*mapped.notes, *unrecorded, *doubts),
+        policy=(certification and certification.policy) or moved_policy,
+        table=mapping.table,
+        labels=validity,
+        certification=certification,
+        judged=mapped_retest,
+        unmapped=old_retest,
+        missing=(*mapping.missing, *missing_promises),
+        notes=(*mapping.notes, *record_notes, *judging_notes),
     )
 
 
 def _promised(policy: Policy, targets: Mapping[str, float] | None, delta: float | None) -> Promised:
     """Targets, costs and budget: those given, else those of the policy's certificate."""
     defect = certificate_defect(policy)
-    stated = None if defect else policy.certificate
-    rows = stated or {}
-    wanted = stated_targets(rows) if targets is None else dict(targets)
-    budget = float(rows.get("budget", rows.get("delta", DELTA))) if delta is None else delta
-    if wanted:
-        checked_settings(wanted, rows.get("costs"), budget)
-    metrics.check_delta(budget)
-    costs = rows.get("costs") if COST in wanted else None
-    why = f"The old certificate is not read: {defect}" if defect else ""
-    if "delta" in rows.get("mix", {}):
-        why = "The mix of the old certificate is an estimate; certify anew with it."
-    return Promised(wanted, costs, budget, stated, why, stated_mix(rows))
+    valid_certificate = None if defect else policy.certificate
+    certificate_fields = valid_certificate or {}
+    declared_targets = stated_targets(certificate_fields) if targets is None else dict(targets)
+    error_budget = (
+        float(certificate_fields.get("budget", certificate_fields.get("delta", DEFAULT_DELTA)))
+        if delta is None
+        else delta
+    )
+    if declared_targets:
+        checked_settings(declared_targets, certificate_fields.get("costs"), error_budget)
+    metrics.check_delta(error_budget)
+    outcome_costs = certificate_fields.get("costs") if COST in declared_targets else None
+    defect_note = f"The old certificate is not read: {defect}" if defect else ""
+    if "delta" in certificate_fields.get("mix", {}):
+        defect_note = "The mix of the old certificate is an estimate; certify anew with it."
+    return Promised(
+        declared_targets,
+        outcome_costs,
+        error_budget,
+        valid_certificate,
+        defect_note,
+        stated_mix(certificate_fields),
+    )
 
 
 def _all_cases(trace: TraceView) -> list[Case]:
     return list(chain.from_iterable(cases_by_shard(trace)))
 
 
-def _check_same_cases(trace: TraceView, to: TraceView) -> None:
+def _check_same_cases(trace: TraceView, new_trace: TraceView) -> None:
     """Refuse traces of other questions, splits or labels, whatever the order of their rows."""
-    keys = [
+    trace_keys = [
         [
             (
                 "\n".join((plain_question(case.query), *sorted(case.selected_sources))),
@@ -325,21 +354,24 @@ def _check_same_cases(trace: TraceView, to: TraceView) -> None:
             )
             for case in _all_cases(view)
         ]
-        for view in (trace, to)
+        for view in (trace, new_trace)
     ]
-    checks = (
+    key_checks = (
         ("questions and documents that the user named", "retrieve the same cases twice"),
         ("splits", "deal the splits before either trace is built"),
         ("labels", "correct sources, option and answers in both"),
     )
-    for width, (what, remedy) in enumerate(checks, 1):
-        before, after = (Counter(key[:width] for key in of_trace) for of_trace in keys)
-        differing = max((before - after).total(), (after - before).total())
-        if differing:
-            first = " ".join(min((before - after) or (after - before)))
+    for key_width, (subject, remedy) in enumerate(key_checks, 1):
+        old_counts, new_counts = (
+            Counter(case_key[:key_width] for case_key in case_keys) for case_keys in trace_keys
+        )
+        n_differing = max((old_counts - new_counts).total(), (new_counts - old_counts).total())
+        if n_differing:
+            first_example = " ".join(min((old_counts - new_counts) or (new_counts - old_counts)))
             msg = (
-                f"trace and to must hold the same {what}, got {differing:,} of {len(keys[0]):,} "
-                f"cases that differ, such as {first!r:.200}; {remedy}."
+                f"trace and to must hold the same {subject}, got {n_differing:,} of "
+                f"{len(trace_keys[0]):,} "
+                f"cases that differ, such as {first_example!r:.200}; {remedy}."
             )
             raise ValueError(msg)
 
@@ -351,17 +383,19 @@ def _mapping_cases(trace: TraceView) -> TraceView:
       ValueError: every case is held back.
     """
     view: Any = trace
-    splits = [case.split for case in _all_cases(trace)]
-    wanted = {"tune"} if "tune" in splits else {*splits} - {*HELD_BACK_SPLITS}
-    rows = [row for row, split in enumerate(splits) if split in wanted]
-    if splits and not rows:
+    case_splits = [case.split for case in _all_cases(trace)]
+    mapping_splits = {"tune"} if "tune" in case_splits else {*case_splits} - {*HELD_BACK_SPLITS}
+    case_rows = [row for row, split in enumerate(case_splits) if split in mapping_splits]
+    if case_splits and not case_rows:
         msg = (
             "thresholds must be mapped on cases of split tune or of none, got "
-            f"{', '.join(sorted(map(str, {*splits})))} alone; give the whole trace."
+            f"{', '.join(sorted(map(str, {*case_splits})))} alone; give the whole trace."
         )
         raise ValueError(msg)
-    mapped_on: TraceView = trace if len(rows) == len(splits) else view.subset(rows)
-    return mapped_on
+    mapping_trace: TraceView = (
+        trace if len(case_rows) == len(case_splits) else view.subset(case_rows)
+    )
+    return mapping_trace
 
 
 class Scores(NamedTuple):
@@ -379,116 +413,179 @@ def shard_scores(trace: TraceData, policy: Policy, arm: str | None) -> Scores:
 
     Pure, so that any worker may measure a shard.
     """
-    acting, by_cost = acting_gates(policy), policy.decision.rule == EXPECTED_COST
+    acting_names, decides_by_cost = acting_gates(policy), policy.decision.rule == EXPECTED_COST
     # A decision model does not act on thresholds, and would be refused on hits of another arm.
-    policy = policy.replace("decision.rule", "chain") if by_cost else policy
+    policy = policy.replace("decision.rule", "chain") if decides_by_cost else policy
     thresholds, evidence = policy_thresholds([policy]), measured_tables(trace, policy, arm).evidence
     # fitted, or of the answers: no embedder's scale
-    fixed = {gate.name for gate in GATES if not gate.moved} | {"decision"}
-    by_path = {}
-    for path, swept in swept_paths(evidence.known).items():
-        is_acting = swept.section in acting or (swept.section == "resolver" and not by_cost)
-        if swept.section in fixed or not is_acting or swept.whole or policy.value(path) is None:
+    fixed_sections = {gate.name for gate in GATES if not gate.moved} | {"decision"}
+    scores_by_path = {}
+    for path, swept_threshold in swept_paths(evidence.known).items():
+        is_acting = swept_threshold.section in acting_names or (
+            swept_threshold.section == "resolver" and not decides_by_cost
+        )
+        if (
+            swept_threshold.section in fixed_sections
+            or not is_acting
+            or swept_threshold.whole
+            or policy.value(path) is None
+        ):
             continue
-        by_path[path] = _passes_above(swept) * threshold_values(evidence, thresholds, path, 0)[0]
-    return Scores(by_path, evidence.known)
+        scores_by_path[path] = (
+            _passes_above(swept_threshold) * threshold_values(evidence, thresholds, path, 0)[0]
+        )
+    return Scores(scores_by_path, evidence.known)
 
 
-def _passes_above(swept: Threshold) -> float:
+def _passes_above(swept_threshold: Threshold) -> float:
     """Sign that makes more of a score pass."""
-    return 1.0 if swept.side == "floor" else -1.0
+    return 1.0 if swept_threshold.side == "floor" else -1.0
 
 
 def _mapped_thresholds(
-    here: TraceView, there: TraceView, policy: Policy, arms: tuple[str, str]
+    old_trace: TraceView, new_trace: TraceView, policy: Policy, arm_pair: tuple[str, str]
 ) -> Mapped:
     """Policy whose thresholds are moved to the scores of the new cases."""
     import pandas as pd
 
-    views = (here, there)
-    before, after = (_scores(view, policy, arm) for view, arm in zip(views, arms, strict=True))
-    labels = [label_codes(_all_cases(view)) for view in views]
+    views = (old_trace, new_trace)
+    old_scores, new_scores = (
+        _scores(view, policy, arm) for view, arm in zip(views, arm_pair, strict=True)
+    )
+    label_pair = [label_codes(_all_cases(view)) for view in views]
     # Questions labelled ok are those that an answer may be lost of, so that their share is kept.
-    is_ok = [label == Status.ok for label in labels]
-    notes, missing, changes, rows = [], list[str](), dict[str, float](), list[tuple[Any, ...]]()
-    if (n_ok := int(is_ok[0].sum())) < LEAST_OK:
-        notes.append(f"Mapped on all {len(is_ok[0]):,} questions: {n_ok} labelled ok are too few.")
-        is_ok = [np.ones_like(rows_ok) for rows_ok in is_ok]
-    thresholds = swept_paths(before.known)
-    _check_declared(before, after)
-    for path, every_old in before.by_path.items():
-        swept, value = thresholds[path], float(policy.value(path))
-        scores = (every_old, after.by_path[path])
-        old, new = (of[rows_ok] for of, rows_ok in zip(scores, is_ok, strict=True))
-        blank = [1.0 - np.isfinite(of).mean() for of in (old, new)]
-        pair = (("old", old), ("new", new))
-        unmapped = [side for side, of in pair if len(np.unique(of[np.isfinite(of)])) < 2]
-        if unmapped:
-            rows.append((path, value, value, np.nan, np.nan, *blank, UNMEASURED))
-            if not _is_same(old, new):
-                missing.append(
+    ok_masks = [case_labels == Status.ok for case_labels in label_pair]
+    notes, missing_notes, moved_values, table_rows = (
+        [],
+        list[str](),
+        dict[str, float](),
+        list[tuple[Any, ...]](),
+    )
+    if (n_ok := int(ok_masks[0].sum())) < MIN_OK_QUESTIONS:
+        notes.append(
+            f"Mapped on all {len(ok_masks[0]):,} questions: {n_ok} labelled ok are too few."
+        )
+        ok_masks = [np.ones_like(ok_mask) for ok_mask in ok_masks]
+    thresholds = swept_paths(old_scores.known)
+    _check_declared(old_scores, new_scores)
+    for path, old_values in old_scores.by_path.items():
+        swept_threshold, threshold_value = thresholds[path], float(policy.value(path))
+        score_pair = (old_values, new_scores.by_path[path])
+        old_ok, new_ok = (
+            side_scores[ok_mask] for side_scores, ok_mask in zip(score_pair, ok_masks, strict=True)
+        )
+        missing_shares = [1.0 - np.isfinite(side_scores).mean() for side_scores in (old_ok, new_ok)]
+        scores_by_side = (("old", old_ok), ("new", new_ok))
+        unmapped_sides = [
+            side
+            for side, side_scores in scores_by_side
+            if len(np.unique(side_scores[np.isfinite(side_scores)])) < 2
+        ]
+        # A constant signal has no order, so that no share of it can be kept.
+        if unmapped_sides:
+            table_rows.append(
+                (
+                    path,
+                    threshold_value,
+                    threshold_value,
+                    np.nan,
+                    np.nan,
+                    *missing_shares,
+                    UNMEASURED,
+                )
+            )
+            if not _is_same(old_ok, new_ok):
+                missing_notes.append(
                     f"{path} is not mapped: its signal is missing or constant in the "
-                    f"{' and '.join(unmapped)} trace."
+                    f"{' and '.join(unmapped_sides)} trace."
                 )
             continue
-        _warn_of_turn(path, scores, labels)
-        moved, note = _moved_value(swept, value, scores, old, new)
-        low = changes.get(f"{swept.section}.min", -np.inf)
-        if swept.signal and swept.key == "max" and low > moved:
-            moved, note = low, BOUNDED
-        changes[path] = moved
-        sign = _passes_above(swept)
-        shares = [float((of >= sign * at).mean()) for of, at in ((old, value), (new, moved))]
-        rows.append((path, value, moved, *shares, *blank, note))
-    calibrated = policy.confidence.fallback == "cosine" and policy.confidence.calibration
-    if calibrated and "confidence" in acting_gates(policy):
+        _warn_of_turn(path, score_pair, label_pair)
+        moved_value, note = _moved_value(
+            swept_threshold, threshold_value, score_pair, old_ok, new_ok
+        )
+        lower_bound = moved_values.get(f"{swept_threshold.section}.min", -np.inf)
+        # The upper bound of a signal must not fall below its lower one, or nothing could pass.
+        if swept_threshold.signal and swept_threshold.key == "max" and lower_bound > moved_value:
+            moved_value, note = lower_bound, BOUNDED
+        moved_values[path] = moved_value
+        sign = _passes_above(swept_threshold)
+        pass_shares = [
+            float((side_scores >= sign * side_value).mean())
+            for side_scores, side_value in ((old_ok, threshold_value), (new_ok, moved_value))
+        ]
+        table_rows.append((path, threshold_value, moved_value, *pass_shares, *missing_shares, note))
+    cosine_calibration = policy.confidence.fallback == "cosine" and policy.confidence.calibration
+    if cosine_calibration and "confidence" in acting_gates(policy):
         notes.append("The calibrated cosine is not mapped: fit it by raglab.lab.calibrate_cosine.")
-    if own := policy_thresholds([policy]).own:
-        notes.append(f"Own gates are not mapped: {', '.join(own)}.")
-    moves = ((path, value) for path, value in changes.items() if value != policy.value(path))
-    changed = policy.replace(*chain.from_iterable(moves), "certificate", None)
-    return Mapped(changed, pd.DataFrame(rows, columns=COLUMNS), tuple(notes), tuple(missing))
+    if user_gates := policy_thresholds([policy]).own:
+        notes.append(f"Own gates are not mapped: {', '.join(user_gates)}.")
+    value_changes = (
+        (path, threshold_value)
+        for path, threshold_value in moved_values.items()
+        if threshold_value != policy.value(path)
+    )
+    changed_policy = policy.replace(*chain.from_iterable(value_changes), "certificate", None)
+    return Mapped(
+        changed_policy,
+        pd.DataFrame(table_rows, columns=RESCALED_COLUMNS),
+        tuple(notes),
+        tuple(missing_notes),
+    )
 
 
-def _warn_of_turn(path: str, scores: tuple[Array, Array], labels: list[NDArray[np.int8]]) -> None:
+def _warn_of_turn(
+    path: str, score_pair: tuple[Array, Array], label_pair: list[NDArray[np.int8]]
+) -> None:
     """Warn of a new score that ranks the wrong way round where the old one does not."""
-    old, new = (ScoredCases.of_labels(*pair) for pair in zip(scores, labels, strict=True))
-    turned = new.contradiction(f"the new score of {path}")
-    if turned and old.ranking().low > 0.5:
-        warn_user(turned)
+    old_cases, new_cases = (
+        ScoredCases.of_labels(*scores_and_labels)
+        for scores_and_labels in zip(score_pair, label_pair, strict=True)
+    )
+    contradiction = new_cases.contradiction(f"the new score of {path}")
+    if contradiction and old_cases.ranking().low > 0.5:
+        warn_user(contradiction)
 
 
 def _scores(view: TraceView, policy: Policy, arm: str) -> Scores:
     """Scores of all cases, by the path of their threshold."""
     parts = list(each_shard(shard_scores, view, policy, arm, what="measure"))
-    paths = parts[0].by_path
-    joined = {path: np.concatenate([part.by_path[path] for part in parts]) for path in paths}
-    return Scores(joined, parts[0].known)
+    threshold_paths = parts[0].by_path
+    joined_scores = {
+        path: np.concatenate([part.by_path[path] for part in parts]) for path in threshold_paths
+    }
+    return Scores(joined_scores, parts[0].known)
 
 
-def _is_same(old: Array, new: Array) -> bool:
+def _is_same(old_scores: Array, new_scores: Array) -> bool:
     """Whether the scores are the same, in any order."""
-    return np.array_equal(np.sort(old), np.sort(new), equal_nan=True)
+    return np.array_equal(np.sort(old_scores), np.sort(new_scores), equal_nan=True)
 
 
-def _check_declared(before: Scores, after: Scores) -> None:
+def _check_declared(old_scores: Scores, new_scores: Scores) -> None:
     """Refuse a signal of which more means something else in the new trace, or of another unit."""
-    thresholds = swept_paths(before.known)
-    for name in {thresholds[path].signal for path in before.by_path} - {""}:
-        rows = [known.signal(name) for known in (before.known, after.known)]
-        old, new = (f"higher {row.direction!r} and unit {row.unit.name!r}" for row in rows)
-        if old != new:
+    swept_thresholds = swept_paths(old_scores.known)
+    for signal_name in {swept_thresholds[path].signal for path in old_scores.by_path} - {""}:
+        signal_rows = [
+            signal_set.signal(signal_name) for signal_set in (old_scores.known, new_scores.known)
+        ]
+        old_text, new_text = (
+            f"higher {signal_row.direction!r} and unit {signal_row.unit.name!r}"
+            for signal_row in signal_rows
+        )
+        if old_text != new_text:
             msg = (
-                f"signal {name} must have the same direction and unit in both traces, got {old} "
-                f"in trace, {new} in to; declare it alike, or name it apart."
+                f"signal {signal_name} must have the same direction and unit in both traces, "
+                f"got {old_text} "
+                f"in trace, {new_text} in to; declare it alike, or name it apart."
             )
             raise ValueError(msg)
 
 
 def _moved_value(
-    swept: Threshold,
-    value: float,
-    scores: tuple[Array, Array],
+    swept_threshold: Threshold,
+    old_value: float,
+    score_pair: tuple[Array, Array],
     old_ok: Array,
     new_ok: Array,
 ) -> tuple[float, str]:
@@ -497,18 +594,27 @@ def _moved_value(
     One that judges nothing in the old ones stays so, and it stays where the scores are the same.
 
     Args:
-      scores: old and new, of all questions.
+      score_pair: old and new, of all questions.
       old_ok, new_ok: of those that it is mapped on.
     """
-    sign = _passes_above(swept)
-    threshold, (loosest, strictest) = sign * value, (swept.low, swept.high)[:: int(sign)]
-    old, new = (of[np.isfinite(of)] for of in scores)
-    if threshold <= old.min():
-        return value if threshold <= new.min() else loosest, OUTSIDE
-    if threshold > old.max():
-        return value if threshold > new.max() else strictest, OUTSIDE
-    moved = threshold if _is_same(old_ok, new_ok) else quantile_map(threshold, old_ok, new_ok)
-    return value if moved == threshold else float(np.clip(sign * moved, swept.low, swept.high)), ""
+    sign = _passes_above(swept_threshold)
+    signed_threshold, (loosest, strictest) = (
+        sign * old_value,
+        (swept_threshold.low, swept_threshold.high)[:: int(sign)],
+    )
+    old_finite, new_finite = (side_scores[np.isfinite(side_scores)] for side_scores in score_pair)
+    if signed_threshold <= old_finite.min():
+        return old_value if signed_threshold <= new_finite.min() else loosest, OUTSIDE
+    if signed_threshold > old_finite.max():
+        return old_value if signed_threshold > new_finite.max() else strictest, OUTSIDE
+    moved_threshold = (
+        signed_threshold
+        if _is_same(old_ok, new_ok)
+        else quantile_map(signed_threshold, old_ok, new_ok)
+    )
+    return old_value if moved_threshold == signed_threshold else float(
+        np.clip(sign * moved_threshold, swept_threshold.low, swept_threshold.high)
+    ), ""
 
 
 def quantile_map(threshold: float, source: Array, target: Array) -> float:
@@ -535,17 +641,17 @@ def quantile_map(threshold: float, source: Array, target: Array) -> float:
       >>> quantile_map(0.7, np.array([0.5, 0.6, 0.7, 0.8]), np.array([20.0, 30.0, 40.0, 50.0]))
       40.0
     """
-    levels, sizes = np.unique(target[~np.isnan(target)], return_counts=True)
-    if not len(levels):
+    target_levels, level_counts = np.unique(target[~np.isnan(target)], return_counts=True)
+    if not len(target_levels):
         msg = "target must hold a score, got none; score the queries with its embedder."
         raise ValueError(msg)
-    wanted = int((np.asarray(source) >= threshold).sum())
-    at_or_above = np.append(np.cumsum(sizes[::-1])[::-1], 0)
-    candidates = np.append(levels, np.nextafter(levels[-1], np.inf))
-    return float(candidates[::-1][np.abs(at_or_above - wanted)[::-1].argmin()])
+    n_answered = int((np.asarray(source) >= threshold).sum())
+    n_at_or_above = np.append(np.cumsum(level_counts[::-1])[::-1], 0)
+    candidate_levels = np.append(target_levels, np.nextafter(target_levels[-1], np.inf))
+    return float(candidate_levels[::-1][np.abs(n_at_or_above - n_answered)[::-1].argmin()])
 
 
-def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str) -> Mapped:
+def _refitted(new_trace: TraceView, mapping: Mapped, promise_terms: Promised, arm: str) -> Mapped:
     """Policy chosen on the new cases alone.
 
     The cheapest whose p-value is at most delta, else the least p-value. The table has the
@@ -553,130 +659,172 @@ def _refitted(there: TraceView, mapped: Mapped, promised: Promised, arm: str) ->
     """
     import pandas as pd
 
-    start, notes = mapped.policy, list(mapped.notes)
-    if start.decision.rule == EXPECTED_COST and start.decision.model is not None:
-        model = start.decision.model
-        group = None if model.groups is None else model.groups.attribute
-        start = fit_decision(there, start, signals=tuple(model.parts), group=group, arm=arm)
-        notes.append("The decision model is fitted again, with seed 0.")
-    if start.fused.enabled:
-        start = fit_fused_gate(there, start, arm=arm).policy
-        notes.append("The fused gate is fitted again, by method logistic and seed 0.")
-    view: Any = held_trace(there)
-    with pilot_trace(view, start, arm) as pilot:
-        offered = grid(pilot, start, arm)
-        terms = CertificationSettings(
-            promised.targets, promised.costs, promised.delta, arm, mix=promised.mix
+    # Models learned the old scores: they are fitted again before thresholds are chosen.
+    start_policy, notes = mapping.policy, list(mapping.notes)
+    if start_policy.decision.rule == EXPECTED_COST and start_policy.decision.model is not None:
+        decision_model = start_policy.decision.model
+        group_attribute = None if decision_model.groups is None else decision_model.groups.attribute
+        start_policy = fit_decision(
+            new_trace,
+            start_policy,
+            signals=tuple(decision_model.parts),
+            group=group_attribute,
+            arm=arm,
         )
-        counts = pilot_counts(pilot, offered, terms)
-    p, cost = counts.losses.p(terms.alphas).max(axis=1), counts.losses.cost
-    is_passing = p <= promised.delta
+        notes.append("The decision model is fitted again, with seed 0.")
+    if start_policy.fused.enabled:
+        start_policy = fit_fused_gate(new_trace, start_policy, arm=arm).policy
+        notes.append("The fused gate is fitted again, by method logistic and seed 0.")
+    memory_trace: Any = held_trace(new_trace)
+    with pilot_trace(memory_trace, start_policy, arm) as pilot_view:
+        grid_policies = grid(pilot_view, start_policy, arm)
+        settings = CertificationSettings(
+            promise_terms.targets,
+            promise_terms.costs,
+            promise_terms.delta,
+            arm,
+            mix=promise_terms.mix,
+        )
+        policy_counts = pilot_counts(pilot_view, grid_policies, settings)
+    p, mean_costs = policy_counts.losses.p(settings.alphas).max(axis=1), policy_counts.losses.cost
+    is_passing = p <= promise_terms.delta
     # of those that pass the cheapest, else the one nearest to passing
-    place = int(np.lexsort((p, cost, ~is_passing) if is_passing.any() else (cost, p))[0])
-    chosen = offered[place]
-    best = "" if is_passing.any() else f", the lowest, above {promised.delta:g}"
-    notes.append(
-        f"Refit on {len(there):,} new cases among {len(offered):,} policies: p-value "
-        f"{p[place]:.3g}{best}."
+    chosen_index = int(
+        np.lexsort((p, mean_costs, ~is_passing) if is_passing.any() else (mean_costs, p))[0]
     )
-    rows = mapped.table.to_dict("records")
-    for row in rows:
-        value = float(chosen.value(row["path"]))
-        if value != row["to"]:
-            row |= {"to": value, "passes_to": np.nan, "note": REFITTED}
-    known = {row["path"] for row in rows}
-    learned = ("decision.ratio", *(path for path, swept in SWEPT.items() if not swept.signal))
-    for path in dict.fromkeys(learned):
-        before, value = start.value(path), chosen.value(path)
-        if path not in known and value != before:
-            old = np.nan if before is None else float(before)
-            rows.append({"path": path, "from": old, "to": value, "note": REFITTED})
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    return Mapped(chosen, table, (*notes, *counts.notes), mapped.missing)
+    chosen_policy = grid_policies[chosen_index]
+    best_note = "" if is_passing.any() else f", the lowest, above {promise_terms.delta:g}"
+    notes.append(
+        f"Refit on {len(new_trace):,} new cases among {len(grid_policies):,} policies: p-value "
+        f"{p[chosen_index]:.3g}{best_note}."
+    )
+    # The table shows each threshold that moved, by the map or by the choice.
+    table_rows = mapping.table.to_dict("records")
+    for table_row in table_rows:
+        chosen_value = float(chosen_policy.value(table_row["path"]))
+        if chosen_value != table_row["to"]:
+            table_row |= {"to": chosen_value, "passes_to": np.nan, "note": REFITTED}
+    table_paths = {table_row["path"] for table_row in table_rows}
+    learned_paths = (
+        "decision.ratio",
+        *(path for path, swept_threshold in SWEPT.items() if not swept_threshold.signal),
+    )
+    for path in dict.fromkeys(learned_paths):
+        start_value, chosen_value = start_policy.value(path), chosen_policy.value(path)
+        if path not in table_paths and chosen_value != start_value:
+            old_cell = np.nan if start_value is None else float(start_value)
+            table_rows.append(
+                {"path": path, "from": old_cell, "to": chosen_value, "note": REFITTED}
+            )
+    refitted_table = pd.DataFrame(table_rows, columns=RESCALED_COLUMNS)
+    return Mapped(chosen_policy, refitted_table, (*notes, *policy_counts.notes), mapping.missing)
 
 
 def _tested(
-    to: TraceView,
-    old: Policy,
+    new_trace: TraceView,
+    old_policy: Policy,
     policy: Policy,
-    promised: Promised,
-    labels: NDArray[np.int8],
+    promise_terms: Promised,
+    validity: NDArray[np.int8],
     arm: str,
-    looks: str | Path | None,
+    looks_file: str | Path | None,
 ) -> tuple[Certification | None, tuple[str, ...]]:
     """Certification on split certify of the new trace, and what a promise lacks.
 
     A further look where these cases were certified on before.
     """
-    view: Any = to
-    by_split, stated = trace_queries(to), promised.stated
-    lacking = (
-        _relabelled(to, policy, labels, arm)
+    certify_view: Any = new_trace
+    queries_by_split, certificate = trace_queries(new_trace), promise_terms.stated
+    missing_reason = (
+        _relabelled(new_trace, policy, validity, arm)
         or (
             ""
-            if "certify" in by_split
+            if "certify" in queries_by_split
             else "The new trace has no split certify: nothing is promised."
         )
-        or promised.defect
-        or ("" if promised.targets else "No targets and no certificate: nothing is promised.")
+        or promise_terms.defect
+        or ("" if promise_terms.targets else "No targets and no certificate: nothing is promised.")
     )
-    if lacking:
-        return None, (lacking,)
-    path = None if looks is None else Path(looks)
-    queries, basis = by_split["certify"], trace_basis(view.split("certify"))
-    if stated is not None and basis_conflict(stated["basis"], basis):
-        text = f"The new certify cases are judged by {basis}, the old by {stated['basis']}."
-        return None, (text,)
-    before = {} if path is None else recorded_looks(path, hash_queries(queries), queries)
-    known = None if stated is None else stated.get("key")
-    unknown = sum(not record.hypotheses for key, record in before.items() if key != known)
-    if unknown:
-        text = f"{looks} holds {unknown:,} looks that do not state among how many candidates"
-        return None, (f"{text} they chose: take new cases.",)
-    reuse = _reuse(old, by_split, stated)
+    if missing_reason:
+        return None, (missing_reason,)
+    looks_path = None if looks_file is None else Path(looks_file)
+    queries, certify_basis = queries_by_split["certify"], trace_basis(certify_view.split("certify"))
+    if certificate is not None and basis_conflict(certificate["basis"], certify_basis):
+        reason = (
+            f"The new certify cases are judged by {certify_basis}, the old by "
+            f"{certificate['basis']}."
+        )
+        return None, (reason,)
+    earlier_looks = (
+        {} if looks_path is None else recorded_looks(looks_path, hash_queries(queries), queries)
+    )
+    certificate_key = None if certificate is None else certificate.get("key")
+    n_unknown = sum(
+        not look_record.hypotheses
+        for look_key, look_record in earlier_looks.items()
+        if look_key != certificate_key
+    )
+    if n_unknown:
+        reason = (
+            f"{looks_file} holds {n_unknown:,} looks that do not state among how many candidates"
+        )
+        return None, (f"{reason} they chose: take new cases.",)
+    reuse = _reuse(old_policy, queries_by_split, certificate)
     if isinstance(reuse, str):
         return None, (reuse,)
-    terms = CertificationSettings(
-        promised.targets,
-        promised.costs,
-        promised.delta,
+    settings = CertificationSettings(
+        promise_terms.targets,
+        promise_terms.costs,
+        promise_terms.delta,
         arm,
         reuse.looks > 0,
-        path,
+        looks_path,
         reuse,
-        mix=promised.mix,
+        mix=promise_terms.mix,
     )
-    certification = certify_alone(view, policy, terms)
+    certification = certify_alone(certify_view, policy, settings)
     return certification, _broken_promises(certification) if certification.policy is None else ()
 
 
 def _reuse(
-    old: Policy, by_split: Mapping[str | None, list[str]], stated: Mapping[str, Any] | None
+    old_policy: Policy,
+    queries_by_split: Mapping[str | None, list[str]],
+    certificate: Mapping[str, Any] | None,
 ) -> Reuse | str:
     """What the old policy knows of the certify cases, or why nothing valid can be said on them."""
 
-    def overlap(hashed: str) -> Learned | None:
+    def overlap(cases_hash: str) -> Learned | None:
         """Which certify cases are of a set; None for none."""
-        policy = old.model_copy(update={"tuned_on": hashed})
-        (learned,) = learned_cases([policy], by_split, ("certify",))
+        policy = old_policy.model_copy(update={"tuned_on": cases_hash})
+        (learned,) = learned_cases([policy], queries_by_split, ("certify",))
         return learned if "policy" in learned.parts else None
 
-    pilot = None if stated is None else stated["pilot_hash"]
-    if pilot is not None and overlap(pilot):
+    pilot_hash = None if certificate is None else certificate["pilot_hash"]
+    if pilot_hash is not None and overlap(pilot_hash):
         return "The certify cases are the pilot of the old certificate: take others."
-    model = old.decision.model
-    learned_on = {old.tuned_on, old.fused.fitted_on, model and model.fitted_on}
-    certified_on = {*old.learned_cases, *(() if stated is None else [str(stated["cases_hash"])])}
-    for hashed in sorted(certified_on - learned_on):
-        if not (shared := overlap(hashed)):
+    decision_model = old_policy.decision.model
+    learned_hashes = {
+        old_policy.tuned_on,
+        old_policy.fused.fitted_on,
+        decision_model and decision_model.fitted_on,
+    }
+    certified_hashes = {
+        *old_policy.learned_cases,
+        *(() if certificate is None else [str(certificate["cases_hash"])]),
+    }
+    for cases_hash in sorted(certified_hashes - learned_hashes):
+        if not (overlapping := overlap(cases_hash)):
             continue
-        if stated is None or hashed != stated["cases_hash"]:
+        if certificate is None or cases_hash != certificate["cases_hash"]:
             return (
-                f"The policy was certified on {shared.k:,} of the {shared.n:,} certify cases, and "
+                f"The policy was certified on {overlapping.k:,} of the {overlapping.n:,} "
+                "certify cases, and "
                 "does not state among how many candidates: take new cases, or the policy with "
                 "that certificate."
             )
-        return Reuse(int(stated["looks"]), float(stated["spent"]), chosen_among(stated))
+        return Reuse(
+            int(certificate["looks"]), float(certificate["spent"]), chosen_among(certificate)
+        )
     return Reuse()
 
 
@@ -687,42 +835,65 @@ def _broken_promises(certification: Certification) -> tuple[str, ...]:
     for promise in certificate.promises:
         if promise.n and promise.bound <= promise.alpha:
             continue
-        best = f"{promise.n:,} cases: these certify {promise.bound:.4g}"
-        need = f"{promise.name} ≤ {promise.alpha:g} has {best}."
+        cases_note = f"{promise.n:,} cases: these certify {promise.bound:.4g}"
+        need_text = f"{promise.name} ≤ {promise.alpha:g} has {cases_note}."
         if promise.name in certification.needs:
-            need = need_line(promise.name, certification.needs[promise.name])
-        sentences.append(need)
+            need_text = need_line(promise.name, certification.needs[promise.name])
+        sentences.append(need_text)
     return tuple(sentences)
 
 
 def _judged(
-    to: TraceView, old: Policy, policy: Policy, promised: Promised, arm: str
+    new_trace: TraceView,
+    old_policy: Policy,
+    mapped_policy: Policy,
+    promise_terms: Promised,
+    arm: str,
 ) -> tuple[Retest | None, Retest | None, list[str]]:
     """Verdict of split report on the mapped and on the old thresholds, and why there is none."""
-    view: Any = to
-    results: dict[str, Retest | None] = {"mapped": None, "old": None}
-    doubts = list[str]()
-    if promised.targets and "report" in trace_queries(to):
-        cases, corners = view.split("report"), stated_corners(promised.stated or {})
-        terms: Any = {"delta": promised.delta, "arm": arm, "costs": promised.costs}
-        for name, judged in (("mapped", policy), ("old", old)):
+    report_view: Any = new_trace
+    retests: dict[str, Retest | None] = {"mapped": None, "old": None}
+    judging_notes = list[str]()
+    if promise_terms.targets and "report" in trace_queries(new_trace):
+        report_cases, mix_corners = (
+            report_view.split("report"),
+            stated_corners(promise_terms.stated or {}),
+        )
+        retest_settings: Any = {
+            "delta": promise_terms.delta,
+            "arm": arm,
+            "costs": promise_terms.costs,
+        }
+        for policy_name, judged_policy in (("mapped", mapped_policy), ("old", old_policy)):
             try:
-                results[name] = retest(judged, cases, promised.targets, corners=corners, **terms)
+                retests[policy_name] = retest(
+                    judged_policy,
+                    report_cases,
+                    promise_terms.targets,
+                    corners=mix_corners,
+                    **retest_settings,
+                )
             except ValueError as error:  # too many answers missing, or a model of other hits
-                doubts.append(f"The {name} policy is not judged on split report: {error}")
-    return results["mapped"], results["old"], doubts
+                judging_notes.append(
+                    f"The {policy_name} policy is not judged on split report: {error}"
+                )
+    return retests["mapped"], retests["old"], judging_notes
 
 
-def _relabelled(to: TraceView, policy: Policy, labels: NDArray[np.int8], arm: str) -> str:
+def _relabelled(new_trace: TraceView, policy: Policy, validity: NDArray[np.int8], arm: str) -> str:
     """How many certify cases must be labelled again before anything is promised of them.
 
     A name that now means another text would count as correct. Empty where none must.
     """
-    cases = _all_cases(to)
-    lost = (labels == Validity.lost) & [case.split == "certify" for case in cases]
-    if to.has_answers:  # what is judged by text is not judged by sources
-        lost &= ~may_be_judged(cases)
-    if lost.any():
-        lost &= decide_policies(to, [policy], arm)[0].status == Status.ok
-    rule = "certify cases that the policy answers must be labelled again, such as"
-    return f"{lost.sum():,} {rule} {cases[int(lost.argmax())].id}." if lost.any() else ""
+    cases = _all_cases(new_trace)
+    is_lost = (validity == Validity.lost) & [case.split == "certify" for case in cases]
+    if new_trace.has_answers:  # what is judged by text is not judged by sources
+        is_lost &= ~may_be_judged(cases)
+    if is_lost.any():
+        is_lost &= decide_policies(new_trace, [policy], arm)[0].status == Status.ok
+    relabel_rule = "certify cases that the policy answers must be labelled again, such as"
+    return (
+        f"{is_lost.sum():,} {relabel_rule} {cases[int(is_lost.argmax())].id}."
+        if is_lost.any()
+        else ""
+    )

@@ -31,7 +31,7 @@ from raglab.lab.paired_differences import (
     learned_text,
     paired_table,
 )
-from raglab.lab.slice_rates import FINAL, ordered_hits, ranked_cases
+from raglab.lab.slice_rates import FINAL_ORDER, ordered_hits, ranked_cases
 from raglab.lab.untuned_policies import always_answer
 from raglab.metrics.intervals import mean_interval
 from raglab.policy_parts.acting import acting_gates
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Array = NDArray[np.float64]
-SIDES = ("old", "new")
-HIT, MISS = 1, metrics.CELLS + 1  # cells of a case labelled ok: answered rightly, refused
-SHARES = (10, 50, 90)  # percent of the questions, of quantiles
+TRACE_SIDES = ("old", "new")
+HIT_CELL, MISS_CELL = 1, metrics.CELLS + 1  # cells of a case labelled ok: answered rightly, refused
+QUANTILE_PERCENTS = (10, 50, 90)  # percent of the questions, of quantiles
 # facts of a trace that no setting changes alone
 NO_SETTING = frozenset({"fingerprint", "cases_hash", "command"})
 
@@ -109,13 +109,13 @@ class TraceComparison(Result):
         facts.append(("cases", f"{self.cases:,}"))
         facts += [("changed", f"{len(self.changed):,}"), ("judged", f"{self.judged:,}")]
         if self.judged:
-            cost = self.table.iloc[0]
-            ends = f"[{cost['low']:+.3f}, {cost['high']:+.3f}]"
-            difference = Cell(f"{cost['difference']:+.3f}", self.in_sample or ends)
+            cost_row = self.table.iloc[0]
+            interval = f"[{cost_row['low']:+.3f}, {cost_row['high']:+.3f}]"
+            difference = Cell(f"{cost_row['difference']:+.3f}", self.in_sample or interval)
             facts += [("basis", self.basis), ("cost of new less old", difference)]
-        facts += [(name, f"{n:,}") for name, n in self.left_out.items() if n]
-        names = ("decisions", "hits", "signals", "settings", "changed")
-        tables = {"new less old": self.table} | {name: getattr(self, name) for name in names}
+        facts += [(name, f"{n_cases:,}") for name, n_cases in self.left_out.items() if n_cases]
+        table_names = ("decisions", "hits", "signals", "settings", "changed")
+        tables = {"new less old": self.table} | {name: getattr(self, name) for name in table_names}
         return Summary(facts, tables, self.notes, "Two traces of the same questions")
 
 
@@ -145,21 +145,27 @@ def pair_cases(old: Sequence[Case], new: Sequence[Case]) -> CasePairs:
     """
     import pandas as pd
 
-    frames = []
+    case_frames = []
     for cases in (old, new):
         questions = [(plain_question(case.query), *sorted(case.selected_sources)) for case in cases]
-        frame = pd.DataFrame({"question": questions, "id": [case.id for case in cases]})
-        frames.append(frame.assign(row=range(len(cases))))
-    same = frames[0].merge(frames[1], on=["question", "id"])
+        case_frame = pd.DataFrame({"question": questions, "id": [case.id for case in cases]})
+        case_frames.append(case_frame.assign(row=range(len(cases))))
+    matched = case_frames[0].merge(case_frames[1], on=["question", "id"])
     remaining = []
-    for frame, rows in zip(frames, (same["row_x"], same["row_y"]), strict=True):
-        unpaired = frame[~frame["row"].isin(rows)]
-        remaining.append(unpaired.assign(id=unpaired.groupby("question").cumcount()))
-    repeats = remaining[0].merge(remaining[1], on=["question", "id"])
-    pairs = pd.concat([same, repeats]).sort_values("row_x")[["row_x", "row_y"]].to_numpy(dtype=int)
-    labels = [label_key(old[row]) == label_key(new[partner]) for row, partner in pairs.tolist()]
-    rows_old, rows_new = pairs.T.tolist()
-    return CasePairs(rows_old, rows_new, np.array(labels, dtype=bool))
+    for case_frame, matched_rows in zip(
+        case_frames, (matched["row_x"], matched["row_y"]), strict=True
+    ):
+        unmatched = case_frame[~case_frame["row"].isin(matched_rows)]
+        remaining.append(unmatched.assign(id=unmatched.groupby("question").cumcount()))
+    repeated = remaining[0].merge(remaining[1], on=["question", "id"])
+    row_pairs = (
+        pd.concat([matched, repeated]).sort_values("row_x")[["row_x", "row_y"]].to_numpy(dtype=int)
+    )
+    same_labels = [
+        label_key(old[row]) == label_key(new[partner]) for row, partner in row_pairs.tolist()
+    ]
+    old_rows, new_rows = row_pairs.T.tolist()
+    return CasePairs(old_rows, new_rows, np.array(same_labels, dtype=bool))
 
 
 @answered_traces("old", "new")
@@ -207,85 +213,104 @@ def compare_traces(
     if after is not None and policy is None:
         msg = "after must stand beside a policy, got after alone; give both."
         raise ValueError(msg)
-    pairs = pair_cases(old.cases, new.cases)
-    if not pairs.old:
+    case_pairs = pair_cases(old.cases, new.cases)
+    if not case_pairs.old:
         msg = f"traces must share questions, got none of {len(old):,} and {len(new):,}."
         raise ValueError(msg)
-    arms = paired_arms(old, new, arm, new_arm)
-    free = always_answer(Policy.load())
-    notes = [f"Decided by always-answer ({free.policy_id}): what retrieval alone changes."]
+    # Without a policy nothing may be refused, or thresholds of the old scale would hide what
+    # retrieval changes.
+    arm_pair = paired_arms(old, new, arm, new_arm)
+    deciding_policy = always_answer(Policy.load())
+    notes = [
+        f"Decided by always-answer ({deciding_policy.policy_id}): what retrieval alone changes."
+    ]
     if policy is not None:
-        notes, free = [], policy
+        notes, deciding_policy = [], policy
     sides = [
-        Side(part.loaded().subset(rows), by, at)
-        for part, rows, by, at in zip(
-            (old, new), (pairs.old, pairs.new), (free, after or free), arms, strict=True
+        Side(side_trace.loaded().subset(rows), side_policy, side_arm)
+        for side_trace, rows, side_policy, side_arm in zip(
+            (old, new),
+            (case_pairs.old, case_pairs.new),
+            (deciding_policy, after or deciding_policy),
+            arm_pair,
+            strict=True,
         )
     ]
     # judged by text in one, by sources in the other
     if len({side.trace.answers is None for side in sides}) > 1:
         sides = [side._replace(trace=replace(side.trace, answers=None)) for side in sides]
         notes.append("Answers are recorded in one trace alone: both are judged by sources.")
-    first, second = (side.decisions for side in sides)
-    labelled = pairs.same_label & (label_codes(sides[0].trace.cases) != UNLABELLED)
-    judged = [side._replace(trace=side.trace.subset(np.flatnonzero(labelled))) for side in sides]
-    table, basis, in_sample, more = _rates(judged, costs)
-    thresholds = [side.policy if policy else Policy.load() for side in sides]
-    signals, scores, unread = _signals(
-        [side._replace(policy=by) for side, by in zip(sides, thresholds, strict=True)], labelled
+    old_decisions, new_decisions = (side.decisions for side in sides)
+    is_judged = case_pairs.same_label & (label_codes(sides[0].trace.cases) != UNLABELLED)
+    judged_sides = [
+        side._replace(trace=side.trace.subset(np.flatnonzero(is_judged))) for side in sides
+    ]
+    # Rates need one label in both traces; decisions and hits do not.
+    table, basis, in_sample, rate_notes = _rates(judged_sides, costs)
+    threshold_policies = [side.policy if policy else Policy.load() for side in sides]
+    signals, scores, unread_paths = _signals(
+        [
+            side._replace(policy=side_policy)
+            for side, side_policy in zip(sides, threshold_policies, strict=True)
+        ],
+        is_judged,
     )
-    if unread:
-        notes.append(f"Thresholds without a row in signals: {', '.join(unread)}.")
-    for name, part, side in zip(SIDES, (old, new), sides, strict=True):
-        if idle := [gate for gate in acting_gates(side.policy) if gate in gates_off(part)]:
-            gates = ", ".join(idle)
-            notes.append(f"Gates of {side.policy.policy_id} off in the {name} trace: {gates}.")
+    if unread_paths:
+        notes.append(f"Thresholds without a row in signals: {', '.join(unread_paths)}.")
+    for side_name, side_trace, side in zip(TRACE_SIDES, (old, new), sides, strict=True):
+        if idle_gates := [
+            gate for gate in acting_gates(side.policy) if gate in gates_off(side_trace)
+        ]:
+            gate_names = ", ".join(idle_gates)
+            notes.append(
+                f"Gates of {side.policy.policy_id} off in the {side_name} trace: {gate_names}."
+            )
     old_name, new_name = (
-        f"{part.meta.get('fingerprint', 'no fingerprint')} {side.arm} {side.policy.policy_id}"
-        for part, side in zip((old, new), sides, strict=True)
+        f"{side_trace.meta.get('fingerprint', 'no fingerprint')} {side.arm} {side.policy.policy_id}"
+        for side_trace, side in zip((old, new), sides, strict=True)
     )
     return TraceComparison(
         old=old_name,
         new=new_name,
-        cases=len(labelled),
-        judged=int(labelled.sum()),
+        cases=len(is_judged),
+        judged=int(is_judged.sum()),
         table=table,
-        decisions=_flow(first, second, labelled),
-        changed=_changed(first, second, labelled, arms),
-        hits=_hits(sides, judged),
+        decisions=_flow(old_decisions, new_decisions, is_judged),
+        changed=_changed(old_decisions, new_decisions, is_judged, arm_pair),
+        hits=_hits(sides, judged_sides),
         signals=signals,
         scores=scores,
         settings=_settings((old, new), sides),
         left_out={
-            "of the old trace alone": len(old) - len(labelled),
-            "of the new trace alone": len(new) - len(labelled),
-            "with other labels": int((~pairs.same_label).sum()),
-            "without a label": int((pairs.same_label & ~labelled).sum()),
+            "of the old trace alone": len(old) - len(is_judged),
+            "of the new trace alone": len(new) - len(is_judged),
+            "with other labels": int((~case_pairs.same_label).sum()),
+            "without a label": int((case_pairs.same_label & ~is_judged).sum()),
         },
-        notes=(*notes, *more),
+        notes=(*notes, *rate_notes),
         basis=basis,
         in_sample=in_sample,
     )
 
 
 def paired_arms(
-    old: TraceView, new: TraceView, arm: str | None, new_arm: str | None, name: str = "new_arm"
+    old: TraceView, new: TraceView, arm: str | None, new_arm: str | None, argument: str = "new_arm"
 ) -> tuple[str, str]:
     """Arm of each trace: the first, and that of the same name or the only one.
 
     Refused where it has to be guessed.
 
     Args:
-      name: of the argument that `new_arm` is given by.
+      argument: of the argument that `new_arm` is given by.
     """
-    first = old.arms[0] if arm is None else arm
-    if new_arm is None and first not in new.arms and len(new.arms) > 1:
+    old_arm = old.arms[0] if arm is None else arm
+    if new_arm is None and old_arm not in new.arms and len(new.arms) > 1:
         msg = (
-            f"{name} must be one of {', '.join(new.arms)}, got None: the new trace has no arm "
-            f"{first!r}."
+            f"{argument} must be one of {', '.join(new.arms)}, got None: the new trace has no arm "
+            f"{old_arm!r}."
         )
         raise ValueError(msg)
-    return first, new_arm or (first if first in new.arms else new.arms[0])
+    return old_arm, new_arm or (old_arm if old_arm in new.arms else new.arms[0])
 
 
 class Side(NamedTuple):
@@ -302,121 +327,193 @@ class Side(NamedTuple):
 
 
 def _rates(
-    judged: Sequence[Side], costs: metrics.Costs | None
+    judged_sides: Sequence[Side], costs: metrics.Costs | None
 ) -> tuple[pd.DataFrame, str, str, list[str]]:
     """Table of the judged cases, their basis, what is in sample, and notes."""
     import pandas as pd
 
-    if not len(judged[0].trace):
-        columns = ["measure", *SIDES, "difference", "low", "high", "p"]
+    if not len(judged_sides[0].trace):
+        columns = ["measure", *TRACE_SIDES, "difference", "low", "high", "p"]
         return pd.DataFrame(columns=columns), "none", "", []
-    first, second = (side.decisions for side in judged)
-    names = [
-        f"Policy {side.policy.policy_id} on the {name} trace"
-        for side, name in zip(judged, SIDES, strict=True)
+    old_decisions, new_decisions = (side.decisions for side in judged_sides)
+    policy_titles = [
+        f"Policy {side.policy.policy_id} on the {title} trace"
+        for side, title in zip(judged_sides, TRACE_SIDES, strict=True)
     ]
-    if first.basis.kind != second.basis.kind:
-        bases = f"{first.basis} and {second.basis}"
+    if old_decisions.basis.kind != new_decisions.basis.kind:
+        bases = f"{old_decisions.basis} and {new_decisions.basis}"
         msg = f"two traces must be judged on one basis (rule S6.3), got {bases}; see with_basis."
         raise ValueError(msg)
-    missing = dict(zip(names, (first.missing_answers, second.missing_answers), strict=True))
-    check_compared(missing)
-    learned = [trace_learned([side.policy], judged[0].trace)[0] for side in judged]
-    in_sample = learned_text(names, SIDES, learned)
-    notes = [f"{name}: {shortfall}." for name, shortfall in missing.items() if shortfall.k]
-    notes += filter(None, [headline_note(first.trace, first.status_only)])
-    table = paired_table(first.cells, second.cells, SIDES, costs, in_sample=bool(in_sample))
-    return table, first.basis.described, in_sample, notes
+    missing_answers = dict(
+        zip(
+            policy_titles,
+            (old_decisions.missing_answers, new_decisions.missing_answers),
+            strict=True,
+        )
+    )
+    check_compared(missing_answers)
+    learned_cases = [
+        trace_learned([side.policy], judged_sides[0].trace)[0] for side in judged_sides
+    ]
+    in_sample = learned_text(policy_titles, TRACE_SIDES, learned_cases)
+    notes = [
+        f"{title}: {shortfall}." for title, shortfall in missing_answers.items() if shortfall.k
+    ]
+    notes += filter(None, [headline_note(old_decisions.trace, old_decisions.status_only)])
+    rate_table = paired_table(
+        old_decisions.cells, new_decisions.cells, TRACE_SIDES, costs, in_sample=bool(in_sample)
+    )
+    return rate_table, old_decisions.basis.described, in_sample, notes
 
 
 def _turns(
-    first: Decisions, second: Decisions, labelled: NDArray[np.bool_]
+    old_decisions: Decisions, new_decisions: Decisions, is_judged: NDArray[np.bool_]
 ) -> dict[str, NDArray[np.bool_]]:
     """Which judged cases become correct and incorrect, [Q] each."""
-    before, after = first.passes, second.passes
+    was_correct, is_correct = old_decisions.passes, new_decisions.passes
     return {
-        "becomes_correct": labelled & ~before & after,
-        "becomes_incorrect": labelled & before & ~after,
+        "becomes_correct": is_judged & ~was_correct & is_correct,
+        "becomes_incorrect": is_judged & was_correct & ~is_correct,
     }
 
 
-def _flow(first: Decisions, second: Decisions, labelled: NDArray[np.bool_]) -> pd.DataFrame:
-    import pandas as pd
-
-    columns = {"n": np.ones(len(labelled), dtype=bool), "judged": labelled}
-    cases = pd.DataFrame(columns | _turns(first, second, labelled)).astype(np.int64)
-    counts = cases.groupby([first.status, second.status]).sum()
-    every = pd.MultiIndex.from_product([list(Status)] * 2, names=["before", "after"])
-    flow = counts.reindex(every, fill_value=0).reset_index()
-    names = STATUS_NAMES.astype(object)
-    return flow.assign(before=names[flow["before"]], after=names[flow["after"]])
-
-
-def _changed(
-    first: Decisions, second: Decisions, labelled: NDArray[np.bool_], arms: tuple[str, str]
+def _flow(
+    old_decisions: Decisions, new_decisions: Decisions, is_judged: NDArray[np.bool_]
 ) -> pd.DataFrame:
     import pandas as pd
 
-    turned = np.logical_or.reduce(list(_turns(first, second, labelled).values()))
-    moved = (first.status != second.status) | (first.decided_by != second.decided_by)
-    rows = np.flatnonzero(moved | turned)
-    cases = first.cases_at(rows)
+    case_columns = {"n": np.ones(len(is_judged), dtype=bool), "judged": is_judged}
+    case_table = pd.DataFrame(
+        case_columns | _turns(old_decisions, new_decisions, is_judged)
+    ).astype(np.int64)
+    flow_counts = case_table.groupby([old_decisions.status, new_decisions.status]).sum()
+    all_flows = pd.MultiIndex.from_product([list(Status)] * 2, names=["before", "after"])
+    flow_table = flow_counts.reindex(all_flows, fill_value=0).reset_index()
+    status_names = STATUS_NAMES.astype(object)
+    return flow_table.assign(
+        before=status_names[flow_table["before"]], after=status_names[flow_table["after"]]
+    )
+
+
+def _changed(
+    old_decisions: Decisions,
+    new_decisions: Decisions,
+    is_judged: NDArray[np.bool_],
+    arm_pair: tuple[str, str],
+) -> pd.DataFrame:
+    import pandas as pd
+
+    is_turned = np.logical_or.reduce(list(_turns(old_decisions, new_decisions, is_judged).values()))
+    is_moved = (old_decisions.status != new_decisions.status) | (
+        old_decisions.decided_by != new_decisions.decided_by
+    )
+    changed_rows = np.flatnonzero(is_moved | is_turned)
+    changed_cases = old_decisions.cases_at(changed_rows)
     columns: dict[str, Any] = {
-        "case_id": [case.id for case in cases],
-        "query": [case.query for case in cases],
-        "label": _where([case.expect_status for case in cases], labelled[rows]),
+        "case_id": [case.id for case in changed_cases],
+        "query": [case.query for case in changed_cases],
+        "label": _where([case.expect_status for case in changed_cases], is_judged[changed_rows]),
     }
-    for side, decisions, arm in zip(("before", "after"), (first, second), arms, strict=True):
+    for side_name, decisions, arm in zip(
+        ("before", "after"), (old_decisions, new_decisions), arm_pair, strict=True
+    ):
         chunks = decisions.trace.chunks
-        best = ordered_hits(decisions.trace)[arm, FINAL][rows, 0].tolist()
-        columns[f"status_{side}"] = STATUS_NAMES[decisions.status[rows]]
-        columns[f"decided_by_{side}"] = decisions.decided_by[rows]
-        columns[f"correct_{side}"] = _where(decisions.passes[rows].tolist(), labelled[rows])
-        columns[f"source_{side}"] = [chunks[at].shown if at >= 0 else None for at in best]
-    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
+        first_chunks = ordered_hits(decisions.trace)[arm, FINAL_ORDER][changed_rows, 0].tolist()
+        columns[f"status_{side_name}"] = STATUS_NAMES[decisions.status[changed_rows]]
+        columns[f"decided_by_{side_name}"] = decisions.decided_by[changed_rows]
+        columns[f"correct_{side_name}"] = _where(
+            decisions.passes[changed_rows].tolist(), is_judged[changed_rows]
+        )
+        columns[f"source_{side_name}"] = [
+            chunks[chunk_index].shown if chunk_index >= 0 else None for chunk_index in first_chunks
+        ]
+    return pd.DataFrame(
+        {
+            column_name: pd.Series(column_values, dtype=object)
+            for column_name, column_values in columns.items()
+        }
+    )
 
 
 def _where(values: Sequence[Any], is_shown: NDArray[np.bool_]) -> list[Any]:
     """Values where they are shown, else None."""
-    rows = zip(values, is_shown.tolist(), strict=True)
-    return [value if shown else None for value, shown in rows]
+    value_pairs = zip(values, is_shown.tolist(), strict=True)
+    return [cell_value if is_visible else None for cell_value, is_visible in value_pairs]
 
 
-def _hits(sides: Sequence[Side], judged: Sequence[Side]) -> pd.DataFrame:
+def _hits(sides: Sequence[Side], judged_sides: Sequence[Side]) -> pd.DataFrame:
     """Rows of `TraceComparison.hits`."""
     import pandas as pd
 
-    lists = []  # first five documents of each question, each at the place of its best chunk
+    # first five documents of each question, each at the place of its best chunk
+    document_lists = []
     for trace, _, arm in sides:
-        names = [chunk.document for chunk in trace.chunks]
-        ranked = ordered_hits(trace)[arm, FINAL].tolist()
-        documents = ([names[chunk] for chunk in row if chunk >= 0] for row in ranked)
-        lists.append([[*dict.fromkeys(of_case)][:OVERLAP_DEPTH] for of_case in documents])
-    both = [pair for pair in zip(*lists, strict=True) if any(pair)]
-    same = sum(old[:1] == new[:1] for old, new in both)
-    overlap = np.array([len({*old} & {*new}) / max(len(old), len(new)) for old, new in both])
-    n, (low, high) = len(both), metrics.clopper_pearson(same, len(both), INTERVAL_LEVEL)
+        chunk_documents = [chunk.document for chunk in trace.chunks]
+        ranked_chunks = ordered_hits(trace)[arm, FINAL_ORDER].tolist()
+        ranked_documents = (
+            [chunk_documents[chunk] for chunk in chunk_row if chunk >= 0]
+            for chunk_row in ranked_chunks
+        )
+        document_lists.append(
+            [
+                [*dict.fromkeys(case_documents)][:OVERLAP_DEPTH]
+                for case_documents in ranked_documents
+            ]
+        )
+    list_pairs = [list_pair for list_pair in zip(*document_lists, strict=True) if any(list_pair)]
+    n_same_first = sum(old[:1] == new[:1] for old, new in list_pairs)
+    overlaps = np.array([len({*old} & {*new}) / max(len(old), len(new)) for old, new in list_pairs])
+    n_pairs, (lower_bound, upper_bound) = (
+        len(list_pairs),
+        metrics.clopper_pearson(n_same_first, len(list_pairs), INTERVAL_LEVEL),
+    )
     # Where nothing varies there is no t interval, and one of no width would be read as a certainty.
-    varies = n and np.ptp(overlap)
-    ends = np.clip(mean_interval(overlap, INTERVAL_LEVEL), 0.0, 1.0) if varies else (np.nan, np.nan)
-    shares = (same / n, overlap.mean()) if n else (np.nan, np.nan)
-    blank = (np.nan, np.nan)
-    rows: list[tuple[Any, ...]] = [
-        ("same_first_document", *blank, shares[0], float(low), float(high), n),
-        ("overlap_of_first_5", *blank, shares[1], *map(float, ends), n),
+    has_variance = n_pairs and np.ptp(overlaps)
+    overlap_interval = (
+        np.clip(mean_interval(overlaps, INTERVAL_LEVEL), 0.0, 1.0)
+        if has_variance
+        else (np.nan, np.nan)
+    )
+    mean_shares = (n_same_first / n_pairs, overlaps.mean()) if n_pairs else (np.nan, np.nan)
+    no_sides = (np.nan, np.nan)
+    hit_rows: list[tuple[Any, ...]] = [
+        (
+            "same_first_document",
+            *no_sides,
+            mean_shares[0],
+            float(lower_bound),
+            float(upper_bound),
+            n_pairs,
+        ),
+        ("overlap_of_first_5", *no_sides, mean_shares[1], *map(float, overlap_interval), n_pairs),
     ]
     # place from 0 of the first expected source, of cases that expect one
-    ranks = [
-        ranked_cases(trace, (FINAL,)).measures[arm, FINAL][0] if len(trace) else np.zeros(0)
-        for trace, _, arm in judged
+    source_places = [
+        ranked_cases(trace, (FINAL_ORDER,)).measures[arm, FINAL_ORDER][0]
+        if len(trace)
+        else np.zeros(0)
+        for trace, _, arm in judged_sides
     ]
-    place, size = metrics.RATES.index("pass_rate"), len(ranks[0])
-    for k in (1, OVERLAP_DEPTH):
-        before, after = (np.where(rank < k, HIT, MISS) for rank in ranks)
-        paired = metrics.paired_rates(before, after, INTERVAL_LEVEL)
-        difference = (paired.difference[place], paired.low[place], paired.high[place])
-        rows.append((f"hit@{k}", *paired.k[:, place] / (size or np.nan), *difference, size))
-    return pd.DataFrame(rows, columns=["measure", *SIDES, "value", "low", "high", "n"])
+    rate_index, n_ranked = metrics.RATES.index("pass_rate"), len(source_places[0])
+    for depth in (1, OVERLAP_DEPTH):
+        old_cells, new_cells = (
+            np.where(places < depth, HIT_CELL, MISS_CELL) for places in source_places
+        )
+        paired_rates = metrics.paired_rates(old_cells, new_cells, INTERVAL_LEVEL)
+        difference = (
+            paired_rates.difference[rate_index],
+            paired_rates.low[rate_index],
+            paired_rates.high[rate_index],
+        )
+        hit_rows.append(
+            (
+                f"hit@{depth}",
+                *paired_rates.k[:, rate_index] / (n_ranked or np.nan),
+                *difference,
+                n_ranked,
+            )
+        )
+    return pd.DataFrame(hit_rows, columns=["measure", *TRACE_SIDES, "value", "low", "high", "n"])
 
 
 def _threshold_scores(side: Side) -> tuple[dict[str, Array], Mapping[str, Threshold], set[str]]:
@@ -425,74 +522,113 @@ def _threshold_scores(side: Side) -> tuple[dict[str, Array], Mapping[str, Thresh
     Paths without such a number.
     """
     evidence = measured_tables(side.trace, side.policy, side.arm).evidence
-    known, paths = swept_paths(evidence.known), acting_paths(evidence, side.policy)
-    thresholds, scores = policy_thresholds([side.policy]), {}
+    thresholds_by_path, paths = swept_paths(evidence.known), acting_paths(evidence, side.policy)
+    thresholds, path_scores = policy_thresholds([side.policy]), {}
     for path in paths:
-        if path not in known or known[path].whole or path.startswith("decision."):
+        if (
+            path not in thresholds_by_path
+            or thresholds_by_path[path].whole
+            or path.startswith("decision.")
+        ):
             continue
         # of the answer to all hits, since which are chosen is no measurement
-        if known[path].meets in chain.SLOT_MEASUREMENTS:
-            scores[path] = chain.measurement(evidence, known[path].meets)[0, evidence.l2.shape[1]]
+        if thresholds_by_path[path].meets in chain.SLOT_MEASUREMENTS:
+            path_scores[path] = chain.measurement(evidence, thresholds_by_path[path].meets)[
+                0, evidence.l2.shape[1]
+            ]
         else:
-            scores[path] = threshold_values(evidence, thresholds, path, 0)[0]
-    return scores, known, {*paths} - scores.keys()
+            path_scores[path] = threshold_values(evidence, thresholds, path, 0)[0]
+    return path_scores, thresholds_by_path, {*paths} - path_scores.keys()
 
 
 def _signals(
-    sides: Sequence[Side], labelled: NDArray[np.bool_]
+    sides: Sequence[Side], is_judged: NDArray[np.bool_]
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Tables `signals` and `scores`, and the acting thresholds that have no row there."""
     import pandas as pd
     from scipy.stats import rankdata
 
-    (old, known, unread), (new, _, not_new) = map(_threshold_scores, sides)
-    cases, rows = sides[0].trace.cases, []
-    labels = _where([case.expect_status for case in cases], labelled)
-    ids = [case.id for case in cases]
-    frames = [pd.DataFrame(columns=["path", "case_id", "label", *SIDES])]
-    for path in (path for path in old if path in new):
-        threshold, pair = known[path], np.stack([old[path], new[path]])
-        pair = np.where(np.isfinite(pair), pair, np.nan)
-        row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
-        for name, values, side in zip(SIDES, pair, sides, strict=True):
-            measured, at = values[~np.isnan(values)], float(side.policy.value(path))
-            passes = measured >= at if threshold.side == "floor" else measured <= at
-            row[f"threshold_{name}"] = at
-            row[f"passes_{name}"] = passes.mean() if len(measured) else np.nan
-            ends = np.percentile(measured, SHARES) if len(measured) else [np.nan] * len(SHARES)
-            row |= {f"q{share}_{name}": end for share, end in zip(SHARES, ends, strict=True)}
-            row[f"missing_{name}"] = len(values) - len(measured)
-        both = pair[:, ~np.isnan(pair).any(axis=0)]
-        varies = both.size and np.ptp(both, axis=1).all()
-        ranks: Any = rankdata(both, axis=1)
-        ranked = np.corrcoef(ranks[0], ranks[1])[0, 1] if varies else np.nan
-        rows.append(row | {"rank_correlation": float(ranked)})
-        columns = {
+    (old_scores, thresholds_by_path, old_unread), (new_scores, _, new_unread) = map(
+        _threshold_scores, sides
+    )
+    cases, signal_rows = sides[0].trace.cases, []
+    case_labels = _where([case.expect_status for case in cases], is_judged)
+    case_ids = [case.id for case in cases]
+    score_frames = [pd.DataFrame(columns=["path", "case_id", "label", *TRACE_SIDES])]
+    for path in (path for path in old_scores if path in new_scores):
+        threshold, score_pair = (
+            thresholds_by_path[path],
+            np.stack([old_scores[path], new_scores[path]]),
+        )
+        # An infinite score stands for none: it would spoil every quantile.
+        score_pair = np.where(np.isfinite(score_pair), score_pair, np.nan)
+        signal_row: dict[str, Any] = {"path": path, "unit": threshold.unit.name}
+        for side_name, side_scores, side in zip(TRACE_SIDES, score_pair, sides, strict=True):
+            measured_scores, threshold_value = (
+                side_scores[~np.isnan(side_scores)],
+                float(side.policy.value(path)),
+            )
+            passes = (
+                measured_scores >= threshold_value
+                if threshold.side == "floor"
+                else measured_scores <= threshold_value
+            )
+            signal_row[f"threshold_{side_name}"] = threshold_value
+            signal_row[f"passes_{side_name}"] = passes.mean() if len(measured_scores) else np.nan
+            quantiles = (
+                np.percentile(measured_scores, QUANTILE_PERCENTS)
+                if len(measured_scores)
+                else [np.nan] * len(QUANTILE_PERCENTS)
+            )
+            signal_row |= {
+                f"q{percent}_{side_name}": quantile
+                for percent, quantile in zip(QUANTILE_PERCENTS, quantiles, strict=True)
+            }
+            signal_row[f"missing_{side_name}"] = len(side_scores) - len(measured_scores)
+        # A rank correlation needs both scores, and two values at least of each.
+        complete_pairs = score_pair[:, ~np.isnan(score_pair).any(axis=0)]
+        both_vary = complete_pairs.size and np.ptp(complete_pairs, axis=1).all()
+        ranks: Any = rankdata(complete_pairs, axis=1)
+        rank_correlation = np.corrcoef(ranks[0], ranks[1])[0, 1] if both_vary else np.nan
+        signal_rows.append(signal_row | {"rank_correlation": float(rank_correlation)})
+        score_columns = {
             "path": path,
-            "case_id": ids,
-            "label": labels,
-            "old": old[path],
-            "new": new[path],
+            "case_id": case_ids,
+            "label": case_labels,
+            "old": old_scores[path],
+            "new": new_scores[path],
         }
-        frames.append(pd.DataFrame(columns))
-    scores = pd.concat(frames[1:] or frames, ignore_index=True)
-    return pd.DataFrame(rows), scores, sorted(unread | not_new | (old.keys() ^ new.keys()))
+        score_frames.append(pd.DataFrame(score_columns))
+    score_table = pd.concat(score_frames[1:] or score_frames, ignore_index=True)
+    return (
+        pd.DataFrame(signal_rows),
+        score_table,
+        sorted(old_unread | new_unread | (old_scores.keys() ^ new_scores.keys())),
+    )
 
 
 def _settings(traces: Sequence[StudyTrace], sides: Sequence[Side]) -> pd.DataFrame:
     """Settings that differ, a row each; None where a trace states none."""
-    facts = []
+    side_facts = []
     for trace, side in zip(traces, sides, strict=True):
-        meta = {name: value for name, value in trace.meta.items() if name not in NO_SETTING}
-        own = {"arm": side.arm, "policy": side.policy.policy_id}
-        facts.append(own | dict(_flat(meta.pop("parameters", {}))) | dict(_flat(meta)))
-    return differing_settings(facts[0], facts[1], SIDES)
+        trace_facts = {
+            fact_name: fact_value
+            for fact_name, fact_value in trace.meta.items()
+            if fact_name not in NO_SETTING
+        }
+        side_settings = {"arm": side.arm, "policy": side.policy.policy_id}
+        side_facts.append(
+            side_settings
+            | dict(_flat(trace_facts.pop("parameters", {})))
+            | dict(_flat(trace_facts))
+        )
+    return differing_settings(side_facts[0], side_facts[1], TRACE_SIDES)
 
 
-def _flat(stated: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(nested_facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Facts by their dotted names."""
-    for name, value in stated.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{name}.")
+    for fact_name, fact_value in nested_facts.items():
+        if isinstance(fact_value, Mapping):
+            yield from _flat(fact_value, f"{prefix}{fact_name}.")
         else:
-            yield f"{above}{name}", value if value is None else str(value)
+            yield f"{prefix}{fact_name}", fact_value if fact_value is None else str(fact_value)

@@ -52,10 +52,12 @@ class PolicyModel:
         Optional columns of which every cell is missing count as absent.
         """
         del params
-        optional = [
-            name for name in (*_TEXTS, *_NUMBERS) if name in frame and frame[name].isna().all()
+        empty_columns = [
+            column
+            for column in (*_TEXTS, *_NUMBERS)
+            if column in frame and frame[column].isna().all()
         ]
-        return decide_frame(frame.drop(columns=optional), self.policy, score=self.score)
+        return decide_frame(frame.drop(columns=empty_columns), self.policy, score=self.score)
 
 
 def unstated_signals(policy: Policy) -> list[str]:
@@ -63,7 +65,7 @@ def unstated_signals(policy: Policy) -> list[str]:
 
     A frame has to declare them, which a model cannot.
     """
-    return [name for name in used_signals(policy) if name not in NAMES]
+    return [signal_name for signal_name in used_signals(policy) if signal_name not in NAMES]
 
 
 def save_model(policy: Policy, folder: Path, *, score: str) -> None:
@@ -89,24 +91,30 @@ def save_model(policy: Policy, folder: Path, *, score: str) -> None:
     from mlflow.models import ModelSignature
     from mlflow.types.schema import ColSpec, Schema
 
-    required = [ColSpec("string", "query"), ColSpec("string", "hit_id"), ColSpec("double", "score")]
-    texts = [ColSpec("string", name, required=False) for name in _TEXTS]
-    numbers = [ColSpec("double", name, required=False) for name in _NUMBERS]
-    rows = [
+    required_columns = [
+        ColSpec("string", "query"),
+        ColSpec("string", "hit_id"),
+        ColSpec("double", "score"),
+    ]
+    text_columns = [ColSpec("string", column, required=False) for column in _TEXTS]
+    number_columns = [ColSpec("double", column, required=False) for column in _NUMBERS]
+    example_rows = [
         ("What is the excess?", "a", 0.8),
         ("What is the excess?", "b", 0.6),
         ("Who won?", "b", 0.1),
     ]
-    data = folder.with_name(f"{folder.name}-data")
-    make_folder(data)
-    policy.save(data / POLICY)
-    write_text(json.dumps({"score": score}), data / SETTINGS)
+    model_folder = folder.with_name(f"{folder.name}-data")
+    make_folder(model_folder)
+    policy.save(model_folder / POLICY)
+    write_text(json.dumps({"score": score}), model_folder / SETTINGS)
     mlflow.pyfunc.save_model(
         str(folder),
         loader_module=__name__,
-        data_path=str(data),
-        signature=ModelSignature(inputs=Schema([*required, *texts, *numbers])),
-        input_example=pd.DataFrame(rows, columns=["query", "hit_id", "score"]),
+        data_path=str(model_folder),
+        signature=ModelSignature(
+            inputs=Schema([*required_columns, *text_columns, *number_columns])
+        ),
+        input_example=pd.DataFrame(example_rows, columns=["query", "hit_id", "score"]),
         pip_requirements=["raglab-toolkit"],
     )
 

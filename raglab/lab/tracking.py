@@ -52,21 +52,25 @@ if TYPE_CHECKING:
 
     from raglab.lab.study_result import TuneResult
 
-COST = "expected_cost"
-HEADLINE = ("coverage", COST, "hallucination_rate")  # metrics of a run outside of groups
-FOLDER = "mlruns"
-DATABASE = "mlflow.db"
-ARTIFACTS = "artifacts"
-VARIABLE = "MLFLOW_TRACKING_URI"
-PORT = 5000
+COST_COLUMN = "expected_cost"
+HEADLINE_METRICS = (
+    "coverage",
+    COST_COLUMN,
+    "hallucination_rate",
+)  # metrics of a run outside of groups
+DEFAULT_FOLDER = "mlruns"
+DATABASE_NAME = "mlflow.db"
+ARTIFACT_FOLDER = "artifacts"
+STORE_VARIABLE = "MLFLOW_TRACKING_URI"
+PAGE_PORT = 5000
 # two processes, not nine
-QUIET = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-_SQLITE = b"SQLite format 3\x00"  # how such a file begins
+QUIET_SETTINGS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+_SQLITE_HEADER = b"SQLite format 3\x00"  # how such a file begins
 _PARAMETER_LENGTH = 500
-_NAME_LENGTH = 60  # of the corpus in a run's name
-_STEPS = 500  # of a curve
-_ENDS = ("", "_low", "_high")
-_ADVANTAGE = ("estimate", "low", "high", "p")
+_CORPUS_NAME_LENGTH = 60  # of the corpus in a run's name
+_CURVE_STEPS = 500  # of a curve
+_INTERVAL_SUFFIXES = ("", "_low", "_high")
+_ADVANTAGE_FIELDS = ("estimate", "low", "high", "p")
 
 
 class TrackedRun(NamedTuple):
@@ -84,15 +88,15 @@ class TrackedRun(NamedTuple):
         program = "mlflow"
         if not shutil.which(program):
             program = Path(sys.executable).with_name(program).as_posix()
-        settings = (f"{name}={value}" for name, value in QUIET.items())
-        return shlex.join([*settings, program, *_served(self.tracking_uri, PORT)])
+        quiet_settings = (f"{variable}={setting}" for variable, setting in QUIET_SETTINGS.items())
+        return shlex.join([*quiet_settings, program, *_served(self.tracking_uri, PAGE_PORT)])
 
     @property
     def link(self) -> str:
         """Page of the runs, once it is served."""
-        here = f"http://127.0.0.1:{PORT}"
-        server = self.tracking_uri if _is_server(self.tracking_uri) else here
-        return f"{server.rstrip('/')}/#/experiments/{self.experiment_id}/runs"
+        local_address = f"http://127.0.0.1:{PAGE_PORT}"
+        server_address = self.tracking_uri if _is_server(self.tracking_uri) else local_address
+        return f"{server_address.rstrip('/')}/#/experiments/{self.experiment_id}/runs"
 
 
 class TrackedData(NamedTuple):
@@ -120,7 +124,7 @@ def track(
     on these cases the group is `in_sample/`, and the first three are left out (rule S6.5).
     Parameters, tags (policy_id, targets, trace_fingerprint, selected, incumbent), tables (trials as
     Parquet; candidates and comparison as CSV), policies as YAML, and the report with its figures
-    where there is one. `model` is the tuned policy as a model of MLflow that decides a DataFrame,
+    if any. `model` is the tuned policy as a model of MLflow that decides a DataFrame,
     see `raglab.lab.tracked_model`; one that reads signals of the user has none. Each policy of the
     comparison is a nested run with the same metrics.
 
@@ -138,54 +142,56 @@ def track(
       UserWarning: no model is logged, since the policy reads signals of the user or no column
         `score`.
     """
-    corpus, trace = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
+    corpus_name, trace_id = str(result.tuned_on.meta.get("corpus")), str(result.settings["trace"])
     # A run is found by its tags; its parameters say how to make it again.
     tags = {
         "policy_id": result.policy.policy_id,
         "default_policy_id": result.default_policy.policy_id,
-        "trace_fingerprint": trace,
-        "corpus": corpus,
+        "trace_fingerprint": trace_id,
+        "corpus": corpus_name,
         "selected": result.selected,
         "incumbent": result.incumbent,
         "basis": result.basis,
-        "targets": ", ".join(f"{name} {limit:g}" for name, limit in result.goal.targets.items())
+        "targets": ", ".join(f"{rate} {target:g}" for rate, target in result.goal.targets.items())
         or "least cost",
         "mix": str(result.goal.traffic or result.settings.get("weighed", SAMPLE)),
         "mlflow.note.content": "\n".join(result.notes),
     }
     parameters = {
-        **{key: value for key, value in result.settings.items() if key != "space"},
+        **{setting: value for setting, value in result.settings.items() if setting != "space"},
         **result.selection_settings,
         "selected": result.selected,
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
-    judged: dict[str, Any] = dict(
+    judged_rows: dict[str, Any] = dict(
         zip(result.policies, result.judged.to_dict("records"), strict=True)
     )
     in_sample = result.in_sample
     # Without a split for judging the same cases served for both, and the data of the run say so.
-    of = {"all": len(result.judged_on)}
+    split_sizes = {"all": len(result.judged_on)}
     if result.judged_on is not result.tuned_on:
-        of = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
+        split_sizes = {"tune": len(result.tuned_on), "report": len(result.judged_on)}
     # The id first: MLflow cuts names in its list of runs, and studies often select the same rule.
-    policy, today = f"{result.policy.policy_id} {result.selected}", datetime.now(UTC).date()
-    name = f"{corpus[:_NAME_LENGTH]} · {policy} · {today.isoformat()}"
-    with _open_run(name, "tune", folder, tags, TrackedData(corpus, trace, of)) as run:
+    policy_name, today = f"{result.policy.policy_id} {result.selected}", datetime.now(UTC).date()
+    run_name = f"{corpus_name[:_CORPUS_NAME_LENGTH]} · {policy_name} · {today.isoformat()}"
+    with _open_run(
+        run_name, "tune", folder, tags, TrackedData(corpus_name, trace_id, split_sizes)
+    ) as run:
         run.log(
             parameters,
             [
-                *_policy_metrics(judged["tuned"], in_sample="tuned" in in_sample),
+                *_policy_metrics(judged_rows["tuned"], in_sample="tuned" in in_sample),
                 *_study_metrics(result),
             ],
         )
         with run.logged_files() as scratch:
             _log_files(result, scratch)
-        for file in (*([report] if report is not None else []), *files):
-            run.log_page(Path(file))
+        for logged_file in (*([report] if report is not None else []), *files):
+            run.log_page(Path(logged_file))
         # A nested run for each policy, so that the table of MLflow compares them.
-        for policy, row in judged.items():
-            values = _policy_metrics(row, in_sample=policy in in_sample)
-            run.log_nested(policy, values, {"policy_id": row["policy_id"]})
+        for policy_name, policy_row in judged_rows.items():
+            policy_metrics = _policy_metrics(policy_row, in_sample=policy_name in in_sample)
+            run.log_nested(policy_name, policy_metrics, {"policy_id": policy_row["policy_id"]})
     return TrackedRun(run.id, run.experiment_id, run.uri)
 
 
@@ -213,10 +219,10 @@ def track_run(
     with _open_run(name, experiment, folder, dict(tags or {}), data) as run:
         run.log(params, _finite(metrics))
         with run.logged_files() as scratch:
-            for table, frame in tables.items():
-                frame.to_parquet(scratch / f"{table}.parquet", index=False)
-            for file, text in (texts or {}).items():
-                (scratch / file).write_text(text, encoding="utf-8")
+            for table_name, frame in tables.items():
+                frame.to_parquet(scratch / f"{table_name}.parquet", index=False)
+            for file_name, file_text in (texts or {}).items():
+                (scratch / file_name).write_text(file_text, encoding="utf-8")
     return TrackedRun(run.id, run.experiment_id, run.uri)
 
 
@@ -229,13 +235,19 @@ def search_metrics(
       comparison: a row a policy.
       measures: columns of the comparison.
     """
-    series = [
-        (f"{row['policy']}.{column}".replace(" ", "_"), float(row[column]), 0)
-        for row in comparison.to_dict("records")
-        for column in measures
+    metric_rows = [
+        (f"{policy_row['policy']}.{measure}".replace(" ", "_"), float(policy_row[measure]), 0)
+        for policy_row in comparison.to_dict("records")
+        for measure in measures
     ]
-    best = trials["value"].where(trials["feasible"]).cummax()
-    return [*series, *(("best_value", float(value), at) for at, value in enumerate(best))]
+    best_values = trials["value"].where(trials["feasible"]).cummax()
+    return [
+        *metric_rows,
+        *(
+            ("best_value", float(value), trial_number)
+            for trial_number, value in enumerate(best_values)
+        ),
+    ]
 
 
 class _OpenRun(NamedTuple):
@@ -275,19 +287,22 @@ class _OpenRun(NamedTuple):
         """Log a file, and the figures beside it where it is a report."""
         self.check_place()
         self.client.log_artifact(self.id, str(page))
-        figures = page.with_name(f"{page.stem}_figures")
-        if figures.is_dir():
-            self.log_folder(figures, "figures")
+        figure_folder = page.with_name(f"{page.stem}_figures")
+        if figure_folder.is_dir():
+            self.log_folder(figure_folder, "figures")
 
     def log(self, params: Mapping[str, Any], series: Sequence[tuple[str, float, int]]) -> None:
         """Log parameters as text and metrics with their steps."""
         from mlflow.entities import Metric, Param
 
-        texts = [Param(key, str(value)[:_PARAMETER_LENGTH]) for key, value in params.items()]
-        metrics = [Metric(key, value, 0, step) for key, value, step in series]
-        self.client.log_batch(self.id, params=texts)
-        for start in range(0, len(metrics), 1000):
-            self.client.log_batch(self.id, metrics=metrics[start : start + 1000])
+        parameters = [
+            Param(metric_name, str(value)[:_PARAMETER_LENGTH])
+            for metric_name, value in params.items()
+        ]
+        metrics = [Metric(metric_name, value, 0, step) for metric_name, value, step in series]
+        self.client.log_batch(self.id, params=parameters)
+        for batch_start in range(0, len(metrics), 1000):
+            self.client.log_batch(self.id, metrics=metrics[batch_start : batch_start + 1000])
 
     def log_nested(
         self, name: str, metrics: Sequence[tuple[str, float, int]], tags: Mapping[str, str]
@@ -303,21 +318,21 @@ class _OpenRun(NamedTuple):
         """Log what the run was made of as its dataset."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        whole = Dataset(
+        dataset = Dataset(
             name=data.name,
             digest=data.trace,
             source_type="raglab trace",
             source=canonical_json({"trace": data.trace}),
             profile=canonical_json({"cases": sum(data.splits.values()), **data.splits}),
         )
-        context = InputTag("mlflow.data.context", ", ".join(data.splits))
-        self.client.log_inputs(self.id, [DatasetInput(whole, [context])])
+        split_tag = InputTag("mlflow.data.context", ", ".join(data.splits))
+        self.client.log_inputs(self.id, [DatasetInput(dataset, [split_tag])])
 
 
 @contextmanager
 def _open_run(
-    name: str,
-    experiment: str,
+    run_name: str,
+    experiment_name: str,
     folder: str | Path | None,
     tags: Mapping[str, str],
     data: TrackedData | None,
@@ -330,22 +345,22 @@ def _open_run(
       InputError: the store is locked, away, full, closed, damaged, or names a place for artifacts
         that is not its own; or the experiment was deleted.
     """
-    stated = None if folder is not None else os.environ.get(VARIABLE)
-    with _refusals(stated or str(folder or FOLDER)):
+    environment_uri = None if folder is not None else os.environ.get(STORE_VARIABLE)
+    with _refusals(environment_uri or str(folder or DEFAULT_FOLDER)):
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         # beside the JSON of a command
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         with _opening(folder) as store:
-            run = _new_run(name, experiment, store, tags)
-        ended = "FAILED"
+            run = _new_run(run_name, experiment_name, store, tags)
+        final_status = "FAILED"
         try:
             run.check_place()
             if data is not None:
                 run.log_data(data)
             yield run
-            ended = "FINISHED"
+            final_status = "FINISHED"
         finally:
-            run.client.set_terminated(run.id, ended)
+            run.client.set_terminated(run.id, final_status)
 
 
 class _Store(NamedTuple):
@@ -364,15 +379,15 @@ def _opening(folder: str | Path | None) -> Iterator[_Store]:
 
     Its artifacts its own. While the block lasts no other process of raglab opens it.
     """
-    if folder is None and (stated := os.environ.get(VARIABLE)):
-        with opening_lock(*sqlite_files(stated)):
-            yield _Store(stated, None)
+    if folder is None and (environment_uri := os.environ.get(STORE_VARIABLE)):
+        with opening_lock(*sqlite_files(environment_uri)):
+            yield _Store(environment_uri, None)
         return
-    root = make_folder(Path(FOLDER if folder is None else folder).resolve())
-    database = root / DATABASE
+    root = make_folder(Path(DEFAULT_FOLDER if folder is None else folder).resolve())
+    database = root / DATABASE_NAME
     with opening_lock(database):
         if database.exists():
-            if not (database.is_file() and _begins(database) == _SQLITE):
+            if not (database.is_file() and _begins(database) == _SQLITE_HEADER):
                 rule = "the tracking database must be one of SQLite's"
                 raise input_error(Where(str(database)), rule, "name another folder")
             check_database(f"sqlite:///{database.as_posix()}")
@@ -386,44 +401,58 @@ def _take_artifacts_home(database: Path) -> None:
     MLflow keeps absolute places: without this a copied folder would write into the original, and a
     moved one lose all.
     """
-    here = database.parent.as_uri()
+    folder_uri = database.parent.as_uri()
     with closing(sqlite3.connect(database)) as connection, connection:
-        tables = table_names(connection)
-        if "experiments" not in tables:
+        existing_tables = table_names(connection)
+        if "experiments" not in existing_tables:
             return
-        rows = connection.execute("SELECT name, artifact_location FROM experiments").fetchall()
-        tails = ((str(place), f"/{ARTIFACTS}/{quote(str(name))}") for name, place in rows)
-        there = {
-            place.removesuffix(tail)
-            for place, tail in tails
-            if place.startswith("file:") and place.endswith(tail)
+        experiment_rows = connection.execute(
+            "SELECT name, artifact_location FROM experiments"
+        ).fetchall()
+        locations = (
+            (str(location), f"/{ARTIFACT_FOLDER}/{quote(str(experiment_name))}")
+            for experiment_name, location in experiment_rows
+        )
+        former_roots = {
+            location.removesuffix(location_tail)
+            for location, location_tail in locations
+            if location.startswith("file:") and location.endswith(location_tail)
         }
         # What MLflow makes by itself is named by path, what we make by URI.
-        moved = [(before, here) for before in there - {here}]
-        moved += [
-            (unquote(before.removeprefix("file://")), database.parent.as_posix())
-            for before, _ in moved
+        root_moves = [(former_root, folder_uri) for former_root in former_roots - {folder_uri}]
+        root_moves += [
+            (unquote(former_root.removeprefix("file://")), database.parent.as_posix())
+            for former_root, _ in root_moves
         ]
-        for table, column in (
-            (table, column) for table, column in STORED_PLACES if table in tables
+        for table_name, column_name in (
+            (table_name, column_name)
+            for table_name, column_name in STORED_PLACES
+            if table_name in existing_tables
         ):
-            change = (  # names are those of `STORED_PLACES`
-                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608
-                f"WHERE substr({column}, 1, ?) = ?"
+            update_query = (  # names are those of `STORED_PLACES`
+                f"UPDATE {table_name} SET {column_name} = ? || substr({column_name}, ?) "  # noqa: S608
+                f"WHERE substr({column_name}, 1, ?) = ?"
             )
-            for before, now in moved:
-                connection.execute(change, (now, len(before) + 1, len(before) + 1, f"{before}/"))
+            for former_root, current_root in root_moves:
+                connection.execute(
+                    update_query,
+                    (current_root, len(former_root) + 1, len(former_root) + 1, f"{former_root}/"),
+                )
         # MLflow's own experiment has the folder where somebody worked when it was made.
-        if "runs" in tables:
-            unused = "experiment_id = 0 AND experiment_id NOT IN (SELECT experiment_id FROM runs)"
-            change = (
-                f"UPDATE experiments SET artifact_location = ? WHERE {unused} AND "  # noqa: S608
+        if "runs" in existing_tables:
+            is_unused = (
+                "experiment_id = 0 AND experiment_id NOT IN (SELECT experiment_id FROM runs)"
+            )
+            update_query = (
+                f"UPDATE experiments SET artifact_location = ? WHERE {is_unused} AND "  # noqa: S608
                 "artifact_location <> ?"
             )
-            connection.execute(change, [f"{here}/{ARTIFACTS}/Default"] * 2)
+            connection.execute(update_query, [f"{folder_uri}/{ARTIFACT_FOLDER}/Default"] * 2)
 
 
-def _new_run(name: str, experiment: str, store: _Store, tags: Mapping[str, str]) -> _OpenRun:
+def _new_run(
+    run_name: str, experiment_name: str, store: _Store, tags: Mapping[str, str]
+) -> _OpenRun:
     import mlflow
 
     if _is_server(store.uri):
@@ -431,20 +460,24 @@ def _new_run(name: str, experiment: str, store: _Store, tags: Mapping[str, str])
     # The database of somebody else may name any place for files: nothing is written before it is
     # checked.
     check_database(store.uri)
-    places = artifact_places(store.uri, store.root)
+    allowed_places = artifact_places(store.uri, store.root)
     client = mlflow.MlflowClient(tracking_uri=store.uri)
-    known = client.get_experiment_by_name(experiment)
-    place = None if store.root is None else (store.root / ARTIFACTS / experiment).as_uri()
-    if known is None:
-        known = client.get_experiment(client.create_experiment(experiment, artifact_location=place))
-    places.check(str(known.artifact_location))
-    experiment_id = str(known.experiment_id)
-    run = client.create_run(experiment_id, tags=dict(tags), run_name=name)
-    root = store.root or Path(FOLDER)
-    return _OpenRun(client, run.info.run_id, experiment_id, store.uri, places, root)
+    experiment = client.get_experiment_by_name(experiment_name)
+    artifact_location = (
+        None if store.root is None else (store.root / ARTIFACT_FOLDER / experiment_name).as_uri()
+    )
+    if experiment is None:
+        experiment = client.get_experiment(
+            client.create_experiment(experiment_name, artifact_location=artifact_location)
+        )
+    allowed_places.check(str(experiment.artifact_location))
+    experiment_id = str(experiment.experiment_id)
+    run = client.create_run(experiment_id, tags=dict(tags), run_name=run_name)
+    root = store.root or Path(DEFAULT_FOLDER)
+    return _OpenRun(client, run.info.run_id, experiment_id, store.uri, allowed_places, root)
 
 
-def serve(folder: str | Path | None = None, port: int = PORT) -> int:
+def serve(folder: str | Path | None = None, port: int = PAGE_PORT) -> int:
     """Show the runs of a store in MLflow's page on this machine only, until it is interrupted.
 
     Exit code of MLflow.
@@ -464,11 +497,11 @@ def serve(folder: str | Path | None = None, port: int = PORT) -> int:
             check_database(store.uri)
             check_stored_places(store.uri, artifact_places(store.uri, store.root))
     except sqlite3.Error as error:
-        raise store_error(str(folder or FOLDER), error) from error
+        raise store_error(str(folder or DEFAULT_FOLDER), error) from error
     command = [sys.executable, "-m", "mlflow", *_served(store.uri, port)]
     with suppress(KeyboardInterrupt):  # how it is ended
         # MLflow itself
-        return subprocess.run(command, env=os.environ | QUIET, check=False).returncode  # noqa: S603
+        return subprocess.run(command, env=os.environ | QUIET_SETTINGS, check=False).returncode  # noqa: S603
     return 0
 
 
@@ -492,67 +525,98 @@ def _is_server(uri: str) -> bool:
 
 
 @contextmanager
-def _refusals(place: str) -> Iterator[None]:
+def _refusals(store_name: str) -> Iterator[None]:
     """What the store of the runs says, each library in types of its own, as one line.
 
     Its own log stays still.
     """
     import mlflow.tracking  # noqa: F401
 
-    log = logging.getLogger("mlflow")
-    level = log.level
-    log.setLevel(logging.CRITICAL)  # it prints stacks beside what it raises
+    mlflow_logger = logging.getLogger("mlflow")
+    earlier_level = mlflow_logger.level
+    mlflow_logger.setLevel(logging.CRITICAL)  # it prints stacks beside what it raises
     try:
-        with as_store_errors(place, "the result itself is not lost"):
+        with as_store_errors(store_name, "the result itself is not lost"):
             yield
     finally:
-        log.setLevel(level)
+        mlflow_logger.setLevel(earlier_level)
 
 
 def _begins(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(len(_SQLITE))
+        return file.read(len(_SQLITE_HEADER))
 
 
-def _policy_metrics(row: Mapping[str, Any], *, in_sample: bool) -> list[tuple[str, float, int]]:
+def _policy_metrics(
+    policy_row: Mapping[str, Any], *, in_sample: bool
+) -> list[tuple[str, float, int]]:
     """Expected cost and rates of a policy with their intervals; what is not finite is left out.
 
-    The three of `HEADLINE` come before all groups by name, where MLflow shows them first.
+    The three of `HEADLINE_METRICS` come before all groups by name, where MLflow shows them first.
 
     Args:
       in_sample: whether the policy was fitted or chosen on the judged cases; its figures then share
         no name with others.
     """
-    group = "in_sample" if in_sample else "judged"
-    names = [f"{name}{end}" for name in (COST, *RATES) for end in _ENDS]
-    series = [] if in_sample else [(name, float(row[name]), 0) for name in HEADLINE]
-    return _finite([*series, *((f"{group}/{name}", float(row[name]), 0) for name in names)])
+    metric_group = "in_sample" if in_sample else "judged"
+    metric_names = [
+        f"{metric_name}{suffix}"
+        for metric_name in (COST_COLUMN, *RATES)
+        for suffix in _INTERVAL_SUFFIXES
+    ]
+    headline_metrics = (
+        []
+        if in_sample
+        else [(metric_name, float(policy_row[metric_name]), 0) for metric_name in HEADLINE_METRICS]
+    )
+    return _finite(
+        [
+            *headline_metrics,
+            *(
+                (f"{metric_group}/{metric_name}", float(policy_row[metric_name]), 0)
+                for metric_name in metric_names
+            ),
+        ]
+    )
 
 
 def _study_metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     """Nested estimate, costs of what was selected, its advantage, lowest expected cost by trial."""
-    chosen: Any = result.costs.loc[result.selected]
-    figures = {"study/held_out_estimate": result.held_out_estimate}
-    figures |= {
-        f"selected/{name}_cost": float(chosen[name]) for name in ("in_sample", "cross_validated")
+    selected_costs: Any = result.costs.loc[result.selected]
+    study_figures = {"study/held_out_estimate": result.held_out_estimate}
+    study_figures |= {
+        f"selected/{figure_name}_cost": float(selected_costs[figure_name])
+        for figure_name in ("in_sample", "cross_validated")
     }
     if result.crossing is not None:
-        figures["study/crossing"] = result.crossing.high
+        study_figures["study/crossing"] = result.crossing.high
     if result.advantage is not None:
-        for name in _ADVANTAGE:
-            figures[f"study/advantage_{name}"] = float(getattr(result.advantage, name))
+        for figure_name in _ADVANTAGE_FIELDS:
+            study_figures[f"study/advantage_{figure_name}"] = float(
+                getattr(result.advantage, figure_name)
+            )
     # The best trial so far: one that meets all targets is better than one that does not.
-    missed = ~result.trials["feasible"].to_numpy(dtype=bool)
-    best = list(accumulate(zip(missed, result.trials[COST], strict=True), min))
-    last, step = len(best) - 1, max(1, len(best) // _STEPS)
-    places = sorted({*range(0, len(best), step), last})
-    series = [(name, value, 0) for name, value in figures.items()]
-    return _finite([*series, *(("search/best_cost", float(best[at][1]), at) for at in places)])
+    missed_targets = ~result.trials["feasible"].to_numpy(dtype=bool)
+    best_trials = list(
+        accumulate(zip(missed_targets, result.trials[COST_COLUMN], strict=True), min)
+    )
+    last_trial, step = len(best_trials) - 1, max(1, len(best_trials) // _CURVE_STEPS)
+    trial_numbers = sorted({*range(0, len(best_trials), step), last_trial})
+    figure_metrics = [(figure_name, figure, 0) for figure_name, figure in study_figures.items()]
+    return _finite(
+        [
+            *figure_metrics,
+            *(
+                ("search/best_cost", float(best_trials[trial_number][1]), trial_number)
+                for trial_number in trial_numbers
+            ),
+        ]
+    )
 
 
-def _finite(series: Sequence[tuple[str, float, int]]) -> list[tuple[str, float, int]]:
+def _finite(metrics: Sequence[tuple[str, float, int]]) -> list[tuple[str, float, int]]:
     """Metrics without those that are not finite, which MLflow's stores refuse."""
-    return [metric for metric in series if math.isfinite(metric[1])]
+    return [metric for metric in metrics if math.isfinite(metric[1])]
 
 
 def _log_files(result: TuneResult, folder: Path) -> None:
@@ -563,18 +627,18 @@ def _log_files(result: TuneResult, folder: Path) -> None:
         "comparison": result.judged,
         "candidates": result.costs.reset_index(),
     }
-    for name, table in tables.items():
-        write_text(csv_text(table), folder / f"{name}.csv")
-    for name, policy in (("tuned", result.policy), ("defaults", result.default_policy)):
-        policy.save(folder / f"{name}.yaml")
-    score = result.tuned_on.meta.get("parameters", {}).get("score", "cosine")
-    reads = ", ".join(unstated_signals(result.policy)) or (
-        "no column score" if score is None else ""
+    for file_name, table in tables.items():
+        write_text(csv_text(table), folder / f"{file_name}.csv")
+    for file_name, policy in (("tuned", result.policy), ("defaults", result.default_policy)):
+        policy.save(folder / f"{file_name}.yaml")
+    score_kind = result.tuned_on.meta.get("parameters", {}).get("score", "cosine")
+    unmodelled = ", ".join(unstated_signals(result.policy)) or (
+        "no column score" if score_kind is None else ""
     )
-    if reads:
-        warn_user(f"No model of MLflow is logged: its frame cannot state {reads}.")
+    if unmodelled:
+        warn_user(f"No model of MLflow is logged: its frame cannot state {unmodelled}.")
     else:
-        save_model(result.policy, folder / "model", score=score)
-    page = result.cockpit_page()
-    if page is not None:
-        write_text(page, folder / "cockpit.html")
+        save_model(result.policy, folder / "model", score=score_kind)
+    cockpit_page = result.cockpit_page()
+    if cockpit_page is not None:
+        write_text(cockpit_page, folder / "cockpit.html")

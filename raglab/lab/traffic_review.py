@@ -77,37 +77,39 @@ def shard_review(
     """Review of one trace in memory; pure, so that any worker may make it."""
     decisions, decisions_after = decide_policies(Measured.of(trace), [policy, after], arm)
     evidence, thresholds = decisions.tables.evidence, policy_thresholds([policy])
-    cases, current = decisions.trace.cases, decisions.status
+    cases, current_status = decisions.trace.cases, decisions.status
     moves = {}
-    for path, (points, status) in piece_status(
+    for path, (points, piece_statuses) in piece_status(
         evidence, policy, acting_paths(evidence, policy)
     ).items():
-        swept = swept_threshold(evidence.known, thresholds, path)
+        acting_threshold = swept_threshold(evidence.known, thresholds, path)
         # now and there: steps then tell who changes
-        pairs = (current * np.int8(N) + status).astype(np.int8)
+        status_pairs = (current_status * np.int8(N) + piece_statuses).astype(np.int8)
         moves[path] = PathMoves(
-            swept, cell_moves(points, pairs), missing_values(evidence, policy, path)
+            acting_threshold,
+            cell_moves(points, status_pairs),
+            missing_values(evidence, policy, path),
         )
     # A request that was drawn is known by what its label in the sample says, not by what somebody
     # else said.
-    is_known = [
+    is_labelled = [
         case.expect_status is not None and case.extra.get(SAMPLE_LABEL) != "" for case in cases
     ]
-    columns = ReviewColumns(
-        current,
+    review_columns = ReviewColumns(
+        current_status,
         decisions_after.status,
         decisions.decided_by,
         decisions.label_code,
         decisions.passes,
-        np.array(is_known, dtype=bool),
+        np.array(is_labelled, dtype=bool),
         np.array([case.extra.get(PROBABILITY_KEY) for case in cases], dtype=np.float64),
         np.array([str(case.extra.get(STRATUM) or NO_STRATUM) for case in cases], dtype=object),
         np.array([request_day(case) for case in cases], dtype=object),
-        np.array([group_values(cases, name) for name in by], dtype=object).reshape(
+        np.array([group_values(cases, attribute) for attribute in by], dtype=object).reshape(
             len(by), len(cases)
         ),
     )
-    return ShardReview(columns, moves, evidence.off)
+    return ShardReview(review_columns, moves, evidence.off)
 
 
 def missing_values(evidence: Evidence, policy: PolicyData, path: str) -> float:
@@ -117,8 +119,10 @@ def missing_values(evidence: Evidence, policy: PolicyData, path: str) -> float:
     """
     if path.partition(".")[0] in {"decision", "resolver", USER_GATES_SECTION}:
         return NAN
-    values = threshold_values(evidence, policy_thresholds([policy]), path, 0)
-    return float(np.count_nonzero(~np.isfinite(values).any(axis=0) & (evidence.n_hits[0] > 0)))
+    compared_values = threshold_values(evidence, policy_thresholds([policy]), path, 0)
+    return float(
+        np.count_nonzero(~np.isfinite(compared_values).any(axis=0) & (evidence.n_hits[0] > 0))
+    )
 
 
 def request_day(case: Case) -> str:
@@ -130,12 +134,18 @@ def request_day(case: Case) -> str:
       >>> request_day(Case("1", "who?", extra={"at": "2026-03-02T23:30:00-02:00"}))
       '2026-03-03'
     """
-    stated = case.extra.get("at")
+    time_text = case.extra.get("at")
     try:
-        moment = stated if isinstance(stated, datetime) else datetime.fromisoformat(str(stated))
+        request_time = (
+            time_text if isinstance(time_text, datetime) else datetime.fromisoformat(str(time_text))
+        )
     except ValueError:
         return NO_DAY
-    return (moment if moment.tzinfo is None else moment.astimezone(UTC)).date().isoformat()
+    return (
+        (request_time if request_time.tzinfo is None else request_time.astimezone(UTC))
+        .date()
+        .isoformat()
+    )
 
 
 class TrafficCurve(NamedTuple):
@@ -168,27 +178,29 @@ class TrafficCurve(NamedTuple):
 
         NaN and 0 where none do.
         """
-        place = self.current + aside
-        if not 0 <= place < len(self.low):
+        step_index = self.current + aside
+        if not 0 <= step_index < len(self.low):
             return NAN, 0.0
         edge = self.low[self.current] if aside < 0 else self.high[self.current]
         # whether the step holds that edge
-        closed = aside > 0 if self.threshold.side == "ceiling" else aside < 0
-        beyond = edge + aside if self.threshold.whole else np.nextafter(edge, aside * np.inf)
-        return float(edge if closed else beyond), float(self.changed[place])
+        holds_edge = aside > 0 if self.threshold.side == "ceiling" else aside < 0
+        next_value = edge + aside if self.threshold.whole else np.nextafter(edge, aside * np.inf)
+        return float(edge if holds_edge else next_value), float(self.changed[step_index])
 
 
 def threshold_curve(
-    threshold: Threshold, moves: Sequence[Moves], value: float, missing: float
+    threshold: Threshold, moves: Sequence[Moves], policy_value: float, missing: float
 ) -> TrafficCurve:
     """Curve of a threshold from the moves of all parts; value: the policy's own."""
-    low, high, cells = sum_moves(moves, threshold)
-    place = np.searchsorted(high, value, side="left")
+    lower_ends, upper_ends, move_cells = sum_moves(moves, threshold)
+    step_index = np.searchsorted(upper_ends, policy_value, side="left")
     if threshold.side == "ceiling":
-        place = np.searchsorted(low, value, side="right") - 1
-    current = int(np.clip(place, 0, len(low) - 1))
-    pairs = np.ascontiguousarray(cells[:, : N * N]).reshape(-1, N, N)
-    return TrafficCurve(threshold, *read_only((low, high, pairs)), current, missing)
+        step_index = np.searchsorted(lower_ends, policy_value, side="right") - 1
+    current = int(np.clip(step_index, 0, len(lower_ends) - 1))
+    status_pairs = np.ascontiguousarray(move_cells[:, : N * N]).reshape(-1, N, N)
+    return TrafficCurve(
+        threshold, *read_only((lower_ends, upper_ends, status_pairs)), current, missing
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -241,11 +253,11 @@ class Review(Result):
         """
         import pandas as pd
 
-        names = ["path", "low", "high", *STATUSES, "changed", "is_current"]
-        rows = [
-            row
+        column_names = ["path", "low", "high", *STATUSES, "changed", "is_current"]
+        step_rows = [
+            step_row
             for path, curve in self.curves.items()
-            for row in zip(
+            for step_row in zip(
                 [path] * len(curve.low),
                 curve.low,
                 curve.high,
@@ -255,7 +267,7 @@ class Review(Result):
                 strict=True,
             )
         ]
-        return pd.DataFrame(rows, columns=names)
+        return pd.DataFrame(step_rows, columns=column_names)
 
     @property
     def thresholds(self) -> pd.DataFrame:
@@ -269,23 +281,30 @@ class Review(Result):
         """
         import pandas as pd
 
-        rows = []
+        threshold_rows = []
         for path, curve in self.curves.items():
-            row = (path, float(self.policy.value(path)), curve.missing, len(curve.low))
-            rows.append((*row, *curve.nearest(-1), *curve.nearest(1)))
-        sides = [f"{side}{end}" for side in ("lower", "higher") for end in ("", "_changed")]
-        return pd.DataFrame(rows, columns=["path", "current", "missing", "steps", *sides])
+            leading_cells = (path, float(self.policy.value(path)), curve.missing, len(curve.low))
+            threshold_rows.append((*leading_cells, *curve.nearest(-1), *curve.nearest(1)))
+        side_columns = [
+            f"{side}{suffix}" for side in ("lower", "higher") for suffix in ("", "_changed")
+        ]
+        return pd.DataFrame(
+            threshold_rows, columns=["path", "current", "missing", "steps", *side_columns]
+        )
 
     def _summary(self) -> Summary:
-        decided = self.rates.head(N)[["rate", "k", "estimate"]].itertuples(index=False)
+        decided_rates = self.rates.head(N)[["rate", "k", "estimate"]].itertuples(index=False)
         facts: list[tuple[str, Cell | str]] = [
             ("policy", self.policy.policy_id),
-            *((str(name), Cell(f"{k:,}", f"({share:.1%})")) for name, k, share in decided),
-            *((name, f"{n:,}") for name, n in self.counts.items() if n),
+            *(
+                (str(name), Cell(f"{n_decided:,}", f"({share:.1%})"))
+                for name, n_decided, share in decided_rates
+            ),
+            *((name, f"{n_requests:,}") for name, n_requests in self.counts.items() if n_requests),
         ]
-        for row in self.rates[self.rates["basis"] == "sample"].head(1).itertuples():
-            ends = f"[{row.low:.1%}, {row.high:.1%}]"
-            facts.append((str(row.rate), Cell(f"{row.estimate:.1%}", ends)))
+        for sampled_rate in self.rates[self.rates["basis"] == "sample"].head(1).itertuples():
+            interval = f"[{sampled_rate.low:.1%}, {sampled_rate.high:.1%}]"
+            facts.append((str(sampled_rate.rate), Cell(f"{sampled_rate.estimate:.1%}", interval)))
         tables = {
             "rates": self.rates[self.rates["n"] > 0],
             "next change of each threshold": self.thresholds,
@@ -293,10 +312,12 @@ class Review(Result):
             "days": self.days,
             "groups": self.groups,
         }
-        shown = {title: table for title, table in tables.items() if len(table)}
-        off = Fold("gates that judge nothing here", list(self.off.items()), None, ("gate", "by"))
+        shown_tables = {title: table for title, table in tables.items() if len(table)}
+        idle_gates = Fold(
+            "gates that judge nothing here", list(self.off.items()), None, ("gate", "by")
+        )
         title = f"Review of {self.n:,} requests"
-        return Summary(facts, {**shown, off.title: off}, self.notes, title)
+        return Summary(facts, {**shown_tables, idle_gates.title: idle_gates}, self.notes, title)
 
 
 @answered_traces("trace", measured=True)
@@ -333,48 +354,66 @@ def review(
     import pandas as pd
 
     check_level(level)
-    names = (by,) if isinstance(by, str) else tuple(by)
-    second = policy if after is None else after
-    parts = list(each_shard(shard_review, trace, policy, second, arm, names, what="review"))
-    columns: ReviewColumns = join_columns([part.columns for part in parts])
+    attributes = (by,) if isinstance(by, str) else tuple(by)
+    second_policy = policy if after is None else after
+    parts = list(
+        each_shard(shard_review, trace, policy, second_policy, arm, attributes, what="review")
+    )
+    review_columns: ReviewColumns = join_columns([part.columns for part in parts])
+    # A part may lack a path whose signal nobody measured there.
     curves = {}
     for path in dict.fromkeys(path for part in parts for path in part.moves):
-        paths = [part.moves[path] for part in parts if path in part.moves]
-        moves, missing = [of.moves for of in paths], sum(of.missing for of in paths)
-        value = float(policy.value(path))
-        curves[path] = threshold_curve(paths[0].threshold, moves, value, missing)
+        path_moves = [part.moves[path] for part in parts if path in part.moves]
+        part_moves, n_missing = (
+            [path_move.moves for path_move in path_moves],
+            sum(path_move.missing for path_move in path_moves),
+        )
+        policy_value = float(policy.value(path))
+        curves[path] = threshold_curve(path_moves[0].threshold, part_moves, policy_value, n_missing)
     has_after = after is not None
-    days = request_counts(columns, columns.day, "day", has_after=has_after)
-    groups = [
-        request_counts(columns, values, "group", has_after=has_after)
+    day_table = request_counts(review_columns, review_columns.day, "day", has_after=has_after)
+    group_tables = [
+        request_counts(review_columns, attribute_values, "group", has_after=has_after)
         .assign(by=name)
         .sort_values("n", ascending=False, kind="stable")
-        for name, values in zip(names, columns.groups, strict=True)
+        for name, attribute_values in zip(attributes, review_columns.groups, strict=True)
     ]
-    group_columns = ["by", "group", *days.columns[1:]]
-    pairs = np.bincount(columns.status.astype(np.int64) * N + columns.after, minlength=N * N)
-    changes = pd.DataFrame({"before": np.repeat(STATUSES, N), "after": STATUSES * N, "n": pairs})
-    rows = [*traffic_rates(columns), *label_rates(columns, level)]
-    acting, unmeasured = acting_gates(policy), parts[0].off
-    switched = [gate.name for gate in gates.GATES if gate.switch and gate.decides]
-    off = {name: "policy" for name in switched if name not in acting}
+    group_columns = ["by", "group", *day_table.columns[1:]]
+    # Both decisions in one number, so that one count gives the whole table.
+    pair_counts = np.bincount(
+        review_columns.status.astype(np.int64) * N + review_columns.after, minlength=N * N
+    )
+    change_table = pd.DataFrame(
+        {"before": np.repeat(STATUSES, N), "after": STATUSES * N, "n": pair_counts}
+    )
+    rate_rows = [*traffic_rates(review_columns), *label_rates(review_columns, level)]
+    acting_names, unmeasured_gates = acting_gates(policy), parts[0].off
+    # A gate that is off by the policy and one without measurements need different remedies.
+    switchable_gates = [gate.name for gate in gates.GATES if gate.switch and gate.decides]
+    idle_gates = {name: "policy" for name in switchable_gates if name not in acting_names}
     return Review(
         policy=policy,
-        n=len(columns.status),
+        n=len(review_columns.status),
         level=level,
-        rates=pd.DataFrame(rows, columns=list(RATE_COLUMNS)),
+        rates=pd.DataFrame(rate_rows, columns=list(RATE_COLUMNS)),
         curves=curves,
-        changes=changes if has_after else changes[:0],
-        days=days if (columns.day != NO_DAY).any() else days[:0],
-        groups=pd.concat([days[:0], *groups], ignore_index=True).reindex(columns=group_columns),
-        off=off | {name: "trace" for name in switched if name in unmeasured},
-        counts=_counts(columns, names),
-        notes=tuple(_review_notes(trace, policy, columns)),
+        changes=change_table if has_after else change_table[:0],
+        days=day_table if (review_columns.day != NO_DAY).any() else day_table[:0],
+        groups=pd.concat([day_table[:0], *group_tables], ignore_index=True).reindex(
+            columns=group_columns
+        ),
+        off=idle_gates | {name: "trace" for name in switchable_gates if name in unmeasured_gates},
+        counts=_counts(review_columns, attributes),
+        notes=tuple(_review_notes(trace, policy, review_columns)),
     )
 
 
 def request_counts(
-    columns: ReviewColumns, values: NDArray[np.object_], name: str, *, has_after: bool
+    review_columns: ReviewColumns,
+    attribute_values: NDArray[np.object_],
+    name: str,
+    *,
+    has_after: bool,
 ) -> pd.DataFrame:
     """Requests by value of an attribute.
 
@@ -382,36 +421,43 @@ def request_counts(
     """
     import pandas as pd
 
-    rows = {name: values.astype(str).astype(object), "n": 1}
-    rows |= {status.name: columns.status == status for status in Status}
-    rows |= {"labelled": columns.is_known}
-    rows |= {"changed": columns.status != columns.after} if has_after else {}
-    return pd.DataFrame(rows).groupby(name, as_index=False).sum()
+    count_columns = {name: attribute_values.astype(str).astype(object), "n": 1}
+    count_columns |= {status.name: review_columns.status == status for status in Status}
+    count_columns |= {"labelled": review_columns.is_known}
+    count_columns |= {"changed": review_columns.status != review_columns.after} if has_after else {}
+    return pd.DataFrame(count_columns).groupby(name, as_index=False).sum()
 
 
-def _counts(columns: ReviewColumns, by: Sequence[str]) -> dict[str, int]:
+def _counts(review_columns: ReviewColumns, attributes: Sequence[str]) -> dict[str, int]:
     """See `Review.counts`."""
-    is_drawn = ~np.isnan(columns.probability)
-    masks = {
+    is_drawn = ~np.isnan(review_columns.probability)
+    count_masks = {
         "drawn": is_drawn,
-        "labelled": is_drawn & columns.is_known,
-        "labelled, not drawn": columns.is_known & ~is_drawn,
-        "without stratum": is_drawn.any() & (columns.stratum == NO_STRATUM),
-        "without day": columns.day == NO_DAY,
+        "labelled": is_drawn & review_columns.is_known,
+        "labelled, not drawn": review_columns.is_known & ~is_drawn,
+        "without stratum": is_drawn.any() & (review_columns.stratum == NO_STRATUM),
+        "without day": review_columns.day == NO_DAY,
     }
-    groups = zip(by, columns.groups, strict=True)
-    masks |= {f"without {name}": values == UNKNOWN_GROUP for name, values in groups}
-    return {name: int(np.count_nonzero(mask)) for name, mask in masks.items()}
+    group_columns = zip(attributes, review_columns.groups, strict=True)
+    count_masks |= {
+        f"without {count_name}": attribute_values == UNKNOWN_GROUP
+        for count_name, attribute_values in group_columns
+    }
+    return {count_name: int(np.count_nonzero(mask)) for count_name, mask in count_masks.items()}
 
 
-def _review_notes(trace: TraceView, policy: PolicyData, columns: ReviewColumns) -> Iterator[str]:
+def _review_notes(
+    trace: TraceView, policy: PolicyData, review_columns: ReviewColumns
+) -> Iterator[str]:
     """What labels do not say, what a trace lacks, and if the policy learned from what judges it."""
-    if not columns.is_known.any():
+    if not review_columns.is_known.any():
         yield "No request has a label that counts: nothing here says whether a decision is right."
-    if (columns.is_known & np.isnan(columns.probability)).any():
+    if (review_columns.is_known & np.isnan(review_columns.probability)).any():
         yield "Labels of requests that were not drawn are no sample: they speak for those alone."
     yield from filter(None, [failed_note(trace)])
     yield from unmeasured_note(trace, policy)
-    note = in_sample_note(trace_learned([policy], trace)[0]) if columns.is_known.any() else ""
-    if note:
-        yield f"{note}."
+    learned_note = (
+        in_sample_note(trace_learned([policy], trace)[0]) if review_columns.is_known.any() else ""
+    )
+    if learned_note:
+        yield f"{learned_note}."

@@ -20,8 +20,8 @@ from raglab.lab.arrays import AnyArray, FloatArray
 from raglab.lab.goals import Goal, front
 from raglab.lab.search_space import SearchRange, set_values
 from raglab.lab.store_errors import (
-    DAMAGED,
-    OTHER,
+    DAMAGED_STORE,
+    OTHER_FAULT,
     Fault,
     as_store_errors,
     check_beside,
@@ -44,18 +44,27 @@ if TYPE_CHECKING:
 # of a study, and which way each is wanted
 OBJECTIVES = {"expected_cost": "minimize", "coverage": "maximize"}
 # share of a trial's answered cases judged by text that lack a recorded answer
-MISSING = "missing_answers"
-PLACE = "place"  # attribute of a trial that was proposed here: its place in the search, from 0
+MISSING_ANSWERS = "missing_answers"
+PLACE_ATTRIBUTE = (
+    "place"  # attribute of a trial that was proposed here: its place in the search, from 0
+)
 SAMPLERS: Mapping[str, Callable[..., optuna.samplers.BaseSampler]] = {
     "nsga2": optuna.samplers.NSGAIISampler,
     "tpe": optuna.samplers.TPESampler,
     "random": optuna.samplers.RandomSampler,
 }
-ABOUT = "raglab"  # attribute of a study: what its trials were judged on, and by
-IDLE_S = 30.0  # seconds that a transaction may stand open in a storage with nothing done
-LONGEST = 80  # characters of a setting that are kept as they are; of a longer one its digest
-FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the chance
-KEPT = "the study goes on from its whole trials"
+SEARCH_ATTRIBUTE = "raglab"  # attribute of a study: what its trials were judged on, and by
+IDLE_TRANSACTION_S = (
+    30.0  # seconds that a transaction may stand open in a storage with nothing done
+)
+LONGEST_SETTING = (
+    80  # characters of a setting that are kept as they are; of a longer one its digest
+)
+N_FINALISTS, FINALIST_REPEATS = (
+    20,
+    5,
+)  # best trials that are judged once more, on so many times the chance
+KEPT_TRIALS_NOTE = "the study goes on from its whole trials"
 Space = dict[str, optuna.distributions.BaseDistribution]
 Trials = list[optuna.trial.FrozenTrial]
 OnTrials = Callable[["pd.DataFrame"], bool | None]
@@ -91,7 +100,7 @@ class Problem(NamedTuple):
 class Search(NamedTuple):
     """Outcome of a search.
 
-    study: Optuna's, of the storage where there is one. trials: a row a trial of this search. best:
+    study: Optuna's, of the storage if any. trials: a row a trial of this search. best:
     the feasible trial of least expected cost; where none is feasible, the one that misses the
     targets by least in sum.
     """
@@ -130,44 +139,61 @@ def run_search(
     """
     import pandas as pd
 
-    trials, size = check_search(problem.settings)
-    name, distributions, rows = study_name or problem.name, _distributions(problem.space), []
+    n_trials, batch_size = check_search(problem.settings)
+    search_name, distributions, trial_rows = (
+        study_name or problem.name,
+        _distributions(problem.space),
+        [],
+    )
     with quiet_optuna():
-        study = _new_study(optuna.storages.InMemoryStorage(), name)
-        stored = None if storage is None else open_study(storage, name, problem.settings)
-        for values in problem.first[:trials]:
-            study.enqueue_trial(dict(values))
+        study = _new_study(optuna.storages.InMemoryStorage(), search_name)
+        stored_study = (
+            None if storage is None else open_study(storage, search_name, problem.settings)
+        )
+        for first_values in problem.first[:n_trials]:
+            study.enqueue_trial(dict(first_values))
         parents: Trials = []
-        for begin in progress(range(0, trials, size), "study", "batch"):
-            study.sampler = _batch_sampler(problem, study, begin, parents)
+        for batch_start in progress(range(0, n_trials, batch_size), "study", "batch"):
+            study.sampler = _batch_sampler(problem, study, batch_start, parents)
             parents = getattr(study.sampler, "parents", [])
-            running = [study.ask(distributions) for _ in range(min(size, trials - begin))]
-            batch = judge_trials(problem, [trial.params for trial in running])
-            for trial, judged in zip(running, batch, strict=True):
-                judged.row["number"] = trial.number
+            open_trials = [
+                study.ask(distributions) for _ in range(min(batch_size, n_trials - batch_start))
+            ]
+            judged_batch = judge_trials(problem, [trial.params for trial in open_trials])
+            for trial, judged_trial in zip(open_trials, judged_batch, strict=True):
+                judged_trial.row["number"] = trial.number
                 # Counts go along: whoever reads the stored study has exact intervals of its rates.
-                attributes = {PLACE: trial.number, "policy_id": judged.row["policy_id"]}
-                for key, value in (attributes | {"counts": judged.counts}).items():
-                    trial.set_user_attr(key, value)
+                attributes = {
+                    PLACE_ATTRIBUTE: trial.number,
+                    "policy_id": judged_trial.row["policy_id"],
+                }
+                for attribute, value in (attributes | {"counts": judged_trial.counts}).items():
+                    trial.set_user_attr(attribute, value)
                 # Constraints are set before the trial is told, or a sampler takes it for feasible.
-                for key, over in judged.constraints.items():
-                    trial.set_constraint(key, over)
-                study.tell(trial, [judged.row[objective] for objective in OBJECTIVES])
-            if stored is not None:
-                with as_store_errors(str(storage), KEPT):
-                    numbers = _stored_numbers(stored, study)
-                    finished = study.get_trials(deepcopy=False)[begin:]
-                    stored.add_trials([trial for trial in finished if trial.number not in numbers])
-            rows += [judged.row for judged in batch]
-            if on_trials is not None and on_trials(pd.DataFrame(rows[begin:])) is False:
+                for attribute, excess in judged_trial.constraints.items():
+                    trial.set_constraint(attribute, excess)
+                study.tell(trial, [judged_trial.row[objective] for objective in OBJECTIVES])
+            if stored_study is not None:
+                with as_store_errors(str(storage), KEPT_TRIALS_NOTE):
+                    stored_numbers = _stored_numbers(stored_study, study)
+                    batch_trials = study.get_trials(deepcopy=False)[batch_start:]
+                    stored_study.add_trials(
+                        [trial for trial in batch_trials if trial.number not in stored_numbers]
+                    )
+            trial_rows += [judged_trial.row for judged_trial in judged_batch]
+            if on_trials is not None and on_trials(pd.DataFrame(trial_rows[batch_start:])) is False:
                 break
-        table = pd.DataFrame(rows)
-        if stored is not None:
-            with as_store_errors(str(storage), KEPT):
-                table["number"] = table["number"].map(_stored_numbers(stored, study))
-            study = stored
-    order = table.sort_values(["violation", "expected_cost", "number"], kind="stable")["number"]
-    return Search(study, table, study.get_trials(deepcopy=False)[int(order.iloc[0])])
+        trial_table = pd.DataFrame(trial_rows)
+        if stored_study is not None:
+            with as_store_errors(str(storage), KEPT_TRIALS_NOTE):
+                trial_table["number"] = trial_table["number"].map(
+                    _stored_numbers(stored_study, study)
+                )
+            study = stored_study
+    ranked_numbers = trial_table.sort_values(
+        ["violation", "expected_cost", "number"], kind="stable"
+    )["number"]
+    return Search(study, trial_table, study.get_trials(deepcopy=False)[int(ranked_numbers.iloc[0])])
 
 
 def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
@@ -176,56 +202,76 @@ def check_search(settings: Mapping[str, Any]) -> tuple[int, int]:
     Raises:
       ValueError: one of them is below 1, or an unknown sampler.
     """
-    trials, size = int(settings["trials"]), int(settings["batch_size"])
-    name = settings["sampler"]
-    if name not in SAMPLERS:
-        refuse(f"sampler must be one of {', '.join(SAMPLERS)}", f"{name!r}", "correct the name")
-    if trials < 1 or size < 1:
-        msg = f"trials and batch_size must be at least 1, got {trials} and {size}."
+    n_trials, batch_size = int(settings["trials"]), int(settings["batch_size"])
+    sampler_name = settings["sampler"]
+    if sampler_name not in SAMPLERS:
+        refuse(
+            f"sampler must be one of {', '.join(SAMPLERS)}", f"{sampler_name!r}", "correct the name"
+        )
+    if n_trials < 1 or batch_size < 1:
+        msg = f"trials and batch_size must be at least 1, got {n_trials} and {batch_size}."
         raise ValueError(msg)
-    return trials, size
+    return n_trials, batch_size
 
 
-def judge_trials(problem: Problem, values: Sequence[Mapping[str, Any]]) -> list[JudgedTrial]:
+def judge_trials(
+    problem: Problem, candidate_values: Sequence[Mapping[str, Any]]
+) -> list[JudgedTrial]:
     """What trials of some values come to, by replay."""
     goal, arm = problem.goal, problem.settings["arm"]
-    policies = [set_values(problem.start, trial_values) for trial_values in values]
+    policies = [set_values(problem.start, trial_values) for trial_values in candidate_values]
     # All policies share one pass over the trace, which is what a batch is for.
-    counted = tally(problem.trace, policies, arm)
-    n = metrics.denominators(counted.counts, counted.labels)
-    cells: AnyArray = counted.cells
+    trial_tally = tally(problem.trace, policies, arm)
+    rate_sizes = metrics.denominators(trial_tally.counts, trial_tally.labels)
+    cell_counts: AnyArray = trial_tally.cells
     if problem.weight is not None:
-        codes = trace_codes(problem.trace, policies, arm)
-        cells = metrics.weighed_cases(CELL_OF_CODE[codes], problem.weight).weights
-    excess, constraints = goal.excess(cells), goal.constraints
-    if counted.basis.text:  # one that lacks too many recorded answers is not compared (rule S6.3)
-        share = counted.missing[:, :1] / np.maximum(counted.missing[:, 1:], 1)
-        excess, constraints = np.hstack([excess, share - MAX_MISSING]), (*constraints, MISSING)
-    there, cost = goal.in_traffic(cells), goal.cost(cells)
-    rates = metrics.rates(metrics.rate_counts(there), metrics.label_counts(there))
-    judged = []
-    for at, (policy, tried, over) in enumerate(zip(policies, values, excess, strict=True)):
-        row: dict[str, Any] = {
-            "number": at,
+        outcome_codes = trace_codes(problem.trace, policies, arm)
+        cell_counts = metrics.weighed_cases(CELL_OF_CODE[outcome_codes], problem.weight).weights
+    excess, constraints = goal.excess(cell_counts), goal.constraints
+    if (
+        trial_tally.basis.text
+    ):  # one that lacks too many recorded answers is not compared (rule S6.3)
+        missing_share = trial_tally.missing[:, :1] / np.maximum(trial_tally.missing[:, 1:], 1)
+        excess, constraints = (
+            np.hstack([excess, missing_share - MAX_MISSING]),
+            (*constraints, MISSING_ANSWERS),
+        )
+    traffic_cells, mean_costs = goal.in_traffic(cell_counts), goal.cost(cell_counts)
+    trial_rates = metrics.rates(
+        metrics.rate_counts(traffic_cells), metrics.label_counts(traffic_cells)
+    )
+    judged_trials = []
+    for trial_index, (policy, tried_values, trial_excess) in enumerate(
+        zip(policies, candidate_values, excess, strict=True)
+    ):
+        trial_row: dict[str, Any] = {
+            "number": trial_index,
             "policy_id": policy.policy_id,
-            **dict(zip(metrics.RATES, rates[at].tolist(), strict=True)),
-            "expected_cost": float(cost[at]),
-            "feasible": bool((over <= 0.0).all()),
-            "violation": float(np.maximum(over, 0.0).sum()),
+            **dict(zip(metrics.RATES, trial_rates[trial_index].tolist(), strict=True)),
+            "expected_cost": float(mean_costs[trial_index]),
+            "feasible": bool((trial_excess <= 0.0).all()),
+            "violation": float(np.maximum(trial_excess, 0.0).sum()),
         }
-        if counted.basis.text:
-            row[MISSING] = float(over[-1] + MAX_MISSING)
-        pairs = np.stack([counted.counts[at], n[at]], axis=1).tolist()
-        counts = dict(zip(metrics.RATES, pairs, strict=True))
-        limits = dict(zip(constraints, over.tolist(), strict=True))
-        judged.append(JudgedTrial(row | dict(tried), counts, limits))
-    return judged
+        if trial_tally.basis.text:
+            trial_row[MISSING_ANSWERS] = float(trial_excess[-1] + MAX_MISSING)
+        rate_pairs = np.stack(
+            [trial_tally.counts[trial_index], rate_sizes[trial_index]], axis=1
+        ).tolist()
+        rate_counts = dict(zip(metrics.RATES, rate_pairs, strict=True))
+        constraint_excess = dict(zip(constraints, trial_excess.tolist(), strict=True))
+        judged_trials.append(
+            JudgedTrial(trial_row | dict(tried_values), rate_counts, constraint_excess)
+        )
+    return judged_trials
 
 
-def _new_study(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
+def _new_study(storage: optuna.storages.BaseStorage, study_name: str) -> optuna.Study:
     """The study of a storage, made where it is not there, its objectives named."""
     study = optuna.create_study(
-        storage=storage, study_name=name, directions=list(OBJECTIVES.values()), load_if_exists=True
+        storage=storage,
+        study_name=study_name,
+        directions=list(OBJECTIVES.values()),
+        load_if_exists=True,
     )
     if _has_objectives(study) and not study.metric_names:
         study.set_metric_names(list(OBJECTIVES))
@@ -233,10 +279,10 @@ def _new_study(storage: optuna.storages.BaseStorage, name: str) -> optuna.Study:
 
 
 def _has_objectives(study: optuna.Study) -> bool:
-    return [way.name.lower() for way in study.directions] == list(OBJECTIVES.values())
+    return [direction.name.lower() for direction in study.directions] == list(OBJECTIVES.values())
 
 
-def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> optuna.Study:
+def open_study(storage: str | Path, study_name: str, settings: Mapping[str, Any]) -> optuna.Study:
     """The stored study of a name, made where it is not there.
 
     Args:
@@ -247,34 +293,48 @@ def open_study(storage: str | Path, name: str, settings: Mapping[str, Any]) -> o
     Raises:
       InputError: no storage, a damaged one, or a study of another trace, space or setting.
     """
-    shown = str(storage)
+    storage_text = str(storage)
     # A database serves several machines; a folder needs no server.
-    is_folder = "://" not in shown
-    files = [make_folder(Path(storage)) / STUDY_FILE] if is_folder else [*sqlite_files(shown)]
+    is_folder = "://" not in storage_text
+    lock_files = (
+        [make_folder(Path(storage)) / STUDY_FILE] if is_folder else [*sqlite_files(storage_text)]
+    )
     # Of two processes that begin at once the second reads the settings that the first has stated.
-    with opening_lock(*files):
+    with opening_lock(*lock_files):
         try:
-            place: Any = _journal(files[0]) if is_folder else _database(shown)
-            study = _new_study(place, name)
-            about, search_texts = study.user_attrs.get(ABOUT), settings_texts(settings)
+            optuna_storage: Any = _journal(lock_files[0]) if is_folder else _database(storage_text)
+            study = _new_study(optuna_storage, study_name)
+            stored_texts, search_texts = (
+                study.user_attrs.get(SEARCH_ATTRIBUTE),
+                settings_texts(settings),
+            )
         except InputError:
             raise
         except Exception as error:  # each database has errors of its own
             fault = fault_of(error)
-            if fault is OTHER:
+            if fault is OTHER_FAULT:
                 # of a line of the file
                 is_line = is_folder and isinstance(error, ValueError | LookupError | TypeError)
-                fault = DAMAGED if is_line else NO_STORAGE
-            raise store_error(shown, error, fault) from error
+                fault = DAMAGED_STORE if is_line else NO_STORAGE
+            raise store_error(storage_text, error, fault) from error
         # Trials of other objectives or settings do not compare with those of this search.
-        differ = [] if _has_objectives(study) else ["objectives"]
-        if about is None and not differ:
-            study.set_user_attr(ABOUT, search_texts)
-        elif about != search_texts:
-            stated = about if isinstance(about, Mapping) else {}
-            differ += [key for key, text in search_texts.items() if stated.get(key) != text]
-            rule, value = f"study {name!r} must be of this search", f"other {', '.join(differ)}"
-            raise input_error(Where(shown), rule, "choose another study_name, or none", value)
+        differing = [] if _has_objectives(study) else ["objectives"]
+        if stored_texts is None and not differing:
+            study.set_user_attr(SEARCH_ATTRIBUTE, search_texts)
+        elif stored_texts != search_texts:
+            stored_settings = stored_texts if isinstance(stored_texts, Mapping) else {}
+            differing += [
+                setting
+                for setting, setting_text in search_texts.items()
+                if stored_settings.get(setting) != setting_text
+            ]
+            rule, differing_text = (
+                f"study {study_name!r} must be of this search",
+                f"other {', '.join(differing)}",
+            )
+            raise input_error(
+                Where(storage_text), rule, "choose another study_name, or none", differing_text
+            )
     return study
 
 
@@ -284,15 +344,15 @@ NO_STORAGE = Fault(
 )
 
 
-def _journal(file: Path) -> optuna.storages.BaseStorage:
+def _journal(journal_file: Path) -> optuna.storages.BaseStorage:
     """Storage of a file's studies; a half line is removed before anything is read or appended."""
     journal = optuna.storages.journal
     # Optuna's lock is a link to this path, read from the file's folder: a relative one leads
     # nowhere, and the lock of a killed process would never count as old.
-    file = file.absolute()
-    lock = WholeLinesLock(file, journal.JournalFileSymlinkLock(str(file)))
-    drop_half_line(lock)
-    return optuna.storages.JournalStorage(journal.JournalFileBackend(str(file), lock))
+    journal_file = journal_file.absolute()
+    file_lock = WholeLinesLock(journal_file, journal.JournalFileSymlinkLock(str(journal_file)))
+    drop_half_line(file_lock)
+    return optuna.storages.JournalStorage(journal.JournalFileBackend(str(journal_file), file_lock))
 
 
 def _database(url: str) -> optuna.storages.BaseStorage:
@@ -304,9 +364,9 @@ def _database(url: str) -> optuna.storages.BaseStorage:
     from raglab.store.database import limit_idle_transactions
 
     check_beside(url)
-    storage = optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
-    limit_idle_transactions(storage.engine, IDLE_S)
-    return optuna.storages.get_storage(storage)
+    rdb_storage = optuna.storages.RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
+    limit_idle_transactions(rdb_storage.engine, IDLE_TRANSACTION_S)
+    return optuna.storages.get_storage(rdb_storage)
 
 
 def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -314,25 +374,28 @@ def settings_texts(settings: Mapping[str, Any]) -> dict[str, str]:
 
     All settings but the number of trials, long ones by their digest.
     """
-    texts = {
-        key: canonical_json(value, default=float)
-        for key, value in settings.items()
-        if key != "trials"
+    setting_texts = {
+        setting: canonical_json(setting_value, default=float)
+        for setting, setting_value in settings.items()
+        if setting != "trials"
     }
-    return {key: text if len(text) <= LONGEST else digest(text, 16) for key, text in texts.items()}
+    return {
+        setting: setting_text if len(setting_text) <= LONGEST_SETTING else digest(setting_text, 16)
+        for setting, setting_text in setting_texts.items()
+    }
 
 
-def _stored_numbers(stored: optuna.Study, study: optuna.Study) -> dict[int, int]:
+def _stored_numbers(stored_study: optuna.Study, study: optuna.Study) -> dict[int, int]:
     """Number in a storage of each trial of a search that is there with the same values."""
-    own = {trial.number: trial.params for trial in study.get_trials(deepcopy=False)}
-    places = [
-        (trial.user_attrs.get(PLACE), trial)
-        for trial in stored.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    search_params = {trial.number: trial.params for trial in study.get_trials(deepcopy=False)}
+    stored_trials = [
+        (trial.user_attrs.get(PLACE_ATTRIBUTE), trial)
+        for trial in stored_study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     ]
     return {
-        place: trial.number
-        for place, trial in places
-        if isinstance(place, int) and own.get(place) == trial.params
+        search_place: trial.number
+        for search_place, trial in stored_trials
+        if isinstance(search_place, int) and search_params.get(search_place) == trial.params
     }
 
 
@@ -382,23 +445,23 @@ def maximise(
     import pandas as pd
 
     check_search({"trials": trials, "batch_size": 1, "sampler": sampler})
-    rows: list[dict[str, Any]] = []
+    trial_rows: list[dict[str, Any]] = []
     with quiet_optuna():
         study = optuna.create_study(direction="maximize", sampler=SAMPLERS[sampler](seed=seed))
         distributions = _distributions(space)
-        for values in first[:trials]:
-            study.enqueue_trial(dict(values))
+        for first_values in first[:trials]:
+            study.enqueue_trial(dict(first_values))
         for _ in progress(range(trials), "study", "trial"):
             trial = study.ask(distributions)
-            judged = judge(trial.params)
+            outcome = judge(trial.params)
             # Constraints are set before the trial is told, or the sampler takes it for feasible.
-            for name, over in judged.excess.items():
-                trial.set_constraint(name, float(over))
-            study.tell(trial, judged.value)
-            feasible = all(over <= 0.0 for over in judged.excess.values())
-            row = {"number": trial.number, "value": judged.value, "feasible": feasible}
-            rows.append(row | dict(judged.measures) | trial.params)
-    return study, pd.DataFrame(rows)
+            for limit, excess in outcome.excess.items():
+                trial.set_constraint(limit, float(excess))
+            study.tell(trial, outcome.value)
+            is_feasible = all(excess <= 0.0 for excess in outcome.excess.values())
+            trial_row = {"number": trial.number, "value": outcome.value, "feasible": is_feasible}
+            trial_rows.append(trial_row | dict(outcome.measures) | trial.params)
+    return study, pd.DataFrame(trial_rows)
 
 
 def finalists(trials: pd.DataFrame, nearest: str = "value") -> list[dict[str, Any]]:
@@ -408,12 +471,14 @@ def finalists(trials: pd.DataFrame, nearest: str = "value") -> list[dict[str, An
       nearest: column of the rank among all where none is feasible, the least first; `value`, the
         largest first, where not given.
     """
-    feasible = trials[trials["feasible"]]
-    pool, order = (trials, nearest) if feasible.empty else (feasible, "value")
-    ascending = [order != "value", True]
-    best = pool.sort_values([order, "number"], ascending=ascending, kind="stable").head(FINALISTS)
-    rows = pool[pool["number"].isin([0, *best["number"]])].to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
+    feasible_trials = trials[trials["feasible"]]
+    pool, rank_column = (trials, nearest) if feasible_trials.empty else (feasible_trials, "value")
+    ascending = [rank_column != "value", True]
+    best_trials = pool.sort_values(
+        [rank_column, "number"], ascending=ascending, kind="stable"
+    ).head(N_FINALISTS)
+    finalist_rows = pool[pool["number"].isin([0, *best_trials["number"]])].to_dict("records")
+    return [{str(column): cell for column, cell in finalist.items()} for finalist in finalist_rows]
 
 
 class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna is not followed
@@ -447,53 +512,69 @@ def pareto_front(trials: pd.DataFrame) -> pd.DataFrame:
 
     Those that meet the targets only, where any does.
     """
-    pool = trials[trials["feasible"]] if trials["feasible"].any() else trials
-    best = pool[front(pool["expected_cost"].to_numpy(), -pool["coverage"].to_numpy())]
-    return best.drop_duplicates(["expected_cost", "coverage"], ignore_index=True)
+    candidate_trials = trials[trials["feasible"]] if trials["feasible"].any() else trials
+    front_trials = candidate_trials[
+        front(
+            candidate_trials["expected_cost"].to_numpy(), -candidate_trials["coverage"].to_numpy()
+        )
+    ]
+    return front_trials.drop_duplicates(["expected_cost", "coverage"], ignore_index=True)
 
 
 def _distributions(space: Mapping[str, SearchRange]) -> Space:
     """The space as Optuna has it."""
-    kinds, distributions = optuna.distributions, Space()
-    for path, extent in space.items():
-        if extent.is_switch:
-            distributions[path] = kinds.CategoricalDistribution([False, True])
-        elif extent.whole:
-            distributions[path] = kinds.IntDistribution(int(extent.low), int(extent.high))
+    optuna_kinds, distributions = optuna.distributions, Space()
+    for path, search_range in space.items():
+        if search_range.is_switch:
+            distributions[path] = optuna_kinds.CategoricalDistribution([False, True])
+        elif search_range.whole:
+            distributions[path] = optuna_kinds.IntDistribution(
+                int(search_range.low), int(search_range.high)
+            )
         else:
-            distributions[path] = kinds.FloatDistribution(extent.low, extent.high, log=extent.log)
+            distributions[path] = optuna_kinds.FloatDistribution(
+                search_range.low, search_range.high, log=search_range.log
+            )
     return distributions
 
 
 def _batch_sampler(
-    problem: Problem, study: optuna.Study, begin: int, parents: Trials
+    problem: Problem, study: optuna.Study, batch_start: int, parents: Trials
 ) -> optuna.samplers.BaseSampler:
-    """Sampler of the places from `begin` on, with a stream of its own.
+    """Sampler of the places from `batch_start` on, with a stream of its own.
 
     Args:
       parents: of the batch before.
     """
     settings = problem.settings
-    name, size = str(settings["sampler"]), int(settings["batch_size"])
-    stream = int(np.random.SeedSequence([int(settings["seed"]), begin]).generate_state(1)[0])
-    if name != "nsga2":
-        return SAMPLERS[name](seed=stream)
-    sampler = _Batchwise(population_size=max(2, size), seed=stream)
+    sampler_name, batch_size = str(settings["sampler"]), int(settings["batch_size"])
+    batch_seed = int(
+        np.random.SeedSequence([int(settings["seed"]), batch_start]).generate_state(1)[0]
+    )
+    if sampler_name != "nsga2":
+        return SAMPLERS[sampler_name](seed=batch_seed)
+    sampler = _Batchwise(population_size=max(2, batch_size), seed=batch_seed)
     sampler.space = _distributions(problem.space)
-    if begin:
-        sampler.parents = [*study.get_trials(deepcopy=False)[begin - size : begin], *parents]
+    if batch_start:
+        sampler.parents = [
+            *study.get_trials(deepcopy=False)[batch_start - batch_size : batch_start],
+            *parents,
+        ]
         sampler.parents = sampler.select_parent(study, 1)
     return sampler
 
 
 def trial_policies(
-    start: Policy, trials: pd.DataFrame, stated: Mapping[str, Any] | None = None
+    start: Policy, trials: pd.DataFrame, fixed_values: Mapping[str, Any] | None = None
 ) -> list[Policy]:
     """Policies of the trials of a search, in their order.
 
     Args:
-      stated: values by path that all of them take instead of their own.
+      fixed_values: values by path that all of them take instead of their own.
     """
-    tried = trials[[column for column in trials.columns if "." in column]]
-    rows = tried.astype(object).to_dict("records")  # Python's own numbers
-    return [set_values(start, {**cast("dict[str, Any]", row), **(stated or {})}) for row in rows]
+    tried_columns = trials[[column for column in trials.columns if "." in column]]
+    trial_rows = tried_columns.astype(object).to_dict("records")  # Python's own numbers
+    return [
+        set_values(start, {**cast("dict[str, Any]", trial_row), **(fixed_values or {})})
+        for trial_row in trial_rows
+    ]

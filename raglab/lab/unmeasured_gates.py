@@ -19,16 +19,16 @@ def unmeasured_note(trace: TraceView, policy: PolicyData) -> tuple[str, ...]:
     Generation and support count where the policy has them on. Hygiene always does, but for a trace
     of hits from elsewhere (`trace_from_frame`), which no system of raglab answers.
     """
-    own = "score" not in trace.meta.get("parameters", {})
-    acting = acting_gates(policy)
-    names = [
+    has_own_scores = "score" not in trace.meta.get("parameters", {})
+    acting_names = acting_gates(policy)
+    gate_names = [
         gate.name
         for gate in gates.judging_gates("answer")
-        if (gate.name in acting if gate.switch else own)
+        if (gate.name in acting_names if gate.switch else has_own_scores)
     ]
     # Where the answers of all cases are missing, the gates fire on them.
-    if trace.has_answers or trace.meta.get("generator") or not names:
+    if trace.has_answers or trace.meta.get("generator") or not gate_names:
         return ()
-    verb = "is" if len(names) == 1 else "are"
-    text = f"No answers are recorded, so {', '.join(names)} {verb} not measured"
-    return (f"{text}: raglab.record_answers(trace, policy).",)
+    verb = "is" if len(gate_names) == 1 else "are"
+    note_text = f"No answers are recorded, so {', '.join(gate_names)} {verb} not measured"
+    return (f"{note_text}: raglab.record_answers(trace, policy).",)

@@ -64,25 +64,27 @@ def starting_policy(trace: TraceView, *, arm: str | None = None) -> Policy:
     Example:
       `raglab.tune(trace, policy=raglab.lab.starting_policy(trace).replace("chosen.final_k", 3))`
     """
-    published = Policy.load()
+    default_policy = Policy.load()
     if trace.meta.get("parameters", {}).get("score") == UNSTATED:
-        return always_answer(published).replace("signals.top1_cosine.min", COSINE.low)
+        return always_answer(default_policy).replace("signals.top1_cosine.min", COSINE.low)
     if not gates_off(trace).issuperset(CAN_BE_OFF):
         has_scores = any(each_shard(has_confidence, trace, what="load"))
-        return published if has_scores else published.replace("confidence.enabled", False)
-    declared = trace.meta.get("signals", {})
+        return default_policy if has_scores else default_policy.replace("confidence.enabled", False)
+    signal_facts = trace.meta.get("signals", {})
     changes: list[Any] = []
-    for name in sorted(set(trace.signals).difference(NAMES)):
-        signal = declared_signal(name, declared.get(name))
+    for signal_name in sorted(set(trace.signals).difference(NAMES)):
+        signal = declared_signal(signal_name, signal_facts.get(signal_name))
         surer = signal.direction == "surer"
-        values = np.concatenate(list(each_shard(first_values, trace, name, arm, what="load")))
-        values = values[np.isfinite(values)]
-        if len(values):
+        signal_values = np.concatenate(
+            list(each_shard(first_values, trace, signal_name, arm, what="load"))
+        )
+        signal_values = signal_values[np.isfinite(signal_values)]
+        if len(signal_values):
             changes += [
-                f"signals.{name}.{'min' if surer else 'max'}",
-                float(values.min() if surer else values.max()),
+                f"signals.{signal_name}.{'min' if surer else 'max'}",
+                float(signal_values.min() if surer else signal_values.max()),
             ]
-    return always_answer(published).replace(*changes)
+    return always_answer(default_policy).replace(*changes)
 
 
 def starting_note(policy: Policy) -> str:
@@ -91,12 +93,18 @@ def starting_note(policy: Policy) -> str:
     Empty where it does not.
     """
     if policy.signals or not policy.l2.enabled:
-        gated = ", ".join(f"signals.{name}" for name in policy.signals) or "nothing"
-        own = policy.signals and not set(policy.signals) & set(NAMES)
-        why = "Retrieval left no score" if own else "The scale of the scores is not stated"
-        return f"{why}: every case is answered but for a gate on {gated}."
-    off = "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
-    return "" if policy.confidence.enabled else off
+        gated_signals = ", ".join(f"signals.{name}" for name in policy.signals) or "nothing"
+        has_user_signals = policy.signals and not set(policy.signals) & set(NAMES)
+        reason = (
+            "Retrieval left no score"
+            if has_user_signals
+            else "The scale of the scores is not stated"
+        )
+        return f"{reason}: every case is answered but for a gate on {gated_signals}."
+    confidence_off = (
+        "Neither a reranker nor fusion scored a hit: the gate on the confidence is off."
+    )
+    return "" if policy.confidence.enabled else confidence_off
 
 
 def first_values(trace: TraceData, name: str, arm: str | None) -> FloatArray:
@@ -123,8 +131,8 @@ def always_refuse(policy: Policy) -> Policy:
     Args:
       policy: the policy whose patterns and hits stay.
     """
-    refused = ("domain.enabled", True, "patterns.deny", [REFUSE_ALL_PATTERN])
-    return policy.replace("decision.rule", "chain", *refused)
+    refusing_settings = ("domain.enabled", True, "patterns.deny", [REFUSE_ALL_PATTERN])
+    return policy.replace("decision.rule", "chain", *refusing_settings)
 
 
 def step_thresholds(policy: Policy, direction: int) -> Policy:
@@ -133,14 +141,22 @@ def step_thresholds(policy: Policy, direction: int) -> Policy:
     Source: rule S6.4, the source's manual loop.
     """
     changes: list[Any] = []
-    for path, swept in SWEPT.items():
-        value = policy.value(path)
-        if value is None or swept.step is None:
+    for path, swept_threshold in SWEPT.items():
+        policy_value = policy.value(path)
+        if policy_value is None or swept_threshold.step is None:
             continue
-        looser = swept.step if swept.side == "ceiling" else -swept.step
+        loosening_step = (
+            swept_threshold.step if swept_threshold.side == "ceiling" else -swept_threshold.step
+        )
         changes += [
             path,
-            float(np.clip(round(value + direction * looser, 10), max(swept.low, 0.0), swept.high)),
+            float(
+                np.clip(
+                    round(policy_value + direction * loosening_step, 10),
+                    max(swept_threshold.low, 0.0),
+                    swept_threshold.high,
+                )
+            ),
         ]
     return policy.replace(*changes)
 
@@ -163,21 +179,25 @@ def manual_loop(trace: TraceData | Measured, policy: Policy, arm: str | None = N
     Source: rules S6.2, S6.4.
     """
     check_in_memory(plain_trace(trace), "manual_loop")
-    held, path = Measured.of(trace), [policy]
+    measured_trace, policy_path = Measured.of(trace), [policy]
     for _ in range(MANUAL_STEPS):
-        counted = tally(held, [path[-1]], arm, engine="numpy")
-        rate = dict(
-            zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True)
+        trial_tally = tally(measured_trace, [policy_path[-1]], arm, engine="numpy")
+        policy_rates = dict(
+            zip(
+                metrics.RATES, metrics.rates(trial_tally.counts[0], trial_tally.labels), strict=True
+            )
         )
         # 0 of 0 is NaN and meets none
-        unmet = {name for name, limit in TARGETS.items() if not rate[name] <= limit}
-        if not unmet & {"false_refusal_rate", "hallucination_rate"}:
-            return path[-1]
-        following = step_thresholds(path[-1], 1 if "false_refusal_rate" in unmet else -1)
-        if following in path:
-            return following
-        path.append(following)
-    return path[-1]
+        missed_rates = {name for name, limit in TARGETS.items() if not policy_rates[name] <= limit}
+        if not missed_rates & {"false_refusal_rate", "hallucination_rate"}:
+            return policy_path[-1]
+        next_policy = step_thresholds(
+            policy_path[-1], 1 if "false_refusal_rate" in missed_rates else -1
+        )
+        if next_policy in policy_path:
+            return next_policy
+        policy_path.append(next_policy)
+    return policy_path[-1]
 
 
 def published_policy(policy: Policy) -> Policy:

@@ -1,6 +1,6 @@
 """Workers of loops over shards or blocks (shore): threads, processes of joblib or Dask.
 
-No result hangs on them.
+No result depends on them.
 
 A loop names a function of a module, its items and what all of them share; whoever runs it, the
 results come back in the order of the items. Of shards, items are references such as paths and
@@ -21,9 +21,11 @@ from raglab.arguments.plain_arrays import refuse
 from raglab.progress import progress, silence
 
 Result = TypeVar("Result")
-KINDS = ("threads", "joblib")
-BLOCKS = 4  # of items a process is sent with what they share, so that this is not sent once an item
-AHEAD = 2  # items a thread that are under way or done before the first of them is taken
+WORKER_KINDS = ("threads", "joblib")
+BLOCK_ITEMS = (
+    4  # of items a process is sent with what they share, so that this is not sent once an item
+)
+ITEMS_AHEAD = 2  # items a thread that are under way or done before the first of them is taken
 
 
 class Client(Protocol):
@@ -87,12 +89,12 @@ def parallel_workers(kind: str | Client = "threads", n: int | None = None) -> It
       ...     running
       Workers(threads, 2)
     """
-    pool = _checked(kind, n)
-    before = _current.set(pool)
+    worker_pool = _checked(kind, n)
+    reset_token = _current.set(worker_pool)
     try:
-        yield pool
+        yield worker_pool
     finally:
-        _current.reset(before)
+        _current.reset(reset_token)
 
 
 @contextmanager
@@ -114,10 +116,10 @@ def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a
         refuse(
             "n must be a whole number of at least 1", repr(n), "leave it out for one a processor"
         )
-    if kind in KINDS:
+    if kind in WORKER_KINDS:
         return Workers(kind, n or processors())
     if not hasattr(kind, "scheduler_info"):
-        rule = f"workers must be {', '.join(KINDS)} or a dask.distributed.Client"
+        rule = f"workers must be {', '.join(WORKER_KINDS)} or a dask.distributed.Client"
         refuse(rule, repr(str(kind)[:80]), "see raglab.lab.parallel_workers")
     if n is not None:
         refuse("n must be left out of a cluster", n, "state it where the cluster is made")
@@ -126,8 +128,12 @@ def _checked(kind: Any, n: int | None) -> Workers:  # noqa: ANN401 - a name or a
 
 def current_workers() -> Workers | None:
     """Workers of the block, where there are any that would run a loop."""
-    current = _current.get()
-    return None if current is None or (current.n == 1 and current.client is None) else current
+    worker_pool = _current.get()
+    return (
+        None
+        if worker_pool is None or (worker_pool.n == 1 and worker_pool.client is None)
+        else worker_pool
+    )
 
 
 def run_each(
@@ -147,29 +153,29 @@ def run_each(
       >>> list(run_each(divmod, [7, 9], 4, what="divide"))
       [(1, 3), (2, 1)]
     """
-    current = current_workers()
-    if current is None:
+    current_pool = current_workers()
+    if current_pool is None:
         return (function(item, *shared) for item in progress(items, what, unit))
-    listed = items if isinstance(items, Sequence) else list(items)
-    by_kind = {"threads": _by_threads, "joblib": _by_processes, "dask": _by_cluster}
-    results = by_kind[current.kind](current, function, listed, shared)
-    return progress(results, what, unit, total=len(listed))
+    item_sequence = items if isinstance(items, Sequence) else list(items)
+    runners_by_kind = {"threads": _by_threads, "joblib": _by_processes, "dask": _by_cluster}
+    results = runners_by_kind[current_pool.kind](current_pool, function, item_sequence, shared)
+    return progress(results, what, unit, total=len(item_sequence))
 
 
 # as in `run_each`
 def _by_threads(
-    current: Workers,
+    worker_pool: Workers,
     function: Any,  # noqa: ANN401
     items: Sequence[Any],
     shared: tuple[Any, ...],
 ) -> Iterator[Any]:
     """Results by threads of this process, few of them waiting to be taken."""
     waiting: list[Future[Any]] = []
-    with ThreadPoolExecutor(current.n) as pool:
+    with ThreadPoolExecutor(worker_pool.n) as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(run_silently, function, item, *shared))
-                if len(waiting) >= AHEAD * current.n:
+                if len(waiting) >= ITEMS_AHEAD * worker_pool.n:
                     yield waiting.pop(0).result()
             while waiting:
                 yield waiting.pop(0).result()
@@ -212,7 +218,7 @@ def run_block(
 
 # as in `run_each`
 def _by_processes(
-    current: Workers,
+    worker_pool: Workers,
     function: Any,  # noqa: ANN401
     items: Sequence[Any],
     shared: tuple[Any, ...],
@@ -223,13 +229,13 @@ def _by_processes(
         TerminatedWorkerError,
     )
 
-    size = max(1, -(-len(items) // (BLOCKS * current.n)))
+    size = max(1, -(-len(items) // (BLOCK_ITEMS * worker_pool.n)))
     blocks = [items[start : start + size] for start in range(0, len(items), size)]
     done, failed_at = 0, -1
     while done < len(blocks):
         calls = (delayed(run_block)(function, block, shared) for block in blocks[done:])
         try:
-            for results in Parallel(n_jobs=current.n, return_as="generator")(calls):
+            for results in Parallel(n_jobs=worker_pool.n, return_as="generator")(calls):
                 done += 1
                 yield from results
         except TerminatedWorkerError:
@@ -240,7 +246,7 @@ def _by_processes(
 
 # as in `run_each`
 def _by_cluster(
-    current: Workers,
+    worker_pool: Workers,
     function: Any,  # noqa: ANN401
     items: Sequence[Any],
     shared: tuple[Any, ...],
@@ -249,16 +255,16 @@ def _by_cluster(
     # What all items share is a task's result, and so once in the graph and once on a worker; where
     # the only worker that has it is killed, it is sent again. As an argument of `map` it would fail
     # above 100 kB: Dask gives it no priority.
-    held = current.client.submit(hold_on_cluster, shared, pure=False)
-    futures = current.client.map(
-        run_on_cluster, list(items), pure=False, function=function, shared=held
+    shared_future = worker_pool.client.submit(hold_on_cluster, shared, pure=False)
+    futures = worker_pool.client.map(
+        run_on_cluster, list(items), pure=False, function=function, shared=shared_future
     )
     try:
         while futures:
             yield futures[0].result()
             futures.pop(0).release()
     finally:
-        for future in (*futures, held):
+        for future in (*futures, shared_future):
             future.cancel()
 
 

@@ -19,8 +19,8 @@ from raglab.metrics.intervals import FloatArray
 from raglab.off_policy.logs import EvaluationRows, Log
 
 ESTIMATORS = ("replay", "ips", "clipped_ips", "snips", "dm", "dr", "switch_dr")
-NORMALISED = ("replay", "snips")  # divided by the sum of their weights
-MODELLED = ("dm", "dr", "switch_dr")  # read a reward model
+NORMALISED_ESTIMATORS = ("replay", "snips")  # divided by the sum of their weights
+MODEL_ESTIMATORS = ("dm", "dr", "switch_dr")  # read a reward model
 # say nothing of what a deterministic log leaves out
 WEIGHTED = ("ips", "clipped_ips", "snips", "dr", "switch_dr")
 
@@ -57,21 +57,22 @@ def estimator_weight(
 
     None where it reads the model alone.
     """
-    weight = rows.weight
+    round_weights = rows.weight
     if name == "dm":
         return None
     if name == "clipped_ips":
-        return np.minimum(weight, settings.clip)
+        return np.minimum(round_weights, settings.clip)
     if name == "switch_dr":
-        return np.where(weight <= settings.switch, weight, 0.0)
+        return np.where(round_weights <= settings.switch, round_weights, 0.0)
     if name == "replay":
         if settings.uniform is None:
             msg = "replay must be given a uniform for each round."
             raise ValueError(msg)
         return np.asarray(
-            settings.uniform * max(weight.max(), np.finfo(float).tiny) < weight, dtype=np.float64
+            settings.uniform * max(round_weights.max(), np.finfo(float).tiny) < round_weights,
+            dtype=np.float64,
         )
-    return weight
+    return round_weights
 
 
 def midpoint(reward: FloatArray) -> float:
@@ -91,57 +92,59 @@ def fit_estimator(rows: EvaluationRows, name: str, settings: EstimatorSettings) 
       at most switch. Where the model was fitted to this log, its arms' means vary with the log, and
       the influence says so.
     """
-    used = estimator_weight(rows, name, settings)
-    if used is not None and name in NORMALISED:
-        return _ratio(rows, used)
-    if used is None:
-        score = rows.expected.copy()
-    elif name in MODELLED:
-        score = rows.log.reward - rows.predicted
-        score *= used
-        score += rows.expected
+    used_weights = estimator_weight(rows, name, settings)
+    if used_weights is not None and name in NORMALISED_ESTIMATORS:
+        return _ratio(rows, used_weights)
+    if used_weights is None:
+        round_scores = rows.expected.copy()
+    elif name in MODEL_ESTIMATORS:
+        round_scores = rows.log.reward - rows.predicted
+        round_scores *= used_weights
+        round_scores += rows.expected
     else:
-        score = rows.log.reward * used
-    value = float(score.mean())
-    score -= value
-    if name in MODELLED and rows.fitted:
-        score += _fitted_means(rows, used)
-    return Fit(value, score, used)
+        round_scores = rows.log.reward * used_weights
+    mean_value = float(round_scores.mean())
+    round_scores -= mean_value
+    if name in MODEL_ESTIMATORS and rows.fitted:
+        round_scores += _fitted_means(rows, used_weights)
+    return Fit(mean_value, round_scores, used_weights)
 
 
-def _ratio(rows: EvaluationRows, used: FloatArray) -> Fit:
+def _ratio(rows: EvaluationRows, used_weights: FloatArray) -> Fit:
     """Mean reward under the weights; its influence is u (r − value) / mean(u)."""
-    total = float(used.sum())
+    total = float(used_weights.sum())
     if total <= 0.0:
-        return Fit(float("nan"), np.full(len(used), np.nan), used)
+        return Fit(float("nan"), np.full(len(used_weights), np.nan), used_weights)
     # so that rewards which are all the same leave no rounding behind
     middle = midpoint(rows.log.reward)
     off = rows.log.reward - middle
-    shift = float(np.einsum("i,i", used, off)) / total
+    shift = float(np.einsum("i,i", used_weights, off)) / total
     off -= shift
-    off *= used
-    off *= len(used) / total
-    return Fit(middle + shift, off, used)
+    off *= used_weights
+    off *= len(used_weights) / total
+    return Fit(middle + shift, off, used_weights)
 
 
-def _fitted_means(rows: EvaluationRows, used: FloatArray | None) -> FloatArray:
+def _fitted_means(rows: EvaluationRows, used_weights: FloatArray | None) -> FloatArray:
     """What a round adds through the arms' means that were fitted to it, [T].
 
     The value changes by mass(a) − mean(u, arm a) with the mean reward of arm a, and that changes by
     (r − mean of a) / share of a with a round of arm a; the log's mean stands in for arms never
     logged.
     """
-    log, n = rows.log, len(rows.weight)
-    share = rows.pulls / n
-    slope = rows.mass.copy()
-    if used is not None:
-        slope -= np.bincount(log.arm, weights=used, minlength=len(slope)) / n
+    log, n_rounds = rows.log, len(rows.weight)
+    arm_shares = rows.pulls / n_rounds
+    mean_slopes = rows.mass.copy()
+    if used_weights is not None:
+        mean_slopes -= (
+            np.bincount(log.arm, weights=used_weights, minlength=len(mean_slopes)) / n_rounds
+        )
     is_pulled = rows.pulls > 0
-    slope[is_pulled] /= share[is_pulled]
-    added: FloatArray = (log.reward - rows.predicted) * slope[log.arm]
+    mean_slopes[is_pulled] /= arm_shares[is_pulled]
+    added_influence: FloatArray = (log.reward - rows.predicted) * mean_slopes[log.arm]
     if rows.unsupported > 0.0:
-        added += rows.unsupported * (log.reward - log.reward.mean())
-    return added
+        added_influence += rows.unsupported * (log.reward - log.reward.mean())
+    return added_influence
 
 
 COUNTS_AT_ONCE = 2**22  # of the bootstrap
@@ -161,12 +164,14 @@ def standard_error(influence: FloatArray, log: Log) -> float:
 
     NaN of one session.
     """
-    sums = session_sums(influence, log)
-    if len(sums) < 2:
+    sums_by_session = session_sums(influence, log)
+    if len(sums_by_session) < 2:
         return float("nan")
-    return sqrt(float(np.einsum("i,i", sums, sums)) * len(sums) / (len(sums) - 1.0)) / len(
-        influence
-    )
+    return sqrt(
+        float(np.einsum("i,i", sums_by_session, sums_by_session))
+        * len(sums_by_session)
+        / (len(sums_by_session) - 1.0)
+    ) / len(influence)
 
 
 def delta_interval(
@@ -196,15 +201,17 @@ def bootstrap_values(
 
     Source: Chamandy et al. 2012 for the Poisson bootstrap.
     """
-    used = [(name, estimator_weight(rows, name, settings)) for name in names]
+    weights_by_name = [
+        (estimator, estimator_weight(rows, estimator, settings)) for estimator in names
+    ]
     block_size, session = max(1, COUNTS_AT_ONCE // n_boot), rows.log.session
-    columns_of_block = partial(_block_columns, rows, used, midpoint(rows.log.reward))
+    columns_of_block = partial(_block_columns, rows, weights_by_name, midpoint(rows.log.reward))
     session_totals = None
     if session is not None:
         # what is resampled of each session is the sum of its rounds, [G, C]
         session_totals = np.zeros((rows.log.sessions, columns_of_block(slice(0)).shape[1]))
-        for start in range(0, len(rows.weight), block_size):
-            block = slice(start, start + block_size)
+        for block_start in range(0, len(rows.weight), block_size):
+            block = slice(block_start, block_start + block_size)
             np.add.at(session_totals, session[block], columns_of_block(block))
     # rounds or sessions
     n_units = len(rows.weight) if session_totals is None else len(session_totals)
@@ -219,38 +226,47 @@ def bootstrap_values(
         what="resample",
         unit="block of rounds",
     )
-    total = np.asarray(sum(block_totals))
+    resampled_totals = np.asarray(sum(block_totals))
     # The columns of the estimators are next to each other, in their order.
-    ends = np.cumsum([3 * len(rows.mass) + 2 if _refits(rows, name) else 2 for name in names])
-    parts = np.split(total, ends[:-1], axis=1)
+    column_ends = np.cumsum(
+        [3 * len(rows.mass) + 2 if _refits(rows, estimator) else 2 for estimator in names]
+    )
+    estimator_columns = np.split(resampled_totals, column_ends[:-1], axis=1)
     return np.stack(
-        [_resample_values(part, rows, name) for name, part in zip(names, parts, strict=True)]
+        [
+            _resample_values(estimator_sums, rows, estimator)
+            for estimator, estimator_sums in zip(names, estimator_columns, strict=True)
+        ]
     )
 
 
 def _resampled_sums(
-    start: int,
+    block_start: int,
     columns_of_block: Callable[[slice], FloatArray],
     session_totals: FloatArray | None,
     block_size: int,
     n_boot: int,
     seed: np.random.SeedSequence,
 ) -> FloatArray:
-    """What the resamples hold of a block of rounds, or of sessions, from `start` on, [B, C].
+    """What the resamples hold of a block of rounds, or of sessions, from `block_start` on, [B, C].
 
     The counts are those of one stream over all blocks, which is moved on to this one: two counts a
     draw of 32 bits, two of those a step of the generator, and what is left of a draw at the end of
     a block is dropped.
     """
     rng = np.random.default_rng(seed)
-    before = start // block_size * (-(-n_boot * block_size // 2))
-    rng.bit_generator.advance(before // 2)  # type: ignore[attr-defined] # it is PCG64
-    if before % 2:
+    n_drawn_before = block_start // block_size * (-(-n_boot * block_size // 2))
+    rng.bit_generator.advance(n_drawn_before // 2)  # type: ignore[attr-defined] # it is PCG64
+    if n_drawn_before % 2:
         rng.integers(0, 2**32, dtype=np.uint32)
-    block = slice(start, start + block_size)
-    part = columns_of_block(block) if session_totals is None else session_totals[block]
-    counts = _poisson()[rng.integers(0, 2**16, size=(n_boot, len(part)), dtype=np.uint16)]
-    return np.einsum("br,rc->bc", counts, part)  # not by BLAS, whose bits hang on its threads
+    block = slice(block_start, block_start + block_size)
+    block_rows = columns_of_block(block) if session_totals is None else session_totals[block]
+    poisson_counts = _poisson()[
+        rng.integers(0, 2**16, size=(n_boot, len(block_rows)), dtype=np.uint16)
+    ]
+    return np.einsum(
+        "br,rc->bc", poisson_counts, block_rows
+    )  # not by BLAS, whose bits hang on its threads
 
 
 @cache
@@ -263,47 +279,63 @@ def _poisson() -> FloatArray:
 
 
 def _block_columns(
-    rows: EvaluationRows, used: Sequence[tuple[str, FloatArray | None]], middle: float, part: slice
+    rows: EvaluationRows,
+    weights_by_name: Sequence[tuple[str, FloatArray | None]],
+    middle: float,
+    block: slice,
 ) -> FloatArray:
     """What is resampled of each round of a block, [size, C]."""
-    columns = (_summed_columns(rows, name, weight, part, middle) for name, weight in used)
-    return np.concatenate([*columns], axis=1)
+    column_blocks = (
+        _summed_columns(rows, estimator, weight, block, middle)
+        for estimator, weight in weights_by_name
+    )
+    return np.concatenate([*column_blocks], axis=1)
 
 
-def _refits(rows: EvaluationRows, name: str) -> bool:
-    return name in MODELLED and rows.fitted
+def _refits(rows: EvaluationRows, estimator: str) -> bool:
+    return estimator in MODEL_ESTIMATORS and rows.fitted
 
 
 def _summed_columns(
-    rows: EvaluationRows, name: str, weight: FloatArray | None, part: slice, middle: float
+    rows: EvaluationRows, estimator: str, weight: FloatArray | None, block: slice, middle: float
 ) -> FloatArray:
     """What is summed of each round, [chunk, C]."""
-    reward = rows.log.reward[part]
-    used = np.zeros(len(reward)) if weight is None else weight[part]
-    if name in NORMALISED:
+    reward = rows.log.reward[block]
+    used = np.zeros(len(reward)) if weight is None else weight[block]
+    if estimator in NORMALISED_ESTIMATORS:
         return np.column_stack([used, used * (reward - middle)])
     ones = np.ones(len(reward))
-    if name not in MODELLED:
+    if estimator not in MODEL_ESTIMATORS:
         return np.column_stack([ones, used * reward])
     if not rows.fitted:
-        return np.column_stack([ones, rows.expected[part] + used * (reward - rows.predicted[part])])
+        return np.column_stack(
+            [ones, rows.expected[block] + used * (reward - rows.predicted[block])]
+        )
     off = reward - middle
-    arm = (rows.log.arm[part, None] == np.arange(len(rows.mass))).astype(np.float64)
+    arm = (rows.log.arm[block, None] == np.arange(len(rows.mass))).astype(np.float64)
     return np.column_stack(
-        [ones, used * off, arm, arm * off[:, None], rows.target[part] - arm * used[:, None]]
+        [ones, used * off, arm, arm * off[:, None], rows.target[block] - arm * used[:, None]]
     )
 
 
-def _resample_values(sums: FloatArray, rows: EvaluationRows, name: str) -> FloatArray:
+def _resample_values(sums: FloatArray, rows: EvaluationRows, estimator: str) -> FloatArray:
     """Value of each resample from its sums, [B]; NaN where the denominator is 0."""
-    middle = midpoint(rows.log.reward)
+    reward_midpoint = midpoint(rows.log.reward)
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = np.asarray(sums[:, 1] / sums[:, 0])
-        if not _refits(rows, name):
-            return value + middle if name in NORMALISED else value
-        pulls, totals, owed = np.split(sums[:, 2:], 3, axis=1)
-        means = np.where(pulls > 0.0, totals / pulls, (totals.sum(axis=1) / sums[:, 0])[:, None])
-        return np.asarray(middle + value + (means * owed).sum(axis=1) / sums[:, 0])
+        mean_values = np.asarray(sums[:, 1] / sums[:, 0])
+        if not _refits(rows, estimator):
+            return (
+                mean_values + reward_midpoint if estimator in NORMALISED_ESTIMATORS else mean_values
+            )
+        arm_pulls, arm_rewards, owed_weights = np.split(sums[:, 2:], 3, axis=1)
+        arm_means = np.where(
+            arm_pulls > 0.0,
+            arm_rewards / arm_pulls,
+            (arm_rewards.sum(axis=1) / sums[:, 0])[:, None],
+        )
+        return np.asarray(
+            reward_midpoint + mean_values + (arm_means * owed_weights).sum(axis=1) / sums[:, 0]
+        )
 
 
 def bernstein(used: FloatArray, reward: FloatArray, clip: float, delta: float) -> float:
@@ -311,10 +343,15 @@ def bernstein(used: FloatArray, reward: FloatArray, clip: float, delta: float) -
 
     Source: Maurer and Pontil 2009, theorem 4.
     """
-    n = len(used)
-    if n < 2:
+    n_rounds = len(used)
+    if n_rounds < 2:
         return 0.0
-    score = used * reward
-    slack = ln(2.0 / delta)
-    spread = sqrt(2.0 * float(score.var(ddof=1)) * slack / n)
-    return max(0.0, float(score.mean()) - spread - 7.0 * clip * slack / (3.0 * (n - 1.0)))
+    weighed_rewards = used * reward
+    log_term = ln(2.0 / delta)
+    spread_term = sqrt(2.0 * float(weighed_rewards.var(ddof=1)) * log_term / n_rounds)
+    return max(
+        0.0,
+        float(weighed_rewards.mean())
+        - spread_term
+        - 7.0 * clip * log_term / (3.0 * (n_rounds - 1.0)),
+    )

@@ -3,7 +3,7 @@
 They are about the value of another policy than the logged one.
 
 A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it
-was chosen), and where there is a reward model from outside q_<arm>, its reward of every arm. A
+was chosen), and with a reward model from outside q_<arm>, its reward of every arm. A
 target is the probability of every arm in every round, [T, A], or [A] where it is the same in all;
 or a function of the log that gives it; or a learner (`Bandit`), whose propensities after learning
 from all earlier rounds of the log are those of a round.
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     Target: TypeAlias = ArrayLike | pd.DataFrame | Bandit | Callable[[pd.DataFrame], Any]
 
-CERTAIN = 1.0 - 1e-9
+CERTAIN_PROPENSITY = 1.0 - 1e-9
 
 
 def weigh_targets(
@@ -69,31 +69,35 @@ def weigh_targets(
     reward: str = "reward",
 ) -> tuple[EvaluationRows, ...]:
     """Log read once, and weighed for each target."""
-    named = {target_arms(target, arms) for target in targets}
-    arrays = [target_array(target, len(log)) for target in targets]
-    if len({array.shape for array in arrays}) > 1 or len(named) > 1:
+    arm_names = {target_arms(target, arms) for target in targets}
+    target_arrays = [target_array(target, len(log)) for target in targets]
+    if len({probabilities.shape for probabilities in target_arrays}) > 1 or len(arm_names) > 1:
         msg = "the two targets must have the same arms in one order, both as arrays or as frames."
         raise ValueError(msg)
-    logged = read_log(log, arrays[0].shape[1], arms=named.pop(), session=session, reward=reward)
-    return tuple(weigh(logged, array, mask) for array in arrays)
+    logged_rounds = read_log(
+        log, target_arrays[0].shape[1], arms=arm_names.pop(), session=session, reward=reward
+    )
+    return tuple(weigh(logged_rounds, probabilities, mask) for probabilities in target_arrays)
 
 
 def single_outcome(log: pd.DataFrame, reward: str | None) -> str:
-    """Column that is estimated where there is one; what was chosen for the user is said."""
+    """The one column that is estimated, with a warning if it was chosen for the user."""
     if reward is not None and not isinstance(reward, str):
         refuse("reward must be one column here", repr(reward), "call it once for each")
-    (name,) = outcome_columns(log, reward)
-    return name
+    (outcome_name,) = outcome_columns(log, reward)
+    return outcome_name
 
 
-def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: int) -> None:
+def check_arguments(estimators: Sequence[str], level: float, interval: str, n_boot: int) -> None:
     """Refuse arguments out of range."""
-    unknown = (
-        names if isinstance(names, str) else [name for name in names if name not in ESTIMATORS]
+    unknown_names = (
+        estimators
+        if isinstance(estimators, str)
+        else [estimator for estimator in estimators if estimator not in ESTIMATORS]
     )
-    if unknown:
+    if unknown_names:
         rule = f"estimators must be a sequence of {list(ESTIMATORS)}"
-        refuse(rule, repr(unknown), "even one stands in a tuple")
+        refuse(rule, repr(unknown_names), "even one stands in a tuple")
     check_level(level)
     if interval not in {"delta", "bootstrap"}:
         refuse("interval must be delta or bootstrap", repr(interval), "delta is usual")
@@ -102,51 +106,61 @@ def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: i
 
 
 def check_weight(**weights: float | None) -> None:
-    """Refuse a largest weight that is none.
+    """Refuse a largest weight that is not above 0.
 
     Args:
       **weights: by name of the argument; None is not stated.
     """
-    for name, value in weights.items():
-        if value is not None and not value > 0.0:
+    for argument, max_weight in weights.items():
+        if max_weight is not None and not max_weight > 0.0:
             remedy = "leave it out for the square root of the rounds"
-            refuse(f"{name} must be a weight above 0", f"{value:g}", remedy)
+            refuse(f"{argument} must be a weight above 0", f"{max_weight:g}", remedy)
 
 
 def assess(
     rows: EvaluationRows,
-    names: Sequence[str],
+    estimators: Sequence[str],
     seed: int,
     level: float,
     interval: str,
     n_boot: int,
-    largest: tuple[float | None, float | None],
+    max_weights: tuple[float | None, float | None],
     rules: Rules | None,
 ) -> list[tuple[Fit, EstimateDiagnostics, FloatArray | None]]:
     """Fit of each estimator, its diagnostics, and its values in the resamples, [B].
 
     Args:
       seed: of replay's chance and of the resamples.
-      largest: weights of clipped_ips and switch_dr; the square root of T where None.
+      max_weights: weights of clipped_ips and switch_dr; the square root of T where None.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         refuse("seed must be a whole number >= 0", repr(seed), "the same seed gives the same bits")
-    check_weight(clip=largest[0], switch=largest[1])
-    n, judge, draws_of = len(rows.weight), rules or Rules(), np.random.SeedSequence(seed).spawn(2)
-    uniform = np.random.default_rng(draws_of[0]).random(n) if "replay" in names else None
-    clip, switch = (sqrt(n) if most is None else most for most in largest)
-    settings = EstimatorSettings(clip, switch, uniform)
-    refuse_deterministic(rows, names)
-    overlapping = target_overlap(rows, level, judge)
-    draws: Sequence[FloatArray | None] = [None] * len(names)
+    check_weight(clip=max_weights[0], switch=max_weights[1])
+    n_rounds, trust_rules, seed_parts = (
+        len(rows.weight),
+        rules or Rules(),
+        np.random.SeedSequence(seed).spawn(2),
+    )
+    uniform_draws = (
+        np.random.default_rng(seed_parts[0]).random(n_rounds) if "replay" in estimators else None
+    )
+    clip, switch = (
+        sqrt(n_rounds) if max_weight is None else max_weight for max_weight in max_weights
+    )
+    settings = EstimatorSettings(clip, switch, uniform_draws)
+    refuse_deterministic(rows, estimators)
+    log_overlap = target_overlap(rows, level, trust_rules)
+    resampled_values: Sequence[FloatArray | None] = [None] * len(estimators)
     if interval == "bootstrap":
-        draws = [*bootstrap_values(rows, names, settings, n_boot=n_boot, seed=draws_of[1])]
-    fits = [fit_estimator(rows, name, settings) for name in names]
-    trusts = [
-        diagnose_estimate(rows, fitted, name, settings, overlapping, judge)
-        for name, fitted in zip(names, fits, strict=True)
+        resampled_values = [
+            *bootstrap_values(rows, estimators, settings, n_boot=n_boot, seed=seed_parts[1])
+        ]
+    fits = [fit_estimator(rows, estimator, settings) for estimator in estimators]
+    diagnostics = [
+        diagnose_estimate(rows, estimator_fit, estimator, settings, log_overlap, trust_rules)
+        for estimator, estimator_fit in zip(estimators, fits, strict=True)
     ]
-    return list(zip(fits, trusts, draws, strict=True))
+    return list(zip(fits, diagnostics, resampled_values, strict=True))
 
 
 def interval_ends(
@@ -155,20 +169,25 @@ def interval_ends(
     """Ends of the interval of a value: percentiles of its draws, else by the delta method."""
     if draws is None:
         return delta_interval(value, influence, log, level)
-    low, high = map(float, percentile_interval(draws, level))
-    return low, high
+    lower_end, upper_end = map(float, percentile_interval(draws, level))
+    return lower_end, upper_end
 
 
-def refuse_deterministic(rows: EvaluationRows, names: Sequence[str]) -> None:
+def refuse_deterministic(rows: EvaluationRows, estimators: Sequence[str]) -> None:
     """Refuse weights on a log that chose one arm for certain, where the target does otherwise."""
-    weighted = [name for name in names if name in WEIGHTED]
-    if not weighted or rows.log.propensity.min() < CERTAIN or rows.weight.min() >= CERTAIN:
+    weighted_estimators = [estimator for estimator in estimators if estimator in WEIGHTED]
+    if (
+        not weighted_estimators
+        or rows.log.propensity.min() < CERTAIN_PROPENSITY
+        or rows.weight.min() >= CERTAIN_PROPENSITY
+    ):
         return
-    row = int(rows.weight.argmin())
+    uncovered_row = int(rows.weight.argmin())
     refuse(
-        f"{', '.join(weighted)} must not be used on a log of a deterministic policy",
-        f"propensity 1 in every round and {1.0 - rows.weight[row]:.3g} of the target on other arms "
-        f"in row {row}",
+        f"{', '.join(weighted_estimators)} must not be used on a log of a deterministic policy",
+        f"propensity 1 in every round and {1.0 - rows.weight[uncovered_row]:.3g} of the target "
+        "on other arms "
+        f"in row {uncovered_row}",
         "log with a floor, or extrapolate by estimators=('dm',) with q_<arm> from outside",
     )
 
@@ -306,35 +325,49 @@ def estimate(
     import pandas as pd
 
     check_arguments(estimators, level, interval, n_boot)
-    shares = target_probabilities(target, log, arms, mask, features)
-    outcomes = outcome_columns(log, reward)
-    parts: list[pd.DataFrame] = []
+    target_shares = target_probabilities(target, log, arms, mask, features)
+    outcome_names = outcome_columns(log, reward)
+    outcome_tables: list[pd.DataFrame] = []
     notes: dict[str, str] = {}
     # One outcome after the other: the weights are the same, what is weighed is not.
-    for outcome in outcomes:
-        (rows,) = weigh_targets(log, (shares,), arms, session, mask, outcome)
-        assessed = assess(rows, estimators, seed, level, interval, n_boot, (clip, switch), rules)
-        table, why = [], {}
-        for name, (fitted, trust, drawn) in zip(estimators, assessed, strict=True):
-            ends = interval_ends(fitted.value, fitted.influence, rows.log, drawn, level)
-            table.append((name, fitted.value, *ends, *trust[:3]))
-            why[name] = trust.note
-        unusable = {name: why[name] for name, *_, status in table if status == UNUSABLE}
+    for outcome in outcome_names:
+        (weighed_rows,) = weigh_targets(log, (target_shares,), arms, session, mask, outcome)
+        assessments = assess(
+            weighed_rows, estimators, seed, level, interval, n_boot, (clip, switch), rules
+        )
+        table_rows, reasons = [], {}
+        for estimator, (estimator_fit, diagnosis, resampled) in zip(
+            estimators, assessments, strict=True
+        ):
+            interval_pair = interval_ends(
+                estimator_fit.value, estimator_fit.influence, weighed_rows.log, resampled, level
+            )
+            table_rows.append((estimator, estimator_fit.value, *interval_pair, *diagnosis[:3]))
+            reasons[estimator] = diagnosis.note
+        unusable_reasons = {
+            estimator: reasons[estimator]
+            for estimator, *_, status in table_rows
+            if status == UNUSABLE
+        }
         # dr is dm corrected by the weights: where it can be trusted, the reader has a number to use
         # in place of dm.
-        if "dr" in why and "dr" not in unusable:
-            unusable.pop("dm", None)
-        _warn(unusable)
-        parts.append(pd.DataFrame(table, columns=list(COLUMNS)))
-        lead = "" if len(outcomes) == 1 else f"{outcome}: "
-        if lead:
-            parts[-1].insert(0, "outcome", outcome)
-        notes |= {lead + name: text for name, text in why.items()}
-    frame = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
-    frame.attrs = {"notes": notes, "rounds": len(log)}
-    if outcomes != ("reward",):
-        frame.attrs["outcomes"] = list(outcomes)
-    return frame
+        if "dr" in reasons and "dr" not in unusable_reasons:
+            unusable_reasons.pop("dm", None)
+        _warn(unusable_reasons)
+        outcome_tables.append(pd.DataFrame(table_rows, columns=list(COLUMNS)))
+        outcome_prefix = "" if len(outcome_names) == 1 else f"{outcome}: "
+        if outcome_prefix:
+            outcome_tables[-1].insert(0, "outcome", outcome)
+        notes |= {outcome_prefix + estimator: reason for estimator, reason in reasons.items()}
+    estimate_table = (
+        outcome_tables[0]
+        if len(outcome_tables) == 1
+        else pd.concat(outcome_tables, ignore_index=True)
+    )
+    estimate_table.attrs = {"notes": notes, "rounds": len(log)}
+    if outcome_names != ("reward",):
+        estimate_table.attrs["outcomes"] = list(outcome_names)
+    return estimate_table
 
 
 def difference(
@@ -396,33 +429,42 @@ def difference(
       (0.25, True, 'ok')
     """
     check_arguments((estimator,), level, interval, n_boot)
-    shares = tuple(
+    target_shares = tuple(
         target_probabilities(target, log, arms, mask, features) for target in (first, second)
     )
-    pair = weigh_targets(log, shares, arms, session, mask, single_outcome(log, reward))
-    how = (estimator,), seed, level, interval, n_boot, (clip, switch), rules
-    fits, diagnostics, draws = zip(*(assess(rows, *how)[0] for rows in pair), strict=True)
+    weighed_pair = weigh_targets(
+        log, target_shares, arms, session, mask, single_outcome(log, reward)
+    )
+    settings = (estimator,), seed, level, interval, n_boot, (clip, switch), rules
+    fits, diagnostics, resampled = zip(
+        *(assess(weighed_rows, *settings)[0] for weighed_rows in weighed_pair), strict=True
+    )
     # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike
     # cancels.
-    value, influence = fits[0].value - fits[1].value, fits[0].influence - fits[1].influence
-    drawn = None if draws[0] is None else draws[0] - draws[1]
-    low, high = interval_ends(value, influence, pair[0].log, drawn, level)
+    value_difference, influence = (
+        fits[0].value - fits[1].value,
+        fits[0].influence - fits[1].influence,
+    )
+    resampled_difference = None if resampled[0] is None else resampled[0] - resampled[1]
+    lower_end, upper_end = interval_ends(
+        value_difference, influence, weighed_pair[0].log, resampled_difference, level
+    )
     # A difference is no better founded than the worse of its two sides.
-    worst = max(diagnostics, key=lambda diagnosis: STATUSES.index(diagnosis.status))
-    if worst.status == UNUSABLE:
-        _warn({estimator: worst.note})
+    worst_diagnosis = max(diagnostics, key=lambda diagnosis: STATUSES.index(diagnosis.status))
+    if worst_diagnosis.status == UNUSABLE:
+        _warn({estimator: worst_diagnosis.note})
     # The smaller sample of the two limits the difference.
     return Gain(
         estimator,
-        value,
-        low,
-        high,
+        value_difference,
+        lower_end,
+        upper_end,
         first=fits[0].value,
         second=fits[1].value,
         ess=min(diagnosis.ess for diagnosis in diagnostics),
         max_weight=max(diagnosis.max_weight for diagnosis in diagnostics),
-        status=worst.status,
-        note=worst.note,
+        status=worst_diagnosis.status,
+        note=worst_diagnosis.note,
     )
 
 
@@ -464,9 +506,9 @@ def overlap(
       (200.0, 2.0, 1.0, 'ok')
     """
     check_level(level)
-    shares = target_probabilities(target, log, arms, mask, features)
-    (rows,) = weigh_targets(log, (shares,), arms, session, mask)
-    return target_overlap(rows, level, rules or Rules())
+    target_shares = target_probabilities(target, log, arms, mask, features)
+    (weighed_rows,) = weigh_targets(log, (target_shares,), arms, session, mask)
+    return target_overlap(weighed_rows, level, rules or Rules())
 
 
 def lower_bound(
@@ -513,26 +555,39 @@ def lower_bound(
     """
     if not 0.0 < delta < 1.0:
         refuse("delta must be in (0, 1)", f"{delta:g}", "0.05 bounds at 95 % confidence")
-    shares = target_probabilities(target, log, arms, mask, features)
-    name = single_outcome(log, reward)
-    (rows,) = weigh_targets(log, (shares,), arms, None, mask, name)
-    refuse_deterministic(rows, ("clipped_ips",))
-    outcome = rows.log.reward
-    low, high = outcome.min(), outcome.max()
-    if not (low >= 0.0 and high <= 1.0):
-        refuse(f"{name} must be in [0, 1] for a bound", f"{low:g} to {high:g}", "rescale it first")
+    target_shares = target_probabilities(target, log, arms, mask, features)
+    outcome_name = single_outcome(log, reward)
+    (weighed_rows,) = weigh_targets(log, (target_shares,), arms, None, mask, outcome_name)
+    refuse_deterministic(weighed_rows, ("clipped_ips",))
+    rewards = weighed_rows.log.reward
+    lowest, highest = rewards.min(), rewards.max()
+    if not (lowest >= 0.0 and highest <= 1.0):
+        refuse(
+            f"{outcome_name} must be in [0, 1] for a bound",
+            f"{lowest:g} to {highest:g}",
+            "rescale it first",
+        )
     check_weight(clip=clip)
-    powers = range(ceil(log2(max(2.0, sqrt(len(outcome))))))
-    grid = [2.0**power for power in powers] if clip is None else [clip]
+    powers = range(ceil(log2(max(2.0, sqrt(len(rewards))))))
+    weight_grid = [2.0**power for power in powers] if clip is None else [clip]
     return max(
-        bernstein(np.minimum(rows.weight, most), outcome, most, delta / len(grid)) for most in grid
+        bernstein(
+            np.minimum(weighed_rows.weight, max_weight),
+            rewards,
+            max_weight,
+            delta / len(weight_grid),
+        )
+        for max_weight in weight_grid
     )
 
 
 def _warn(notes: dict[str, str]) -> None:
     """Say aloud that numbers must not be used; one warning for those that share a reason."""
     for note in dict.fromkeys(notes.values()):
-        names = ", ".join(name for name in notes if notes[name] == note)
-        about = "dm alone" if names == "dm" else "this log"
-        subject = "" if names == "dm" else f" about the target ({names})"
-        warn_user(f"{about} says nothing{subject}: {note}. Do not use the number.", OverlapWarning)
+        estimator_names = ", ".join(estimator for estimator in notes if notes[estimator] == note)
+        warned_source = "dm alone" if estimator_names == "dm" else "this log"
+        target_clause = "" if estimator_names == "dm" else f" about the target ({estimator_names})"
+        warn_user(
+            f"{warned_source} says nothing{target_clause}: {note}. Do not use the number.",
+            OverlapWarning,
+        )

@@ -34,21 +34,21 @@ def weigh_rows(
     Returns: whether every row of the target is a distribution, and whether all rewards that were
       written are finite.
     """
-    wrong, total, by_round = 0, 0.0, len(model) > 1
-    for r in range(len(arm)):
-        whole, mean, of = 0.0, 0.0, r if by_round else 0
-        for a in range(target.shape[1]):
-            share = target[r, a]
-            whole += share
-            mean += share * model[of, a]
-            mass[a] += share
-            wrong += 0 if share >= 0.0 else 1
-        wrong += 0 if abs(whole - 1.0) <= tolerance else 1
-        mine = np.uint64(arm[r])
-        weight[r], expected[r], predicted[r] = (
-            target[r, mine] / propensity[r],
-            mean,
-            model[of, mine],
+    n_wrong, written_sum, varies_by_round = 0, 0.0, len(model) > 1
+    for round_index in range(len(arm)):
+        target_sum, mean_reward, model_row = 0.0, 0.0, round_index if varies_by_round else 0
+        for arm_index in range(target.shape[1]):
+            arm_share = target[round_index, arm_index]
+            target_sum += arm_share
+            mean_reward += arm_share * model[model_row, arm_index]
+            mass[arm_index] += arm_share
+            n_wrong += 0 if arm_share >= 0.0 else 1
+        n_wrong += 0 if abs(target_sum - 1.0) <= tolerance else 1
+        logged_arm = np.uint64(arm[round_index])
+        weight[round_index], expected[round_index], predicted[round_index] = (
+            target[round_index, logged_arm] / propensity[round_index],
+            mean_reward,
+            model[model_row, logged_arm],
         )
-        total += mean + model[of, mine]
-    return wrong == 0, np.isfinite(total)
+        written_sum += mean_reward + model[model_row, logged_arm]
+    return n_wrong == 0, np.isfinite(written_sum)

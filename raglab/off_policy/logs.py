@@ -17,13 +17,13 @@ from raglab.values import refuse
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("action", "reward", "propensity")
-PAYS = 200_000  # rounds from which on compiled loops are loaded
-CHUNK = 2**14  # rows worked on at once: small enough for the cache
+LOG_COLUMNS = ("action", "reward", "propensity")
+COMPILED_ROUNDS = 200_000  # rounds from which on compiled loops are loaded
+CHUNK_ROUNDS = 2**14  # rows worked on at once: small enough for the cache
 SUM_TOLERANCE = 1e-6  # of a target's row: what single precision leaves
-SURELY = 0.999  # share of it within which a sum is, in whatever order it was taken
-HEADS = 12  # columns that a message shows
-LARGEST = 1e100  # reward: squares and sums of it stay finite
+SURE_SHARE = 0.999  # share of it within which a sum is, in whatever order it was taken
+SHOWN_COLUMNS = 12  # columns that a message shows
+LARGEST_REWARD = 1e100  # reward: squares and sums of it stay finite
 
 
 class Log(NamedTuple):
@@ -69,15 +69,15 @@ class EvaluationRows(NamedTuple):
 # array or frame
 def target_arms(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | None:  # noqa: ANN401
     """Arms as stated, as the columns of the target, or None: positions."""
-    columns = getattr(target, "columns", None)
-    if arms is not None and columns is not None and list(arms) != list(columns):
+    target_columns = getattr(target, "columns", None)
+    if arms is not None and target_columns is not None and list(arms) != list(target_columns):
         refuse(
             "arms must be the columns of target in order",
-            f"{list(arms)} and {list(columns)}",
+            f"{list(arms)} and {list(target_columns)}",
             "leave arms out",
         )
-    named = arms if arms is not None else columns
-    return None if named is None else tuple(named)
+    arm_names = arms if arms is not None else target_columns
+    return None if arm_names is None else tuple(arm_names)
 
 
 def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - array or frame
@@ -85,18 +85,22 @@ def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - ar
 
     Checked in `weigh`.
     """
-    plain = plain_array(target.to_numpy() if hasattr(target, "to_numpy") else target, "target")
-    shape = plain.shape
-    if plain.ndim == 1:
-        plain = np.broadcast_to(plain, (rounds, len(plain)))
-    is_table = plain.ndim == 2 and len(plain) == rounds and plain.shape[1] > 0
-    if not is_table or plain.dtype.kind not in "fiub":
+    target_values = plain_array(
+        target.to_numpy() if hasattr(target, "to_numpy") else target, "target"
+    )
+    target_shape = target_values.shape
+    if target_values.ndim == 1:
+        target_values = np.broadcast_to(target_values, (rounds, len(target_values)))
+    is_table = (
+        target_values.ndim == 2 and len(target_values) == rounds and target_values.shape[1] > 0
+    )
+    if not is_table or target_values.dtype.kind not in "fiub":
         refuse(
             f"target must be numbers [T, A] with T = {rounds}, or [A]",
-            f"{plain.dtype} of shape {shape}",
+            f"{target_values.dtype} of shape {target_shape}",
             "give the probability of every arm in every round",
         )
-    return plain
+    return target_values
 
 
 def read_log(
@@ -120,29 +124,31 @@ def read_log(
         which row.
     """
     # The form first: a check of values would fail on a missing column with words of its own.
-    columns = [reward if name == "reward" else name for name in COLUMNS]
-    if missing := [name for name in columns if name not in log.columns]:
-        shown = list(map(str, log.columns[:HEADS]))
+    needed_columns = [reward if column == "reward" else column for column in LOG_COLUMNS]
+    if missing_columns := [column for column in needed_columns if column not in log.columns]:
+        shown_columns = list(map(str, log.columns[:SHOWN_COLUMNS]))
         refuse(
-            f"a log must have the columns {columns}",
-            shown,
-            f"{missing} is missing: write log.rename(columns={{yours: ours}})",
+            f"a log must have the columns {needed_columns}",
+            shown_columns,
+            f"{missing_columns} is missing: write log.rename(columns={{yours: ours}})",
         )
     if not log.columns.is_unique:
-        twice = log.columns[log.columns.duplicated()][0]
+        repeated_column = log.columns[log.columns.duplicated()][0]
         refuse(
-            "columns of a log must have different names", f"{twice!r} twice", "rename or drop one"
+            "columns of a log must have different names",
+            f"{repeated_column!r} twice",
+            "rename or drop one",
         )
     if not len(log):
         refuse("a log must hold at least one round", "none", "check the filter that made it")
     if arms is not None and (len(arms) != n_arms or len(set(arms)) != n_arms):
         msg = f"arms must name each of the {n_arms} columns of target once, got {list(arms)}."
         raise ValueError(msg)
-    outcome = float_array(log[reward], reward)
+    rewards = float_array(log[reward], reward)
     refuse_rows(
-        ~(np.abs(outcome) <= LARGEST),
-        outcome,
-        f"{reward} must be finite, at most {LARGEST:g} in size",
+        ~(np.abs(rewards) <= LARGEST_REWARD),
+        rewards,
+        f"{reward} must be finite, at most {LARGEST_REWARD:g} in size",
         f"leave out rounds without a {reward}",
     )
     # A weight divides by the propensity: one of 0 says that the round cannot have happened.
@@ -153,16 +159,16 @@ def read_log(
         "propensity must be in (0, 1]",
         "log the probability with which the logged arm was chosen, before the choice",
     )
-    names = tuple(map(str, range(n_arms) if arms is None else arms))
-    ids, count = _sessions(log, session)
+    arm_names = tuple(map(str, range(n_arms) if arms is None else arms))
+    session_ids, n_sessions = _sessions(log, session)
     return Log(
         arm=action_positions(log["action"], n_arms, arms),
-        reward=outcome,
+        reward=rewards,
         propensity=propensity,
-        model=_reward_columns(log, names),
-        names=names,
-        session=ids,
-        sessions=count,
+        model=_reward_columns(log, arm_names),
+        names=arm_names,
+        session=session_ids,
+        sessions=n_sessions,
     )
 
 
@@ -188,20 +194,26 @@ def outcome_columns(log: pd.DataFrame, reward: str | Sequence[str] | None) -> tu
             "learner saw."
         )
         return ("value",)
-    names = (reward,) if isinstance(reward, str) else tuple(reward)
-    if not names or len(set(names)) < len(names):
-        refuse("reward must name columns of the log, each once", list(names), "'reward' is usual")
-    if len(names) > 1 and (models := [name for name in log.columns if str(name).startswith("q_")]):
+    outcome_names = (reward,) if isinstance(reward, str) else tuple(reward)
+    if not outcome_names or len(set(outcome_names)) < len(outcome_names):
+        refuse(
+            "reward must name columns of the log, each once",
+            list(outcome_names),
+            "'reward' is usual",
+        )
+    if len(outcome_names) > 1 and (
+        model_columns := [column for column in log.columns if str(column).startswith("q_")]
+    ):
         refuse(
             "q_<arm> must be the model of one outcome",
-            f"{models[:5]} beside {list(names)}",
+            f"{model_columns[:5]} beside {list(outcome_names)}",
             "estimate one by one",
         )
-    return names
+    return outcome_names
 
 
 def refuse_rows(
-    bad: NDArray[np.bool_],
+    is_bad: NDArray[np.bool_],
     values: Any,  # noqa: ANN401 - any column
     rule: str,
     remedy: str,
@@ -209,14 +221,16 @@ def refuse_rows(
     """Stop at rounds that break a rule, with the first of them.
 
     Args:
-      bad: whether a round does, [T].
+      is_bad: whether a round does, [T].
       values: that break it, [T].
       rule: in words.
       remedy: in words.
     """
-    if bad.any():
-        row = int(bad.argmax())
-        refuse(rule, f"{values[row]} in row {row} ({int(bad.sum())} such rows)", remedy)
+    if is_bad.any():
+        first_row = int(is_bad.argmax())
+        refuse(
+            rule, f"{values[first_row]} in row {first_row} ({int(is_bad.sum())} such rows)", remedy
+        )
 
 
 # a series
@@ -229,71 +243,79 @@ def action_positions(
 
     An action is a position, unless the arms have names and it is one of them.
     """
-    values = (action.infer_objects() if action.dtype == object else action).to_numpy()
-    absent = action.isna().to_numpy()
-    refuse_rows(absent, values, "action must not be missing", "leave out rounds without an action")
-    whole = np.issubdtype(values.dtype, np.integer)
-    if whole and (arms is None or all(isinstance(arm, str) for arm in arms)):
-        number = values.astype(np.int64, copy=False)
-    elif arms is None and np.issubdtype(values.dtype, np.floating):
-        number = np.where(np.isin(values, range(n_arms)), values, -1.0).astype(np.int64)
+    actions = (action.infer_objects() if action.dtype == object else action).to_numpy()
+    is_missing = action.isna().to_numpy()
+    refuse_rows(
+        is_missing, actions, "action must not be missing", "leave out rounds without an action"
+    )
+    is_integer = np.issubdtype(actions.dtype, np.integer)
+    if is_integer and (arms is None or all(isinstance(arm, str) for arm in arms)):
+        positions = actions.astype(np.int64, copy=False)
+    elif arms is None and np.issubdtype(actions.dtype, np.floating):
+        positions = np.where(np.isin(actions, range(n_arms)), actions, -1.0).astype(np.int64)
     elif arms is None:
         rule = f"action must be 0..{n_arms - 1} where arms have no names"
         remedy = "name them by arms= or by the columns of target"
-        refuse(rule, f"{values[0]!r} in row 0", remedy)
+        refuse(rule, f"{actions[0]!r} in row 0", remedy)
     else:
         import pandas as pd
 
-        number = pd.Index(list(arms)).get_indexer(pd.Index(values)).astype(np.int64)
+        positions = pd.Index(list(arms)).get_indexer(pd.Index(actions)).astype(np.int64)
     refuse_rows(
-        (number < 0) | (number >= n_arms),
-        values,
+        (positions < 0) | (positions >= n_arms),
+        actions,
         f"action must be one of {f'0..{n_arms - 1}' if arms is None else list(arms)}",
         "give target a column for every arm that was logged",
     )
-    return number
+    return positions
 
 
-def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[FloatArray, ...]:
+def _reward_columns(log: pd.DataFrame, arm_names: tuple[str, ...]) -> tuple[FloatArray, ...]:
     """Columns q_<arm> in the order of the arms, by name or by position.
 
     Empty where the log has none.
     """
-    wanted = [f"q_{name}" for name in names]
-    if not any(name in log.columns for name in wanted):
-        wanted = [f"q_{place}" for place in range(len(names))]
-    missing = [name for name in wanted if name not in log.columns]
-    if len(missing) == len(wanted):
+    model_columns = [f"q_{column_name}" for column_name in arm_names]
+    if not any(column_name in log.columns for column_name in model_columns):
+        model_columns = [f"q_{arm_index}" for arm_index in range(len(arm_names))]
+    missing_columns = [
+        column_name for column_name in model_columns if column_name not in log.columns
+    ]
+    if len(missing_columns) == len(model_columns):
         return ()
-    if missing:
-        rule = f"a reward model must have a column for every arm, {wanted}"
-        refuse(rule, f"{missing} is missing", "add it, or drop all")
-    columns = tuple(float_array(log[name], name) for name in wanted)
-    for name, column in zip(wanted, columns, strict=True):
-        rule = f"{name} must be at most {LARGEST:g} in size"
-        refuse_rows(np.abs(column) > LARGEST, column, rule, "correct or rescale it")
-    return columns
+    if missing_columns:
+        rule = f"a reward model must have a column for every arm, {model_columns}"
+        refuse(rule, f"{missing_columns} is missing", "add it, or drop all")
+    model_rewards = tuple(
+        float_array(log[column_name], column_name) for column_name in model_columns
+    )
+    for column_name, arm_rewards in zip(model_columns, model_rewards, strict=True):
+        rule = f"{column_name} must be at most {LARGEST_REWARD:g} in size"
+        refuse_rows(
+            np.abs(arm_rewards) > LARGEST_REWARD, arm_rewards, rule, "correct or rescale it"
+        )
+    return model_rewards
 
 
 def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[IntArray | None, int]:
     if session is None:
         return None, len(log)
     if isinstance(session, str) and session not in log.columns:
-        columns = f"there is {list(log.columns)}"
-        refuse("session must be a column of the log", repr(session), columns)
-    values = np.asarray(log[session] if isinstance(session, str) else session)
-    if values.shape != (len(log),):
+        column_hint = f"there is {list(log.columns)}"
+        refuse("session must be a column of the log", repr(session), column_hint)
+    session_values = np.asarray(log[session] if isinstance(session, str) else session)
+    if session_values.shape != (len(log),):
         rule = f"session must be [T] with T = {len(log)}"
-        refuse(rule, f"shape {values.shape}", "one session for each round")
+        refuse(rule, f"shape {session_values.shape}", "one session for each round")
     import pandas as pd
 
     try:
-        ids, labels = pd.factorize(values)
+        session_ids, session_labels = pd.factorize(session_values)
     except TypeError as error:  # a list or a set
         refuse("session must be text or numbers", str(error), "join what it holds into one text")
     remedy = "give a lone round a session of its own"
-    refuse_rows(ids < 0, values, "session must not be missing", remedy)
-    return ids.astype(np.int64), len(labels)
+    refuse_rows(session_ids < 0, session_values, "session must not be missing", remedy)
+    return session_ids.astype(np.int64), len(session_labels)
 
 
 def weigh(
@@ -315,51 +337,67 @@ def weigh(
       ValueError: a row of target is no distribution, or has mass on an arm that was not available;
         the model is NaN where it is needed; an arm was logged that was not available.
     """
-    n, size = target.shape
-    pulls = np.bincount(log.arm, minlength=size)
+    n_rounds, n_arms = target.shape
+    pulls = np.bincount(log.arm, minlength=n_arms)
     # An arm never logged has the log's mean: the least that can be said of it.
-    means = np.full(size, log.reward.mean())
-    totals = np.bincount(log.arm, weights=log.reward, minlength=size)
-    np.divide(totals, pulls, out=means, where=pulls > 0)
-    available = None if mask is None else _available(mask, (n, size))
-    compiled = kernel_of(engine or ("auto" if n >= PAYS else "numpy"), _weighing_kernel)
-    weight, expected, predicted = np.empty((3, n))
-    mass = np.zeros(size)
+    arm_means = np.full(n_arms, log.reward.mean())
+    reward_sums = np.bincount(log.arm, weights=log.reward, minlength=n_arms)
+    np.divide(reward_sums, pulls, out=arm_means, where=pulls > 0)
+    is_available = None if mask is None else _available(mask, (n_rounds, n_arms))
+    compiled_kernel = kernel_of(
+        engine or ("auto" if n_rounds >= COMPILED_ROUNDS else "numpy"), _weighing_kernel
+    )
+    weight, expected, predicted = np.empty((3, n_rounds))
+    mass = np.zeros(n_arms)
     # In chunks, because a target of many arms over many rounds would be copied whole to be made
     # float64.
-    for start in range(0, n, CHUNK):
-        rows = slice(start, min(n, start + CHUNK))
-        part = np.ascontiguousarray(target[rows], dtype=np.float64)
-        arm, propensity = log.arm[rows], log.propensity[rows]
-        columns = [column[rows] for column in log.model]
-        model = np.column_stack(columns) if columns else means[None]
-        sure = finite = False
-        if compiled is not None:
-            written = weight[rows], expected[rows], predicted[rows]
-            sure, finite = compiled(
-                part, model, arm, propensity, *written, mass, SURELY * SUM_TOLERANCE
+    for chunk_start in range(0, n_rounds, CHUNK_ROUNDS):
+        chunk_rows = slice(chunk_start, min(n_rounds, chunk_start + CHUNK_ROUNDS))
+        chunk_target = np.ascontiguousarray(target[chunk_rows], dtype=np.float64)
+        logged_arms, propensity = log.arm[chunk_rows], log.propensity[chunk_rows]
+        model_columns = [model_column[chunk_rows] for model_column in log.model]
+        chunk_model = np.column_stack(model_columns) if model_columns else arm_means[None]
+        sums_are_sure = is_finite = False
+        if compiled_kernel is not None:
+            output_views = weight[chunk_rows], expected[chunk_rows], predicted[chunk_rows]
+            sums_are_sure, is_finite = compiled_kernel(
+                chunk_target,
+                chunk_model,
+                logged_arms,
+                propensity,
+                *output_views,
+                mass,
+                SURE_SHARE * SUM_TOLERANCE,
             )
-        if not sure:  # near the bound the order of a sum decides
-            _check_distribution(part, start)
-        if available is not None and (gone := (part > 0.0) & ~available[rows]).any():
-            row, closed = map(int, np.argwhere(gone)[0])
+        if not sums_are_sure:  # near the bound the order of a sum decides
+            _check_distribution(chunk_target, chunk_start)
+        if (
+            is_available is not None
+            and (is_unavailable := (chunk_target > 0.0) & ~is_available[chunk_rows]).any()
+        ):
+            chunk_row, closed_arm = map(int, np.argwhere(is_unavailable)[0])
             refuse(
                 "target must have no mass on an arm that was not available",
-                f"{part[row, closed]:g} on arm {log.names[closed]} in row {start + row}",
+                f"{chunk_target[chunk_row, closed_arm]:g} on arm {log.names[closed_arm]} in row "
+                f"{chunk_start + chunk_row}",
                 "spread it over the others",
             )
-        if not finite:
-            expected[rows], predicted[rows] = _modelled(part, model, arm, start)
-        if compiled is None:
-            weight[rows] = part[np.arange(len(part)), arm] / propensity
-            mass += np.einsum("ra->a", part)
+        if not is_finite:
+            expected[chunk_rows], predicted[chunk_rows] = _modelled(
+                chunk_target, chunk_model, logged_arms, chunk_start
+            )
+        if compiled_kernel is None:
+            weight[chunk_rows] = (
+                chunk_target[np.arange(len(chunk_target)), logged_arms] / propensity
+            )
+            mass += np.einsum("ra->a", chunk_target)
     # The target may leave an arm alone that was not available; the log may not have chosen it.
-    if available is not None:
-        closed_rows = ~available[np.arange(n), log.arm]
+    if is_available is not None:
+        closed_rows = ~is_available[np.arange(n_rounds), log.arm]
         rule = "action must be an arm that was available"
         refuse_rows(closed_rows, log.arm, rule, "mend the mask, or the log")
     return EvaluationRows(
-        log, target, weight, predicted, expected, mass / n, pulls, fitted=not log.model
+        log, target, weight, predicted, expected, mass / n_rounds, pulls, fitted=not log.model
     )
 
 
@@ -369,40 +407,46 @@ def _weighing_kernel() -> Any:  # noqa: ANN401 - a function
     return weigh_rows
 
 
-def _check_distribution(part: FloatArray, start: int) -> None:
+def _check_distribution(chunk_target: FloatArray, chunk_start: int) -> None:
     """Stop at a row of a target, [R, A], that is no distribution."""
-    sums = np.einsum("ra->r", part)
-    bad = ~((part.min(axis=1) >= 0.0) & (np.abs(sums - 1.0) <= SUM_TOLERANCE))
-    if bad.any():
-        row = int(bad.argmax())
+    row_sums = np.einsum("ra->r", chunk_target)
+    is_bad = ~((chunk_target.min(axis=1) >= 0.0) & (np.abs(row_sums - 1.0) <= SUM_TOLERANCE))
+    if is_bad.any():
+        first_bad = int(is_bad.argmax())
         refuse(
             "a row of target must be probabilities that sum to 1",
-            f"{part[row].round(6).tolist()[:8]} with sum {sums[row]:g} in row {start + row}",
+            f"{chunk_target[first_bad].round(6).tolist()[:8]} with sum {row_sums[first_bad]:g} "
+            f"in row {chunk_start + first_bad}",
             "divide it by its sum",
         )
 
 
 def _modelled(
-    part: FloatArray, model: FloatArray, arm: IntArray, start: int
+    chunk_target: FloatArray, chunk_model: FloatArray, logged_arms: IntArray, chunk_start: int
 ) -> tuple[FloatArray, FloatArray]:
     """Expected reward of a target and predicted one of the logged arms, [R] each.
 
     Args:
-      part: target, [R, A].
-      model: reward of each arm, [R, A], or [1, A] where it is the same in all rounds.
-      arm: logged, [R].
-      start: number of the first round.
+      chunk_target: target, [R, A].
+      chunk_model: reward of each arm, [R, A], or [1, A] where it is the same in all rounds.
+      logged_arms: logged, [R].
+      chunk_start: number of the first round.
     """
-    side = np.broadcast_to(model, part.shape)
-    expected, predicted = np.einsum("ra,ra->r", side, part), side[np.arange(len(arm)), arm]
+    round_model = np.broadcast_to(chunk_model, chunk_target.shape)
+    expected, predicted = (
+        np.einsum("ra,ra->r", round_model, chunk_target),
+        round_model[np.arange(len(logged_arms)), logged_arms],
+    )
     # One sum finds any gap; only then is it worth looking whether the gap carries mass.
     if not np.isfinite(expected.sum() + predicted.sum()):
-        expected = np.einsum("ra,ra->r", np.where(part == 0.0, 0.0, side), part)
-        bad = ~np.isfinite(expected + predicted)
-        if bad.any():
+        expected = np.einsum(
+            "ra,ra->r", np.where(chunk_target == 0.0, 0.0, round_model), chunk_target
+        )
+        is_bad = ~np.isfinite(expected + predicted)
+        if is_bad.any():
             refuse(
                 "q_<arm> must be finite for the logged arm and wherever target has mass",
-                f"NaN or infinity in row {start + int(bad.argmax())}",
+                f"NaN or infinity in row {chunk_start + int(is_bad.argmax())}",
                 "fill it, or drop all q_ columns",
             )
     return expected, predicted
@@ -410,11 +454,11 @@ def _modelled(
 
 def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """Mask as bool [T, A]."""
-    values = np.asarray(mask)
-    if values.dtype != np.bool_ or values.shape not in {shape, shape[1:]}:
+    mask_values = np.asarray(mask)
+    if mask_values.dtype != np.bool_ or mask_values.shape not in {shape, shape[1:]}:
         refuse(
             f"mask must be booleans [A] or [T, A], {shape}",
-            f"{values.dtype} {values.shape}",
+            f"{mask_values.dtype} {mask_values.shape}",
             "True where available",
         )
-    return np.broadcast_to(values, shape)
+    return np.broadcast_to(mask_values, shape)

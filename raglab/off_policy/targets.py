@@ -28,7 +28,7 @@ from raglab.values import refuse
 if TYPE_CHECKING:
     import pandas as pd
 
-PREFIX = "p_"  # of columns that hold the logged probability of every arm
+ARM_COLUMN_PREFIX = "p_"  # of columns that hold the logged probability of every arm
 ROUNDS_AT_ONCE = 1024  # whose states are held side by side
 
 
@@ -100,49 +100,67 @@ def learner_probabilities(
       ... ).tolist()
       [[0.75, 0.25], [0.25, 0.75], [0.75, 0.25]]
     """
-    names = (
+    arm_names = (
         list(arms)
         if arms is not None
-        else [str(name)[2:] for name in log.columns if str(name).startswith(PREFIX)]
+        else [
+            str(column)[2:] for column in log.columns if str(column).startswith(ARM_COLUMN_PREFIX)
+        ]
     )
-    if not names:
+    if not arm_names:
         rule = "a learner as target needs the arms"
         refuse(rule, "a log without columns p_<arm>", "name them (arms=…)")
-    check_bandit(bandit, len(names))
-    missing = [name for name in ("action", "reward") if name not in log.columns]
-    if missing or not len(log):
-        value = f"{missing} missing" if missing else "no rounds"
-        refuse("a learner as target learns from the columns action and reward", value, "add them")
-    arm = action_positions(log["action"], len(names), names)
-    reward = float_array(log["reward"], "reward")
-    context = logged_contexts(log, features) if bandit.linear else np.zeros((len(log), 0))
-    bad = np.asarray(~np.isfinite(context).all(axis=1))
-    refuse_rows(bad, context, "features must be finite", "fill or drop it")
-    known = ~np.isnan(reward)
-    check_reward(reward[known])
-    open_ = np.broadcast_to(True if mask is None else np.asarray(mask), (len(log), len(names)))
+    check_bandit(bandit, len(arm_names))
+    missing_columns = [column for column in ("action", "reward") if column not in log.columns]
+    if missing_columns or not len(log):
+        missing_text = f"{missing_columns} missing" if missing_columns else "no rounds"
+        refuse(
+            "a learner as target learns from the columns action and reward",
+            missing_text,
+            "add them",
+        )
+    logged_arms = action_positions(log["action"], len(arm_names), arm_names)
+    round_rewards = float_array(log["reward"], "reward")
+    round_contexts = logged_contexts(log, features) if bandit.linear else np.zeros((len(log), 0))
+    is_bad = np.asarray(~np.isfinite(round_contexts).all(axis=1))
+    refuse_rows(is_bad, round_contexts, "features must be finite", "fill or drop it")
+    has_reward = ~np.isnan(round_rewards)
+    check_reward(round_rewards[has_reward])
+    is_available = np.broadcast_to(
+        True if mask is None else np.asarray(mask), (len(log), len(arm_names))
+    )
     # State by state: before round t the learner knows the rounds before it, and the rules of
     # forgetting apply.
-    first = np.zeros(1, np.int64)
-    state = init(len(names), bandit=bandit, n_features=context.shape[1])
-    out, waiting = np.empty((len(log), len(names))), []
-    for t in range(len(log)):
-        waiting.append(state)
-        state = record_pull(state, arm[t], bandit)
-        if known[t]:
-            at = slice(t, t + 1)
-            rewards = Rewards(first, arm[at], reward[at], first, context[at])
+    single_index = np.zeros(1, np.int64)
+    state = init(len(arm_names), bandit=bandit, n_features=round_contexts.shape[1])
+    probabilities, waiting_states = np.empty((len(log), len(arm_names))), []
+    for round_index in range(len(log)):
+        waiting_states.append(state)
+        state = record_pull(state, logged_arms[round_index], bandit)
+        if has_reward[round_index]:
+            round_slice = slice(round_index, round_index + 1)
+            rewards = Rewards(
+                single_index,
+                logged_arms[round_slice],
+                round_rewards[round_slice],
+                single_index,
+                round_contexts[round_slice],
+            )
             state = restore_batch(record_rewards(state, rewards, bandit), ())
         # Many states at once: Thompson sampling integrates equal posteriors once, and others side
         # by side.
-        if len(waiting) == ROUNDS_AT_ONCE or t == len(log) - 1:
-            rows = slice(t + 1 - len(waiting), t + 1)
-            states = State._make(np.stack(parts) for parts in zip(*waiting, strict=True))
-            out[rows] = propensities(states, bandit, mask=open_[rows], context=context[rows])
-            waiting = []
+        if len(waiting_states) == ROUNDS_AT_ONCE or round_index == len(log) - 1:
+            round_rows = slice(round_index + 1 - len(waiting_states), round_index + 1)
+            states = State._make(
+                np.stack(state_parts) for state_parts in zip(*waiting_states, strict=True)
+            )
+            probabilities[round_rows] = propensities(
+                states, bandit, mask=is_available[round_rows], context=round_contexts[round_rows]
+            )
+            waiting_states = []
     # Where actions are names, a frame names the arms; else they are positions, as in other targets.
     if np.issubdtype(log["action"].to_numpy().dtype, np.number):
-        return out
+        return probabilities
     import pandas as pd
 
-    return pd.DataFrame(out, columns=list(names))
+    return pd.DataFrame(probabilities, columns=list(arm_names))

@@ -28,17 +28,19 @@ STATUSES = ("ok", "weak", "none")
 OK, WEAK, UNUSABLE = STATUSES  # none: the log says nothing, so that the number must not be used
 
 
-ALIKE = 1e-6  # relative spread of weights that single precision leaves
+EQUAL_SPREAD = 1e-6  # relative spread of weights that single precision leaves
 
 
-ERRORS = 3.0  # standard errors that a mean may be off before it counts against the log
+DRIFT_ERRORS = 3.0  # standard errors that a mean may be off before it counts against the log
 
 
-SURE = 1.96  # standard errors of dr minus dm within which dr is taken to agree with dm, at worst
+AGREEMENT_ERRORS = (
+    1.96  # standard errors of dr minus dm within which dr is taken to agree with dm, at worst
+)
 
 
 # of the rewards' size, that dr and dm may differ where their formulas are the same
-ROUNDING = 1e-12
+REWARD_ROUNDING = 1e-12
 
 
 class Rules(NamedTuple):
@@ -99,20 +101,20 @@ class EstimateDiagnostics(NamedTuple):
     note: str
 
 
-def _above(value: float, limits: tuple[float, float]) -> int:
+def _above(measure: float, bounds: tuple[float, float]) -> int:
     """Number of limits that a value is above."""
-    return sum(value > limit for limit in limits)
+    return sum(measure > bound for bound in bounds)
 
 
-def _below(value: float, limits: tuple[float, float]) -> int:
+def _below(measure: float, bounds: tuple[float, float]) -> int:
     """Number of limits that a value is below."""
-    return sum(value < limit for limit in limits)
+    return sum(measure < bound for bound in bounds)
 
 
 def _worst_status(findings: list[Finding]) -> tuple[str, str]:
-    """The worst status, and all reasons; a level of 0 is none."""
-    level = max((level for level, _ in findings), default=0)
-    return STATUSES[level], "; ".join(text for level, text in findings if level)
+    """The worst status, and all reasons; a level of 0 gives no reason."""
+    severity = max((severity for severity, _ in findings), default=0)
+    return STATUSES[severity], "; ".join(reason for severity, reason in findings if severity)
 
 
 def effective_size(weight: FloatArray) -> float:
@@ -124,37 +126,56 @@ def effective_size(weight: FloatArray) -> float:
 def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
     """Overlap of a log with a target, judged by rules on ess, share, drift and unsupported arms."""
     # Weights alone tell how much of the log speaks of the target: no reward is looked at.
-    weight, n = rows.weight, len(rows.weight)
-    ess, largest, mean = effective_size(weight), float(weight.max()), float(weight.mean())
-    error = standard_error(weight - mean, rows.log)
-    reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * error
+    round_weights, n_rounds = rows.weight, len(rows.weight)
+    sample_size, largest_weight, mean_weight = (
+        effective_size(round_weights),
+        float(round_weights.max()),
+        float(round_weights.mean()),
+    )
+    mean_error = standard_error(round_weights - mean_weight, rows.log)
+    interval_reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * mean_error
     # Without any weight the log has no round of the target: the worst share, not a division by
     # zero.
-    share = largest / (n * mean) if mean > 0.0 else 1.0
+    largest_share = largest_weight / (n_rounds * mean_weight) if mean_weight > 0.0 else 1.0
     # Weights of a log with right propensities average 1; only what chance does not explain counts
     # as drift.
-    drift = abs(mean - 1.0) - (0.0 if isnan(error) else ERRORS * error)
+    mean_drift = abs(mean_weight - 1.0) - (0.0 if isnan(mean_error) else DRIFT_ERRORS * mean_error)
     # Some names are enough for a message: a log may lack hundreds of arms.
-    gone = ", ".join(
+    unlogged_arms = ", ".join(
         rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5]
     )
     unsupported = rows.unsupported
     status, note = _worst_status(
         [
-            (_below(ess, rules.ess), f"effective sample size {ess:.1f}"),
-            (_above(share, rules.share), f"one round holds {share:.0%} of the weight"),
+            (_below(sample_size, rules.ess), f"effective sample size {sample_size:.1f}"),
             (
-                _above(drift, rules.drift),
-                f"mean weight {mean:.3f} where 1 is expected: propensities wrong or arms left out",
+                _above(largest_share, rules.share),
+                f"one round holds {largest_share:.0%} of the weight",
+            ),
+            (
+                _above(mean_drift, rules.drift),
+                (
+                    f"mean weight {mean_weight:.3f} where 1 is expected: propensities wrong or "
+                    "arms left out"
+                ),
             ),
             (
                 _above(unsupported, rules.unsupported),
-                f"{unsupported:.1%} of the target is on arms never logged ({gone})",
+                f"{unsupported:.1%} of the target is on arms never logged ({unlogged_arms})",
             ),
         ]
     )
-    ends = mean - reach, mean + reach
-    return Overlap(n, ess, largest, mean, *ends, unsupported, status, note)
+    interval_ends = mean_weight - interval_reach, mean_weight + interval_reach
+    return Overlap(
+        n_rounds,
+        sample_size,
+        largest_weight,
+        mean_weight,
+        *interval_ends,
+        unsupported,
+        status,
+        note,
+    )
 
 
 def diagnose_estimate(
@@ -176,21 +197,21 @@ def diagnose_estimate(
       weak then, never ok. The overlap's figures are given.
     """
     findings = [(STATUSES.index(overlap.status), overlap.note)]
-    ess, largest = overlap.ess, overlap.max_weight
-    limits = {"clipped_ips": settings.clip, "switch_dr": settings.switch}
+    sample_size, largest_weight = overlap.ess, overlap.max_weight
+    weight_limits = {"clipped_ips": settings.clip, "switch_dr": settings.switch}
     if fitted.used is None:
         findings += _direct_findings(rows, fitted, settings, overlap, rules)
     else:
-        ess, largest = effective_size(fitted.used), float(fitted.used.max())
+        sample_size, largest_weight = effective_size(fitted.used), float(fitted.used.max())
         if name == "replay":
-            findings.append((_below(ess, rules.ess), f"{ess:.0f} rounds accepted"))
-        elif name in limits:
-            total = float(rows.weight.sum())
-            cut = 1.0 - float(fitted.used.sum()) / total if total > 0.0 else 0.0
-            text = f"{cut:.0%} of the weight is beyond {limits[name]:g}"
-            findings.append((_above(cut, rules.cut), text))
+            findings.append((_below(sample_size, rules.ess), f"{sample_size:.0f} rounds accepted"))
+        elif name in weight_limits:
+            total_weight = float(rows.weight.sum())
+            cut_share = 1.0 - float(fitted.used.sum()) / total_weight if total_weight > 0.0 else 0.0
+            cut_text = f"{cut_share:.0%} of the weight is beyond {weight_limits[name]:g}"
+            findings.append((_above(cut_share, rules.cut), cut_text))
     status, note = _worst_status(findings + _variance_findings(rows, fitted, name, rules))
-    return EstimateDiagnostics(ess, largest, status, note)
+    return EstimateDiagnostics(sample_size, largest_weight, status, note)
 
 
 def _direct_findings(
@@ -207,25 +228,32 @@ def _direct_findings(
         reason = "the interval takes the reward model from outside for true"
     elif _varies_within_arms(rows):
         reason = "weights vary within an arm, and what moves them may move rewards"
-    weak: list[Finding] = [(1, reason)]
+    weak_finding: list[Finding] = [(1, reason)]
     if overlap.status != OK:
-        return [*weak, (2, "the overlap is too thin for dr to check it")]
-    robust = fit_estimator(rows, "dr", settings)
-    gap = robust.value - fitted.value
+        return [*weak_finding, (2, "the overlap is too thin for dr to check it")]
+    robust_fit = fit_estimator(rows, "dr", settings)
+    value_gap = robust_fit.value - fitted.value
     # The difference of the two, round by round: where their formulas meet it is 0 for certain.
-    error = standard_error(robust.influence - fitted.influence, rows.log)
-    own = standard_error(fitted.influence, rows.log)
-    far = abs(gap) + SURE * error
-    if far <= ROUNDING * max(1.0, float(np.abs(rows.log.reward).max())):
-        far = 0.0
-    apart = 0.0 if far == 0.0 else far / own if own > 0.0 else inf
-    if isnan(apart):
-        return [*weak, (2, "one session cannot tell whether dr agrees")]
-    text = f"dr may differ from it by {far:.3g}, {apart:.2g} of its standard errors: see dr"
-    if error > 0.0 and abs(gap) > ERRORS * error:
-        errors = f"{abs(gap) / error:.1f} standard errors"
-        text = f"the log contradicts the reward model by {gap:+.3g} ({errors}): see dr"
-    return [*weak, (_above(apart, rules.model), text)]
+    gap_error = standard_error(robust_fit.influence - fitted.influence, rows.log)
+    direct_error = standard_error(fitted.influence, rows.log)
+    largest_gap = abs(value_gap) + AGREEMENT_ERRORS * gap_error
+    if largest_gap <= REWARD_ROUNDING * max(1.0, float(np.abs(rows.log.reward).max())):
+        largest_gap = 0.0
+    gap_in_errors = (
+        0.0 if largest_gap == 0.0 else largest_gap / direct_error if direct_error > 0.0 else inf
+    )
+    if isnan(gap_in_errors):
+        return [*weak_finding, (2, "one session cannot tell whether dr agrees")]
+    finding_text = (
+        f"dr may differ from it by {largest_gap:.3g}, {gap_in_errors:.2g} of its standard "
+        "errors: see dr"
+    )
+    if gap_error > 0.0 and abs(value_gap) > DRIFT_ERRORS * gap_error:
+        error_text = f"{abs(value_gap) / gap_error:.1f} standard errors"
+        finding_text = (
+            f"the log contradicts the reward model by {value_gap:+.3g} ({error_text}): see dr"
+        )
+    return [*weak_finding, (_above(gap_in_errors, rules.model), finding_text)]
 
 
 def _varies_within_arms(rows: EvaluationRows) -> bool:
@@ -233,19 +261,30 @@ def _varies_within_arms(rows: EvaluationRows) -> bool:
     arm, weight = rows.log.arm, rows.weight
     mean = np.bincount(arm, weights=weight, minlength=len(rows.pulls)) / np.maximum(rows.pulls, 1)
     off = weight - mean[arm]
-    return float(np.einsum("i,i", off, off)) > ALIKE**2 * float(np.einsum("i,i", weight, weight))
+    return float(np.einsum("i,i", off, off)) > EQUAL_SPREAD**2 * float(
+        np.einsum("i,i", weight, weight)
+    )
 
 
-def _variance_findings(rows: EvaluationRows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:
-    """Whether the variance, and so the interval, hangs on too little."""
+def _variance_findings(
+    rows: EvaluationRows, fitted: Fit, estimator: str, rules: Rules
+) -> list[Finding]:
+    """Whether the variance, and so the interval, rests on too little."""
     if isnan(fitted.value):
         return [(2, "no round of the log counts")]
-    sums = session_sums(fitted.influence, rows.log)
-    total = float(np.einsum("i,i", sums, sums))
-    if total > 0.0:
-        lead = max(float(sums.max()), -float(sums.min())) ** 2 / total
-        what = "round" if rows.log.session is None else "session"
-        return [(_above(lead, rules.lead), f"one {what} makes {lead:.0%} of the variance")]
-    if name == "dm" and not rows.fitted:
+    sums_by_session = session_sums(fitted.influence, rows.log)
+    total_variance = float(np.einsum("i,i", sums_by_session, sums_by_session))
+    if total_variance > 0.0:
+        lead_share = (
+            max(float(sums_by_session.max()), -float(sums_by_session.min())) ** 2 / total_variance
+        )
+        unit_name = "round" if rows.log.session is None else "session"
+        return [
+            (
+                _above(lead_share, rules.lead),
+                f"one {unit_name} makes {lead_share:.0%} of the variance",
+            )
+        ]
+    if estimator == "dm" and not rows.fitted:
         return []
     return [(1, "all rewards that count are the same: an interval without width is no certainty")]

@@ -10,8 +10,8 @@ from raglab.extensions.imports.span_traces import Feedback, import_settings, tra
 from raglab.extensions.imports.spans import LoggedSpan, time_of
 from raglab.lab.artifact_places import check_database
 from raglab.lab.store_errors import (
-    DAMAGED,
-    OTHER,
+    DAMAGED_STORE,
+    OTHER_FAULT,
     check_server,
     fault_of,
     sqlite_files,
@@ -76,7 +76,7 @@ def _stored(experiment: str, uri: str) -> Iterator[LoggedSpan]:
         raise
     except Exception as error:
         fault = fault_of(error)
-        raise store_error(uri, error, DAMAGED if fault is OTHER else fault) from error
+        raise store_error(uri, error, DAMAGED_STORE if fault is OTHER_FAULT else fault) from error
 
 
 def _store_spans(experiment: str, uri: str) -> Iterator[LoggedSpan]:

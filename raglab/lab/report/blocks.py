@@ -86,14 +86,14 @@ def blocks_of(parts: Sequence[ReportPart]) -> list[Block]:
     return [block for part in parts for section in part.sections for block in section.blocks]
 
 
-def picture(name: str, caption: str, drawn: Any, note: str = "") -> Picture:  # noqa: ANN401
+def picture(name: str, caption: str, figure: Any, note: str = "") -> Picture:  # noqa: ANN401
     """Axes or figure as a block.
 
     Args:
       note: see `canvas.png`.
     """
-    data = png(drawn, note)
-    return Picture(name, caption, data, b64encode(data).decode("ascii"))
+    png_bytes = png(figure, note)
+    return Picture(name, caption, png_bytes, b64encode(png_bytes).decode("ascii"))
 
 
 def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTable:
@@ -103,12 +103,15 @@ def rates_table(table: pd.DataFrame, in_sample: Sequence[str] = ()) -> ReportTab
       table: of `replay.sweep`, the policies' names as index.
       in_sample: policies that were fitted or chosen on these cases, whose rates do not compare.
     """
-    names = [
-        Cell(cut_text(str(name)), f"{policy_id}; {IN_SAMPLE}" if name in in_sample else policy_id)
-        for name, policy_id in table["policy_id"].items()
+    policy_cells = [
+        Cell(
+            cut_text(str(policy_name)),
+            f"{policy_id}; {IN_SAMPLE}" if policy_name in in_sample else policy_id,
+        )
+        for policy_name, policy_id in table["policy_id"].items()
     ]
     columns = {
-        "policy": names,
+        "policy": policy_cells,
         "expected_cost": estimate_cells(table, "expected_cost", "expected_cost_"),
     }
     columns |= {rate: rate_cells(table, rate, f"{rate}_") for rate in metrics.RATES}
@@ -136,15 +139,22 @@ def verdict_table(target_verdicts: Sequence[TargetVerdict]) -> ReportTable:
 
 def verdict_sentence(name: str, target_verdicts: Sequence[TargetVerdict]) -> str:
     """What the verdicts come to, in words, with coverage and over-ask."""
-    says = [verdict.says for verdict in target_verdicts if verdict.is_target]
-    beside = ", ".join(
+    verdict_words = [verdict.says for verdict in target_verdicts if verdict.is_target]
+    further_rates = ", ".join(
         f"{verdict.name} {percent(verdict.k / verdict.n if verdict.n else float('nan'))}"
         for verdict in target_verdicts
         if not verdict.is_target
     )
-    bought = f", {says.count(BOUGHT)} only by asking back or refusing" if BOUGHT in says else ""
-    lead = f"{cut_text(name)} meets {says.count('met')} of {len(says)} targets{bought}"
-    return f"{lead} ({beside})." if beside else f"{lead}."
+    bought_clause = (
+        f", {verdict_words.count(BOUGHT)} only by asking back or refusing"
+        if BOUGHT in verdict_words
+        else ""
+    )
+    target_clause = (
+        f"{cut_text(name)} meets {verdict_words.count('met')} of {len(verdict_words)} "
+        f"targets{bought_clause}"
+    )
+    return f"{target_clause} ({further_rates})." if further_rates else f"{target_clause}."
 
 
 def reach_sentence(reach: Reachable) -> str:
@@ -165,10 +175,14 @@ def threshold_unit(path: str, known: SignalSet = BUILT_IN_SET) -> str:
 
     Known: signals of the trace, which has the units of its own.
     """
-    swept = threshold_at(path)
-    if swept is None:
+    swept_threshold = threshold_at(path)
+    if swept_threshold is None:
         return ""
-    return known.signal(swept.signal).unit.name if swept.signal in known.names else swept.unit.name
+    return (
+        known.signal(swept_threshold.signal).unit.name
+        if swept_threshold.signal in known.names
+        else swept_threshold.unit.name
+    )
 
 
 MOST_FLIPS = 60
@@ -184,13 +198,14 @@ def _setting(value: Any, counterpart: Any) -> str:  # noqa: ANN401 - thresholds 
 
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> ReportTable:
     """Thresholds and switches that differ."""
-    pairs = incumbent.diff(tuned).items()
-    changes = {path: pair for path, pair in pairs if path not in WHOLE_VALUES}
+    value_pairs = incumbent.diff(tuned).items()
+    changes = {path: value_pair for path, value_pair in value_pairs if path not in WHOLE_VALUES}
     columns = {
         "path": list(changes),
-        cut_text(first): [number_cell(_setting(*pair)) for pair in changes.values()],
+        cut_text(first): [number_cell(_setting(*value_pair)) for value_pair in changes.values()],
         f"changed by {cut_text(second)} to": [
-            number_cell(_setting(after, before)) for before, after in changes.values()
+            number_cell(_setting(tuned_value, incumbent_value))
+            for incumbent_value, tuned_value in changes.values()
         ],
     }
     return column_table("Thresholds and switches that differ.", columns)

@@ -34,19 +34,19 @@ def probability_histograms(signals: AnswerSignals, status: CodeArray) -> IntArra
     Args:
       status: decisions, [Q].
     """
-    score = 100.0 * signals.score[P_RIGHT]
-    cells = [
+    percent_scores = 100.0 * signals.score[P_RIGHT]
+    outcome_cells = [
         [
-            _fine_counts(score[(signals.label == label) & (status == decision)])
+            _fine_counts(percent_scores[(signals.label == label) & (status == decision)])
             for decision in Status
         ]
         for label in Status
     ]
-    return np.array(cells)
+    return np.array(outcome_cells)
 
 
-def _fine_counts(score: FloatArray) -> IntArray:
-    return np.histogram(score[~np.isnan(score)], FINE_EDGES)[0]
+def _fine_counts(percent_scores: FloatArray) -> IntArray:
+    return np.histogram(percent_scores[~np.isnan(percent_scores)], FINE_EDGES)[0]
 
 
 def confusion_counts(decisions: CaseVerdicts) -> IntArray:
@@ -66,16 +66,21 @@ def decided_by_label(decisions: CaseVerdicts) -> dict[tuple[str, Status], IntArr
     Raises:
       ValueError: some case has no label.
     """
-    label = check_labelled(decisions.label_code)
-    names = decisions.decided_by.astype(str)
-    rows = {
-        (name, status): np.bincount(
-            label[(names == name) & (decisions.status == status)], minlength=len(Status)
+    case_labels = check_labelled(decisions.label_code)
+    stage_names = decisions.decided_by.astype(str)
+    label_counts = {
+        (stage_name, status): np.bincount(
+            case_labels[(stage_names == stage_name) & (decisions.status == status)],
+            minlength=len(Status),
         )
-        for name in sorted(np.unique(names).tolist(), key=chain_place)
+        for stage_name in sorted(np.unique(stage_names).tolist(), key=chain_place)
         for status in Status
     }
-    return {pair: row for pair, row in rows.items() if row.any()}
+    return {
+        stage_and_status: counts
+        for stage_and_status, counts in label_counts.items()
+        if counts.any()
+    }
 
 
 def harm(decisions: CaseVerdicts) -> IntArray:
@@ -83,9 +88,9 @@ def harm(decisions: CaseVerdicts) -> IntArray:
 
     3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right.
     """
-    refused = (decisions.status == Status.refuse) & (decisions.label_code == Status.ok)
-    wrong = np.where(decisions.status == Status.ok, 3, np.where(refused, 2, 1))
-    return np.where(decisions.right, 0, wrong)
+    is_false_refusal = (decisions.status == Status.refuse) & (decisions.label_code == Status.ok)
+    harm_codes = np.where(decisions.status == Status.ok, 3, np.where(is_false_refusal, 2, 1))
+    return np.where(decisions.right, 0, harm_codes)
 
 
 def flipped_cases(before: CaseVerdicts, after: CaseVerdicts) -> list[int]:
@@ -116,20 +121,39 @@ def threshold_curves(
       policies: by name, whose values are marked where they decide by the same rule.
       subject: name of the policy.
     """
-    rule = policies[subject].decision.rule
-    alike = {name: policy for name, policy in policies.items() if policy.decision.rule == rule}
-    path = RATIO if rule == EXPECTED_COST else None
+    decision_rule = policies[subject].decision.rule
+    comparable_policies = {
+        policy_name: policy
+        for policy_name, policy in policies.items()
+        if policy.decision.rule == decision_rule
+    }
+    ratio_path = RATIO if decision_rule == EXPECTED_COST else None
     with warnings.catch_warnings():
         # the page says of its cases what a warning of `steps` would
         warnings.simplefilter("ignore")
-        steps = replay.steps(trace, policies[subject], path=path, arm=arm, resolution=MOST_STEPS)
+        steps = replay.steps(
+            trace, policies[subject], path=ratio_path, arm=arm, resolution=MOST_STEPS
+        )
     curves = []
-    groups: list[Any] = [(RATIO, steps)] if path else list(steps.groupby("path", sort=False))
-    for swept, frame in groups:
-        if len(frame) > 1 and (path or not swept.startswith("decision.")):
-            values = {name: policy.value(swept) for name, policy in alike.items()}
-            marks = {name: float(value) for name, value in values.items() if value is not None}
-            shown = frame.drop(columns="path", errors="ignore").reset_index(drop=True)
-            curves.append(ThresholdCurve(swept, shown, marks))
-    idle = [RATIO] * (not curves) if path else steps.attrs["idle"]
-    return curves, [swept for swept in idle if path or not swept.startswith("decision.")]
+    path_groups: list[Any] = (
+        [(RATIO, steps)] if ratio_path else list(steps.groupby("path", sort=False))
+    )
+    for threshold_path, step_rows in path_groups:
+        if len(step_rows) > 1 and (ratio_path or not threshold_path.startswith("decision.")):
+            policy_values = {
+                policy_name: policy.value(threshold_path)
+                for policy_name, policy in comparable_policies.items()
+            }
+            policy_marks = {
+                policy_name: float(policy_value)
+                for policy_name, policy_value in policy_values.items()
+                if policy_value is not None
+            }
+            shown_steps = step_rows.drop(columns="path", errors="ignore").reset_index(drop=True)
+            curves.append(ThresholdCurve(threshold_path, shown_steps, policy_marks))
+    idle_paths = [RATIO] * (not curves) if ratio_path else steps.attrs["idle"]
+    return curves, [
+        threshold_path
+        for threshold_path in idle_paths
+        if ratio_path or not threshold_path.startswith("decision.")
+    ]

@@ -53,43 +53,58 @@ if TYPE_CHECKING:
     from raglab.lab.study_result import TuneResult
     from raglab.store.traces import StudyTrace
 
-TUNED = "tuned"  # name of the policy that a page is about
-MOST_SLICES = 20
+TUNED_NAME = "tuned"  # name of the policy that a page is about
+MAX_SLICES = 20
 
 
-def weak_spots(judged: ReportData) -> list[Block]:
+def weak_spots(report_data: ReportData) -> list[Block]:
     """Pass rate of the subject by slices, worst first."""
-    frame, subject = slices(judged.decisions[judged.subject]), cut_text(judged.subject)
-    below = frame[frame["rate"] < frame["rest"]]
-    shown = below.head(MOST_SLICES)
-    if not len(shown):
+    slice_table, subject = (
+        slices(report_data.decisions[report_data.subject]),
+        cut_text(report_data.subject),
+    )
+    weaker_slices = slice_table[slice_table["rate"] < slice_table["rest"]]
+    shown_slices = weaker_slices.head(MAX_SLICES)
+    if not len(shown_slices):
         return [Text(f"{subject} passes in no slice less often than elsewhere.")]
-    says = np.select([shown["flag"], shown["p_holm"].isna()], ["worse", "too few"], "by chance?")
-    columns = {
+    slice_words = np.select(
+        [shown_slices["flag"], shown_slices["p_holm"].isna()], ["worse", "too few"], "by chance?"
+    )
+    slice_columns = {
         "slice": [
-            f"{name} = {cut_text(str(value))}"
-            for name, value in zip(shown["column"], shown["value"], strict=True)
+            f"{column} = {cut_text(str(slice_value))}"
+            for column, slice_value in zip(
+                shown_slices["column"], shown_slices["value"], strict=True
+            )
         ],
-        "pass rate": [share_cell(k, n) for k, n in shown[["k", "n"]].to_numpy().tolist()],
-        "all other cases": percent_cells(shown["rest"]),
-        "p": shown["p_holm"],
-        "says": [Cell(text, mark="bad" if text == "worse" else "") for text in says.tolist()],
+        "pass rate": [
+            share_cell(n_passed, n_cases)
+            for n_passed, n_cases in shown_slices[["k", "n"]].to_numpy().tolist()
+        ],
+        "all other cases": percent_cells(shown_slices["rest"]),
+        "p": shown_slices["p_holm"],
+        "says": [
+            Cell(slice_word, mark="bad" if slice_word == "worse" else "")
+            for slice_word in slice_words.tolist()
+        ],
     }
     caption = (
-        f"Slices in which {subject} passes less often than on all other cases, {len(shown)} of "
-        f"{len(below)} (of {len(frame)} in all); p by Fisher's exact test, corrected (Holm)."
+        f"Slices in which {subject} passes less often than on all other cases, "
+        f"{len(shown_slices)} of "
+        f"{len(weaker_slices)} (of {len(slice_table)} in all); p by Fisher's exact test, "
+        "corrected (Holm)."
     )
-    return [column_table(caption, columns)]
+    return [column_table(caption, slice_columns)]
 
 
-def cockpit_section(judged: ReportData) -> list[Block]:
+def cockpit_section(report_data: ReportData) -> list[Block]:
     """The frozen cockpit, where one was given; that of a study shows the cases tuned on."""
-    if judged.cockpit is None:
+    if report_data.cockpit is None:
         return []
     caption = "The cockpit around the policy that it was frozen with."
-    if judged.study is not None:
+    if report_data.study is not None:
         caption += f" Of the cases tuned on: what was fitted or chosen on them is {IN_SAMPLE}."
-    return [Frame(caption, judged.cockpit)]
+    return [Frame(caption, report_data.cockpit)]
 
 
 Maker = Callable[[ReportData], list[Block]]
@@ -143,14 +158,17 @@ PARTS = {
 }
 
 
-def _parts(judged: ReportData) -> list[ReportPart]:
+def _parts(report_data: ReportData) -> list[ReportPart]:
     """Parts whose sections have something to say."""
-    part, sections = "", dict[str, list[ReportSection]]()
-    for title, make in SECTIONS.items():
-        part = PARTS.get(title, part)
-        if blocks := make(judged):
-            sections.setdefault(part, []).append(ReportSection(title, blocks))
-    return [ReportPart(title, of_part) for title, of_part in sections.items()]
+    part_title, sections_by_part = "", dict[str, list[ReportSection]]()
+    for section_title, make in SECTIONS.items():
+        part_title = PARTS.get(section_title, part_title)
+        if blocks := make(report_data):
+            sections_by_part.setdefault(part_title, []).append(ReportSection(section_title, blocks))
+    return [
+        ReportPart(section_title, part_sections)
+        for section_title, part_sections in sections_by_part.items()
+    ]
 
 
 @answered_traces("trace")
@@ -160,7 +178,7 @@ def write_report(
     *,
     out: str | Path,
     arm: str | None = None,
-    tuned: str = TUNED,
+    tuned: str = TUNED_NAME,
     incumbent: str = DEFAULTS,
     flat_ranges: pd.DataFrame | None = None,
     trials: pd.DataFrame | None = None,
@@ -234,27 +252,39 @@ def write_report(
     )
     if incumbent == DEFAULTS and len(policies) == 1:
         (incumbent,) = policies
-    judged = _report_data(trace, policies, arm, tuned, incumbent, split, goal)
-    subject = judged.policies[judged.subject]
+    report_data = _report_data(trace, policies, arm, tuned, incumbent, split, goal)
+    subject_policy = report_data.policies[report_data.subject]
     # A free policy learned nothing, whatever made it.
-    named = {name: policy for name, policy in policies.items() if name not in FREE_POLICIES}
-    rows = zip(named, trace_learned(list(named.values()), trace), strict=True)
-    learned = {name: row for name, row in rows if row.k or row.unknown}
+    learning_policies = {
+        policy_name: policy
+        for policy_name, policy in policies.items()
+        if policy_name not in FREE_POLICIES
+    }
+    learned_rows = zip(
+        learning_policies, trace_learned(list(learning_policies.values()), trace), strict=True
+    )
+    learned_by_name = {
+        policy_name: learned_row
+        for policy_name, learned_row in learned_rows
+        if learned_row.k or learned_row.unknown
+    }
     if study is not None:
         in_sample, n_certify = study.in_sample, study.n_certify
     else:
         # A study knows its splits; without one the policies' own records say what learned from
         # these cases (rule S6.11).
-        in_sample = tuple(name for name, row in learned.items() if row.k)
-        n_certify = _n_certify(trace, subject)
+        in_sample = tuple(
+            policy_name for policy_name, learned_row in learned_by_name.items() if learned_row.k
+        )
+        n_certify = _n_certify(trace, subject_policy)
     # a study says it among its findings
-    unmeasured = () if study else unmeasured_note(trace, subject)
-    judged = judged._replace(
+    unmeasured_notes = () if study else unmeasured_note(trace, subject_policy)
+    report_data = report_data._replace(
         in_sample=in_sample,
-        learned=learned,
+        learned=learned_by_name,
         n_certify=n_certify,
         failed=failed,
-        notes=(*notes, *unmeasured),
+        notes=(*notes, *unmeasured_notes),
         trials=trials,
         flat_ranges=flat_ranges,
         study=study,
@@ -262,29 +292,29 @@ def write_report(
         cockpit=cockpit,
         review=review,
     )
-    judged = with_mix_costs(judged, goal)
-    report_parts = _parts(judged)
+    report_data = with_mix_costs(report_data, goal)
+    report_parts = _parts(report_data)
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
-    page = Path(out)
-    folder = page.with_name(f"{page.stem}_figures")
-    make_folder(folder)
+    page_path = Path(out)
+    figure_folder = page_path.with_name(f"{page_path.stem}_figures")
+    make_folder(figure_folder)
     for block in blocks_of(report_parts):
         if isinstance(block, Picture):
-            write_bytes(block.png, folder / f"{block.name}.png")
+            write_bytes(block.png, figure_folder / f"{block.name}.png")
     corpus = cut_text(str(trace.meta.get("corpus", "a corpus")))
-    first = first_screen(judged, study, costs, min_coverage, max_over_ask)
-    title = f"Report on {corpus}: {cut_text(judged.subject)}"
-    write_text(render_page(title, first, report_parts), page)
-    return page
+    opening = first_screen(report_data, study, costs, min_coverage, max_over_ask)
+    page_title = f"Report on {corpus}: {cut_text(report_data.subject)}"
+    write_text(render_page(page_title, opening, report_parts), page_path)
+    return page_path
 
 
 def _n_certify(trace: TraceView, subject: Policy) -> int | None:
     """Answerable cases of split certify, where the subject learned from none of its cases."""
-    held_out = trace.counted().get("certify")
-    if held_out is None:
+    certify_queries = trace.counted().get("certify")
+    if certify_queries is None:
         return None
-    (own,) = trace_learned([subject], cast("StudyTrace", trace).split("certify"))
-    return None if own.k or own.unknown else held_out.get("ok", 0)
+    (policy_cases,) = trace_learned([subject], cast("StudyTrace", trace).split("certify"))
+    return None if policy_cases.k or policy_cases.unknown else certify_queries.get("ok", 0)
 
 
 def _report_data(
@@ -304,22 +334,28 @@ def _report_data(
         refuse("policies must hold the incumbent", value, "give its name as incumbent")
     _check_tuned(policies, tuned, incumbent)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
-    name = trace.arms[0] if arm is None else arm
-    every, replayed = list(policies.values()), held_trace(trace)
-    counts = replay.tally(replayed, every, name)
-    weighed, _ = replay.trace_weighings(replayed, counts.cells, goal.mix, every, name)
-    table = replay.rate_table(counts, every, costs=goal.costs, weighed_cells=weighed)
-    decided = replay.decide_policies(replayed, [policies[each] for each in names], name)
+    arm_name = trace.arms[0] if arm is None else arm
+    all_policies, replayed = list(policies.values()), held_trace(trace)
+    policy_tally = replay.tally(replayed, all_policies, arm_name)
+    weighed_counts, _ = replay.trace_weighings(
+        replayed, policy_tally.cells, goal.mix, all_policies, arm_name
+    )
+    policy_rates = replay.rate_table(
+        policy_tally, all_policies, costs=goal.costs, weighed_cells=weighed_counts
+    )
+    decisions = replay.decide_policies(
+        replayed, [policies[policy_name] for policy_name in names], arm_name
+    )
     return ReportData(
         trace=trace,
         replayed=replayed,
-        arm=name,
+        arm=arm_name,
         split=split,
         policies=policies,
         names=names,
-        decisions=dict(zip(names, decided, strict=True)),
-        signals=answer_signals(replayed, policies[names[-1]], name),
-        table=table.set_axis(list(policies), axis=0),
+        decisions=dict(zip(names, decisions, strict=True)),
+        signals=answer_signals(replayed, policies[names[-1]], arm_name),
+        table=policy_rates.set_axis(list(policies), axis=0),
         targets=goal.targets,
         mix=goal.traffic or metrics.SAMPLE,
         min_coverage=goal.min_coverage,
@@ -335,12 +371,14 @@ def _check_tuned(policies: Mapping[str, Policy], tuned: str, incumbent: str) -> 
     Raises:
       ValueError: see above.
     """
-    rest = [name for name in policies if name != incumbent]
+    other_names = [name for name in policies if name != incumbent]
     # baselines may stand beside an incumbent alone
-    if tuned in policies or (tuned == TUNED and len(rest) != 1):
+    if tuned in policies or (tuned == TUNED_NAME and len(other_names) != 1):
         return
-    value = f"{', '.join(map(cut_text, rest)) or 'none'} and tuned={tuned!r}"
+    names_text = f"{', '.join(map(cut_text, other_names)) or 'none'} and tuned={tuned!r}"
     rule = "policies must hold the tuned one beside the incumbent"
-    if tuned != TUNED:
-        refuse(rule, value, "give the name of one of the policies as tuned, or leave tuned out")
-    warn_user(f"{rule}, got {value}: the page compares nothing; say tuned={rest[0]!r}.")
+    if tuned != TUNED_NAME:
+        refuse(
+            rule, names_text, "give the name of one of the policies as tuned, or leave tuned out"
+        )
+    warn_user(f"{rule}, got {names_text}: the page compares nothing; say tuned={other_names[0]!r}.")

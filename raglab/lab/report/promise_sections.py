@@ -43,40 +43,50 @@ RETESTS = {
 }
 
 
-def own_certificate(judged: ReportData) -> Mapping[str, Any] | None:
+def own_certificate(report_data: ReportData) -> Mapping[str, Any] | None:
     """Certificate of the subject; None where it has none, or one that is not valid (rule S6.10)."""
-    policy = judged.policies[judged.subject]
+    policy = report_data.policies[report_data.subject]
     return None if certificate_defect(policy) else policy.certificate
 
 
-def promise_line(judged: ReportData) -> tuple[str, Mark]:
+def promise_line(report_data: ReportData) -> tuple[str, Mark]:
     """What is promised of the subject, in a line: rates, confidence, look, re-test.
 
     Or that nothing is, and why.
     """
-    subject, certificate = cut_text(judged.subject), own_certificate(judged)
-    if defect := certificate_defect(judged.policies[judged.subject]):
+    subject, certificate = cut_text(report_data.subject), own_certificate(report_data)
+    if defect := certificate_defect(report_data.policies[report_data.subject]):
         return f"Nothing: the certificate of {subject} is not valid: {defect}", "bad"
     if certificate is None:
-        tested = "was tested and is" if judged.is_tested else "is"
-        failed = f"{tested} {judged.refusal}" if judged.refusal else "holds no certificate"
-        return f"Nothing: {subject} {failed}.", ""
-    looks, promises = int(certificate["looks"]), certificate["promises"]
-    sure = f"{_confidence(certificate['delta'])} confidence"
-    if looks > 1:
-        every = _confidence(min(1.0, certificate["spent"]))
-        sure += f" for this test alone, {every} for all {looks} together"
-    rates = " and ".join(_target(promise["name"], promise["alpha"]) for promise in promises)
-    together = ", all together," * (len(promises) > 1)
-    cases = f"questions like the {certificate.get('cases', DASH)} cases that certified it"
-    here, basis = judged.decisions[judged.subject].basis, certificate["basis"]
-    text = f"{rates}{together} with {sure}, on {cases}. They were judged by {basis}"
-    if basis_conflict(basis, here):
-        return f"{text}, this page by {here}: certify again.", "bad"
-    retest, _ = _retest_blocks(judged, certificate)
+        tested_verb = "was tested and is" if report_data.is_tested else "is"
+        failure = (
+            f"{tested_verb} {report_data.refusal}"
+            if report_data.refusal
+            else "holds no certificate"
+        )
+        return f"Nothing: {subject} {failure}.", ""
+    n_looks, promises = int(certificate["looks"]), certificate["promises"]
+    confidence_text = f"{_confidence(certificate['delta'])} confidence"
+    if n_looks > 1:
+        joint_confidence = _confidence(min(1.0, certificate["spent"]))
+        confidence_text += f" for this test alone, {joint_confidence} for all {n_looks} together"
+    rate_targets = " and ".join(_target(promise["name"], promise["alpha"]) for promise in promises)
+    joint_clause = ", all together," * (len(promises) > 1)
+    case_text = f"questions like the {certificate.get('cases', DASH)} cases that certified it"
+    page_basis, certified_basis = (
+        report_data.decisions[report_data.subject].basis,
+        certificate["basis"],
+    )
+    promise_text = (
+        f"{rate_targets}{joint_clause} with {confidence_text}, on {case_text}. They were judged "
+        f"by {certified_basis}"
+    )
+    if basis_conflict(certified_basis, page_basis):
+        return f"{promise_text}, this page by {page_basis}: certify again.", "bad"
+    retest, _ = _retest_blocks(report_data, certificate)
     if retest is None:
-        return f"{text}.", ""
-    return f"{text}. {RETESTS[retest.verdict]}", MARKS.get(retest.verdict, "")
+        return f"{promise_text}.", ""
+    return f"{promise_text}. {RETESTS[retest.verdict]}", MARKS.get(retest.verdict, "")
 
 
 def _target(name: str, alpha: float) -> str:
@@ -93,84 +103,93 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
     return [*_certificate_blocks(judged), *_group_blocks(judged)]
 
 
-def _certificate_blocks(judged: ReportData) -> list[Block]:
+def _certificate_blocks(report_data: ReportData) -> list[Block]:
     import pandas as pd
 
-    certificate = own_certificate(judged)
+    certificate = own_certificate(report_data)
     if certificate is None:
-        return _requirement_blocks(judged)
-    known = "" if certificate["looks_recorded"] else " known of"
-    rows = {
+        return _requirement_blocks(report_data)
+    record_clause = "" if certificate["looks_recorded"] else " known of"
+    certificate_rows = {
         "certified on": f"{certificate.get('cases', DASH)} cases, judged by {certificate['basis']}",
         "candidates tested": (
             f"{certificate.get('tested', DASH)} of {certificate.get('candidates', DASH)}"
         ),
         "cases for their order": str(certificate.get("pilot", 0)),
         "binding": certificate.get("binding", DASH),
-        "looks": f"{certificate['looks']}{known}",
+        "looks": f"{certificate['looks']}{record_clause}",
         # deltas of all looks add up
         "chance that a look errs": percent(min(1.0, float(certificate["spent"]))),
         "coverage": percent(float(certificate.get("coverage", np.nan))),
         "over-ask": percent(float(certificate.get("over_ask_rate", np.nan))),
     }
-    facts = column_table("How it was certified.", {"what": rows.keys(), "which": rows.values()})
-    notes = []
+    facts_table = column_table(
+        "How it was certified.",
+        {"what": certificate_rows.keys(), "which": certificate_rows.values()},
+    )
+    warnings = []
     if certificate.get("rests_on_asking"):
-        note = asking_note(float(certificate["over_ask_rate"]), certificate.get("also_kept_by", ()))
-        notes.append(Text(note, warning=True))
-    retest, texts = _retest_blocks(judged, certificate)
-    sure = _confidence(certificate["delta"])
-    caption = f"Promises as they were certified, with bounds at {sure} confidence."
-    promises = pd.DataFrame(certificate["promises"]).rename(columns=HEADS)
-    blocks: list[Block] = [frame_table(caption, promises)]
+        asking_text = asking_note(
+            float(certificate["over_ask_rate"]), certificate.get("also_kept_by", ())
+        )
+        warnings.append(Text(asking_text, warning=True))
+    retest, retest_texts = _retest_blocks(report_data, certificate)
+    confidence_text = _confidence(certificate["delta"])
+    caption = f"Promises as they were certified, with bounds at {confidence_text} confidence."
+    promise_table = pd.DataFrame(certificate["promises"]).rename(columns=HEADS)
+    blocks: list[Block] = [frame_table(caption, promise_table)]
     if retest is not None:
-        blocks.append(frame_table(f"Re-test on {judged.place}.", retest.table))
-    return [*blocks, *notes, *texts, facts]
+        blocks.append(frame_table(f"Re-test on {report_data.place}.", retest.table))
+    return [*blocks, *warnings, *retest_texts, facts_table]
 
 
-def _group_blocks(judged: ReportData) -> list[Block]:
+def _group_blocks(report_data: ReportData) -> list[Block]:
     """Rates of this page's groups, of a subject with group biases, groups with most cases first."""
-    policy = judged.policies[judged.subject]
+    policy = report_data.policies[report_data.subject]
     model = policy.structure.decision
     if model is None or model.groups is None:
         return []
-    targets = _rate_targets(judged) or _usual_target(judged)
+    targets = _rate_targets(report_data) or _usual_target(report_data)
     attribute = model.groups.attribute
-    frame = group_rates(judged.replayed, policy, attribute, targets=targets, arm=judged.arm)
+    frame = group_rates(
+        report_data.replayed, policy, attribute, targets=targets, arm=report_data.arm
+    )
     frame = frame.sort_values("cases", ascending=False, kind="stable")
     shown = frame.head(MOST_ROWS).drop(columns="need")
-    caption = f"Rates by {attribute} on {judged.place}, {len(shown)} of {len(frame)} rows. {COMMON}"
+    caption = (
+        f"Rates by {attribute} on {report_data.place}, {len(shown)} of {len(frame)} rows. {COMMON}"
+    )
     return [frame_table(caption, shown)]
 
 
 def _retest_blocks(
-    judged: ReportData, certificate: Mapping[str, Any]
+    report_data: ReportData, certificate: Mapping[str, Any]
 ) -> tuple[Retest | None, list[Text]]:
     """Re-test on the cases of this page, and what to say of it.
 
     None where the certificate saw these cases.
     """
-    used = judged.trace.counted().keys() & set(PILOT_AND_CERTIFY)
-    if used or trace_hash(judged.trace) == certificate["cases_hash"]:
+    used_splits = report_data.trace.counted().keys() & set(PILOT_AND_CERTIFY)
+    if used_splits or trace_hash(report_data.trace) == certificate["cases_hash"]:
         return None, [Text("No re-test: the certificate was made with these cases.")]
     try:
-        retest = check_policy(judged.trace, judged.policies[judged.subject])
+        retest = check_policy(report_data.trace, report_data.policies[report_data.subject])
     except ValueError as error:  # another arm or basis, or answers that are missing
         return None, [Text(f"No re-test: {cut_text(str(error))}", warning=True)]
-    text = (
+    retest_text = (
         f"{RETESTS[retest.verdict]} Coverage {percent(retest.coverage)}, over-ask "
         f"{percent(retest.over_ask)}."
     )
-    notes = [Text(note, warning=True) for note in retest.notes]
-    return retest, [Text(text, warning=retest.verdict == "broken"), *notes]
+    warnings = [Text(note, warning=True) for note in retest.notes]
+    return retest, [Text(retest_text, warning=retest.verdict == "broken"), *warnings]
 
 
-def _targets(judged: ReportData) -> Mapping[str, float]:
+def _targets(report_data: ReportData) -> Mapping[str, float]:
     """Targets of the certificate, or of the certification that failed; else those of the page."""
-    promises = (own_certificate(judged) or {}).get("promises", ())
-    if promises or judged.failed is None:
-        return {row["name"]: row["alpha"] for row in promises} or judged.targets
-    return {promise.name: promise.alpha for promise in judged.failed.certificate.promises}
+    promises = (own_certificate(report_data) or {}).get("promises", ())
+    if promises or report_data.failed is None:
+        return {row["name"]: row["alpha"] for row in promises} or report_data.targets
+    return {promise.name: promise.alpha for promise in report_data.failed.certificate.promises}
 
 
 def _rate_targets(judged: ReportData) -> dict[str, float]:
@@ -179,36 +198,36 @@ def _rate_targets(judged: ReportData) -> dict[str, float]:
     return {name: alpha for name, alpha in stated if name in OBJECTIVES and alpha > 0.0}
 
 
-def _usual_target(judged: ReportData) -> dict[str, float]:
-    return {"hallucination_rate": _alpha(len(judged.signals.right), None)}
+def _usual_target(report_data: ReportData) -> dict[str, float]:
+    return {"hallucination_rate": _alpha(len(report_data.signals.right), None)}
 
 
-def _requirement_blocks(judged: ReportData) -> list[Block]:
+def _requirement_blocks(report_data: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
-    signals, failed = judged.signals, judged.failed
+    signals, failed = report_data.signals, report_data.failed
     blocks: list[Block] = []
     if failed is not None:
-        blocks.append(Text(f"{cut_text(judged.subject)} is {judged.refusal}."))
+        blocks.append(Text(f"{cut_text(report_data.subject)} is {report_data.refusal}."))
         if failed.certificate.looks:  # else too few cases for any policy: nothing was counted
             lacks = need_frame(failed.needs, failed.certificate.cases + failed.failed)
             blocks.append(
                 frame_table("What was tested.", failed.certificate.table.rename(columns=HEADS))
             )
             blocks.append(frame_table(f"On the cases certified on. {NEEDS}", lacks))
-    elif judged.in_sample:  # counts of these cases would promise what they cannot
+    elif report_data.in_sample:  # counts of these cases would promise what they cannot
         blocks.append(Text("A certificate takes cases that nothing was tuned on."))
-    elif judged.mix == metrics.SAMPLE:
-        stated = _rate_targets(judged)
+    elif report_data.mix == metrics.SAMPLE:
+        stated = _rate_targets(report_data)
         needs = {
-            name: data_need(alpha, *rate_counts(judged, name)[::-1], DELTA)
-            for name, alpha in (stated or _usual_target(judged)).items()
+            name: data_need(alpha, *rate_counts(report_data, name)[::-1], DELTA)
+            for name, alpha in (stated or _usual_target(report_data)).items()
         }
         lead = "" if stated else "No target is stated, a usual one is shown. "
-        where = f"On {judged.place} at {bound_confidence()} confidence. {NEEDS}"
+        where = f"On {report_data.place} at {bound_confidence()} confidence. {NEEDS}"
         blocks.append(frame_table(f"{lead}{where}", need_frame(needs, len(signals.right))))
-    best = best_sentence(signals, judged.place, judged.n_certify)
-    wanted = _targets(judged).get("hallucination_rate")
-    return [*blocks, Text(best), _diagnosis(signals, wanted, judged.place)]
+    best = best_sentence(signals, report_data.place, report_data.n_certify)
+    wanted = _targets(report_data).get("hallucination_rate")
+    return [*blocks, Text(best), _diagnosis(signals, wanted, report_data.place)]
 
 
 def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> ReportTable:
@@ -225,14 +244,14 @@ def _diagnosis(signals: AnswerSignals, wanted: float | None, place: str) -> Repo
     return frame_table(caption, frame)
 
 
-def _alpha(n: int, wanted: float | None) -> float:
+def _alpha(n_cases: int, target: float | None) -> float:
     """Risk that the diagnosis is made for.
 
     The wanted one, or the lowest usual one that so many cases could certify.
     """
-    lowest = certifiable(n)
+    lowest = certifiable(n_cases)
     lowest = USUAL_TARGETS[-1] if np.isnan(lowest) else lowest
-    return lowest if not wanted else max(wanted, lowest)
+    return lowest if not target else max(target, lowest)
 
 
 def best_sentence(signals: AnswerSignals, place: str, n_certify: int | None = None) -> str:
@@ -244,11 +263,14 @@ def best_sentence(signals: AnswerSignals, place: str, n_certify: int | None = No
         where there is none.
     """
     n_ok = int((signals.label == Status.ok).sum()) if n_certify is None else n_certify
-    where = place if n_certify is None else "split certify"
+    split_text = place if n_certify is None else "split certify"
     if not n_ok:
-        return f"No case of {where} is labelled ok, so nothing can be certified."
-    least = percent(float(metrics.upper_bound(0, n_ok, DELTA)))
-    return f"The {n_ok} answerable cases of {where}, all answered rightly, certify {least}."
+        return f"No case of {split_text} is labelled ok, so nothing can be certified."
+    least_certified = percent(float(metrics.upper_bound(0, n_ok, DELTA)))
+    return (
+        f"The {n_ok} answerable cases of {split_text}, all answered rightly, certify "
+        f"{least_certified}."
+    )
 
 
 def rate_counts(judged: ReportData, rate: str) -> tuple[int, int]:

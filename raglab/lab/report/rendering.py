@@ -29,11 +29,18 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
 
     The first screen, the contents and the parts.
     """
-    here = files("raglab.lab.report")
-    script = here.joinpath("tables.js").read_text(encoding="utf-8").strip()
-    frames = [block.html for block in blocks_of(parts) if isinstance(block, Frame)]
+    template_folder = files("raglab.lab.report")
+    script = template_folder.joinpath("tables.js").read_text(encoding="utf-8").strip()
+    frozen_pages = [block.html for block in blocks_of(parts) if isinstance(block, Frame)]
     # Scripts are allowed by their hash: text of a corpus on the page can never run.
-    scripts = {script, *(code for page in frames for code in inline_scripts(page))}
+    scripts = {
+        script,
+        *(
+            inline_code
+            for frozen_page in frozen_pages
+            for inline_code in inline_scripts(frozen_page)
+        ),
+    }
 
     def unbroken(text: str, *, tight: bool = False) -> str:
         """Text with unbroken percentages.
@@ -41,8 +48,12 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
         Args:
           tight: broken after a semicolon only, as counts and interval of a number are.
         """
-        whole = str(text).replace(" %", f"{UNBROKEN}%")
-        return whole.replace(" ", UNBROKEN).replace(f";{UNBROKEN}", "; ") if tight else whole
+        unbroken_text = str(text).replace(" %", f"{UNBROKEN}%")
+        return (
+            unbroken_text.replace(" ", UNBROKEN).replace(f";{UNBROKEN}", "; ")
+            if tight
+            else unbroken_text
+        )
 
     environment = Environment(
         autoescape=True,
@@ -54,7 +65,7 @@ def render_page(title: str, first: FirstScreen, parts: Sequence[ReportPart]) -> 
     environment.filters["unbroken"] = unbroken
     environment.filters["anchor"] = anchor
     return environment.from_string(
-        here.joinpath("report.html.j2").read_text(encoding="utf-8")
+        template_folder.joinpath("report.html.j2").read_text(encoding="utf-8")
     ).render(
         title=title,
         first=first,

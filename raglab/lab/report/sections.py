@@ -74,7 +74,7 @@ class ReportData(NamedTuple):
     """What every part reads.
 
     trace: in memory or of shards. replayed: the same, measured where it is in memory. names: the
-    incumbent, then the tuned policy where there is one; decisions: of these. table: of
+    incumbent, then the tuned policy if any; decisions: of these. table: of
     `replay.sweep`, the policies' names as index. targets: that the user stated. in_sample: policies
     that were fitted or chosen on the cases of the page. learned: by name, from how many of these
     cases each policy learned, where its own record says so. n_certify: answerable cases of split
@@ -127,11 +127,11 @@ class ReportData(NamedTuple):
     @property
     def place(self) -> str:
         """The page with the split that its cases belong to."""
-        splits = [cut_text(name) for name in self.trace.counted()]
-        known = [name for name in splits if name != NO_LABEL]
-        if not known:
+        split_names = [cut_text(split_name) for split_name in self.trace.counted()]
+        named_splits = [split_name for split_name in split_names if split_name != NO_LABEL]
+        if not named_splits:
             return "this page"
-        return f"this page (split{'s' if splits[1:] else ''} {', '.join(splits)})"
+        return f"this page (split{'s' if split_names[1:] else ''} {', '.join(split_names)})"
 
     @property
     def subject(self) -> str:
@@ -158,166 +158,208 @@ class ReportData(NamedTuple):
         return self.policies[name].decision.rule == EXPECTED_COST
 
 
-def head(judged: ReportData) -> list[Block]:
+def head(report_data: ReportData) -> list[Block]:
     """Corpus, trace, models; then what a reader must know."""
-    trace, meta = judged.trace, judged.trace.meta
+    trace, meta = report_data.trace, report_data.trace.meta
     parameters = meta.get("parameters", {})
-    documents, chunks = (meta.get(name, DASH) for name in ("n_documents", "n_chunks"))
-    facts = {
-        "corpus": f"{meta.get('corpus', DASH)} ({documents} documents, {chunks} passages)",
-        "trace": judged.trace_id or str(meta.get("fingerprint", DASH)),
+    n_documents, n_chunks = (meta.get(meta_key, DASH) for meta_key in ("n_documents", "n_chunks"))
+    source_facts = {
+        "corpus": f"{meta.get('corpus', DASH)} ({n_documents} documents, {n_chunks} passages)",
+        "trace": report_data.trace_id or str(meta.get("fingerprint", DASH)),
         "encoder": str(parameters.get("encoder", DASH)),
         "reranker": str(parameters.get("reranker", DASH)),
-        "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
-        "basis of correct": judged.decisions[judged.subject].basis_text(),
+        "arm": f"{report_data.arm} (of {', '.join(trace.arms)})",
+        "basis of correct": report_data.decisions[report_data.subject].basis_text(),
         "gates not measured": ", ".join(meta.get("gates_off", ())) or "none",
     }
     # the first note of a study stands at its candidates
-    notes = judged.notes if judged.study is None else judged.notes[1:]
-    every = dict.fromkeys((*notes, *missing_notes(judged.missing, "the judged cases")))
-    columns = {"what": facts.keys(), "which": facts.values()}
-    return [column_table("Source of this page.", columns), *(Text(note, True) for note in every)]
+    notes = report_data.notes if report_data.study is None else report_data.notes[1:]
+    all_notes = dict.fromkeys((*notes, *missing_notes(report_data.missing, "the judged cases")))
+    fact_columns = {"what": source_facts.keys(), "which": source_facts.values()}
+    return [
+        column_table("Source of this page.", fact_columns),
+        *(Text(note, True) for note in all_notes),
+    ]
 
 
-def verdict(judged: ReportData) -> list[Block]:
+def verdict(report_data: ReportData) -> list[Block]:
     """Verdict on every target beside coverage and over-ask, and how near one can come.
 
     Nothing without targets.
     """
-    if not judged.targets:
+    if not report_data.targets:
         return []
-    row: dict[Any, Any] = judged.table.loc[judged.subject].to_dict()
-    over_ask = judged.targets.get("over_ask_rate", judged.max_over_ask)
-    limits: dict[str, Any] = {"min_coverage": judged.min_coverage, "max_over_ask": over_ask}
-    reach = reachable(judged.signals, judged.table, judged.trials, judged.targets, **limits)
-    target_verdicts = verdicts(row, judged.targets, can=reach.together, **limits)
+    subject_rates: dict[Any, Any] = report_data.table.loc[report_data.subject].to_dict()
+    over_ask = report_data.targets.get("over_ask_rate", report_data.max_over_ask)
+    target_limits: dict[str, Any] = {
+        "min_coverage": report_data.min_coverage,
+        "max_over_ask": over_ask,
+    }
+    reach = reachable(
+        report_data.signals,
+        report_data.table,
+        report_data.trials,
+        report_data.targets,
+        **target_limits,
+    )
+    target_verdicts = verdicts(
+        subject_rates, report_data.targets, can=reach.together, **target_limits
+    )
     return [verdict_table(target_verdicts), Text(reach_sentence(reach))]
 
 
-def rates_section(judged: ReportData) -> list[Block]:
+def rates_section(report_data: ReportData) -> list[Block]:
     """Policies × rates, and the thresholds that differ."""
-    blocks: list[Block] = [rates_table(judged.table, judged.in_sample)]
-    if len(judged.names) > 1:
-        first, second = judged.names
-        blocks.append(changes_table(first, second, judged.policies[first], judged.policies[second]))
+    blocks: list[Block] = [rates_table(report_data.table, report_data.in_sample)]
+    if len(report_data.names) > 1:
+        incumbent, tuned = report_data.names
+        blocks.append(
+            changes_table(
+                incumbent, tuned, report_data.policies[incumbent], report_data.policies[tuned]
+            )
+        )
     return blocks
 
 
-def risk_coverage_section(judged: ReportData) -> list[Block]:
+def risk_coverage_section(report_data: ReportData) -> list[Block]:
     """Risk–coverage curves of the signals, with policies' points."""
-    rates = judged.table.drop_duplicates("policy_id")[["coverage", "hallucination_rate"]]
-    points = {
-        str(name): tuple(pair)
-        for name, pair in zip(rates.index, rates.to_numpy().tolist(), strict=True)
+    policy_rates = report_data.table.drop_duplicates("policy_id")[
+        ["coverage", "hallucination_rate"]
+    ]
+    policy_points = {
+        str(policy_name): tuple(rate_pair)
+        for policy_name, rate_pair in zip(
+            policy_rates.index, policy_rates.to_numpy().tolist(), strict=True
+        )
     }
-    by_signal = curves(judged.signals)
+    signal_curves = curves(report_data.signals)
     caption = (
         "Share of wrong answers over coverage: a line a signal over all its thresholds, a mark a "
-        f"policy that answers (n = {len(judged.trace):,} cases). Lines of fitted models are fair "
+        f"policy that answers (n = {len(report_data.trace):,} cases). Lines of fitted models "
+        "are fair "
         "on cases they were not fitted on."
     )
-    target = judged.targets.get("hallucination_rate")
-    drawn = figures.draw_risk_coverage(by_signal, points, target=target)
-    return [picture("risk_coverage", caption, drawn, judged.note)]
+    target_rate = report_data.targets.get("hallucination_rate")
+    figure = figures.draw_risk_coverage(signal_curves, policy_points, target=target_rate)
+    return [picture("risk_coverage", caption, figure, report_data.note)]
 
 
-def sweeps(judged: ReportData) -> list[Block]:
+def sweeps(report_data: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
-    named = {name: judged.policies[name] for name in judged.names}
-    shown, idle = threshold_curves(judged.replayed, named, judged.subject, judged.arm)
+    policies_by_name = {
+        policy_name: report_data.policies[policy_name] for policy_name in report_data.names
+    }
+    shown_curves, idle_paths = threshold_curves(
+        report_data.replayed, policies_by_name, report_data.subject, report_data.arm
+    )
     panels = [
         figures.Panel(
             curve.path,
-            threshold_unit(curve.path, judged.signals.known),
+            threshold_unit(curve.path, report_data.signals.known),
             curve.steps,
             curve.marks,
             curve.path == RATIO,
         )
-        for curve in shown
+        for curve in shown_curves
     ]
     caption = (
-        f"Exact rates of {judged.subject} over one threshold, the others as they are "
-        f"(n = {len(judged.trace):,} cases); vertical: values of the policies."
+        f"Exact rates of {report_data.subject} over one threshold, the others as they are "
+        f"(n = {len(report_data.trace):,} cases); vertical: values of the policies."
     )
     # A panel left out without a word would look like an error.
-    caption += f" Without effect: {', '.join(idle)}." if idle else ""
-    caption += " Dashed: targets." if set(judged.targets) & set(canvas.RATE_INKS) else ""
+    caption += f" Without effect: {', '.join(idle_paths)}." if idle_paths else ""
+    caption += " Dashed: targets." if set(report_data.targets) & set(canvas.RATE_INKS) else ""
     if not panels:
         return [Text(caption)]
-    drawn = figures.threshold_panels(panels, judged.targets)
-    return [picture("thresholds", caption, drawn, judged.note)]
+    figure = figures.threshold_panels(panels, report_data.targets)
+    return [picture("thresholds", caption, figure, report_data.note)]
 
 
-def stages_section(judged: ReportData) -> list[Block]:
+def stages_section(report_data: ReportData) -> list[Block]:
     """Label against decision, and what decided by label, for incumbent and tuned."""
-    counts = {name: confusion_counts(decisions) for name, decisions in judged.decisions.items()}
-    drawn = figures.confusion_matrices(counts)
-    by_policy = {name: decided_by_label(decisions) for name, decisions in judged.decisions.items()}
-    none = np.zeros(len(Status), dtype=np.int64)
-    pairs = sorted(
-        {pair for of_policy in by_policy.values() for pair in of_policy},
-        key=lambda at: (chain_place(at[0]), *at),
-    )
-    columns: dict[str, Any] = {
-        "decided by": [name for name, _ in pairs],
-        "decision": [status.name for _, status in pairs],
+    label_counts = {
+        name: confusion_counts(decisions) for name, decisions in report_data.decisions.items()
     }
-    for name, of_policy in by_policy.items():
+    figure = figures.confusion_matrices(label_counts)
+    deciding_stages = {
+        name: decided_by_label(decisions) for name, decisions in report_data.decisions.items()
+    }
+    no_cases = np.zeros(len(Status), dtype=np.int64)
+    stage_pairs = sorted(
+        {stage_pair for policy_stages in deciding_stages.values() for stage_pair in policy_stages},
+        key=lambda stage_key: (chain_place(stage_key[0]), *stage_key),
+    )
+    stage_columns: dict[str, Any] = {
+        "decided by": [name for name, _ in stage_pairs],
+        "decision": [status.name for _, status in stage_pairs],
+    }
+    for name, policy_stages in deciding_stages.items():
         for label in Status:
-            cases = [int(of_policy.get(pair, none)[label]) for pair in pairs]
-            columns[f"{cut_text(name)}: label {label.name}"] = cases
+            n_cases = [
+                int(policy_stages.get(stage_pair, no_cases)[label]) for stage_pair in stage_pairs
+            ]
+            stage_columns[f"{cut_text(name)}: label {label.name}"] = n_cases
     return [
-        picture("label_by_decision", "Cases by label and decision.", drawn, judged.note),
-        column_table("Cases by what decided, in the order of the chain.", columns),
+        picture("label_by_decision", "Cases by label and decision.", figure, report_data.note),
+        column_table("Cases by what decided, in the order of the chain.", stage_columns),
     ]
 
 
-def boundary_section(judged: ReportData) -> list[Block]:
+def boundary_section(report_data: ReportData) -> list[Block]:
     """Confidence of the subject's cases by label and two thresholds, if they decide anything."""
-    subject, policy = cut_text(judged.subject), judged.policies[judged.subject]
-    if judged.by_cost(judged.subject):
-        histograms = probability_histograms(judged.signals, judged.decisions[judged.subject].status)
-        drawn = figures.probability_by_label(histograms, FINE_EDGES)
+    subject, policy = cut_text(report_data.subject), report_data.policies[report_data.subject]
+    if report_data.by_cost(report_data.subject):
+        histograms = probability_histograms(
+            report_data.signals, report_data.decisions[report_data.subject].status
+        )
+        figure = figures.probability_by_label(histograms, FINE_EDGES)
         caption = f"{P_RIGHT} by label and by decision of {subject}, in bins of 4 points."
-        return [picture("probability_by_label", caption, drawn, judged.note)]
+        return [picture("probability_by_label", caption, figure, report_data.note)]
     if not policy.confidence.enabled:
         return [Text(f"The confidence gate of {subject} is off.")]
-    shown = DecisionBoundaryDisplay.from_trace(judged.trace, policy, judged.arm, name=subject)
-    caption = f"Confidence gate of {subject}, whatever gate decides. {shown.says}"
+    display = DecisionBoundaryDisplay.from_trace(
+        report_data.trace, policy, report_data.arm, name=subject
+    )
+    caption = f"Confidence gate of {subject}, whatever gate decides. {display.says}"
     return [
-        picture("decision_boundary", caption, shown.ax_, judged.note),
-        frame_table("Cases by zone and label, those decided rightly with interval.", shown.frame()),
+        picture("decision_boundary", caption, display.ax_, report_data.note),
+        frame_table(
+            "Cases by zone and label, those decided rightly with interval.", display.frame()
+        ),
     ]
 
 
-def search_section(judged: ReportData) -> list[Block]:
+def search_section(report_data: ReportData) -> list[Block]:
     """Flat ranges and the Pareto scatter of the trials, where given."""
-    flat_ranges, trials = judged.flat_ranges, judged.trials
+    flat_ranges, trials = report_data.flat_ranges, report_data.trials
     blocks: list[Block] = []
     if flat_ranges is not None:
         caption = "Range of each threshold, alone, at no cost on the cases it was tuned on."
         blocks.append(frame_table(caption, flat_ranges))
     if trials is not None:
-        refusal, wrong = trials[[*PLANE]].dropna().to_numpy(dtype=np.float64).T
-        best = front(refusal, wrong)
+        refusal_rates, wrong_rates = trials[[*PLANE]].dropna().to_numpy(dtype=np.float64).T
+        is_best = front(refusal_rates, wrong_rates)
         caption = (
-            f"{len(best)} trials on the cases tuned on, {int(best.sum())} beaten by none in both "
-            f"rates; {len(trials) - len(best)} without answers are left out."
+            f"{len(is_best)} trials on the cases tuned on, {int(is_best.sum())} beaten by none "
+            "in both "
+            f"rates; {len(trials) - len(is_best)} without answers are left out."
         )
-        drawn = figures.pareto(refusal, wrong, best, judged.targets)
-        blocks.append(picture("trials", caption, drawn))
+        figure = figures.pareto(refusal_rates, wrong_rates, is_best, report_data.targets)
+        blocks.append(picture("trials", caption, figure))
     return blocks
 
 
-def flips_section(judged: ReportData) -> list[Block]:
+def flips_section(report_data: ReportData) -> list[Block]:
     """Cases that incumbent and tuned decide differently."""
-    if len(judged.names) == 1:
+    if len(report_data.names) == 1:
         return []
-    first, second = judged.names
-    return flip_blocks(first, second, judged.decisions[first], judged.decisions[second])
+    incumbent, tuned = report_data.names
+    return flip_blocks(
+        incumbent, tuned, report_data.decisions[incumbent], report_data.decisions[tuned]
+    )
 
 
-MEASURES = {
+CALIBRATION_ERRORS = {
     "ECE": "ece",
     "smooth ECE": "smooth_ece",
     "Brier": "brier.score",
@@ -327,38 +369,51 @@ MEASURES = {
 }
 
 
-def reliability_section(judged: ReportData) -> list[Block]:
+def reliability_section(report_data: ReportData) -> list[Block]:
     """Confidence as a probability, or the P(right) that decides: reliability and errors."""
     from raglab.live.retriever import LATE_INTERACTION
 
-    name, unit = (P_RIGHT, 1.0) if P_RIGHT in judged.signals.score else ("confidence", 100.0)
-    known = ~np.isnan(judged.signals.score[name])
-    right, score = judged.signals.right[known], judged.signals.score[name][known]
-    if not len(score):
+    score_name, score_unit = (
+        (P_RIGHT, 1.0) if P_RIGHT in report_data.signals.score else ("confidence", 100.0)
+    )
+    has_score = ~np.isnan(report_data.signals.score[score_name])
+    is_right, scores = (
+        report_data.signals.right[has_score],
+        report_data.signals.score[score_name][has_score],
+    )
+    if not len(scores):
         return [Text("No case has a confidence.")]
-    shown = name if unit == 1.0 else f"{name} / {unit:g}"
+    score_text = score_name if score_unit == 1.0 else f"{score_name} / {score_unit:g}"
     # P(right) of a policy that is made for a mix is that of its traffic
-    weights = Goal(mix=judged.mix).case_weights(judged.signals.label)
-    by = None if weights is None or unit > 1.0 else weights[known]
-    as_it_is = ReliabilityDisplay.from_predictions(right, score / unit, weights=by, name=shown)
+    mix_weights = Goal(mix=report_data.mix).case_weights(report_data.signals.label)
+    case_weights = None if mix_weights is None or score_unit > 1.0 else mix_weights[has_score]
+    display = ReliabilityDisplay.from_predictions(
+        is_right, scores / score_unit, weights=case_weights, name=score_text
+    )
     # All that is drawn is shown in numbers too, for readers who cannot see the figure.
     caption = (
-        f"{shown} against the share that would be answered rightly, in bins of 0.1 that hold their "
-        f"upper edge (n = {len(judged.trace):,} cases)."
+        f"{score_text} against the share that would be answered rightly, in bins of 0.1 that "
+        "hold their "
+        f"upper edge (n = {len(report_data.trace):,} cases)."
     )
-    if judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION and unit > 1.0:
+    if (
+        report_data.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION
+        and score_unit > 1.0
+    ):
         caption += " Rank only until calibrated (rule S1.4)."
-    judgement = calibration.judged(right, score / unit)
-    errors = {
-        title: round(float(attrgetter(path)(judgement)), 3) for title, path in MEASURES.items()
+    judgement = calibration.judged(is_right, scores / score_unit)
+    error_values = {
+        error_title: round(float(attrgetter(error_path)(judgement)), 3)
+        for error_title, error_path in CALIBRATION_ERRORS.items()
     }
-    columns = {"error": errors.keys(), "value": errors.values()}
+    error_columns = {"error": error_values.keys(), "value": error_values.values()}
     return [
-        picture("reliability", caption, as_it_is.ax_, judged.note),
+        picture("reliability", caption, display.ax_, report_data.note),
         column_table(
-            f"Errors of {shown} (Brier = MCB − DSC + UNC); lower is better, but for DSC.", columns
+            f"Errors of {score_text} (Brier = MCB − DSC + UNC); lower is better, but for DSC.",
+            error_columns,
         ),
-        frame_table("The same in numbers.", as_it_is.frame()),
+        frame_table("The same in numbers.", display.frame()),
     ]
 
 
@@ -371,69 +426,86 @@ CLASS_WORDS = dict(
 )
 
 
-def candidates_section(judged: ReportData) -> list[Block]:
+def candidates_section(report_data: ReportData) -> list[Block]:
     """Why a candidate was selected, with costs side by side and gains over the incumbent."""
-    study = judged.study
+    study = report_data.study
     if study is None:
         return []
     # By the cross-fitted cost, on which the selection rests (rule S6.8).
-    costs = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
-    hidden = [] if study.unseen else ["report"]
+    sorted_costs = study.costs.sort_values(["cross_validated", "in_sample"], kind="stable")
+    hidden_columns = [] if study.unseen else ["report"]
     # Without targets there is nothing to meet, and a column of yes would claim it.
-    hidden += [] if judged.targets else ["meets_targets"]
-    roles = {study.incumbent: "incumbent", study.selected: "selected"}
-    frame = costs.drop(columns=[*hidden, "policy_id"], errors="ignore")
-    frame.insert(
-        0, "candidate", [Cell(cut_text(name), roles.get(name, "")) for name in frame.index]
+    hidden_columns += [] if report_data.targets else ["meets_targets"]
+    candidate_roles = {study.incumbent: "incumbent", study.selected: "selected"}
+    candidate_table = sorted_costs.drop(columns=[*hidden_columns, "policy_id"], errors="ignore")
+    candidate_table.insert(
+        0,
+        "candidate",
+        [
+            Cell(cut_text(candidate), candidate_roles.get(candidate, ""))
+            for candidate in candidate_table.index
+        ],
     )
     # The figure has error bars, since the smallest cost alone is no reason to select (rule S6.8).
-    drawn = figures.candidate_costs(study.costs, study.selected, study.incumbent)
+    figure = figures.candidate_costs(study.costs, study.selected, study.incumbent)
     figure_caption = (
         f"Expected cost a case; {cut_text(study.selected)} was selected, cross-validated. "
         f"Bars: standard error of the gain over {cut_text(study.incumbent)}, the policy to beat."
     )
     caption = "Costs a case; all but in_sample and report are cross-validated, where they can be."
     return [
-        *map(Text, judged.notes[:1]),
-        picture("candidates", figure_caption, drawn),
-        frame_table(caption, frame),
+        *map(Text, report_data.notes[:1]),
+        picture("candidates", figure_caption, figure),
+        frame_table(caption, candidate_table),
     ]
 
 
-def model_section(judged: ReportData) -> list[Block]:
+def model_section(report_data: ReportData) -> list[Block]:
     """Model and costs of a subject that decides by expected cost, signals of most weight first."""
-    section = judged.policies[judged.subject].decision
-    if not judged.by_cost(judged.subject) or section.model is None:
+    decision_section = report_data.policies[report_data.subject].decision
+    if not report_data.by_cost(report_data.subject) or decision_section.model is None:
         return []
-    model, known = section.model, judged.signals.known
-    parts = sorted(
-        model.parts.items(), key=lambda pair: (min(pair[1].weights) - max(pair[1].weights), pair[0])
+    model, signal_set = decision_section.model, report_data.signals.known
+    signal_parts = sorted(
+        model.parts.items(),
+        key=lambda signal_part: (
+            min(signal_part[1].weights) - max(signal_part[1].weights),
+            signal_part[0],
+        ),
     )
-    active = [(known.signal(name), part) for name, part in parts if any(part.weights)]
-    columns: dict[str, Any] = {
-        "signal": [*(Cell(signal.name, signal.meaning) for signal, _ in active), "bias"]
+    active_parts = [
+        (signal_set.signal(signal_name), model_part)
+        for signal_name, model_part in signal_parts
+        if any(model_part.weights)
+    ]
+    weight_columns: dict[str, Any] = {
+        "signal": [*(Cell(signal.name, signal.meaning) for signal, _ in active_parts), "bias"]
     }
-    for place, words in enumerate(CLASS_WORDS.values()):
-        weights = [part.weights[place] for _, part in active]
-        columns[words] = [_weight(weight) for weight in (*weights, model.bias[place])]
-    columns["centre"] = [*(part.center for _, part in active), DASH]
-    columns["scale"] = [*(part.scale for _, part in active), DASH]
+    for class_index, class_words in enumerate(CLASS_WORDS.values()):
+        class_weights = [model_part.weights[class_index] for _, model_part in active_parts]
+        weight_columns[class_words] = [
+            _weight(weight) for weight in (*class_weights, model.bias[class_index])
+        ]
+    weight_columns["centre"] = [*(model_part.center for _, model_part in active_parts), DASH]
+    weight_columns["scale"] = [*(model_part.scale for _, model_part in active_parts), DASH]
     caption = (
         "Logit of each class a scale above the centre. By the probabilities and the costs below "
         "the cheapest decides; a question back holds what is expected with probability "
         f"{model.asked_right:.2f}."
     )
-    costs = section.costs.model_dump()
-    by_outcome: dict[str, Any] = {"label": LABELS}
+    outcome_costs = decision_section.costs.model_dump()
+    cost_columns: dict[str, Any] = {"label": LABELS}
     for outcome in OUTCOMES:
-        by_outcome[outcome.replace("_", " ")] = [float(costs[label][outcome]) for label in LABELS]
-    cost_caption = f"Costs by label and outcome; wrong answers times {section.ratio:g}."
+        cost_columns[outcome.replace("_", " ")] = [
+            float(outcome_costs[label][outcome]) for label in LABELS
+        ]
+    cost_caption = f"Costs by label and outcome; wrong answers times {decision_section.ratio:g}."
     return [
-        column_table(caption, columns),
-        column_table(cost_caption, by_outcome),
+        column_table(caption, weight_columns),
+        column_table(cost_caption, cost_columns),
     ]
 
 
-def _weight(value: float) -> Cell:
-    """Part of a logit to two decimals, without the sign of a zero; a dash where there is none."""
-    return number_cell(f"{round(value, 2) + 0.0:+.2f}" if value else DASH)
+def _weight(logit_part: float) -> Cell:
+    """Part of a logit to two decimals, without the sign of a zero; a dash for 0."""
+    return number_cell(f"{round(logit_part, 2) + 0.0:+.2f}" if logit_part else DASH)

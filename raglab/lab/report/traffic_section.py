@@ -21,76 +21,100 @@ from raglab.values import counted
 MOST_ROWS = 20  # of days and of groups
 
 
-def with_mix_costs(judged: ReportData, goal: Goal) -> ReportData:
+def with_mix_costs(report_data: ReportData, goal: Goal) -> ReportData:
     """Costs of the subject and of policies without tuning over the share of ok, and its crossing.
 
     Those of the study where it was judged on the cases that it was tuned on.
     """
-    study = judged.study
+    study = report_data.study
     if study is not None and not study.unseen:
-        names = list(dict.fromkeys((study.selected, *FIXED_POLICIES)))
-        table = None if study.mix_costs is None else study.mix_costs.loc[names]
-        return judged._replace(crossing=study.crossing, mix_costs=table)
-    own = judged.policies[judged.subject]
-    free = [
-        name
-        for name in dict.fromkeys((*FIXED_POLICIES, judged.names[0]))
-        if name in judged.policies
-        and judged.policies[name].policy_id != own.policy_id
-        and name not in judged.in_sample
+        policy_names = list(dict.fromkeys((study.selected, *FIXED_POLICIES)))
+        mix_table = None if study.mix_costs is None else study.mix_costs.loc[policy_names]
+        return report_data._replace(crossing=study.crossing, mix_costs=mix_table)
+    subject_policy = report_data.policies[report_data.subject]
+    rival_names = [
+        policy_name
+        for policy_name in dict.fromkeys((*FIXED_POLICIES, report_data.names[0]))
+        if policy_name in report_data.policies
+        and report_data.policies[policy_name].policy_id != subject_policy.policy_id
+        and policy_name not in report_data.in_sample
     ]
-    weighed = inclusion_weights(judged.trace) is not None
-    if not free or judged.subject in judged.in_sample or weighed:
-        return judged
-    names = [judged.subject, *free]
-    codes = trace_codes(judged.replayed, [judged.policies[name] for name in names], judged.arm)
-    paid = dict(zip(names, metrics.cell_costs(goal.matrix)[CELL_OF_CODE[codes]], strict=True))
-    label = judged.signals.label.astype(np.int64)
+    is_weighed = inclusion_weights(report_data.trace) is not None
+    if not rival_names or report_data.subject in report_data.in_sample or is_weighed:
+        return report_data
+    policy_names = [report_data.subject, *rival_names]
+    outcome_codes = trace_codes(
+        report_data.replayed,
+        [report_data.policies[policy_name] for policy_name in policy_names],
+        report_data.arm,
+    )
+    costs_by_name = dict(
+        zip(policy_names, metrics.cell_costs(goal.matrix)[CELL_OF_CODE[outcome_codes]], strict=True)
+    )
+    case_labels = report_data.signals.label.astype(np.int64)
     # of two policies without tuning, one that costs the same of every case is no rival
-    fixed = {judged.policies[name].policy_id for name in FIXED_POLICIES if name in judged.policies}
-    if own.policy_id in fixed:
-        free = [name for name in free if not np.array_equal(paid[name], paid[judged.subject])]
-    judged = judged._replace(mix_costs=cost_table(paid, label))
-    if not free:
-        return judged
-    rivals = np.stack([paid[name] for name in free])
-    return judged._replace(crossing=crossing(paid[judged.subject], rivals, free, label))
+    free_ids = {
+        report_data.policies[policy_name].policy_id
+        for policy_name in FIXED_POLICIES
+        if policy_name in report_data.policies
+    }
+    if subject_policy.policy_id in free_ids:
+        rival_names = [
+            policy_name
+            for policy_name in rival_names
+            if not np.array_equal(costs_by_name[policy_name], costs_by_name[report_data.subject])
+        ]
+    report_data = report_data._replace(mix_costs=cost_table(costs_by_name, case_labels))
+    if not rival_names:
+        return report_data
+    rival_costs = np.stack([costs_by_name[policy_name] for policy_name in rival_names])
+    return report_data._replace(
+        crossing=crossing(costs_by_name[report_data.subject], rival_costs, rival_names, case_labels)
+    )
 
 
-def mix_section(judged: ReportData) -> list[Block]:
+def mix_section(report_data: ReportData) -> list[Block]:
     """Expected cost over the share of ok in traffic, where the cases can tell."""
-    if judged.crossing is None or judged.mix_costs is None:
+    if report_data.crossing is None or report_data.mix_costs is None:
         return []
-    traffic = Goal(mix=judged.mix).traffic
-    drawn = MixDisplay.from_costs(judged.mix_costs, judged.crossing, mix=traffic)
+    traffic = Goal(mix=report_data.mix).traffic
+    drawn = MixDisplay.from_costs(report_data.mix_costs, report_data.crossing, mix=traffic)
     return [picture("traffic_mix", cut_text(drawn.caption), drawn.figure_)]
 
 
-def traffic_section(judged: ReportData) -> list[Block]:
+def traffic_section(report_data: ReportData) -> list[Block]:
     """What a policy does to logged requests, where a review was given."""
-    review = judged.review
+    review = report_data.review
     if review is None:
         return []
     # The review has cases of its own: nothing here is of the cases that the page judges.
-    lead = f"{review.n:,} requests, decided by policy {review.policy.policy_id}."
-    counts = counted({name: n for name, n in review.counts.items() if n})
-    blocks: list[Block] = [Text(cut_text(text)) for text in (lead, counts, *review.notes) if text]
-    moving = any(len(curve.low) > 1 for curve in review.curves.values())
-    if moving or len(review.days):
+    opening = f"{review.n:,} requests, decided by policy {review.policy.policy_id}."
+    count_text = counted({column: n_rows for column, n_rows in review.counts.items() if n_rows})
+    blocks: list[Block] = [
+        Text(cut_text(paragraph)) for paragraph in (opening, count_text, *review.notes) if paragraph
+    ]
+    has_moves = any(len(curve.low) > 1 for curve in review.curves.values())
+    if has_moves or len(review.days):
         caption = "Shares of decisions over each threshold, the policy's marked, and by day."
         blocks.append(picture("traffic", caption, ReviewDisplay.from_review(review).figure_))
     rates = review.frame()
-    shown = rates[rates["n"] > 0]
-    columns = {name: shown[name].tolist() for name in ("rate", "of", "basis")}
+    shown_rates = rates[rates["n"] > 0]
+    rate_columns = {column: shown_rates[column].tolist() for column in ("rate", "of", "basis")}
     caption = f"Shares, estimated ones with {100 * review.level:g} % intervals of the draw."
-    blocks.append(column_table(caption, columns | {"share": rate_cells(shown, "estimate")}))
+    blocks.append(
+        column_table(caption, rate_columns | {"share": rate_cells(shown_rates, "estimate")})
+    )
     tables = {
         "Nearest change of each threshold": review.thresholds,
         "Requests that a second policy decides otherwise": review.changes,
         "Requests by day": review.days,
         "Requests by group": review.groups,
     }
-    for title, frame in tables.items():
-        if n := min(len(frame), MOST_ROWS):
-            blocks.append(frame_table(f"{title}, {n} of {len(frame)} rows.", frame.head(n)))
+    for title, review_table in tables.items():
+        if n_rows := min(len(review_table), MOST_ROWS):
+            blocks.append(
+                frame_table(
+                    f"{title}, {n_rows} of {len(review_table)} rows.", review_table.head(n_rows)
+                )
+            )
     return blocks

@@ -81,7 +81,7 @@ def test_a_run_that_is_tracked(tmp_path, empty_runs, monkeypatch, *, stored):
     shutil.copy(empty_runs, folder / "mlflow.db" if stored else tmp_path / "own.db")
     monkeypatch.chdir(tmp_path)
     if not stored:
-        monkeypatch.setenv(tracking.VARIABLE, f"sqlite:///{tmp_path}/own.db")
+        monkeypatch.setenv(tracking.STORE_VARIABLE, f"sqlite:///{tmp_path}/own.db")
     monkeypatch.setenv("RAGLAB_ARTIFACTS", str(tmp_path))
     tables = {"answers": pd.DataFrame({"question": [SECRET.decode()]})}
     texts = {"note.txt": SECRET.decode()}

@@ -46,7 +46,7 @@ from raglab.lab.signal_audit import audit_signals
 from raglab.lab.slice_rates import (
     BINARY,
     GRADED,
-    NONE,
+    NO_VALUE,
     ndcg_by_case,
     ranking,
     slices,
@@ -219,7 +219,7 @@ class TestLines:
         assert of_line == {
             "motor": expecting["guide.md"],
             "home": expecting["other.md"],
-            NONE: 60 - expecting.total(),
+            NO_VALUE: 60 - expecting.total(),
         }
         assert min(of_line.values()) > 0
 

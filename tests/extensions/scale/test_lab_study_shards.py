@@ -23,7 +23,7 @@ from raglab.extensions.scale.sharded_traces import save_shards
 from raglab.lab import study_cases
 from raglab.lab.study import tune
 from raglab.lab.study_cases import (
-    LEAST_LABELLED,
+    MIN_LABEL_CASES,
     counts_by_label,
     draw_cases,
     study_splits,
@@ -96,7 +96,7 @@ class TestDrawnCases:
         """
         most = min(most, sum(n))
         sizes = study_cases._stratum_sizes(np.array(n), most)
-        least = np.minimum(n, LEAST_LABELLED)
+        least = np.minimum(n, MIN_LABEL_CASES)
         assert sizes.sum() == most
         assert np.all((least <= sizes) & (sizes <= n))
         common = sizes > least
@@ -223,7 +223,7 @@ class TestTune:
 
         Trials and rates count all, and the page says so.
         """
-        monkeypatch.setattr(study_cases, "MOST_REFITTED", 20)
+        monkeypatch.setattr(study_cases, "MAX_REFITTED_CASES", 20)
         one, two = tune(sharded, trials=5), tune(world(), trials=5)
         alike(one, two, but=NAMED)
         assert one.counts["refitted_on"] == 20
