@@ -35,7 +35,7 @@ from raglab.store.log_tables import (
     CHANGES,
     CLARIFICATIONS,
     DECISIONS,
-    EVIDENCE,
+    EVIDENCE_TABLE,
     POLICIES,
     REPLIES,
     parsed_fields,
@@ -515,7 +515,7 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         clarification=clarification,
         defaults=uses.defaults,
         signals=uses.signals,
-        became=tuple({name: row[name] for name in _BECAME} for row in events.of(EVIDENCE)),
+        became=tuple({name: row[name] for name in _BECAME} for row in events.of(EVIDENCE_TABLE)),
         decisions=decisions,
         differences=tuple(differences + mismatches),
     )

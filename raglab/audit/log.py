@@ -40,19 +40,19 @@ from raglab.extension_points import extensions
 from raglab.policy import PolicyData
 from raglab.store.database import Database, check_no_folder
 from raglab.store.files import InputError
-from raglab.store.log_rows import REMEDY, Entries, as_written
+from raglab.store.log_rows import COPY_REMEDY, Entries, as_written
 from raglab.store.log_tables import (
     AUDIT_LOG,
     CHOICE_TABLES,
     CLARIFICATIONS,
     DECISIONS,
     EVENTS,
-    EVIDENCE,
+    EVIDENCE_TABLE,
     FORGOTTEN,
     LEARNERS,
-    OF_QUESTION,
     OPEN,
     POLICIES,
+    QUESTION_GATES,
     REPLIES,
     REQUEST_TABLES,
     REQUESTS,
@@ -102,7 +102,7 @@ def learner_of(log: Entries, named: str, known: dict[str, DefaultLearner]) -> De
 def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
     row = log.row(LEARNERS, digest=named)
     if row is None:
-        refuse("a log must hold the learner settings that it names", repr(named), REMEDY)
+        refuse("a log must hold the learner settings that it names", repr(named), COPY_REMEDY)
     body: Mapping[str, Any] = row["body"]
     return body
 
@@ -633,7 +633,7 @@ class AuditLog:
                 self._fill_in(log, request, applied, now)
             row = decision_row(request, response, checks, ms)
             if self.query != "text":
-                row |= without_quotations(row, OF_QUESTION)
+                row |= without_quotations(row, QUESTION_GATES)
             log.add(DECISIONS, {"at": self._at(now), **row})
 
     def evidence(
@@ -649,7 +649,9 @@ class AuditLog:
         with self._writing() as log:
             request_row(log, request_id)
             row = {"at": self._at(now), "request_id": request_id, **json_value(evidence)}
-            log.add(EVIDENCE, row if self.query == "text" else row | evidence_without_text(row))
+            log.add(
+                EVIDENCE_TABLE, row if self.query == "text" else row | evidence_without_text(row)
+            )
 
     def pending(self, request_id: str) -> Pending | None:
         """Clarification of a request that nobody has replied to; None where there is none.

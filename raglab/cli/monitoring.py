@@ -47,12 +47,12 @@ def monitor(
 ) -> None:
     """Watch the promises of a certificate on labelled requests, as they come."""
     from raglab.store.files import locked, write_text
-    from raglab.store.traces import MANIFEST
+    from raglab.store.traces import MANIFEST_NAME
 
     keep_inputs(out, policy, labels, state)
     keep_inputs(state, policy, labels, option="--state")
     watch = extension("monitor", "monitoring", "raglab monitor")
-    is_trace = labels.suffix == ".parquet" or (labels / MANIFEST).is_file()
+    is_trace = labels.suffix == ".parquet" or (labels / MANIFEST_NAME).is_file()
     certified, rows = load_policy(policy), open_trace(labels) if is_trace else labels
     # From reading to writing: of two at once the second goes on from what the first has written.
     with nullcontext() if state is None else locked(state.with_name(f"{state.name}.lock")):

@@ -25,7 +25,13 @@ from raglab.lab.answer_basis import check_compared
 from raglab.lab.paired_differences import difference_text, differing_settings, paired_table
 from raglab.metrics.costs import LABELS, OUTCOMES, SAME
 from raglab.replay import each_shard, shard_codes
-from raglab.store.baselines import COST, OUTCOME_NAMES, Baseline, BaselineCase, baseline_rows
+from raglab.store.baselines import (
+    COST_MEASURE,
+    OUTCOME_NAMES,
+    Baseline,
+    BaselineCase,
+    baseline_rows,
+)
 from raglab.store.case_labels import first_form, label_fingerprint, question_fingerprint
 from raglab.store.files import Where
 from raglab.store.policies import Policy
@@ -275,16 +281,18 @@ def _losses(
     table = paired_table(cells[0], cells[1], SIDES, costs)
     names = table["measure"]
     # A fall of what is better high is a loss.
-    falls = names.map(lambda name: name != COST and metrics.RATE_TABLE[name].better == "high")
+    falls = names.map(
+        lambda name: name != COST_MEASURE and metrics.RATE_TABLE[name].better == "high"
+    )
     ends = {"loss": "difference", "low": "high", "high": "low"}
     turned = {name: 0.0 - table[end] for name, end in ends.items()}
     table = table.rename(columns={"difference": "loss"})
     table = table.assign(
         **{name: table[name].where(~falls, column) for name, column in turned.items()},
-        tested=(names == COST) | names.isin(rates),
+        tested=(names == COST_MEASURE) | names.isin(rates),
     )
     # what differs less from the minimum effect is rounding
-    least = min_effect + SAME * np.where(names == COST, float(costs.max()), 1.0)
+    least = min_effect + SAME * np.where(names == COST_MEASURE, float(costs.max()), 1.0)
     exceeds, is_shown = table["loss"] > least, table["low"] > 0.0
     conditions = [table["loss"].isna(), exceeds & is_shown, exceeds, is_shown]
     verdicts = np.select(conditions, ["no case", "lost", "open", "small"], "kept")

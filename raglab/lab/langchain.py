@@ -19,7 +19,7 @@ from raglab.decision.document_names import (
 from raglab.store.cells import whole_number
 from raglab.store.files import InputError, Where, input_error, shown_value
 from raglab.store.frames import signal_columns, trace_from_frame
-from raglab.store.hit_tables import OF_CASE, Score
+from raglab.store.hit_tables import CASE_COLUMNS, Score
 from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
@@ -39,7 +39,7 @@ FIRST = (
     "case_id",
     "query",
     "expect_status",
-    *OF_CASE,
+    *CASE_COLUMNS,
     "hit_id",
     "score",
     "rank",
@@ -157,7 +157,7 @@ def hits_frame(
             "query": case.query,
             "expect_status": case.expect_status,
         }
-        case_columns |= {name: getattr(case, name, case.extra.get(name)) for name in OF_CASE}
+        case_columns |= {name: getattr(case, name, case.extra.get(name)) for name in CASE_COLUMNS}
         passages = [_passage(hit, keys, first_page) for hit in hits]
         _check_scope(case, passages)
         for rank, (hit, passage) in enumerate(zip(hits, passages, strict=True)):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.learned_cases import IN_SAMPLE, Learned, warn_of_learned
-from raglab.store.baselines import COST
+from raglab.store.baselines import COST_MEASURE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +120,7 @@ def paired_table(
 
     paid = metrics.paired_cost(first, second, costs, LEVEL, weights=weights)
     rates = metrics.paired_rates(first, second, LEVEL, weights=weights)
-    columns: dict[str, Any] = {"measure": [COST, *metrics.RATES]}
+    columns: dict[str, Any] = {"measure": [COST_MEASURE, *metrics.RATES]}
     for place, (side, cells) in enumerate(zip(sides, (first, second), strict=True)):
         counts = np.bincount(cells, weights, metrics.N_CELLS)
         columns[side] = [float(metrics.expected_cost(counts, costs)), *rates.rate[place]]

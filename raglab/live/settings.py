@@ -517,7 +517,7 @@ def _file_statements(path: Path) -> Iterator[Statement]:
     from dotenv import dotenv_values
     from dotenv.parser import parse_stream
 
-    text = read_text(path, _MAX_BYTES, blank=True)
+    text = read_text(path, _MAX_BYTES, allow_blank=True)
     values = dotenv_values(stream=StringIO(text))
     # By dotenv's parser: `dotenv_values`, which pydantic-settings reads, passes over a broken line.
     for line in parse_stream(StringIO(text)):

@@ -39,7 +39,7 @@ from raglab.live.signal_families import DocumentReader, with_document_signals
 from raglab.policy_parts.patterns import Patterns, pattern_hits
 from raglab.progress import progress
 from raglab.retrieval.arms import (
-    STAGES,
+    ARM_STAGES,
     DepthHits,
     arm_rows,
     walk,
@@ -286,7 +286,7 @@ def build_planned(
         np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True)
     )
     queries: Any = np.concatenate([batch.queries for batch in batches]).tolist()
-    latency = Latency(STAGES, np.concatenate([batch.ms for batch in batches]))
+    latency = Latency(ARM_STAGES, np.concatenate([batch.ms for batch in batches]))
     chunks, hits, vectors = restrict_to_hits(
         universe(plan.corpus, plan.wanted), plan.ready().indexes.vectors, hits
     )
@@ -340,7 +340,7 @@ def _batch(
             }
         ),
         queries=laid(lambda depth: depth.query),
-        ms=laid(lambda depth: [depth.ms.get(stage, np.nan) for stage in STAGES]),
+        ms=laid(lambda depth: [depth.ms.get(stage, np.nan) for stage in ARM_STAGES]),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from raglab.retrieval.dense import Kind
 
 FLAT_UP_TO = 100_000  # chunks of which an exact index in memory answers in about 16 ms
-STORED = "sqfp16"  # as FAISS names it: vectors in float16, every one of them compared
+STORED_KIND = "sqfp16"  # as FAISS names it: vectors in float16, every one of them compared
 
 
 def check_kind(kind: str) -> None:
@@ -17,10 +17,10 @@ def check_kind(kind: str) -> None:
     Raises:
       ValueError: an unknown kind.
     """
-    known = ("auto", *get_args(Kind), STORED)
-    if kind not in known:
-        msg = f"index must be one of {', '.join(known)}, got {kind!r}."
-        raise ValueError(msg)
+    known_kinds = ("auto", *get_args(Kind), STORED_KIND)
+    if kind not in known_kinds:
+        message = f"index must be one of {', '.join(known_kinds)}, got {kind!r}."
+        raise ValueError(message)
 
 
 def sized_kind(
@@ -40,12 +40,12 @@ def sized_kind(
       >>> sized_kind("auto", 100_000), sized_kind("auto", 100_001)
       ('flat', 'sqfp16')
     """
-    if kind == STORED and ((count := n_pictures()) or not cached):
-        msg = (
-            f"index={STORED!r} holds texts alone, beside a cache of embeddings, got "
-            f"{f'{count} pictures' if count else 'no cache'}; take index='auto'."
+    if kind == STORED_KIND and ((picture_count := n_pictures()) or not cached):
+        message = (
+            f"index={STORED_KIND!r} holds texts alone, beside a cache of embeddings, got "
+            f"{f'{picture_count} pictures' if picture_count else 'no cache'}; take index='auto'."
         )
-        raise ValueError(msg)
+        raise ValueError(message)
     if kind != "auto":
         return kind
-    return "flat" if n <= FLAT_UP_TO or not cached or n_pictures() else STORED
+    return "flat" if n <= FLAT_UP_TO or not cached or n_pictures() else STORED_KIND
